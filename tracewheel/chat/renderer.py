@@ -1,0 +1,130 @@
+"""Between messages and token ids, turn by turn, so that nothing sampled is ever tokenised again.
+
+A conversation is tokenised in pieces: the prompt once, then for each assistant turn either the ids
+that the policy sampled or (for demonstrations) the ids of the turn's text, then the ids of the
+observation that follows. Demonstrations and rollouts go through the same pieces, so a demonstration
+has exactly the ids that a rollout of the same words would have.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from tracewheel.chat.hermes import ParsedTurn, parse_hermes
+from tracewheel.errors import ConfigError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+PARSERS: dict[str, Callable[[str], ParsedTurn]] = {"hermes": parse_hermes}
+
+Message = dict[str, Any]
+_PROBE: list[Message] = [{"role": "user", "content": "probe"}]
+_PROBE_REPLY: Message = {"role": "assistant", "content": "probe"}
+
+
+class ChatRenderer:
+    """Renders with the tokenizer's own chat template and parses with a named tool-call format.
+
+    Raises:
+        ConfigError: the tokenizer has no chat template or no end token, or the format is unknown.
+    """
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, tool_format: str = "hermes") -> None:
+        if tokenizer.chat_template is None:
+            raise ConfigError(f"the tokenizer of {tokenizer.name_or_path} has no chat template")
+        if tool_format not in PARSERS:
+            raise ConfigError(f"no tool format is called '{tool_format}'; there are {', '.join(sorted(PARSERS))}")
+        if tokenizer.eos_token_id is None:
+            raise ConfigError(f"the tokenizer of {tokenizer.name_or_path} has no end-of-turn token (eos_token)")
+        self.tokenizer = tokenizer
+        self.end_of_turn_id: int = int(tokenizer.eos_token_id)
+        self.parse = PARSERS[tool_format]
+        self._observation_cache: dict[str, list[int]] = {}
+
+    def prompt_ids(self, messages: list[Message], tools: list[dict[str, Any]]) -> list[int]:
+        """Ids of a conversation up to where the assistant is to speak."""
+        return self.encode(self._render(messages, tools=tools, add_generation_prompt=True))
+
+    def assistant_ids(self, message: Message) -> list[int]:
+        """Ids of an assistant turn, its end token included: what a policy would sample to say it."""
+        opening = self._render(_PROBE, add_generation_prompt=True)
+        text = self._render([*_PROBE, message])[len(opening) :]
+        end = text.rindex(self._end_of_turn) + len(self._end_of_turn)
+        return self.encode(text[:end])
+
+    def observation_ids(self, tool_messages: list[Message]) -> list[int]:
+        """Ids that follow an assistant turn's end token: the tools' replies and the next opening."""
+        key = "\x00".join(message["content"] for message in tool_messages)
+        if key not in self._observation_cache:
+            before = self._render([*_PROBE, _PROBE_REPLY])
+            after = self._render([*_PROBE, _PROBE_REPLY, *tool_messages], add_generation_prompt=True)
+            end = before.rindex(self._end_of_turn) + len(self._end_of_turn)
+            if after[:end] != before[:end]:
+                raise ConfigError("the chat template rewrites earlier turns when a tool replies; it cannot be trained on turn by turn")
+            self._observation_cache[key] = self.encode(after[end:])
+        return self._observation_cache[key]
+
+    def conversation_ids(self, messages: list[Message], tools: list[dict[str, Any]]) -> tuple[list[int], list[int]]:
+        """A whole conversation as (token ids, action mask), both of length T, cut after the last assistant turn.
+
+        The mask is 1 on the ids of assistant turns, their end tokens included.
+        """
+        first = next(i for i, message in enumerate(messages) if message["role"] == "assistant")
+        ids = self.prompt_ids(messages[:first], tools)
+        mask = [0] * len(ids)
+        replies: list[Message] = []
+        for message in messages[first:]:
+            if message["role"] != "assistant":
+                replies.append(message)
+                continue
+            if replies:
+                observed = self.observation_ids(replies)
+                ids, mask, replies = ids + observed, mask + [0] * len(observed), []
+            spoken = self.assistant_ids(message)
+            ids, mask = ids + spoken, mask + [1] * len(spoken)
+        return ids, mask
+
+    def encode(self, text: str) -> list[int]:
+        return self.tokenizer.encode(text, add_special_tokens=False)
+
+    def decode(self, ids: list[int]) -> str:
+        """The text of ids, special tokens included."""
+        return self.tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
+
+    def assistant_message(self, text: str, parsed: ParsedTurn, call_prefix: str) -> Message:
+        """An OpenAI message for what the policy said. A malformed turn keeps its raw text."""
+        if any(call.malformed for call in parsed.calls) or not parsed.calls:
+            return {"role": "assistant", "content": text}
+        calls = [
+            {
+                "id": f"{call_prefix}-{index}",
+                "type": "function",
+                "function": {"name": call.name, "arguments": json.dumps(call.arguments, ensure_ascii=False)},
+            }
+            for index, call in enumerate(parsed.calls)
+        ]
+        return {"role": "assistant", "content": parsed.content or None, "tool_calls": calls}
+
+    @property
+    def _end_of_turn(self) -> str:
+        return str(self.tokenizer.eos_token)
+
+    def _render(self, messages: list[Message], **options: Any) -> str:
+        prepared = [_with_parsed_arguments(message) for message in messages]
+        return str(self.tokenizer.apply_chat_template(prepared, tokenize=False, **options))
+
+
+def _with_parsed_arguments(message: Message) -> Message:
+    """OpenAI logs keep arguments as JSON text; chat templates want the object."""
+    if not message.get("tool_calls"):
+        return message
+    calls = []
+    for call in message["tool_calls"]:
+        arguments = call["function"]["arguments"]
+        if isinstance(arguments, str):
+            arguments = json.loads(arguments)
+        calls.append({**call, "function": {**call["function"], "arguments": arguments}})
+    return {**message, "content": message.get("content") or "", "tool_calls": calls}

@@ -1,0 +1,56 @@
+"""What an environment is: tools, a reset, a step, a snapshot.
+
+One environment object serves one episode at a time and shares nothing with another, so the reward
+of a rollout cannot depend on which rollouts ran beside it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from tracewheel.types import Task
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What the policy sees after a call. `done` ends the episode; `error` marks a failed call."""
+
+    text: str
+    error: bool = False
+    done: bool = False
+
+
+class Environment(Protocol):
+    """The world of an episode. Implementations raise nothing for what a policy may do wrong."""
+
+    kind: str
+    system_prompt: str
+
+    def task_from_log(self, prompt: str, logged: dict[str, Any]) -> Task:
+        """The task behind a logged episode, so that it can be replayed and set again.
+
+        Args:
+            prompt: What the user asked for.
+            logged: The log's `environment` object: the starting point and the goal.
+
+        Raises:
+            DataError: `logged` lacks something or does not hold together; the message says what.
+        """
+        ...
+
+    def tools(self) -> list[dict[str, Any]]:
+        """The tool schemas in OpenAI format (JSON Schema parameters)."""
+        ...
+
+    def reset(self, task: Task) -> None:
+        """Start the episode of `task` from its initial state."""
+        ...
+
+    def step(self, tool: str, args: dict[str, Any]) -> Observation:
+        """Carry out one call. An unknown tool or unfit arguments give an error observation."""
+        ...
+
+    def snapshot(self) -> dict[str, Any]:
+        """The state now, as JSON types; a copy that later steps do not change."""
+        ...
