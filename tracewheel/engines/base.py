@@ -1,0 +1,61 @@
+"""What an engine is: sessions that grow by token ids, and generations that come back when done.
+
+A session is one conversation. `submit` appends ids to it and asks for a turn; `step` moves all open
+requests on and returns the turns that ended. The engine keeps what it has computed for a session
+until `close`, so no turn computes the conversation again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How tokens are chosen. Log-probabilities are those at `temperature`, before top-p."""
+
+    temperature: float = 1.0
+    top_p: float = 1.0
+    greedy: bool = False
+
+
+@dataclass(frozen=True)
+class Request:
+    """Append `new_ids` to a session (which begins with its first request) and sample a turn.
+
+    `seed` fixes the session's random numbers; it is read at the session's first request.
+    """
+
+    session: int
+    new_ids: list[int]
+    max_new_tokens: int
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Generation:
+    """A sampled turn: ids (the stop token included) and the log-probability of each."""
+
+    session: int
+    token_ids: list[int]
+    logprobs: list[float]
+    ended_by: Literal["stop", "length"]
+
+
+class Engine(Protocol):
+    """Generates turns for many sessions at once under one policy version."""
+
+    policy_version: int
+
+    def submit(self, request: Request) -> None:
+        """Queue a turn."""
+        ...
+
+    def step(self) -> list[Generation]:
+        """Move on; returns the turns that ended in this step, perhaps none."""
+        ...
+
+    def close(self, session: int) -> None:
+        """Forget a session."""
+        ...

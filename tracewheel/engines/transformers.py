@@ -1,0 +1,152 @@
+"""Generation with Hugging Face transformers: continuous batching over a ragged key-value cache.
+
+Sessions hold a slot from their first turn to `close`; a slot that is given back goes to the next
+session in the queue at once. A step is either one pass over the rows that have new text to read, or
+one pass that adds a token to every row that is speaking. Nothing is ever computed twice for a
+session. Random numbers belong to the session, not to the batch.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from tracewheel.engines.base import Generation, Request, Sampling
+from tracewheel.engines.ragged_cache import RaggedCache
+
+READ_SHARE = 0.25
+RANDOM_BLOCK = 256
+
+
+@dataclass
+class _Session:
+    number: int
+    slot: int
+    random: np.random.Generator
+    uniforms: list[float] = field(default_factory=list)
+    unread: list[int] = field(default_factory=list)
+    sampled: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    budget: int = 0
+
+    def next_uniform(self) -> float:
+        if not self.uniforms:
+            self.uniforms = self.random.random(RANDOM_BLOCK).tolist()
+        return self.uniforms.pop()
+
+
+class TransformersEngine:
+    """An `Engine` over a causal language model of transformers.
+
+    Args:
+        model: The policy, in evaluation mode.
+        stop_id: The token that ends a turn; it belongs to the turn.
+        sampling: How tokens are chosen.
+        slots: Sessions that are open at once; further ones wait.
+        policy_version: The version of the policy's weights.
+    """
+
+    def __init__(self, model: Any, stop_id: int, sampling: Sampling, slots: int, policy_version: int = 0) -> None:
+        self.policy_version = policy_version
+        self._model = model
+        self._stop_id = stop_id
+        self._sampling = sampling
+        self._cache = RaggedCache(model.config.num_hidden_layers, slots)
+        self._free = list(range(slots))[::-1]
+        self._waiting: deque[Request] = deque()
+        self._sessions: dict[int, _Session] = {}
+        self._reading: list[_Session] = []
+        self._speaking: list[_Session] = []
+
+    def submit(self, request: Request) -> None:
+        session = self._sessions.get(request.session)
+        if session is None:
+            self._waiting.append(request)
+        else:
+            self._begin_turn(session, request)
+
+    def close(self, session: int) -> None:
+        self._free.append(self._sessions.pop(session).slot)
+
+    @torch.inference_mode()
+    def step(self) -> list[Generation]:
+        while self._waiting and self._free:
+            self._open(self._waiting.popleft())
+        if self._reading and len(self._reading) >= READ_SHARE * len(self._speaking):
+            spoke, self._reading = self._reading, []
+        else:
+            spoke, self._speaking = self._speaking, []
+        if not spoke:
+            return []
+        logits = self._forward(spoke)
+        tokens, logprobs = self._sample(logits, spoke)
+        ended = []
+        for session, token, logprob in zip(spoke, tokens, logprobs, strict=True):
+            session.sampled.append(token)
+            session.logprobs.append(logprob)
+            session.unread.append(token)
+            if token == self._stop_id or len(session.sampled) == session.budget:
+                ended_by = "stop" if token == self._stop_id else "length"
+                ended.append(Generation(session.number, session.sampled, session.logprobs, ended_by))
+            else:
+                self._speaking.append(session)
+        return ended
+
+    def _open(self, request: Request) -> None:
+        session = _Session(request.session, self._free.pop(), np.random.default_rng(request.seed))
+        self._cache.lengths[session.slot] = 0
+        self._sessions[request.session] = session
+        self._begin_turn(session, request)
+
+    def _begin_turn(self, session: _Session, request: Request) -> None:
+        session.unread.extend(request.new_ids)
+        session.sampled, session.logprobs = [], []
+        session.budget = request.max_new_tokens
+        self._reading.append(session)
+
+    def _forward(self, sessions: list[_Session]) -> torch.Tensor:
+        """Read each session's unread ids. Returns the logits [R, V] behind the last of them."""
+        sessions.sort(key=lambda session: session.slot)
+        rows = torch.tensor([session.slot for session in sessions])
+        counts = torch.tensor([len(session.unread) for session in sessions])
+        width = int(counts.max())
+        ids = torch.tensor([session.unread + [0] * (width - len(session.unread)) for session in sessions])
+        positions, mask = self._cache.begin(rows, width)
+        device = self._model.device
+        hidden = self._model.base_model(
+            input_ids=ids.to(device), position_ids=positions.to(device), attention_mask=mask.to(device), past_key_values=self._cache
+        ).last_hidden_state
+        self._cache.lengths[rows] += counts
+        for session in sessions:
+            session.unread = []
+        last = hidden[torch.arange(len(sessions)), counts - 1]
+        return self._model.get_output_embeddings()(last).float().cpu()
+
+    def _sample(self, logits: torch.Tensor, sessions: list[_Session]) -> tuple[list[int], list[float]]:
+        """Choose a token a row from `logits` [R, V]; returns tokens and their log-probabilities."""
+        logprobs = torch.log_softmax(logits / self._sampling.temperature, dim=-1)
+        if self._sampling.greedy:
+            tokens = logits.argmax(dim=-1, keepdim=True)
+        else:
+            uniforms = torch.tensor([session.next_uniform() for session in sessions], dtype=torch.float64)
+            tokens = _draw(logprobs, uniforms, self._sampling.top_p)
+        return tokens[:, 0].tolist(), logprobs.gather(1, tokens)[:, 0].tolist()
+
+
+def _draw(logprobs: torch.Tensor, uniforms: torch.Tensor, top_p: float) -> torch.Tensor:
+    """Inverse-transform sampling from `logprobs` [R, V] with `uniforms` [R] in [0, 1); tokens [R, 1].
+
+    Top-p (Holtzman et al. 2020) keeps the fewest most likely tokens that hold at least `top_p`.
+    """
+    probabilities = logprobs.double().exp()
+    if top_p < 1.0:
+        descending, order = probabilities.sort(dim=-1, descending=True, stable=True)
+        before = descending.cumsum(dim=-1) - descending
+        probabilities = torch.zeros_like(probabilities).scatter(1, order, descending * (before < top_p))
+    mass = probabilities.cumsum(dim=-1)
+    chosen = torch.searchsorted(mass, (uniforms * mass[:, -1])[:, None], right=True)
+    return chosen.clamp(max=logprobs.shape[1] - 1)

@@ -1,0 +1,108 @@
+"""The warm start: supervised fine-tuning of a LoRA adapter on logged episodes.
+
+TRL's `SFTTrainer` gets token ids and labels made by the same renderer as rollouts use, so what is
+imitated is exactly what would be sampled; the loss is on assistant tokens only.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from tracewheel.adapters import write_adapter
+from tracewheel.config import LoraConfig, RetrainConfig
+from tracewheel.demonstrations import Example, demonstration_examples, with_replay
+from tracewheel.errors import DataError
+from tracewheel.files import read_table, write_json
+
+IGNORED = -100
+
+
+def warm_start(config: RetrainConfig, curated: Path, out: Path, demonstrations: str) -> dict[str, float]:
+    """Train the warm start on the training split's episodes; writes `adapter/` and `metrics.json`.
+
+    Args:
+        curated: The curation stage's output.
+        demonstrations: "verified" for episodes that replay proved good, "all" for every logged one,
+            "replay" for the generic text alone (the control that shows what imitation adds).
+
+    Raises:
+        DataError: there is nothing to learn from.
+    """
+    import torch
+
+    from tracewheel.engines.policy_model import load_renderer
+
+    torch.set_num_threads(config.threads)
+    settings = config.warm_start
+    episodes = read_table(curated / "episodes.parquet")
+    episodes = episodes[episodes.split == "train"]
+    if demonstrations == "verified":
+        episodes = episodes[episodes.success == 1.0]
+    if episodes.empty:
+        raise DataError(f"{curated / 'episodes.parquet'}: no {demonstrations} episode in the training split to learn from")
+    renderer = load_renderer(config.policy.base, config.policy.tool_format)
+    examples = demonstration_examples(episodes, renderer, settings.classes)
+    n_demonstrations = len(examples)
+    if settings.replay.path and settings.replay.share:
+        examples = with_replay(examples, read_table(Path(settings.replay.path)), settings.replay.share, config.seed)
+    if demonstrations == "replay":
+        examples = examples[n_demonstrations:]
+    loss = _fine_tune(config, examples, out)
+    metrics = {"demonstrations": n_demonstrations, "examples": len(examples), "final_loss": loss}
+    write_json(out / "metrics.json", metrics)
+    return metrics
+
+
+def peft_config(lora: LoraConfig) -> Any:
+    """PEFT's form of the LoRA settings."""
+    from peft import LoraConfig as PeftLoraConfig
+
+    targets = lora.targets if isinstance(lora.targets, str) else list(lora.targets)
+    return PeftLoraConfig(r=lora.rank, lora_alpha=lora.alpha, target_modules=targets, lora_dropout=0.0, task_type="CAUSAL_LM")
+
+
+def _fine_tune(config: RetrainConfig, examples: list[Example], out: Path) -> float:
+    from datasets import Dataset, disable_progress_bars
+    from trl import SFTConfig, SFTTrainer
+
+    from tracewheel.engines.policy_model import load_base, load_renderer
+
+    disable_progress_bars()
+    settings = config.warm_start
+    rows = [
+        {
+            "input_ids": example["input_ids"],
+            "labels": [i if m else IGNORED for i, m in zip(example["input_ids"], example["assistant_masks"], strict=True)],
+        }
+        for example in examples
+    ]
+    with tempfile.TemporaryDirectory() as scratch:
+        trainer = SFTTrainer(
+            model=load_base(config.policy, config.policy.base),
+            processing_class=load_renderer(config.policy.base, config.policy.tool_format).tokenizer,
+            train_dataset=Dataset.from_list(rows),
+            peft_config=peft_config(settings.lora),
+            args=SFTConfig(
+                output_dir=scratch,
+                num_train_epochs=settings.epochs,
+                per_device_train_batch_size=settings.batch_size,
+                learning_rate=settings.learning_rate,
+                lr_scheduler_type="linear",
+                warmup_steps=10,
+                max_length=None,
+                seed=config.seed,
+                use_cpu=config.policy.device == "cpu",
+                bf16=config.policy.dtype == "bfloat16",
+                gradient_checkpointing=config.policy.device != "cpu",
+                train_sampling_strategy="group_by_length",
+                save_strategy="no",
+                report_to=[],
+                logging_steps=10,
+                disable_tqdm=True,
+            ),
+        )
+        result = trainer.train()
+        write_adapter(trainer.model, out / "adapter", "default", config.policy.base, version=0)
+    return float(result.training_loss)
