@@ -121,7 +121,7 @@ def _names_for(family: str, tier: int, n_files: int, rng: random.Random) -> tupl
         case _:
             value, fits, others = rng.choice(WORDS), pool[:tier], pool[tier:]
     stems: set[str] = set()
-    chosen = []
+    chosen: list[str] = []
     for wanted, candidates in ((tier, fits), (n_files, others)):
         for stem, extension in candidates:
             if len(chosen) == wanted:

@@ -1,0 +1,139 @@
+"""Plays logged episodes again, in the environment they claim to come from, and verifies the outcome.
+
+Nothing a log says of its own success is trusted: the success of an episode is what the verifier says
+of the state that its calls lead to.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tracewheel.environments import Environment, make_environment
+from tracewheel.errors import DataError
+from tracewheel.types import Task, Trace, canonical_json
+from tracewheel.verifiers import make_verifier
+
+if TYPE_CHECKING:
+    import pandas
+
+TOLERANCE = 1e-6
+
+
+@dataclass(frozen=True)
+class Replay:
+    """An episode played again.
+
+    `success` is None when it cannot be known: the tools said something else than in the log
+    (`observation_drift`), or the verifier could not judge the state.
+    """
+
+    task: Task
+    success: float | None
+    breakdown: dict[str, float]
+    ended: bool
+    observation_drift: bool
+    unscored: str = ""
+
+
+def replay_trace(trace: Trace, environment: Environment) -> Replay:
+    """Play the calls of a trace again.
+
+    Raises:
+        DataError: the trace has no starting point for this environment; the message says why.
+    """
+    if trace.environment is None:
+        raise DataError("no environment logged")
+    if trace.environment["kind"] != environment.kind:
+        raise DataError("another environment")
+    prompt = trace.environment.get("prompt") or next((m["content"] for m in trace.messages if m["role"] == "user"), None)
+    if not isinstance(prompt, str) or not prompt:
+        raise DataError("no prompt")
+    task = environment.task_from_log(prompt, trace.environment)
+    environment.reset(task)
+    ended, drift = _play(trace.messages, environment)
+    if drift:
+        return Replay(task, None, {}, ended, observation_drift=True, unscored="the tools replied otherwise than in the log")
+    success, breakdown, unscored = _judge(task, environment)
+    return Replay(task, success, breakdown, ended, observation_drift=False, unscored=unscored)
+
+
+def probe(task: Task, environment: Environment) -> str:
+    """Why a task is unfit to be set, or "": it must be judgeable, and give nothing for doing nothing at all."""
+    environment.reset(task)
+    total, _, unscored = _judge(task, environment)
+    if total is None:
+        return unscored
+    return "solved by doing nothing" if total > 0 else ""
+
+
+def replay_traces(traces: pandas.DataFrame, environment_kind: str) -> tuple[pandas.DataFrame, dict[str, Task]]:
+    """Replay every trace of a frame of Trace records.
+
+    Returns:
+        The frame with the columns `task_id`, `fingerprint`, `success` (NaN when unscored), `breakdown`
+        (JSON text), `ended`, `reward_drift`, `observation_drift`, `dropped` (why the trace is of no
+        use, or "") and `unscored` (why, or ""); and the tasks by id.
+    """
+    import pandas
+
+    environment = make_environment(environment_kind)
+    tasks: dict[str, Task] = {}
+    rows = []
+    for record in traces.to_dict("records"):
+        trace = Trace.from_record({str(key): value for key, value in record.items()})
+        try:
+            replay = replay_trace(trace, environment)
+        except DataError as error:
+            rows.append(_row(dropped=str(error)))
+            continue
+        tasks.setdefault(replay.task.id, replay.task)
+        rows.append(_row(replay, reward_drift=_disagrees(trace.outcome, replay.success)))
+    columns = list(_row())
+    return pandas.concat([traces.reset_index(drop=True), pandas.DataFrame(rows, columns=columns)], axis=1), tasks
+
+
+def _row(replay: Replay | None = None, *, dropped: str = "", reward_drift: bool = False) -> dict[str, Any]:
+    return {
+        "task_id": replay.task.id if replay else "",
+        "fingerprint": replay.task.fingerprint if replay else "",
+        "success": float("nan") if replay is None or replay.success is None else replay.success,
+        "breakdown": canonical_json(replay.breakdown if replay else {}),
+        "ended": bool(replay and replay.ended),
+        "reward_drift": reward_drift,
+        "observation_drift": bool(replay and replay.observation_drift),
+        "dropped": dropped,
+        "unscored": replay.unscored if replay else "",
+    }
+
+
+def _judge(task: Task, environment: Environment) -> tuple[float | None, dict[str, float], str]:
+    """Total, breakdown, and why there is no total, or ""."""
+    verifier = make_verifier(task.verifier)
+    try:
+        total, breakdown = verifier.verify(task, environment.snapshot())
+    except Exception as error:  # a verifier, maybe a user's own, raises whatever it likes on a state it cannot judge
+        return None, {}, f"the verifier cannot judge: {type(error).__name__}: {error}"
+    return float(total), breakdown, ""
+
+
+def _play(messages: list[dict[str, Any]], environment: Environment) -> tuple[bool, bool]:
+    """Whether the episode ended, and whether a tool replied otherwise than in the log."""
+    replies: dict[str, str] = {}
+    for message in messages:
+        for call in message.get("tool_calls") or []:
+            observation = environment.step(call["function"]["name"], json.loads(call["function"]["arguments"]))
+            if observation.done:
+                return True, False
+            replies[call["id"]] = observation.text
+        if message["role"] == "tool" and replies.get(message["tool_call_id"]) != message["content"]:
+            return False, True
+    return False, False
+
+
+def _disagrees(outcome: float | None, success: float | None) -> bool:
+    """Whether a logged reward differs from a replayed one. pandas hands a missing reward over as NaN."""
+    if outcome is None or outcome != outcome or success is None:
+        return False
+    return abs(outcome - success) > TOLERANCE

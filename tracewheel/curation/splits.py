@@ -1,0 +1,125 @@
+"""Splits tasks so that no task, user or session is on two sides.
+
+Tasks that share a fingerprint, a user or a session form a component, and a component lies on one side:
+train, validation, or test (held out and harder). The order in which components are taken follows from
+a hash of their contents, not from a run's seed: runs with other seeds, and later runs with more logs,
+keep looking at the same held-out tasks.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from tracewheel.config import CurationConfig
+from tracewheel.errors import DataError
+from tracewheel.types import content_hash
+
+if TYPE_CHECKING:
+    import pandas
+
+TRAIN, VALIDATION, HELD_OUT, HARDER = "train", "validation", "held_out", "harder"
+SPLITS = (TRAIN, VALIDATION, HELD_OUT, HARDER)
+LINKS = ("fingerprint", "user", "session")
+Stratum = tuple[str, int]
+
+
+def components(episodes: pandas.DataFrame) -> dict[str, str]:
+    """The component of each task id: the least task id that it is linked to.
+
+    Args:
+        episodes: Has `task_id`, `fingerprint`, `user` and `session`; a missing value links nothing.
+    """
+    parent: dict[tuple[str, str], tuple[str, str]] = {}
+
+    def root(node: tuple[str, str]) -> tuple[str, str]:
+        parent.setdefault(node, node)
+        while parent[node] != node:
+            parent[node] = parent[parent[node]]
+            node = parent[node]
+        return node
+
+    for kind in LINKS:
+        for task_id, value in zip(episodes["task_id"], episodes[kind], strict=True):
+            if isinstance(value, str) and value:
+                parent[root((kind, value))] = root(("task", task_id))
+    members: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for task_id in sorted(set(episodes["task_id"])):
+        members[root(("task", task_id))].append(task_id)
+    return {task_id: ids[0] for ids in members.values() for task_id in ids}
+
+
+def assign_splits(tasks: pandas.DataFrame, config: CurationConfig) -> pandas.Series:
+    """The split of each task, "" for those that are not used.
+
+    Args:
+        tasks: Has `id`, `family`, `tier`, `attempts` and `component`.
+        config: How many tasks of each split, and which tier is the harder one.
+
+    Raises:
+        DataError: too few tasks for a split; the message says how many there are and which key to lower.
+    """
+    strata = zip(tasks["family"], tasks["tier"].astype(int), strict=True)
+    stratum_of: dict[str, Stratum] = dict(zip(tasks["id"], strata, strict=True))
+    component_of = dict(zip(tasks["id"], tasks["component"], strict=True))
+    split_of: dict[str, str] = {}
+
+    def take(split: str, candidates: Sequence[str], wanted: int, key: str) -> None:
+        chosen = _stratified(candidates, stratum_of, wanted)
+        if len(chosen) < wanted:
+            raise DataError(
+                f"{split}: {len(chosen)} tasks in the logs can be used, {wanted} are asked for; lower curation.{key}"
+                " or bring more logs (tasks that share a user or a session stay on one side)"
+            )
+        split_of.update(dict.fromkeys(chosen, split))
+
+    def linked(split: str) -> set[str]:
+        return {component_of[task_id] for task_id, own in split_of.items() if own == split}
+
+    easy = tasks[tasks["tier"] < config.harder_tier]
+    enough = easy[easy["attempts"] >= config.min_attempts]
+    if len(enough) < config.train_tasks:
+        raise DataError(
+            f"{TRAIN}: {len(enough)} tasks below tier {config.harder_tier} have {config.min_attempts} attempts or more,"
+            f" {config.train_tasks} are asked for; lower curation.train_tasks or curation.min_attempts"
+        )
+    take(TRAIN, _in_order(enough["id"]), config.train_tasks, "train_tasks")
+    free = tasks[~tasks["component"].isin(linked(TRAIN))]
+    free_easy = free[free["tier"] < config.harder_tier]
+    # Small components first: a large one would take many tasks along that validation cannot use.
+    sizes = Counter(free["component"])
+    by_size = sorted(_in_order(free_easy["id"]), key=lambda task_id: sizes[component_of[task_id]])
+    take(VALIDATION, by_size, config.validation_tasks, "validation_tasks")
+    test = free[~free["component"].isin(linked(VALIDATION))]
+    take(HELD_OUT, _in_order(test.loc[test["tier"] < config.harder_tier, "id"]), config.held_out_tasks, "held_out_tasks")
+    take(HARDER, _in_order(test.loc[test["tier"] == config.harder_tier, "id"]), config.harder_tasks, "harder_tasks")
+    return tasks["id"].map(lambda task_id: split_of.get(task_id, ""))
+
+
+def quotas(available: Counter[Stratum], wanted: int) -> dict[Stratum, int]:
+    """Share `wanted` out among strata in proportion to what each has; largest remainders first."""
+    total = sum(available.values())
+    if total <= wanted:
+        return dict(available)
+    exact = {stratum: wanted * count / total for stratum, count in available.items()}
+    shares = {stratum: int(share) for stratum, share in exact.items()}
+    by_remainder = sorted(exact, key=lambda stratum: (shares[stratum] - exact[stratum], stratum))
+    for stratum in by_remainder[: wanted - sum(shares.values())]:
+        shares[stratum] += 1
+    return shares
+
+
+def _stratified(candidates: Sequence[str], stratum_of: dict[str, Stratum], wanted: int) -> list[str]:
+    """The first candidates of each stratum, as many as its quota."""
+    left = quotas(Counter(stratum_of[task_id] for task_id in candidates), wanted)
+    chosen = []
+    for task_id in candidates:
+        if left[stratum_of[task_id]] > 0:
+            left[stratum_of[task_id]] -= 1
+            chosen.append(task_id)
+    return chosen
+
+
+def _in_order(task_ids: Iterable[str]) -> list[str]:
+    return sorted(task_ids, key=content_hash)

@@ -1,0 +1,126 @@
+"""The evaluation stage: one greedy and some sampled episodes of each task, scored and summed up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tracewheel.adapters import PolicyRef
+from tracewheel.config import EvaluationConfig, RetrainConfig
+from tracewheel.files import write_json
+from tracewheel.rollout import rollout
+from tracewheel.rubric import success_of
+from tracewheel.score import SCORES_FILE, read_scores, score
+from tracewheel.statistics import bootstrap_interval, pass_at_k, wilson_interval
+from tracewheel.types import Task
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+RESULTS_FILE = "results.parquet"
+
+
+def evaluate(
+    config: RetrainConfig,
+    policy: PolicyRef,
+    tasks: list[Task],
+    out: Path,
+    *,
+    samples: int,
+    seed: int,
+    progress: Callable[[int, int], None] | None = None,
+) -> dict[str, Any]:
+    """Evaluate a policy; writes both modes' trajectories and scores, `results.parquet`, `evaluation.json`.
+
+    `results.parquet` has a row a task: `task_id`, `family`, `tier`, `greedy` (1, 0, or NaN where it
+    could not be scored), `sampled_successes`, `sampled_attempts` (scored ones).
+
+    Args:
+        samples: Sampled episodes a task.
+        seed: Fixes the sampled episodes.
+        progress: Called with (episodes done, episodes in all) of each mode.
+
+    Returns:
+        The summary: `greedy` and `sampled`, each with `rate`, `interval` (95%), `n`; `pass_at`;
+        `by_tier` and `by_family` with the same two rates; `episodes` and `generated_tokens`.
+    """
+    outcomes, spent = {}, {"episodes": 0.0, "generated_tokens": 0.0}
+    for mode, greedy in (("greedy", True), ("sampled", False)):
+        folder = out / mode
+        metrics = rollout(
+            config, policy, tasks, folder, samples=1 if greedy else samples, seed=seed, greedy=greedy, progress=progress
+        )
+        spent = {key: spent[key] + metrics[key] for key in spent}
+        score(config, tasks, folder / "trajectories.parquet", folder)
+        outcomes[mode] = _outcomes(folder / SCORES_FILE)
+    results = _results(tasks, outcomes["greedy"], outcomes["sampled"])
+    results.to_parquet(out / RESULTS_FILE, index=False)
+    summary = summarise(config.evaluation, results) | spent
+    write_json(out / "evaluation.json", summary)
+    return summary
+
+
+def summarise(config: EvaluationConfig, results: pd.DataFrame) -> dict[str, Any]:
+    """Rates with 95% intervals: Wilson's for greedy, a bootstrap over tasks for sampled."""
+    return {
+        **_rates(config, results),
+        "pass_at": {str(k): _pass_at(results, k) for k in config.pass_at},
+        "by_tier": {str(tier): _rates(config, rows) for tier, rows in results.groupby("tier")},
+        "by_family": {str(family): _rates(config, rows) for family, rows in results.groupby("family")},
+    }
+
+
+def _outcomes(scores: Path) -> dict[str, list[float]]:
+    """The successes (1 or 0) of each task's scored episodes."""
+    outcomes: dict[str, list[float]] = {}
+    for item in read_scores(scores):
+        kept = outcomes.setdefault(item.task_id, [])
+        if item.status == "scored":
+            kept.append(float(success_of(item)))
+    return outcomes
+
+
+def _results(tasks: list[Task], greedy: dict[str, list[float]], sampled: dict[str, list[float]]) -> pd.DataFrame:
+    import pandas as pd
+
+    rows = [
+        {
+            "task_id": task.id,
+            "family": task.family,
+            "tier": task.tier,
+            "greedy": greedy[task.id][0] if greedy[task.id] else float("nan"),
+            "sampled_successes": sum(sampled[task.id]),
+            "sampled_attempts": len(sampled[task.id]),
+        }
+        for task in tasks
+    ]
+    return pd.DataFrame(rows)
+
+
+def _rates(config: EvaluationConfig, results: pd.DataFrame) -> dict[str, Any]:
+    greedy = results["greedy"].dropna()
+    tried = results[results["sampled_attempts"] > 0]
+    per_task = tried["sampled_successes"] / tried["sampled_attempts"]
+    return {
+        "greedy": {
+            "rate": float(greedy.mean()) if len(greedy) else None,
+            "interval": list(wilson_interval(float(greedy.sum()), len(greedy))),
+            "n": len(greedy),
+        },
+        "sampled": {
+            "rate": float(per_task.mean()) if len(tried) else None,
+            "interval": list(bootstrap_interval(per_task, resamples=config.bootstrap)) if len(tried) else [0.0, 1.0],
+            "n": len(tried),
+        },
+    }
+
+
+def _pass_at(results: pd.DataFrame, k: int) -> float | None:
+    """Mean unbiased pass@k over the tasks with at least k scored sampled episodes."""
+    enough = results[results["sampled_attempts"] >= k]
+    values = [
+        pass_at_k(int(row.sampled_attempts), round(row.sampled_successes), k)  # type: ignore[arg-type]
+        for row in enough.itertuples()
+    ]
+    return sum(values) / len(values) if values else None

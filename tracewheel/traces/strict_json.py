@@ -1,0 +1,47 @@
+"""JSON that survives the whole pipeline: what it accepts can be written again, as JSON and as Parquet."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+DEEPEST = 64
+LARGEST_INTEGER = 2**63
+
+
+def parse_json(text: str) -> Any:
+    """Parse JSON text.
+
+    Raises:
+        ValueError: it is not JSON, or holds what cannot be written again: a number that is not finite or
+            needs more than 64 bits, half of a surrogate pair, or values nested deeper than `DEEPEST`.
+    """
+    try:
+        value = json.loads(text)
+    except RecursionError:
+        raise ValueError(f"nested deeper than {DEEPEST}") from None
+    _check(value)
+    return value
+
+
+def _check(value: Any) -> None:
+    pending = [(value, 1)]
+    while pending:
+        node, depth = pending.pop()
+        if depth > DEEPEST:
+            raise ValueError(f"nested deeper than {DEEPEST}")
+        match node:
+            case dict():
+                pending += [(part, depth + 1) for pair in node.items() for part in pair]
+            case list():
+                pending += [(part, depth + 1) for part in node]
+            case str():
+                try:
+                    node.encode()
+                except UnicodeEncodeError:
+                    raise ValueError("half of a surrogate pair") from None
+            case float() if not math.isfinite(node):
+                raise ValueError("a number that is not finite")
+            case int() if abs(node) >= LARGEST_INTEGER:
+                raise ValueError("a number of more than 64 bits")
