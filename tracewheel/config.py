@@ -68,7 +68,6 @@ class CurationConfig(Strict):
     harder_tasks: Count = 100
     harder_tier: Count = 5
     min_attempts: Count = 4
-    demonstrations_per_task: Count = 8
 
 
 class ReplayConfig(Strict):
@@ -159,7 +158,7 @@ class LearnerConfig(Strict):
     aggregation: Literal["token", "sequence"] = "token"
     scale_advantages: bool = True
     max_grad_norm: Positive = 1.0
-    micro_batch_tokens: Count = 16384
+    micro_batch_tokens: Count = 4096
     replay_path: str | None = "data/base/replay.parquet"
     replay_rows: Annotated[int, Field(ge=0)] = 24
     replay_weight: Annotated[float, Field(ge=0.0)] = 0.3

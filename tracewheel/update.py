@@ -47,7 +47,7 @@ def update(
 
     torch.set_num_threads(config.threads)
     rollouts = _join(read_table(trajectories), read_table(scores))
-    learner = _Learner(config, state / "adapter", reference)
+    learner = Learner(config, state / "adapter", reference)
     optimizer_file = state / "optimizer.pt"
     if optimizer_file.exists():
         learner.optimizer.load_state_dict(torch.load(optimizer_file, weights_only=True))
@@ -85,8 +85,17 @@ class _Step:
     references: list[Tensor | None]
 
 
-class _Learner:
-    """The model with its two adapters, and the optimiser of the policy's."""
+class Learner:
+    """The model with its two adapters, and the optimiser of the policy's.
+
+    Args:
+        config: The profile.
+        adapter: The policy's adapter, which is trained.
+        reference: The adapter that KL is measured to, which is not.
+
+    Raises:
+        AdapterMismatchError: an adapter belongs to another base.
+    """
 
     def __init__(self, config: RetrainConfig, adapter: Path, reference: Path) -> None:
         import torch
@@ -113,12 +122,12 @@ class _Learner:
 
         rewards = torch.tensor(rollouts["total"].to_numpy(dtype="float64", na_value=float("nan")))
         groups = rollouts["group"].tolist()
-        advantages, _ = group_advantages(rewards, groups, self.config.learner.scale_advantages)
+        advantages, zero_variance = group_advantages(rewards, groups, self.config.learner.scale_advantages)
         figures = {"zero_variance_share": zero_variance_share(rewards, groups)}
-        useful = rollouts[(advantages != 0).numpy()]
+        kept = ~zero_variance & ~rewards.isnan()
+        useful = rollouts[kept.numpy()].assign(advantage=advantages[kept].numpy())
         if useful.empty:
             return figures | {"steps": 0.0}
-        useful = useful.assign(advantage=advantages[advantages != 0].numpy())
         rng = random.Random(f"update-{self.config.seed}-{iteration}")
         temperature = float(rollouts["temperature"].iloc[0])
         steps = []
@@ -179,14 +188,15 @@ class _Learner:
             diagnostics = diagnostics + result.diagnostics
             figures["loss"] += result.loss.item()
             figures["policy_loss"] += result.policy.item()
-            figures["kl"] += result.kl.item()
+            figures["kl"] += result.kl.item() if result.kl is not None else 0.0
             figures["entropy"] += entropy.sum().item() / totals.tokens
-        figures["replay_loss"] = self._learn_replay(rng)
-        figures["grad_norm"] = float(torch.nn.utils.clip_grad_norm_(self.parameters, settings.max_grad_norm))
+        figures["replay_loss"] = self.learn_replay(rng)
+        norm = torch.nn.utils.clip_grad_norm_(self.parameters, settings.max_grad_norm, error_if_nonfinite=True)
+        figures["grad_norm"] = float(norm)
         self.optimizer.step()
         return figures | {"clip_share": diagnostics.clip_share, "behaviour_kl": diagnostics.behaviour_kl, "ratio_max": diagnostics.ratio_max}
 
-    def _learn_replay(self, rng: random.Random) -> float:
+    def learn_replay(self, rng: random.Random) -> float:
         """Add the gradient of the weighted cross-entropy on generic text; returns the unweighted loss."""
         from tracewheel.batch import micro_batches
         from tracewheel.token_logprobs import action_logprobs

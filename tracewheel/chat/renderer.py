@@ -42,6 +42,8 @@ class ChatRenderer:
         self.tokenizer = tokenizer
         self.end_of_turn_id: int = int(tokenizer.eos_token_id)
         self.parse = PARSERS[tool_format]
+        self._opening = len(self._render(_PROBE, add_generation_prompt=True))
+        self._spoken = self._render([*_PROBE, _PROBE_REPLY])
         self._observation_cache: dict[str, list[int]] = {}
 
     def prompt_ids(self, messages: list[Message], tools: list[dict[str, Any]]) -> list[int]:
@@ -50,8 +52,7 @@ class ChatRenderer:
 
     def assistant_ids(self, message: Message) -> list[int]:
         """Ids of an assistant turn, its end token included: what a policy would sample to say it."""
-        opening = self._render(_PROBE, add_generation_prompt=True)
-        text = self._render([*_PROBE, message])[len(opening) :]
+        text = self._render([*_PROBE, message])[self._opening :]
         end = text.rindex(self._end_of_turn) + len(self._end_of_turn)
         return self.encode(text[:end])
 
@@ -59,10 +60,9 @@ class ChatRenderer:
         """Ids that follow an assistant turn's end token: the tools' replies and the next opening."""
         key = "\x00".join(message["content"] for message in tool_messages)
         if key not in self._observation_cache:
-            before = self._render([*_PROBE, _PROBE_REPLY])
             after = self._render([*_PROBE, _PROBE_REPLY, *tool_messages], add_generation_prompt=True)
-            end = before.rindex(self._end_of_turn) + len(self._end_of_turn)
-            if after[:end] != before[:end]:
+            end = self._spoken.rindex(self._end_of_turn) + len(self._end_of_turn)
+            if after[:end] != self._spoken[:end]:
                 raise ConfigError("the chat template rewrites earlier turns when a tool replies; it cannot be trained on turn by turn")
             self._observation_cache[key] = self.encode(after[end:])
         return self._observation_cache[key]

@@ -1,0 +1,120 @@
+"""The record of a run: what it was asked, what it started from, what it came to.
+
+`work_dir/<run id>/` holds `config.yaml` (resolved), `lineage.json` (commit, input digests, package
+versions), `start.json` (champion and task posterior at the start, so that a resumed run sees the
+same), and at the end `gate.json`, `report.html` and `summary.json`. A run with a summary is complete.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tracewheel.adapters import base_hash
+from tracewheel.config import RetrainConfig
+from tracewheel.files import read_json
+from tracewheel.fingerprint import NUMERIC_PACKAGES, digest_file, package_versions
+from tracewheel.ingest import find_files
+from tracewheel.store import PARTIAL, remove, write_whole
+from tracewheel.types import content_hash
+
+# Where a run is stored and tracked does not change what comes out of it.
+NOT_IDENTITY = {"work_dir", "tracking", "name"}
+ORCHESTRATION_PACKAGES = ("prefect", "mlflow", "dvc")
+
+
+def input_digests(config: RetrainConfig) -> dict[str, str]:
+    """Digests of what a run reads: each trace file by name, and the base model.
+
+    Raises:
+        DataError: a trace file or the base model is missing.
+    """
+    traces = {f"traces/{name}": digest_file(path) for name, path in find_files(config.ingest.paths).items()}
+    return traces | {"base": base_hash(config.policy.base)}
+
+
+def identify(config: RetrainConfig, inputs: dict[str, str]) -> str:
+    """The run id: equal for equal settings and inputs."""
+    settings = {key: value for key, value in config.model_dump(mode="json").items() if key not in NOT_IDENTITY}
+    return content_hash([settings, inputs], length=12)
+
+
+class RunRecord:
+    """Reads and writes one run's folder; every file is written whole or not at all."""
+
+    def __init__(self, work_dir: Path, run_id: str) -> None:
+        self.run_id = run_id
+        self.path = work_dir / run_id
+
+    @property
+    def summary(self) -> dict[str, Any] | None:
+        """The summary of a complete run, else None."""
+        path = self.path / "summary.json"
+        return read_json(path) if path.is_file() else None
+
+    def open(self, config: RetrainConfig, inputs: dict[str, str]) -> None:
+        """Clear away what a kill left half-written, and write what is known at the start, unless it is there."""
+        for leftover in self.path.glob(f"{PARTIAL}*"):
+            remove(leftover)
+        self._keep("config.yaml", lambda: yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False))
+        self._keep("lineage.json", lambda: _json(_lineage(inputs)))
+
+    def start(self, look: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """What the run starts from: as stored, or as `look` finds it now, which is then stored."""
+        self._keep("start.json", lambda: _json(look()))
+        return read_json(self.path / "start.json")
+
+    def started(self) -> dict[str, Any] | None:
+        """What the run started from, None when it has not started."""
+        path = self.path / "start.json"
+        return read_json(path) if path.is_file() else None
+
+    def write(self, name: str, value: Any) -> Path:
+        """Write a JSON file of the record."""
+        write_whole(self.path / name, _json(value))
+        return self.path / name
+
+    def _keep(self, name: str, text: Callable[[], str]) -> None:
+        if not (self.path / name).is_file():
+            write_whole(self.path / name, text())
+
+
+def find_runs(work_dir: Path) -> list[RunRecord]:
+    """The runs under a work folder, the last started first."""
+    records = [RunRecord(work_dir, path.parent.name) for path in work_dir.glob("*/lineage.json")]
+    return sorted(records, key=lambda record: read_json(record.path / "lineage.json")["started"], reverse=True)
+
+
+def _lineage(inputs: dict[str, str]) -> dict[str, Any]:
+    return {
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "git": _git_state(),
+        "inputs": inputs,
+        "packages": package_versions(NUMERIC_PACKAGES + ORCHESTRATION_PACKAGES),
+    }
+
+
+def _git_state() -> dict[str, Any] | None:
+    """Commit and whether tracked files differ from it; None outside a repository."""
+    commit = _git("rev-parse", "HEAD")
+    if commit is None:
+        return None
+    return {"commit": commit, "changed": bool(_git("status", "--porcelain", "--untracked-files=no"))}
+
+
+def _git(*arguments: str) -> str | None:
+    try:
+        done = subprocess.run(["git", *arguments], capture_output=True, text=True, timeout=10, check=False)
+    except (FileNotFoundError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, indent=2, sort_keys=True) + "\n"

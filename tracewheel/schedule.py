@@ -1,0 +1,45 @@
+"""The fixed choices of the reinforcement-learning loop, which every driver of it must make alike."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from pathlib import Path
+
+from tracewheel.config import TrainingConfig
+from tracewheel.rubric import success_of
+from tracewheel.sampler import TaskSampler
+from tracewheel.score import read_scores
+from tracewheel.types import content_hash
+
+VALIDATION_SAMPLES = 2
+
+
+def rollout_seed(seed: int, iteration: int) -> int:
+    """Seed of one iteration's rollouts."""
+    return _derive(seed, "rollout", iteration)
+
+
+def evaluation_seed(seed: int, split: str) -> int:
+    """Seed of an evaluation's sampled rollouts: the same for every policy, so that they are paired."""
+    return _derive(seed, "evaluation", split)
+
+
+def validates(training: TrainingConfig, iteration: int) -> bool:
+    """Whether an iteration's policy is a candidate: every few are, and the last."""
+    return iteration % training.validate_every == 0 or iteration == training.iterations
+
+
+def observe_scores(sampler: TaskSampler, scores: Path) -> None:
+    """Tell the sampler how an iteration's rollouts went; unscored ones say nothing."""
+    counts: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
+    for score in read_scores(scores):
+        success = success_of(score)
+        if not math.isnan(success):
+            counts[score.task_id][0 if success else 1] += 1
+    for task_id, (successes, failures) in sorted(counts.items()):
+        sampler.observe(task_id, successes, failures)
+
+
+def _derive(*parts: object) -> int:
+    return int(content_hash(list(parts), 8), 16)

@@ -1,0 +1,21 @@
+"""Verifiers by name. A user's own is named `module:Class` in the task or the rubric."""
+
+from __future__ import annotations
+
+from tracewheel.plugins import load_class
+from tracewheel.verifiers.base import Verifier
+from tracewheel.verifiers.workspace import WorkspaceVerifier
+
+VERIFIERS: dict[str, type] = {WorkspaceVerifier.kind: WorkspaceVerifier}
+
+__all__ = ["VERIFIERS", "Verifier", "make_verifier"]
+
+
+def make_verifier(kind: str) -> Verifier:
+    """A verifier of a kind: a built-in name, or `module:Class` of your own.
+
+    Raises:
+        ConfigError: no such verifier.
+    """
+    verifier: Verifier = load_class(kind, VERIFIERS, "verifier")()
+    return verifier
