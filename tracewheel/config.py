@@ -132,13 +132,15 @@ class SamplerConfig(Strict):
     """Which tasks an iteration rolls out, by each task's Beta posterior of success.
 
     `difficulty` favours tasks solved less often than `target`; `learnability` weighs by p(1-p);
-    `uniform` ignores the posterior. `decay` shrinks old evidence at each run. `floor` is the least
-    weight of a task, as a share of the largest, so that none is forgotten.
+    `uniform` ignores the posterior. `decay` is the share of all evidence that is kept from run to run,
+    `retain` the share of a task's evidence that is kept when it is rolled out again, because the policy
+    has changed since. `floor` is the least weight of a task, as a share of the largest.
     """
 
     kind: Literal["difficulty", "learnability", "uniform"] = "difficulty"
     target: Share = 0.6
     decay: Share = 0.5
+    retain: Share = 0.5
     floor: Share = 0.1
 
 

@@ -52,11 +52,15 @@ class TaskSampler:
         self._evidence: dict[str, tuple[float, float]] = {}
 
     def observe(self, task_id: str, successes: float, failures: float) -> None:
-        """Add the outcomes of a task's rollouts. Leave unscored ones out: they are not failures."""
+        """Add the outcomes of a task's rollouts. Leave unscored ones out: they are not failures.
+
+        Earlier evidence of the task is first shrunk to the share `retain`: an earlier policy gave it.
+        """
         if not _are_counts(successes, failures):
             raise ValueError(f"{task_id}: {successes} successes and {failures} failures are not counts")
         old_successes, old_failures = self._evidence.get(task_id, (0.0, 0.0))
-        self._evidence[task_id] = (old_successes + successes, old_failures + failures)
+        kept = self._config.retain
+        self._evidence[task_id] = (kept * old_successes + successes, kept * old_failures + failures)
 
     def decay(self) -> None:
         """Shrink all evidence by the configured factor: call once at the start of a run.
