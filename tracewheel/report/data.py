@@ -1,0 +1,166 @@
+"""What a report shows, as plain frozen values: nothing here knows of files or HTML."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Outcome = Literal["gained", "lost", "solved", "failed", "unscored"]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A rate, or a difference of rates, with its interval over `n` tasks; `unscored` are not in it."""
+
+    value: float
+    low: float
+    high: float
+    n: int
+    unscored: int = 0
+
+
+@dataclass(frozen=True)
+class PolicyResult:
+    """One row of the before-and-after table.
+
+    Attributes:
+        key: `deployed`, `base`, `warm_start`, `warm_start_verified`, `rl`, `champion` or another.
+        label: How the page calls it.
+        short: How it is called where there is little room.
+        greedy: Held-out success with greedy decoding; for the deployed agent, of its logged episodes.
+        sampled: Held-out success of sampled rollouts, interval over tasks.
+        pass_at: Held-out pass@k by k, of the sampled rollouts.
+        harder: As `greedy`, on the harder tier.
+        gain: Paired difference of the policy after RL minus this one, held-out, greedy.
+        gain_harder: The same on the harder tier.
+    """
+
+    key: str
+    label: str
+    short: str
+    greedy: Estimate | None = None
+    sampled: Estimate | None = None
+    pass_at: Mapping[int, float] = field(default_factory=dict)
+    harder: Estimate | None = None
+    gain: Estimate | None = None
+    gain_harder: Estimate | None = None
+
+
+@dataclass(frozen=True)
+class Group:
+    """A tier or a family, with each policy's greedy success in it, by policy key."""
+
+    name: str
+    n: int
+    rates: Mapping[str, Estimate]
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A chart over iterations. `series` maps a label to (iteration, value) points; None is a gap.
+
+    `bounds` fixes the vertical axis, `marked` is an iteration to point out, for instance the chosen one.
+    """
+
+    title: str
+    series: Mapping[str, Sequence[tuple[int, float | None]]]
+    note: str = ""
+    bounds: tuple[float, float] | None = None
+    marked: int | None = None
+
+
+@dataclass(frozen=True)
+class Aim:
+    """A number that the run was to reach."""
+
+    name: str
+    target: float
+    reached: Estimate | None
+
+    @property
+    def met(self) -> bool:
+        return self.reached is not None and self.reached.value >= self.target
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a stage took in this run. A cached stage took what it shows when it first ran."""
+
+    stage: str
+    seconds: float | None = None
+    tokens: int | None = None
+    cached: bool = False
+
+
+@dataclass(frozen=True)
+class Episode:
+    """A greedy episode of one policy: OpenAI messages, how it ended, how it was scored."""
+
+    messages: Sequence[Mapping[str, Any]]
+    stop_reason: str
+    status: str
+    total: float | None
+    breakdown: Mapping[str, float]
+    final_state: Mapping[str, Any]
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One task and what each policy did on it, by policy key."""
+
+    task_id: str
+    split: str
+    family: str
+    tier: int
+    prompt: str
+    initial_state: Mapping[str, Any]
+    outcome: Outcome
+    episodes: Mapping[str, Episode]
+
+
+@dataclass(frozen=True)
+class ReportData:
+    """Everything on the page.
+
+    Attributes:
+        run_id: Identity of the run.
+        name: Name of the profile.
+        gate: A gate verdict's record: `verdict`, `reasons`, `difference`, `interval`, `families`,
+            `baseline`. Empty when no gate was held.
+        policies: Rows of the table, in the order they came to be.
+        groups: Bars, by heading, for instance "By tier".
+        curves: Charts over iterations.
+        aims: Numbers that were to be reached.
+        costs: Seconds and tokens by stage.
+        comparisons: Tasks for the viewer.
+        before: Policy key shown on the left of the viewer at first.
+        after: Policy key shown on the right at first, and the one whose gains the table shows.
+        n_held_out: Size of the held-out split.
+        n_harder: Size of the harder tier.
+        links: Where the run's other results are: label to text.
+        lineage: Data lineage: heading to (name to value).
+        config: The resolved profile.
+    """
+
+    run_id: str
+    name: str
+    gate: Mapping[str, Any]
+    policies: Sequence[PolicyResult]
+    groups: Mapping[str, Sequence[Group]] = field(default_factory=dict)
+    curves: Sequence[Curve] = ()
+    aims: Sequence[Aim] = ()
+    costs: Sequence[Cost] = ()
+    comparisons: Sequence[Comparison] = ()
+    before: str = "warm_start"
+    after: str = "rl"
+    n_held_out: int = 0
+    n_harder: int = 0
+    links: Mapping[str, str] = field(default_factory=dict)
+    lineage: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    config: Mapping[str, Any] = field(default_factory=dict)
+
+    def policy(self, key: str) -> PolicyResult | None:
+        """The row of a policy, if it was measured."""
+        return next((row for row in self.policies if row.key == key), None)

@@ -1,0 +1,70 @@
+"""Which tasks the report's viewer shows: some of each outcome, so that losses are seen too."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from tracewheel.report.data import Comparison, Episode, Outcome
+from tracewheel.rubric import success_of
+from tracewheel.types import content_hash
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+ORDER: tuple[Outcome, ...] = ("gained", "lost", "failed", "solved", "unscored")
+SPLITS = ("held_out", "harder")
+
+
+def choose_examples(
+    tasks: pd.DataFrame, episodes: Mapping[str, Mapping[str, Episode]], before: str, after: str, limit: int
+) -> list[Comparison]:
+    """Up to `limit` tasks of the held-out and harder splits, taken in turn from each outcome.
+
+    Args:
+        tasks: Curated tasks: `task_id`, `split`, `family`, `tier`, `prompt`, `initial_state`.
+        episodes: Policy key to task id to greedy episode.
+        before: Policy whose outcome is compared with that of
+        after: this one. A task that either has no episode of is left out.
+        limit: Most tasks to take.
+    """
+    piles: dict[Outcome, list[Comparison]] = {outcome: [] for outcome in ORDER}
+    rows = tasks[tasks["split"].isin(SPLITS)].to_dict("records")
+    for row in sorted(rows, key=lambda row: content_hash(row["task_id"])):
+        tried = {key: by_task[row["task_id"]] for key, by_task in episodes.items() if row["task_id"] in by_task}
+        if before in tried and after in tried:
+            outcome = outcome_of(tried[before], tried[after])
+            piles[outcome].append(_comparison({str(key): value for key, value in row.items()}, outcome, tried))
+    chosen: list[Comparison] = []
+    for rank in range(max(map(len, piles.values()))):
+        chosen += [pile[rank] for pile in piles.values() if rank < len(pile)]
+    return sorted(chosen[:limit], key=lambda item: (ORDER.index(item.outcome), item.tier, item.family, item.task_id))
+
+
+def outcome_of(before: Episode, after: Episode) -> Outcome:
+    """What became of a task between two policies."""
+    if not before.status == after.status == "scored":
+        return "unscored"
+    match success_of(before.breakdown) >= 1.0, success_of(after.breakdown) >= 1.0:
+        case False, True:
+            return "gained"
+        case True, False:
+            return "lost"
+        case True, True:
+            return "solved"
+        case _:
+            return "failed"
+
+
+def _comparison(row: Mapping[str, Any], outcome: Outcome, tried: Mapping[str, Episode]) -> Comparison:
+    return Comparison(
+        task_id=str(row["task_id"]),
+        split=str(row["split"]),
+        family=str(row["family"]),
+        tier=int(row["tier"]),
+        prompt=str(row["prompt"]),
+        initial_state=json.loads(row["initial_state"]),
+        outcome=outcome,
+        episodes=tried,
+    )

@@ -1,0 +1,232 @@
+"""From a run's files to what its report shows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tracewheel.errors import DataError
+from tracewheel.files import read_table
+from tracewheel.report.curves import training_curves
+from tracewheel.report.data import Aim, Cost, Episode, Estimate, Group, PolicyResult, ReportData
+from tracewheel.report.examples import choose_examples
+from tracewheel.statistics import paired_difference, pass_at_k, rate_interval
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# Policy key to its name, and to its name where there is little room.
+LABELS = {
+    "deployed": ("Deployed agent, as logged", "Deployed"),
+    "base": ("Base", "Base"),
+    "champion": ("Champion", "Champion"),
+    "warm_start": ("Warm start, all logs", "Warm, all"),
+    "warm_start_verified": ("Warm start, verified logs", "Warm, verified"),
+    "control": ("Control, replay text alone", "Control"),
+    "rl": ("After RL", "After RL"),
+}
+AFTER = "rl"
+HARDER_AIM = 0.5
+EVALUATION_COLUMNS = ["task_id", "greedy", "sampled_successes", "sampled_attempts"]
+
+
+def load_report_data(
+    summary: Mapping[str, Any],
+    *,
+    curated: Path,
+    evaluations: Mapping[str, Sequence[Path]],
+    updates: Mapping[int, Mapping[str, float]] | None = None,
+    validation: Mapping[int, Mapping[str, float]] | None = None,
+    best_iteration: int | None = None,
+    before: str = "warm_start",
+    lineage: Mapping[str, Mapping[str, Any]] | None = None,
+    config: Mapping[str, Any] | None = None,
+    pass_at: Iterable[int] = (1, 4),
+    examples: int = 80,
+    seed: int = 0,
+    harder_aim: float = HARDER_AIM,
+) -> ReportData:
+    """Gather what the report of a run shows.
+
+    Args:
+        summary: What `tracewheel retrain` prints: `run_id`, `gate`, `seconds` by stage, and when
+            there: `name`, `tokens` by stage, `cached` (stages not run again), `adapter`, `mlflow_run`.
+        curated: Directory of the curate stage; its `tasks.parquet` says which split a task is in, its
+            `episodes.parquet` gives the deployed agent.
+        evaluations: Policy key to the directories of its evaluations (held-out and harder tier may be
+            one or two), each with `results.parquet` and `greedy/{trajectories,scores}.parquet`.
+            In the order of the table's rows.
+        updates: Iteration to the metrics of its update.
+        validation: Iteration (0 is the start of RL) to `greedy`, `sampled` and other named rates on
+            the validation split; a name that holds "harder" gets a chart of its own.
+        best_iteration: The iteration that was chosen.
+        before: Policy to show on the left of the viewer at first.
+        lineage: Headings to names and values.
+        config: The resolved profile.
+        pass_at: The k of pass@k.
+        examples: How many tasks the viewer holds.
+        seed: Seed of the bootstrap intervals.
+        harder_aim: Harder-tier success that was aimed at.
+
+    Raises:
+        DataError: a file is missing, or an evaluation is of a task that was not curated.
+    """
+    tasks = _tasks(curated)
+    results = {"deployed": _deployed(curated, tasks)}
+    results |= {key: _results(directories, tasks) for key, directories in evaluations.items()}
+    policies = [_policy(key, table, results.get(AFTER), tuple(pass_at), seed) for key, table in results.items()]
+    after = next((row for row in policies if row.key == AFTER), None)
+    if before not in evaluations:
+        before = next(iter(evaluations), before)
+    episodes = {key: _episodes(directories) for key, directories in evaluations.items()}
+    tokens, cached = summary.get("tokens", {}), set(summary.get("cached", ()))
+    seconds = summary.get("seconds", {})
+    return ReportData(
+        run_id=str(summary.get("run_id", "")),
+        name=str(summary.get("name") or (config or {}).get("name", "")),
+        gate=summary.get("gate") or {},
+        policies=policies,
+        groups=_groups(results),
+        curves=training_curves(updates or {}, validation or {}, best_iteration),
+        aims=[Aim("harder-tier success, greedy", harder_aim, after.harder)] if after and after.harder else [],
+        costs=[
+            Cost(stage, seconds.get(stage), tokens.get(stage), stage in cached) for stage in dict.fromkeys([*seconds, *tokens])
+        ],
+        comparisons=choose_examples(tasks, episodes, before, AFTER, examples),
+        before=before,
+        after=AFTER,
+        n_held_out=int((tasks["split"] == "held_out").sum()),
+        n_harder=int((tasks["split"] == "harder").sum()),
+        links={
+            label: str(summary[key])
+            for key, label in (("adapter", "Adapter"), ("mlflow_run", "MLflow run"))
+            if summary.get(key)
+        },
+        lineage=lineage or {},
+        config=config or {},
+    )
+
+
+def _tasks(curated: Path) -> pd.DataFrame:
+    columns = ["id", "split", "family", "tier", "prompt", "initial_state"]
+    table = read_table(curated / "tasks.parquet")
+    missing = set(columns) - set(table.columns)
+    if missing:
+        raise DataError(f"{curated / 'tasks.parquet'}: no column {', '.join(sorted(missing))}")
+    return table[columns].rename(columns={"id": "task_id"})
+
+
+def _deployed(curated: Path, tasks: pd.DataFrame) -> pd.DataFrame:
+    """A row for each task, as of an evaluation: `greedy` is the mean of the logged episodes."""
+    logged = read_table(curated / "episodes.parquet")
+    means = (logged["success"] >= 1.0).astype(float).where(logged["success"].notna()).groupby(logged["task_id"]).mean()
+    table = tasks.merge(means.rename("greedy"), left_on="task_id", right_index=True)
+    return table.assign(sampled_successes=0, sampled_attempts=0)
+
+
+def _results(directories: Sequence[Path], tasks: pd.DataFrame) -> pd.DataFrame:
+    import pandas as pd
+
+    tables = []
+    for directory in directories:
+        path = directory / "results.parquet"
+        table = read_table(path)
+        missing = set(EVALUATION_COLUMNS) - set(table.columns)
+        if missing:
+            raise DataError(f"{path}: no column {', '.join(sorted(missing))}")
+        unknown = sorted(set(table["task_id"]) - set(tasks["task_id"]))
+        if unknown:
+            raise DataError(f"{path}: {len(unknown)} of its tasks are not among the curated ones, the first is {unknown[0]}")
+        tables.append(table[EVALUATION_COLUMNS])
+    return pd.concat(tables, ignore_index=True).drop_duplicates("task_id").merge(tasks, on="task_id")
+
+
+def _policy(key: str, table: pd.DataFrame, after: pd.DataFrame | None, pass_at: tuple[int, ...], seed: int) -> PolicyResult:
+    held_out, harder = table[table["split"] == "held_out"], table[table["split"] == "harder"]
+    tried = held_out[held_out["sampled_attempts"] > 0]
+    plain_name = key.replace("_", " ").capitalize()
+    label, short = LABELS.get(key, (plain_name, plain_name))
+    return PolicyResult(
+        key=key,
+        label=label,
+        short=short,
+        greedy=_estimate(held_out["greedy"], seed),
+        sampled=_estimate(held_out["sampled_successes"] / held_out["sampled_attempts"].replace(0, float("nan")), seed),
+        pass_at={k: rate for k in pass_at if (rate := _mean_pass_at(tried, k)) is not None},
+        harder=_estimate(harder["greedy"], seed),
+        gain=_gain(after, held_out, "held_out", seed) if key != AFTER else None,
+        gain_harder=_gain(after, harder, "harder", seed) if key != AFTER else None,
+    )
+
+
+def _estimate(values: pd.Series, seed: int) -> Estimate | None:
+    scored = values.dropna()
+    if scored.empty:
+        return None
+    interval = rate_interval(scored.to_numpy(), seed=seed)
+    return Estimate(float(scored.mean()), *interval, n=len(scored), unscored=len(values) - len(scored))
+
+
+def _mean_pass_at(tried: pd.DataFrame, k: int) -> float | None:
+    enough = tried[tried["sampled_attempts"] >= k]
+    if enough.empty:
+        return None
+    pairs = zip(enough["sampled_attempts"], enough["sampled_successes"], strict=True)
+    return sum(pass_at_k(int(n), int(correct), k) for n, correct in pairs) / len(enough)
+
+
+def _gain(after: pd.DataFrame | None, rows: pd.DataFrame, split: str, seed: int) -> Estimate | None:
+    if after is None:
+        return None
+    both = after.loc[after["split"] == split, ["task_id", "greedy"]].merge(rows[["task_id", "greedy"]], on="task_id")
+    both = both.dropna().sort_values("task_id")
+    if both.empty:
+        return None
+    difference, interval = paired_difference(both["greedy_x"].to_numpy(), both["greedy_y"].to_numpy(), seed=seed)
+    return Estimate(difference, *interval, n=len(both))
+
+
+def _groups(results: Mapping[str, pd.DataFrame]) -> dict[str, list[Group]]:
+    splits = {
+        "By tier": (("held_out", "harder"), "tier", "Tier {}"),
+        "By family, held-out": (("held_out",), "family", "{}"),
+        "By family, harder tier": (("harder",), "family", "{}"),
+    }
+    groups = {}
+    for heading, (wanted, column, name) in splits.items():
+        tables = {key: table[table["split"].isin(wanted)] for key, table in results.items()}
+        values = sorted({value for table in tables.values() for value in table[column]})
+        groups[heading] = [
+            _group(name.format(value), {k: t[t[column] == value] for k, t in tables.items()}) for value in values
+        ]
+    return {heading: found for heading, found in groups.items() if found}
+
+
+def _group(name: str, tables: Mapping[str, pd.DataFrame]) -> Group:
+    rates = {key: rate for key, table in tables.items() if (rate := _estimate(table["greedy"], seed=0)) is not None}
+    return Group(name, max(len(table) for table in tables.values()), rates)
+
+
+def _episodes(directories: Sequence[Path]) -> dict[str, Episode]:
+    """The greedy episode of each task, by task id."""
+    episodes = {}
+    for directory in directories:
+        rollouts = read_table(directory / "greedy" / "trajectories.parquet")
+        scores = read_table(directory / "greedy" / "scores.parquet").set_index("trajectory_id")
+        for row in rollouts.to_dict("records"):
+            if row["id"] not in scores.index:
+                raise DataError(f"{directory / 'greedy' / 'scores.parquet'}: no score of trajectory {row['id']}")
+            score = scores.loc[row["id"]]
+            scored = score["status"] == "scored"
+            episodes[str(row["task_id"])] = Episode(
+                messages=json.loads(row["messages"]),
+                stop_reason=str(row["stop_reason"]),
+                status=str(score["status"]),
+                total=float(score["total"]) if scored else None,
+                breakdown=json.loads(score["breakdown"]),
+                final_state=json.loads(row["final_state"]),
+                detail=str(score["detail"]),
+            )
+    return episodes
