@@ -1,0 +1,242 @@
+"""Does the loop learn, and what of it is due to reinforcement learning? Several seeds, with controls.
+
+    python benchmarks/learning.py --seeds 0 1 2
+
+Runs `tracewheel retrain` once a seed, then two controls from the same warm start: as many optimiser
+steps on the replay text alone (what the harder tier owes to replay), and the same reinforcement
+learning with the action mask off, so that the loss covers what the tools said. Prints JSON and a
+table; writes `docs/learning.json`, `docs/learning.md` and `docs/learning.png`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+
+from tracewheel.adapters import PolicyRef, write_adapter
+from tracewheel.batch import micro_batches
+from tracewheel.config import RetrainConfig, load_config
+from tracewheel.curate import curate, load_tasks
+from tracewheel.engines.policy_model import load_for_generation
+from tracewheel.evaluation import evaluate
+from tracewheel.ingest import ingest
+from tracewheel.rollout import rollout
+from tracewheel.sampler import TaskSampler
+from tracewheel.schedule import evaluation_seed, observe_scores, rollout_seed
+from tracewheel.score import score
+from tracewheel.statistics import paired_difference
+from tracewheel.token_logprobs import action_logprobs
+from tracewheel.update import POLICY, Learner, update
+from tracewheel.warm_start import warm_start
+
+POLICIES = {
+    "deployed": "deployed agent (as logged)",
+    "base": "base",
+    "warm_start": "warm start, all logs",
+    "warm_start_verified": "warm start, verified logs",
+    "rl": "after RL",
+}
+CONTROLS = {"replay_only": "warm start + replay text alone", "no_mask": "RL without the action mask"}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--profile", default="configs/tiny.yaml")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--work", type=Path, default=Path("runs/benchmark-learning"))
+    parser.add_argument("--out", type=Path, default=Path("docs"))
+    parser.add_argument("--no-controls", action="store_true", help="only the seeds' runs")
+    arguments = parser.parse_args()
+    results = {}
+    for seed in arguments.seeds:
+        run = _retrain(arguments.profile, seed, arguments.work / f"seed-{seed}")
+        config = load_config(arguments.profile, [f"seed={seed}"])
+        controls = {} if arguments.no_controls else _controls(config, arguments.work / f"controls-{seed}")
+        results[str(seed)] = {"run": run, "controls": controls}
+        print(f"seed {seed}: RL {run['success']['rl']:.3f}, harder {run['harder']['rl']:.3f}", file=sys.stderr)
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    (arguments.out / "learning.json").write_text(json.dumps(results, indent=2) + "\n")
+    table = _table(results)
+    (arguments.out / "learning.md").write_text(table)
+    _plot(results, arguments.out / "learning.png")
+    print(json.dumps(results))
+    print(table)
+
+
+def _retrain(profile: str, seed: int, run_dir: Path) -> dict[str, Any]:
+    """One run through the command line, as a user would; a refused gate (3) is a result too."""
+    command = ["tracewheel", "retrain", profile, "--set", f"seed={seed}", "--run-dir", str(run_dir), "--json"]
+    done = subprocess.run([str(Path(sys.executable).with_name("tracewheel")), *command[1:]], stdout=subprocess.PIPE, text=True)
+    if done.returncode not in (0, 3):
+        raise SystemExit(f"{' '.join(command)} ended with {done.returncode}")
+    summary: dict[str, Any] = json.loads(done.stdout)
+    summary["harder_paired"] = _paired(summary, run_dir)
+    return summary
+
+
+def _paired(summary: dict[str, Any], run_dir: Path) -> dict[str, Any]:
+    """RL against each warm start on the harder tier, task by task."""
+    results = {name: pd.read_parquet(run_dir / path) for name, path in summary["results"]["harder"].items()}
+    new = results["rl"].sort_values("task_id")["greedy"]
+    pairs = {}
+    for name in ("warm_start", "warm_start_verified"):
+        difference, interval = paired_difference(new, results[name].sort_values("task_id")["greedy"])
+        pairs[name] = {"difference": difference, "interval": list(interval)}
+    return pairs
+
+
+def _controls(config: RetrainConfig, work: Path) -> dict[str, Any]:
+    """The two controls from the verified (or all-logs) warm start that the profile names."""
+    torch.set_num_threads(config.threads)
+    for name in ("ingested", "curated", "warm"):
+        (work / name).mkdir(parents=True, exist_ok=True)
+    ingest(config.ingest, work / "ingested")
+    curate(config, work / "ingested", work / "curated")
+    start = work / "warm"
+    warm_start(config, work / "curated", start, config.warm_start.demonstrations)
+    adapters = {
+        "replay_only": _replay_only(config, start / "adapter", work / "replay_only"),
+        "no_mask": _without_mask(config, work / "curated", start, work / "no_mask"),
+    }
+    outcome = {}
+    for name, adapter in adapters.items():
+        policy = PolicyRef(config.policy.base, str(adapter), config.training.iterations)
+        outcome[name] = {}
+        for split in ("held_out", "harder"):
+            out = work / "evaluations" / name / split
+            out.mkdir(parents=True, exist_ok=True)
+            tasks = load_tasks(work / "curated", split)
+            seed = evaluation_seed(config.seed, split)
+            summary = evaluate(config, policy, tasks, out, samples=config.evaluation.samples, seed=seed)
+            outcome[name][split] = {mode: summary[mode]["rate"] for mode in ("greedy", "sampled")}
+    return outcome
+
+
+def _replay_only(config: RetrainConfig, start: Path, out: Path) -> Path:
+    """As many optimiser steps as reinforcement learning takes, on the replay text alone and at its weight."""
+    learner = Learner(config, start, start)
+    rng = random.Random(f"replay-only-{config.seed}")
+    for _ in range(config.training.iterations * config.learner.epochs * config.learner.minibatches):
+        learner.optimizer.zero_grad()
+        learner.learn_replay(rng)
+        torch.nn.utils.clip_grad_norm_(learner.parameters, config.learner.max_grad_norm)
+        learner.optimizer.step()
+    write_adapter(learner.model, out, POLICY, config.policy.base, version=1)
+    return out
+
+
+def _without_mask(config: RetrainConfig, curated: Path, start: Path, work: Path) -> Path:
+    """The same loop, but everything after the prompt counts as if the policy had said it."""
+    tasks = {task.id: task for task in load_tasks(curated, "train")}
+    sampler = TaskSampler(config.sampler, tasks, config.seed)
+    state, version = start, 0
+    for iteration in range(1, config.training.iterations + 1):
+        folder = work / f"{iteration:03d}"
+        folder.mkdir(parents=True, exist_ok=True)
+        chosen = [tasks[task_id] for task_id in sampler.select(config.training.tasks_per_iteration, iteration)]
+        policy = PolicyRef(config.policy.base, str(state / "adapter"), version)
+        rollout(config, policy, chosen, folder, samples=config.rollout.group_size, seed=rollout_seed(config.seed, iteration))
+        score(config, chosen, folder / "trajectories.parquet", folder)
+        observe_scores(sampler, folder / "scores.parquet")
+        _unmask(config, policy, folder / "trajectories.parquet")
+        update(
+            config,
+            folder / "trajectories.parquet",
+            folder / "scores.parquet",
+            state,
+            start / "adapter",
+            folder,
+            iteration=iteration,
+        )
+        state, version = folder, iteration
+    return state / "adapter"
+
+
+def _unmask(config: RetrainConfig, policy: PolicyRef, trajectories: Path) -> None:
+    """Set the action mask on observations too, with the log-probability the policy gives them."""
+    table = pd.read_parquet(trajectories)
+    first = [list(mask).index(1) for mask in table["action_mask"]]
+    table["action_mask"] = [[0] * n + [1] * (len(ids) - n) for n, ids in zip(first, table["token_ids"], strict=True)]
+    model = load_for_generation(config.policy, policy)
+    logprobs: list[list[float]] = [[] for _ in range(len(table))]
+    for batch in micro_batches(table, [0.0] * len(table), config.learner.micro_batch_tokens):
+        with torch.no_grad():
+            values = action_logprobs(model, batch, config.rollout.temperature)[0]
+        for row, position in enumerate(batch.rows.tolist()):
+            logprobs[position] = values[row, : len(table["token_ids"].iloc[position])].tolist()
+    table["logprobs"] = logprobs
+    table.to_parquet(trajectories, index=False)
+
+
+def _table(results: dict[str, Any]) -> str:
+    """Markdown: a row a policy, greedy / sampled held-out success and the harder tier, for each seed."""
+    seeds = list(results)
+    lines = ["| policy | " + " | ".join(f"seed {seed}: greedy / sampled / harder" for seed in seeds) + " |"]
+    lines.append("|---|" + "---|" * len(seeds))
+    for name, label in POLICIES.items():
+        cells = [_cells(*(results[seed]["run"][key].get(name) for key in ("success", "sampled", "harder"))) for seed in seeds]
+        lines.append(f"| {label} | " + " | ".join(cells) + " |")
+    for name, label in CONTROLS.items():
+        if results[seeds[0]]["controls"]:
+            controls = [results[seed]["controls"][name] for seed in seeds]
+            cells = [_cells(c["held_out"]["greedy"], c["held_out"]["sampled"], c["harder"]["greedy"]) for c in controls]
+            lines.append(f"| {label} | " + " | ".join(cells) + " |")
+    gains = [
+        results[seed]["run"]["success"]["rl"]
+        - max(results[seed]["run"]["success"][name] for name in ("base", "warm_start", "warm_start_verified"))
+        for seed in seeds
+    ]
+    lines += ["", "Gain of RL over the best policy without it, in points: " + ", ".join(f"{100 * gain:+.1f}" for gain in gains)]
+    lines += [f"Mean gain: {100 * sum(gains) / len(gains):+.1f} points.", ""]
+    for seed in seeds:
+        run = results[seed]["run"]
+        low, high = run["gate"]["interval"]
+        harder = run["harder_paired"]["warm_start_verified"]
+        lines.append(
+            f"Seed {seed}: gate {run['gate']['verdict']} against {run['gate']['baseline']}, "
+            f"{100 * run['gate']['difference']:+.1f} points ({100 * low:+.1f} to {100 * high:+.1f}); harder tier against the "
+            f"verified warm start {100 * harder['difference']:+.1f} points "
+            f"({100 * harder['interval'][0]:+.1f} to {100 * harder['interval'][1]:+.1f})."
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _cells(*rates: float | None) -> str:
+    return " / ".join("–" if rate is None else f"{rate:.3f}" for rate in rates)
+
+
+def _plot(results: dict[str, Any], path: Path) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, (held_out, harder) = plt.subplots(1, 2, figsize=(11, 4.2), sharey=True)
+    width = 0.8 / len(results)
+    for axis, key, title in ((held_out, "success", "held-out tasks"), (harder, "harder", "harder tier")):
+        for number, (seed, result) in enumerate(results.items()):
+            values = [result["run"][key].get(name) or 0.0 for name in POLICIES]
+            split = "held_out" if key == "success" else "harder"
+            values += [result["controls"].get(name, {}).get(split, {}).get("greedy", 0.0) for name in CONTROLS]
+            positions = [i + number * width for i in range(len(values))]
+            axis.bar(positions, values, width=width * 0.92, label=f"seed {seed}")
+        axis.set_xticks([i + 0.4 - width / 2 for i in range(len(POLICIES) + len(CONTROLS))])
+        axis.set_xticklabels([*POLICIES.values(), *CONTROLS.values()], rotation=28, ha="right", fontsize=8)
+        axis.set_title(f"Greedy success, {title}")
+        axis.set_ylim(0, 1)
+        axis.grid(axis="y", alpha=0.3)
+    held_out.legend()
+    figure.tight_layout()
+    figure.savefig(path, dpi=130)
+
+
+if __name__ == "__main__":
+    main()
