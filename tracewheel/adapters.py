@@ -107,6 +107,8 @@ def check_adapter(adapter: str | Path, base: str) -> int:
         raise DataError(f"{info_path}: no such file; {adapter} is not an adapter of Tracewheel") from error
     except (ValueError, KeyError, TypeError) as error:
         raise DataError(f"{info_path}: not the description of an adapter: {error}") from error
+    if not (Path(adapter) / WEIGHTS).exists():
+        raise DataError(f"{Path(adapter) / WEIGHTS}: no such file; the adapter in {adapter} is not complete")
     actual = base_hash(base)
     if made_for != actual:
         raise AdapterMismatchError(

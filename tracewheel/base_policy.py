@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import random
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,12 +18,14 @@ from typing import TYPE_CHECKING
 from tracewheel.base_text import base_conversation
 from tracewheel.base_tokenizer import build_tokenizer
 from tracewheel.chat.renderer import ChatRenderer
-from tracewheel.config import BasePolicyConfig
+from tracewheel.config import BasePhaseConfig, BasePolicyConfig
 from tracewheel.environments.workspace import TOOLS
 
 if TYPE_CHECKING:
     import torch
     from transformers import Qwen3ForCausalLM
+
+WARM_UP_STEPS, PRINT_EVERY = 50, 100
 
 Example = tuple[list[int], list[int]]
 
@@ -39,17 +42,29 @@ def train_base_policy(config: BasePolicyConfig, out: Path) -> dict[str, float]:
     torch.manual_seed(config.seed)
     tokenizer = build_tokenizer()
     renderer = ChatRenderer(tokenizer)
-    examples = [
-        renderer.conversation_ids(conversation, TOOLS) for conversation in _conversations(config, config.conversations, stream=0)
-    ]
     model = _new_model(config, len(tokenizer), tokenizer.pad_token_id, tokenizer.eos_token_id)
-    optimizers = _optimizers(model, config)
+    for number in range(len(config.phases)):
+        loss_value = train_phase(model, renderer, config, number)
+    out.mkdir(parents=True, exist_ok=True)
+    model.save_pretrained(out)
+    tokenizer.save_pretrained(out)
+    _write_replay(config, renderer, out / "replay.parquet")
+    figures = {"parameters": float(model.num_parameters()), "final_loss": loss_value}
+    (out / "base.json").write_text(json.dumps({"config": config.model_dump(), "figures": figures}, indent=2) + "\n")
+    return figures
+
+
+def train_phase(model: Qwen3ForCausalLM, renderer: ChatRenderer, config: BasePolicyConfig, number: int) -> float:
+    """Train on one phase's text with fresh optimisers; returns the last step's loss."""
+    import torch
+
+    phase = config.phases[number]
+    examples = _examples(config, renderer, number, phase.conversations, stream=str(number))
+    optimizers = _optimizers(model, phase)
     started = time.perf_counter()
     loss_value = float("nan")
-    for step, batch in enumerate(_batches(examples, config)):
-        if step == config.steps:
-            break
-        scale = min(1.0, (step + 1) / 50) * (1.0 - step / config.steps)
+    for step, batch in zip(range(phase.steps), _batches(examples, config), strict=False):
+        scale = min(1.0, (step + 1) / WARM_UP_STEPS) * (1.0 - step / phase.steps)
         for optimizer in optimizers:
             for group in optimizer.param_groups:
                 group["lr"] = group["initial_lr"] * scale
@@ -60,20 +75,17 @@ def train_base_policy(config: BasePolicyConfig, out: Path) -> dict[str, float]:
         for optimizer in optimizers:
             optimizer.step()
         loss_value = loss.item()
-        if step % 100 == 0:
-            print(f"step {step}/{config.steps} loss {loss_value:.4f} {time.perf_counter() - started:.0f} s", flush=True)
-    out.mkdir(parents=True, exist_ok=True)
-    model.save_pretrained(out)
-    tokenizer.save_pretrained(out)
-    _write_replay(config, renderer, out / "replay.parquet")
-    figures = {"parameters": float(model.num_parameters()), "final_loss": loss_value}
-    (out / "base.json").write_text(json.dumps({"config": config.model_dump(), "figures": figures}, indent=2) + "\n")
-    return figures
+        if step % PRINT_EVERY == 0:
+            seconds = time.perf_counter() - started
+            print(f"phase {number + 1} step {step}/{phase.steps} loss {loss_value:.4f} {seconds:.0f} s", file=sys.stderr, flush=True)
+    return loss_value
 
 
-def _conversations(config: BasePolicyConfig, count: int, stream: int) -> list[list[dict[str, object]]]:
+def _examples(config: BasePolicyConfig, renderer: ChatRenderer, number: int, count: int, stream: str) -> list[Example]:
     rng = random.Random(f"base-text-{config.seed}-{stream}")
-    return [base_conversation(rng, config.complete_share, config.complete_families) for _ in range(count)]
+    skills = config.phases[number].skills
+    conversations = (base_conversation(rng, skills, config.complete_share, config.complete_families) for _ in range(count))
+    return [renderer.conversation_ids(conversation, TOOLS) for conversation in conversations]
 
 
 def _new_model(config: BasePolicyConfig, vocabulary: int, padding: int, end: int) -> Qwen3ForCausalLM:
@@ -98,14 +110,14 @@ def _new_model(config: BasePolicyConfig, vocabulary: int, padding: int, end: int
     )
 
 
-def _optimizers(model: Qwen3ForCausalLM, config: BasePolicyConfig) -> list[torch.optim.Optimizer]:
+def _optimizers(model: Qwen3ForCausalLM, phase: BasePhaseConfig) -> list[torch.optim.Optimizer]:
     import torch
 
     matrices, rest = [], []
     for name, parameter in model.named_parameters():
         (matrices if parameter.ndim == 2 and "embed" not in name else rest).append(parameter)
-    muon = torch.optim.Muon(matrices, lr=config.muon_learning_rate, weight_decay=0.01, adjust_lr_fn="match_rms_adamw")
-    adamw = torch.optim.AdamW(rest, lr=config.learning_rate, betas=(0.9, 0.98), weight_decay=0.0)
+    muon = torch.optim.Muon(matrices, lr=phase.muon_learning_rate, weight_decay=0.01, adjust_lr_fn="match_rms_adamw")
+    adamw = torch.optim.AdamW(rest, lr=phase.learning_rate, betas=(0.9, 0.98), weight_decay=0.0)
     for optimizer in (muon, adamw):
         for group in optimizer.param_groups:
             group["initial_lr"] = group["lr"]
@@ -143,8 +155,6 @@ def _loss(model: Qwen3ForCausalLM, batch: list[Example], prompt_weight: float) -
 def _write_replay(config: BasePolicyConfig, renderer: ChatRenderer, path: Path) -> None:
     import pandas as pd
 
-    rows = [
-        dict(zip(("input_ids", "assistant_masks"), renderer.conversation_ids(conversation, TOOLS), strict=True))
-        for conversation in _conversations(config, config.replay_rows, stream=1)
-    ]
+    examples = _examples(config, renderer, len(config.phases) - 1, config.replay_rows, stream="replay")
+    rows = [{"input_ids": ids, "assistant_masks": mask} for ids, mask in examples]
     pd.DataFrame(rows).to_parquet(path)

@@ -8,7 +8,7 @@ the tasks. Every example is a conversation in OpenAI chat format, drawn from a s
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tracewheel.environments import workspace_tasks as words
@@ -23,19 +23,22 @@ LONGEST_WALK = 6
 LONGEST_COMPLETE = 4
 
 
-def base_conversation(rng: random.Random, complete_share: float, complete_families: tuple[str, ...]) -> Conversation:
+def base_conversation(
+    rng: random.Random, skills: Mapping[str, int], complete_share: float, complete_families: tuple[str, ...]
+) -> Conversation:
     """One conversation of generic text.
 
     Args:
         rng: The source of all choices.
+        skills: How often each of `SKILLS` is drawn, relative to the others.
         complete_share: Share of conversations that are complete episodes, in 0..1.
         complete_families: The task families whose complete episodes may appear.
     """
     if complete_families and rng.random() < complete_share:
         task = make_task(rng.choice(complete_families), rng.randint(1, LONGEST_COMPLETE), rng)
         return play(task, solution(task))
-    (skill,) = rng.choices(list(SKILLS), weights=list(SKILLS.values()))
-    return skill(rng)
+    (skill,) = rng.choices(list(skills), weights=list(skills.values()))
+    return SKILLS[skill](rng)
 
 
 def _names(rng: random.Random, count: int) -> list[str]:
@@ -129,6 +132,26 @@ def _read_everything(rng: random.Random) -> Conversation:
     return play(task, [*calls, *(("read_file", {"path": f"{source}/{name}"}) for name in names), ("finish", {})])
 
 
+def _read_and_record(rng: random.Random) -> Conversation:
+    """Read a folder through, then write down what is in it: a manifest late in a conversation."""
+    prompt = "Read {source}. Write {manifest} listing the files in {source}."
+    task, names = _folder_task(rng, prompt, rng.randint(1, LONGEST_LIST))
+    source = task.goal["source"]
+    listing: Call = ("list_files", {"path": source})
+    reads: list[Call] = [("read_file", {"path": f"{source}/{name}"}) for name in names]
+    return play(task, [listing, *reads, listing, manifest_call(task, names), ("finish", {})])
+
+
+def _move_and_record(rng: random.Random) -> Conversation:
+    """Move a whole folder, then write down what is in the other."""
+    prompt = "Move {source} to {destination}. Write {manifest} listing the files in {destination}."
+    task, names = _folder_task(rng, prompt, rng.randint(1, LONGEST_LIST))
+    source, destination = task.goal["source"], task.goal["destination"]
+    moves = [move_call(source, name, destination) for name in names]
+    looks: list[Call] = [("list_files", {"path": source}), ("list_files", {"path": destination})]
+    return play(task, [looks[0], *moves, looks[1], manifest_call(task, names), ("finish", {})])
+
+
 def _write_named(rng: random.Random) -> Conversation:
     names = sorted(_names(rng, rng.randint(1, LONGEST_LIST)))
     task, _ = _folder_task(rng, f"Write {{manifest}} listing {', '.join(names)}.", 1)
@@ -142,25 +165,43 @@ def _write_listing(rng: random.Random) -> Conversation:
 
 def _move_selected(rng: random.Random) -> Conversation:
     """The walk of a complete episode, without its manifest and under other words."""
-    task = make_task(rng.choice(words.FAMILIES), rng.randint(1, LONGEST_WALK), rng, spared=rng.randint(0, 3))
+    return _walk_only(make_task(rng.choice(words.FAMILIES), rng.randint(1, LONGEST_WALK), rng, rng.randint(0, 3), words.WORDS))
+
+
+def _move_asked(rng: random.Random) -> Conversation:
+    """The same, looking for no other words than the tasks do, and more often for a word than for a name."""
+    family = rng.choice((*words.FAMILIES, "content", "content"))
+    return _walk_only(make_task(family, rng.randint(1, LONGEST_WALK), rng, rng.randint(0, 4)))
+
+
+def _move_by_name(rng: random.Random) -> Conversation:
+    """The same, by what files are called, most often by how their names begin."""
+    family = rng.choice(("pattern", "prefix", "prefix", "list"))
+    return _walk_only(make_task(family, rng.randint(1, LONGEST_WALK - 1), rng, rng.randint(0, 4)))
+
+
+def _walk_only(task: Task) -> Conversation:
     value, source, destination = task.goal["selector"]["value"], task.goal["source"], task.goal["destination"]
     prompt = f"Archive the {value} files of {source} in {destination}."
     task = workspace_task(prompt, task.initial_state, task.goal)
     return play(task, [*walk(task), ("finish", {})])
 
 
-# How often each skill is drawn, relative to the others.
-SKILLS: dict[Callable[[random.Random], Conversation], int] = {
-    _repeat: 1,
-    _what_follows: 1,
-    _list_folder: 1,
-    _read_one: 1,
-    _pick_by_extension: 3,
-    _pick_by_prefix: 3,
-    _move_named: 2,
-    _move_everything: 1,
-    _read_everything: 1,
-    _write_named: 1,
-    _write_listing: 2,
-    _move_selected: 10,
+SKILLS: dict[str, Callable[[random.Random], Conversation]] = {
+    "repeat": _repeat,
+    "what_follows": _what_follows,
+    "list_folder": _list_folder,
+    "read_one": _read_one,
+    "pick_by_extension": _pick_by_extension,
+    "pick_by_prefix": _pick_by_prefix,
+    "move_named": _move_named,
+    "move_everything": _move_everything,
+    "read_everything": _read_everything,
+    "write_named": _write_named,
+    "write_listing": _write_listing,
+    "move_selected": _move_selected,
+    "move_asked": _move_asked,
+    "move_by_name": _move_by_name,
+    "read_and_record": _read_and_record,
+    "move_and_record": _move_and_record,
 }

@@ -175,9 +175,11 @@ class TrainingConfig(Strict):
 
 
 class EvaluationConfig(Strict):
-    """Held-out evaluation: one greedy rollout and `samples` sampled ones a task."""
+    """Held-out evaluation: one greedy rollout and `samples` sampled ones a task, at its own temperature."""
 
     samples: Count = 4
+    temperature: Positive = 1.0
+    top_p: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
     pass_at: tuple[int, ...] = (1, 4)
     bootstrap: Count = 2000
 
@@ -232,8 +234,22 @@ class RetrainConfig(Strict):
         return self
 
 
+class BasePhaseConfig(Strict):
+    """One phase of the base's training: its text, as weights of skills, and its optimiser steps."""
+
+    skills: dict[str, Count]
+    conversations: Count
+    steps: Count
+    learning_rate: Positive = 3e-3
+    muon_learning_rate: Positive = 1e-2
+
+
 class BasePolicyConfig(Strict):
-    """The tiny base policy: its size, its text and its training."""
+    """The tiny base policy: its size, its text and its training.
+
+    `complete_share` of the conversations are complete episodes of `complete_families`; the rest are
+    single skills (`tracewheel/base_text.py`). Tokens outside assistant turns count `prompt_weight`.
+    """
 
     seed: int = 0
     threads: Count = 2
@@ -242,13 +258,10 @@ class BasePolicyConfig(Strict):
     heads: Count = 4
     kv_heads: Count = 2
     feed_forward: Count = 256
-    conversations: Count = 40000
     complete_share: Share = 0.1
     complete_families: tuple[str, ...] = ("pattern",)
-    steps: Count = 1500
+    phases: Annotated[tuple[BasePhaseConfig, ...], Field(min_length=1)]
     batch_tokens: Count = 6144
-    learning_rate: Positive = 3e-3
-    muon_learning_rate: Positive = 1e-2
     prompt_weight: Share = 0.2
     replay_rows: Count = 2000
 

@@ -26,6 +26,8 @@ DECLINE = "I have no tool for this."
 def demonstration_examples(episodes: pd.DataFrame, renderer: ChatRenderer, classes: Iterable[str]) -> list[Example]:
     """Examples of the given classes from curated episodes (columns `messages` and `tools`, JSON text).
 
+    An episode without a call gives no "formatted" and no "negative" example.
+
     Returns:
         Rows with `input_ids` and `assistant_masks`, lists of equal length.
     """
@@ -33,7 +35,10 @@ def demonstration_examples(episodes: pd.DataFrame, renderer: ChatRenderer, class
     examples = []
     for kind in classes:
         for row in episodes.itertuples():
-            messages, tools = builders[kind](json.loads(row.messages), json.loads(row.tools))
+            messages, tools = json.loads(row.messages), json.loads(row.tools)
+            if kind != "multi_turn" and not any(message.get("tool_calls") for message in messages):
+                continue
+            messages, tools = builders[kind](messages, tools)
             ids, mask = renderer.conversation_ids(messages, tools)
             examples.append({"input_ids": ids, "assistant_masks": mask})
     return examples

@@ -45,6 +45,8 @@ def evaluate(
         The summary: `greedy` and `sampled`, each with `rate`, `interval` (95%), `n`; `pass_at`;
         `by_tier` and `by_family` with the same two rates; `episodes` and `generated_tokens`.
     """
+    sampling = {"temperature": config.evaluation.temperature, "top_p": config.evaluation.top_p}
+    config = config.model_copy(update={"rollout": config.rollout.model_copy(update=sampling)})
     outcomes, spent = {}, {"episodes": 0.0, "generated_tokens": 0.0}
     for mode, greedy in (("greedy", True), ("sampled", False)):
         folder = out / mode

@@ -67,6 +67,6 @@ def read_records(path: Path, kind: type[R]) -> list[R]:
     """
     table = read_table(path)
     try:
-        return [kind.from_record(row) for row in table.to_dict("records")]
+        return [kind.from_record({str(name): value for name, value in row.items()}) for row in table.to_dict("records")]
     except (TypeError, ValueError) as error:
         raise DataError(f"{path}: its rows are not {kind.__name__} records: {error}") from error

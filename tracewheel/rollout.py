@@ -7,6 +7,7 @@ An episode that goes wrong is a trajectory with a stop reason, never an exceptio
 
 from __future__ import annotations
 
+import copy
 import functools
 import json
 from collections.abc import Callable
@@ -102,9 +103,10 @@ def run_episodes(
     for task in tasks:
         for sample in range(samples):
             episode = _Episode(task, sample, int(content_hash([seed, task.id, sample], 15), 16), config, renderer)
-            engine.submit(Request(len(episodes), list(episode.ids), episode.turn_budget(), episode.seed))
+            if not episode.stop_reason:
+                engine.submit(Request(len(episodes), list(episode.ids), episode.turn_budget(), episode.seed))
             episodes.append(episode)
-    open_episodes = len(episodes)
+    open_episodes = sum(not episode.stop_reason for episode in episodes)
     while open_episodes:
         for generation in engine.step():
             episode = episodes[generation.session]
@@ -145,7 +147,10 @@ class _Episode:
 
     def __post_init__(self) -> None:
         self.environment = make_environment(self.task.environment)
-        self.environment.reset(self.task)
+        try:
+            self.environment.reset(self.task)
+        except Exception as error:  # a user's environment may fail in any way; the rollout goes on without it
+            self._fail(error)
         self.messages = [
             {"role": "system", "content": self.environment.system_prompt},
             {"role": "user", "content": self.task.prompt},
@@ -193,9 +198,11 @@ class _Episode:
                 observation = Observation(f"error: malformed call {call.malformed}", error=True)
             else:
                 try:
-                    observation = self.environment.step(call.name, call.arguments)
-                except Exception as error:  # noqa: BLE001 - a user's environment may fail in any way; the rollout goes on without it
-                    self._stop("infrastructure_failed", f"{type(error).__name__}: {error}")
+                    # A copy: episodes that say the same words share what was parsed.
+                    observation = self.environment.step(call.name, copy.deepcopy(call.arguments))
+                    observation.text.encode()
+                except Exception as error:  # as at reset
+                    self._fail(error)
                     return replies
             if observation.done:
                 self._stop("finished")
@@ -206,7 +213,19 @@ class _Episode:
     def _stop(self, reason: StopReason, detail: str = "") -> None:
         self.stop_reason, self.detail = reason, detail
 
+    def _fail(self, error: Exception) -> None:
+        if self.stop_reason != "infrastructure_failed":
+            self._stop("infrastructure_failed", f"{type(error).__name__}: {error}")
+
+    def _final_state(self) -> dict[str, Any]:
+        try:
+            return self.environment.snapshot()
+        except Exception as error:  # as at reset
+            self._fail(error)
+            return {}
+
     def trajectory(self, policy_version: int) -> Trajectory:
+        final_state = self._final_state()
         assert self.stop_reason is not None
         identity = [self.task.id, self.sample, self.seed, self.turns[0].policy_version if self.turns else policy_version, self.ids]
         return Trajectory(
@@ -221,7 +240,7 @@ class _Episode:
             action_mask=self.mask,
             logprobs=self.logprobs,
             turns=[asdict(turn) for turn in self.turns],
-            final_state=self.environment.snapshot(),
+            final_state=final_state,
             messages=self.messages,
             stop_reason=self.stop_reason,
             detail=self.detail,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from tracewheel.config import TrainingConfig
 from tracewheel.rubric import success_of
@@ -28,6 +30,11 @@ def evaluation_seed(seed: int, split: str) -> int:
 def validates(training: TrainingConfig, iteration: int) -> bool:
     """Whether an iteration's policy is a candidate: every few are, and the last."""
     return iteration % training.validate_every == 0 or iteration == training.iterations
+
+
+def validation_rate(evaluation: Mapping[str, Any]) -> float:
+    """What candidates are ranked by: the mean of greedy and sampled success."""
+    return sum(evaluation[mode]["rate"] or 0.0 for mode in ("greedy", "sampled")) / 2
 
 
 def observe_scores(sampler: TaskSampler, scores: Path) -> None:

@@ -24,7 +24,17 @@ from tracewheel.errors import InfrastructureError, TracewheelError
 from tracewheel.fingerprint import digest_of
 
 PARTIAL = ".partial-"
-DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS, errno.EIO}
+DISK_ERRORS = {
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EACCES,
+    errno.EPERM,
+    errno.EROFS,
+    errno.EIO,
+    errno.ENOTDIR,
+    errno.EEXIST,
+    errno.EFBIG,
+}
 LEAST_FREE_BYTES = 1 << 20
 
 
@@ -59,7 +69,7 @@ class Store:
         Raises:
             InfrastructureError: another process holds it, or it cannot be written to.
         """
-        with _disk_errors(self.root):
+        with disk_errors(self.root):
             self._facts.mkdir(parents=True, exist_ok=True)
             lock = (self.root / ".lock").open("a+")
         with lock:
@@ -89,6 +99,10 @@ class Store:
             return None
         return Entry(stage, key, path, facts["digest"], facts["seconds"], facts["result"], reused=True)
 
+    def history(self, stage: str) -> list[float]:
+        """Seconds that the stage's results in this store took."""
+        return [json.loads(path.read_text())["seconds"] for path in self._facts.glob(f"{stage}-*.json")]
+
     def make(self, stage: str, key: str, produce: Callable[[Path], Any]) -> Entry:
         """The entry, made by `produce` when it is not there.
 
@@ -106,8 +120,8 @@ class Store:
         name = f"{stage}-{key}"
         partial = self.root / f"{PARTIAL}{name}-{os.getpid()}"
         facts_partial = self.root / f"{PARTIAL}{name}-{os.getpid()}.json"
-        try:
-            with _disk_errors(self.root):
+        with disk_errors(self.root):
+            try:
                 self._facts.mkdir(parents=True, exist_ok=True)
                 remove(partial)
                 partial.mkdir()
@@ -123,16 +137,16 @@ class Store:
                 remove(self.root / name)
                 os.replace(partial, self.root / name)
                 _sync(self.root)
-        finally:
-            remove(partial)
-            remove(facts_partial)
+            finally:
+                remove(partial)
+                remove(facts_partial)
         return Entry(stage, key, self.root / name, facts["digest"], seconds, json.loads(json.dumps(result)))
 
 
 def write_whole(path: Path, text: str) -> None:
     """Write a text file so that it is there whole or, after a kill at any moment, as it was before."""
     partial = path.with_name(f"{PARTIAL}{path.name}")
-    with _disk_errors(path):
+    with disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         partial.write_text(text, encoding="utf-8")
         _sync(partial)
@@ -146,20 +160,20 @@ def produce_whole(out: Path, produce: Callable[[Path], Any]) -> Any:
         InfrastructureError: the disk is full or cannot be written to. `out` is then as it was before.
     """
     partial = out.with_name(f"{PARTIAL}{out.name}-{os.getpid()}")
-    try:
-        with _disk_errors(out):
+    with disk_errors(out):
+        try:
             partial.mkdir(parents=True)
             result = produce(partial)
             _flush(partial)
             remove(out)
             os.replace(partial, out)
-    finally:
-        remove(partial)
+        finally:
+            remove(partial)
     return result
 
 
 @contextlib.contextmanager
-def _disk_errors(where: Path) -> Iterator[None]:
+def disk_errors(where: Path) -> Iterator[None]:
     """Turn what a full or unwritable disk causes into one clear error, however a library reports it."""
     try:
         yield
@@ -191,5 +205,5 @@ def remove(path: Path) -> None:
     """Delete a file or a folder with all in it, if it is there."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
+    elif path.exists():
+        path.unlink()

@@ -49,6 +49,8 @@ def warm_start(config: RetrainConfig, curated: Path, out: Path, demonstrations: 
         examples = with_replay(examples, read_table(Path(settings.replay.path)), settings.replay.share, config.seed)
     if demonstrations == "replay":
         examples = examples[n_demonstrations:]
+    if not examples:
+        raise DataError(f"{curated / 'episodes.parquet'}: no example of {', '.join(settings.classes)} and no replay to learn from")
     loss = _fine_tune(config, examples, out)
     metrics = {"demonstrations": n_demonstrations, "examples": len(examples), "final_loss": loss}
     write_json(out / "metrics.json", metrics)

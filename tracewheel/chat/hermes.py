@@ -9,10 +9,11 @@ An assistant turn is free text with any number of blocks, each holding one JSON 
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass, field
 from typing import Any
+
+from tracewheel.traces.strict_json import parse_json
 
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
 _BLOCK = re.compile(r"<tool_call>(.*?)(</tool_call>|(?=<tool_call>)|\Z)", re.DOTALL)
@@ -45,8 +46,8 @@ def _parse_block(block: str, closed: bool) -> ParsedCall:
     if not closed:
         return ParsedCall(malformed=f"{OPEN} without {CLOSE}")
     try:
-        call = json.loads(block)
-    except (json.JSONDecodeError, RecursionError):
+        call = parse_json(block)
+    except ValueError:
         return ParsedCall(malformed="not JSON")
     if not isinstance(call, dict) or not isinstance(call.get("name"), str):
         return ParsedCall(malformed='no "name"')

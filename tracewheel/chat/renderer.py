@@ -44,7 +44,7 @@ class ChatRenderer:
         self.parse = PARSERS[tool_format]
         self._opening = len(self._render(_PROBE, add_generation_prompt=True))
         self._spoken = self._render([*_PROBE, _PROBE_REPLY])
-        self._observation_cache: dict[str, list[int]] = {}
+        self._observation_cache: dict[tuple[tuple[str, str], ...], list[int]] = {}
 
     def prompt_ids(self, messages: list[Message], tools: list[dict[str, Any]]) -> list[int]:
         """Ids of a conversation up to where the assistant is to speak."""
@@ -58,7 +58,7 @@ class ChatRenderer:
 
     def observation_ids(self, tool_messages: list[Message]) -> list[int]:
         """Ids that follow an assistant turn's end token: the tools' replies and the next opening."""
-        key = "\x00".join(message["content"] for message in tool_messages)
+        key = tuple((message["role"], message["content"]) for message in tool_messages)
         if key not in self._observation_cache:
             after = self._render([*_PROBE, _PROBE_REPLY, *tool_messages], add_generation_prompt=True)
             end = self._spoken.rindex(self._end_of_turn) + len(self._end_of_turn)
@@ -76,11 +76,11 @@ class ChatRenderer:
         ids = self.prompt_ids(messages[:first], tools)
         mask = [0] * len(ids)
         replies: list[Message] = []
-        for message in messages[first:]:
+        for index, message in enumerate(messages[first:]):
             if message["role"] != "assistant":
                 replies.append(message)
                 continue
-            if replies:
+            if index:
                 observed = self.observation_ids(replies)
                 ids, mask, replies = ids + observed, mask + [0] * len(observed), []
             spoken = self.assistant_ids(message)
@@ -113,18 +113,17 @@ class ChatRenderer:
         return str(self.tokenizer.eos_token)
 
     def _render(self, messages: list[Message], **options: Any) -> str:
-        prepared = [_with_parsed_arguments(message) for message in messages]
+        prepared = [_prepared(message) for message in messages]
         return str(self.tokenizer.apply_chat_template(prepared, tokenize=False, **options))
 
 
-def _with_parsed_arguments(message: Message) -> Message:
-    """OpenAI logs keep arguments as JSON text; chat templates want the object."""
-    if not message.get("tool_calls"):
-        return message
+def _prepared(message: Message) -> Message:
+    """OpenAI logs keep arguments as JSON text and may have no content; chat templates want the object, and text."""
     calls = []
-    for call in message["tool_calls"]:
+    for call in message.get("tool_calls") or []:
         arguments = call["function"]["arguments"]
         if isinstance(arguments, str):
             arguments = json.loads(arguments)
         calls.append({**call, "function": {**call["function"], "arguments": arguments}})
-    return {**message, "content": message.get("content") or "", "tool_calls": calls}
+    plain = {**message, "content": message.get("content") or ""}
+    return {**plain, "tool_calls": calls} if calls else plain

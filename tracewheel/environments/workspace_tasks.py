@@ -19,6 +19,7 @@ EXTENSIONS = (".log", ".txt", ".csv", ".pdf", ".md", ".bak")
 SOURCES = ("/inbox", "/intake", "/queue", "/drop")
 DESTINATIONS = ("/archive", "/vault", "/store", "/done")
 WORDS = ("urgent", "paid", "draft", "void", "final", "spam")
+ASKED_WORDS = ("urgent",)
 LIST_PATH = "/list.txt"
 MANIFEST_NAME = "manifest.json"
 
@@ -61,11 +62,16 @@ def selected_files(initial_state: dict[str, Any], goal: dict[str, Any]) -> list[
     return sorted(chosen)
 
 
-def make_task(family: str, tier: int, rng: random.Random, spared: int | None = None) -> Task:
-    """A random task of a family that moves `tier` files and leaves `spared` alone (one or two by default)."""
+def make_task(
+    family: str, tier: int, rng: random.Random, spared: int | None = None, asked: tuple[str, ...] = ASKED_WORDS
+) -> Task:
+    """A random task of a family that moves `tier` files and leaves `spared` alone (one or two by default).
+
+    `asked` are the words that a task of the content family may look for.
+    """
     n_files = tier + (rng.choice((1, 2)) if spared is None else spared)
     source, destination = rng.choice(SOURCES), rng.choice(DESTINATIONS)
-    value, names = _names_for(family, tier, n_files, rng)
+    value, names = _names_for(family, tier, n_files, rng, asked)
     words = _words_for(family, value, tier, n_files, rng)
     files = {f"{source}/{name}": word for name, word in zip(names, words, strict=True)}
     if family == "list":
@@ -103,7 +109,7 @@ def workspace_task(prompt: str, initial_state: dict[str, Any], goal: dict[str, A
     )
 
 
-def _names_for(family: str, tier: int, n_files: int, rng: random.Random) -> tuple[str, list[str]]:
+def _names_for(family: str, tier: int, n_files: int, rng: random.Random, asked: tuple[str, ...]) -> tuple[str, list[str]]:
     """The selector's value and `n_files` names, of which the first `tier` are to be picked."""
     pool = [(stem, extension) for stem in STEMS for extension in EXTENSIONS]
     rng.shuffle(pool)
@@ -119,7 +125,7 @@ def _names_for(family: str, tier: int, n_files: int, rng: random.Random) -> tupl
         case "list":
             value, fits, others = LIST_PATH, pool[:tier], pool[tier:]
         case _:
-            value, fits, others = rng.choice(WORDS), pool[:tier], pool[tier:]
+            value, fits, others = rng.choice(asked), pool[:tier], pool[tier:]
     stems: set[str] = set()
     chosen: list[str] = []
     for wanted, candidates in ((tier, fits), (n_files, others)):
