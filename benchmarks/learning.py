@@ -32,7 +32,6 @@ from tracewheel.rollout import rollout
 from tracewheel.sampler import TaskSampler
 from tracewheel.schedule import evaluation_seed, observe_scores, rollout_seed
 from tracewheel.score import score
-from tracewheel.statistics import paired_difference
 from tracewheel.token_logprobs import action_logprobs
 from tracewheel.update import POLICY, Learner, update
 from tracewheel.warm_start import warm_start
@@ -53,13 +52,14 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--work", type=Path, default=Path("runs/benchmark-learning"))
     parser.add_argument("--out", type=Path, default=Path("docs"))
-    parser.add_argument("--no-controls", action="store_true", help="only the seeds' runs")
+    parser.add_argument("--control-seeds", type=int, nargs="*", help="seeds to run the controls for (default: all)")
     arguments = parser.parse_args()
     results = {}
     for seed in arguments.seeds:
         run = _retrain(arguments.profile, seed, arguments.work / f"seed-{seed}")
         config = load_config(arguments.profile, [f"seed={seed}"])
-        controls = {} if arguments.no_controls else _controls(config, arguments.work / f"controls-{seed}")
+        wanted = arguments.control_seeds is None or seed in arguments.control_seeds
+        controls = _controls(config, arguments.work / f"controls-{seed}") if wanted else {}
         results[str(seed)] = {"run": run, "controls": controls}
         print(f"seed {seed}: RL {run['success']['rl']:.3f}, harder {run['harder']['rl']:.3f}", file=sys.stderr)
     arguments.out.mkdir(parents=True, exist_ok=True)
@@ -78,19 +78,7 @@ def _retrain(profile: str, seed: int, run_dir: Path) -> dict[str, Any]:
     if done.returncode not in (0, 3):
         raise SystemExit(f"{' '.join(command)} ended with {done.returncode}")
     summary: dict[str, Any] = json.loads(done.stdout)
-    summary["harder_paired"] = _paired(summary, run_dir)
     return summary
-
-
-def _paired(summary: dict[str, Any], run_dir: Path) -> dict[str, Any]:
-    """RL against each warm start on the harder tier, task by task."""
-    results = {name: pd.read_parquet(run_dir / path) for name, path in summary["results"]["harder"].items()}
-    new = results["rl"].sort_values("task_id")["greedy"]
-    pairs = {}
-    for name in ("warm_start", "warm_start_verified"):
-        difference, interval = paired_difference(new, results[name].sort_values("task_id")["greedy"])
-        pairs[name] = {"difference": difference, "interval": list(interval)}
-    return pairs
 
 
 def _controls(config: RetrainConfig, work: Path) -> dict[str, Any]:
@@ -185,10 +173,17 @@ def _table(results: dict[str, Any]) -> str:
         cells = [_cells(*(results[seed]["run"][key].get(name) for key in ("success", "sampled", "harder"))) for seed in seeds]
         lines.append(f"| {label} | " + " | ".join(cells) + " |")
     for name, label in CONTROLS.items():
-        if results[seeds[0]]["controls"]:
-            controls = [results[seed]["controls"][name] for seed in seeds]
-            cells = [_cells(c["held_out"]["greedy"], c["held_out"]["sampled"], c["harder"]["greedy"]) for c in controls]
-            lines.append(f"| {label} | " + " | ".join(cells) + " |")
+        controls = [results[seed]["controls"].get(name, {}) for seed in seeds]
+        cells = [
+            _cells(
+                *(
+                    c.get(split, {}).get(mode)
+                    for split, mode in (("held_out", "greedy"), ("held_out", "sampled"), ("harder", "greedy"))
+                )
+            )
+            for c in controls
+        ]
+        lines.append(f"| {label} | " + " | ".join(cells) + " |")
     gains = [
         results[seed]["run"]["success"]["rl"]
         - max(results[seed]["run"]["success"][name] for name in ("base", "warm_start", "warm_start_verified"))
@@ -199,7 +194,7 @@ def _table(results: dict[str, Any]) -> str:
     for seed in seeds:
         run = results[seed]["run"]
         low, high = run["gate"]["interval"]
-        harder = run["harder_paired"]["warm_start_verified"]
+        harder = run["harder_differences"]["warm_start_verified"]
         lines.append(
             f"Seed {seed}: gate {run['gate']['verdict']} against {run['gate']['baseline']}, "
             f"{100 * run['gate']['difference']:+.1f} points ({100 * low:+.1f} to {100 * high:+.1f}); harder tier against the "

@@ -81,7 +81,9 @@ def write_adapter(model: PeftModel, out: Path, adapter_name: str, base: str, ver
     out.mkdir(parents=True, exist_ok=True)
     state = {
         name: tensor.detach().cpu().contiguous()
-        for name, tensor in sorted(get_peft_model_state_dict(model, adapter_name=adapter_name, save_embedding_layers=False).items())
+        for name, tensor in sorted(
+            get_peft_model_state_dict(model, adapter_name=adapter_name, save_embedding_layers=False).items()
+        )
     }
     save_file(state, out / WEIGHTS, metadata={"format": "pt"})
     config = model.peft_config[adapter_name].to_dict()

@@ -77,7 +77,11 @@ def train_phase(model: Qwen3ForCausalLM, renderer: ChatRenderer, config: BasePol
         loss_value = loss.item()
         if step % PRINT_EVERY == 0:
             seconds = time.perf_counter() - started
-            print(f"phase {number + 1} step {step}/{phase.steps} loss {loss_value:.4f} {seconds:.0f} s", file=sys.stderr, flush=True)
+            print(
+                f"phase {number + 1} step {step}/{phase.steps} loss {loss_value:.4f} {seconds:.0f} s",
+                file=sys.stderr,
+                flush=True,
+            )
     return loss_value
 
 
@@ -144,9 +148,9 @@ def _loss(model: Qwen3ForCausalLM, batch: list[Example], prompt_weight: float) -
 
     longest = max(len(ids) for ids, _ in batch)
     ids = torch.tensor([row + [0] * (longest - len(row)) for row, _ in batch])
-    weights = torch.tensor(
-        [[1.0 if m else prompt_weight for m in mask] + [0.0] * (longest - len(mask)) for _, mask in batch]
-    )[:, 1:]
+    weights = torch.tensor([[1.0 if m else prompt_weight for m in mask] + [0.0] * (longest - len(mask)) for _, mask in batch])[
+        :, 1:
+    ]
     logits = model(input_ids=ids).logits[:, :-1]
     losses = torch.nn.functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten(), reduction="none")
     return (losses * weights.flatten()).sum() / weights.sum()

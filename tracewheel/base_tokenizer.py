@@ -91,7 +91,9 @@ def _prompt_pieces() -> list[str]:
     """The fixed text between the fields of each task wording."""
     import string
 
-    texts = [text for wordings in words.PROMPTS.values() for wording in wordings for text, *_ in string.Formatter().parse(wording)]
+    texts = [
+        text for wordings in words.PROMPTS.values() for wording in wordings for text, *_ in string.Formatter().parse(wording)
+    ]
     return [text for text in texts if text]
 
 
@@ -107,7 +109,9 @@ def _chat_pieces() -> list[str]:
         pieces.append(head + (f'{{"{required[0]}": "' if required else "{}}\n</tool_call>"))
         pieces += [f'", "{parameter}": "' for parameter in required[1:]]
         pieces += ["\n" + json.dumps(tool, ensure_ascii=False), function["name"]]
-    call_help = "For each function call, return a json object with function name and arguments within <tool_call></tool_call> XML tags:"
+    call_help = (
+        "For each function call, return a json object with function name and arguments within <tool_call></tool_call> XML tags:"
+    )
     example = '<tool_call>\n{"name": <function-name>, "arguments": <args-json-object>}\n</tool_call>'
     tools_help = (
         "\n\n# Tools\n\nYou may call one or more functions to assist with the user query.\n\n"

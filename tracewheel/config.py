@@ -63,7 +63,7 @@ class CurationConfig(Strict):
     """How logged traces become tasks, splits and demonstrations. Counts are of tasks."""
 
     train_tasks: Count = 72
-    validation_tasks: Count = 60
+    validation_tasks: Count = 120
     held_out_tasks: Count = 200
     harder_tasks: Count = 100
     harder_tier: Count = 5
@@ -147,12 +147,14 @@ class SamplerConfig(Strict):
 class LearnerConfig(Strict):
     """The policy update. `kl` is the weight of the K3 estimate to the starting policy.
 
+    `schedule` is how the learning rate goes over the iterations: constant, or falling linearly towards 0.
     Each iteration's trajectories are gone through `epochs` times, in `minibatches` optimiser steps.
     `replay_rows` generic rows join each step, their loss weighted by `replay_weight`.
     """
 
     kind: Literal["grpo"] = "grpo"
-    learning_rate: Positive = 2e-3
+    learning_rate: Positive = 1e-3
+    schedule: Literal["constant", "linear"] = "constant"
     epochs: Count = 1
     minibatches: Count = 4
     clip: Positive = 0.2

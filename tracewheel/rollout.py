@@ -227,7 +227,13 @@ class _Episode:
     def trajectory(self, policy_version: int) -> Trajectory:
         final_state = self._final_state()
         assert self.stop_reason is not None
-        identity = [self.task.id, self.sample, self.seed, self.turns[0].policy_version if self.turns else policy_version, self.ids]
+        identity = [
+            self.task.id,
+            self.sample,
+            self.seed,
+            self.turns[0].policy_version if self.turns else policy_version,
+            self.ids,
+        ]
         return Trajectory(
             id=content_hash(identity),
             task_id=self.task.id,

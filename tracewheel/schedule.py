@@ -14,7 +14,7 @@ from tracewheel.sampler import TaskSampler
 from tracewheel.score import read_scores
 from tracewheel.types import content_hash
 
-VALIDATION_SAMPLES = 2
+VALIDATION_SAMPLES = 1
 
 
 def rollout_seed(seed: int, iteration: int) -> int:

@@ -51,6 +51,8 @@ def update(
     optimizer_file = state / "optimizer.pt"
     if optimizer_file.exists():
         learner.optimizer.load_state_dict(torch.load(optimizer_file, weights_only=True))
+    for group in learner.optimizer.param_groups:
+        group["lr"] = _learning_rate(config, iteration)
     metrics = _rollout_metrics(rollouts) | learner.learn(rollouts, iteration)
     write_adapter(learner.model, out / "adapter", POLICY, config.policy.base, version=iteration)
     torch.save(learner.optimizer.state_dict(), out / "optimizer.pt")
@@ -58,8 +60,17 @@ def update(
     return metrics
 
 
+def _learning_rate(config: RetrainConfig, iteration: int) -> float:
+    """The learning rate of an iteration, the first being 1."""
+    settings, iterations = config.learner, config.training.iterations
+    left = 1.0 - min(iteration - 1, iterations - 1) / iterations
+    return settings.learning_rate * (left if settings.schedule == "linear" else 1.0)
+
+
 def _join(trajectories: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame:
-    joined = trajectories.merge(scores[["trajectory_id", "total"]], left_on="id", right_on="trajectory_id", how="left", indicator=True)
+    joined = trajectories.merge(
+        scores[["trajectory_id", "total"]], left_on="id", right_on="trajectory_id", how="left", indicator=True
+    )
     lost = joined[joined["_merge"] != "both"]
     if len(lost):
         raise DataError(f"{len(lost)} trajectories have no score, the first is {lost.iloc[0]['id']}; score them again")
@@ -111,7 +122,9 @@ class Learner:
         self.model.load_adapter(reference, adapter_name=REFERENCE)
         self.model.set_adapter(POLICY)
         self.parameters = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
-        self.optimizer: torch.optim.Optimizer = torch.optim.AdamW(self.parameters, lr=config.learner.learning_rate, weight_decay=0.0)
+        self.optimizer: torch.optim.Optimizer = torch.optim.AdamW(
+            self.parameters, lr=config.learner.learning_rate, weight_decay=0.0
+        )
         self.replay = _read_replay(config) if config.learner.replay_rows else None
 
     def learn(self, rollouts: pd.DataFrame, iteration: int) -> dict[str, float]:
@@ -194,7 +207,11 @@ class Learner:
         norm = torch.nn.utils.clip_grad_norm_(self.parameters, settings.max_grad_norm, error_if_nonfinite=True)
         figures["grad_norm"] = float(norm)
         self.optimizer.step()
-        return figures | {"clip_share": diagnostics.clip_share, "behaviour_kl": diagnostics.behaviour_kl, "ratio_max": diagnostics.ratio_max}
+        return figures | {
+            "clip_share": diagnostics.clip_share,
+            "behaviour_kl": diagnostics.behaviour_kl,
+            "ratio_max": diagnostics.ratio_max,
+        }
 
     def learn_replay(self, rng: random.Random) -> float:
         """Add the gradient of the weighted cross-entropy on generic text; returns the unweighted loss."""
@@ -203,7 +220,9 @@ class Learner:
 
         if self.replay is None:
             return 0.0
-        rows = self.replay.iloc[sorted(rng.sample(range(len(self.replay)), min(self.config.learner.replay_rows, len(self.replay))))]
+        rows = self.replay.iloc[
+            sorted(rng.sample(range(len(self.replay)), min(self.config.learner.replay_rows, len(self.replay))))
+        ]
         batches = micro_batches(rows, [0.0] * len(rows), self.config.learner.micro_batch_tokens)
         tokens = sum(int(batch.action_mask.sum()) for batch in batches)
         total = 0.0

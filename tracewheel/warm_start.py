@@ -50,7 +50,9 @@ def warm_start(config: RetrainConfig, curated: Path, out: Path, demonstrations: 
     if demonstrations == "replay":
         examples = examples[n_demonstrations:]
     if not examples:
-        raise DataError(f"{curated / 'episodes.parquet'}: no example of {', '.join(settings.classes)} and no replay to learn from")
+        raise DataError(
+            f"{curated / 'episodes.parquet'}: no example of {', '.join(settings.classes)} and no replay to learn from"
+        )
     loss = _fine_tune(config, examples, out)
     metrics = {"demonstrations": n_demonstrations, "examples": len(examples), "final_loss": loss}
     write_json(out / "metrics.json", metrics)
@@ -67,6 +69,7 @@ def peft_config(lora: LoraConfig) -> Any:
 
 def _fine_tune(config: RetrainConfig, examples: list[Example], out: Path) -> float:
     from datasets import Dataset, disable_progress_bars
+    from transformers import PrinterCallback
     from trl import SFTConfig, SFTTrainer
 
     from tracewheel.engines.policy_model import load_base, load_renderer
@@ -105,6 +108,7 @@ def _fine_tune(config: RetrainConfig, examples: list[Example], out: Path) -> flo
                 disable_tqdm=True,
             ),
         )
+        trainer.remove_callback(PrinterCallback)
         result = trainer.train()
         write_adapter(trainer.model, out / "adapter", "default", config.policy.base, version=0)
     return float(result.training_loss)

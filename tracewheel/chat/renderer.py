@@ -63,7 +63,9 @@ class ChatRenderer:
             after = self._render([*_PROBE, _PROBE_REPLY, *tool_messages], add_generation_prompt=True)
             end = self._spoken.rindex(self._end_of_turn) + len(self._end_of_turn)
             if after[:end] != self._spoken[:end]:
-                raise ConfigError("the chat template rewrites earlier turns when a tool replies; it cannot be trained on turn by turn")
+                raise ConfigError(
+                    "the chat template rewrites earlier turns when a tool replies; it cannot be trained on turn by turn"
+                )
             self._observation_cache[key] = self.encode(after[end:])
         return self._observation_cache[key]
 

@@ -118,7 +118,10 @@ class TransformersEngine:
         positions, mask = self._cache.begin(rows, width)
         device = self._model.device
         hidden = self._model.base_model(
-            input_ids=ids.to(device), position_ids=positions.to(device), attention_mask=mask.to(device), past_key_values=self._cache
+            input_ids=ids.to(device),
+            position_ids=positions.to(device),
+            attention_mask=mask.to(device),
+            past_key_values=self._cache,
         ).last_hidden_state
         self._cache.lengths[rows] += counts
         for session in sessions:

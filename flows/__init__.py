@@ -1,0 +1,1 @@
+"""Prefect flows: order and branching only; and the command line."""

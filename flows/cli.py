@@ -1,0 +1,167 @@
+"""The command `tracewheel`. Nothing heavy is imported before the command line is parsed."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib
+import json
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tracewheel import __version__
+from tracewheel.errors import GateRefused, InputError, TracewheelError
+
+DONE, FAILED, BAD_INPUT, REFUSED, INTERRUPTED = 0, 1, 2, 3, 130
+EXIT_CODES = "exit codes: 0 done, 2 bad input or config, 3 gate refused, 1 anything else"
+Command = Callable[[argparse.Namespace], dict[str, Any]]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; returns the exit code. Results go to standard output, all else to standard error."""
+    options = build_parser().parse_args(arguments)
+    module, _, name = options.command.partition(":")
+    try:
+        # Libraries print what they like; standard output is for the result alone.
+        with contextlib.redirect_stdout(sys.stderr):
+            command: Command = getattr(importlib.import_module(module), name)
+            result = command(options)
+    except GateRefused as refusal:
+        _show(options, refusal.args[1])
+        print(f"tracewheel: gate refused: {refusal.args[0]}", file=sys.stderr)
+        return REFUSED
+    except KeyboardInterrupt:
+        print("tracewheel: interrupted; the same command goes on from the last complete stage", file=sys.stderr)
+        return INTERRUPTED
+    except Exception as error:
+        if options.debug:
+            raise
+        return _fail(options, error)
+    _show(options, result)
+    return DONE
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="tracewheel", description="Turns the logged traces of an LLM agent into a better agent.", epilog=EXIT_CODES
+    )
+    parser.add_argument("--version", action="version", version=f"tracewheel {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    retrain = _command(commands, "retrain", "flows.commands:retrain", "the whole loop, from traces to a promoted adapter")
+    retrain.add_argument("--dry-run", action="store_true", help="print the plan: stages, what is stored, sizes, estimated time")
+
+    stage = _command(commands, "ingest", "flows.single:ingest", "read logged traces; put aside what cannot be read")
+    _out(stage)
+
+    stage = _command(commands, "curate", "flows.single:curate", "make tasks, splits and verified episodes of traces")
+    stage.add_argument("--traces", required=True, metavar="DIR", help="output of ingest")
+    _out(stage)
+
+    stage = _command(commands, "base-policy", "flows.single:base_policy", "train the tiny base policy from random weights")
+    _out(stage)
+
+    stage = _command(commands, "warm-start", "flows.single:warm_start", "supervised fine-tuning on logged episodes")
+    _curated(stage)
+    stage.add_argument("--demonstrations", choices=("verified", "all", "replay"), help="default: as the profile says")
+    _out(stage)
+
+    stage = _command(commands, "rollout", "flows.single:rollout", "sample trajectories of training tasks")
+    _curated(stage)
+    _policy(stage)
+    stage.add_argument("--iteration", type=int, default=1, help="decides the tasks and the seed (default 1)")
+    stage.add_argument(
+        "--scores", nargs="*", default=[], metavar="DIR", help="scores of the earlier iterations, for the sampler"
+    )
+    _out(stage)
+
+    stage = _command(commands, "score", "flows.single:score", "score stored trajectories; needs no new rollout")
+    _curated(stage)
+    stage.add_argument("--trajectories", required=True, metavar="FILE", help="trajectories.parquet of a rollout")
+    stage.add_argument("--split", default="train", help="split the tasks are in (default train)")
+    _out(stage)
+
+    stage = _command(commands, "update", "flows.single:update", "one policy update on scored trajectories")
+    stage.add_argument("--trajectories", required=True, metavar="FILE", help="trajectories.parquet of a rollout")
+    stage.add_argument("--scores", required=True, metavar="FILE", help="scores.parquet of a scoring")
+    stage.add_argument("--state", required=True, metavar="DIR", help="output of the previous update or of the warm start")
+    stage.add_argument("--reference", required=True, metavar="DIR", help="adapter that KL is measured to")
+    stage.add_argument("--iteration", type=int, default=1)
+    _out(stage)
+
+    stage = _command(commands, "evaluate", "flows.single:evaluate", "greedy and sampled success on a split")
+    _curated(stage)
+    _policy(stage)
+    stage.add_argument("--split", default="held_out", help="validation, held_out, harder or train (default held_out)")
+    stage.add_argument("--samples", type=int, help="sampled episodes a task (default: as the profile says)")
+    stage.add_argument("--best-of", nargs="+", metavar="DIR=DIR", help="evaluation=state pairs; the best evaluation's policy")
+    _out(stage)
+
+    promote = _command(commands, "promote", "flows.commands:promote", "let the gate decide, and crown the champion")
+    promote.add_argument("--challenger", metavar="DIR", help="an evaluation to judge, instead of the profile's run")
+    promote.add_argument("--baseline", nargs="+", metavar="NAME=DIR", help="evaluations to compare with")
+    promote.add_argument("--validation", nargs="+", metavar="NAME=DIR", help="of several baselines, the best of these is taken")
+    promote.add_argument("--adapter", metavar="DIR", help="adapter to register when the gate promotes it")
+    promote.add_argument("--verdict-only", action="store_true", help="write the verdict and change nothing; never exits with 3")
+    promote.add_argument("--out", metavar="DIR", help="where to write gate.json")
+
+    report = _command(commands, "report", "flows.commands:report", "write the report of a complete run again")
+    report.add_argument("--out", metavar="FILE", help="where to write it (default: in the run's record)")
+
+    _command(commands, "status", "flows.commands:status", "runs, their verdicts, and the champion")
+
+    deploy = _command(commands, "deploy", "flows.deploy:deploy", "serve the retrain flow on a schedule")
+    when = deploy.add_mutually_exclusive_group(required=True)
+    when.add_argument("--cron", help='as in "0 3 * * *"')
+    when.add_argument("--interval", type=float, metavar="SECONDS", help="run every so many seconds")
+    return parser
+
+
+def _command(commands: Any, name: str, target: str, summary: str) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = commands.add_parser(name, help=summary, description=f"{summary}.", epilog=EXIT_CODES)
+    parser.set_defaults(command=target)
+    parser.add_argument("config", metavar="CONFIG", help="YAML profile")
+    parser.add_argument("--set", dest="overrides", action="append", default=[], metavar="a.b=c", help="override one setting")
+    parser.add_argument("--run-dir", metavar="DIR", help="where everything goes, instead of the profile's work_dir")
+    parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
+    parser.add_argument("--debug", action="store_true", help="show stack traces and the libraries' logs")
+    return parser
+
+
+def _curated(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--curated", required=True, metavar="DIR", help="output of curate")
+
+
+def _policy(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--state", metavar="DIR", help="output of a warm start or an update (default: the base alone)")
+
+
+def _out(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--out", required=True, metavar="DIR", help="folder to write; what is there is replaced")
+
+
+def _show(options: argparse.Namespace, result: dict[str, Any]) -> None:
+    """Print a result: as JSON, or as the command shows it to a person."""
+    if options.json:
+        print(json.dumps(result, default=str))
+    elif "show" in result:
+        result["show"]()
+    else:
+        for name, value in result.items():
+            print(f"{name}: {value if isinstance(value, str) else json.dumps(value, default=str)}")
+
+
+def _fail(options: argparse.Namespace, error: Exception) -> int:
+    known = isinstance(error, TracewheelError)
+    message = str(error) if known else f"unexpected {type(error).__name__}: {error} (--debug shows where)"
+    print(f"tracewheel: error: {message}", file=sys.stderr)
+    code = BAD_INPUT if isinstance(error, InputError) else FAILED
+    if options.json:
+        print(json.dumps({"error": message, "kind": type(error).__name__, "exit_code": code}))
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

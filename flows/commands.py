@@ -1,0 +1,191 @@
+"""The commands about whole runs: retrain, promote, report, status."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from flows.setup import prepare_environment, resolve_config
+from tracewheel.config import RetrainConfig
+from tracewheel.errors import DataError, GateRefused
+
+
+def retrain(options: argparse.Namespace) -> dict[str, Any]:
+    """`tracewheel retrain`."""
+    config = _config(options)
+    from tasks.run import Run
+
+    run = Run.of(config)  # what is missing is found before anything is started
+    if options.dry_run:
+        from flows.plan import make_plan, show_plan
+
+        plan = make_plan(run)
+        return plan if options.json else {"show": lambda: show_plan(plan)}
+    from flows.server import LocalServer
+
+    with LocalServer(Path(config.work_dir)) as server:
+        from flows import retrain as flow
+
+        server.wait()
+        summary: Any = flow.retrain(options.config, options.overrides, options.run_dir)
+    return _judged(options, summary)
+
+
+def promote(options: argparse.Namespace) -> dict[str, Any]:
+    """`tracewheel promote`."""
+    config = _config(options)
+    if options.challenger:
+        return _promote_evaluation(options, config)
+    from flows.opening import tracked
+    from tasks.registry import register
+
+    run, outcome = _stored_outcome(config)
+    verdict = dict(outcome.gate)
+    if options.verdict_only:
+        return verdict
+    if run.record.summary is None:
+        raise DataError(f"{run.record.path}: run {run.record.run_id} is not complete; `tracewheel retrain` goes on with it")
+    adapter = outcome.policies["rl"].adapter
+    assert adapter is not None
+    with tracked(run) as run:
+        return _refuse_or(verdict, {**verdict, "model_version": register(run, adapter, verdict)})
+
+
+def report(options: argparse.Namespace) -> dict[str, Any]:
+    """`tracewheel report`."""
+    config = _config(options)
+    run, outcome = _stored_outcome(config)
+    summary = run.record.summary
+    if summary is None:
+        raise DataError(f"{run.record.path}: run {run.record.run_id} is not complete; `tracewheel retrain` goes on with it")
+    from tasks.report import write_page_of
+
+    page = write_page_of(run, outcome, summary, Path(options.out or summary["report"]))
+    return {"report": str(page)}
+
+
+def status(options: argparse.Namespace) -> dict[str, Any]:
+    """`tracewheel status`."""
+    config = _config(options)
+    from tracewheel.files import read_json
+    from tracewheel.run_record import find_runs
+
+    runs = []
+    for record in find_runs(Path(config.work_dir)):
+        summary = record.summary or {}
+        runs.append(
+            {
+                "run_id": record.run_id,
+                "started": read_json(record.path / "lineage.json")["started"],
+                "state": "complete" if summary else "incomplete",
+                "verdict": summary.get("gate", {}).get("verdict"),
+                "success": summary.get("success", {}).get("rl"),
+                "report": summary.get("report"),
+            }
+        )
+    champion, note = find_champion_of(config)
+    result: dict[str, Any] = {"runs": runs, "champion": champion.to_record() if champion else None, "note": note}
+    return result if options.json else {"show": lambda: _show_status(result)}
+
+
+def find_champion_of(config: RetrainConfig) -> Any:
+    """The champion and a sentence about it; see `tasks.registry.find_champion`."""
+    from tasks.registry import find_champion
+
+    return find_champion(config)
+
+
+def _config(options: argparse.Namespace) -> RetrainConfig:
+    config = resolve_config(options.config, options.overrides, options.run_dir)
+    prepare_environment(config.work_dir, debug=options.debug)
+    return config
+
+
+def _stored_outcome(config: RetrainConfig) -> tuple[Any, Any]:
+    """The run of a profile and its outcome, from the store alone."""
+    from flows.retrain import learn
+    from tasks.run import Run
+    from tasks.stage import NotStored
+
+    run = Run.of(config, planning=True)
+    try:
+        return run, learn(run)
+    except NotStored as missing:
+        raise DataError(
+            f"run {run.record.run_id} in {config.work_dir} has not got as far as '{missing}'; run `tracewheel retrain` first"
+        ) from missing
+
+
+def _promote_evaluation(options: argparse.Namespace, config: RetrainConfig) -> dict[str, Any]:
+    """Judge stored evaluations; with an adapter to register, crown it when it is promoted."""
+    from tracewheel.evaluation import RESULTS_FILE
+    from tracewheel.files import read_json, read_table, write_json
+    from tracewheel.gate import decide
+    from tracewheel.schedule import validation_rate
+    from tracewheel.store import produce_whole
+
+    baselines = dict(_named(pair, "--baseline") for pair in options.baseline or [])
+    validations = dict(_named(pair, "--validation") for pair in options.validation or [])
+    if not baselines or (len(baselines) > 1 and set(baselines) != set(validations)):
+        raise DataError("--challenger needs a --baseline NAME=DIR; several need a --validation NAME=DIR each, to choose by")
+    rates = {name: validation_rate(read_json(folder / "evaluation.json")) for name, folder in validations.items()}
+    name = max(baselines, key=lambda name: rates.get(name, 0.0))
+    verdict = decide(
+        config.gate,
+        read_table(Path(options.challenger) / RESULTS_FILE),
+        read_table(baselines[name] / RESULTS_FILE),
+        config.seed,
+        baseline=name,
+        resamples=config.evaluation.bootstrap,
+    ).to_record()
+    if options.out:
+        produce_whole(Path(options.out), lambda out: write_json(out / "gate.json", verdict))
+    if options.verdict_only:
+        return verdict
+    if options.adapter:
+        from flows.opening import tracked
+        from tasks.registry import register
+        from tasks.run import Run
+
+        with tracked(Run.of(config)) as run:
+            return _refuse_or(verdict, {**verdict, "model_version": register(run, Path(options.adapter), verdict)})
+    return _refuse_or(verdict, verdict)
+
+
+def _named(pair: str, option: str) -> tuple[str, Path]:
+    name, separator, folder = pair.partition("=")
+    if not separator or not Path(folder).is_dir():
+        raise DataError(f"{option} {pair}: expected NAME=DIR with a folder that exists")
+    return name, Path(folder)
+
+
+def _refuse_or(gate: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
+    """The result; what was refused is raised, with the result, so that the exit code says so."""
+    if gate["verdict"] == "refused":
+        raise GateRefused("; ".join(gate["reasons"]), result)
+    return result
+
+
+def _judged(options: argparse.Namespace, summary: dict[str, Any]) -> dict[str, Any]:
+    if options.json:
+        return _refuse_or(summary["gate"], summary)
+    from flows.summary import show_summary
+
+    return _refuse_or(summary["gate"], {"show": lambda: show_summary(summary)})
+
+
+def _show_status(result: dict[str, Any]) -> None:
+    from rich.table import Table
+
+    from flows.progress import result_console
+
+    console = result_console()
+    table = Table(title="Runs, the last started first")
+    for heading in ("run", "started", "state", "verdict", "success after RL", "report"):
+        table.add_column(heading)
+    for run in result["runs"]:
+        success = "–" if run["success"] is None else f"{run['success']:.1%}"
+        table.add_row(run["run_id"], run["started"], run["state"], run["verdict"] or "–", success, run["report"] or "–")
+    console.print(table)
+    console.print(result["note"], markup=False, soft_wrap=True)

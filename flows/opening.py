@@ -1,0 +1,62 @@
+"""How a run is opened and closed, and what it starts from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from flows.progress import TerminalReporter
+from flows.setup import use_threads
+from tasks.registry import find_champion, load_champion
+from tasks.run import Policy, Run
+from tasks.tracking import Tracking
+from tracewheel.curate import load_tasks
+from tracewheel.files import read_json
+from tracewheel.sampler import TaskSampler
+from tracewheel.store import Entry
+
+
+@contextmanager
+def opened(run: Run, reporter: TerminalReporter) -> Iterator[Run]:
+    """Hold the store, open the record and the MLflow run, and close them by how the block ends."""
+    reporter.say(f"run {run.record.run_id} in {run.record.path}")
+    use_threads(run.config.threads)
+    with run.hold(), reporter.shown(), tracked(run) as run:
+        yield run
+
+
+@contextmanager
+def tracked(run: Run) -> Iterator[Run]:
+    """The run with its MLflow run, closed by how the block ends."""
+    tracking = Tracking.open(run.config, run.record)
+    with tracking.closing():
+        yield replace(run, tracking=tracking)
+
+
+def starting_point(run: Run, curated: Entry) -> tuple[Policy | None, TaskSampler]:
+    """The champion, if there is one for this base, and the tasks' posterior; as they were when the run began."""
+    start = run.record.started() or (look_around(run) if run.planning else run.record.start(lambda: look_around(run)))
+    config = run.config
+    task_ids = [task.id for task in load_tasks(curated.path, "train")]
+    sampler = TaskSampler(config.sampler, task_ids, config.seed)
+    if start["sampler"]:
+        sampler = TaskSampler.from_state(config.sampler, task_ids, config.seed, start["sampler"])
+    if not start["champion"]:
+        return None, sampler
+    entry = load_champion(run, version=start["champion"]["version"], digest=start["champion"]["digest"])
+    return run.adapted("champion", entry, version=entry.result["policy_version"]), sampler
+
+
+def look_around(run: Run) -> dict[str, Any]:
+    """The champion of now, and the posterior that earlier runs left, decayed once."""
+    champion, note = find_champion(run.config)
+    posterior = Path(run.config.work_dir) / "sampler.json"
+    state = None
+    if posterior.is_file():
+        sampler = TaskSampler.from_state(run.config.sampler, [], run.config.seed, read_json(posterior))
+        sampler.decay()
+        state = sampler.to_state()
+    return {"champion": champion.to_record() if champion else None, "note": note, "sampler": state}

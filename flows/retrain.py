@@ -1,0 +1,107 @@
+"""The loop: from logged traces to a promoted adapter."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Any
+
+import prefect
+from prefect.client.schemas.objects import State
+from prefect.states import Completed
+
+from flows.improve import improve, validate
+from flows.opening import opened, starting_point
+from flows.progress import TerminalReporter
+from flows.setup import resolve_config
+from tasks.curate import curate_tasks
+from tasks.datasets import log_datasets
+from tasks.evaluate import evaluate_and_log
+from tasks.gate import decide_gate
+from tasks.ingest import ingest_traces
+from tasks.registry import promote_policy
+from tasks.report import Outcome, write_report
+from tasks.run import Policy, Run
+from tasks.warm_start import warm_start_policy
+from tracewheel.store import Entry
+
+FINAL_SPLITS = ("held_out", "harder")
+
+
+@prefect.flow(name="retrain", validate_parameters=False)
+def retrain(
+    profile: str, overrides: list[str] | None = None, run_dir: str | None = None, only_new: bool = False
+) -> dict[str, Any] | State[Any]:
+    """Run the whole pipeline on a profile, or go on with what is stored of it.
+
+    Args:
+        profile: Path of the YAML profile.
+        overrides: `a.b=value` settings.
+        run_dir: Where everything goes, instead of the profile's `work_dir`.
+        only_new: End at once, as «Skipped», when this profile has been run on the same traces.
+    """
+    reporter = TerminalReporter()
+    run = Run.of(resolve_config(profile, overrides, run_dir), reporter)
+    if only_new and run.record.summary:
+        return Completed(name="Skipped", message=f"no new traces since run {run.record.run_id}, which is complete")
+    with opened(run, reporter) as run:
+        outcome = learn(run)
+        version = promote_policy(run, outcome.policies["rl"], outcome.gate)
+        return write_report(run, outcome, version)
+
+
+def learn(run: Run) -> Outcome:
+    """The diagram: traces, tasks, warm starts, reinforcement learning, evaluation, gate."""
+    started = time.monotonic()
+    traces = ingest_traces(run, inputs=run.trace_digests())
+    curated = curate_tasks(run, traces=traces)
+    log_datasets(run, traces, curated)
+    warm_all = warm_start_policy(run, curated=curated, demonstrations="all")
+    warm_verified = warm_start_policy(run, curated=curated, demonstrations="verified")
+    policies = {
+        "base": run.base(),
+        "warm_start": run.adapted("warm_start", warm_all),
+        "warm_start_verified": run.adapted("warm_start_verified", warm_verified),
+    }
+    chosen = policies["warm_start" if run.config.warm_start.demonstrations == "all" else "warm_start_verified"]
+    baseline = best_on_validation(run, curated, policies)
+
+    champion, sampler = starting_point(run, curated)
+    if champion:
+        policies["champion"], baseline = champion, "champion"
+    learned = improve(run, curated, champion or chosen, sampler)
+    policies["rl"] = replace(learned.best.policy, name="rl")
+
+    evaluations = {
+        name: {split: final_evaluation(run, curated, policy, split) for split in FINAL_SPLITS}
+        for name, policy in policies.items()
+    }
+    gate = decide_gate(
+        run,
+        challenger=evaluations["rl"]["held_out"],
+        baseline=evaluations[baseline]["held_out"],
+        baseline_name=baseline,
+    )
+    return Outcome(
+        traces=traces,
+        curated=curated,
+        policies=policies,
+        evaluations=evaluations,
+        updates=learned.updates,
+        validation=learned.validation,
+        best_iteration=learned.best.iteration,
+        gate=gate.result,
+        sampler=sampler.to_state(),
+        started=started,
+    )
+
+
+def best_on_validation(run: Run, curated: Entry, policies: dict[str, Policy]) -> str:
+    """The best policy without reinforcement learning, for want of a champion the one to beat."""
+    rates = {name: validate(run, curated, policy).rate for name, policy in policies.items()}
+    return max(rates, key=lambda name: rates[name])
+
+
+def final_evaluation(run: Run, curated: Entry, policy: Policy, split: str) -> Entry:
+    """The one look at a split that nothing was chosen by."""
+    return evaluate_and_log(run, policy=policy, curated=curated, split=split, samples=run.config.evaluation.samples)

@@ -1,0 +1,64 @@
+"""What has to be settled before Prefect is imported, and how a profile becomes a run's settings."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from tracewheel.config import RetrainConfig, TrackingConfig, load_config
+from tracewheel.store import disk_errors
+
+QUIET = {
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "PREFECT_SERVER_LOGGING_LEVEL": "ERROR",
+    "PREFECT_CLI_PROMPT": "false",
+    "DO_NOT_TRACK": "1",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+    "TRANSFORMERS_VERBOSITY": "error",
+    "GIT_PYTHON_REFRESH": "quiet",
+}
+
+
+def resolve_config(profile: str, overrides: list[str] | None = None, run_dir: str | None = None) -> RetrainConfig:
+    """Read a profile. With `run_dir`, everything a run makes goes there.
+
+    That is the store, the records, and the MLflow store too unless the profile or an override names one:
+    runs in different folders know nothing of each other's champion.
+
+    Raises:
+        ConfigError: the profile or an override does not fit.
+    """
+    config = load_config(profile, overrides)
+    if run_dir is None:
+        return config
+    tracking = config.tracking
+    if "uri" not in tracking.model_fields_set:
+        tracking = TrackingConfig(**{**tracking.model_dump(), "uri": f"sqlite:///{run_dir}/mlflow.db"})
+    return config.model_copy(update={"work_dir": run_dir, "tracking": tracking})
+
+
+def prepare_environment(work_dir: str, *, debug: bool = False) -> None:
+    """Set what Prefect and the other libraries read when they are imported; what the user has set stays.
+
+    Prefect keeps its own files in the work folder, unless the user has a server or a home for it.
+    """
+    values = dict(QUIET)
+    values["PREFECT_LOGGING_LEVEL"] = "DEBUG" if debug else "CRITICAL"
+    if not {"PREFECT_API_URL", "PREFECT_HOME"} & set(os.environ):
+        home = Path(work_dir).resolve() / ".prefect"
+        with disk_errors(home):
+            home.mkdir(parents=True, exist_ok=True)
+        values["PREFECT_HOME"] = str(home)
+        values["PREFECT_SERVER_MEMO_STORE_PATH"] = str(home / "memo_store.toml")
+    for name, value in values.items():
+        os.environ.setdefault(name, value)
+
+
+def use_threads(threads: int) -> None:
+    """Fix the number of threads of torch once: it decides the order of sums, and so the last bits."""
+    import torch
+
+    torch.set_num_threads(threads)

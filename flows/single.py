@@ -1,0 +1,165 @@
+"""Single stages from the command line, as `dvc.yaml` calls them: the same functions as the flow's, without Prefect."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from flows.setup import prepare_environment, resolve_config
+from tracewheel.config import RetrainConfig, load_base_config
+from tracewheel.errors import DataError
+from tracewheel.store import produce_whole
+
+SPLITS = ("train", "validation", "held_out", "harder")
+
+
+def ingest(options: argparse.Namespace) -> dict[str, Any]:
+    """`tracewheel ingest`."""
+    from tracewheel.ingest import ingest
+
+    config = _config(options)
+    return _result(options, produce_whole(Path(options.out), lambda out: ingest(config.ingest, out)))
+
+
+def curate(options: argparse.Namespace) -> dict[str, Any]:
+    """`tracewheel curate`."""
+    from tracewheel.curate import curate
+
+    config = _config(options)
+    traces = _folder(options.traces, "--traces")
+    return _result(options, produce_whole(Path(options.out), lambda out: curate(config, traces, out)))
+
+
+def base_policy(options: argparse.Namespace) -> dict[str, Any]:
+    """`tracewheel base-policy`."""
+    config = load_base_config(options.config, options.overrides)
+    from tracewheel.base_policy import train_base_policy
+
+    return _result(options, produce_whole(Path(options.out), lambda out: train_base_policy(config, out)))
+
+
+def warm_start(options: argparse.Namespace) -> dict[str, Any]:
+    """`tracewheel warm-start`."""
+    config = _config(options)
+    curated = _curated(options)
+    from tracewheel.warm_start import warm_start
+
+    kind = options.demonstrations or config.warm_start.demonstrations
+    return _result(options, produce_whole(Path(options.out), lambda out: warm_start(config, curated, out, kind)))
+
+
+def rollout(options: argparse.Namespace) -> dict[str, Any]:
+    """`tracewheel rollout`."""
+    config = _config(options)
+    curated = _curated(options)
+    policy = _policy(config, options.state)
+    from tracewheel.curate import load_tasks
+    from tracewheel.rollout import rollout
+    from tracewheel.sampler import TaskSampler
+    from tracewheel.schedule import observe_scores, rollout_seed
+
+    tasks = {task.id: task for task in load_tasks(curated, "train")}
+    sampler = TaskSampler(config.sampler, tasks, config.seed)
+    for earlier in range(1, options.iteration if options.scores_of else 1):
+        observe_scores(sampler, _folder(options.scores_of.replace("{}", str(earlier)), "--scores-of") / "scores.parquet")
+    chosen = [tasks[task_id] for task_id in sampler.select(config.training.tasks_per_iteration, options.iteration)]
+    seed = rollout_seed(config.seed, options.iteration)
+    return _result(
+        options,
+        produce_whole(
+            Path(options.out),
+            lambda out: rollout(config, policy, chosen, out, samples=config.rollout.group_size, seed=seed),
+        ),
+    )
+
+
+def score(options: argparse.Namespace) -> dict[str, Any]:
+    """`tracewheel score`."""
+    from tracewheel.score import score
+
+    config = _config(options)
+    tasks = _tasks(options)
+    trajectories = Path(options.trajectories)
+    return _result(options, produce_whole(Path(options.out), lambda out: score(config, tasks, trajectories, out)))
+
+
+def update(options: argparse.Namespace) -> dict[str, Any]:
+    """`tracewheel update`."""
+    config = _config(options)
+    state, reference = _folder(options.state, "--state"), _folder(options.reference, "--reference")
+    from tracewheel.update import update
+
+    trajectories, scores = Path(options.trajectories), Path(options.scores)
+    return _result(
+        options,
+        produce_whole(
+            Path(options.out),
+            lambda out: update(config, trajectories, scores, state, reference, out, iteration=options.iteration),
+        ),
+    )
+
+
+def evaluate(options: argparse.Namespace) -> dict[str, Any]:
+    """`tracewheel evaluate`."""
+    config = _config(options)
+    tasks = _tasks(options)
+    from tracewheel.evaluation import evaluate
+    from tracewheel.schedule import VALIDATION_SAMPLES, evaluation_seed
+
+    state = _best_of(options.best_of) if options.best_of else options.state
+    samples = options.samples or (VALIDATION_SAMPLES if options.split == "validation" else config.evaluation.samples)
+    policy, seed = _policy(config, state), evaluation_seed(config.seed, options.split)
+    result = produce_whole(Path(options.out), lambda out: evaluate(config, policy, tasks, out, samples=samples, seed=seed))
+    return _result(options, result | {"policy": state or "base"})
+
+
+def _config(options: argparse.Namespace) -> RetrainConfig:
+    config = resolve_config(options.config, options.overrides, options.run_dir)
+    prepare_environment(config.work_dir, debug=options.debug)
+    return config
+
+
+def _result(options: argparse.Namespace, result: dict[str, Any]) -> dict[str, Any]:
+    return {"out": options.out, **result}
+
+
+def _folder(path: str, option: str) -> Path:
+    if not Path(path).is_dir():
+        raise DataError(f"{option} {path}: no such folder")
+    return Path(path)
+
+
+def _curated(options: argparse.Namespace) -> Path:
+    folder = _folder(options.curated, "--curated")
+    for name in ("tasks.parquet", "episodes.parquet"):
+        if not (folder / name).is_file():
+            raise DataError(f"--curated {folder}: holds no {name}; it is to be the output of `tracewheel curate`")
+    return folder
+
+
+def _tasks(options: argparse.Namespace) -> list[Any]:
+    from tracewheel.curate import load_tasks
+
+    if options.split not in SPLITS:
+        raise DataError(f"--split {options.split}: the splits are {', '.join(SPLITS)}")
+    return load_tasks(_curated(options), options.split)
+
+
+def _policy(config: RetrainConfig, state: str | None) -> Any:
+    from tracewheel.adapters import PolicyRef, check_adapter
+
+    if state is None:
+        return PolicyRef(config.policy.base)
+    adapter = _folder(state, "--state") / "adapter"
+    return PolicyRef(config.policy.base, str(adapter), check_adapter(adapter, config.policy.base))
+
+
+def _best_of(pairs: list[str]) -> str:
+    """The state whose validation is best; of equals the first."""
+    from tracewheel.files import read_json
+    from tracewheel.schedule import validation_rate
+
+    split = [pair.partition("=") for pair in pairs]
+    rates = [validation_rate(read_json(Path(evaluation) / "evaluation.json")) for evaluation, _, _ in split]
+    return split[rates.index(max(rates))][2]

@@ -1,0 +1,59 @@
+"""The table that a run ends with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.table import Table
+
+from flows.progress import result_console
+
+COLUMNS = {"success": "greedy", "sampled": "sampled", "harder": "harder tier"}
+LABELS = {
+    "deployed": "deployed agent, as logged",
+    "base": "base",
+    "warm_start": "warm start, all logs",
+    "warm_start_verified": "warm start, verified logs",
+    "champion": "champion",
+    "rl": "after RL",
+}
+LOOP = ("rollout", "score", "update")
+PLACES = {"report": "report", "adapter": "adapter", "mlflow_run": "MLflow run"}
+
+
+def show_summary(summary: Mapping[str, Any]) -> None:
+    """Print success with 95% intervals, cost, the gate's verdict, and where things are."""
+    console = result_console()
+    table = Table(title=f"Run {summary['run_id']}: success on {summary['n_held_out']} held-out tasks, with 95% intervals")
+    table.add_column("policy")
+    for heading in COLUMNS.values():
+        table.add_column(heading, justify="right")
+    for policy in summary["success"]:
+        cells = [_cell(summary[name][policy], summary["intervals"][name][policy]) for name in COLUMNS]
+        table.add_row(LABELS.get(policy, policy), *cells)
+    console.print(table)
+    seconds = summary["seconds"]
+    loop = sum(seconds.get(stage, 0.0) for stage in LOOP)
+    tokens = sum(summary["tokens"].values())
+    console.print(
+        f"cost        {sum(seconds.values()):.0f} s computed (warm starts {seconds.get('warm_start', 0.0):.0f} s, "
+        f"RL {loop:.0f} s, evaluations {seconds.get('evaluate', 0.0):.0f} s), {tokens:,} tokens generated; "
+        f"{summary['wall_seconds']:.0f} s this time",
+        soft_wrap=True,
+    )
+    gate = summary["gate"]
+    colour = "green" if gate["verdict"] == "promoted" else "yellow"
+    console.print(f"gate        [{colour}]{gate['verdict']}[/], compared with {LABELS.get(gate['baseline'], gate['baseline'])}")
+    for reason in gate["reasons"]:
+        console.print(f"            {reason}", markup=False, soft_wrap=True)
+    for name, label in PLACES.items():
+        console.print(f"{label:<11} {summary[name]}", markup=False, soft_wrap=True)
+
+
+def _cell(value: float | None, interval: list[float] | None) -> str:
+    if value is None:
+        return "–"
+    if interval is None:
+        return f"{value:.1%}"
+    return f"{value:.1%} ({100 * interval[0]:.1f} to {100 * interval[1]:.1f})"

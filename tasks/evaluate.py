@@ -1,0 +1,35 @@
+"""Evaluating a policy on a split."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tasks.run import Policy, Run
+from tasks.stage import stage_task
+from tasks.traces import log_traces
+from tracewheel.curate import load_tasks
+from tracewheel.evaluation import evaluate
+from tracewheel.schedule import evaluation_seed
+from tracewheel.store import Entry
+
+SECTIONS = ("seed", "threads", "policy", "environment", "rollout", "rubric", "evaluation")
+FEWER_TRACES = 4
+
+
+@stage_task("evaluate", code="tracewheel.evaluation", sections=SECTIONS)
+def evaluate_policy(run: Run, out: Path, *, policy: Policy, curated: Entry, split: str, samples: int) -> dict[str, Any]:
+    """Greedy and sampled success of a policy on the tasks of a split."""
+    seed = evaluation_seed(run.config.seed, split)
+    tasks = load_tasks(curated.path, split)
+    return evaluate(run.config, policy.ref(), tasks, out, samples=samples, seed=seed, progress=run.reporter.move)
+
+
+def evaluate_and_log(run: Run, *, policy: Policy, curated: Entry, split: str, samples: int) -> Entry:
+    """Evaluate, and log some of the trajectories with their scores as MLflow traces."""
+    entry = evaluate_policy(run, policy=policy, curated=curated, split=split, samples=samples)
+    if run.tracking:
+        tasks = load_tasks(curated.path, split)
+        wanted = run.config.tracking.traces_per_evaluation // (FEWER_TRACES if split == "validation" else 1)
+        log_traces(run.tracking, entry.path, tasks, wanted, policy=policy.name, split=split, run_id=run.record.run_id)
+    return entry

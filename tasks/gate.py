@@ -1,0 +1,27 @@
+"""The gate's verdict."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tasks.run import Run
+from tasks.stage import stage_task
+from tracewheel.files import read_table, write_json
+from tracewheel.gate import decide
+from tracewheel.store import Entry
+
+
+@stage_task("gate", code="tracewheel.gate", sections=("seed", "gate", "evaluation"))
+def decide_gate(run: Run, out: Path, *, challenger: Entry, baseline: Entry, baseline_name: str) -> dict[str, Any]:
+    """Compare two evaluations of the same tasks, pair by pair."""
+    verdict = decide(
+        run.config.gate,
+        read_table(challenger.path / "results.parquet"),
+        read_table(baseline.path / "results.parquet"),
+        run.config.seed,
+        baseline=baseline_name,
+        resamples=run.config.evaluation.bootstrap,
+    ).to_record()
+    write_json(out / "gate.json", verdict)
+    return verdict

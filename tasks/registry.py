@@ -1,0 +1,112 @@
+"""The champion in MLflow's model registry: who it is, how to get it, how to crown another."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import prefect
+from prefect.cache_policies import NO_CACHE
+
+from tasks.run import Policy, Run
+from tasks.stage import stage_task
+from tasks.tracking import bounded, make_client, sqlite_file
+from tracewheel.adapters import base_hash, check_adapter
+from tracewheel.config import RetrainConfig
+from tracewheel.errors import InfrastructureError
+from tracewheel.fingerprint import digest_of
+
+CHAMPION = "champion"
+
+
+@dataclass(frozen=True)
+class Champion:
+    """A registered adapter: model version, the run that made it, the adapter's digest."""
+
+    version: str
+    run_id: str
+    digest: str
+
+    def to_record(self) -> dict[str, str]:
+        return asdict(self)
+
+
+@bounded
+def find_champion(config: RetrainConfig) -> tuple[Champion | None, str]:
+    """The champion for the profile's base, or None; and a sentence that says which and why."""
+    from mlflow.exceptions import MlflowException
+
+    database = sqlite_file(config.tracking.uri)
+    if database and not database.exists():
+        return None, "no champion yet"
+    client = make_client(config.tracking.uri)
+    name = config.tracking.model_name
+    try:
+        version = client.get_model_version_by_alias(name, CHAMPION)
+    except MlflowException as error:
+        if error.error_code in ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"):
+            return None, "no champion yet"
+        raise
+    made_for = version.tags.get("base_hash")
+    if made_for != base_hash(config.policy.base):
+        return None, f"the champion ({name} version {version.version}) was made for another base, {made_for}: it is left aside"
+    champion = Champion(str(version.version), version.tags.get("run_id", ""), version.tags.get("adapter_digest", ""))
+    return champion, f"champion: {name} version {champion.version}, of run {champion.run_id}"
+
+
+@stage_task("champion", code="tracewheel.adapters", sections=("policy",))
+def load_champion(run: Run, out: Path, *, version: str, digest: str) -> dict[str, Any]:
+    """Fetch the champion's adapter from the registry."""
+    return _download(run, out, version, digest)
+
+
+@bounded
+def _download(run: Run, out: Path, version: str, digest: str) -> dict[str, Any]:
+    import mlflow
+
+    make_client(run.config.tracking.uri)
+    name = run.config.tracking.model_name
+    adapter = out / "adapter"
+    adapter.mkdir()
+    mlflow.artifacts.download_artifacts(artifact_uri=f"models:/{name}/{version}", dst_path=str(adapter))
+    if digest_of(adapter) != digest:
+        raise InfrastructureError(f"{name} version {version}: what the registry holds is not what was registered")
+    return {"version": version, "policy_version": check_adapter(adapter, run.config.policy.base)}
+
+
+@prefect.task(name="promote_policy", retries=2, retry_delay_seconds=1, cache_policy=NO_CACHE)
+def promote_policy(run: Run, policy: Policy, verdict: dict[str, Any]) -> str:
+    """Register the challenger's adapter; on promotion make it the champion. Returns the model version."""
+    assert policy.adapter is not None
+    return register(run, policy.adapter, verdict)
+
+
+@bounded
+def register(run: Run, adapter: Path, verdict: dict[str, Any]) -> str:
+    """Register an adapter once for each run and adapter; a promoted one becomes the champion.
+
+    A run that is repeated after a later run was promoted does not take the title back.
+    """
+    assert run.tracking is not None
+    client, name = run.tracking.client, run.config.tracking.model_name
+    tags = {
+        "run_id": run.record.run_id,
+        "adapter_digest": digest_of(adapter),
+        "base_hash": base_hash(run.config.policy.base),
+        "verdict": verdict["verdict"],
+    }
+    if not client.search_registered_models(f"name = '{name}'"):
+        client.create_registered_model(name)
+    known = [version for version in client.search_model_versions(f"name = '{name}'") if tags.items() <= version.tags.items()]
+    if known:
+        version = known[0]
+    else:
+        name_of_files = f"rl-{tags['adapter_digest'][:8]}"
+        run.tracking.log_adapter(name_of_files, adapter)
+        source = f"{client.get_run(run.tracking.mlflow_run_id).info.artifact_uri}/adapters/{name_of_files}"
+        version = client.create_model_version(name, source, run.tracking.mlflow_run_id, tags=tags)
+    if verdict["verdict"] == "promoted" and version.tags.get("crowned") != "yes":
+        client.set_registered_model_alias(name, CHAMPION, version.version)
+        client.set_model_version_tag(name, version.version, "crowned", "yes")
+    return str(version.version)

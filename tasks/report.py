@@ -1,0 +1,117 @@
+"""The last stage: the report, the summary, and what MLflow keeps of both."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import prefect
+from prefect.cache_policies import NO_CACHE
+
+from tasks.artifacts import publish_summary
+from tasks.run import Policy, Run
+from tasks.summary import costs, harder_differences, intervals, rates, result_metrics
+from tracewheel.files import read_json
+from tracewheel.report import ReportData, load_report_data
+from tracewheel.report import write_report as write_page
+from tracewheel.store import PARTIAL, Entry, produce_whole, write_whole
+from tracewheel.types import canonical_json
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run came to, before it is written up.
+
+    Attributes:
+        evaluations: Policy name to split to evaluation, in the order of the table's rows.
+        updates: Iteration to the metrics of its update.
+        validation: Iteration to `greedy` and `sampled` success on the validation split.
+        best_iteration: The iteration that was chosen; 0 is the start.
+        sampler: The tasks' posterior at the end.
+    """
+
+    traces: Entry
+    curated: Entry
+    policies: dict[str, Policy]
+    evaluations: dict[str, dict[str, Entry]]
+    updates: dict[int, dict[str, Any]]
+    validation: dict[int, dict[str, float]]
+    best_iteration: int
+    gate: dict[str, Any]
+    sampler: dict[str, Any]
+    started: float = field(default_factory=time.monotonic)
+
+
+@prefect.task(name="write_report", cache_policy=NO_CACHE)
+def write_report(run: Run, outcome: Outcome, model_version: str) -> dict[str, Any]:
+    """Write the report and the summary; returns the summary."""
+    assert run.tracking is not None
+    adapter = outcome.policies["rl"].adapter
+    assert adapter is not None
+    kept_adapter = run.record.path / "adapter"
+    produce_whole(kept_adapter, lambda out: shutil.copytree(adapter, out, dirs_exist_ok=True))
+    summary: dict[str, Any] = {
+        "run_id": run.record.run_id,
+        "name": run.config.name,
+        "gate": outcome.gate,
+        **costs(run.used),
+        "wall_seconds": round(time.monotonic() - outcome.started, 2),
+        "best_iteration": outcome.best_iteration,
+        "model_version": model_version,
+        "adapter": str(kept_adapter),
+        "report": str(run.record.path / "report.html"),
+        "mlflow_run": run.tracking.mlflow_run_id,
+        "mlflow_uri": run.config.tracking.uri,
+    }
+    data = _report_data(run, outcome, summary)
+    summary |= {"n_held_out": data.n_held_out, "n_harder": data.n_harder, **rates(data.policies)}
+    summary["intervals"] = intervals(data.policies)
+    summary["harder_differences"] = harder_differences(outcome.evaluations)
+    _write_page(data, run.record.path / "report.html")
+    gate = run.record.write("gate.json", outcome.gate)
+    for name, policy in outcome.policies.items():
+        if policy.adapter and name != "rl":
+            run.tracking.log_adapter(name, policy.adapter)
+    run.tracking.log_results(result_metrics(data.policies, outcome.gate))
+    run.tracking.log_files([run.record.path / name for name in ("config.yaml", "lineage.json", "report.html")] + [gate])
+    publish_summary(summary)
+    if run.record.summary is None:
+        write_whole(Path(run.config.work_dir) / "sampler.json", canonical_json(outcome.sampler) + "\n")
+    run.record.write("summary.json", summary)
+    return summary
+
+
+def write_page_of(run: Run, outcome: Outcome, summary: dict[str, Any], page: Path) -> Path:
+    """Write the report of a complete run again."""
+    return _write_page(_report_data(run, outcome, summary), page)
+
+
+def _write_page(data: ReportData, page: Path) -> Path:
+    partial = write_page(data, page.with_name(f"{PARTIAL}{page.name}"))
+    return partial.replace(page)
+
+
+def _report_data(run: Run, outcome: Outcome, summary: dict[str, Any]) -> ReportData:
+    lineage = read_json(run.record.path / "lineage.json")
+    git = lineage["git"] or {"commit": "not in a git repository", "changed": False}
+    datasets = {"traces": outcome.traces, "curated": outcome.curated}
+    return load_report_data(
+        summary,
+        curated=outcome.curated.path,
+        evaluations={name: [entry.path for entry in splits.values()] for name, splits in outcome.evaluations.items()},
+        updates=outcome.updates,
+        validation=outcome.validation,
+        best_iteration=outcome.best_iteration,
+        lineage={
+            "Code": {"commit": git["commit"], "changed since the commit": git["changed"]},
+            "Inputs": lineage["inputs"],
+            "Datasets": {name: entry.digest for name, entry in datasets.items()},
+            "Packages": lineage["packages"],
+        },
+        config=run.config.model_dump(mode="json"),
+        pass_at=run.config.evaluation.pass_at,
+        seed=run.config.seed,
+    )

@@ -1,0 +1,156 @@
+"""What every stage of a run shares: its profile, its store, its record, and who to tell of progress."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tracewheel.adapters import PolicyRef, base_folder, base_hash
+from tracewheel.config import RetrainConfig
+from tracewheel.fingerprint import digest_file, plugin_modules
+from tracewheel.run_record import RunRecord, identify, input_digests
+from tracewheel.store import Entry, Store
+from tracewheel.types import content_hash
+
+if TYPE_CHECKING:
+    from tasks.tracking import Tracking
+
+SMALL_FILE_BYTES = 64 << 20
+WORDS_OF_A_BASE = (".json", ".txt", ".jinja", ".model")
+
+
+class Reporter(Protocol):
+    """Told of each stage as it starts, moves and ends."""
+
+    def start(self, label: str) -> None: ...
+
+    def move(self, done: int, total: int) -> None: ...
+
+    def end(self, label: str, state: str, seconds: float) -> None: ...
+
+
+class Silent:
+    """A reporter that says nothing."""
+
+    def start(self, label: str) -> None: ...
+
+    def move(self, done: int, total: int) -> None: ...
+
+    def end(self, label: str, state: str, seconds: float) -> None: ...
+
+
+@dataclass(frozen=True)
+class Policy:
+    """A policy under a name: the base, or an adapter on it that lies in an entry's `adapter/`."""
+
+    name: str
+    base: str
+    entry: Entry | None = None
+    version: int = 0
+
+    @property
+    def adapter(self) -> Path | None:
+        return self.entry.path / "adapter" if self.entry else None
+
+    def ref(self) -> PolicyRef:
+        return PolicyRef(self.base, str(self.adapter) if self.adapter else None, self.version)
+
+
+class Used:
+    """Entries that a run made or reused, in order: what its cost is added up from."""
+
+    def __init__(self) -> None:
+        self._entries: dict[tuple[str, str], Entry] = {}
+
+    def add(self, entry: Entry) -> None:
+        self._entries.setdefault((entry.stage, entry.key), entry)
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(self._entries.values())
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of the pipeline. With `planning` set, a stage that is not stored raises `NotStored`."""
+
+    config: RetrainConfig
+    store: Store
+    record: RunRecord
+    reporter: Reporter = field(default_factory=Silent)
+    tracking: Tracking | None = None
+    planning: bool = False
+    used: Used = field(default_factory=Used)
+
+    @classmethod
+    def of(cls, config: RetrainConfig, reporter: Reporter | None = None, *, planning: bool = False) -> Run:
+        """The run that a profile and the inputs it names stand for.
+
+        Raises:
+            DataError: a trace file or the base model is missing.
+        """
+        work_dir = Path(config.work_dir)
+        run_id = identify(config, input_digests(config))
+        return cls(config, Store(work_dir / "store"), RunRecord(work_dir, run_id), reporter or Silent(), planning=planning)
+
+    @contextlib.contextmanager
+    def hold(self) -> Iterator[None]:
+        """Hold the store, and open the record."""
+        with self.store.exclusive():
+            self.record.open(self.config, input_digests(self.config))
+            yield
+
+    def trace_digests(self) -> dict[str, str]:
+        """Digests of the trace files by name."""
+        return {name: digest for name, digest in input_digests(self.config).items() if name.startswith("traces/")}
+
+    def base(self) -> Policy:
+        return Policy("base", self.config.policy.base)
+
+    def adapted(self, name: str, entry: Entry, version: int = 0) -> Policy:
+        return Policy(name, self.config.policy.base, entry, version)
+
+
+def describe(value: Any) -> Any:
+    """A stage's argument as JSON types that say what it is by its content, not by where it lies."""
+    if isinstance(value, Entry):
+        return value.digest
+    if isinstance(value, Policy):
+        return {"adapter": value.entry.digest if value.entry else None, "version": value.version}
+    if isinstance(value, dict):
+        return {key: describe(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [describe(item) for item in value]
+    return value
+
+
+def settings_for(config: RetrainConfig, sections: tuple[str, ...]) -> dict[str, Any]:
+    """The sections of a profile as JSON types, and digests of the files that they name."""
+    values = config.model_dump(mode="json")
+    settings = {section: values[section] for section in sections}
+    if "policy" in sections:
+        settings["base"] = _base_digest(config.policy.base)
+    files = {"warm_start": config.warm_start.replay.path, "learner": config.learner.replay_path}
+    for section, name in files.items():
+        if section in sections and name and Path(name).is_file():
+            settings[f"{section} replay"] = digest_file(Path(name))
+    return settings
+
+
+def plugins_of(config: RetrainConfig) -> tuple[str, ...]:
+    """Modules of the user's own classes that the profile names."""
+    return plugin_modules([config.environment.kind, *(term.kind for term in config.rubric.verifiers)])
+
+
+@functools.cache
+def _base_digest(base: str) -> str:
+    """The base's weights by their hash, its config, tokenizer and chat template by content."""
+    files = sorted(file for file in base_folder(base).iterdir() if file.suffix in WORDS_OF_A_BASE)
+    small = [[file.name, digest_file(file)] for file in files if file.stat().st_size < SMALL_FILE_BYTES]
+    return content_hash([base_hash(base), small])
+
+
+Progress = Callable[[int, int], None]

@@ -1,0 +1,145 @@
+"""How a stage of the domain becomes a Prefect task whose result is an entry of the store.
+
+The key of a result is the content of everything it is made from: the profile's sections that the
+stage reads, each argument, the stage's code and the numeric packages. Prefect caches by the same
+key, but only while the store still holds the entry, so a deleted or damaged one is made again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, Concatenate, Generic, ParamSpec
+
+import prefect
+from prefect.client.schemas.objects import State, TaskRun
+
+from tasks.run import Run, describe, plugins_of, settings_for
+from tracewheel.errors import InputError
+from tracewheel.fingerprint import code_version, package_versions
+from tracewheel.store import Entry
+from tracewheel.types import content_hash
+
+P = ParamSpec("P")
+RETRIES = 2
+RETRY_SECONDS = 1.0
+
+
+class NotStored(Exception):
+    """A plan came to a stage whose result is not stored."""
+
+
+class Call:
+    """One call of a stage. A plain object, so that Prefect passes it on without walking through it."""
+
+    def __init__(self, run: Run, key: str, arguments: dict[str, Any]) -> None:
+        self.run = run
+        self.key = key
+        self.arguments = arguments
+
+
+class StageTask(Generic[P]):
+    """A Prefect task around one stage.
+
+    Args:
+        function: Takes the run, the folder to write to and the stage's arguments; returns JSON types.
+        stage: Name of the stage in the store.
+        code: The domain module that does the work.
+        sections: The profile's sections that the stage reads.
+    """
+
+    def __init__(
+        self, function: Callable[Concatenate[Run, Path, P], Any], *, stage: str, code: str, sections: tuple[str, ...]
+    ) -> None:
+        self.stage = stage
+        self.code = code
+        self.sections = sections
+        self._function: Callable[..., Any] = function
+        self.task = prefect.Task(
+            self.fn,
+            name=function.__name__,
+            description=function.__doc__,
+            retries=RETRIES,
+            retry_delay_seconds=RETRY_SECONDS,
+            retry_condition_fn=_may_pass,
+            persist_result=True,
+            result_serializer="json",
+            cache_key_fn=_cache_key,
+        )
+
+    def __call__(self, run: Run, *args: P.args, **kwargs: P.kwargs) -> Entry:
+        """The stage's entry, through Prefect: reused, or made now."""
+        assert not args, "stages take their arguments by name"
+        arguments: dict[str, Any] = dict(kwargs)
+        key = self.key(run, arguments)
+        label = self.label(arguments)
+        stored = run.store.find(self.stage, key)
+        if run.planning:
+            if stored is None:
+                raise NotStored(label)
+            run.used.add(stored)
+            return stored
+        run.reporter.start(label)
+        started = time.perf_counter()
+        task = self.task.with_options(task_run_name=label, refresh_cache=stored is None)
+        state: State[dict[str, Any]] = task(Call(run, key, arguments), return_state=True)
+        shown = "Cached" if stored and state.is_completed() else state.name or state.type.value
+        run.reporter.end(label, shown, time.perf_counter() - started)
+        record = state.result()
+        entry = Entry(**{**record, "path": run.store.root / record["path"]})
+        entry = replace(entry, reused=stored is not None)
+        run.used.add(entry)
+        return entry
+
+    def fn(self, call: Call) -> dict[str, Any]:
+        """The task's body, without Prefect: the entry as JSON types."""
+        run = call.run
+        entry = run.store.make(self.stage, call.key, lambda out: self._function(run, out, **call.arguments))
+        return {**asdict(entry), "path": entry.path.name}
+
+    def find(self, run: Run, *args: P.args, **kwargs: P.kwargs) -> Entry | None:
+        """The stored entry, None when the stage has yet to run."""
+        assert not args, "stages take their arguments by name"
+        arguments: dict[str, Any] = dict(kwargs)
+        return run.store.find(self.stage, self.key(run, arguments))
+
+    def key(self, run: Run, arguments: dict[str, Any]) -> str:
+        """Hash of everything the result depends on."""
+        made_from = {
+            "settings": settings_for(run.config, self.sections),
+            "arguments": {name: describe(value) for name, value in sorted(arguments.items())},
+            "code": code_version(self.code, plugins_of(run.config)),
+            "packages": package_versions(),
+        }
+        return content_hash(made_from)
+
+    def label(self, arguments: dict[str, Any]) -> str:
+        """What the run of the task is called: the stage, and what tells this call from its siblings."""
+        details = [arguments[name] for name in ("demonstrations", "split", "iteration") if name in arguments]
+        policy = arguments.get("policy")
+        if policy is not None and "iteration" not in arguments:
+            details.insert(0, policy.name)
+        return " ".join([self.stage, *map(str, details)])
+
+
+def stage_task(
+    stage: str, *, code: str, sections: tuple[str, ...]
+) -> Callable[[Callable[Concatenate[Run, Path, P], Any]], StageTask[P]]:
+    """Decorator: make a function that calls one stage of the domain a `StageTask`."""
+
+    def decorate(function: Callable[Concatenate[Run, Path, P], Any]) -> StageTask[P]:
+        return StageTask(function, stage=stage, code=code, sections=sections)
+
+    return decorate
+
+
+def _cache_key(context: Any, parameters: dict[str, Any]) -> str:
+    call: Call = parameters["call"]
+    return f"{content_hash(str(call.run.store.root.resolve()))}-{context.task.name}-{call.key}"
+
+
+def _may_pass(task: Any, task_run: TaskRun, state: State[Any]) -> bool:
+    """Whether another try may go better: not when what the user gave is at fault."""
+    return not isinstance(state.result(raise_on_failure=False), InputError)

@@ -1,0 +1,78 @@
+"""The figures of a run: what `--json` prints and what MLflow keeps at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pandas as pd
+
+from tracewheel.evaluation import RESULTS_FILE
+from tracewheel.files import read_table
+from tracewheel.report.data import Estimate, PolicyResult
+from tracewheel.statistics import paired_difference
+from tracewheel.store import Entry
+
+FIGURES = {"success": "greedy", "sampled": "sampled", "harder": "harder"}
+
+
+def costs(entries: Iterable[Entry]) -> dict[str, Any]:
+    """Seconds and tokens by stage, as spent when each result was made, and the stages wholly reused."""
+    seconds: dict[str, float] = {}
+    tokens: dict[str, int] = {}
+    made = set()
+    for entry in entries:
+        seconds[entry.stage] = seconds.get(entry.stage, 0.0) + entry.seconds
+        if entry.stage in ("rollout", "evaluate"):
+            tokens[entry.stage] = tokens.get(entry.stage, 0) + round(entry.result["generated_tokens"])
+        if not entry.reused:
+            made.add(entry.stage)
+    return {
+        "seconds": {stage: round(value, 2) for stage, value in seconds.items()},
+        "tokens": tokens,
+        "cached": [stage for stage in seconds if stage not in made],
+    }
+
+
+def rates(policies: Iterable[PolicyResult]) -> dict[str, dict[str, float | None]]:
+    """`success` and `harder` (greedy) and `sampled`, by policy; None where a policy has no such figure."""
+    rows = list(policies)
+    return {name: {row.key: _value(getattr(row, field)) for row in rows} for name, field in FIGURES.items()}
+
+
+def intervals(policies: Iterable[PolicyResult]) -> dict[str, dict[str, list[float] | None]]:
+    """The 95% intervals of the same figures."""
+    rows = list(policies)
+    return {name: {row.key: _interval(getattr(row, field)) for row in rows} for name, field in FIGURES.items()}
+
+
+def result_metrics(policies: Iterable[PolicyResult], gate: Mapping[str, Any]) -> dict[str, float | None]:
+    """The same figures under MLflow's names."""
+    metrics: dict[str, float | None] = {"gate/difference": gate["difference"]}
+    for row in policies:
+        metrics[f"held_out/{row.key}/greedy"] = _value(row.greedy)
+        metrics[f"held_out/{row.key}/sampled"] = _value(row.sampled)
+        metrics[f"harder/{row.key}/greedy"] = _value(row.harder)
+        metrics |= {f"held_out/{row.key}/pass_at_{k}": value for k, value in row.pass_at.items()}
+    return metrics
+
+
+def harder_differences(evaluations: Mapping[str, Mapping[str, Entry]]) -> dict[str, dict[str, Any]]:
+    """How the policy after RL compares with each other one on the harder tier, task by task (greedy, 95%)."""
+    results = {name: read_table(splits["harder"].path / RESULTS_FILE) for name, splits in evaluations.items()}
+    new = results.pop("rl").set_index("task_id")["greedy"]
+    differences = {}
+    for name, table in results.items():
+        pairs = pd.DataFrame({"new": new, "old": table.set_index("task_id")["greedy"]}).dropna()
+        if len(pairs):
+            difference, interval = paired_difference(pairs["new"], pairs["old"])
+            differences[name] = {"difference": difference, "interval": list(interval)}
+    return differences
+
+
+def _value(estimate: Estimate | None) -> float | None:
+    return estimate.value if estimate else None
+
+
+def _interval(estimate: Estimate | None) -> list[float] | None:
+    return [estimate.low, estimate.high] if estimate else None

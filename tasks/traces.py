@@ -1,0 +1,158 @@
+"""Trajectories of an evaluation as MLflow traces, with their scores as assessments.
+
+Written through MLflow's store client in one batch of spans an evaluation: the public tracing calls
+export each span by itself and take five times as long.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tasks.tracking import Tracking, bounded
+from tracewheel.files import read_records
+from tracewheel.score import read_scores
+from tracewheel.types import Score, Task, Trajectory
+
+MILLISECOND = 1_000_000
+LONGEST_PREVIEW = 500
+
+
+@bounded
+def log_traces(
+    tracking: Tracking, evaluation: Path, tasks: list[Task], wanted: int, *, policy: str, split: str, run_id: str
+) -> int:
+    """Log `wanted` greedy trajectories of an evaluation, spread evenly over its tasks. Returns how many were added.
+
+    The ids follow from the MLflow run, the policy and the trajectory, so that after a kill only those
+    that are missing are added.
+    """
+    from mlflow.tracing.client import TracingClient
+
+    if not wanted:
+        return 0
+    trajectories = read_records(evaluation / "greedy" / "trajectories.parquet", Trajectory)
+    scores = {score.trajectory_id: score for score in read_scores(evaluation / "greedy" / "scores.parquet")}
+    by_id = {task.id: task for task in tasks}
+    step = max(1, len(trajectories) // wanted)
+    chosen = trajectories[::step][:wanted]
+    client = TracingClient(tracking.settings.uri)
+    filter_string = (
+        f"metadata.`mlflow.sourceRun` = '{tracking.mlflow_run_id}' AND tags.policy = '{policy}' AND tags.split = '{split}'"
+    )
+    present = {
+        trace.info.trace_id
+        for trace in client.search_traces(
+            locations=[tracking.experiment_id], filter_string=filter_string, max_results=500, include_spans=False
+        )
+    }
+    spans: list[Any] = []
+    added = 0
+    for trajectory in chosen:
+        number = _number(tracking.mlflow_run_id, policy, trajectory.id, bits=128)
+        tags = {"policy": policy, "split": split, "run_id": run_id} | _task_tags(by_id[trajectory.task_id])
+        trace = _Trace(number, trajectory, scores[trajectory.id])
+        if trace.id in present:
+            continue
+        client.start_trace(trace.info(tracking.experiment_id, tracking.mlflow_run_id, tags))
+        spans += trace.spans()
+        added += 1
+    if spans:
+        client.log_spans(tracking.experiment_id, spans)
+    return added
+
+
+class _Trace:
+    """One trajectory in MLflow's terms. Turns have no times of their own: each is given a millisecond."""
+
+    def __init__(self, number: int, trajectory: Trajectory, score: Score) -> None:
+        from mlflow.tracing.utils import generate_mlflow_trace_id_from_otel_trace_id
+
+        self.number = number
+        self.id: str = generate_mlflow_trace_id_from_otel_trace_id(number)
+        self.trajectory = trajectory
+        self.score = score
+        self.start = time.time_ns()
+
+    def info(self, experiment_id: str, mlflow_run_id: str, tags: dict[str, str]) -> Any:
+        from mlflow.entities import TraceInfo, TraceState
+        from mlflow.entities.trace_location import TraceLocation
+
+        failed = self.trajectory.stop_reason == "infrastructure_failed"
+        return TraceInfo(
+            trace_id=self.id,
+            trace_location=TraceLocation.from_experiment_id(experiment_id),
+            request_time=self.start // MILLISECOND,
+            state=TraceState.ERROR if failed else TraceState.OK,
+            request_preview=str(self.trajectory.messages[1]["content"])[:LONGEST_PREVIEW],
+            response_preview=json.dumps(self._outcome())[:LONGEST_PREVIEW],
+            execution_duration=len(self.trajectory.messages),
+            trace_metadata={"mlflow.sourceRun": mlflow_run_id},
+            tags={"mlflow.traceName": "episode"} | tags,
+            assessments=list(self._assessments()),
+        )
+
+    def spans(self) -> list[Any]:
+        messages = self.trajectory.messages
+        opening = [message for message in messages if message["role"] in ("system", "user")]
+        root = self._span("episode", "AGENT", opening, self._outcome(), 0, len(messages))
+        children, calls = [], {}
+        for place, message in enumerate(messages):
+            if message["role"] == "assistant":
+                calls = {call["id"]: call["function"] for call in message.get("tool_calls") or []}
+                children.append(self._span("turn", "LLM", None, message, place, place + 1, parent=True))
+            elif message["role"] == "tool":
+                call = calls.get(message.get("tool_call_id"), {})
+                name = message.get("name") or "tool"
+                children.append(
+                    self._span(name, "TOOL", call.get("arguments"), message["content"], place, place + 1, parent=True)
+                )
+        return [root, *children]
+
+    def _outcome(self) -> dict[str, Any]:
+        return {"stop_reason": self.trajectory.stop_reason, "detail": self.trajectory.detail, "total": self.score.total}
+
+    def _assessments(self) -> Iterator[Any]:
+        from mlflow.entities import AssessmentError, AssessmentSource, Feedback
+
+        source = AssessmentSource("CODE", "tracewheel.rubric")
+        if self.score.total is None:
+            error = AssessmentError(self.score.status.upper(), self.score.detail)
+            yield Feedback(name="total", error=error, source=source, trace_id=self.id)
+            return
+        for name, value in {"total": self.score.total, **self.score.breakdown}.items():
+            yield Feedback(name=name, value=value, source=source, trace_id=self.id)
+
+    def _span(self, name: str, kind: str, inputs: Any, outputs: Any, first: int, last: int, *, parent: bool = False) -> Any:
+        from mlflow.entities.span import Span
+        from opentelemetry.sdk.trace import ReadableSpan
+        from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
+
+        root_number = _number(self.id, "root", bits=64)
+        number = _number(self.id, "span", first, bits=64) if parent else root_number
+        flags = TraceFlags(TraceFlags.SAMPLED)
+        values = {"traceRequestId": self.id, "spanType": kind, "spanInputs": inputs, "spanOutputs": outputs}
+        return Span(
+            ReadableSpan(
+                name=name,
+                context=SpanContext(self.number, number, False, flags),
+                parent=SpanContext(self.number, root_number, False, flags) if parent else None,
+                attributes={f"mlflow.{key}": json.dumps(value) for key, value in values.items() if value is not None},
+                start_time=self.start + first * MILLISECOND,
+                end_time=self.start + last * MILLISECOND,
+                status=Status(StatusCode.OK),
+            )
+        )
+
+
+def _task_tags(task: Task) -> dict[str, str]:
+    return {"task_id": task.id, "family": task.family, "tier": str(task.tier)}
+
+
+def _number(*parts: object, bits: int) -> int:
+    digest = hashlib.sha256("|".join(map(str, parts)).encode()).digest()
+    return int.from_bytes(digest[: bits // 8], "big") or 1

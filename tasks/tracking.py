@@ -1,0 +1,217 @@
+"""MLflow: one MLflow run for each run of the pipeline, continued when the pipeline resumes."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import logging
+import os
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+from urllib.parse import urlparse
+
+from tracewheel.config import RetrainConfig, TrackingConfig
+from tracewheel.errors import InfrastructureError
+from tracewheel.run_record import NOT_IDENTITY, RunRecord
+from tracewheel.store import Entry
+
+# Read by MLflow when it is used. They bound what a server that stops answering can cost.
+os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
+os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
+os.environ.setdefault("MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR", "1")
+
+P = ParamSpec("P")
+R = TypeVar("R")
+PROBE_SECONDS = 5.0
+RECORD_TAG, RUN_TAG = "tracewheel.record", "tracewheel.run_id"
+ITERATION_METRIC = "rl/reward"
+MOST_PARAMETERS = 100
+LONGEST_DIGEST = 36
+
+
+def bounded(method: Callable[P, R]) -> Callable[P, R]:
+    """Turn what MLflow raises into one clear error."""
+
+    @functools.wraps(method)
+    def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
+        from mlflow.exceptions import MlflowException
+
+        try:
+            return method(*args, **kwargs)
+        except MlflowException as error:
+            raise InfrastructureError(f"MLflow: {str(error).splitlines()[0]}") from error
+
+    return guarded
+
+
+def check_tracking(uri: str) -> None:
+    """Make sure that a tracking store can be used, in bounded time.
+
+    Raises:
+        InfrastructureError: the server does not answer.
+    """
+    if urlparse(uri).scheme not in ("http", "https"):
+        return
+    try:
+        urllib.request.urlopen(f"{uri.rstrip('/')}/health", timeout=PROBE_SECONDS).close()
+    except urllib.error.HTTPError:
+        return  # it answers: whether it lets us in is for the first call to find out
+    except (urllib.error.URLError, TimeoutError, OSError) as error:
+        raise InfrastructureError(
+            f"tracking.uri: no MLflow server answers at {uri} ({error}); start it, or use the default sqlite store"
+        ) from error
+
+
+def make_client(uri: str) -> Any:
+    """An MLflow client for a store that has been checked; a sqlite store's folder is made."""
+    check_tracking(uri)
+    for name in ("mlflow.store.db.utils", "alembic"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    import mlflow
+
+    if database := sqlite_file(uri):
+        database.parent.mkdir(parents=True, exist_ok=True)
+    mlflow.set_tracking_uri(uri)
+    return mlflow.MlflowClient(uri)
+
+
+def sqlite_file(uri: str) -> Path | None:
+    """The database file of a sqlite store, None for a server."""
+    return Path(uri.removeprefix("sqlite:///")) if uri.startswith("sqlite:///") else None
+
+
+class Tracking:
+    """The MLflow run of a pipeline run. Logging the same thing again after a resume adds nothing."""
+
+    def __init__(self, client: Any, settings: TrackingConfig, experiment_id: str, mlflow_run_id: str) -> None:
+        self.client = client
+        self.settings = settings
+        self.experiment_id = experiment_id
+        self.mlflow_run_id = mlflow_run_id
+        self._logged = {metric.step for metric in client.get_metric_history(mlflow_run_id, ITERATION_METRIC)}
+
+    @classmethod
+    @bounded
+    def open(cls, config: RetrainConfig, record: RunRecord) -> Tracking:
+        """The MLflow run of this record: the one that was begun, or a new one.
+
+        Raises:
+            InfrastructureError: the tracking store cannot be used.
+        """
+        client = make_client(config.tracking.uri)
+        experiment_id = _experiment(client, config.tracking)
+        place = str(record.path.resolve())
+        found = client.search_runs([experiment_id], f"tags.`{RECORD_TAG}` = '{place}'", max_results=1)
+        if found:
+            run_id = found[0].info.run_id
+            client.update_run(run_id, status="RUNNING")
+        else:
+            tags = {RECORD_TAG: place, RUN_TAG: record.run_id}
+            run_id = client.create_run(experiment_id, tags=tags, run_name=f"{config.name}-{record.run_id}").info.run_id
+        tracking = cls(client, config.tracking, experiment_id, run_id)
+        tracking._log_parameters(config)
+        return tracking
+
+    @bounded
+    def log_datasets(self, datasets: Mapping[str, Entry], contexts: Mapping[str, str]) -> None:
+        """Say what the run learned from and was measured on, with digests."""
+        from mlflow.entities import Dataset, DatasetInput, InputTag
+
+        inputs = []
+        for name, entry in datasets.items():
+            source = json.dumps({"uri": str(entry.path)})
+            dataset = Dataset(name, entry.digest[:LONGEST_DIGEST], "local", source, profile=json.dumps(entry.result)[:16000])
+            inputs.append(DatasetInput(dataset, [InputTag("mlflow.data.context", contexts[name])]))
+        self.client.log_inputs(self.mlflow_run_id, inputs)
+
+    @bounded
+    def log_iteration(self, iteration: int, metrics: Mapping[str, float | None]) -> None:
+        """One iteration's metrics in one batch."""
+        if iteration not in self._logged:
+            self._log({f"rl/{name}": value for name, value in metrics.items()}, iteration)
+            self._logged.add(iteration)
+
+    @bounded
+    def log_results(self, metrics: Mapping[str, float | None]) -> None:
+        """The final figures in one batch."""
+        self._log(metrics, 0)
+
+    @bounded
+    def log_files(self, paths: Iterable[Path], folder: str | None = None) -> None:
+        """Files as artifacts; a folder's contents go under its name."""
+        for path in paths:
+            if path.is_dir():
+                self.client.log_artifacts(self.mlflow_run_id, str(path), f"{folder}/{path.name}" if folder else path.name)
+            else:
+                self.client.log_artifact(self.mlflow_run_id, str(path), folder)
+
+    @bounded
+    def log_adapter(self, name: str, adapter: Path) -> None:
+        """An adapter under `adapters/<name>`."""
+        self.client.log_artifacts(self.mlflow_run_id, str(adapter), f"adapters/{name}")
+
+    @bounded
+    def tag(self, **tags: str) -> None:
+        for name, value in tags.items():
+            self.client.set_tag(self.mlflow_run_id, f"tracewheel.{name}", value)
+
+    @bounded
+    def end(self, status: str) -> None:
+        """Close the run as FINISHED, FAILED or KILLED."""
+        self.client.set_terminated(self.mlflow_run_id, status)
+
+    @contextlib.contextmanager
+    def closing(self) -> Iterator[None]:
+        """Close the run by how the block ends."""
+        try:
+            yield
+        except BaseException as error:
+            with contextlib.suppress(InfrastructureError):
+                self.end("FAILED" if isinstance(error, Exception) else "KILLED")
+            raise
+        self.end("FINISHED")
+
+    def _log_parameters(self, config: RetrainConfig) -> None:
+        from mlflow.entities import Param
+
+        values = {key: value for key, value in config.model_dump(mode="json").items() if key not in NOT_IDENTITY}
+        parameters = [Param(key, str(value)) for key, value in _flatten(values)]
+        for start in range(0, len(parameters), MOST_PARAMETERS):
+            self.client.log_batch(self.mlflow_run_id, params=parameters[start : start + MOST_PARAMETERS])
+
+    def _log(self, metrics: Mapping[str, float | None], step: int) -> None:
+        from mlflow.entities import Metric
+
+        now = int(time.time() * 1000)
+        known = [Metric(name, float(value), now, step) for name, value in metrics.items() if value is not None]
+        self.client.log_batch(self.mlflow_run_id, metrics=known)
+
+
+def _experiment(client: Any, settings: TrackingConfig) -> str:
+    from mlflow.exceptions import MlflowException
+
+    found = client.get_experiment_by_name(settings.experiment)
+    if found is None:
+        database = sqlite_file(settings.uri)
+        location = (database.resolve().parent / "artifacts").as_uri() if database else None
+        try:
+            return str(client.create_experiment(settings.experiment, artifact_location=location))
+        except MlflowException:
+            found = client.get_experiment_by_name(settings.experiment)  # another process was first
+            if found is None:
+                raise
+    return str(found.experiment_id)
+
+
+def _flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _flatten(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value

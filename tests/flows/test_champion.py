@@ -1,0 +1,46 @@
+"""The second turn of the loop: from the champion on, compared with the champion, and the gate's promotion."""
+
+import json
+
+import pytest
+
+from flows.retrain import retrain
+from flows.setup import resolve_config
+from tasks.registry import find_champion, register
+from tasks.run import Run
+from tasks.tracking import Tracking
+from tracewheel.files import read_json
+
+
+@pytest.fixture(scope="module")
+def crowned(finished, profile, tmp_path_factory):
+    """The finished run's store, with its last update made champion whatever the gate said of it."""
+    folder, _, summary = finished
+    config = resolve_config(str(profile), [], str(folder))
+    run = Run.of(config)
+    updates = [path for path in run.store.root.iterdir() if path.name.startswith("update-")]
+    adapter = next(path / "adapter" for path in updates if read_json(path / "adapter" / "adapter.json")["version"] == 2)
+    tracking = Tracking.open(config, run.record)
+    with tracking.closing():
+        version = register(Run(config, run.store, run.record, tracking=tracking), adapter, {"verdict": "promoted"})
+    return folder, version
+
+
+@pytest.mark.usefixtures("prefect_harness")
+def test_the_next_run_starts_from_the_champion_and_is_compared_with_it(crowned, profile):
+    folder, version = crowned
+    summary = retrain(str(profile), ["learner.kl=0.02"], str(folder))
+    start = json.loads((folder / summary["run_id"] / "start.json").read_text())
+    assert start["champion"]["version"] == version
+    assert start["sampler"]["evidence"]
+    assert list(summary["success"]) == ["deployed", "base", "warm_start", "warm_start_verified", "champion", "rl"]
+    assert summary["gate"]["baseline"] == "champion"
+    champion, _ = find_champion(resolve_config(str(profile), [], str(folder)))
+    expected = summary["model_version"] if summary["gate"]["verdict"] == "promoted" else version
+    assert champion.version == expected
+    assert {"ingest", "curate", "warm_start"} <= set(summary["cached"])
+
+
+@pytest.mark.usefixtures("prefect_harness")
+def test_another_run_folder_knows_nothing_of_it(crowned, profile, tmp_path):
+    assert find_champion(resolve_config(str(profile), [], str(tmp_path))) == (None, "no champion yet")

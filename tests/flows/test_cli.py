@@ -1,0 +1,160 @@
+"""The command line: help that is fast, exit codes, one JSON object, errors that name what to mend."""
+
+import json
+import resource
+import subprocess
+import sys
+
+import pytest
+
+from flows.cli import build_parser, main
+from tracewheel.adapters import ADAPTER_INFO, base_hash
+from tracewheel.errors import InfrastructureError
+from tracewheel.files import write_json
+
+COMMANDS = [
+    "retrain", "ingest", "curate", "base-policy", "warm-start", "rollout", "score", "update",
+    "evaluate", "promote", "report", "status", "deploy",
+]  # fmt: skip
+HEAVY = ("torch", "transformers", "pandas", "prefect", "mlflow", "pydantic", "trl", "peft")
+
+
+@pytest.fixture
+def run(capsys):
+    """Runs a command in this process: exit code, standard output, standard error."""
+
+    def call(*arguments):
+        code = main([str(argument) for argument in arguments])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help_with_the_exit_codes(name, capsys):
+    with pytest.raises(SystemExit) as ended:
+        build_parser().parse_args([name, "--help"])
+    assert ended.value.code == 0
+    shown = capsys.readouterr().out
+    for expected in ("--set", "--json", "3 gate refused"):
+        assert expected in shown
+
+
+def test_help_imports_nothing_heavy():
+    code = f"import sys; from flows.cli import build_parser; build_parser(); print([m for m in {HEAVY} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize("name", ["retrain", "curate"])
+def test_help_is_fast(name):
+    """In processor time, which a busy machine does not stretch."""
+
+    def spent():
+        usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return usage.ru_utime + usage.ru_stime
+
+    before = spent()
+    subprocess.run([sys.executable, "-m", "flows.cli", name, "--help"], capture_output=True, check=True)
+    assert spent() - before < 0.5
+
+
+def test_a_wrong_config_is_one_line_and_code_2(run, profile):
+    code, out, err = run("retrain", profile, "--set", "trainig.iterations=3")
+    assert (code, out) == (2, "")
+    assert err == f"tracewheel: error: {profile}: trainig: no such key\n"
+
+
+def test_errors_are_one_json_object_too(run, tmp_path):
+    code, out, _ = run("retrain", tmp_path / "nowhere.yaml", "--json")
+    assert code == 2
+    assert json.loads(out) == {
+        "error": f"{tmp_path}/nowhere.yaml: no such config file",
+        "kind": "ConfigError",
+        "exit_code": 2,
+    }
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("ingest.paths=[nowhere.jsonl]", "nowhere.jsonl: no such trace file"),
+        ("ingest.paths=[nowhere/*.jsonl]", "no trace file matches this pattern"),
+        ("policy.base=no/such/model", "policy.base"),
+    ],
+)
+def test_missing_inputs_are_found_before_anything_starts(run, profile, tmp_path, setting, message):
+    code, _, err = run("retrain", profile, "--set", setting, "--run-dir", tmp_path / "runs")
+    assert code == 2
+    assert message in err
+    assert "Traceback" not in err
+    assert not list(tmp_path.glob("runs/*/lineage.json"))
+
+
+def test_an_unexpected_error_is_named_and_debug_shows_where(run, profile, monkeypatch, tmp_path):
+    def fail(*arguments):
+        raise KeyError("surprise")
+
+    monkeypatch.setattr("flows.commands.find_champion_of", fail)
+    code, _, err = run("status", profile, "--run-dir", tmp_path)
+    assert code == 1
+    assert "unexpected KeyError: 'surprise' (--debug shows where)" in err
+    with pytest.raises(KeyError):
+        main(["status", str(profile), "--run-dir", str(tmp_path), "--debug"])
+
+
+def test_infrastructure_is_code_1_and_an_interrupt_130(run, profile, monkeypatch, tmp_path):
+    for error, expected in ((InfrastructureError("the disk is full"), 1), (KeyboardInterrupt(), 130)):
+
+        def fail(*arguments, error=error):
+            raise error
+
+        monkeypatch.setattr("flows.commands.find_champion_of", fail)
+        code, _, err = run("status", profile, "--run-dir", tmp_path)
+        assert code == expected
+        assert "Traceback" not in err
+
+
+def test_broken_lines_are_put_aside_with_number_and_reason(run, profile, tmp_path):
+    (tmp_path / "traces.jsonl").write_text('{"messages": [\n{"no": "messages"}\n')
+    setting = f"ingest.paths=[{tmp_path}/traces.jsonl]"
+    code, out, _ = run("ingest", profile, "--set", setting, "--out", tmp_path / "out", "--json")
+    assert code == 0
+    report = json.loads(out)
+    assert (report["read"], report["quarantined"], report["kept"]) == (2, 2, 0)
+    lines = [json.loads(line) for line in (tmp_path / "out" / "quarantine.jsonl").read_text().splitlines()]
+    assert [line["line"] for line in lines] == [1, 2]
+    assert all(line["reason"] for line in lines)
+
+
+def test_stages_run_one_by_one_on_folders(run, profile, tmp_path):
+    ingested, curated = tmp_path / "ingested", tmp_path / "curated"
+    assert run("ingest", profile, "--out", ingested)[0] == 0
+    code, out, _ = run("curate", profile, "--traces", ingested, "--out", curated, "--json")
+    assert code == 0
+    assert json.loads(out)["splits"]["held_out"]["tasks"] == 12
+    code, _, err = run("curate", profile, "--traces", tmp_path / "nowhere", "--out", curated)
+    assert code == 2
+    assert "nowhere: no such folder" in err
+
+
+def test_an_adapter_for_another_base_is_refused(run, profile, base, tmp_path):
+    adapter = tmp_path / "state" / "adapter"
+    adapter.mkdir(parents=True)
+    write_json(adapter / ADAPTER_INFO, {"base_hash": "another", "version": 1})
+    for name in ("adapter_config.json", "adapter_model.safetensors"):
+        (adapter / name).touch()
+    curated = tmp_path / "curated"
+    curated.mkdir()
+    arguments = ("rollout", profile, "--curated", curated, "--state", tmp_path / "state", "--out", tmp_path / "out")
+    code, _, err = run(*arguments)
+    assert code == 2
+    assert "holds no tasks.parquet" in err
+    for name in ("tasks.parquet", "episodes.parquet"):
+        (curated / name).touch()
+    code, _, err = run(*arguments)
+    assert code == 2
+    assert err.count("\n") == 1
+    for expected in ("another", base_hash(base)):
+        assert expected in err

@@ -1,0 +1,147 @@
+"""The whole loop, on a very short profile."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tracewheel.adapters import base_hash
+from tracewheel.config import load_config
+from tracewheel.fingerprint import digest_of
+
+KEYS = {"deployed", "base", "warm_start", "warm_start_verified", "rl"}
+
+
+def test_json_says_what_the_run_came_to(finished):
+    _, done, summary = finished
+    assert len(done.stdout.splitlines()) == 1
+    for name in ("success", "sampled", "harder"):
+        assert set(summary[name]) == KEYS
+    assert all(0.0 <= rate <= 1.0 for rate in summary["success"].values())
+    assert summary["sampled"]["deployed"] is None
+    assert summary["n_held_out"] == 12
+    assert {"verdict", "reasons", "difference", "interval"} <= set(summary["gate"])
+    assert {"ingest", "curate", "warm_start", "rollout", "score", "update", "evaluate", "gate"} == set(summary["seconds"])
+    assert summary["tokens"]["rollout"] > 0
+    assert summary["cached"] == []
+
+
+def test_the_exit_code_is_the_gates_verdict(finished):
+    _, done, summary = finished
+    assert done.returncode == {"promoted": 0, "refused": 3}[summary["gate"]["verdict"]]
+    assert "Traceback" not in done.stderr
+
+
+def test_each_stage_is_shown_with_its_state(finished):
+    _, done, _ = finished
+    for line in ("ingest", "curate", "warm_start all", "rollout 2", "update 2", "evaluate rl held_out", "gate"):
+        assert any(
+            shown.startswith(f"{line} ") and ("Completed" in shown or "Cached" in shown) for shown in done.stderr.splitlines()
+        )
+
+
+def test_the_record_says_how_the_run_came_about(finished, profile, base):
+    folder, _, summary = finished
+    record = folder / summary["run_id"]
+    assert set(yaml.safe_load((record / "config.yaml").read_text())) >= {"seed", "learner", "rollout"}
+    lineage = json.loads((record / "lineage.json").read_text())
+    assert lineage["inputs"]["base"] == base_hash(base)
+    assert any(name.startswith("traces/") for name in lineage["inputs"])
+    assert {"torch", "transformers", "prefect", "mlflow", "dvc"} <= set(lineage["packages"])
+    assert json.loads((record / "gate.json").read_text()) == summary["gate"]
+    assert json.loads((record / "start.json").read_text())["champion"] is None
+    assert "</html>" in Path(summary["report"]).read_text()
+    assert (Path(summary["adapter"]) / "adapter_model.safetensors").is_file()
+    assert load_config(record / "config.yaml").seed == load_config(profile).seed
+
+
+def test_everything_is_in_the_run_folder(finished):
+    folder, _, summary = finished
+    assert summary["mlflow_uri"] == f"sqlite:///{folder}/mlflow.db"
+    assert {path.name for path in folder.iterdir()} >= {"store", "mlflow.db", summary["run_id"], "sampler.json", ".prefect"}
+    assert not list(folder.rglob(".partial-*"))
+
+
+def test_mlflow_has_the_run(finished, profile):
+    import mlflow
+
+    folder, _, summary = finished
+    client = mlflow.MlflowClient(summary["mlflow_uri"])
+    run = client.get_run(summary["mlflow_run"])
+    assert run.info.status == "FINISHED"
+    assert run.data.tags["tracewheel.run_id"] == summary["run_id"]
+    assert run.data.params["training.iterations"] == "2"
+    assert run.data.metrics["held_out/rl/greedy"] == summary["success"]["rl"]
+    assert [metric.step for metric in client.get_metric_history(summary["mlflow_run"], "rl/reward")] == [1, 2]
+    assert {item.dataset.name for item in run.inputs.dataset_inputs} == {"traces", "curated tasks"}
+    assert {item.path for item in client.list_artifacts(summary["mlflow_run"])} >= {"report.html", "gate.json", "adapters"}
+    (version,) = client.search_model_versions(f"name = '{load_config(profile).tracking.model_name}'")
+    assert version.tags["adapter_digest"] == digest_of(Path(summary["adapter"]))
+    mlflow.set_tracking_uri(summary["mlflow_uri"])
+    traces = mlflow.search_traces(
+        locations=[run.info.experiment_id], run_id=summary["mlflow_run"], return_type="list", max_results=500
+    )
+    logged = {(trace.info.tags["policy"], trace.info.tags["split"]) for trace in traces}
+    assert {(policy, split) for policy in KEYS - {"deployed"} for split in ("held_out", "harder")} <= logged
+
+
+def test_a_second_run_reuses_everything_and_says_the_same(finished, profile, command):
+    folder, _, summary = finished
+    again = command("retrain", profile, "--run-dir", folder, "--json")
+    repeated = json.loads(again.stdout)
+    assert set(repeated["cached"]) == set(repeated["seconds"])
+    for name in ("run_id", "success", "sampled", "harder", "gate", "mlflow_run", "model_version", "seconds", "tokens"):
+        assert repeated[name] == summary[name]
+    assert "Completed" not in again.stderr
+
+
+@pytest.mark.usefixtures("finished")
+class TestOnAFinishedRun:
+    def test_the_plan_finds_everything_stored(self, finished, profile, command):
+        folder, _, summary = finished
+        done = command("retrain", profile, "--run-dir", folder, "--dry-run", "--json")
+        plan = json.loads(done.stdout)
+        assert done.returncode == 0
+        assert plan["complete"]
+        assert plan["run_id"] == summary["run_id"]
+        assert [(stage["stored"], stage["estimated_seconds"]) for stage in plan["stages"]] == [
+            (stage["results"], 0.0) for stage in plan["stages"]
+        ]
+
+    def test_a_changed_setting_is_planned_from_where_it_matters(self, finished, profile, command):
+        folder, _, _ = finished
+        done = command("retrain", profile, "--run-dir", folder, "--set", "learner.kl=0.5", "--dry-run", "--json")
+        plan = json.loads(done.stdout)
+        stored = {stage["stage"]: (stage["stored"], stage["results"]) for stage in plan["stages"]}
+        assert plan["next"] == "update 1"
+        assert stored["curate"] == (1, 1)
+        assert stored["rollout"] == (1, 2)
+        assert stored["update"] == (0, 2)
+        assert plan["estimated_seconds"] > 0
+        assert plan["estimate"] == "from earlier runs in this work folder"
+
+    def test_status_lists_it(self, finished, profile, command):
+        folder, _, summary = finished
+        status = json.loads(command("status", profile, "--run-dir", folder, "--json").stdout)
+        (run,) = status["runs"]
+        assert (run["run_id"], run["state"], run["verdict"]) == (summary["run_id"], "complete", summary["gate"]["verdict"])
+
+    def test_its_report_can_be_written_again(self, finished, profile, command, tmp_path):
+        folder, _, summary = finished
+        done = command("report", profile, "--run-dir", folder, "--out", tmp_path / "again.html", "--json")
+        assert done.returncode == 0, done.stderr
+        assert (tmp_path / "again.html").read_bytes() == Path(summary["report"]).read_bytes()
+
+    def test_promote_ends_by_its_verdict_and_names_no_second_version(self, finished, profile, command):
+        folder, _, summary = finished
+        done = command("promote", profile, "--run-dir", folder, "--json")
+        assert done.returncode == {"promoted": 0, "refused": 3}[summary["gate"]["verdict"]]
+        result = json.loads(done.stdout)
+        assert result["verdict"] == summary["gate"]["verdict"]
+        assert result["model_version"] == summary["model_version"]
+
+    def test_a_run_that_has_not_been_made_cannot_be_reported(self, profile, command, tmp_path):
+        done = command("report", profile, "--run-dir", tmp_path)
+        assert done.returncode == 2
+        assert "run `tracewheel retrain` first" in done.stderr

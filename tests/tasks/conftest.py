@@ -1,0 +1,38 @@
+"""What the tests of tasks share: a profile, a run of it in a fresh folder, one MLflow store."""
+
+from dataclasses import replace
+
+import pytest
+
+from tasks.run import Run
+from tasks.tracking import Tracking
+from tracewheel.config import RetrainConfig
+
+
+@pytest.fixture(scope="session")
+def tracking_uri(tmp_path_factory):
+    """A sqlite store; making one takes seconds, so the tests share it and use names of their own."""
+    return f"sqlite:///{tmp_path_factory.mktemp('mlflow')}/mlflow.db"
+
+
+@pytest.fixture
+def make_run(base, tracking_uri, tmp_path, request):
+    """Makes runs with names of their own in the shared MLflow store."""
+    traces = tmp_path / "traces.jsonl"
+    traces.write_text('{"messages": []}\n')
+
+    def make(*, tracked=False, **changes):
+        name = request.node.name.replace("[", "-").replace("]", "")
+        values = {
+            "name": "test",
+            "threads": 1,
+            "work_dir": str(tmp_path / "runs"),
+            "policy": {"base": base},
+            "ingest": {"paths": [str(traces)]},
+            "tracking": {"uri": tracking_uri, "experiment": name, "model_name": name},
+            **changes,
+        }
+        run = Run.of(RetrainConfig.model_validate(values))
+        return replace(run, tracking=Tracking.open(run.config, run.record)) if tracked else run
+
+    return make

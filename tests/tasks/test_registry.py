@@ -1,0 +1,94 @@
+"""The champion: crowned once, kept on refusal, left aside for another base."""
+
+import pytest
+
+from tasks.registry import find_champion, load_champion, register
+from tracewheel.adapters import ADAPTER_INFO, base_hash
+from tracewheel.errors import InfrastructureError
+from tracewheel.files import write_json
+from tracewheel.fingerprint import digest_of
+
+PROMOTED, REFUSED = {"verdict": "promoted"}, {"verdict": "refused"}
+
+
+@pytest.fixture
+def adapter(base, tmp_path):
+    """Makes folders that look like adapters for the base."""
+
+    def make(name):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "adapter_model.safetensors").write_bytes(name.encode())
+        write_json(folder / ADAPTER_INFO, {"base_hash": base_hash(base), "version": 7})
+        return folder
+
+    return make
+
+
+def test_without_a_store_or_a_model_there_is_no_champion(make_run, tmp_path):
+    nowhere = make_run(tracking={"uri": f"sqlite:///{tmp_path}/nowhere.db"})
+    assert find_champion(nowhere.config) == (None, "no champion yet")
+    assert not (tmp_path / "nowhere.db").exists()
+    assert find_champion(make_run(tracked=True).config) == (None, "no champion yet")
+
+
+def test_a_promoted_adapter_becomes_champion_and_can_be_fetched(make_run, adapter):
+    run, folder = make_run(tracked=True), adapter("one")
+    version = register(run, folder, PROMOTED)
+    champion, note = find_champion(run.config)
+    assert (champion.version, champion.run_id, champion.digest) == (version, run.record.run_id, digest_of(folder))
+    assert f"version {version}" in note
+    out = run.store.root / "fetched"
+    out.mkdir(parents=True)
+    assert load_champion._function(run, out, version=champion.version, digest=champion.digest)["policy_version"] == 7
+    assert digest_of(out / "adapter") == digest_of(folder)
+
+
+def test_a_champion_whose_files_were_changed_is_refused(make_run, adapter, tmp_path):
+    run = make_run(tracked=True)
+    version = register(run, adapter("one"), PROMOTED)
+    (tmp_path / "out").mkdir()
+    with pytest.raises(InfrastructureError, match="not what was registered"):
+        load_champion._function(run, tmp_path / "out", version=version, digest="0" * 64)
+
+
+def test_a_refused_adapter_is_registered_and_leaves_the_champion(make_run, adapter):
+    first, second = make_run(tracked=True), make_run(tracked=True, seed=1)
+    crowned = register(first, adapter("one"), PROMOTED)
+    kept = register(second, adapter("two"), REFUSED)
+    assert kept != crowned
+    assert find_champion(first.config)[0].version == crowned
+
+
+def test_registering_again_adds_nothing_and_takes_no_title_back(make_run, adapter):
+    first, second = make_run(tracked=True), make_run(tracked=True, seed=1)
+    one, two = adapter("one"), adapter("two")
+    first_version = register(first, one, PROMOTED)
+    second_version = register(second, two, PROMOTED)
+    assert register(first, one, PROMOTED) == first_version
+    assert find_champion(first.config)[0].version == second_version
+    name = first.config.tracking.model_name
+    assert len(first.tracking.client.search_model_versions(f"name = '{name}'")) == 2
+
+
+def test_a_run_killed_between_registering_and_crowning_crowns_on_resume(make_run, adapter, monkeypatch):
+    run, folder = make_run(tracked=True), adapter("one")
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(run.tracking.client, "set_registered_model_alias", interrupt)
+        register(run, folder, PROMOTED)
+    assert find_champion(run.config)[0] is None
+    version = register(run, folder, PROMOTED)
+    assert find_champion(run.config)[0].version == version
+
+
+def test_a_champion_for_another_base_is_left_aside_with_a_reason(make_run, adapter, monkeypatch):
+    run = make_run(tracked=True)
+    register(run, adapter("one"), PROMOTED)
+    monkeypatch.setattr("tasks.registry.base_hash", lambda base: "another")
+    champion, note = find_champion(run.config)
+    assert champion is None
+    assert "made for another base" in note
+
+
+def interrupt(*arguments):
+    raise KeyboardInterrupt

@@ -1,0 +1,82 @@
+"""Trajectories as MLflow traces: readable by the public interface, with scores, never twice."""
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from tasks.traces import log_traces
+from tracewheel.environments.workspace_agent import play, solution
+from tracewheel.environments.workspace_tasks import make_task
+from tracewheel.files import write_records
+from tracewheel.score import write_scores
+from tracewheel.types import Score, Trajectory
+
+
+@pytest.fixture
+def evaluation(tmp_path):
+    """Four tasks and a folder with their greedy episodes; the last could not be scored."""
+    rng = random.Random(1)
+    tasks = [make_task("pattern", 1, rng) for _ in range(4)]
+    trajectories, scores = [], []
+    for number, task in enumerate(tasks):
+        messages = play(task, solution(task))
+        trajectories.append(
+            Trajectory(f"t{number}", task.id, task.id, 0, 0, 1, 1.0, [1], [1], [0.0], [], {}, messages, "finished")
+        )
+        scores.append(Score(f"t{number}", task.id, task.id, "scored", 1.0, {"success": 1.0, "workspace.moved": 1.0}))
+    scores[-1] = replace(scores[-1], status="unscored", total=None, breakdown={}, detail="verifier workspace: broke")
+    (tmp_path / "greedy").mkdir()
+    write_records(tmp_path / "greedy" / "trajectories.parquet", trajectories)
+    write_scores(tmp_path / "greedy" / "scores.parquet", scores)
+    return tasks, tmp_path
+
+
+def log(run, evaluation, wanted, policy="rl"):
+    tasks, folder = evaluation
+    return log_traces(run.tracking, folder, tasks, wanted, policy=policy, split="held_out", run_id=run.record.run_id)
+
+
+def found(run):
+    import mlflow
+
+    mlflow.set_tracking_uri(run.config.tracking.uri)
+    return mlflow.search_traces(
+        locations=[run.tracking.experiment_id], run_id=run.tracking.mlflow_run_id, return_type="list", max_results=100
+    )
+
+
+def test_a_trace_has_the_turns_the_observations_and_the_scores(make_run, evaluation):
+    run = make_run(tracked=True)
+    assert log(run, evaluation, 4) == 4
+    traces = {trace.info.tags["task_id"]: trace for trace in found(run)}
+    tasks, _ = evaluation
+    trace = traces[tasks[0].id]
+    assert trace.info.tags["policy"] == "rl"
+    assert trace.info.tags["split"] == "held_out"
+    assert {item.name: item.value for item in trace.info.assessments} == {"total": 1.0, "success": 1.0, "workspace.moved": 1.0}
+    spans = sorted(trace.data.spans, key=lambda span: (span.parent_id is not None, span.start_time_ns))
+    assert spans[0].name == "episode"
+    assert spans[0].inputs[1]["content"] == tasks[0].prompt
+    calls = [name for name, _ in solution(tasks[0])]
+    assert [span.name for span in spans[1:]] == [name for call in calls for name in ("turn", call)][: 2 * len(calls) - 1]
+    assert all(span.parent_id == spans[0].span_id for span in spans[1:])
+
+
+def test_an_unscored_episode_has_an_error_and_no_number(make_run, evaluation):
+    run = make_run(tracked=True)
+    log(run, evaluation, 4)
+    tasks, _ = evaluation
+    (total,) = next(trace for trace in found(run) if trace.info.tags["task_id"] == tasks[-1].id).info.assessments
+    assert total.value is None
+    assert "verifier workspace: broke" in str(total.feedback.error)
+
+
+def test_only_what_is_missing_is_added(make_run, evaluation):
+    run = make_run(tracked=True)
+    assert log(run, evaluation, 2) == 2
+    assert log(run, evaluation, 4) == 2
+    assert log(run, evaluation, 4) == 0
+    assert log(run, evaluation, 4, policy="base") == 4
+    assert len(found(run)) == 8
+    assert log(run, evaluation, 0) == 0

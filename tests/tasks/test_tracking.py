@@ -1,0 +1,114 @@
+"""MLflow: one run for a record, nothing twice, and a dead server costs seconds."""
+
+import http.server
+import socket
+import threading
+import time
+
+import pytest
+
+from tasks import tracking
+from tasks.tracking import Tracking, check_tracking
+from tracewheel.config import TrackingConfig
+from tracewheel.errors import InfrastructureError
+from tracewheel.store import Entry
+
+
+@pytest.fixture
+def serve():
+    """Starts a web server that answers as told; returns its address."""
+    servers = []
+
+    def start(answer):
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                status = answer(self.path)
+                self.send_response(status)
+                self.end_headers()
+
+            do_POST = do_GET
+
+            def log_message(self, *arguments):
+                return None
+
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        servers.append(server)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        return f"http://127.0.0.1:{server.server_port}"
+
+    yield start
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+def test_a_resumed_run_continues_its_mlflow_run(make_run):
+    run = make_run(tracked=True)
+    run.tracking.log_iteration(1, {"reward": 0.5, "success": None})
+    with pytest.raises(KeyboardInterrupt), run.tracking.closing():
+        raise KeyboardInterrupt
+    assert run.tracking.client.get_run(run.tracking.mlflow_run_id).info.status == "KILLED"
+    again = Tracking.open(run.config, run.record)
+    assert again.mlflow_run_id == run.tracking.mlflow_run_id
+    again.log_iteration(1, {"reward": 0.5})
+    again.log_iteration(2, {"reward": 0.7})
+    history = again.client.get_metric_history(again.mlflow_run_id, "rl/reward")
+    assert [(metric.step, metric.value) for metric in history] == [(1, 0.5), (2, 0.7)]
+    with again.closing():
+        pass
+    found = again.client.get_run(again.mlflow_run_id)
+    assert found.info.status == "FINISHED"
+    assert found.data.params["learner.kl"] == str(run.config.learner.kl)
+    assert "work_dir" not in found.data.params
+
+
+def test_two_records_are_two_mlflow_runs(make_run, tmp_path):
+    first = make_run(tracked=True)
+    second = make_run(tracked=True, work_dir=str(tmp_path / "other"))
+    assert first.record.run_id == second.record.run_id
+    assert first.tracking.mlflow_run_id != second.tracking.mlflow_run_id
+
+
+def test_datasets_are_inputs_with_their_digests(make_run, tmp_path):
+    run = make_run(tracked=True)
+    entry = Entry("ingest", "k", tmp_path, "d" * 64, 0.0, {"kept": 3})
+    for _ in range(2):
+        run.tracking.log_datasets({"traces": entry}, {"traces": "logs"})
+    inputs = run.tracking.client.get_run(run.tracking.mlflow_run_id).inputs.dataset_inputs
+    assert [(item.dataset.name, item.dataset.digest) for item in inputs] == [("traces", "d" * 36)]
+
+
+def test_a_server_that_is_not_there_is_found_out_at_once():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"http://127.0.0.1:{free.getsockname()[1]}"
+    started = time.monotonic()
+    with pytest.raises(InfrastructureError, match=f"no MLflow server answers at {address}"):
+        check_tracking(address)
+    assert time.monotonic() - started < 5
+
+
+def test_a_server_that_never_answers_is_given_up_on(monkeypatch):
+    monkeypatch.setattr(tracking, "PROBE_SECONDS", 0.5)
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        started = time.monotonic()
+        with pytest.raises(InfrastructureError, match="no MLflow server answers"):
+            check_tracking(f"http://127.0.0.1:{silent.getsockname()[1]}")
+        assert time.monotonic() - started < 5
+
+
+def test_a_server_that_wants_a_password_counts_as_there(serve):
+    address = serve(lambda path: 401)
+    assert check_tracking(address) is None
+
+
+def test_a_server_that_fails_after_the_probe_is_one_clear_error_in_bounded_time(make_run, serve, tracking_uri):
+    run = make_run()
+    address = serve(lambda path: 200 if path == "/health" else 503)
+    config = run.config.model_copy(update={"tracking": TrackingConfig(uri=address)})
+    started = time.monotonic()
+    with pytest.raises(InfrastructureError, match="MLflow: "):
+        Tracking.open(config, run.record)
+    assert time.monotonic() - started < 60

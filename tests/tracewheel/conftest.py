@@ -1,0 +1,176 @@
+"""What the domain's tests share: a profile, tasks, an engine that says given words, an adapter, another base."""
+
+import json
+import random
+import shutil
+from collections import deque
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from tracewheel.adapters import write_adapter
+from tracewheel.config import LoraConfig, PolicyConfig, RetrainConfig
+from tracewheel.engines.base import Generation
+from tracewheel.engines.policy_model import load_base, load_renderer
+from tracewheel.environments.workspace import TOOLS
+from tracewheel.environments.workspace_agent import play, solution
+from tracewheel.environments.workspace_tasks import FAMILIES, make_task
+from tracewheel.warm_start import peft_config
+
+ADAPTER_VERSION = 3
+
+
+@pytest.fixture(scope="session")
+def config(base):
+    """A profile of one thread, with small batches."""
+    replay = f"{base}/replay.parquet"
+    return RetrainConfig.model_validate(
+        {
+            "name": "test",
+            "threads": 1,
+            "policy": {"base": base},
+            "warm_start": {
+                "epochs": 2,
+                "batch_size": 8,
+                "lora": {"rank": 4, "alpha": 8},
+                "replay": {"path": replay, "share": 0},
+            },
+            "learner": {"replay_path": replay, "replay_rows": 4, "minibatches": 2, "micro_batch_tokens": 1024},
+        }
+    )
+
+
+@pytest.fixture(scope="session")
+def renderer(base):
+    return load_renderer(base, "hermes")
+
+
+@pytest.fixture(scope="session")
+def tasks():
+    """Two tasks of each family."""
+    rng = random.Random(5)
+    return [make_task(family, tier, rng) for family in FAMILIES for tier in (1, 2)]
+
+
+@pytest.fixture(scope="session")
+def adapter(base, tmp_path_factory):
+    """An adapter on the base that is not the identity."""
+    from peft import get_peft_model
+
+    torch.manual_seed(11)
+    model = get_peft_model(load_base(PolicyConfig(), base), peft_config(LoraConfig(rank=4, alpha=8)))
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "lora_B" in name:
+                parameter.normal_(0.0, 0.01)
+    folder = tmp_path_factory.mktemp("state") / "adapter"
+    write_adapter(model, folder, "default", base, version=ADAPTER_VERSION)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def other_base(base, tmp_path_factory):
+    """The same architecture and tokenizer with other weights."""
+    folder = tmp_path_factory.mktemp("other") / "base"
+    shutil.copytree(base, folder)
+    weights = {name: tensor * 1.01 for name, tensor in load_file(folder / "model.safetensors").items()}
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    return str(folder)
+
+
+@pytest.fixture(scope="session")
+def curated(tasks, tmp_path_factory):
+    """A curation stage's output: for each task a good episode, a failed, an unscored and a held-out one."""
+    rows = []
+    for task in tasks:
+        for split, success, calls in (
+            ("train", 1.0, solution(task)),
+            ("train", 0.0, solution(task)[:2]),
+            ("train", float("nan"), solution(task)[:3]),
+            ("held_out", 1.0, solution(task)[1:]),
+        ):
+            rows.append(
+                {
+                    "trace_id": f"trace-{len(rows)}",
+                    "task_id": task.id,
+                    "split": split,
+                    "success": success,
+                    "failure": "",
+                    "messages": json.dumps(play(task, calls)),
+                    "tools": json.dumps(TOOLS),
+                }
+            )
+    folder = tmp_path_factory.mktemp("curated")
+    pd.DataFrame(rows).to_parquet(folder / "episodes.parquet")
+    return folder
+
+
+class ScriptedEngine:
+    """An engine whose sessions say given words, turn by turn; the last script line is said for ever.
+
+    `last_first` answers the youngest request first. `ids` holds all tokens of each session, `says` the
+    log-probability that a token is given: one that tells it apart from the others.
+    """
+
+    def __init__(self, renderer, scripts, *, last_first=False, policy_version=0, on_turn=None):
+        self.policy_version = policy_version
+        self.ids = {}
+        self.closed = []
+        self._renderer, self._scripts = renderer, [deque(script) for script in scripts]
+        self._waiting, self._last_first, self._on_turn = deque(), last_first, on_turn
+
+    def submit(self, request):
+        self._waiting.append(request)
+
+    def step(self):
+        request = self._waiting.pop() if self._last_first else self._waiting.popleft()
+        session = self.ids.setdefault(request.session, [])
+        session += request.new_ids
+        script = self._scripts[request.session]
+        words = script.popleft() if len(script) > 1 else script[0]
+        spoken = [*self._renderer.encode(words), self._renderer.end_of_turn_id][: request.max_new_tokens]
+        start = len(session)
+        session += spoken
+        if self._on_turn:
+            self._on_turn(self)
+        ended_by = "stop" if spoken[-1] == self._renderer.end_of_turn_id else "length"
+        return [Generation(request.session, spoken, [self.says(start + i) for i in range(len(spoken))], ended_by)]
+
+    def close(self, session):
+        self.closed.append(session)
+
+    @staticmethod
+    def says(position):
+        return -(position + 1) / 1024
+
+
+@pytest.fixture(scope="session")
+def scripted_engine():
+    return ScriptedEngine
+
+
+@pytest.fixture(scope="session")
+def call_text():
+    """The words of a call, as the policy says them."""
+
+    def text(name, **arguments):
+        return f'<tool_call>\n{{"name": "{name}", "arguments": {json.dumps(arguments, ensure_ascii=False)}}}\n</tool_call>'
+
+    return text
+
+
+@pytest.fixture(scope="session")
+def solution_words(call_text):
+    """The turns that solve a task."""
+    return lambda task: [call_text(name, **arguments) for name, arguments in solution(task)]
+
+
+@pytest.fixture(scope="session")
+def files_of():
+    """The bytes of every file of a folder."""
+    return lambda folder: {
+        str(path.relative_to(folder)): path.read_bytes() for path in sorted(Path(folder).rglob("*")) if path.is_file()
+    }

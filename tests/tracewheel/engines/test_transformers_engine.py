@@ -1,0 +1,220 @@
+"""The transformers engine against plain full forward passes of the same model."""
+
+import itertools
+import random
+from collections import Counter
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, LlamaConfig, Qwen2Config
+
+from tracewheel.adapters import PolicyRef
+from tracewheel.config import RolloutConfig
+from tracewheel.engines.base import Request, Sampling
+from tracewheel.engines.policy_model import load_base, load_for_generation
+from tracewheel.engines.transformers import TransformersEngine
+from tracewheel.environments.workspace_tasks import FAMILIES, make_task
+from tracewheel.rollout import run_episodes
+
+VOCABULARY, STOP = 64, 5
+SIZES = {
+    "vocab_size": VOCABULARY, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "max_position_embeddings": 256, "initializer_range": 0.3, "eos_token_id": STOP,
+}  # fmt: skip
+ARCHITECTURES = {
+    "llama": LlamaConfig(**SIZES, tie_word_embeddings=False),
+    "qwen2": Qwen2Config(**SIZES, tie_word_embeddings=True),
+}
+
+
+@pytest.fixture(scope="module", params=ARCHITECTURES)
+def random_model(request):
+    torch.manual_seed(2)
+    return AutoModelForCausalLM.from_config(ARCHITECTURES[request.param], attn_implementation="sdpa").eval()
+
+
+@pytest.fixture(scope="module")
+def many_tasks():
+    rng = random.Random(8)
+    return [make_task(family, tier, rng) for family in FAMILIES for tier in (1, 2, 3, 4) for _ in range(5)]
+
+
+@torch.no_grad()
+def full_logprobs(model, ids, temperature):
+    """[T, V]: row t is the distribution that token t + 1 is drawn from, by one pass over the whole sequence."""
+    logits = model(input_ids=torch.tensor([ids]), use_cache=False).logits[0]
+    return torch.log_softmax(logits / temperature, dim=-1)
+
+
+def talk(engine, opening, *, turns=3, budget=6, listen=4):
+    """Drive sessions for some turns; all ids, and (positions, log-probabilities) of what each sampled."""
+    rng = random.Random(3)
+    heard = {n: [[rng.randrange(VOCABULARY) for _ in range(1 + rng.randrange(listen))] for _ in range(turns)] for n in opening}
+    ids = {n: list(first) for n, first in opening.items()}
+    sampled = {n: {} for n in opening}
+    endings = Counter()
+    for n, first in opening.items():
+        engine.submit(Request(n, list(first), budget, seed=n))
+    left = dict.fromkeys(opening, turns)
+    while left:
+        for generation in engine.step():
+            n = generation.session
+            endings[generation.ended_by] += 1
+            sampled[n].update(zip(itertools.count(len(ids[n])), generation.logprobs))
+            ids[n] += generation.token_ids
+            left[n] -= 1
+            if not left[n]:
+                engine.close(n)
+                del left[n]
+            else:
+                new = heard[n][left[n]]
+                ids[n] += new
+                engine.submit(Request(n, new, budget))
+    return ids, sampled, endings
+
+
+def openings(count):
+    rng = random.Random(4)
+    return {n: [rng.randrange(VOCABULARY) for _ in range(1 + rng.randrange(12))] for n in range(count)}
+
+
+@pytest.mark.parametrize(("temperature", "top_p"), [(1.0, 1.0), (0.7, 0.9)])
+@pytest.mark.parametrize("adapted", [False, True], ids=["base", "adapter"])
+def test_stored_logprobs_are_those_of_a_full_pass(config, base, adapter, renderer, many_tasks, temperature, top_p, adapted):
+    """Every token of 200 multi-turn trajectories, with more sessions than slots."""
+    policy = PolicyRef(base, str(adapter) if adapted else None)
+    settings = RolloutConfig(temperature=temperature, top_p=top_p)
+    engine = TransformersEngine(
+        load_for_generation(config.policy, policy), renderer.end_of_turn_id, Sampling(temperature, top_p), slots=96
+    )
+    trajectories = run_episodes(engine, renderer, settings, many_tasks, samples=3, seed=1)
+    several_turns = [trajectory for trajectory in trajectories if len(trajectory.turns) > 1][:200]
+    assert len(several_turns) == 200
+    model = load_base(config.policy, base)
+    if adapted:
+        from peft import PeftModel
+
+        model = PeftModel.from_pretrained(model, adapter).eval()
+    worst = 0.0
+    for trajectory in several_turns:
+        fresh = full_logprobs(model, trajectory.token_ids, temperature)
+        for t, (token, acted) in enumerate(zip(trajectory.token_ids, trajectory.action_mask, strict=True)):
+            if acted:
+                worst = max(worst, abs(trajectory.logprobs[t] - fresh[t - 1, token].item()))
+    assert worst < 1e-4
+
+
+def test_each_token_is_computed_once(config, base, renderer, many_tasks):
+    """Token 0 stands for padding here, and appears in no conversation."""
+    model = load_base(config.policy, base)
+    fed = []
+    model.base_model.register_forward_pre_hook(
+        lambda module, args, kwargs: fed.append(int((kwargs["input_ids"] != 0).sum())), with_kwargs=True
+    )
+    engine = TransformersEngine(model, renderer.end_of_turn_id, Sampling(), slots=16)
+    trajectories = run_episodes(engine, renderer, RolloutConfig(), many_tasks[::2], samples=1, seed=2)
+    assert not any(0 in trajectory.token_ids for trajectory in trajectories)
+    assert max(len(trajectory.turns) for trajectory in trajectories) > 3
+    never_fed = len(trajectories)  # the last token of each: nothing came after it
+    assert sum(fed) == sum(len(trajectory.token_ids) for trajectory in trajectories) - never_fed
+
+
+def test_fewer_slots_than_sessions_change_no_greedy_token(config, base, renderer, many_tasks):
+    model = load_base(config.policy, base)
+    said = []
+    for slots in (3, 40):
+        engine = TransformersEngine(model, renderer.end_of_turn_id, Sampling(greedy=True), slots)
+        trajectories = run_episodes(engine, renderer, RolloutConfig(), many_tasks[::2], samples=1, seed=0)
+        said.append([trajectory.token_ids for trajectory in trajectories])
+    assert said[0] == said[1]
+
+
+def test_greedy_takes_the_likeliest_token(random_model):
+    ids, sampled, _ = talk(TransformersEngine(random_model, STOP, Sampling(greedy=True), slots=3), openings(8))
+    for n, tokens in ids.items():
+        fresh = full_logprobs(random_model, tokens, 1.0)
+        assert all(fresh[t - 1].argmax() == tokens[t] for t in sampled[n])
+
+
+@pytest.mark.parametrize("slots", [2, 5, 24])
+def test_any_architecture_over_several_turns(random_model, slots):
+    """Turns that end by a stop token or by their budget, sessions of unlike length, slots used again."""
+    ids, sampled, endings = talk(TransformersEngine(random_model, STOP, Sampling(1.3), slots), openings(24), budget=9)
+    assert set(endings) == {"stop", "length"}
+    for n, tokens in ids.items():
+        fresh = full_logprobs(random_model, tokens, 1.3)
+        for t, logprob in sampled[n].items():
+            assert logprob == pytest.approx(fresh[t - 1, tokens[t]].item(), abs=1e-4)
+
+
+def test_the_seed_of_a_session_fixes_its_tokens(random_model):
+    def run():
+        return talk(TransformersEngine(random_model, STOP, Sampling(), slots=7), openings(12))
+
+    assert run() == run()
+
+    def first_turns(seeds):
+        engine = TransformersEngine(random_model, STOP, Sampling(), slots=len(seeds))
+        for n, seed in enumerate(seeds):
+            engine.submit(Request(n, [1, 2, 3], 12, seed))
+        turns = {}
+        while len(turns) < len(seeds):
+            turns |= {generation.session: generation.token_ids for generation in engine.step()}
+        return [turns[n] for n in range(len(seeds))]
+
+    one, two, three, again = first_turns([1, 2, 3, 1])
+    assert one == again
+    assert one != two and two != three
+
+
+def test_the_budget_ends_a_turn_and_the_stop_token_belongs_to_it(random_model):
+    engine = TransformersEngine(random_model, STOP, Sampling(2.0), slots=64)
+    for n in range(64):
+        engine.submit(Request(n, [1, 2], 10, seed=n))
+    generations = [generation for _ in range(10) for generation in engine.step()]
+    assert len(generations) == 64
+    for generation in generations:
+        assert STOP not in generation.token_ids[:-1]
+        assert (generation.token_ids[-1] == STOP) == (generation.ended_by == "stop")
+        assert generation.ended_by == "stop" or len(generation.token_ids) == 10
+        assert len(generation.logprobs) == len(generation.token_ids)
+
+
+def first_tokens(model, prompt, sampling, count):
+    engine = TransformersEngine(model, STOP, sampling, slots=count)
+    for n in range(count):
+        engine.submit(Request(n, prompt, 1, seed=n))
+    return Counter(generation.token_ids[0] for generation in engine.step())
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.6])
+def test_tokens_come_as_often_as_their_probability_says(random_model, temperature):
+    """Pearson's chi-square over the tokens that 5 or more draws are expected of, the rest as one."""
+    count, prompt = 4000, [7, 8, 9]
+    drawn = first_tokens(random_model, prompt, Sampling(temperature), count)
+    expected = full_logprobs(random_model, prompt, temperature)[-1].double().exp() * count
+    common = [token for token in range(VOCABULARY) if expected[token] >= 5]
+    pairs = [(drawn[token], expected[token].item()) for token in common]
+    pairs.append((count - sum(seen for seen, _ in pairs), max(count - sum(wanted for _, wanted in pairs), 1e-9)))
+    assert len(common) > 10
+    statistic = sum((seen - wanted) ** 2 / wanted for seen, wanted in pairs if wanted >= 1)
+    degrees = len(pairs) - 1
+    assert statistic < degrees + 4 * (2 * degrees) ** 0.5
+
+
+@pytest.mark.parametrize("top_p", [0.6, 0.9])
+def test_top_p_draws_from_the_nucleus_alone(random_model, top_p):
+    count, prompt = 3000, [7, 8, 9]
+    drawn = first_tokens(random_model, prompt, Sampling(top_p=top_p), count)
+    probabilities = full_logprobs(random_model, prompt, 1.0)[-1].double().exp()
+    nucleus, held = [], 0.0
+    for token in probabilities.argsort(descending=True).tolist():
+        if held >= top_p:
+            break
+        nucleus.append(token)
+        held += probabilities[token].item()
+    assert len(nucleus) < VOCABULARY
+    assert set(drawn) <= set(nucleus)
+    for token in nucleus[:3]:
+        share = probabilities[token].item() / held
+        assert drawn[token] / count == pytest.approx(share, abs=4 * (share * (1 - share) / count) ** 0.5)

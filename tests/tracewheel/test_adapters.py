@@ -1,0 +1,111 @@
+"""Adapters on disk: bytes, the base they belong to, and what is refused."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from peft import PeftModel
+from safetensors.torch import load_file
+
+from tracewheel.adapters import PolicyRef, base_folder, base_hash, check_adapter, write_adapter
+from tracewheel.config import PolicyConfig
+from tracewheel.engines.policy_model import load_base, load_for_generation
+from tracewheel.errors import AdapterMismatchError, DataError, InputError
+
+
+@pytest.fixture
+def copied(adapter, tmp_path):
+    return Path(shutil.copytree(adapter, tmp_path / "adapter"))
+
+
+def test_written_again_it_has_the_same_bytes(base, adapter, tmp_path, files_of):
+    model = PeftModel.from_pretrained(load_base(PolicyConfig(), base), adapter, adapter_name="another", is_trainable=True)
+    write_adapter(model, tmp_path / "adapter", "another", base, version=3)
+    assert files_of(tmp_path / "adapter") == files_of(adapter)
+
+
+def test_one_of_several_adapters_is_written_alone(base, adapter, tmp_path):
+    model = PeftModel.from_pretrained(load_base(PolicyConfig(), base), adapter, adapter_name="policy", is_trainable=True)
+    model.load_adapter(adapter, adapter_name="reference")
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if ".policy." in name:
+                parameter.mul_(2.0)
+    for name, factor in (("policy", 2.0), ("reference", 1.0)):
+        write_adapter(model, tmp_path / name, name, base, version=1)
+        stored, original = (load_file(folder / "adapter_model.safetensors") for folder in (tmp_path / name, adapter))
+        assert stored.keys() == original.keys()
+        assert all(torch.equal(stored[key], original[key] * factor) for key in stored)
+
+
+def test_it_holds_low_rank_matrices_alone(adapter, base):
+    assert all("lora_" in name for name in load_file(adapter / "adapter_model.safetensors"))
+    weights = Path(base, "model.safetensors").stat().st_size
+    assert (adapter / "adapter_model.safetensors").stat().st_size < weights / 2
+
+
+def test_it_says_its_version_and_base(adapter, base):
+    assert check_adapter(adapter, base) == 3
+    assert json.loads((adapter / "adapter.json").read_text()) == {"base_hash": base_hash(base), "version": 3}
+
+
+def test_peft_reads_it_without_us(adapter, base):
+    model = PeftModel.from_pretrained(load_base(PolicyConfig(), base), adapter)
+    assert model.peft_config["default"].r == 4
+
+
+def test_folded_in_it_speaks_as_beside(adapter, base):
+    """Generation with the adapter merged equals PEFT's own forward pass, and differs from the base's."""
+    ids = torch.arange(1, 60)[None]
+    with torch.no_grad():
+        merged = load_for_generation(PolicyConfig(), PolicyRef(base, str(adapter)))(input_ids=ids).logits
+        beside = PeftModel.from_pretrained(load_base(PolicyConfig(), base), adapter).eval()(input_ids=ids).logits
+        bare = load_for_generation(PolicyConfig(), PolicyRef(base))(input_ids=ids).logits
+    assert torch.allclose(merged, beside, atol=1e-4)
+    assert not torch.allclose(merged, bare, atol=1e-2)
+
+
+def test_in_low_precision_it_stays_beside(adapter, base):
+    config = PolicyConfig(dtype="bfloat16")
+    model = load_for_generation(config, PolicyRef(base, str(adapter)))
+    assert any("lora_A" in name for name, _ in model.named_parameters())
+
+
+def test_the_hash_is_of_weights_and_config_not_of_the_place(base, other_base, tmp_path):
+    elsewhere = shutil.copytree(base, tmp_path / "elsewhere")
+    assert base_hash(str(elsewhere)) == base_hash(base)
+    assert base_hash(other_base) != base_hash(base)
+    config = json.loads((elsewhere / "config.json").read_text())
+    (elsewhere / "config.json").write_text(json.dumps(config | {"rms_norm_eps": 1e-5}))
+    assert base_hash(str(elsewhere)) != base_hash(base)
+
+
+def test_one_for_another_base_is_refused_naming_both(adapter, base, other_base):
+    with pytest.raises(AdapterMismatchError) as caught:
+        check_adapter(adapter, other_base)
+    for name in (str(adapter), other_base, base_hash(base), base_hash(other_base)):
+        assert name in str(caught.value)
+    with pytest.raises(AdapterMismatchError):
+        load_for_generation(PolicyConfig(), PolicyRef(other_base, str(adapter)))
+
+
+def test_a_folder_that_is_no_adapter_is_refused(copied, base, tmp_path):
+    with pytest.raises(DataError, match="is not an adapter of Tracewheel"):
+        check_adapter(tmp_path / "absent", base)
+    (copied / "adapter_model.safetensors").unlink()
+    with pytest.raises(DataError, match=r"adapter_model\.safetensors: no such file"):
+        check_adapter(copied, base)
+    for text in ("{", "[]", '{"version": 1}', '{"base_hash": "x", "version": "new"}'):
+        (copied / "adapter.json").write_text(text)
+        with pytest.raises(DataError, match="not the description of an adapter"):
+            check_adapter(copied, base)
+
+
+def test_a_base_that_cannot_be_had_is_refused(tmp_path):
+    with pytest.raises(DataError, match=r"holds no \.safetensors file"):
+        base_hash(str(tmp_path))
+    for name in ("no-such/model", "data/elsewhere", str(tmp_path / "absent"), "not a name"):
+        with pytest.raises(InputError, match="neither a folder nor a model"):
+            base_folder(name)

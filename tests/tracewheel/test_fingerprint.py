@@ -1,0 +1,57 @@
+"""What a result depends on: the stage's own code and what it imports, the packages, the user's classes."""
+
+import pytest
+
+from tracewheel import fingerprint
+from tracewheel.fingerprint import code_version, package_versions, plugin_modules
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    """A package in which `stage` imports `helper` lazily, and `other` stands alone."""
+    root = tmp_path / "tracewheel"
+    (root / "deep").mkdir(parents=True)
+    (root / "__init__.py").write_text("")
+    (root / "deep" / "__init__.py").write_text("")
+    (root / "deep" / "helper.py").write_text("VALUE = 1\n")
+    (root / "stage.py").write_text("def run():\n    from tracewheel.deep import helper\n    return helper.VALUE\n")
+    (root / "other.py").write_text("VALUE = 1\n")
+    monkeypatch.setattr(fingerprint, "PACKAGE", root)
+    yield root
+    code_version.cache_clear()
+
+
+def version(module):
+    code_version.cache_clear()
+    return code_version(module)
+
+
+def test_code_counts_through_imports_inside_functions(package):
+    before = version("tracewheel.stage")
+    (package / "deep" / "helper.py").write_text("VALUE = 2\n")
+    assert version("tracewheel.stage") != before
+
+
+def test_comments_and_unrelated_modules_do_not_count(package):
+    before = version("tracewheel.stage")
+    (package / "deep" / "helper.py").write_text("# why it is 1\nVALUE = 1\n")
+    (package / "other.py").write_text("VALUE = 2\n")
+    assert version("tracewheel.stage") == before
+
+
+def test_a_users_own_class_counts(package, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "mine.py").write_text("class Verifier: ...\n")
+    plain = version("tracewheel.stage")
+    with_plugin = code_version("tracewheel.stage", ("mine",))
+    (tmp_path / "mine.py").write_text("class Verifier: x = 1\n")
+    code_version.cache_clear()
+    assert len({plain, with_plugin, code_version("tracewheel.stage", ("mine",))}) == 3
+
+
+def test_only_own_classes_have_modules():
+    assert plugin_modules(["workspace", "mine.verifiers:Exact", "mine.verifiers:Other", "task"]) == ("mine.verifiers",)
+
+
+def test_versions_of_what_is_installed():
+    assert set(package_versions(("torch", "no-such-package"))) == {"torch"}

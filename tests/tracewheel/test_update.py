@@ -1,0 +1,299 @@
+"""The policy update on stored trajectories of the tiny base: what changes the adapter, and what does not."""
+
+import dataclasses
+import itertools
+import json
+import math
+import shutil
+
+import pandas as pd
+import pytest
+import torch
+from peft import PeftModel
+from safetensors.torch import load_file
+
+from tracewheel.adapters import PolicyRef, base_hash
+from tracewheel.config import RetrainConfig
+from tracewheel.engines.policy_model import load_base
+from tracewheel.errors import AdapterMismatchError, DataError
+from tracewheel.files import read_records, read_table, write_records
+from tracewheel.rollout import rollout
+from tracewheel.score import write_scores
+from tracewheel.types import Score, Trajectory
+from tracewheel.update import POLICY, Learner, update
+
+WEIGHTS = "adapter/adapter_model.safetensors"
+
+
+@pytest.fixture(scope="session")
+def trajectories(config, base, adapter, tasks, tmp_path_factory):
+    """Four sampled episodes of each of three tasks, by the policy that is updated."""
+    out = tmp_path_factory.mktemp("rollout")
+    rollout(config, PolicyRef(base, str(adapter)), tasks[::3], out, samples=4, seed=6)
+    return out / "trajectories.parquet"
+
+
+@pytest.fixture(scope="session")
+def rewards(trajectories):
+    """Rewards that differ within each group."""
+    return [float(index % 4 == 1) for index in range(len(read_table(trajectories)))]
+
+
+def score_file(path, trajectories, rewards):
+    items = [
+        Score(t.id, t.task_id, t.group, "unscored" if reward is None else "scored", reward)
+        for t, reward in zip(read_records(trajectories, Trajectory), rewards, strict=True)
+    ]
+    write_scores(path, items)
+    return path
+
+
+@pytest.fixture(scope="session")
+def run(config, trajectories, rewards, adapter, tmp_path_factory):
+    """Run the stage into a fresh folder with some things changed; the folder and the metrics."""
+
+    def update_with(learner=None, *, trajectories=trajectories, rewards=rewards, state=adapter.parent, iteration=1, **changes):
+        changed = config.model_copy(
+            update={"learner": config.learner.model_copy(update=learner or {}), **changes},
+        )
+        out = tmp_path_factory.mktemp("update")
+        scores = score_file(out.with_suffix(".parquet"), trajectories, rewards)
+        metrics = update(changed, trajectories, scores, state, adapter, out, iteration=iteration)
+        return out, metrics
+
+    return update_with
+
+
+@pytest.fixture(scope="session")
+def usual(run):
+    """The update with nothing changed."""
+    return run()
+
+
+def rewritten(path, trajectories, change):
+    """The trajectories with each changed."""
+    write_records(path, [change(trajectory) for trajectory in read_records(trajectories, Trajectory)])
+    return path
+
+
+def same_weights(one, other):
+    one, other = load_file(one), load_file(other)
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_running_it_twice_gives_the_same_bytes(run, usual, files_of):
+    (one, metrics), (two, _) = usual, run()
+    assert set(files_of(one)) >= {
+        WEIGHTS,
+        "adapter/adapter.json",
+        "adapter/adapter_config.json",
+        "optimizer.pt",
+        "metrics.json",
+    }
+    assert files_of(one) == files_of(two)
+    assert json.loads((one / "metrics.json").read_text()) == metrics
+    assert metrics["steps"] == 2
+    assert all(math.isfinite(value) for value in metrics.values())
+
+
+def test_it_changes_the_policy_and_says_its_version(run, adapter):
+    out, metrics = run(iteration=5)
+    assert not same_weights(out / WEIGHTS, adapter / "adapter_model.safetensors")
+    assert load_file(out / WEIGHTS).keys() == load_file(adapter / "adapter_model.safetensors").keys()
+    assert json.loads((out / "adapter" / "adapter.json").read_text())["version"] == 5
+    assert metrics["grad_norm"] > 0
+
+
+def test_going_on_from_files_equals_never_having_stopped(run, usual, config, trajectories, rewards, adapter, files_of):
+    first, _ = usual
+    second, _ = run(state=first, iteration=2)
+    again, _ = run(state=first, iteration=2)
+    assert files_of(second) == files_of(again)
+
+    learner = Learner(config, adapter, adapter)
+    table = read_table(trajectories).assign(total=rewards)
+    for iteration in (1, 2):
+        learner.learn(table, iteration)
+    stored = load_file(second / WEIGHTS)
+    for name, tensor in learner.model.named_parameters():
+        if f".{POLICY}." in name:
+            assert torch.equal(tensor, stored[name.replace(f".{POLICY}.", ".")])
+
+
+def test_the_optimiser_state_counts(run, usual, tmp_path):
+    first, _ = usual
+    forgetful = tmp_path / "forgetful"
+    shutil.copytree(first, forgetful)
+    (forgetful / "optimizer.pt").unlink()
+    with_state, _ = run(state=first, iteration=2)
+    without, _ = run(state=forgetful, iteration=2)
+    assert not same_weights(with_state / WEIGHTS, without / WEIGHTS)
+
+
+@pytest.mark.parametrize("reward", [0.0, 1.0])
+def test_groups_without_variance_change_nothing_and_are_reported(run, adapter, rewards, reward):
+    out, metrics = run(rewards=[reward] * len(rewards))
+    assert same_weights(out / WEIGHTS, adapter / "adapter_model.safetensors")
+    assert metrics["zero_variance_share"] == 1.0
+    assert metrics["steps"] == 0.0
+    assert metrics["reward"] == reward
+    assert (out / "optimizer.pt").exists()
+
+
+def test_one_group_without_variance_is_left_out(run, trajectories, rewards, tmp_path):
+    """It weighs nothing: without its trajectories the update is the same."""
+    solved = [1.0] * 4 + rewards[4:]
+    full, metrics = run(rewards=solved)
+    assert metrics["zero_variance_share"] == pytest.approx(1 / 3)
+    fewer = tmp_path / "fewer.parquet"
+    write_records(fewer, read_records(trajectories, Trajectory)[4:])
+    assert same_weights(full / WEIGHTS, run(trajectories=fewer, rewards=rewards[4:])[0] / WEIGHTS)
+
+
+def test_what_was_not_scored_is_not_a_failure(run, usual, trajectories, rewards, tmp_path):
+    """An unscored episode is left out: the update is that of the others, not of a reward of 0."""
+    unscored = [*rewards[:6], None, *rewards[7:]]
+    full, metrics = run(rewards=unscored)
+    assert metrics["unscored_share"] == pytest.approx(1 / 12)
+    others = read_records(trajectories, Trajectory)
+    fewer = tmp_path / "fewer.parquet"
+    write_records(fewer, others[:6] + others[7:])
+    assert same_weights(full / WEIGHTS, run(trajectories=fewer, rewards=rewards[:6] + rewards[7:])[0] / WEIGHTS)
+    assert not same_weights(full / WEIGHTS, usual[0] / WEIGHTS)
+    _, metrics = run(rewards=[None] * len(rewards))
+    assert metrics["steps"] == 0.0 and metrics["unscored_share"] == 1.0
+
+
+def test_logprobs_of_observations_count_for_nothing(run, usual, trajectories, tmp_path, files_of):
+    """Whatever is stored at prompt and observation tokens: the same loss, gradient and adapter, to the bit."""
+    nonsense = itertools.cycle([-7.5, 3.0, math.nan, math.inf, -math.inf])
+
+    def spoil(trajectory):
+        pairs = zip(trajectory.logprobs, trajectory.action_mask, strict=True)
+        return dataclasses.replace(trajectory, logprobs=[logprob if acted else next(nonsense) for logprob, acted in pairs])
+
+    spoilt = rewritten(tmp_path / "spoilt.parquet", trajectories, spoil)
+    assert read_table(spoilt)["logprobs"][0][:2].tolist() == [-7.5, 3.0]
+    assert files_of(usual[0]) == files_of(run(trajectories=spoilt)[0])
+
+
+def test_logprobs_of_actions_do_count(run, usual, trajectories, tmp_path):
+    def spoil(trajectory):
+        pairs = zip(trajectory.logprobs, trajectory.action_mask, strict=True)
+        return dataclasses.replace(trajectory, logprobs=[logprob - 0.05 * acted for logprob, acted in pairs])
+
+    spoilt = rewritten(tmp_path / "spoilt.parquet", trajectories, spoil)
+    assert not same_weights(usual[0] / WEIGHTS, run(trajectories=spoilt)[0] / WEIGHTS)
+
+
+def test_the_learner_sees_the_logprobs_that_were_sampled(run):
+    """The first step is on-policy: engine and learner agree on every token, so all ratios are 1."""
+    _, metrics = run({"minibatches": 1, "kl": 0.01})
+    assert metrics["ratio_max"] == pytest.approx(1.0, abs=1e-3)
+    assert metrics["behaviour_kl"] == pytest.approx(0.0, abs=1e-6)
+    assert metrics["clip_share"] == 0.0
+    assert metrics["kl"] == pytest.approx(0.0, abs=1e-6), "the reference is the policy itself before its first step"
+
+
+def test_temperature_is_that_of_the_rollout(config, base, adapter, tasks, tmp_path):
+    """Ratios are 1 at a temperature other than 1, too."""
+    cooler = config.model_copy(
+        update={
+            "rollout": config.rollout.model_copy(update={"temperature": 0.7, "top_p": 0.9}),
+            "learner": config.learner.model_copy(update={"minibatches": 1}),
+        }
+    )
+    rollout(cooler, PolicyRef(base, str(adapter)), tasks[:2], tmp_path, samples=4, seed=6)
+    path = tmp_path / "trajectories.parquet"
+    scores = score_file(tmp_path / "scores.parquet", path, [0.0, 1.0] * 4)
+    metrics = update(cooler, path, scores, adapter.parent, adapter, tmp_path / "out", iteration=1)
+    assert metrics["ratio_max"] == pytest.approx(1.0, abs=1e-3)
+
+
+def action_logprob(config, adapter, trajectories):
+    """The summed log-probability of each trajectory's actions, by plain forward passes."""
+    model = PeftModel.from_pretrained(load_base(config.policy, config.policy.base), adapter).eval()
+    sums = []
+    for trajectory in trajectories:
+        ids = torch.tensor([trajectory.token_ids])
+        with torch.no_grad():
+            logprobs = torch.log_softmax(model(input_ids=ids).logits[0], dim=-1)
+        taken = logprobs[:-1].gather(1, ids[0, 1:, None])[:, 0]
+        sums.append((taken * torch.tensor(trajectory.action_mask[1:])).sum().item())
+    return sums
+
+
+def test_what_was_rewarded_becomes_likelier(run, config, trajectories, adapter):
+    """Of one group the episodes that say the same words are good: those words gain, the others lose on average."""
+    all_episodes = read_records(trajectories, Trajectory)
+    groups = [all_episodes[start : start + 4] for start in range(0, len(all_episodes), 4)]
+    group = max(groups, key=lambda episodes: len({tuple(episode.token_ids) for episode in episodes}))
+    good = [episode.token_ids == group[0].token_ids for episode in group]
+    assert not all(good)
+    rewards = [float(any(episode is one and well for one, well in zip(group, good, strict=True))) for episode in all_episodes]
+    out, _ = run({"minibatches": 1, "kl": 0.0, "replay_rows": 0, "learning_rate": 1e-4}, rewards=rewards)
+    before, after = action_logprob(config, adapter, group), action_logprob(config, out / "adapter", group)
+    gains = [new - old for new, old in zip(after, before, strict=True)]
+    assert gains[0] > 0
+    assert sum(gain for gain, well in zip(gains, good, strict=True) if not well) < 0
+
+
+def test_replay_can_be_left_out(run, usual):
+    with_replay, figures = usual
+    assert figures["replay_loss"] > 0
+    for learner in ({"replay_rows": 0}, {"replay_path": None}):
+        without, figures = run(learner)
+        assert figures["replay_loss"] == 0.0
+        assert not same_weights(with_replay / WEIGHTS, without / WEIGHTS)
+    weightless, figures = run({"replay_weight": 0.0})
+    assert figures["replay_loss"] > 0
+    assert same_weights(weightless / WEIGHTS, without / WEIGHTS)
+
+
+def test_kl_draws_back_to_the_reference(run, adapter):
+    """After a first update policy and reference differ: a heavy weight brings a smaller distance."""
+    first, _ = run({"learning_rate": 1e-2})
+    free, figures = run({"kl": 0.0}, state=first, iteration=2)
+    assert figures["kl"] == 0.0
+    light, figures = run({"kl": 0.01}, state=first, iteration=2)
+    assert figures["kl"] > 0.0
+    assert not same_weights(free / WEIGHTS, light / WEIGHTS)
+    heavy, _ = run({"kl": 100.0}, state=first, iteration=2)
+    start = load_file(adapter / "adapter_model.safetensors")
+
+    def distance(folder):
+        return sum((tensor - start[name]).square().sum() for name, tensor in load_file(folder / WEIGHTS).items())
+
+    assert distance(heavy) < distance(free)
+
+
+def test_micro_batches_do_not_change_the_step(run):
+    """Cut into single trajectories or all at once: the same gradient up to rounding."""
+    _, small = run({"micro_batch_tokens": 1, "minibatches": 1})
+    _, large = run({"micro_batch_tokens": 100_000, "minibatches": 1})
+    for key in ("loss", "grad_norm", "entropy", "replay_loss"):
+        assert small[key] == pytest.approx(large[key], rel=1e-3, abs=1e-5)
+
+
+def test_seed_and_iteration_make_the_choices(run, usual):
+    assert not same_weights(usual[0] / WEIGHTS, run(seed=1)[0] / WEIGHTS)
+    assert not same_weights(usual[0] / WEIGHTS, run(iteration=2)[0] / WEIGHTS)
+
+
+def test_trajectories_without_scores_are_an_error(config, trajectories, rewards, adapter, tmp_path):
+    scores = score_file(tmp_path / "scores.parquet", trajectories, rewards)
+    table = pd.read_parquet(scores)
+    table.iloc[1:].to_parquet(scores)
+    with pytest.raises(DataError, match=f"1 trajectories have no score, the first is {table['trajectory_id'][0]}"):
+        update(config, trajectories, scores, adapter.parent, adapter, tmp_path, iteration=1)
+    with pytest.raises(DataError, match=r"absent\.parquet: no such file"):
+        update(config, trajectories, tmp_path / "absent.parquet", adapter.parent, adapter, tmp_path, iteration=1)
+
+
+def test_an_adapter_of_another_base_is_refused(config, base, other_base, trajectories, rewards, adapter, tmp_path):
+    scores = score_file(tmp_path / "scores.parquet", trajectories, rewards)
+    elsewhere = RetrainConfig.model_validate(config.model_dump() | {"policy": {"base": other_base}})
+    with pytest.raises(AdapterMismatchError) as caught:
+        update(elsewhere, trajectories, scores, adapter.parent, adapter, tmp_path, iteration=1)
+    assert base_hash(base) in str(caught.value) and base_hash(other_base) in str(caught.value)
+    assert not (tmp_path / "adapter").exists()
