@@ -117,7 +117,8 @@ def _new_model(config: BasePolicyConfig, vocabulary: int, padding: int, end: int
 def _optimizers(model: Qwen3ForCausalLM, phase: BasePhaseConfig) -> list[torch.optim.Optimizer]:
     import torch
 
-    matrices, rest = [], []
+    matrices: list[torch.nn.Parameter] = []
+    rest: list[torch.nn.Parameter] = []
     for name, parameter in model.named_parameters():
         (matrices if parameter.ndim == 2 and "embed" not in name else rest).append(parameter)
     muon = torch.optim.Muon(matrices, lr=phase.muon_learning_rate, weight_decay=0.01, adjust_lr_fn="match_rms_adamw")

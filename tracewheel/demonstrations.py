@@ -34,8 +34,8 @@ def demonstration_examples(episodes: pd.DataFrame, renderer: ChatRenderer, class
     builders = {"multi_turn": _multi_turn, "formatted": _formatted, "negative": _negative}
     examples = []
     for kind in classes:
-        for row in episodes.itertuples():
-            messages, tools = json.loads(row.messages), json.loads(row.tools)
+        for spoken, offered in zip(episodes["messages"], episodes["tools"], strict=True):
+            messages, tools = json.loads(spoken), json.loads(offered)
             if kind != "multi_turn" and not any(message.get("tool_calls") for message in messages):
                 continue
             messages, tools = builders[kind](messages, tools)
@@ -54,10 +54,9 @@ def with_replay(examples: list[Example], replay: pd.DataFrame, share: float, see
     if wanted > len(replay):
         raise DataError(f"warm_start.replay: {wanted} rows of replay text are wanted, there are {len(replay)}; lower the share")
     chosen = random.Random(f"replay-{seed}").sample(range(len(replay)), wanted)
-    return examples + [
-        {"input_ids": list(map(int, row.input_ids)), "assistant_masks": list(map(int, row.assistant_masks))}
-        for row in replay.iloc[chosen].itertuples()
-    ]
+    rows = replay.iloc[chosen]
+    columns = zip(rows["input_ids"], rows["assistant_masks"], strict=True)
+    return examples + [{"input_ids": list(map(int, ids)), "assistant_masks": list(map(int, mask))} for ids, mask in columns]
 
 
 def _multi_turn(messages: list[Message], tools: list[Message]) -> tuple[list[Message], list[Message]]:

@@ -56,7 +56,7 @@ def rollout(
     trajectories = run_episodes(engine, renderer, config.rollout, tasks, samples=samples, seed=seed, progress=progress)
     out.mkdir(parents=True, exist_ok=True)
     write_records(out / "trajectories.parquet", trajectories)
-    metrics = {
+    metrics: dict[str, float] = {
         "episodes": len(trajectories),
         "prompt_and_observation_tokens": sum(len(t.action_mask) - sum(t.action_mask) for t in trajectories),
         "generated_tokens": sum(sum(t.action_mask) for t in trajectories),
@@ -173,25 +173,29 @@ class _Episode:
         message = self.renderer.assistant_message(text, parsed, f"call-{len(self.turns)}")
         self.messages.append(message)
         if generation.ended_by == "length":
-            return self._stop("max_tokens")
+            self._stop("max_tokens")
+            return None
         if not parsed.calls:
-            return self._stop("no_tool_call")
+            self._stop("no_tool_call")
+            return None
         replies = self._carry_out(parsed, message)
         if self.stop_reason:
             return None
         self.messages += replies
         if len(self.turns) >= self.config.max_turns:
-            return self._stop("max_turns")
+            self._stop("max_turns")
+            return None
         observed = self.renderer.observation_ids(replies)
         if len(self.ids) + len(observed) >= self.config.max_tokens:
-            return self._stop("max_tokens")
+            self._stop("max_tokens")
+            return None
         self.ids += observed
         self.mask += [0] * len(observed)
         self.logprobs += [0.0] * len(observed)
         return observed
 
     def _carry_out(self, parsed: ParsedTurn, message: dict[str, Any]) -> list[dict[str, Any]]:
-        replies = []
+        replies: list[dict[str, Any]] = []
         ids = [call["id"] for call in message.get("tool_calls", [])] or [""] * len(parsed.calls)
         for call, call_id in zip(parsed.calls, ids, strict=True):
             if call.malformed:

@@ -238,5 +238,6 @@ def _read_replay(config: RetrainConfig) -> pd.DataFrame | None:
     if config.learner.replay_path is None:
         return None
     table = read_table(Path(config.learner.replay_path))
-    zeros = [[0.0] * len(ids) for ids in table["input_ids"]]
-    return table.rename(columns={"input_ids": "token_ids", "assistant_masks": "action_mask"}).assign(logprobs=zeros)
+    table = table.rename(columns={"input_ids": "token_ids", "assistant_masks": "action_mask"})
+    table["logprobs"] = table["token_ids"].map(lambda ids: [0.0] * len(ids))
+    return table

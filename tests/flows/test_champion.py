@@ -15,7 +15,7 @@ from tracewheel.files import read_json
 @pytest.fixture(scope="module")
 def crowned(finished, profile, tmp_path_factory):
     """The finished run's store, with its last update made champion whatever the gate said of it."""
-    folder, _, summary = finished
+    folder, _, _ = finished
     config = resolve_config(str(profile), [], str(folder))
     run = Run.of(config)
     updates = [path for path in run.store.root.iterdir() if path.name.startswith("update-")]

@@ -66,7 +66,7 @@ def test_everything_is_in_the_run_folder(finished):
 def test_mlflow_has_the_run(finished, profile):
     import mlflow
 
-    folder, _, summary = finished
+    _, _, summary = finished
     client = mlflow.MlflowClient(summary["mlflow_uri"])
     run = client.get_run(summary["mlflow_run"])
     assert run.info.status == "FINISHED"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -90,7 +90,7 @@ class TransformersEngine:
             session.logprobs.append(logprob)
             session.unread.append(token)
             if token == self._stop_id or len(session.sampled) == session.budget:
-                ended_by = "stop" if token == self._stop_id else "length"
+                ended_by: Literal["stop", "length"] = "stop" if token == self._stop_id else "length"
                 ended.append(Generation(session.number, session.sampled, session.logprobs, ended_by))
             else:
                 self._speaking.append(session)

@@ -66,7 +66,7 @@ def test_no_user_or_session_has_both_recurring_and_one_off_tasks(lines):
             continue
         attempts[task] = attempts.get(task, 0) + 1
         owners.setdefault(task, set()).update((record["user"], record["session"]))
-    recurring = set().union(*(who for task, who in owners.items() if attempts[task] >= 8))
+    recurring = set().union(*(who for task, who in owners.items() if attempts[task] >= 4))
     one_off = set().union(*(who for task, who in owners.items() if attempts[task] < 4))
     assert recurring
     assert one_off
