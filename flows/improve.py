@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tasks.artifacts import LoopProgress
-from tasks.evaluate import evaluate_and_log
+from tasks.evaluate import evaluate_and_log, evaluate_policy
 from tasks.rollout import roll_out
 from tasks.run import Policy, Run
 from tasks.score import score_trajectories
@@ -54,6 +54,15 @@ def validate(run: Run, curated: Entry, policy: Policy, iteration: int = 0) -> Ca
     """Evaluate a policy on the validation split."""
     evaluation = evaluate_and_log(run, policy=policy, curated=curated, split="validation", samples=VALIDATION_SAMPLES)
     return Candidate(policy, iteration, evaluation)
+
+
+def with_harder_tier(run: Run, curated: Entry, found: Improvement) -> dict[int, dict[str, float]]:
+    """The validation curve with each candidate's greedy success on the harder tier beside it. Nothing is chosen by it."""
+    curve = found.validation
+    for candidate in found.candidates:
+        entry = evaluate_policy(run, policy=candidate.policy, curated=curated, split="harder", samples=1)
+        curve[candidate.iteration]["harder_greedy"] = entry.result["greedy"]["rate"]
+    return curve
 
 
 def improve(run: Run, curated: Entry, start: Policy, sampler: TaskSampler) -> Improvement:

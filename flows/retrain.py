@@ -10,7 +10,7 @@ import prefect
 from prefect.client.schemas.objects import State
 from prefect.states import Completed
 
-from flows.improve import improve, validate
+from flows.improve import improve, validate, with_harder_tier
 from flows.opening import opened, starting_point
 from flows.progress import TerminalReporter
 from flows.setup import resolve_config
@@ -23,6 +23,7 @@ from tasks.registry import promote_policy
 from tasks.report import Outcome, write_report
 from tasks.run import Policy, Run
 from tasks.warm_start import warm_start_policy
+from tracewheel.report import HARDER_AIM
 from tracewheel.store import Entry
 
 FINAL_SPLITS = ("held_out", "harder")
@@ -88,12 +89,18 @@ def learn(run: Run) -> Outcome:
         policies=policies,
         evaluations=evaluations,
         updates=learned.updates,
-        validation=learned.validation,
+        validation=with_harder_tier(run, curated, learned) if missed_aim(evaluations["rl"]["harder"]) else learned.validation,
         best_iteration=learned.best.iteration,
         gate=gate.result,
         sampler=sampler.to_state(),
         started=started,
     )
+
+
+def missed_aim(harder: Entry) -> bool:
+    """Whether the harder tier stays below its aim; the report then says so and shows how it went."""
+    rate = harder.result["greedy"]["rate"]
+    return rate is not None and rate < HARDER_AIM
 
 
 def best_on_validation(run: Run, curated: Entry, policies: dict[str, Policy]) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tracewheel.traces.quarantine import Quarantined, UnfitLine
-from tracewheel.traces.strict_json import parse_json
+from tracewheel.strict_json import parse_json
 from tracewheel.types import Trace, content_hash
 
 ROLES = ("system", "developer", "user", "assistant", "tool")
