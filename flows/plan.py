@@ -40,19 +40,20 @@ def make_plan(run: Run) -> dict[str, Any]:
         missing = None
     except NotStored as error:
         missing = str(error)
-    stored = Counter(entry.stage for entry in planning.used)
+    distinct = Counter(entry.stage for entry in planning.used)
     sizes: Counter[str] = Counter()
     for entry in planning.used:
         sizes[entry.stage] += sum(file.stat().st_size for file in entry.path.rglob("*") if file.is_file())
     stages: list[dict[str, Any]] = []
-    for stage, (calls, units) in amounts(run, champion="champion" in stored).items():
-        left = max(0, calls - stored[stage])
-        seconds = left * units / calls * _seconds_a_unit(run, stage, units / calls)
+    for stage, (calls, units) in amounts(run, champion="champion" in distinct).items():
+        # Calls with equal inputs share a result, so a whole run may hold fewer results than it has calls.
+        stored = calls if missing is None else min(calls, distinct[stage])
+        seconds = (calls - stored) * units / calls * _seconds_a_unit(run, stage, units / calls)
         stages.append(
             {
                 "stage": stage,
                 "results": calls,
-                "stored": min(stored[stage], calls),
+                "stored": stored,
                 "work": f"{units} {UNITS.get(stage, 'runs')}",
                 "stored_bytes": sizes[stage],
                 "estimated_seconds": round(seconds, 1),

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tracewheel.traces.quarantine import Quarantined, UnfitLine
 from tracewheel.strict_json import parse_json
+from tracewheel.traces.quarantine import Quarantined, UnfitLine
 from tracewheel.types import Trace, content_hash
 
 ROLES = ("system", "developer", "user", "assistant", "tool")
