@@ -17,10 +17,12 @@ export HF_HUB_DISABLE_TELEMETRY := 1
 export TOKENIZERS_PARALLELISM := false
 export GIT_PYTHON_REFRESH := quiet
 
-.PHONY: help setup setup-vllm demo test test-all check format clean
+.PHONY: help setup setup-vllm demo repro mlflow test test-all check format clean
 
 help:
 	@echo "make demo       install what is missing and run the whole loop on $(PROFILE)"
+	@echo "make repro      the same stages through DVC"
+	@echo "make mlflow     the MLflow server over the local store, on http://127.0.0.1:5000"
 	@echo "make test       the tests (test-all: with the slow ones)"
 	@echo "make check      format, lint, types and import contracts (format: put the first two right)"
 	@echo "make clean      remove runs, caches and the environment"
@@ -42,6 +44,12 @@ setup-vllm: setup
 
 demo: setup
 	$(BIN)/tracewheel retrain $(PROFILE)
+
+repro: setup
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/dvc repro
+
+mlflow: setup
+	set -a; source mlflow/server.env; $(BIN)/mlflow server
 
 test: setup
 	$(BIN)/python -m pytest -m "not slow"

@@ -25,6 +25,11 @@ class Candidate:
     evaluation: Entry
 
     @property
+    def rates(self) -> dict[str, float]:
+        """Greedy and sampled success."""
+        return {mode: self.evaluation.result[mode]["rate"] for mode in ("greedy", "sampled")}
+
+    @property
     def rate(self) -> float:
         return validation_rate(self.evaluation.result)
 
@@ -39,10 +44,7 @@ class Improvement:
     @property
     def validation(self) -> dict[int, dict[str, float]]:
         """Iteration to greedy and sampled success on the validation split."""
-        return {
-            candidate.iteration: {mode: candidate.evaluation.result[mode]["rate"] for mode in ("greedy", "sampled")}
-            for candidate in self.candidates
-        }
+        return {candidate.iteration: candidate.rates for candidate in self.candidates}
 
     @property
     def best(self) -> Candidate:
@@ -53,7 +55,10 @@ class Improvement:
 def validate(run: Run, curated: Entry, policy: Policy, iteration: int = 0) -> Candidate:
     """Evaluate a policy on the validation split."""
     evaluation = evaluate_and_log(run, policy=policy, curated=curated, split="validation", samples=VALIDATION_SAMPLES)
-    return Candidate(policy, iteration, evaluation)
+    candidate = Candidate(policy, iteration, evaluation)
+    rates = ", ".join(f"{mode} {rate:.3f}" for mode, rate in candidate.rates.items() if rate is not None)
+    run.reporter.say(f"{policy.name} on the validation split: {rates}")
+    return candidate
 
 
 def with_harder_tier(run: Run, curated: Entry, found: Improvement) -> dict[int, dict[str, float]]:

@@ -40,14 +40,17 @@ def resolve_config(profile: str, overrides: list[str] | None = None, run_dir: st
     return config.model_copy(update={"work_dir": run_dir, "tracking": tracking})
 
 
-def prepare_environment(work_dir: str, *, debug: bool = False) -> None:
+def prepare_environment(work_dir: str | None, *, debug: bool = False) -> None:
     """Set what Prefect and the other libraries read when they are imported; what the user has set stays.
 
-    Prefect keeps its own files in the work folder, unless the user has a server or a home for it.
+    Args:
+        work_dir: Where Prefect keeps its own files, unless the user has a server or a home for it. None
+            for commands that do without Prefect.
+        debug: Show the libraries' logs.
     """
     values = dict(QUIET)
     values["PREFECT_LOGGING_LEVEL"] = "DEBUG" if debug else "CRITICAL"
-    if not {"PREFECT_API_URL", "PREFECT_HOME"} & set(os.environ):
+    if work_dir is not None and not {"PREFECT_API_URL", "PREFECT_HOME"} & set(os.environ):
         home = Path(work_dir).resolve() / ".prefect"
         with disk_errors(home):
             home.mkdir(parents=True, exist_ok=True)

@@ -116,7 +116,7 @@ def evaluate(options: argparse.Namespace) -> dict[str, Any]:
 
 def _config(options: argparse.Namespace) -> RetrainConfig:
     config = resolve_config(options.config, options.overrides, options.run_dir)
-    prepare_environment(config.work_dir, debug=options.debug)
+    prepare_environment(None, debug=options.debug)
     return config
 
 

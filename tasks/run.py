@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -32,6 +32,8 @@ class Reporter(Protocol):
 
     def end(self, label: str, state: str, seconds: float) -> None: ...
 
+    def say(self, text: str) -> None: ...
+
 
 class Silent:
     """A reporter that says nothing."""
@@ -41,6 +43,8 @@ class Silent:
     def move(self, done: int, total: int) -> None: ...
 
     def end(self, label: str, state: str, seconds: float) -> None: ...
+
+    def say(self, text: str) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -151,6 +155,3 @@ def _base_digest(base: str) -> str:
     files = sorted(file for file in base_folder(base).iterdir() if file.suffix in WORDS_OF_A_BASE)
     small = [[file.name, digest_file(file)] for file in files if file.stat().st_size < SMALL_FILE_BYTES]
     return content_hash([base_hash(base), small])
-
-
-Progress = Callable[[int, int], None]

@@ -74,7 +74,7 @@ class StageTask(Generic[P]):
         assert not args, "stages take their arguments by name"
         arguments: dict[str, Any] = dict(kwargs)
         key = self.key(run, arguments)
-        label = self.label(arguments)
+        label = self.label(run, arguments)
         stored = run.store.find(self.stage, key)
         if run.planning:
             if stored is None:
@@ -115,13 +115,12 @@ class StageTask(Generic[P]):
         }
         return content_hash(made_from)
 
-    def label(self, arguments: dict[str, Any]) -> str:
+    def label(self, run: Run, arguments: dict[str, Any]) -> str:
         """What the run of the task is called: the stage, and what tells this call from its siblings."""
-        details = [arguments[name] for name in ("demonstrations", "split", "iteration") if name in arguments]
-        policy = arguments.get("policy")
-        if policy is not None and "iteration" not in arguments:
-            details.insert(0, policy.name)
-        return " ".join([self.stage, *map(str, details)])
+        if "iteration" in arguments:
+            return f"{self.stage} {arguments['iteration']} of {run.config.training.iterations}"
+        policy = [arguments["policy"].name] if "policy" in arguments else []
+        return " ".join([self.stage, *policy, *(arguments[name] for name in ("demonstrations", "split") if name in arguments)])
 
 
 def stage_task(

@@ -114,7 +114,7 @@ class TestOnAFinishedRun:
         done = command("retrain", profile, "--run-dir", folder, "--set", "learner.kl=0.5", "--dry-run", "--json")
         plan = json.loads(done.stdout)
         stored = {stage["stage"]: (stage["stored"], stage["results"]) for stage in plan["stages"]}
-        assert plan["next"] == "update 1"
+        assert plan["next"] == "update 1 of 2"
         assert stored["curate"] == (1, 1)
         assert stored["rollout"] == (1, 2)
         assert stored["update"] == (0, 2)

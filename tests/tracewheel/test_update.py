@@ -208,19 +208,20 @@ def test_temperature_is_that_of_the_rollout(config, base, adapter, tasks, tmp_pa
     scores = score_file(tmp_path / "scores.parquet", path, [0.0, 1.0] * 4)
     metrics = update(cooler, path, scores, adapter.parent, adapter, tmp_path / "out", iteration=1)
     assert metrics["ratio_max"] == pytest.approx(1.0, abs=1e-3)
+    assert metrics["behaviour_kl"] == pytest.approx(0.0, abs=1e-6)
 
 
-def action_logprob(config, adapter, trajectories):
-    """The summed log-probability of each trajectory's actions, by plain forward passes."""
+def action_logprobs(config, adapter, trajectories):
+    """The log-probabilities of each trajectory's actions, by plain forward passes."""
     model = PeftModel.from_pretrained(load_base(config.policy, config.policy.base), adapter).eval()
-    sums = []
+    of_actions = []
     for trajectory in trajectories:
         ids = torch.tensor([trajectory.token_ids])
         with torch.no_grad():
             logprobs = torch.log_softmax(model(input_ids=ids).logits[0], dim=-1)
         taken = logprobs[:-1].gather(1, ids[0, 1:, None])[:, 0]
-        sums.append((taken * torch.tensor(trajectory.action_mask[1:])).sum().item())
-    return sums
+        of_actions.append(taken[torch.tensor(trajectory.action_mask[1:]).bool()])
+    return of_actions
 
 
 def test_what_was_rewarded_becomes_likelier(run, config, trajectories, adapter):
@@ -232,8 +233,8 @@ def test_what_was_rewarded_becomes_likelier(run, config, trajectories, adapter):
     assert not all(good)
     rewards = [float(any(episode is one and well for one, well in zip(group, good, strict=True))) for episode in all_episodes]
     out, _ = run({"minibatches": 1, "kl": 0.0, "replay_rows": 0, "learning_rate": 1e-4}, rewards=rewards)
-    before, after = action_logprob(config, adapter, group), action_logprob(config, out / "adapter", group)
-    gains = [new - old for new, old in zip(after, before, strict=True)]
+    before, after = action_logprobs(config, adapter, group), action_logprobs(config, out / "adapter", group)
+    gains = [(new - old).sum().item() for new, old in zip(after, before, strict=True)]
     assert gains[0] > 0
     assert sum(gain for gain, well in zip(gains, good, strict=True) if not well) < 0
 
@@ -250,15 +251,24 @@ def test_replay_can_be_left_out(run, usual):
     assert same_weights(weightless / WEIGHTS, without / WEIGHTS)
 
 
+def test_kl_is_measured_to_the_reference(run, config, trajectories, adapter):
+    """In the first step of a second update: the K3 estimate between the two adapters, by plain forward passes."""
+    first, _ = run({"learning_rate": 1e-2})
+    _, figures = run({"kl": 0.01, "minibatches": 1}, state=first, iteration=2)
+    episodes = read_records(trajectories, Trajectory)
+    policy, reference = (torch.cat(action_logprobs(config, path, episodes)) for path in (first / "adapter", adapter))
+    expected = ((reference - policy).exp() - (reference - policy) - 1).mean().item()
+    assert expected > 1e-3
+    assert figures["kl"] == pytest.approx(expected, rel=1e-3)
+
+
 def test_kl_draws_back_to_the_reference(run, adapter):
     """After a first update policy and reference differ: a heavy weight brings a smaller distance."""
     first, _ = run({"learning_rate": 1e-2})
     free, figures = run({"kl": 0.0}, state=first, iteration=2)
     assert figures["kl"] == 0.0
-    light, figures = run({"kl": 0.01}, state=first, iteration=2)
+    heavy, figures = run({"kl": 100.0}, state=first, iteration=2)
     assert figures["kl"] > 0.0
-    assert not same_weights(free / WEIGHTS, light / WEIGHTS)
-    heavy, _ = run({"kl": 100.0}, state=first, iteration=2)
     start = load_file(adapter / "adapter_model.safetensors")
 
     def distance(folder):
