@@ -196,17 +196,17 @@ def test_the_learner_sees_the_logprobs_that_were_sampled(run):
 
 
 def test_temperature_is_that_of_the_rollout(config, base, adapter, tasks, tmp_path):
-    """Ratios are 1 at a temperature other than 1, too."""
-    cooler = config.model_copy(
+    """Ratios are 1 at a temperature other than 1, too: a high one, so that tokens are far from certain."""
+    hotter = config.model_copy(
         update={
-            "rollout": config.rollout.model_copy(update={"temperature": 0.7, "top_p": 0.9}),
+            "rollout": config.rollout.model_copy(update={"temperature": 1.6}),
             "learner": config.learner.model_copy(update={"minibatches": 1}),
         }
     )
-    rollout(cooler, PolicyRef(base, str(adapter)), tasks[:2], tmp_path, samples=4, seed=6)
+    rollout(hotter, PolicyRef(base, str(adapter)), tasks[:2], tmp_path, samples=4, seed=6)
     path = tmp_path / "trajectories.parquet"
     scores = score_file(tmp_path / "scores.parquet", path, [0.0, 1.0] * 4)
-    metrics = update(cooler, path, scores, adapter.parent, adapter, tmp_path / "out", iteration=1)
+    metrics = update(hotter, path, scores, adapter.parent, adapter, tmp_path / "out", iteration=1)
     assert metrics["ratio_max"] == pytest.approx(1.0, abs=1e-3)
     assert metrics["behaviour_kl"] == pytest.approx(0.0, abs=1e-6)
 
