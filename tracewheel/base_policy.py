@@ -15,11 +15,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tracewheel.base_text import base_conversation
+from tracewheel.base_text import SKILLS, base_conversation
 from tracewheel.base_tokenizer import build_tokenizer
 from tracewheel.chat.renderer import ChatRenderer
 from tracewheel.config import BasePhaseConfig, BasePolicyConfig
 from tracewheel.environments.workspace import TOOLS
+from tracewheel.errors import ConfigError
 
 if TYPE_CHECKING:
     import torch
@@ -35,9 +36,15 @@ def train_base_policy(config: BasePolicyConfig, out: Path) -> dict[str, float]:
 
     Muon (Jordan et al. 2024) updates the weight matrices, AdamW the embeddings and norms, both with
     a linear warm-up and a linear fall to zero.
+
+    Raises:
+        ConfigError: a phase names a skill that does not exist.
     """
     import torch
 
+    unknown = {skill for phase in config.phases for skill in phase.skills} - set(SKILLS)
+    if unknown:
+        raise ConfigError(f"phases.skills: no such skill: {', '.join(sorted(unknown))}; there are {', '.join(SKILLS)}")
     torch.set_num_threads(config.threads)
     torch.manual_seed(config.seed)
     tokenizer = build_tokenizer()

@@ -117,4 +117,4 @@ def _git(*arguments: str) -> str | None:
 
 
 def _json(value: Any) -> str:
-    return json.dumps(value, indent=2, sort_keys=True) + "\n"
+    return json.dumps(value, indent=2) + "\n"

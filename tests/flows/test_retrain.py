@@ -114,10 +114,10 @@ class TestOnAFinishedRun:
         done = command("retrain", profile, "--run-dir", folder, "--set", "learner.kl=0.5", "--dry-run", "--json")
         plan = json.loads(done.stdout)
         stored = {stage["stage"]: (stage["stored"], stage["results"]) for stage in plan["stages"]}
-        assert plan["next"] == "update 1 of 2"
+        assert plan["next"] == "rollout 1 of 2"  # the task posterior that the finished run left chooses other tasks
         assert stored["curate"] == (1, 1)
-        assert stored["rollout"] == (1, 2)
-        assert stored["update"] == (0, 2)
+        assert stored["warm_start"] == (2, 2)
+        assert stored["rollout"] == (0, 2)
         assert plan["estimated_seconds"] > 0
         assert plan["estimate"] == "from earlier runs in this work folder"
 

@@ -22,12 +22,15 @@ STAGES = [
 class Watched:
     """A profile that notes which of its sections are read."""
 
-    def __init__(self, config):
-        self._config, self.read = config, set()
+    def __init__(self, config, read=None):
+        self._config, self.read = config, set() if read is None else read
 
     def __getattr__(self, name):
         self.read.add(name)
         return getattr(self._config, name)
+
+    def model_copy(self, **changes):
+        return Watched(self._config.model_copy(**changes), self.read)
 
 
 @pytest.fixture(scope="module")

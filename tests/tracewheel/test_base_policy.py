@@ -14,6 +14,7 @@ from tracewheel.chat.renderer import ChatRenderer
 from tracewheel.config import BasePolicyConfig
 from tracewheel.environments import workspace_tasks as words
 from tracewheel.environments.workspace import TOOLS
+from tracewheel.errors import ConfigError
 
 TEXT = {"skills": {"repeat": 2, "list_folder": 1, "move_asked": 1}, "conversations": 60}
 TINY = BasePolicyConfig.model_validate(
@@ -123,3 +124,9 @@ def test_a_name_is_one_token_wherever_it_stands(piece):
     (token,) = tokenizer.encode(piece, add_special_tokens=False)
     for before, after in (("/", "/"), (" ", "."), ("\n", "\n"), ('["', '"]')):
         assert token in tokenizer.encode(before + piece + after, add_special_tokens=False)
+
+
+def test_an_unknown_skill_is_refused_before_anything_runs(tmp_path):
+    phase = TINY.phases[0].model_copy(update={"skills": {"juggle": 1}})
+    with pytest.raises(ConfigError, match="juggle"):
+        train_base_policy(TINY.model_copy(update={"phases": (phase,)}), tmp_path)
