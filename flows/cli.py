@@ -73,7 +73,9 @@ def build_parser() -> argparse.ArgumentParser:
     _policy(stage)
     stage.add_argument("--iteration", type=int, default=1, help="decides the tasks and the seed (default 1)")
     stage.add_argument(
-        "--scores", nargs="*", default=[], metavar="DIR", help="scores of the earlier iterations, for the sampler"
+        "--scores-of",
+        metavar="PATTERN",
+        help="folder of an earlier iteration's scores, {} standing for its number, for the sampler",
     )
     _out(stage)
 

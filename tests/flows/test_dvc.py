@@ -88,7 +88,7 @@ def test_every_command_of_the_pipeline_is_one_of_ours():
     commands = [stage["cmd"] for stage in stages if stage["cmd"].startswith("tracewheel ")]
     assert len(commands) == len(stages) - 1
     for command in commands:
-        filled = re.sub(r"\$\{item\.number\}", "1", command)
+        filled = re.sub(r"\$\{item\.number\}", "1", command).replace("--demonstrations ${item}", "--demonstrations verified")
         filled = re.sub(r"\$\{(item\.policy|item\.policy\.options)\}", "", filled)
         build_parser().parse_args(filled.split()[1:])
 
