@@ -18,7 +18,6 @@ from tracewheel.schedule import validates
 
 ROOT = Path(__file__).parents[2]
 PIPELINE = yaml.safe_load((ROOT / "dvc.yaml").read_text())
-FOLDERS = {"base": "base", "all": "warm_start", "verified": "warm_start_verified"}
 
 
 def variables(training, start):
