@@ -1,0 +1,69 @@
+"""The algorithms by name: each a few choices out of the same parts.
+
+A preset names only what differs from the defaults of `PolicyGradientConfig`. A profile that says
+`learner: {kind: dapo, surrogate: {high: 0.3}}` gets DAPO with that one choice changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+PRESETS: dict[str, dict[str, Any]] = {
+    # Shao et al. 2024, "DeepSeekMath", arXiv:2402.03300; but the tokens of a step weigh alike, as is TRL's default.
+    # The paper's mean over each sequence first is `aggregation: sequence`.
+    "grpo": {"advantage": {"kind": "group", "scale": True}},
+    # Liu et al. 2025, "Understanding R1-Zero-Like Training", arXiv:2503.20783.
+    "dr_grpo": {"advantage": {"kind": "group", "scale": False}, "aggregation": "constant", "kl": {"weight": 0.0}},
+    # Yu et al. 2025, arXiv:2503.14476: clip-higher, token mean, dynamic sampling, no KL.
+    "dapo": {
+        "advantage": {"kind": "group", "scale": True},
+        "surrogate": {"kind": "clip", "low": 0.2, "high": 0.28},
+        "zero_variance": {"kind": "dynamic"},
+        "kl": {"weight": 0.0},
+    },
+    # Ahmadian et al. 2024, "Back to Basics", arXiv:2402.14740: leave-one-out baseline, KL in the reward.
+    "rloo": {"advantage": {"kind": "leave_one_out"}, "kl": {"estimator": "k1", "place": "reward"}},
+    # Hu 2025, "REINFORCE++", arXiv:2501.03262: the whole batch is the baseline, KL in the reward.
+    "reinforce": {"advantage": {"kind": "batch", "center": "batch"}, "kl": {"estimator": "k1", "place": "reward"}},
+    # MiniMax 2025, "MiniMax-M1", arXiv:2506.13585: the weight is clipped, no token loses its gradient.
+    # Its cap of 5 is from Khatri et al. 2025, "ScaleRL", arXiv:2510.13786.
+    "cispo": {"surrogate": {"kind": "cispo"}, "kl": {"weight": 0.0}},
+    # Zheng et al. 2025, arXiv:2507.18071: one ratio a sequence.
+    "gspo": {"surrogate": {"kind": "gspo"}, "aggregation": "sequence", "kl": {"weight": 0.0}},
+    # Gao et al. 2025, arXiv:2511.20347: a soft gate in the place of the clip.
+    "sapo": {"surrogate": {"kind": "sapo"}, "aggregation": "sequence", "kl": {"weight": 0.0}},
+    # Schulman et al. 2017, arXiv:1707.06347, with generalised advantage estimation, arXiv:1506.02438.
+    "ppo": {"advantage": {"kind": "gae"}, "zero_variance": {"kind": "keep"}},
+    # Yuan et al. 2023, arXiv:2308.01825: imitate what succeeded, and nothing else.
+    "rejection_sampling": {
+        "advantage": {"kind": "success"},
+        "surrogate": {"kind": "likelihood"},
+        "zero_variance": {"kind": "keep"},
+        "kl": {"weight": 0.0},
+    },
+    # Agarwal et al. 2024, "On-Policy Distillation", arXiv:2306.13649: the teacher judges each token.
+    "distillation": {"advantage": {"kind": "teacher"}, "zero_variance": {"kind": "keep"}, "kl": {"weight": 0.0}},
+}
+
+
+DEFAULTS: dict[str, Any] = {"kind": "grpo", "advantage": {"kind": "group"}, "surrogate": {"kind": "clip"}, "kl": {}}
+
+
+def with_preset(values: Mapping[str, Any]) -> dict[str, Any]:
+    """`values` over the preset that its `kind` names; a part of another kind replaces the preset's whole part.
+
+    A bare number for `kl` is its weight.
+    """
+    if isinstance(values.get("kl"), int | float) and not isinstance(values["kl"], bool):
+        values = {**values, "kl": {"weight": values["kl"]}}
+    return _merged(_merged(DEFAULTS, PRESETS.get(values.get("kind", "grpo"), {})), values)
+
+
+def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(below)
+    for key, value in above.items():
+        under = below.get(key)
+        alike = isinstance(under, Mapping) and isinstance(value, Mapping) and value.get("kind") in (None, under.get("kind"))
+        merged[key] = _merged(under, value) if alike and under is not None else value
+    return merged

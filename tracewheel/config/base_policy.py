@@ -1,0 +1,41 @@
+"""The tiny base policy's own profile."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from tracewheel.config.base import Count, Positive, Share, Strict
+
+
+class BasePhaseConfig(Strict):
+    """One phase of the base's training: its text, as weights of skills, and its optimiser steps."""
+
+    skills: dict[str, Count]
+    conversations: Count
+    steps: Count
+    learning_rate: Positive = 3e-3
+    muon_learning_rate: Positive = 1e-2
+
+
+class BasePolicyConfig(Strict):
+    """The tiny base policy: its size, its text and its training.
+
+    `complete_share` of the conversations are complete episodes of `complete_families`; the rest are
+    single skills (`tracewheel/base_text.py`). Tokens outside assistant turns count `prompt_weight`.
+    """
+
+    seed: int = 0
+    threads: Count = 2
+    hidden_size: Count = 128
+    layers: Count = 4
+    heads: Count = 4
+    kv_heads: Count = 2
+    feed_forward: Count = 256
+    complete_share: Share = 0.1
+    complete_families: tuple[str, ...] = ("pattern",)
+    phases: Annotated[tuple[BasePhaseConfig, ...], Field(min_length=1)]
+    batch_tokens: Count = 6144
+    prompt_weight: Share = 0.2
+    replay_rows: Count = 2000

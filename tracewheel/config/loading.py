@@ -1,0 +1,84 @@
+"""From a YAML file and overrides to a checked profile."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import ValidationError
+
+from tracewheel.config.base import Strict
+from tracewheel.config.base_policy import BasePolicyConfig
+from tracewheel.config.profile import RetrainConfig
+from tracewheel.errors import ConfigError
+
+T = TypeVar("T", bound=Strict)
+
+
+def load_config(path: str | Path, overrides: list[str] | None = None) -> RetrainConfig:
+    """Read a profile and apply `a.b=value` overrides (values are YAML).
+
+    Raises:
+        ConfigError: the file is missing, is not YAML, or does not fit; the message names the key.
+    """
+    return _load(RetrainConfig, path, overrides)
+
+
+def load_base_config(path: str | Path, overrides: list[str] | None = None) -> BasePolicyConfig:
+    """Read the tiny base policy's profile; as `load_config`."""
+    return _load(BasePolicyConfig, path, overrides)
+
+
+def _load(model: type[T], path: str | Path, overrides: list[str] | None) -> T:
+    path = Path(path)
+    try:
+        values = yaml.safe_load(path.read_text())
+    except FileNotFoundError as error:
+        raise ConfigError(f"{path}: no such config file") from error
+    except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
+        raise ConfigError(f"{path}: cannot be read as YAML: {error}") from error
+    if not isinstance(values, dict):
+        raise ConfigError(f"{path}: a profile is a mapping of keys to values")
+    for override in overrides or []:
+        _apply(values, override)
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        problems = "; ".join(_describe(problem, values) for problem in error.errors())
+        raise ConfigError(f"{path}: {problems}") from error
+
+
+def _describe(problem: Any, values: Any) -> str:
+    where = ".".join(_keys(problem, values)) or "profile"
+    if problem["type"] == "extra_forbidden":
+        return f"{where}: no such key"
+    return f"{where}: {problem['msg']}"
+
+
+def _keys(problem: Any, values: Any) -> list[str]:
+    """Where a problem is, as the profile writes it: without the names that tell the choices of one key apart."""
+    keys, node = [], values
+    for number, part in enumerate(problem["loc"]):
+        last = number + 1 == len(problem["loc"])
+        if isinstance(node, dict) and part not in node and not (last and problem["type"] == "missing"):
+            continue
+        keys.append(str(part))
+        node = node.get(part) if isinstance(node, dict) else None
+    return keys
+
+
+def _apply(values: dict[str, Any], override: str) -> None:
+    key, separator, text = override.partition("=")
+    if not separator or not key:
+        raise ConfigError(f"--set {override}: expected key=value, as in --set training.iterations=4")
+    *parents, last = key.split(".")
+    node = values
+    for part in parents:
+        node = node.setdefault(part, {})
+        if not isinstance(node, dict):
+            raise ConfigError(f"--set {override}: '{part}' holds a value, not keys")
+    try:
+        node[last] = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"--set {override}: the value is not YAML: {error}") from error

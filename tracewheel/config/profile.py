@@ -1,0 +1,203 @@
+"""A whole profile, section by section."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from tracewheel.config.adaptation import LoraConfig, SpecialistsConfig
+from tracewheel.config.base import Count, Positive, Share, Strict
+from tracewheel.config.doctor import DoctorConfig
+from tracewheel.config.learner import LearnerConfig, PolicyGradientConfig
+from tracewheel.config.rubric import RubricConfig
+from tracewheel.config.sampler import SamplerConfig
+from tracewheel.config.teacher import TeacherConfig
+
+
+class PolicyConfig(Strict):
+    """The model that is trained: a Hugging Face id or a local path, and how it speaks."""
+
+    base: str = "data/base"
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    device: str = "cpu"
+    tool_format: Literal["hermes"] = "hermes"
+
+
+class EnvironmentConfig(Strict):
+    """Which environment the tasks run in: a built-in name or `module:Class`."""
+
+    kind: str = "workspace"
+
+
+class IngestConfig(Strict):
+    """Which logs to read: files or globs of OpenAI chat JSONL."""
+
+    paths: tuple[str, ...] = ("data/traces/workspace.jsonl",)
+    format: Literal["openai"] = "openai"
+
+
+class CurationConfig(Strict):
+    """How logged traces become tasks, splits and demonstrations. Counts are of tasks."""
+
+    train_tasks: Count = 72
+    validation_tasks: Count = 120
+    held_out_tasks: Count = 200
+    harder_tasks: Count = 100
+    harder_tier: Count = 5
+    min_attempts: Count = 4
+
+
+class ReplayConfig(Strict):
+    """Generic text mixed into an update, so that skills the tasks do not exercise are kept."""
+
+    path: str | None = "data/base/replay.parquet"
+    share: Share = 0.3
+
+
+class WarmStartConfig(Strict):
+    """Supervised fine-tuning on logged episodes, with the loss on assistant tokens only.
+
+    `weights` says whether a LoRA adapter is trained or the whole model. The learning rate rises over the
+    first `warmup_steps` steps, then falls linearly. `extra_demonstrations` are folders of `tracewheel teach`.
+    With `hindsight`, a failed episode that did what another task would have asked for is a demonstration of
+    that task, where the environment can tell.
+    """
+
+    demonstrations: Literal["verified", "all"] = "verified"
+    extra_demonstrations: tuple[str, ...] = ()
+    hindsight: bool = False
+    classes: tuple[Literal["multi_turn", "formatted", "negative"], ...] = ("multi_turn",)
+    epochs: Count = 4
+    batch_size: Count = 32
+    learning_rate: Positive = 1e-3
+    warmup_steps: Annotated[int, Field(ge=0)] = 10
+    weights: Literal["lora", "full"] = "lora"
+    lora: LoraConfig = LoraConfig()
+    replay: ReplayConfig = ReplayConfig()
+
+
+class TransformersEngineConfig(Strict):
+    """Batched generation with Hugging Face transformers, the KV cache kept across turns."""
+
+    kind: Literal["transformers"] = "transformers"
+    slots: Count = 256
+
+
+EngineConfig = Annotated[TransformersEngineConfig, Field(discriminator="kind")]
+
+
+class ExplorationConfig(Strict):
+    """What training rollouts try beyond the policy's own choice; evaluation never explores.
+
+    The temperature goes in a straight line from `rollout.temperature` in the first iteration to
+    `temperature_end` in the last. The samples of a group are spread evenly around it, from 1 -
+    `temperature_spread` to 1 + `temperature_spread` times as hot. With probability `epsilon` a turn is
+    begun by force with a call of a random tool, out of `tools` where they are named, else of all that
+    are offered. Forced tokens are never counted as sampled.
+    """
+
+    temperature_end: Positive | None = None
+    temperature_spread: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
+    epsilon: Share = 0.0
+    tools: tuple[str, ...] = ()
+
+
+class RolloutConfig(Strict):
+    """How episodes are sampled. Token caps count the whole trajectory and a single turn."""
+
+    engine: EngineConfig = TransformersEngineConfig()
+    group_size: Annotated[int, Field(ge=2, le=64)] = 8
+    temperature: Positive = 1.0
+    top_p: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
+    max_turns: Count = 20
+    max_tokens: Count = 400
+    max_turn_tokens: Count = 48
+    exploration: ExplorationConfig = ExplorationConfig()
+
+
+class TrainingConfig(Strict):
+    """The reinforcement-learning loop. With a budget of `episodes` it ends before the iteration that has no room in it."""
+
+    iterations: Count = 10
+    episodes: Count | None = None
+    tasks_per_iteration: Count = 32
+    validate_every: Count = 2
+    specialists: SpecialistsConfig | None = None
+
+
+class EvaluationConfig(Strict):
+    """Held-out evaluation: one greedy rollout and `samples` sampled ones a task, at its own temperature."""
+
+    samples: Count = 4
+    temperature: Positive = 1.0
+    top_p: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
+    pass_at: tuple[int, ...] = (1, 4)
+    bootstrap: Count = 2000
+
+
+class GateConfig(Strict):
+    """When a challenger is promoted. `family_margin` is the largest fall allowed to a family.
+
+    `min_pairs` is the least number of tasks scored for both policies that a verdict may rest on.
+    """
+
+    confidence: Annotated[float, Field(gt=0.5, lt=1.0)] = 0.95
+    family_margin: Share = 0.1
+    min_pairs: Count = 20
+
+
+class TrackingConfig(Strict):
+    """MLflow: where to log and under which names."""
+
+    uri: str = "sqlite:///mlflow/mlflow.db"
+    experiment: str = "tracewheel"
+    model_name: str = "tracewheel-workspace"
+    traces_per_evaluation: Annotated[int, Field(ge=0)] = 20
+
+
+class RetrainConfig(Strict):
+    """A whole profile."""
+
+    name: str
+    seed: int = 0
+    threads: Count = 2
+    work_dir: str = "runs"
+    policy: PolicyConfig = PolicyConfig()
+    environment: EnvironmentConfig = EnvironmentConfig()
+    ingest: IngestConfig = IngestConfig()
+    curation: CurationConfig = CurationConfig()
+    teacher: TeacherConfig | None = None
+    warm_start: WarmStartConfig = WarmStartConfig()
+    rollout: RolloutConfig = RolloutConfig()
+    rubric: RubricConfig = RubricConfig()
+    sampler: SamplerConfig = SamplerConfig()
+    learner: LearnerConfig = PolicyGradientConfig()
+    training: TrainingConfig = TrainingConfig()
+    evaluation: EvaluationConfig = EvaluationConfig()
+    gate: GateConfig = GateConfig()
+    doctor: DoctorConfig = DoctorConfig()
+    tracking: TrackingConfig = TrackingConfig()
+
+    @model_validator(mode="after")
+    def _caps_fit(self) -> RetrainConfig:
+        if self.rollout.max_turn_tokens > self.rollout.max_tokens:
+            raise ValueError("rollout.max_turn_tokens is larger than rollout.max_tokens")
+        if max(self.evaluation.pass_at) > self.evaluation.samples:
+            raise ValueError("evaluation.pass_at asks for more samples than evaluation.samples")
+        return self
+
+    @model_validator(mode="after")
+    def _weights_fit(self) -> RetrainConfig:
+        if self.warm_start.weights == "full" and self.learner.weights == "lora":
+            raise ValueError(
+                "warm_start.weights is 'full', which leaves no adapter to go on with: set learner.weights to 'full'"
+            )
+        specialists = self.training.specialists
+        if specialists and (self.warm_start.weights == "full" or self.learner.weights == "full"):
+            raise ValueError("training.specialists are adapters: set warm_start.weights and learner.weights to 'lora'")
+        if self.warm_start.lora.families and not specialists:
+            raise ValueError("warm_start.lora.families shape specialists: set training.specialists, or leave them out")
+        for families in specialists.groups.values() if specialists else ():
+            self.warm_start.lora.of(families)
+        return self
