@@ -1,0 +1,41 @@
+"""Weights for tokens that another policy sampled: truncated or masked importance sampling."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from tracewheel.config import OffPolicyConfig
+
+
+def correction_weights(config: OffPolicyConfig, proximal: Tensor, behaviour: Tensor, mask: Tensor) -> Tensor:
+    """The weight of each action token's loss: the proximal policy's probability over the behaviour policy's.
+
+    Decoupled PPO (Hilton et al. 2022, arXiv:2110.00641) clips around the proximal policy and corrects for the
+    behaviour policy by this weight. `truncate` caps it at `config.cap` (Yao et al. 2025, truncated importance
+    sampling); `mask` makes it 0 outside 1/cap to cap. At the level of a sequence the weight is the product over
+    its action tokens, and all of them get it: exact, but for a long trajectory far from 1 soon.
+
+    Args:
+        config: correction, level and cap.
+        proximal: [B, T], log-probabilities of the policy at the start of the update.
+        behaviour: [B, T], those of the policy that sampled the tokens.
+        mask: [B, T], 1 where the policy sampled the token.
+
+    Returns:
+        [B, T] without gradients: 1 on every action token with correction "none", 0 where `mask` is 0.
+    """
+    kept = mask.bool()
+    log_ratio = (proximal - behaviour).detach().masked_fill(~kept, 0.0)
+    if config.level == "sequence":
+        log_ratio = log_ratio.sum(-1, keepdim=True).expand_as(log_ratio)
+    bound = math.log(config.cap)
+    if config.correction == "none":
+        weights = torch.ones_like(log_ratio)
+    elif config.correction == "truncate":
+        weights = log_ratio.clamp(max=bound).exp()
+    else:
+        weights = log_ratio.exp().masked_fill(log_ratio.abs() > bound, 0.0)
+    return weights.masked_fill(~kept, 0.0)

@@ -1,0 +1,20 @@
+"""SAPO (Gao et al. 2025, "Soft Adaptive Policy Optimization", arXiv:2511.20347): a soft gate in the place of the clip."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from tracewheel.config import SapoConfig
+
+
+def sapo(config: SapoConfig, log_ratio: Tensor, advantages: Tensor) -> tuple[Tensor, Tensor]:
+    """-sigmoid(tau (ratio - 1)) x 4 / tau x A per token [B, T]; nothing is clipped.
+
+    At ratio 1 the gradient is that of the plain policy gradient; away from it on either side it fades, the
+    faster the larger tau: one temperature for tokens of positive advantage, one for the others.
+    """
+    positive, negative = config.temperature_positive, config.temperature_negative
+    temperature = torch.full_like(log_ratio, negative).masked_fill(advantages > 0, positive)
+    gate = torch.sigmoid(temperature * (log_ratio.exp() - 1.0)) * 4.0 / temperature
+    return -gate * advantages, torch.zeros_like(advantages, dtype=torch.bool)
