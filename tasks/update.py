@@ -7,21 +7,22 @@ from typing import Any
 
 from tasks.run import Run
 from tasks.stage import stage_task
+from tracewheel.adapters import weights_folder
+from tracewheel.learner.update import update
 from tracewheel.store import Entry
-from tracewheel.update import update
 
 
-@stage_task("update", code="tracewheel.update", sections=("seed", "threads", "policy", "learner", "training"))
+@stage_task("update", code="tracewheel.learner.update", sections=("seed", "threads", "policy", "learner", "training"))
 def update_policy(
-    run: Run, out: Path, *, trajectories: Entry, scores: Entry, state: Entry, reference: Entry, iteration: int
+    run: Run, out: Path, *, trajectories: list[Entry], scores: list[Entry], state: Entry, reference: Entry, iteration: int
 ) -> dict[str, Any]:
     """One policy update on an iteration's trajectories. `state` is the previous update, or the start."""
     return update(
         run.config,
-        trajectories.path / "trajectories.parquet",
-        scores.path / "scores.parquet",
+        [entry.path / "trajectories.parquet" for entry in trajectories],
+        [entry.path / "scores.parquet" for entry in scores],
         state.path,
-        reference.path / "adapter",
+        weights_folder(reference.path),
         out,
         iteration=iteration,
     )

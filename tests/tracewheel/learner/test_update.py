@@ -17,51 +17,13 @@ from tracewheel.config import RetrainConfig
 from tracewheel.engines.policy_model import load_base
 from tracewheel.errors import AdapterMismatchError, DataError
 from tracewheel.files import read_records, read_table, write_records
+from tracewheel.learner.learner import Learner
+from tracewheel.learner.models import POLICY
+from tracewheel.learner.update import update
 from tracewheel.rollout import rollout
-from tracewheel.score import write_scores
-from tracewheel.types import Score, Trajectory
-from tracewheel.update import POLICY, Learner, update
+from tracewheel.types import Trajectory
 
 WEIGHTS = "adapter/adapter_model.safetensors"
-
-
-@pytest.fixture(scope="session")
-def trajectories(config, base, adapter, tasks, tmp_path_factory):
-    """Four sampled episodes of each of three tasks, by the policy that is updated."""
-    out = tmp_path_factory.mktemp("rollout")
-    rollout(config, PolicyRef(base, str(adapter)), tasks[::3], out, samples=4, seed=6)
-    return out / "trajectories.parquet"
-
-
-@pytest.fixture(scope="session")
-def rewards(trajectories):
-    """Rewards that differ within each group."""
-    return [float(index % 4 == 1) for index in range(len(read_table(trajectories)))]
-
-
-def score_file(path, trajectories, rewards):
-    items = [
-        Score(t.id, t.task_id, t.group, "unscored" if reward is None else "scored", reward)
-        for t, reward in zip(read_records(trajectories, Trajectory), rewards, strict=True)
-    ]
-    write_scores(path, items)
-    return path
-
-
-@pytest.fixture(scope="session")
-def run(config, trajectories, rewards, adapter, tmp_path_factory):
-    """Run the stage into a fresh folder with some things changed; the folder and the metrics."""
-
-    def update_with(learner=None, *, trajectories=trajectories, rewards=rewards, state=adapter.parent, iteration=1, **changes):
-        changed = config.model_copy(
-            update={"learner": config.learner.model_copy(update=learner or {}), **changes},
-        )
-        out = tmp_path_factory.mktemp("update")
-        scores = score_file(out.with_suffix(".parquet"), trajectories, rewards)
-        metrics = update(changed, trajectories, scores, state, adapter, out, iteration=iteration)
-        return out, metrics
-
-    return update_with
 
 
 @pytest.fixture(scope="session")
@@ -110,12 +72,12 @@ def test_going_on_from_files_equals_never_having_stopped(run, usual, config, tra
     again, _ = run(state=first, iteration=2)
     assert files_of(second) == files_of(again)
 
-    learner = Learner(config, adapter, adapter)
+    learner = Learner(config, adapter.parent, adapter)
     table = read_table(trajectories).assign(total=rewards)
     for iteration in (1, 2):
         learner.learn(table, iteration)
     stored = load_file(second / WEIGHTS)
-    for name, tensor in learner.model.named_parameters():
+    for name, tensor in learner.models.model.named_parameters():
         if f".{POLICY}." in name:
             assert torch.equal(tensor, stored[name.replace(f".{POLICY}.", ".")])
 
@@ -195,7 +157,7 @@ def test_the_learner_sees_the_logprobs_that_were_sampled(run):
     assert metrics["kl"] == pytest.approx(0.0, abs=1e-6), "the reference is the policy itself before its first step"
 
 
-def test_temperature_is_that_of_the_rollout(config, base, adapter, tasks, tmp_path):
+def test_temperature_is_that_of_the_rollout(config, base, adapter, tasks, score_file, tmp_path):
     """Ratios are 1 at a temperature other than 1, too: a high one, so that tokens are far from certain."""
     hotter = config.model_copy(
         update={
@@ -290,7 +252,7 @@ def test_seed_and_iteration_make_the_choices(run, usual):
     assert not same_weights(usual[0] / WEIGHTS, run(iteration=2)[0] / WEIGHTS)
 
 
-def test_trajectories_without_scores_are_an_error(config, trajectories, rewards, adapter, tmp_path):
+def test_trajectories_without_scores_are_an_error(config, trajectories, rewards, adapter, score_file, tmp_path):
     scores = score_file(tmp_path / "scores.parquet", trajectories, rewards)
     table = pd.read_parquet(scores)
     table.iloc[1:].to_parquet(scores)
@@ -300,7 +262,7 @@ def test_trajectories_without_scores_are_an_error(config, trajectories, rewards,
         update(config, trajectories, tmp_path / "absent.parquet", adapter.parent, adapter, tmp_path, iteration=1)
 
 
-def test_an_adapter_of_another_base_is_refused(config, base, other_base, trajectories, rewards, adapter, tmp_path):
+def test_an_adapter_of_another_base_is_refused(config, base, other_base, trajectories, rewards, adapter, score_file, tmp_path):
     scores = score_file(tmp_path / "scores.parquet", trajectories, rewards)
     elsewhere = RetrainConfig.model_validate(config.model_dump() | {"policy": {"base": other_base}})
     with pytest.raises(AdapterMismatchError) as caught:

@@ -1,0 +1,67 @@
+"""What the learner's tests share: sampled trajectories, rewards, and an update with some things changed."""
+
+import pytest
+
+from tracewheel.adapters import PolicyRef
+from tracewheel.config import RetrainConfig
+from tracewheel.files import read_records, read_table
+from tracewheel.learner.update import update
+from tracewheel.rollout import rollout
+from tracewheel.score import write_scores
+from tracewheel.types import Score, Trajectory
+
+COMMON = ("replay_path", "replay_rows", "minibatches", "micro_batch_tokens")
+
+
+@pytest.fixture(scope="session")
+def trajectories(config, base, adapter, tasks, tmp_path_factory):
+    """Four sampled episodes of each of three tasks, by the policy that is updated."""
+    out = tmp_path_factory.mktemp("rollout")
+    rollout(config, PolicyRef(base, str(adapter)), tasks[::3], out, samples=4, seed=6)
+    return out / "trajectories.parquet"
+
+
+@pytest.fixture(scope="session")
+def rewards(trajectories):
+    """Rewards that differ within each group."""
+    return [float(index % 4 == 1) for index in range(len(read_table(trajectories)))]
+
+
+@pytest.fixture(scope="session")
+def score_file():
+    """Write a reward for each trajectory, None for what is unscored."""
+
+    def write(path, trajectories, rewards):
+        items = [
+            Score(t.id, t.task_id, t.group, "unscored" if reward is None else "scored", reward)
+            for t, reward in zip(read_records(trajectories, Trajectory), rewards, strict=True)
+        ]
+        write_scores(path, items)
+        return path
+
+    return write
+
+
+@pytest.fixture(scope="session")
+def profile_with(config):
+    """The tests' profile with the learner's settings changed. Only what is common to all is set, so that presets apply."""
+    common = {name: getattr(config.learner, name) for name in COMMON}
+
+    def profile(learner=None, **changes):
+        values = config.model_dump(mode="json", exclude_unset=True)
+        return RetrainConfig.model_validate(values | {"learner": {**common, **(learner or {})}} | changes)
+
+    return profile
+
+
+@pytest.fixture(scope="session")
+def run(profile_with, score_file, trajectories, rewards, adapter, tmp_path_factory):
+    """Run the stage into a fresh folder with some things changed; the folder and the metrics."""
+
+    def update_with(learner=None, *, trajectories=trajectories, rewards=rewards, state=adapter.parent, iteration=1, **changes):
+        out = tmp_path_factory.mktemp("update")
+        scores = score_file(out.with_suffix(".parquet"), trajectories, rewards)
+        metrics = update(profile_with(learner, **changes), trajectories, scores, state, adapter, out, iteration=iteration)
+        return out, metrics
+
+    return update_with

@@ -1,0 +1,209 @@
+"""The learner's choices one by one: whom they leave out, what they remember, which way they push."""
+
+import dataclasses
+import json
+import math
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from tracewheel.batch import micro_batches
+from tracewheel.config import CriticConfig
+from tracewheel.errors import ConfigError, DataError
+from tracewheel.files import read_records, read_table, write_records
+from tracewheel.learner.critic import Critic
+from tracewheel.learner.models import load_models
+from tracewheel.types import Trajectory
+
+WEIGHTS = "adapter/adapter_model.safetensors"
+
+
+def same_weights(one, other):
+    one, other = load_file(one), load_file(other)
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+def memory(folder):
+    return json.loads((folder / "learner.json").read_text())
+
+
+@pytest.mark.parametrize("reward", [math.nan, math.inf, -math.inf, None])
+def test_a_reward_that_is_no_number_masks_the_sample(run, trajectories, rewards, reward, tmp_path):
+    full, metrics = run(rewards=[*rewards[:6], reward, *rewards[7:]])
+    assert metrics["masked_share"] == pytest.approx(1 / 12)
+    others = read_records(trajectories, Trajectory)
+    fewer = tmp_path / "fewer.parquet"
+    write_records(fewer, others[:6] + others[7:])
+    assert same_weights(full / WEIGHTS, run(trajectories=fewer, rewards=rewards[:6] + rewards[7:])[0] / WEIGHTS)
+
+
+def test_too_old_trajectories_are_left_out(run, trajectories, rewards, tmp_path):
+    """The policy that is updated in iteration 5 has version 4; half of the episodes are of version 2."""
+    episodes = read_records(trajectories, Trajectory)
+    aged = [dataclasses.replace(t, policy_version=2 if index < 4 else 4) for index, t in enumerate(episodes)]
+    path = tmp_path / "aged.parquet"
+    write_records(path, aged)
+    bounded, metrics = run({"off_policy": {"max_staleness": 1}}, trajectories=path, iteration=5)
+    assert metrics["stale_share"] == pytest.approx(4 / 12)
+    fresh = tmp_path / "fresh.parquet"
+    write_records(fresh, aged[4:])
+    assert same_weights(bounded / WEIGHTS, run(trajectories=fresh, rewards=rewards[4:], iteration=5)[0] / WEIGHTS)
+    _, metrics = run({"off_policy": {"max_staleness": 2}}, trajectories=path, iteration=5)
+    assert metrics["stale_share"] == 0.0
+
+
+def test_a_step_on_the_kl_alone_is_taken_only_when_asked(run, rewards, adapter):
+    """No group says anything: nothing moves, unless `keep` is set and the policy has left the reference."""
+    first, _ = run({"learning_rate": 1e-2})
+    silent = [1.0] * len(rewards)
+    skipped, metrics = run({"replay_rows": 0}, rewards=silent, state=first, iteration=2)
+    assert metrics["steps"] == 0.0 and same_weights(skipped / WEIGHTS, first / WEIGHTS)
+    kept, metrics = run({"replay_rows": 0, "zero_variance": {"kind": "keep"}}, rewards=silent, state=first, iteration=2)
+    assert metrics["steps"] == 2.0 and not same_weights(kept / WEIGHTS, first / WEIGHTS)
+    assert metrics["policy_loss"] == 0.0 and metrics["kl"] > 0.0
+
+
+def test_clamped_groups_are_compared_with_the_batch(run, rewards):
+    """Of three groups two agree within themselves; clamped, they take part."""
+    agreeing = [0.0] * 4 + [1.0] * 4 + rewards[8:]
+    _, skipped = run(rewards=agreeing)
+    _, clamped = run({"zero_variance": {"kind": "clamp"}}, rewards=agreeing)
+    assert skipped["kept_rows"] == 4.0 and clamped["kept_rows"] == 12.0
+    assert skipped["zero_variance_share"] == clamped["zero_variance_share"] == pytest.approx(2 / 3)
+
+
+def test_groups_that_agree_still_speak_when_the_whole_batch_is_the_baseline(run, rewards):
+    """REINFORCE++ compares with all samples: two groups that agree within themselves differ from each other."""
+    agreeing = [0.0] * 4 + [1.0] * 8
+    _, by_group = run(rewards=agreeing)
+    _, by_batch = run({"kind": "reinforce"}, rewards=agreeing)
+    assert by_group["kept_rows"] == 0.0 and by_batch["kept_rows"] == 12.0
+    _, silent = run({"kind": "reinforce"}, rewards=[1.0] * 12)
+    assert silent["kept_rows"] == 0.0
+
+
+def test_equal_totals_with_different_turns_speak_under_credit_by_turn(run, trajectories, profile_with, adapter, tmp_path):
+    """Every total is 1; in each group one trajectory earned it in its first turn, the others in their last."""
+    import pandas as pd
+
+    from tracewheel.batch import turn_numbers
+    from tracewheel.learner.update import update
+
+    table = read_table(trajectories)
+    turns = [max(turn_numbers(list(mask))) + 1 for mask in table["action_mask"]]
+    earned = [[1.0] + [0.0] * (n - 1) if index % 4 == 0 else [0.0] * (n - 1) + [1.0] for index, n in enumerate(turns)]
+    assert any(n > 1 for n in turns)
+    scores = tmp_path / "scores.parquet"
+    pd.DataFrame({"trajectory_id": table["id"], "total": 1.0, "turn_rewards": earned}).to_parquet(scores)
+
+    def kept(credit):
+        config = profile_with({"credit": {"kind": credit, "discount": 0.9}})
+        return update(config, trajectories, scores, adapter.parent, adapter, tmp_path / credit, iteration=1)["kept_rows"]
+
+    assert kept("trajectory") == 0.0
+    assert kept("turn") > 0.0
+
+
+def test_the_kl_weight_moves_towards_its_target_and_is_remembered(run):
+    first, _ = run({"learning_rate": 1e-2})
+    settings = {"kl": {"target": 1e-4, "weight": 0.01}}
+    second, metrics = run(settings, state=first, iteration=2)
+    assert metrics["kl"] > 1e-4 and metrics["kl_weight"] == 0.01
+    assert memory(second)["kl_weight"] == pytest.approx(0.01 * (1 + 0.2 / 10))
+    _, metrics = run(settings, state=second, iteration=3)
+    assert metrics["kl_weight"] == pytest.approx(0.01 * (1 + 0.2 / 10))
+    _, metrics = run({"kl": 0.03}, state=second, iteration=3)
+    assert metrics["kl_weight"] == 0.03, "without a target the profile's weight counts"
+
+
+def test_the_entropy_bonus_keeps_the_policy_open(run):
+    """Nothing else in the loss: entropy rises; above its floor the bonus rests."""
+    alone = {"replay_rows": 0, "kl": 0.0, "surrogate": {"kind": "clip"}, "learning_rate": 1e-3, "epochs": 4}
+    _, without = run({**alone})
+    _, with_bonus = run({**alone, "entropy": {"bonus": 1.0}})
+    assert with_bonus["entropy"] > without["entropy"]
+    _, rests = run({**alone, "entropy": {"bonus": 1.0, "floor": 1e-6}})
+    assert rests["entropy"] == without["entropy"]
+
+
+def test_kl_in_the_reward_moves_advantages_not_the_loss(run):
+    """Before the first step policy and reference are one: nothing to take off. After it there is."""
+    settings = {"kind": "rloo", "kl": {"place": "reward", "estimator": "k1", "weight": 0.5}, "learning_rate": 1e-2}
+    plain = {**settings, "kl": {"weight": 0.0}}
+    first, first_plain = run(settings)[0], run(plain)[0]
+    pairs = zip(load_file(first / WEIGHTS).values(), load_file(first_plain / WEIGHTS).values(), strict=True)
+    assert max((one - other).abs().max() for one, other in pairs) < 1e-4
+    second, second_plain = run(settings, state=first, iteration=2)[0], run(plain, state=first, iteration=2)[0]
+    assert not same_weights(second / WEIGHTS, second_plain / WEIGHTS)
+
+
+@pytest.mark.parametrize("kind", ["trunk", "light"])
+def test_the_critic_learns_what_reward_to_expect(run, trajectories, kind):
+    """The reward depends on the task alone: after some updates the values explain most of its variance."""
+    by_task = [float(index // 4) / 2 for index in range(len(read_table(trajectories)))]
+    critic = {"kind": kind, "epochs": 8, "learning_rate": 3e-3, "clip": None, "warmup_iterations": 99}
+    settings = {"kind": "ppo", "advantage": {"critic": critic}}
+    state, explained = None, []
+    for iteration in range(1, 7):
+        state, metrics = run(settings, rewards=by_task, iteration=iteration, **({"state": state} if state else {}))
+        explained.append(metrics["explained_variance"])
+    assert explained[0] == pytest.approx(0.0, abs=1e-6), "it starts at value 0 everywhere"
+    assert explained[-1] > 0.5
+    assert metrics["value_loss"] < 0.05
+
+
+def test_warm_up_leaves_the_policy_alone(run, adapter):
+    settings = {"kind": "ppo", "advantage": {"critic": {"warmup_iterations": 1}}}
+    first, metrics = run(settings)
+    assert metrics["steps"] == 0.0 and metrics["value_loss"] > 0.0
+    assert same_weights(first / WEIGHTS, adapter / "adapter_model.safetensors")
+    second, metrics = run(settings, state=first, iteration=2)
+    assert metrics["steps"] == 2.0 and not same_weights(second / WEIGHTS, first / WEIGHTS)
+
+
+def test_values_are_zero_off_the_actions_and_of_the_state_before(profile_with, trajectories, adapter):
+    """A change of the last token changes no value: each is of the state in which its token is chosen."""
+    models = load_models(profile_with(), adapter.parent, adapter)
+    critic = Critic(CriticConfig(kind="light"), models, "padded", seed=1)
+    torch.nn.init.normal_(critic.head[-1].weight)
+    (batch,) = micro_batches(read_table(trajectories).iloc[:1], [0.0], 10_000)
+    changed = dataclasses.replace(batch, token_ids=batch.token_ids.clone())
+    changed.token_ids[0, -1] = (changed.token_ids[0, -1] + 1) % 50
+    with torch.no_grad(), critic.active() as model:
+        values, others = critic.values(model, batch), critic.values(model, changed)
+    assert torch.equal(values, others)
+    assert (values[batch.action_mask == 0] == 0.0).all() and (values[batch.action_mask == 1] != 0.0).all()
+
+
+def test_a_state_of_another_critic_is_refused(run):
+    light, _ = run({"kind": "ppo", "advantage": {"critic": {"kind": "light", "hidden": 16}}})
+    with pytest.raises(DataError, match="of another critic"):
+        run({"kind": "ppo", "advantage": {"critic": {"kind": "light", "hidden": 32}}}, state=light, iteration=2)
+
+
+def test_all_weights_can_be_trained_with_a_light_critic(run):
+    settings = {"kind": "ppo", "weights": "full", "learning_rate": 1e-4}
+    light = {"critic": {"kind": "light", "warmup_iterations": 0}}
+    first, metrics = run({**settings, "advantage": light})
+    assert metrics["steps"] == 2.0 and (first / "model").is_dir() and not (first / "adapter").exists()
+    _, metrics = run({**settings, "advantage": light}, state=first, iteration=2)
+    assert metrics["steps"] == 2.0 and metrics["kl"] > 0.0
+    with pytest.raises(ConfigError, match="use 'light'"):
+        run({**settings, "advantage": {"critic": {"kind": "trunk"}}})
+
+
+def test_scores_that_do_not_fit_are_named(run, trajectories, rewards, profile_with, adapter, tmp_path):
+    import pandas as pd
+
+    from tracewheel.learner.update import update
+
+    scores = tmp_path / "scores.parquet"
+    ids = read_table(trajectories)["id"].tolist()
+    doubled = pd.DataFrame({"trajectory_id": [*ids, ids[0]], "total": [*rewards, 0.5]})
+    doubled.to_parquet(scores)
+    with pytest.raises(DataError, match=f"trajectory {ids[0]} has more than one score"):
+        update(profile_with(), trajectories, scores, adapter.parent, adapter, tmp_path, iteration=1)
+    doubled.drop(columns="total").to_parquet(scores)
+    with pytest.raises(DataError, match=r"scores\.parquet: has no column total"):
+        update(profile_with(), trajectories, scores, adapter.parent, adapter, tmp_path, iteration=1)

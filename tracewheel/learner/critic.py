@@ -1,0 +1,129 @@
+"""The value function of PPO: what reward is to be expected from here.
+
+`trunk` is a LoRA adapter of its own on the policy's base with a linear head; `light` a small network on
+the hidden states of the frozen base. Both start at value 0. Neither shares a parameter with the policy,
+so their losses need no common scale.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from tracewheel.batch import Batch
+from tracewheel.config import CriticConfig
+from tracewheel.errors import ConfigError, DataError
+from tracewheel.learner.models import LoraModels, Models
+from tracewheel.packing import Layout
+from tracewheel.token_logprobs import hidden_states
+
+ADAPTER = "critic"
+WEIGHTS, OPTIMIZER = "critic.safetensors", "critic_optimizer.pt"
+
+
+class Critic:
+    """Values of the states before each action token.
+
+    Args:
+        config: Its kind and size.
+        models: The models whose base it sits on.
+        layout: How batches lie in memory; see `UpdateConfig.layout`.
+        seed: Fixes its first weights.
+
+    Raises:
+        ConfigError: a trunk critic for a policy whose base is trained.
+    """
+
+    def __init__(self, config: CriticConfig, models: Models, layout: Layout, seed: int) -> None:
+        self.config = config
+        self._models = models
+        self._layout = layout
+        width = models.model.config.hidden_size
+        device = next(models.model.parameters()).device
+        with torch.random.fork_rng([]):
+            torch.manual_seed(seed)
+            if config.kind == "trunk":
+                self._add_adapter(config)
+                self.head = nn.Sequential(nn.Linear(width, 1))
+            else:
+                self.head = nn.Sequential(nn.Linear(width, config.hidden), nn.Tanh(), nn.Linear(config.hidden, 1))
+        for parameter in self.head[-1].parameters():
+            nn.init.zeros_(parameter)
+        self.head.to(device)
+
+    def _add_adapter(self, config: CriticConfig) -> None:
+        from peft import LoraConfig
+
+        if not isinstance(self._models, LoraModels):
+            raise ConfigError(
+                "learner.advantage.critic.kind: a trunk critic needs a frozen base; use 'light' with weights 'full'"
+            )
+        self._models.model.add_adapter(
+            ADAPTER,
+            LoraConfig(
+                r=config.rank, lora_alpha=2 * config.rank, target_modules="all-linear", lora_dropout=0.0, task_type="CAUSAL_LM"
+            ),
+        )
+        self._models.model.set_adapter("policy")
+
+    @property
+    def parameters(self) -> list[nn.Parameter]:
+        """What is trained: the head, and the adapter's weights where there is one."""
+        return [parameter for _, parameter in sorted(self._named().items())]
+
+    def _named(self) -> dict[str, nn.Parameter]:
+        adapter = {
+            f"adapter.{name}": parameter
+            for name, parameter in self._models.model.named_parameters()
+            if self.config.kind == "trunk" and f".{ADAPTER}." in name
+        }
+        return {f"head.{name}": parameter for name, parameter in self.head.named_parameters()} | adapter
+
+    @contextlib.contextmanager
+    def active(self) -> Iterator[Any]:
+        """The model its hidden states come from; take gradients before leaving."""
+        if isinstance(self._models, LoraModels) and self.config.kind == "trunk":
+            with self._models.adapter(ADAPTER) as model:
+                yield model
+        else:
+            with self._models.frozen() as model:
+                yield model
+
+    def values(self, model: Any, batch: Batch) -> Tensor:
+        """Values [B, T] with gradient; [b, t] is of the state in which token t is chosen. 0 off the action mask."""
+        with torch.set_grad_enabled(torch.is_grad_enabled() and self.config.kind == "trunk"):
+            hidden = hidden_states(model, batch, layout=self._layout)
+        values = self.head(hidden[:, :-1].to(self.head_dtype)).squeeze(-1)
+        shifted = torch.nn.functional.pad(values, (1, 0))
+        return shifted.masked_fill(batch.action_mask == 0, 0.0)
+
+    @property
+    def head_dtype(self) -> torch.dtype:
+        """The type of the head, float32."""
+        return next(self.head.parameters()).dtype
+
+    def save(self, out: Path) -> None:
+        """Write the weights; equal weights give equal bytes."""
+        from safetensors.torch import save_file
+
+        save_file({name: tensor.detach().cpu().contiguous() for name, tensor in sorted(self._named().items())}, out / WEIGHTS)
+
+    def load(self, state: Path) -> None:
+        """Read the weights that `save` wrote.
+
+        Raises:
+            DataError: they are of a critic of another kind or size.
+        """
+        from safetensors.torch import load_file
+
+        stored, own = load_file(state / WEIGHTS), self._named()
+        if {name: tensor.shape for name, tensor in stored.items()} != {name: tensor.shape for name, tensor in own.items()}:
+            raise DataError(f"{state / WEIGHTS}: is of another critic than learner.advantage.critic describes")
+        with torch.no_grad():
+            for name, tensor in stored.items():
+                own[name].copy_(tensor)

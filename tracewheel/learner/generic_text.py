@@ -1,0 +1,39 @@
+"""Generic text mixed into each step, so that skills the tasks do not exercise are kept."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tracewheel.config import UpdateConfig
+from tracewheel.files import read_table
+
+if TYPE_CHECKING:
+    from tracewheel.batch import Batch
+
+
+class GenericText:
+    """Rows of text with the tokens that count, of which each step takes a few.
+
+    Raises:
+        DataError: the file cannot be read.
+    """
+
+    def __init__(self, config: UpdateConfig) -> None:
+        self._rows = config.replay_rows if config.replay_path else 0
+        self._cap = config.micro_batch_tokens
+        if self._rows:
+            table = read_table(Path(str(config.replay_path)))
+            table = table.rename(columns={"input_ids": "token_ids", "assistant_masks": "action_mask"})
+            table["logprobs"] = table["token_ids"].map(lambda ids: [0.0] * len(ids))
+            self._table = table
+
+    def draw(self, rng: random.Random) -> list[Batch]:
+        """The batches of one step; none when no generic text is mixed in."""
+        from tracewheel.batch import micro_batches
+
+        if not self._rows:
+            return []
+        chosen = sorted(rng.sample(range(len(self._table)), min(self._rows, len(self._table))))
+        return micro_batches(self._table.iloc[chosen], [0.0] * len(chosen), self._cap)

@@ -1,0 +1,12 @@
+"""The learning rate over the iterations of a run."""
+
+from __future__ import annotations
+
+from tracewheel.config import RetrainConfig
+
+
+def learning_rate(config: RetrainConfig, iteration: int) -> float:
+    """The learning rate of an iteration, counted from 1; it stays above 0 in the last one."""
+    settings, iterations = config.learner, config.training.iterations
+    left = 1.0 - min(iteration - 1, iterations - 1) / iterations
+    return settings.learning_rate * (left if settings.schedule == "linear" else 1.0)

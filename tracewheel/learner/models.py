@@ -1,0 +1,101 @@
+"""The policy that is trained and the reference it is compared with, sharing one base where they can."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tracewheel.adapters import policy_of
+from tracewheel.config import RetrainConfig
+from tracewheel.errors import DataError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+POLICY, REFERENCE = "policy", "reference"
+
+
+class LoraModels:
+    """Policy and reference as two adapters on one frozen base: there is no second model in memory.
+
+    Raises:
+        AdapterMismatchError: an adapter belongs to another base.
+    """
+
+    def __init__(self, config: RetrainConfig, state: Path, reference: Path) -> None:
+        from tracewheel.engines.policy_model import load_policy_for_training
+
+        beside = policy_of(reference, config.policy.base).adapter
+        if beside is None:
+            raise DataError(f"{reference}: holds a whole model; with learner.weights 'lora' the reference is to be an adapter")
+        self.model: Any = load_policy_for_training(config, state, POLICY)
+        self.model.load_adapter(beside, adapter_name=REFERENCE)
+        self.model.set_adapter(POLICY)
+        self.parameters = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
+
+    @contextlib.contextmanager
+    def reference(self) -> Iterator[Any]:
+        """The reference policy, for passes without gradient."""
+        with self.adapter(REFERENCE) as model:
+            yield model
+
+    @contextlib.contextmanager
+    def adapter(self, name: str) -> Iterator[Any]:
+        """The base with another adapter; take gradients before leaving."""
+        self.model.set_adapter(name)
+        try:
+            yield self.model
+        finally:
+            self.model.set_adapter(POLICY)
+
+    @contextlib.contextmanager
+    def frozen(self) -> Iterator[Any]:
+        """The base alone."""
+        with self.model.disable_adapter():
+            yield self.model
+
+    def save(self, out: Path, base: str, version: int, weights: dict[str, Tensor] | None = None) -> None:
+        """Write the policy's adapter; `weights` are its weights by name where the model holds but a share of them."""
+        from tracewheel.adapters import write_adapter
+
+        write_adapter(self.model, out / "adapter", POLICY, base, version=version, weights=weights)
+
+
+class FullModels:
+    """Every weight of the policy is trained; the reference is a second, frozen model."""
+
+    def __init__(self, config: RetrainConfig, state: Path, reference: Path) -> None:
+        from tracewheel.engines.policy_model import load_policy_for_training
+
+        self.model: Any = load_policy_for_training(config, state)
+        self._reference: Any = load_policy_for_training(config, reference).requires_grad_(False)
+        self.parameters = list(self.model.parameters())
+
+    @property
+    def beside(self) -> Any:
+        """The frozen model."""
+        return self._reference
+
+    @contextlib.contextmanager
+    def reference(self) -> Iterator[Any]:
+        """The reference policy, for passes without gradient."""
+        yield self._reference
+
+    frozen = reference
+
+    def save(self, out: Path, base: str, version: int, weights: dict[str, Tensor] | None = None) -> None:
+        """Write the whole model; `weights` are its weights by name where the model holds but a share of them."""
+        from tracewheel.adapters import write_full_model
+
+        write_full_model(self.model, out / "model", base, version=version, weights=weights)
+
+
+Models = LoraModels | FullModels
+
+
+def load_models(config: RetrainConfig, state: Path, reference: Path) -> Models:
+    """The models of an update, as `learner.weights` says."""
+    kind = FullModels if config.learner.weights == "full" else LoraModels
+    return kind(config, state, reference)

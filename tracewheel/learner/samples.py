@@ -1,0 +1,75 @@
+"""From trajectories and scores to the samples of an update: which of them count, and with what reward."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracewheel.errors import DataError
+from tracewheel.files import read_table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FROM_SCORES = ("trajectory_id", "total", "family", "turn_rewards")
+
+
+def read_samples(trajectories: Sequence[Path], scores: Sequence[Path]) -> pd.DataFrame:
+    """Trajectories with their scores beside them (`total`, and `family` and `turn_rewards` where there are some).
+
+    Raises:
+        DataError: a trajectory has no score, or two, or a file has no such columns.
+    """
+    import pandas as pd
+
+    rollouts = pd.concat([read_table(path) for path in trajectories], ignore_index=True)
+    scored = pd.concat([_scores(path) for path in scores], ignore_index=True)
+    doubled = scored[scored["trajectory_id"].duplicated()]
+    if len(doubled):
+        raise DataError(f"{_names(scores)}: trajectory {doubled.iloc[0]['trajectory_id']} has more than one score")
+    lost = rollouts[~rollouts["id"].isin(scored["trajectory_id"])]
+    if len(lost):
+        raise DataError(f"{len(lost)} trajectories have no score, the first is {lost.iloc[0]['id']}; score them again")
+    return rollouts.merge(scored, left_on="id", right_on="trajectory_id", how="left").drop(columns="trajectory_id")
+
+
+def rewards_of(samples: pd.DataFrame) -> np.ndarray:
+    """The rewards [N]; NaN for what is unscored or no finite number, which is never 0."""
+    rewards = samples["total"].to_numpy(dtype="float64", na_value=np.nan)
+    return np.where(np.isfinite(rewards), rewards, np.nan)
+
+
+def describe(samples: pd.DataFrame) -> dict[str, float]:
+    """Figures of the samples themselves, before any is left out."""
+    actions = samples["action_mask"].map(sum)
+    totals = samples["total"].to_numpy(dtype="float64", na_value=np.nan)
+    figures = {
+        "unscored_share": float(np.isnan(totals).mean()),
+        "masked_share": float((~np.isfinite(totals)).mean()),
+        "generated_tokens": float(actions.mean()),
+        "trajectory_tokens": float(samples["token_ids"].map(len).mean()),
+        "truncated_share": float(samples["stop_reason"].isin(("max_tokens", "max_turns")).mean()),
+    }
+    if np.isfinite(totals).any():
+        figures["reward"] = float(totals[np.isfinite(totals)].mean())
+    return figures
+
+
+def staleness(samples: pd.DataFrame, version: int) -> np.ndarray:
+    """How many versions [N] the oldest turn of each trajectory lies behind the policy that is updated."""
+    return np.maximum(0, version - samples["policy_version"].to_numpy())
+
+
+def _scores(path: Path) -> pd.DataFrame:
+    table = read_table(path)
+    missing = [name for name in FROM_SCORES[:2] if name not in table]
+    if missing:
+        raise DataError(f"{path}: has no column {missing[0]}; it is to be the output of `tracewheel score`")
+    return table[[name for name in FROM_SCORES if name in table]]
+
+
+def _names(paths: Sequence[Path]) -> str:
+    return ", ".join(str(path) for path in paths)

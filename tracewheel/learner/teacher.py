@@ -1,0 +1,68 @@
+"""On-policy distillation (Agarwal et al. 2024, arXiv:2306.13649): a teacher judges the policy's own tokens.
+
+The teacher reads exactly the token ids of the trajectory, so it knows what the policy knew and no more:
+neither the task's goal nor its solution is ever before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from tracewheel.adapters import PolicyRef
+from tracewheel.config import RetrainConfig, TeacherAdvantageConfig
+from tracewheel.engines.policy_model import load_for_generation, load_renderer
+from tracewheel.errors import ConfigError, DataError
+from tracewheel.token_logprobs import action_logprobs
+
+if TYPE_CHECKING:
+    from tracewheel.batch import Batch
+
+
+def teacher_logprobs(config: RetrainConfig, advantage: TeacherAdvantageConfig) -> Callable[[Batch], Tensor]:
+    """Load the teacher; it says for a batch the log-probability [B, T] it gives each action token.
+
+    Each row is judged at the temperature it was sampled at, as the policy's own log-probabilities are, so that
+    a policy equal to its teacher has nothing left to learn whatever the temperature. 0 off the action mask;
+    without gradient.
+
+    Raises:
+        DataError: there is no such teacher.
+        AdapterMismatchError: its adapter was trained for another base.
+        ConfigError: its tokens mean something else than the policy's.
+    """
+    base = advantage.base or config.policy.base
+    check_same_tokens(config, base)
+    if advantage.adapter is not None and not Path(advantage.adapter).is_dir():
+        raise DataError(f"learner.advantage.adapter: {advantage.adapter}: no such folder")
+    model = load_for_generation(config.policy, PolicyRef(base, advantage.adapter)).requires_grad_(False)
+    layout = config.learner.layout
+
+    def judge(batch: Batch) -> Tensor:
+        with torch.no_grad():
+            return action_logprobs(model, batch, layout=layout)[0]
+
+    return judge
+
+
+def check_same_tokens(config: RetrainConfig, base: str) -> None:
+    """Check that each token id means the same to a teacher's base as to the policy's.
+
+    Raises:
+        ConfigError: it does not; the message names a token.
+    """
+    if base == config.policy.base:
+        return
+    own, theirs = (load_renderer(name, config.policy.tool_format).tokenizer for name in (config.policy.base, base))
+    differ = set(own.get_vocab().items()) ^ set(theirs.get_vocab().items())
+    if differ:
+        token, number = min(differ, key=lambda pair: (pair[1], pair[0]))
+        raise ConfigError(
+            f"learner.advantage.base: the tokenizer of '{base}' is not that of policy.base '{config.policy.base}': "
+            f"{len(differ)} entries differ, the first is {token!r} with id {number}. On-policy distillation compares "
+            "token by token: choose a teacher of the same model family, or let it play the tasks with `tracewheel teach`"
+        )

@@ -1,0 +1,37 @@
+"""One process of an update on several: `python -m tracewheel.learner.worker JOB`, under torchrun."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from tracewheel.config import RetrainConfig
+from tracewheel.errors import TracewheelError
+from tracewheel.files import read_json, write_json
+from tracewheel.learner import processes
+from tracewheel.learner.update import update
+
+
+def work(job: Path) -> int:
+    """Do this process's part of the update that `job` describes; returns the exit code."""
+    processes.end_with_parent()
+    task = read_json(job)
+    try:
+        update(
+            RetrainConfig.model_validate(task["config"]),
+            [Path(path) for path in task["trajectories"]],
+            [Path(path) for path in task["scores"]],
+            Path(task["state"]),
+            Path(task["reference"]),
+            Path(task["out"]),
+            iteration=task["iteration"],
+        )
+    except TracewheelError as error:
+        report = {"kind": type(error).__name__, "message": str(error)}
+        write_json(job.parent / f"error-{processes.rank()}.json", report)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(work(Path(sys.argv[1])))
