@@ -8,15 +8,33 @@ from typing import Any
 from tasks.run import Policy, Run
 from tasks.stage import stage_task
 from tracewheel.curate import load_tasks
+from tracewheel.curriculum import write_variants
 from tracewheel.rollout import rollout
 from tracewheel.schedule import rollout_seed
 from tracewheel.store import Entry
+from tracewheel.types import Task
 
 
 @stage_task("rollout", code="tracewheel.rollout", sections=("seed", "threads", "policy", "environment", "rollout"))
-def roll_out(run: Run, out: Path, *, policy: Policy, curated: Entry, task_ids: list[str], iteration: int) -> dict[str, Any]:
-    """Sample a group of trajectories of each chosen task."""
-    by_id = {task.id: task for task in load_tasks(curated.path, "train")}
+def roll_out(
+    run: Run,
+    out: Path,
+    *,
+    policy: Policy,
+    curated: Entry,
+    task_ids: list[str],
+    variants: list[dict[str, Any]],
+    iteration: int,
+    temperature: float,
+    refill: int = 0,
+) -> dict[str, Any]:
+    """Sample a group of trajectories of each chosen task; `variants` are those of them that curation did not make.
+
+    `refill` counts the rounds of dynamic sampling after an iteration's first.
+    """
+    made = [Task.from_record(variant) for variant in variants]
+    by_id = {task.id: task for task in [*load_tasks(curated.path, "train"), *made]}
+    write_variants(out, made)
     return rollout(
         run.config,
         policy.ref(),
@@ -24,5 +42,6 @@ def roll_out(run: Run, out: Path, *, policy: Policy, curated: Entry, task_ids: l
         out,
         samples=run.config.rollout.group_size,
         seed=rollout_seed(run.config.seed, iteration),
+        temperature=temperature,
         progress=run.reporter.move,
     )

@@ -2,6 +2,7 @@
 
 Each episode owns its environment. What the policy sampled is kept as ids with the log-probabilities
 of the moment; the ids of prompts and observations are put between, and nothing is tokenised twice.
+Tokens that exploration forces are context, like an observation: never counted as sampled.
 An episode that goes wrong is a trajectory with a stop reason, never an exception.
 """
 
@@ -17,8 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 from tracewheel.adapters import PolicyRef
 from tracewheel.chat.hermes import ParsedTurn
-from tracewheel.config import RetrainConfig, RolloutConfig
+from tracewheel.config import ExplorationConfig, RetrainConfig, RolloutConfig
+from tracewheel.diversity import group_diversity
 from tracewheel.environments import Environment, Observation, make_environment
+from tracewheel.exploration import ForcedCalls, group_temperatures, offered_tools
 from tracewheel.files import write_json, write_records
 from tracewheel.types import StopReason, Task, Trajectory, Turn, content_hash
 
@@ -38,6 +41,7 @@ def rollout(
     samples: int,
     seed: int,
     greedy: bool = False,
+    temperature: float | None = None,
     progress: Progress | None = None,
 ) -> dict[str, float]:
     """Roll a policy out on tasks and write `trajectories.parquet` and `metrics.json` to `out`.
@@ -45,13 +49,19 @@ def rollout(
     Args:
         samples: Episodes a task; those of one task form a group.
         seed: Fixes every random number of every episode.
-        greedy: Take the most likely token at each step instead of sampling.
+        greedy: Take the most likely token at each step instead of sampling; nothing is then explored.
+        temperature: What to sample at instead of the profile's `rollout.temperature`.
         progress: Called with (episodes done, episodes in all).
 
     Raises:
         AdapterMismatchError: the policy's adapter belongs to another base.
         DataError: the base cannot be loaded.
+        InputError: the engine would get the base's logits wrong.
     """
+    changed: dict[str, Any] = {} if temperature is None else {"temperature": temperature}
+    if greedy:
+        changed["exploration"] = ExplorationConfig()
+    config = config.model_copy(update={"rollout": config.rollout.model_copy(update=changed)})
     engine, renderer = make_engine(config, policy, greedy=greedy, slots=len(tasks) * samples)
     trajectories = run_episodes(engine, renderer, config.rollout, tasks, samples=samples, seed=seed, progress=progress)
     out.mkdir(parents=True, exist_ok=True)
@@ -60,7 +70,11 @@ def rollout(
         "episodes": len(trajectories),
         "prompt_and_observation_tokens": sum(len(t.action_mask) - sum(t.action_mask) for t in trajectories),
         "generated_tokens": sum(sum(t.action_mask) for t in trajectories),
+        **group_diversity([t.group for t in trajectories], [t.messages for t in trajectories]),
     }
+    if config.rollout.exploration.epsilon:
+        forced = [turn["forced"] for t in trajectories for turn in t.turns if turn["forced"]]
+        metrics |= {"forced_turns": len(forced), "forced_tokens": sum(forced)}
     write_json(out / "metrics.json", metrics)
     return metrics
 
@@ -81,6 +95,7 @@ def make_engine(config: RetrainConfig, policy: PolicyRef, *, greedy: bool, slots
         sampling=Sampling(config.rollout.temperature, config.rollout.top_p, greedy),
         slots=min(slots, config.rollout.engine.slots),
         policy_version=policy.version,
+        longest=config.rollout.max_tokens,
     )
     return engine, renderer
 
@@ -95,29 +110,39 @@ def run_episodes(
     seed: int,
     progress: Progress | None = None,
 ) -> list[Trajectory]:
-    """Run `samples` episodes of each task; trajectories in the order of tasks, then samples."""
+    """Run `samples` episodes of each task; trajectories in the order of tasks, then samples.
+
+    Raises:
+        ConfigError: `exploration.tools` names no tool that is offered.
+    """
     from tracewheel.engines.base import Request
 
     read = functools.lru_cache(maxsize=65536)(lambda ids: _read_turn(renderer, ids))
+    temperatures = group_temperatures(config.temperature, config.exploration.temperature_spread, samples)
     episodes: list[_Episode] = []
     for task in tasks:
-        for sample in range(samples):
-            episode = _Episode(task, sample, int(content_hash([seed, task.id, sample], 15), 16), config, renderer)
+        for sample, temperature in enumerate(temperatures):
+            seed_of_episode = int(content_hash([seed, task.id, sample], 15), 16)
+            episode = _Episode(task, sample, seed_of_episode, temperature, config, renderer)
             if not episode.stop_reason:
-                engine.submit(Request(len(episodes), list(episode.ids), episode.turn_budget(), episode.seed))
+                episode.begin_turn()
+                opening = Request(len(episodes), list(episode.ids), episode.turn_budget(), episode.seed, temperature)
+                engine.submit(opening)
             episodes.append(episode)
     open_episodes = sum(not episode.stop_reason for episode in episodes)
     while open_episodes:
         for generation in engine.step():
             episode = episodes[generation.session]
-            observed = episode.take_turn(generation, read(tuple(generation.token_ids)), engine.policy_version)
+            said = (*episode.forced_ids(), *generation.token_ids)
+            observed = episode.take_turn(generation, read(said), engine.policy_version)
             if observed is None:
                 engine.close(generation.session)
                 open_episodes -= 1
                 if progress:
                     progress(len(episodes) - open_episodes, len(episodes))
             else:
-                engine.submit(Request(generation.session, observed, episode.turn_budget()))
+                new_ids = observed + episode.begin_turn()
+                engine.submit(Request(generation.session, new_ids, episode.turn_budget()))
     return [episode.trajectory(engine.policy_version) for episode in episodes]
 
 
@@ -134,6 +159,7 @@ class _Episode:
     task: Task
     sample: int
     seed: int
+    temperature: float
     config: RolloutConfig
     renderer: ChatRenderer
     environment: Environment = field(init=False)
@@ -141,6 +167,8 @@ class _Episode:
     ids: list[int] = field(init=False)
     mask: list[int] = field(init=False)
     logprobs: list[float] = field(init=False)
+    forced_calls: ForcedCalls = field(init=False)
+    forced: int = 0
     turns: list[Turn] = field(default_factory=list)
     stop_reason: StopReason | None = None
     detail: str = ""
@@ -157,9 +185,26 @@ class _Episode:
         ]
         self.ids = list(_prompt_ids(self.renderer, self.environment, self.messages))
         self.mask, self.logprobs = [0] * len(self.ids), [0.0] * len(self.ids)
+        prompt, most = len(self.ids), self.config.max_tokens
+        if not self.stop_reason and prompt >= most:
+            self._stop("max_tokens", f"the prompt has {prompt} tokens, and rollout.max_tokens is {most}")
+        tools = offered_tools(self.config.exploration, self.environment.tools())
+        heads = [_call_head(self.renderer, json.dumps(tool)) for tool in tools]
+        self.forced_calls = ForcedCalls(self.config.exploration.epsilon, heads, self.seed)
+
+    def begin_turn(self) -> list[int]:
+        """Begin a turn; returns the ids it is begun with by force, for most turns none."""
+        head = self.forced_calls.next_head(room=min(self.config.max_turn_tokens, self.config.max_tokens - len(self.ids)))
+        self.forced = len(head)
+        self._hear(head)
+        return head
+
+    def forced_ids(self) -> list[int]:
+        return self.ids[len(self.ids) - self.forced :]
 
     def turn_budget(self) -> int:
-        return max(1, min(self.config.max_turn_tokens, self.config.max_tokens - len(self.ids)))
+        """How many tokens the policy may sample now: at least one."""
+        return min(self.config.max_turn_tokens - self.forced, self.config.max_tokens - len(self.ids))
 
     def take_turn(self, generation: Generation, read: tuple[str, ParsedTurn], policy_version: int) -> list[int] | None:
         """Record a sampled turn and carry out its calls. Returns the observation's ids, None at the end."""
@@ -169,7 +214,7 @@ class _Episode:
         self.mask += [1] * len(generation.token_ids)
         self.logprobs += generation.logprobs
         malformed = sum(bool(call.malformed) for call in parsed.calls)
-        self.turns.append(Turn(start, len(self.ids), len(parsed.calls), malformed, policy_version))
+        self.turns.append(Turn(start, len(self.ids), len(parsed.calls), malformed, policy_version, self.forced))
         message = self.renderer.assistant_message(text, parsed, f"call-{len(self.turns)}")
         self.messages.append(message)
         if generation.ended_by == "length":
@@ -189,10 +234,14 @@ class _Episode:
         if len(self.ids) + len(observed) >= self.config.max_tokens:
             self._stop("max_tokens")
             return None
-        self.ids += observed
-        self.mask += [0] * len(observed)
-        self.logprobs += [0.0] * len(observed)
+        self._hear(observed)
         return observed
+
+    def _hear(self, ids: list[int]) -> None:
+        """Append ids that the policy did not sample."""
+        self.ids += ids
+        self.mask += [0] * len(ids)
+        self.logprobs += [0.0] * len(ids)
 
     def _carry_out(self, parsed: ParsedTurn, message: dict[str, Any]) -> list[dict[str, Any]]:
         replies: list[dict[str, Any]] = []
@@ -245,7 +294,7 @@ class _Episode:
             sample=self.sample,
             seed=self.seed,
             policy_version=policy_version,
-            temperature=self.config.temperature,
+            temperature=self.temperature,
             token_ids=self.ids,
             action_mask=self.mask,
             logprobs=self.logprobs,
@@ -255,6 +304,11 @@ class _Episode:
             stop_reason=self.stop_reason,
             detail=self.detail,
         )
+
+
+@functools.lru_cache(maxsize=4096)
+def _call_head(renderer: ChatRenderer, tool: str) -> tuple[int, ...]:
+    return tuple(renderer.call_head(json.loads(tool)))
 
 
 def _prompt_ids(renderer: ChatRenderer, environment: Environment, messages: list[dict[str, Any]]) -> tuple[int, ...]:

@@ -16,6 +16,7 @@ from typing import Any
 from tracewheel.strict_json import parse_json
 
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
+REPLY_FRAMES = ("<tool_response>", "</tool_response>")
 _BLOCK = re.compile(r"<tool_call>(.*?)(</tool_call>|(?=<tool_call>)|\Z)", re.DOTALL)
 
 

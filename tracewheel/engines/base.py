@@ -24,13 +24,15 @@ class Sampling:
 class Request:
     """Append `new_ids` to a session (which begins with its first request) and sample a turn.
 
-    `seed` fixes the session's random numbers; it is read at the session's first request.
+    `seed` fixes the session's random numbers, and `temperature` is what it is sampled at, where it is not
+    the engine's; both are read at the session's first request.
     """
 
     session: int
     new_ids: list[int]
     max_new_tokens: int
     seed: int = 0
+    temperature: float | None = None
 
 
 @dataclass(frozen=True)

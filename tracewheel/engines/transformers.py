@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from tracewheel.engines.base import Generation, Request, Sampling
+from tracewheel.engines.model_check import refuse_unlike_models
 from tracewheel.engines.ragged_cache import RaggedCache
 
 READ_SHARE = 0.25
@@ -27,6 +28,7 @@ class _Session:
     number: int
     slot: int
     random: np.random.Generator
+    temperature: float
     uniforms: list[float] = field(default_factory=list)
     unread: list[int] = field(default_factory=list)
     sampled: list[int] = field(default_factory=list)
@@ -48,9 +50,21 @@ class TransformersEngine:
         sampling: How tokens are chosen.
         slots: Sessions that are open at once; further ones wait.
         policy_version: The version of the policy's weights.
+        longest: The longest conversation there will be, in tokens; None when that is not known.
+
+    Raises:
+        InputError: the engine would sample from another distribution than the model's own.
     """
 
-    def __init__(self, model: Any, stop_id: int, sampling: Sampling, slots: int, policy_version: int = 0) -> None:
+    def __init__(
+        self,
+        model: Any,
+        stop_id: int,
+        sampling: Sampling,
+        slots: int,
+        policy_version: int = 0,
+        longest: int | None = None,
+    ) -> None:
         self.policy_version = policy_version
         self._model = model
         self._stop_id = stop_id
@@ -61,6 +75,8 @@ class TransformersEngine:
         self._sessions: dict[int, _Session] = {}
         self._reading: list[_Session] = []
         self._speaking: list[_Session] = []
+        with torch.inference_mode():
+            refuse_unlike_models(model, self._probe, longest)
 
     def submit(self, request: Request) -> None:
         session = self._sessions.get(request.session)
@@ -97,7 +113,8 @@ class TransformersEngine:
         return ended
 
     def _open(self, request: Request) -> None:
-        session = _Session(request.session, self._free.pop(), np.random.default_rng(request.seed))
+        temperature = self._sampling.temperature if request.temperature is None else request.temperature
+        session = _Session(request.session, self._free.pop(), np.random.default_rng(request.seed), temperature)
         self._cache.lengths[session.slot] = 0
         self._sessions[request.session] = session
         self._begin_turn(session, request)
@@ -115,23 +132,36 @@ class TransformersEngine:
         counts = torch.tensor([len(session.unread) for session in sessions])
         width = int(counts.max())
         ids = torch.tensor([session.unread + [0] * (width - len(session.unread)) for session in sessions])
-        positions, mask = self._cache.begin(rows, width)
+        logits = self._read(self._cache, rows, ids, counts)
+        for session in sessions:
+            session.unread = []
+        return logits
+
+    def _read(self, cache: RaggedCache, rows: torch.Tensor, ids: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
+        """Read `ids` [R, W], the first `counts` [R] of each row. Returns the logits [R, V] behind the last of them."""
+        positions, mask = cache.begin(rows, ids.shape[1])
         device = self._model.device
         hidden = self._model.base_model(
             input_ids=ids.to(device),
             position_ids=positions.to(device),
             attention_mask=mask.to(device),
-            past_key_values=self._cache,
+            past_key_values=cache,
         ).last_hidden_state
-        self._cache.lengths[rows] += counts
-        for session in sessions:
-            session.unread = []
-        last = hidden[torch.arange(len(sessions)), counts - 1]
+        cache.lengths[rows] += counts
+        last = hidden[torch.arange(len(rows)), counts - 1]
         return self._model.get_output_embeddings()(last).float().cpu()
+
+    def _probe(self, ids: torch.Tensor) -> torch.Tensor:
+        """The logits [V] behind the last of `ids` [T], read in two chunks in a cache of their own."""
+        cache, row = RaggedCache(self._model.config.num_hidden_layers, 1), torch.tensor([0])
+        for chunk in ids.tensor_split(2):
+            logits = self._read(cache, row, chunk[None], torch.tensor([len(chunk)]))
+        return logits[0]
 
     def _sample(self, logits: torch.Tensor, sessions: list[_Session]) -> tuple[list[int], list[float]]:
         """Choose a token a row from `logits` [R, V]; returns tokens and their log-probabilities."""
-        logprobs = torch.log_softmax(logits / self._sampling.temperature, dim=-1)
+        temperatures = torch.tensor([[session.temperature] for session in sessions])
+        logprobs = torch.log_softmax(logits / temperatures, dim=-1)
         if self._sampling.greedy:
             tokens = logits.argmax(dim=-1, keepdim=True)
         else:

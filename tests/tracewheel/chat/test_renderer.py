@@ -197,6 +197,36 @@ def test_the_head_of_a_call_is_one_token(renderer, tool):
     assert len(renderer.encode(head)) == 1
 
 
+@pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: tool["function"]["name"])
+def test_a_call_begins_with_the_ids_that_the_policy_would_say(renderer, tasks, tool):
+    """The head of the tool's real calls, whatever their arguments, and never a turn's end."""
+    name = tool["function"]["name"]
+    head = renderer.call_head(tool)
+    spoken = [renderer.assistant_ids(calls((name, args))) for task in tasks for said, args in solution(task) if said == name]
+    assert spoken or name == "read_file"
+    assert head and renderer.end_of_turn_id not in head
+    assert all(ids[: len(head)] == head and len(ids) > len(head) for ids in spoken)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "begins"),
+    [
+        ({"properties": {"n": {"type": "integer"}}, "required": ["n"]}, '{"n": '),
+        ({"properties": {"n": {"type": ["integer", "null"]}}, "required": ["n"]}, '{"n'),  # '": "' is one token, too
+        ({"properties": {"on": {"type": "boolean"}, "x": {"type": "string"}}, "required": ["on", "x"]}, '{"on": '),
+        ({"properties": {"a": {"type": "string"}, "b": {"type": "array"}}}, ""),  # "{}}" is one token
+        ({"properties": {"x": {}}, "required": ["x"]}, '{"x'),
+        ({"properties": {"x": {"type": "string"}}, "required": ["x"]}, '{"x": "'),
+        ({}, "{}}\n</tool_call>"),
+        (None, "{}}\n</tool_call>"),
+    ],
+)
+def test_the_head_of_a_call_says_only_what_every_call_says(renderer, parameters, begins):
+    function = {"name": "look"} if parameters is None else {"name": "look", "parameters": parameters}
+    head = renderer.decode(renderer.call_head({"type": "function", "function": function}))
+    assert head == '<tool_call>\n{"name": "look", "arguments": ' + begins
+
+
 OPENING = "<|im_start|>assistant\\n"
 REWRITES = {
     "drops what was said": "'" + OPENING + "' + ('' if messages[-1].role == 'tool' else message.content)",

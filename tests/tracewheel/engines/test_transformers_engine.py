@@ -107,11 +107,11 @@ def test_stored_logprobs_are_those_of_a_full_pass(config, base, adapter, rendere
 def test_each_token_is_computed_once(config, base, renderer, many_tasks):
     """Token 0 stands for padding here, and appears in no conversation."""
     model = load_base(config.policy, base)
+    engine = TransformersEngine(model, renderer.end_of_turn_id, Sampling(), slots=16)
     fed = []
     model.base_model.register_forward_pre_hook(
         lambda module, args, kwargs: fed.append(int((kwargs["input_ids"] != 0).sum())), with_kwargs=True
     )
-    engine = TransformersEngine(model, renderer.end_of_turn_id, Sampling(), slots=16)
     trajectories = run_episodes(engine, renderer, RolloutConfig(), many_tasks[::2], samples=1, seed=2)
     assert not any(0 in trajectory.token_ids for trajectory in trajectories)
     assert max(len(trajectory.turns) for trajectory in trajectories) > 3

@@ -1,0 +1,99 @@
+"""Models whose logits the engine would get wrong are refused; those it gets right are taken."""
+
+import pytest
+import torch
+from transformers import (
+    AutoModelForCausalLM,
+    CohereConfig,
+    Gemma2Config,
+    GraniteConfig,
+    LlamaConfig,
+    MistralConfig,
+    Qwen2Config,
+    Qwen3Config,
+)
+
+from tracewheel.engines.base import Request, Sampling
+from tracewheel.engines.transformers import TransformersEngine
+from tracewheel.errors import InputError
+
+SIZES = {
+    "vocab_size": 48, "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2,
+    "num_key_value_heads": 1, "head_dim": 8, "max_position_embeddings": 128, "initializer_range": 0.5,
+    "pad_token_id": None, "eos_token_id": 5, "bos_token_id": None,
+}  # fmt: skip
+
+
+def engine_of(config, longest=None, change=None):
+    torch.manual_seed(1)
+    model = AutoModelForCausalLM.from_config(config, attn_implementation="sdpa").eval()
+    if change:
+        change(model)
+    return TransformersEngine(model, 5, Sampling(greedy=True), slots=1, longest=longest), model
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (CohereConfig(**SIZES), "multiplies its logits \\(logit_scale = 0.0625\\)"),
+        (GraniteConfig(**SIZES, logits_scaling=8.0), "multiplies its logits \\(logits_scaling = 8.0\\)"),
+        (Gemma2Config(**SIZES, sliding_window=64), "caps its logits \\(final_logit_softcapping = 30.0\\)"),
+        (MistralConfig(**SIZES, sliding_window=16), "see only the last 16 tokens \\(sliding_window\\)"),
+        (Qwen2Config(**SIZES, use_sliding_window=True, sliding_window=16, max_window_layers=1), "see only the last 16 tokens"),
+    ],
+    ids=lambda value: type(value).__name__ if not isinstance(value, str) else "",
+)
+def test_a_model_that_the_engine_would_get_wrong_is_refused(config, message):
+    with pytest.raises(InputError, match=message):
+        engine_of(config, longest=100)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        LlamaConfig(**SIZES),
+        Qwen3Config(**SIZES),
+        GraniteConfig(**SIZES),
+        MistralConfig(**SIZES, sliding_window=None),
+        Qwen2Config(**SIZES, use_sliding_window=False, sliding_window=16),
+    ],
+    ids=lambda config: type(config).__name__,
+)
+def test_a_model_that_it_gets_right_is_taken(config):
+    engine_of(config)
+
+
+def test_a_window_is_no_fault_while_conversations_fit_into_it():
+    config = MistralConfig(**SIZES, sliding_window=16)
+    engine, model = engine_of(config, longest=16)
+    prompt = [3, 1, 4, 1, 7, 9, 2, 6]
+    engine.submit(Request(0, prompt, 8))
+    said = []
+    while not said:
+        said = engine.step()
+    ids = prompt + said[0].token_ids
+    with torch.no_grad():
+        own = torch.log_softmax(model(input_ids=torch.tensor([ids]), use_cache=False).logits[0].float(), dim=-1)
+    for t, logprob in enumerate(said[0].logprobs, start=len(prompt)):
+        assert own[t - 1].argmax() == ids[t]
+        assert logprob == pytest.approx(own[t - 1, ids[t]].item(), abs=1e-4)
+    for longest in (17, None):
+        with pytest.raises(InputError, match="set rollout.max_tokens to at most 16"):
+            engine_of(config, longest=longest)
+
+
+def test_what_no_config_says_is_found_by_the_probe():
+    """A head that does something of its own: here it hides behind the model's forward pass."""
+
+    def scaled(model):
+        forward = model.forward
+
+        def louder(*args, **kwargs):
+            output = forward(*args, **kwargs)
+            output.logits = output.logits * 1.05
+            return output
+
+        model.forward = louder
+
+    with pytest.raises(InputError, match="LlamaForCausalLM: the engine's logits for 8 tokens differ from the model's own"):
+        engine_of(LlamaConfig(**SIZES), change=scaled)
