@@ -8,7 +8,8 @@ decayed counts. Its weight is
   near 0 for what it has mastered, and the target itself (for instance 0.6) for a task not yet tried;
 - `learnability`: the posterior mean of p(1-p), which is the chance (halved) that two rollouts of the
   task differ, hence that its group carries a gradient;
-- `uniform`: the same for all.
+- `uniform`: the same for all;
+- `self_evolving`: as `difficulty`; see `curriculum.py` for what else it does.
 
 No weight is below `floor` times the largest, so no task is forgotten.
 """
@@ -17,7 +18,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -27,7 +28,7 @@ import numpy.typing as npt
 from tracewheel.config import SamplerConfig
 from tracewheel.errors import DataError
 from tracewheel.files import read_json, write_json
-from tracewheel.types import content_hash
+from tracewheel.types import Task, content_hash
 
 STATE_VERSION = 1
 NEGLIGIBLE = 0.01
@@ -83,8 +84,8 @@ class TaskSampler:
             return dict.fromkeys(raw, 1.0)
         return {task_id: max(weight / largest, self._config.floor) for task_id, weight in raw.items()}
 
-    def select(self, n: int, iteration: int) -> list[str]:
-        """`n` different tasks for an iteration, or all of them when there are no more than `n`.
+    def select(self, n: int, iteration: int, exclude: Collection[str] = ()) -> list[str]:
+        """`n` different tasks for an iteration, or all of them when there are no more than `n`; none of `exclude`.
 
         Draws without replacement with probability proportional to weight, by the exponential keys of
         Efraimidis and Spirakis (2006): the n smallest of E_i / w_i, E_i standard exponential.
@@ -96,7 +97,24 @@ class TaskSampler:
             task_id: draw / weights[task_id] if weights[task_id] > 0 else math.inf
             for task_id, draw in zip(self._task_ids, draws.tolist(), strict=True)
         }
-        return sorted(self._task_ids, key=lambda task_id: (keys[task_id], task_id))[:n]
+        left = [task_id for task_id in self._task_ids if task_id not in exclude]
+        return sorted(left, key=lambda task_id: (keys[task_id], task_id))[:n]
+
+    def evolve(self, curated: Path) -> list[Task]:
+        """Change the pool of tasks after an iteration; returns what came to it. This sampler's pool stays.
+
+        Args:
+            curated: The folder of the curation stage.
+        """
+        return []
+
+    def variants(self, task_ids: Iterable[str]) -> list[Task]:
+        """Those of the given tasks that curation did not make."""
+        return []
+
+    def figures(self) -> dict[str, float]:
+        """What is worth a curve."""
+        return {}
 
     def to_state(self) -> dict[str, Any]:
         """The posterior as JSON types: `{"version", "evidence": {task id: [successes, failures]}}`."""
@@ -140,7 +158,7 @@ class TaskSampler:
 
     def _raw_weight(self, alpha: float, beta: float) -> float:
         match self._config.kind:
-            case "difficulty":
+            case "difficulty" | "self_evolving":
                 return beta_below(alpha, beta, self._config.target)
             case "learnability":
                 total = alpha + beta

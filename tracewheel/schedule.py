@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tracewheel.config import TrainingConfig
+from tracewheel.config import RetrainConfig, TrainingConfig
 from tracewheel.rubric import success_of
 from tracewheel.sampler import TaskSampler
 from tracewheel.score import read_scores
@@ -22,6 +22,14 @@ def rollout_seed(seed: int, iteration: int) -> int:
     return _derive(seed, "rollout", iteration)
 
 
+def rollout_temperature(config: RetrainConfig, iteration: int) -> float:
+    """What an iteration's rollouts are sampled at: in a straight line from `temperature` to `exploration.temperature_end`."""
+    start, end = config.rollout.temperature, config.rollout.exploration.temperature_end
+    if end is None:
+        return start
+    return start + (end - start) * (iteration - 1) / max(1, config.training.iterations - 1)
+
+
 def evaluation_seed(seed: int, split: str) -> int:
     """Seed of an evaluation's sampled rollouts: the same for every policy, so that they are paired."""
     return _derive(seed, "evaluation", split)
@@ -30,6 +38,13 @@ def evaluation_seed(seed: int, split: str) -> int:
 def validates(training: TrainingConfig, iteration: int) -> bool:
     """Whether an iteration's policy is a candidate: every few are, and the last."""
     return iteration % training.validate_every == 0 or iteration == training.iterations
+
+
+def has_room(config: RetrainConfig, used: int) -> bool:
+    """Whether another iteration fits in the budget of episodes, of which some are used."""
+    budget = config.training.episodes
+    iteration = min(config.training.tasks_per_iteration, config.curation.train_tasks) * config.rollout.group_size
+    return budget is None or used + iteration <= budget
 
 
 def validation_rate(evaluation: Mapping[str, Any]) -> float:

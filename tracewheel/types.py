@@ -108,13 +108,17 @@ class Task(Record):
 
 @dataclass(frozen=True)
 class Turn:
-    """One assistant turn of a trajectory: tokens `[start, end)` are what the policy sampled."""
+    """One assistant turn of a trajectory: tokens `[start, end)` are what the policy sampled.
+
+    The `forced` tokens before `start` belong to the turn too, but exploration chose them, not the policy.
+    """
 
     start: int
     end: int
     calls: int
     malformed: int
     policy_version: int
+    forced: int = 0
 
 
 @dataclass(frozen=True)
@@ -122,7 +126,7 @@ class Trajectory(Record):
     """One episode of a policy, as sampled.
 
     Invariant: `token_ids`, `action_mask` and `logprobs` have the same length T. `action_mask[t]` is
-    1 where the policy sampled token t and 0 for prompt and observation tokens; `logprobs[t]` is the
+    1 where the policy sampled token t and 0 for prompt, observation and forced tokens; `logprobs[t]` is the
     behaviour log-probability at sampling time (temperature applied, before top-p), 0.0 where the
     mask is 0. `turns` says which policy version sampled each stretch. `group` ties the trajectories
     of one task in one iteration together.
@@ -150,7 +154,11 @@ class Trajectory(Record):
 
 @dataclass(frozen=True)
 class Score(Record):
-    """What a verifier says of a trajectory. `total` is None unless `status` is "scored"."""
+    """What a verifier says of a trajectory. `total` is None unless `status` is "scored".
+
+    `family` is the task's. `turn_rewards` has one number for each of the trajectory's turns, which sum to
+    the total before penalties; None when the rubric gives none.
+    """
 
     JSON_FIELDS = frozenset({"breakdown"})
 
@@ -161,4 +169,6 @@ class Score(Record):
     total: float | None
     breakdown: dict[str, float] = field(default_factory=dict)
     detail: str = ""
+    family: str = ""
+    turn_rewards: list[float] | None = None
     schema_version: int = SCHEMA_VERSION

@@ -1,4 +1,4 @@
-"""Adapters on disk: bytes, the base they belong to, and what is refused."""
+"""Adapters and whole models on disk: bytes, the base they belong to, and what is refused."""
 
 import json
 import shutil
@@ -9,9 +9,17 @@ import torch
 from peft import PeftModel
 from safetensors.torch import load_file
 
-from tracewheel.adapters import PolicyRef, base_folder, base_hash, check_adapter, write_adapter
+from tracewheel.adapters import (
+    PolicyRef,
+    base_folder,
+    base_hash,
+    check_adapter,
+    policy_of,
+    write_adapter,
+    write_full_model,
+)
 from tracewheel.config import PolicyConfig
-from tracewheel.engines.policy_model import load_base, load_for_generation
+from tracewheel.engines.policy_model import load_base, load_for_generation, load_policy_for_training, load_renderer
 from tracewheel.errors import AdapterMismatchError, DataError, InputError
 
 
@@ -109,3 +117,117 @@ def test_a_base_that_cannot_be_had_is_refused(tmp_path):
     for name in ("no-such/model", "data/elsewhere", str(tmp_path / "absent"), "not a name"):
         with pytest.raises(InputError, match="neither a folder nor a model"):
             base_folder(name)
+
+
+@pytest.fixture(scope="module")
+def state(base, tmp_path_factory):
+    """A state folder with a whole model that is not the base."""
+    model = load_base(PolicyConfig(), base)
+    torch.manual_seed(3)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 1e-3)
+    folder = tmp_path_factory.mktemp("whole")
+    write_full_model(model, folder / "model", base, version=5)
+    return folder
+
+
+def full(config, base=None):
+    """The profile with `learner.weights` full, on another base if given."""
+    policy = config.policy.model_copy(update={"base": base} if base else {})
+    return config.model_copy(update={"policy": policy, "learner": config.learner.model_copy(update={"weights": "full"})})
+
+
+def logits(model):
+    with torch.no_grad():
+        return model(input_ids=torch.arange(1, 60)[None]).logits
+
+
+def test_a_whole_model_is_its_own_base_with_the_lineage_of_the_profiles(state, base):
+    policy = policy_of(state, base)
+    assert policy == PolicyRef(str(state / "model"), None, 5)
+    assert json.loads((state / "model" / "model.json").read_text()) == {"base_hash": base_hash(base), "version": 5}
+    assert base_hash(policy.base) != base_hash(base)
+    assert policy_of(state / "model", base) == policy
+
+
+def test_an_adapters_state_and_the_adapter_itself_are_one_policy(adapter, base):
+    assert policy_of(adapter.parent, base) == policy_of(adapter, base) == PolicyRef(base, str(adapter), 3)
+
+
+def test_a_whole_model_speaks_as_it_was_written_with_the_bases_tokenizer(state, base, config):
+    policy = policy_of(state, base)
+    trained = load_policy_for_training(full(config), state)
+    assert torch.equal(logits(load_for_generation(PolicyConfig(), policy)), logits(trained))
+    assert not torch.allclose(logits(trained), logits(load_base(PolicyConfig(), base)), atol=1e-3)
+    messages = [{"role": "user", "content": "move /inbox/a.log"}]
+    assert load_renderer(policy.base, "hermes").prompt_ids(messages, []) == load_renderer(base, "hermes").prompt_ids(
+        messages, []
+    )
+
+
+def test_loaded_and_written_again_a_whole_model_has_the_same_bytes(state, base, config, tmp_path, files_of):
+    model = load_policy_for_training(full(config), state)
+    write_full_model(model, tmp_path / "model", base, version=5)
+    assert files_of(tmp_path) == files_of(state)
+    gathered = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.zero_()
+    write_full_model(model, tmp_path / "gathered", base, version=5, weights=gathered)
+    assert files_of(tmp_path / "gathered") == files_of(tmp_path / "model"), "of weights that others hold a share of"
+
+
+def test_an_adapter_is_written_from_gathered_weights_too(adapter, base, tmp_path, files_of):
+    model = PeftModel.from_pretrained(load_base(PolicyConfig(), base), adapter, adapter_name="policy")
+    gathered = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.zero_()
+    write_adapter(model, tmp_path / "adapter", "policy", base, version=3, weights=gathered)
+    assert files_of(tmp_path / "adapter") == files_of(adapter)
+
+
+def test_what_is_trained_is_all_or_the_adapter_alone(state, adapter, config):
+    whole = load_policy_for_training(full(config), state)
+    assert all(parameter.requires_grad for parameter in whole.parameters())
+    adapted = load_policy_for_training(config, adapter.parent)
+    trained = [name for name, parameter in adapted.named_parameters() if parameter.requires_grad]
+    assert trained
+    assert all("lora_" in name and ".policy." in name for name in trained)
+
+
+def test_full_training_goes_on_from_an_adapter_in_float32(adapter, base, config):
+    """Folded in without a rounding, even where the profile generates in a lower precision."""
+    low = full(config)
+    low = low.model_copy(update={"policy": low.policy.model_copy(update={"dtype": "bfloat16"})})
+    model = load_policy_for_training(low, adapter.parent)
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
+    assert not any("lora_" in name for name, _ in model.named_parameters())
+    folded = load_for_generation(PolicyConfig(), PolicyRef(base, str(adapter)))
+    assert torch.equal(logits(model), logits(folded))
+
+
+def test_a_whole_model_of_another_base_or_for_an_adapters_training_is_refused(state, other_base, config):
+    with pytest.raises(AdapterMismatchError, match=r"whole.*was trained for the base with hash"):
+        policy_of(state, other_base)
+    with pytest.raises(AdapterMismatchError):
+        load_policy_for_training(full(config, other_base), state)
+    with pytest.raises(DataError, match="learner.weights is 'lora'"):
+        load_policy_for_training(config, state)
+
+
+def test_a_state_without_a_policy_or_with_two_is_refused(state, adapter, base, tmp_path):
+    with pytest.raises(DataError, match="neither adapter/ nor model/"):
+        policy_of(tmp_path, base)
+    shutil.copytree(state, tmp_path / "both")
+    shutil.copytree(adapter, tmp_path / "both" / "adapter")
+    with pytest.raises(DataError, match="both adapter/ and model/"):
+        policy_of(tmp_path / "both", base)
+    (tmp_path / "empty" / "model").mkdir(parents=True)
+    with pytest.raises(DataError, match=r"model\.json: no such file.*not a model of Tracewheel"):
+        policy_of(tmp_path / "empty", base)
+    shutil.copytree(state, tmp_path / "cut")
+    (tmp_path / "cut" / "model" / "model.safetensors").unlink()
+    with pytest.raises(DataError, match="not complete"):
+        policy_of(tmp_path / "cut", base)

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from tracewheel.adapters import PolicyRef
-from tracewheel.config import EvaluationConfig
+from tracewheel.config import EvaluationConfig, RubricConfig
 from tracewheel.environments.workspace import WorkspaceEnvironment
 from tracewheel.evaluation import evaluate, summarise
 from tracewheel.files import read_records
@@ -48,7 +48,8 @@ def evaluated(small, base, some_tasks, tmp_path_factory):
 
 
 def test_the_results_are_those_of_the_scores(evaluated, some_tasks):
-    out, _ = evaluated
+    out, summary = evaluated
+    assert "objectives" not in summary, "the rubric has none"
     results = pd.read_parquet(out / "results.parquet")
     assert results["task_id"].tolist() == [task.id for task in some_tasks]
     assert results["family"].tolist() == [task.family for task in some_tasks]
@@ -113,6 +114,24 @@ RESULTS = pd.DataFrame(
     ],
     columns=["task_id", "family", "tier", "greedy", "sampled_successes", "sampled_attempts"],
 )
+
+
+def test_objectives_are_the_mean_of_both_modes_scored_episodes(small, base, some_tasks, tmp_path):
+    objectives = [
+        {"kind": "part", "name": "safety", "part": "workspace.untouched"},
+        {"kind": "cost", "name": "thrift", "budget": 400, "only_success": False},
+    ]
+    config = small.model_copy(update={"rubric": RubricConfig.model_validate({"objectives": objectives})})
+    summary = evaluate(config, PolicyRef(base), some_tasks, tmp_path, samples=SAMPLES, seed=3)
+    for name in ("safety", "thrift"):
+        means = []
+        for mode in ("greedy", "sampled"):
+            scored = [score for score in read_scores(tmp_path / mode / "scores.parquet") if score.status == "scored"]
+            means.append(sum(score.breakdown[f"objective.{name}"] for score in scored) / len(scored))
+        assert summary["objectives"][name] == pytest.approx(sum(means) / 2)
+    assert 0.0 < summary["objectives"]["thrift"] < 1.0
+    down = evaluate(config, PolicyRef(base), some_tasks[-1:], tmp_path / "down", samples=SAMPLES, seed=3)
+    assert down["objectives"] == {"safety": None, "thrift": None}
 
 
 def test_the_figures_of_known_results():

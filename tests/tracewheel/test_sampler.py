@@ -96,6 +96,13 @@ def test_choices_are_different_tasks_and_depend_on_seed_and_iteration():
     assert sorted(sampler().select(99, iteration=0)) == sorted(TASKS)
 
 
+def test_a_second_choice_goes_on_where_the_first_ended():
+    """Tasks left out do not change the order of the others."""
+    first = sampler().select(5, iteration=1)
+    assert first + sampler().select(4, iteration=1, exclude=first) == sampler().select(9, iteration=1)
+    assert sampler().select(5, iteration=1, exclude=TASKS) == []
+
+
 def test_the_first_choice_follows_the_weights():
     choices = sampler(kind="difficulty", tasks=["failed", "mastered"], floor=0.25)
     choices.observe("failed", 0, 8)

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tracewheel.config import SamplerConfig, TrainingConfig
+from tracewheel.config import RetrainConfig, SamplerConfig, TrainingConfig
 from tracewheel.sampler import TaskSampler
-from tracewheel.schedule import evaluation_seed, observe_scores, rollout_seed, validates, validation_rate
+from tracewheel.schedule import evaluation_seed, has_room, observe_scores, rollout_seed, validates, validation_rate
 from tracewheel.score import write_scores
 from tracewheel.types import Score
 
@@ -46,3 +46,11 @@ def test_the_sampler_counts_scored_outcomes_only(tmp_path):
     observe_scores(sampler, tmp_path / "scores.parquet")
     assert sampler.posterior("a") == (3.0, 2.0)
     assert sampler.posterior("b") == (1.0, 1.0)
+
+
+def test_an_iteration_begins_only_with_room_for_all_its_episodes():
+    config = RetrainConfig.model_validate(
+        {"name": "t", "training": {"tasks_per_iteration": 4, "episodes": 100}, "rollout": {"group_size": 8}}
+    )
+    assert has_room(config, 68) and not has_room(config, 69)
+    assert has_room(RetrainConfig(name="t"), 10**9), "without a budget there is always room"

@@ -1,13 +1,15 @@
 """The warm start on a few episodes of the tiny base: what counts, who is imitated, and that it is reproducible."""
 
 import json
+from pathlib import Path
 
 import pandas as pd
 import pytest
 import torch
 import trl
+from safetensors.torch import load_file
 
-from tracewheel.adapters import PolicyRef, check_adapter
+from tracewheel.adapters import PolicyRef, check_adapter, policy_of
 from tracewheel.demonstrations import demonstration_examples
 from tracewheel.engines.policy_model import load_for_generation
 from tracewheel.errors import DataError
@@ -111,6 +113,32 @@ def test_training_lowers_the_loss(run, config, base, curated, renderer):
 def test_the_adapter_belongs_to_its_base(run, base):
     out, _ = run(epochs=1)
     assert check_adapter(out / "adapter", base) == 0
+
+
+def test_the_whole_model_can_be_trained_instead(run, base, config, files_of):
+    """Every weight moves, in the format of a whole model; the same seed gives the same bytes."""
+    (out, _), (again, _) = (run(weights="full", epochs=1, warmup_steps=0) for _ in range(2))
+    assert files_of(out) == files_of(again)
+    assert not (out / "adapter").exists()
+    policy = policy_of(out, base)
+    assert policy == PolicyRef(str(out / "model"), None, 0)
+    before = load_for_generation(config.policy, PolicyRef(base)).state_dict()
+    after = load_for_generation(config.policy, policy).state_dict()
+    assert before.keys() == after.keys()
+    still = [name for name in before if torch.equal(before[name], after[name])]
+    assert not still
+    assert (out / "model" / "config.json").read_text() == Path(base, "config.json").read_text()
+
+
+def test_warming_up_longer_than_it_trains_learns_less(run, base, config):
+    """With far more steps of warm-up than of training the rate only begins to rise."""
+
+    def moved(**changes):
+        out, _ = run(epochs=3, **changes)
+        weights = load_file(out / "adapter" / "adapter_model.safetensors")
+        return sum(tensor.abs().sum().item() for name, tensor in weights.items() if "lora_B" in name)
+
+    assert 0.0 < moved(warmup_steps=100) < 0.2 * moved(warmup_steps=0)
 
 
 def test_classes_and_replay_add_examples(run, config, tasks):

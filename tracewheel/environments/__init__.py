@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from tracewheel.environments.base import Environment, Observation
+from tracewheel.environments.base import Environment, GoalFinder, Observation, VariantMaker
 from tracewheel.environments.workspace import WorkspaceEnvironment
 from tracewheel.plugins import load_class
 
 ENVIRONMENTS: dict[str, type] = {WorkspaceEnvironment.kind: WorkspaceEnvironment}
 
-__all__ = ["ENVIRONMENTS", "Environment", "Observation", "make_environment"]
+__all__ = ["ENVIRONMENTS", "Environment", "GoalFinder", "Observation", "VariantMaker", "make_environment"]
 
 
 def make_environment(kind: str) -> Environment:

@@ -7,7 +7,7 @@ of a rollout cannot depend on which rollouts ran beside it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from tracewheel.types import Task
 
@@ -53,4 +53,29 @@ class Environment(Protocol):
 
     def snapshot(self) -> dict[str, Any]:
         """The state now, as JSON types; a copy that later steps do not change."""
+        ...
+
+
+@runtime_checkable
+class VariantMaker(Environment, Protocol):
+    """An environment with a task generator, which the self-evolving curriculum asks. To be one is optional."""
+
+    def variants(self, task: Task, n: int, seed: int) -> list[Task]:
+        """Up to `n` tasks of the kind of `task`, no harder than it, on other starting points.
+
+        The same arguments give the same tasks. A fingerprint is equal only for equal tasks, as always: by it
+        the curriculum keeps out what is held out.
+        """
+        ...
+
+
+@runtime_checkable
+class GoalFinder(Environment, Protocol):
+    """An environment whose final states can be read as goals, for hindsight demonstrations. To be one is optional.
+
+    Where a task asks for a fixed answer no other goal can be read from what was answered: be none then.
+    """
+
+    def task_reached(self, task: Task, final_state: dict[str, Any]) -> Task | None:
+        """The task, other than `task` but from the same start, that the state solves; None where there is none."""
         ...

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 from tracewheel.environments.base import Observation
-from tracewheel.environments.workspace_tasks import FAMILIES, workspace_task
+from tracewheel.environments.workspace_goals import task_reached
+from tracewheel.environments.workspace_tasks import FAMILIES, make_task, workspace_task
 from tracewheel.errors import DataError
 from tracewheel.types import Task
 
@@ -72,6 +74,16 @@ class WorkspaceEnvironment:
         if selector["kind"] == "list" and selector["value"] not in state["files"]:
             raise DataError(f"the list {selector['value']} is not among the files")
         return workspace_task(prompt, state, goal)
+
+    def variants(self, task: Task, n: int, seed: int) -> list[Task]:
+        """Tasks of the same family and selector word, of the same tier or the one below."""
+        rng = random.Random(f"variants-{task.id}-{seed}")
+        asked = (task.goal["selector"]["value"],)
+        return [make_task(task.family, rng.randint(max(1, task.tier - 1), task.tier), rng, asked=asked) for _ in range(n)]
+
+    def task_reached(self, task: Task, final_state: dict[str, Any]) -> Task | None:
+        """The task of the same family that the state solves."""
+        return task_reached(task, final_state)
 
     def tools(self) -> list[dict[str, Any]]:
         return TOOLS

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from tracewheel.plugins import load_class
-from tracewheel.verifiers.base import Verifier
+from tracewheel.verifiers.base import GradedVerifier, Verifier, progress
 from tracewheel.verifiers.workspace import WorkspaceVerifier
 
 VERIFIERS: dict[str, type] = {WorkspaceVerifier.kind: WorkspaceVerifier}
 
-__all__ = ["VERIFIERS", "Verifier", "make_verifier"]
+__all__ = ["VERIFIERS", "GradedVerifier", "Verifier", "make_verifier", "progress"]
 
 
 def make_verifier(kind: str) -> Verifier:

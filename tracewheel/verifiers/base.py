@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+import math
+from typing import Any, Protocol, runtime_checkable
 
 from tracewheel.types import Task
 
@@ -20,3 +21,28 @@ class Verifier(Protocol):
     def verify(self, task: Task, final_state: dict[str, Any]) -> tuple[float, dict[str, float]]:
         """The total in [0, 1], and what it is made of: one number for each thing checked."""
         ...
+
+
+@runtime_checkable
+class GradedVerifier(Verifier, Protocol):
+    """A verifier that can also say how far an episode has come. To be one is optional."""
+
+    def progress(self, task: Task, state: dict[str, Any]) -> float:
+        """How far a state is on the way to the goal, from 0 to 1; 1 for a solved one. Pure, as `verify` is."""
+        ...
+
+
+def progress(verifier: Verifier, task: Task, state: dict[str, Any]) -> float:
+    """How far a state is on the way to a task's goal: what the verifier says, else the mean of its parts, else its total.
+
+    Raises:
+        ValueError: it is not within 0 to 1.
+    """
+    if isinstance(verifier, GradedVerifier):
+        value = float(verifier.progress(task, state))
+    else:
+        total, parts = verifier.verify(task, state)
+        value = sum(parts.values()) / len(parts) if parts else float(total)
+    if not (math.isfinite(value) and 0.0 <= value <= 1.0):
+        raise ValueError(f"verifier {verifier.kind}: progress {value}, outside 0 to 1")
+    return value

@@ -51,6 +51,22 @@ class WorkspaceVerifier:
         }
         return float(all(breakdown.values())), breakdown
 
+    def progress(self, task: Task, state: dict[str, Any]) -> float:
+        """The share done of moving each selected file and writing the manifest, 0 while anything else is disturbed.
+
+        A manifest counts by its truth alone, so it may come before the files.
+        """
+        before: dict[str, str] = task.initial_state["files"]
+        now: dict[str, str] = state["files"]
+        goal = task.goal
+        names = selected_files(task.initial_state, goal)
+        moved = 0
+        for name in names:
+            origin, target = f"{goal['source']}/{name}", f"{goal['destination']}/{name}"
+            moved += now.get(target) == before[origin] and (origin not in now or origin == target)
+        _, parts = self.verify(task, state)
+        return parts["untouched"] * (moved + parts["manifest"]) / (len(names) + 1)
+
 
 def _lists_exactly(text: str | None, names: list[str]) -> bool:
     if text is None:
