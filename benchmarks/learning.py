@@ -28,12 +28,14 @@ from tracewheel.curate import curate, load_tasks
 from tracewheel.engines.policy_model import load_for_generation
 from tracewheel.evaluation import evaluate
 from tracewheel.ingest import ingest
+from tracewheel.learner.learner import Learner
+from tracewheel.learner.models import POLICY
+from tracewheel.learner.update import update
 from tracewheel.rollout import rollout
 from tracewheel.sampler import TaskSampler
 from tracewheel.schedule import evaluation_seed, observe_scores, rollout_seed
 from tracewheel.score import score
 from tracewheel.token_logprobs import action_logprobs
-from tracewheel.update import POLICY, Learner, update
 from tracewheel.warm_start import warm_start
 
 POLICIES = {
@@ -110,14 +112,12 @@ def _controls(config: RetrainConfig, work: Path) -> dict[str, Any]:
 
 def _replay_only(config: RetrainConfig, start: Path, out: Path) -> Path:
     """As many optimiser steps as reinforcement learning takes, on the replay text alone and at its weight."""
-    learner = Learner(config, start, start)
+    learner = Learner(config, start.parent, start)
     rng = random.Random(f"replay-only-{config.seed}")
     for _ in range(config.training.iterations * config.learner.epochs * config.learner.minibatches):
-        learner.optimizer.zero_grad()
-        learner.learn_replay(rng)
-        torch.nn.utils.clip_grad_norm_(learner.parameters, config.learner.max_grad_norm)
-        learner.optimizer.step()
-    write_adapter(learner.model, out, POLICY, config.policy.base, version=1)
+        learner.learn_text(rng)
+        learner.backend.step(config.learner.learning_rate)
+    write_adapter(learner.models.model, out, POLICY, config.policy.base, version=1)
     return out
 
 
@@ -157,7 +157,7 @@ def _unmask(config: RetrainConfig, policy: PolicyRef, trajectories: Path) -> Non
     logprobs: list[list[float]] = [[] for _ in range(len(table))]
     for batch in micro_batches(table, [0.0] * len(table), config.learner.micro_batch_tokens):
         with torch.no_grad():
-            values = action_logprobs(model, batch, config.rollout.temperature)[0]
+            values = action_logprobs(model, batch)[0]
         for row, position in enumerate(batch.rows.tolist()):
             logprobs[position] = values[row, : len(table["token_ids"].iloc[position])].tolist()
     table["logprobs"] = logprobs

@@ -1,0 +1,188 @@
+"""The algorithms side by side: the same warm start, the same budget of episodes, several seeds.
+
+    python benchmarks/algorithms.py --seeds 0 1 2 --jobs 2
+
+For each seed one run makes what all share (curated tasks, warm starts, their evaluations); each
+algorithm then runs `tracewheel retrain` from a copy of that store. Prints JSON and a table; writes
+`docs/algorithms.json`, `docs/algorithms.md` and `docs/algorithms.png`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import concurrent.futures
+import json
+import shutil
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from tracewheel.config import load_config
+
+# What is set for each: chosen by validation success on seed 0, never by held-out tasks.
+ALGORITHMS: dict[str, list[str]] = {
+    "grpo": ["learner.kind=grpo"],
+    "dapo": ["learner.kind=dapo"],
+    "ppo": ["learner.kind=ppo", "learner.advantage.critic.epochs=1"],
+    "rloo": ["learner.kind=rloo"],
+    "dpo": ["learner.kind=dpo"],
+    "rejection_sampling": ["learner.kind=rejection_sampling"],
+}
+LABELS = {
+    "grpo": "GRPO",
+    "dapo": "DAPO",
+    "ppo": "PPO with critic",
+    "rloo": "RLOO",
+    "dpo": "DPO",
+    "rejection_sampling": "rejection sampling",
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--profile", default="configs/tiny.yaml")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--algorithms", nargs="+", choices=list(ALGORITHMS), default=list(ALGORITHMS))
+    parser.add_argument("--jobs", type=int, default=1, help="runs at a time; with more than one each gets one thread")
+    parser.add_argument("--set", dest="overrides", action="append", default=[], metavar="a.b=c", help="for every run")
+    parser.add_argument("--work", type=Path, default=Path("runs/benchmark-algorithms"))
+    parser.add_argument("--out", type=Path, default=Path("docs"))
+    arguments = parser.parse_args()
+    config = load_config(arguments.profile, arguments.overrides)
+    per_iteration = min(config.training.tasks_per_iteration, config.curation.train_tasks) * config.rollout.group_size
+    budget = config.training.iterations * per_iteration
+    common = [*arguments.overrides, f"training.episodes={budget}", *(["threads=1"] if arguments.jobs > 1 else [])]
+    with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
+        starts = {seed: pool.submit(_start, arguments.profile, seed, common, arguments.work) for seed in arguments.seeds}
+        runs = {
+            (name, seed): pool.submit(_run, arguments.profile, name, seed, common, starts[seed].result(), arguments.work)
+            for seed in arguments.seeds
+            for name in arguments.algorithms
+        }
+        results = {name: {str(seed): runs[name, seed].result() for seed in arguments.seeds} for name in arguments.algorithms}
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    (arguments.out / "algorithms.json").write_text(json.dumps({"episodes": budget, "results": results}, indent=2) + "\n")
+    table = _table(results, budget)
+    (arguments.out / "algorithms.md").write_text(table)
+    _plot(results, arguments.out / "algorithms.png")
+    print(json.dumps(results))
+    print(table)
+
+
+def _start(profile: str, seed: int, common: list[str], work: Path) -> Path:
+    """The store with everything that comes before reinforcement learning, and its evaluations."""
+    folder = work / f"start-{seed}"
+    _retrain(profile, [*common, f"seed={seed}", "training.iterations=1"], folder)
+    return folder / "store"
+
+
+def _run(profile: str, name: str, seed: int, common: list[str], store: Path, work: Path) -> dict[str, Any]:
+    folder = work / f"{name}-{seed}"
+    if not folder.exists():
+        shutil.copytree(store, folder / "store")
+    summary = _retrain(profile, [*common, *ALGORITHMS[name], f"seed={seed}"], folder)
+    print(f"{name}, seed {seed}: {summary['success']['rl']:.3f} held-out", file=sys.stderr, flush=True)
+    kept = (
+        "success",
+        "sampled",
+        "harder",
+        "intervals",
+        "gate",
+        "best_iteration",
+        "validation",
+        "seconds",
+        "tokens",
+        "episodes",
+    )
+    return {key: summary[key] for key in kept}
+
+
+def _retrain(profile: str, overrides: list[str], folder: Path) -> dict[str, Any]:
+    """One run through the command line, as a user would; a refused gate (3) is a result too."""
+    command = [sys.executable, "-m", "flows.cli", "retrain", profile, "--run-dir", str(folder), "--json"]
+    for override in overrides:
+        command += ["--set", override]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode not in (0, 3):
+        raise SystemExit(f"{' '.join(command)} ended with {done.returncode}\n{done.stderr[-3000:]}")
+    summary: dict[str, Any] = json.loads(done.stdout)
+    return summary
+
+
+def _table(results: dict[str, Any], budget: int) -> str:
+    """Markdown: for each algorithm the seeds' held-out success, its gain over the best policy without RL, and its cost."""
+    lines = [
+        f"Held-out success after {budget} episodes, greedy / sampled, from the same warm start; in brackets the gain in greedy "
+        "success over the best policy without RL and its 95% interval (paired by task).",
+        "",
+    ]
+    seeds = list(next(iter(results.values())))
+    lines.append(
+        "| algorithm | " + " | ".join(f"seed {seed}" for seed in seeds) + " | mean greedy | mean harder tier | update seconds |"
+    )
+    lines.append("|---|" + "---|" * (len(seeds) + 4))
+    start = next(iter(results.values()))
+    cells = [f"{start[seed]['success'][start[seed]['gate']['baseline']]:.3f}" for seed in seeds]
+    lines.append("| best without RL | " + " | ".join(cells) + " | | | | |")
+    for name, runs in results.items():
+        cells = []
+        for seed in seeds:
+            run = runs[seed]
+            low, high = run["gate"]["interval"]
+            cells.append(
+                f"{run['success']['rl']:.3f} / {run['sampled']['rl']:.3f} "
+                f"({100 * run['gate']['difference']:+.1f}: {100 * low:+.1f} to {100 * high:+.1f})"
+            )
+        means = [statistics.mean(run[key]["rl"] for run in runs.values()) for key in ("success", "harder")]
+        seconds = statistics.mean(run["seconds"]["update"] for run in runs.values())
+        episodes = " to ".join(sorted({str(run["episodes"]) for run in runs.values()}))
+        cells += [f"{means[0]:.3f}", f"{means[1]:.3f}", episodes, f"{seconds:.0f}"]
+        lines.append(f"| {LABELS[name]} | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _plot(results: dict[str, Any], path: Path) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, (curves, bars) = plt.subplots(1, 2, figsize=(12, 4.6))
+    for number, (name, runs) in enumerate(results.items()):
+        color = f"C{number}"
+        points: dict[int, list[float]] = {}
+        for run in runs.values():
+            for iteration, rates in run["validation"].items():
+                points.setdefault(int(iteration), []).append((rates["greedy"] + rates["sampled"]) / 2)
+        steps = sorted(iteration for iteration, values in points.items() if len(values) == len(runs))
+        curves.plot(steps, [statistics.mean(points[step]) for step in steps], color=color, label=LABELS[name])
+        curves.fill_between(
+            steps, [min(points[step]) for step in steps], [max(points[step]) for step in steps], color=color, alpha=0.12
+        )
+        for place, run in enumerate(runs.values()):
+            x = number + (place - (len(runs) - 1) / 2) * 0.22
+            rate = run["success"]["rl"]
+            low, high = run["intervals"]["success"]["rl"]
+            bars.errorbar(x, rate, [[rate - low], [high - rate]], fmt="o", color=color, capsize=3, markersize=5)
+            before = run["success"][run["gate"]["baseline"]]
+            label = "best without RL" if number == place == 0 else None
+            bars.plot([x - 0.09, x + 0.09], [before, before], color="black", linewidth=2, label=label)
+    curves.set_xlabel("iteration")
+    curves.set_ylabel("success, mean of greedy and sampled")
+    curves.set_title("Validation tasks (mean of the seeds, their range shaded)", fontsize=10)
+    curves.legend(fontsize=8)
+    bars.set_xticks(range(len(results)))
+    bars.set_xticklabels([LABELS[name] for name in results], rotation=20, ha="right", fontsize=9)
+    bars.set_title("Held-out tasks, greedy: each seed with its 95% interval", fontsize=10)
+    bars.legend(fontsize=8, loc="lower right")
+    for axis in (curves, bars):
+        axis.set_ylim(0, 1)
+        axis.grid(alpha=0.3)
+    figure.tight_layout()
+    figure.savefig(path, dpi=130)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,220 @@
+"""Log-probability and entropy under an output embedding, without the logits over the vocabulary.
+
+The logits of N tokens are made one tile [chunk, COLUMNS] at a time and folded at once into running
+sums, as attention kernels do (Dao et al. 2022, "FlashAttention", arXiv:2205.14135, with the output
+embedding W as both keys and values). One of the sums is the mean embedding under the distribution,
+`mean[i] = sum_v p[i, v] W[v]`, and with it the backward pass needs no logits at all:
+
+    d logprob[i] / d state[i] = (W[target[i]] - mean[i]) / temperature[i]
+
+is one vector for each token, whatever the loss makes of the log-probability. That is two products
+with W for the whole step where recomputing the logits takes three, and memory for one tile.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+COLUMNS = {"cpu": 2048, "cuda": 16384}
+
+
+def scores(
+    states: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    targets: Tensor,
+    factor: Tensor,
+    *,
+    chunk: int = 1024,
+    entropy_gradient: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """Score `targets` under softmax(factor * (states @ weight.T + bias)).
+
+    Args:
+        states: [N, H], in the type of `weight`.
+        weight: [V, H]; its gradient is computed where it is asked for, at the price of the logits made
+            once more.
+        bias: [V] without gradient, or None.
+        targets: [N] token ids.
+        factor: [N] what the logits are multiplied by, one over the temperature; float32 or better.
+        chunk: how many tokens a tile of logits has.
+        entropy_gradient: whether the entropy is differentiable; costs a third product with `weight`.
+
+    Returns:
+        logprobs [N] and entropy [N] in nats, in the type of `factor`.
+    """
+    logprobs, entropy = _Scores.apply(states, weight, bias, targets, factor, chunk, entropy_gradient)
+    return logprobs, entropy if entropy_gradient else entropy.detach()
+
+
+class _Scores(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        states: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        targets: Tensor,
+        factor: Tensor,
+        chunk: int,
+        entropy_gradient: bool,
+    ) -> tuple[Tensor, Tensor]:
+        needs_states, needs_weight = ctx.needs_input_grad[:2]
+        logprobs, entropy, normaliser = (torch.empty_like(factor) for _ in range(3))
+        slopes = torch.empty_like(states) if needs_states else None
+        entropy_slopes = torch.empty_like(states) if needs_states and entropy_gradient else None
+        tiles = _Tiles(weight, bias, min(chunk, len(states)), factor.dtype)
+        for start in range(0, len(states), chunk):
+            part = slice(start, start + chunk)
+            target_rows = weight[targets[part]].to(factor.dtype)
+            target_logits = (target_rows * states[part]).sum(-1)
+            if bias is not None:
+                target_logits += bias[targets[part]]
+            target_logits *= factor[part]
+            sums = _fold(tiles, states[part], factor[part], target_logits, needs_states, entropy_slopes is not None)
+            normaliser[part] = sums.maximum + sums.total.log()
+            logprobs[part] = target_logits - normaliser[part]
+            mean_logit = sums.logit / sums.total
+            entropy[part] = sums.total.log() - mean_logit
+            if slopes is None:
+                continue
+            mean = sums.embedding / sums.total.unsqueeze(-1)
+            slopes[part] = (target_rows - mean) * factor[part].unsqueeze(-1)
+            if entropy_slopes is not None:
+                product = sums.logit_embedding / sums.total.unsqueeze(-1)
+                entropy_slopes[part] = (mean * mean_logit.unsqueeze(-1) - product) * factor[part].unsqueeze(-1)
+        kept = (states, weight, bias, targets, factor, normaliser, entropy) if needs_weight else ()
+        ctx.save_for_backward(slopes, entropy_slopes, *kept)
+        ctx.chunk = chunk
+        return logprobs, entropy
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, by_logprob: Tensor, by_entropy: Tensor) -> tuple[Tensor | None, ...]:
+        slopes, entropy_slopes, *kept = ctx.saved_tensors
+        by_states = by_weight = None
+        if slopes is not None:
+            by_states = slopes * by_logprob.unsqueeze(-1).to(slopes.dtype)
+            if entropy_slopes is not None:
+                by_states += entropy_slopes * by_entropy.unsqueeze(-1).to(slopes.dtype)
+        if kept:
+            by_weight = _weight_gradient(by_logprob, by_entropy, ctx.chunk, *kept)
+        return by_states, by_weight, None, None, None, None, None
+
+
+class _Tiles:
+    """The logits of a few tokens over a few columns of the vocabulary, always in the same memory."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None, rows: int, dtype: torch.dtype) -> None:
+        self.weight, self.bias = weight, bias
+        columns = min(COLUMNS.get(weight.device.type, 2048), len(weight))
+        self.parts = [slice(start, min(start + columns, len(weight))) for start in range(0, len(weight), columns)]
+        self.memory = torch.empty(rows * columns, dtype=dtype, device=weight.device)
+
+    def logits(self, states: Tensor, factor: Tensor, part: slice) -> Tensor:
+        rows, columns = len(states), part.stop - part.start
+        tile = self.memory[: rows * columns].view(rows, columns)
+        _multiply(states, self.weight[part].t(), tile)
+        if self.bias is not None:
+            tile += self.bias[part]
+        return tile.mul_(factor.unsqueeze(-1))
+
+
+@dataclass
+class _Sums:
+    """Over the vocabulary, weighted by exp(logit - maximum), for each of n tokens.
+
+    `total` [n] of the weights, `logit` [n] of logit - maximum, `embedding` [n, H] of the rows of the
+    output embedding and `logit_embedding` [n, H] of both multiplied.
+    """
+
+    maximum: Tensor
+    total: Tensor
+    logit: Tensor
+    embedding: Tensor
+    logit_embedding: Tensor
+
+
+def _fold(tiles: _Tiles, states: Tensor, factor: Tensor, lowest: Tensor, with_embedding: bool, with_product: bool) -> _Sums:
+    """Go through the vocabulary once. `lowest` [n] is a logit of each token, where its maximum starts from."""
+    nothing = factor.new_zeros(states.shape if with_embedding else (0, 1))
+    sums = _Sums(lowest.clone(), torch.zeros_like(lowest), torch.zeros_like(lowest), nothing, nothing[:0])
+    if with_product:
+        sums.logit_embedding = torch.zeros_like(nothing)
+    # Without a bias the mean logit follows from the mean embedding, which saves a pass over the tile.
+    with_logit = with_product or not with_embedding or tiles.bias is not None
+    for part in tiles.parts:
+        logits = tiles.logits(states, factor, part)
+        maximum = torch.maximum(sums.maximum, logits.amax(-1))
+        logits -= maximum.unsqueeze(-1)
+        drop = sums.maximum - maximum
+        shrink = drop.exp()
+        weights = logits.exp() if with_logit else logits.exp_()
+        if with_logit:
+            logits *= weights
+            sums.logit = (sums.logit + drop * sums.total) * shrink + logits.sum(-1)
+        if with_product:
+            sums.logit_embedding.addcmul_(sums.embedding, drop.unsqueeze(-1)).mul_(shrink.unsqueeze(-1))
+            _accumulate(sums.logit_embedding, logits, tiles.weight[part])
+        if with_embedding:
+            sums.embedding *= shrink.unsqueeze(-1)
+            _accumulate(sums.embedding, weights, tiles.weight[part])
+        sums.total = sums.total * shrink + weights.sum(-1)
+        sums.maximum = maximum
+    if not with_logit:
+        sums.logit = (states * sums.embedding).sum(-1) * factor - sums.maximum * sums.total
+    return sums
+
+
+def _weight_gradient(
+    by_logprob: Tensor,
+    by_entropy: Tensor,
+    chunk: int,
+    states: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    targets: Tensor,
+    factor: Tensor,
+    normaliser: Tensor,
+    entropy: Tensor,
+) -> Tensor:
+    """The loss by `weight` [V, H], from the loss by the results [N]; makes the logits again, tile by tile."""
+    gradient = torch.zeros(weight.shape, dtype=factor.dtype, device=weight.device)
+    tiles = _Tiles(weight, bias, min(chunk, len(states)), factor.dtype)
+    with_entropy = bool(by_entropy.any())
+    for start in range(0, len(states), chunk):
+        rows = slice(start, start + chunk)
+        for part in tiles.parts:
+            logprobs = tiles.logits(states[rows], factor[rows], part).sub_(normaliser[rows].unsqueeze(-1))
+            by_logit = by_logprob[rows].unsqueeze(-1)
+            if with_entropy:
+                by_logit = by_logit + by_entropy[rows].unsqueeze(-1) * (logprobs + entropy[rows].unsqueeze(-1))
+            by_logit = logprobs.exp_().mul_(by_logit).mul_(-factor[rows].unsqueeze(-1))
+            _accumulate(gradient[part], by_logit.t(), states[rows])
+        gradient.index_add_(0, targets[rows], states[rows].to(factor.dtype) * (by_logprob * factor)[rows].unsqueeze(-1))
+    return gradient.to(weight.dtype)
+
+
+def _multiply(left: Tensor, right: Tensor, out: Tensor) -> None:
+    """`out` = left @ right. Of half precision on a GPU the sum is not rounded to half precision."""
+    if left.dtype == out.dtype:
+        torch.mm(left, right, out=out)
+    elif left.is_cuda:
+        torch.mm(left, right, out_dtype=out.dtype, out=out)
+    else:
+        out.copy_(left @ right)
+
+
+def _accumulate(total: Tensor, left: Tensor, right: Tensor) -> None:
+    """`total` += left @ right, with `left` brought to the type of `right`."""
+    if right.dtype == total.dtype:
+        total.addmm_(left, right)
+    elif right.is_cuda:
+        torch.addmm(total, left.to(right.dtype), right, out_dtype=total.dtype, out=total)
+    else:
+        total += left.to(right.dtype) @ right
