@@ -1,7 +1,10 @@
 """What all tests share: one thread, no network, and the tiny base policy that ships."""
 
+import json
 import os
 import tempfile
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -37,3 +40,110 @@ def prefect_harness():
 
     with prefect_test_harness(server_startup_timeout=300):
         yield
+
+
+class ChatServer:
+    """A real HTTP server that speaks the chat completions protocol; `answer` is given (body, number) of each request.
+
+    It gives a message, (status, headers, body) for anything else, or None to drop the connection. A
+    request that breaks the protocol gets status 400, as it would elsewhere. `requests` holds (headers, body).
+    """
+
+    def __init__(self, answer):
+        self.requests = []
+        self.open_now, self.most_open = 0, 0
+        self._answer, self._lock = answer, threading.Lock()
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self):
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                with outer._lock:
+                    outer.requests.append((dict(self.headers), body))
+                    number = len(outer.requests) - 1
+                    outer.open_now += 1
+                    outer.most_open = max(outer.most_open, outer.open_now)
+                try:
+                    self._reply(outer._respond(self.path, body, number))
+                except BrokenPipeError:
+                    pass  # the client has given up
+                finally:
+                    with outer._lock:
+                        outer.open_now -= 1
+
+            def _reply(self, response):
+                if response is None:
+                    self.close_connection = True
+                    return
+                status, headers, said = response
+                data = said if isinstance(said, bytes) else json.dumps(said).encode()
+                self.send_response(status)
+                for name, value in {"Content-Type": "application/json", "Content-Length": len(data), **headers}.items():
+                    self.send_header(name, str(value))
+                self.end_headers()
+                self.wfile.write(data)
+
+            def log_message(self, *_):
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        self.url = f"http://127.0.0.1:{self._server.server_port}/v1"
+
+    def close(self):
+        self._server.shutdown()
+        self._server.server_close()
+
+    def _respond(self, path, body, number):
+        if path != "/v1/chat/completions":
+            return 404, {}, {"detail": "Not Found"}
+        if broken := self._broken(body):
+            return 400, {}, {"error": {"message": broken, "type": "invalid_request_error"}}
+        answer = self._answer(body, number)
+        if not isinstance(answer, dict):
+            return answer
+        reason = answer.pop("finish_reason", "tool_calls" if answer.get("tool_calls") else "stop")
+        choice = {"index": 0, "message": {"role": "assistant", "content": None, **answer}, "finish_reason": reason}
+        usage = {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}
+        known = {"id": f"chatcmpl-{number}", "object": "chat.completion", "created": 1, "model": body["model"]}
+        return 200, {}, {**known, "choices": [choice], "usage": usage}
+
+    @staticmethod
+    def _broken(body):
+        """What breaks the rules: fields, roles, and a reply to each call by its id before anything else is said."""
+        if not isinstance(body.get("model"), str) or not body.get("messages"):
+            return "'model' and 'messages' are required"
+        waiting = []
+        for message in body["messages"]:
+            if message["role"] == "tool":
+                if message["tool_call_id"] not in waiting or not isinstance(message["content"], str):
+                    return "a tool message answers no call"
+                waiting.remove(message["tool_call_id"])
+                continue
+            if waiting:
+                return f"calls without a reply: {waiting}"
+            waiting = [call["id"] for call in message.get("tool_calls", [])]
+            if any(not isinstance(call["function"]["arguments"], str) for call in message.get("tool_calls", [])):
+                return "arguments are JSON text"
+            if message["role"] not in ("system", "user", "assistant"):
+                return f"no role {message['role']}"
+            if not waiting and not isinstance(message.get("content"), str):
+                return "a message without calls has text"
+        return f"calls without a reply: {waiting}" if waiting else ""
+
+
+@pytest.fixture
+def chat_server():
+    """Start chat servers: `chat_server(answer)`."""
+    servers = []
+
+    def start(answer):
+        servers.append(ChatServer(answer))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.close()

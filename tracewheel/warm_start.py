@@ -1,4 +1,4 @@
-"""The warm start: supervised fine-tuning of a LoRA adapter on logged episodes.
+"""The warm start: supervised fine-tuning of a LoRA adapter, or of the whole model, on logged episodes.
 
 TRL's `SFTTrainer` gets token ids and labels made by the same renderer as rollouts use, so what is
 imitated is exactly what would be sampled; the loss is on assistant tokens only.
@@ -10,9 +10,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from tracewheel.adapters import write_adapter
-from tracewheel.config import LoraConfig, RetrainConfig
+from tracewheel.adapters import ADAPTER, MODEL, write_adapter, write_full_model
+from tracewheel.config import LoraShape, RetrainConfig
 from tracewheel.demonstrations import Example, demonstration_examples, with_replay
+from tracewheel.episodes import episodes_to_imitate
 from tracewheel.errors import DataError
 from tracewheel.files import read_table, write_json
 
@@ -20,7 +21,7 @@ IGNORED = -100
 
 
 def warm_start(config: RetrainConfig, curated: Path, out: Path, demonstrations: str) -> dict[str, float]:
-    """Train the warm start on the training split's episodes; writes `adapter/` and `metrics.json`.
+    """Train the warm start on the training split's episodes; writes `adapter/` or `model/`, and `metrics.json`.
 
     Args:
         curated: The curation stage's output.
@@ -29,6 +30,7 @@ def warm_start(config: RetrainConfig, curated: Path, out: Path, demonstrations: 
 
     Raises:
         DataError: there is nothing to learn from.
+        LeakError: an extra demonstration is of a task outside the training split.
     """
     import torch
 
@@ -36,12 +38,7 @@ def warm_start(config: RetrainConfig, curated: Path, out: Path, demonstrations: 
 
     torch.set_num_threads(config.threads)
     settings = config.warm_start
-    episodes = read_table(curated / "episodes.parquet")
-    episodes = episodes[episodes.split == "train"]
-    if demonstrations == "verified":
-        episodes = episodes[episodes.success == 1.0]
-    if episodes.empty:
-        raise DataError(f"{curated / 'episodes.parquet'}: no {demonstrations} episode in the training split to learn from")
+    episodes = episodes_to_imitate(settings, curated, demonstrations)
     renderer = load_renderer(config.policy.base, config.policy.tool_format)
     examples = demonstration_examples(episodes, renderer, settings.classes)
     n_demonstrations = len(examples)
@@ -59,7 +56,7 @@ def warm_start(config: RetrainConfig, curated: Path, out: Path, demonstrations: 
     return metrics
 
 
-def peft_config(lora: LoraConfig) -> Any:
+def peft_config(lora: LoraShape) -> Any:
     """PEFT's form of the LoRA settings."""
     from peft import LoraConfig as PeftLoraConfig
 
@@ -76,6 +73,7 @@ def _fine_tune(config: RetrainConfig, examples: list[Example], out: Path) -> flo
 
     disable_progress_bars()
     settings = config.warm_start
+    whole = settings.weights == "full"
     rows = [
         {
             "input_ids": example["input_ids"],
@@ -85,17 +83,18 @@ def _fine_tune(config: RetrainConfig, examples: list[Example], out: Path) -> flo
     ]
     with tempfile.TemporaryDirectory() as scratch:
         trainer = SFTTrainer(
-            model=load_base(config.policy, config.policy.base),
+            # Where every weight is trained they stay in float32, and passes are in the lower precision.
+            model=load_base(config.policy, config.policy.base, "float32" if whole else None),
             processing_class=load_renderer(config.policy.base, config.policy.tool_format).tokenizer,
             train_dataset=Dataset.from_list(rows),
-            peft_config=peft_config(settings.lora),
+            peft_config=None if whole else peft_config(settings.lora),
             args=SFTConfig(
                 output_dir=scratch,
                 num_train_epochs=settings.epochs,
                 per_device_train_batch_size=settings.batch_size,
                 learning_rate=settings.learning_rate,
                 lr_scheduler_type="linear",
-                warmup_steps=10,
+                warmup_steps=settings.warmup_steps,
                 max_length=None,
                 seed=config.seed,
                 use_cpu=config.policy.device == "cpu",
@@ -110,5 +109,8 @@ def _fine_tune(config: RetrainConfig, examples: list[Example], out: Path) -> flo
         )
         trainer.remove_callback(PrinterCallback)
         result = trainer.train()
-        write_adapter(trainer.model, out / "adapter", "default", config.policy.base, version=0)
+        if whole:
+            write_full_model(trainer.model, out / MODEL, config.policy.base, version=0)
+        else:
+            write_adapter(trainer.model, out / ADAPTER, "default", config.policy.base, version=0)
     return float(result.training_loss)

@@ -52,17 +52,17 @@ def replay_trace(trace: Trace, environment: Environment) -> Replay:
         raise DataError("no prompt")
     task = environment.task_from_log(prompt, trace.environment)
     environment.reset(task)
-    ended, drift = _play(trace.messages, environment)
+    ended, drift = play(trace.messages, environment)
     if drift:
         return Replay(task, None, {}, ended, observation_drift=True, unscored="the tools replied otherwise than in the log")
-    success, breakdown, unscored = _judge(task, environment)
+    success, breakdown, unscored = judge(task, environment)
     return Replay(task, success, breakdown, ended, observation_drift=False, unscored=unscored)
 
 
 def probe(task: Task, environment: Environment) -> str:
     """Why a task is unfit to be set, or "": it must be judgeable, and give nothing for doing nothing at all."""
     environment.reset(task)
-    total, _, unscored = _judge(task, environment)
+    total, _, unscored = judge(task, environment)
     if total is None:
         return unscored
     return "solved by doing nothing" if total > 0 else ""
@@ -108,7 +108,7 @@ def _row(replay: Replay | None = None, *, dropped: str = "", reward_drift: bool 
     }
 
 
-def _judge(task: Task, environment: Environment) -> tuple[float | None, dict[str, float], str]:
+def judge(task: Task, environment: Environment) -> tuple[float | None, dict[str, float], str]:
     """Total, breakdown, and why there is no total, or ""."""
     verifier = make_verifier(task.verifier)
     try:
@@ -118,8 +118,8 @@ def _judge(task: Task, environment: Environment) -> tuple[float | None, dict[str
     return float(total), breakdown, ""
 
 
-def _play(messages: list[dict[str, Any]], environment: Environment) -> tuple[bool, bool]:
-    """Whether the episode ended, and whether a tool replied otherwise than in the log."""
+def play(messages: list[dict[str, Any]], environment: Environment) -> tuple[bool, bool]:
+    """Carry out the calls of an episode: whether it ended, and whether a tool replied otherwise than in the log."""
     replies: dict[str, str] = {}
     for message in messages:
         for call in message.get("tool_calls") or []:

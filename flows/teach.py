@@ -1,0 +1,48 @@
+"""`tracewheel teach`: demonstrations by a stronger model behind an OpenAI-compatible endpoint."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from flows.progress import TerminalReporter
+from flows.setup import prepare_environment, resolve_config
+from flows.single import curated_folder
+from tracewheel.errors import DataError
+from tracewheel.store import produce_whole
+
+LABEL = "teach"
+
+
+def teach(options: argparse.Namespace) -> dict[str, Any]:
+    """Let the profile's teacher play the training tasks.
+
+    Episodes are noted as they end in a file beside `--out`; after an interruption the same command goes on
+    from there, and when all is written the file is removed.
+
+    Raises:
+        ConfigError: the profile has no teacher.
+        DataError: the curated folder is not one, or has no training task.
+        InputError: the endpoint, the model or the key is wrong.
+        InfrastructureError: the endpoint does not answer.
+    """
+    config = resolve_config(options.config, options.overrides, options.run_dir)
+    prepare_environment(None, debug=options.debug)
+    curated = curated_folder(options)
+    if options.tasks is not None and options.tasks < 1:
+        raise DataError(f"--tasks {options.tasks}: at least 1")
+    from tracewheel.curate import load_tasks
+    from tracewheel.teach import teach
+
+    tasks = load_tasks(curated, "train")[: options.tasks]
+    if not tasks:
+        raise DataError(f"--curated {curated}: has no training task")
+    out = Path(options.out)
+    journal = out.with_name(f"{out.name}.journal.jsonl")
+    reporter = TerminalReporter()
+    with reporter.shown():
+        reporter.start(LABEL)
+        result = produce_whole(out, lambda partial: teach(config, tasks, partial, journal=journal, progress=reporter.move))
+    journal.unlink(missing_ok=True)
+    return {"out": options.out, **result}

@@ -1,0 +1,67 @@
+"""Hindsight demonstrations: a failed episode is a good one of the task that it did solve.
+
+After hindsight experience replay (Andrychowicz et al. 2017, arXiv:1707.01495). It holds only where a final
+state can be read as a goal, which the environment says itself by being a `GoalFinder`; a task with a fixed
+answer has none to read, and none is made up.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
+
+from tracewheel.curation.faults import UNKNOWN, fault_kind
+from tracewheel.curation.replay import judge, play, probe
+from tracewheel.environments import GoalFinder, make_environment
+from tracewheel.types import Task
+
+if TYPE_CHECKING:
+    import pandas
+
+
+def hindsight_episodes(episodes: pandas.DataFrame, tasks: dict[str, Task], taken: Collection[str]) -> pandas.DataFrame:
+    """Failed episodes as demonstrations of the tasks that they solved after all.
+
+    The calls are played again and the new task's verifier judges where they lead; only a full success
+    counts. What failed by its manner, with an invented tool or the same call twice in a row, is no example of
+    anything. The words of the user become those of the new task, and all else stays as it was.
+
+    Args:
+        episodes: As the curation stage writes them; those with `success` 0 are looked at.
+        tasks: The tasks of the episodes, by id.
+        taken: Fingerprints of tasks that must not be trained on.
+
+    Returns:
+        Rows with the columns of `episodes`, under the new tasks' ids and `success` 1.
+    """
+    import pandas as pd
+
+    rows = []
+    for record in episodes[episodes["success"] == 0.0].to_dict("records"):
+        row = {str(name): value for name, value in record.items()}
+        messages, tools = json.loads(row["messages"]), json.loads(row["tools"])
+        if fault_kind(messages, tools, 0.0, {}, ended=True) != UNKNOWN:
+            continue
+        found = _relabelled(messages, tasks[row["task_id"]], taken)
+        if found is not None:
+            reached, messages = found
+            changes = {"trace_id": f"{row['trace_id']}-hindsight", "task_id": reached.id, "success": 1.0, "failure": ""}
+            rows.append({**row, **changes, "messages": json.dumps(messages, ensure_ascii=False)})
+    return pd.DataFrame(rows, columns=episodes.columns)
+
+
+def _relabelled(messages: list[dict[str, Any]], task: Task, taken: Collection[str]) -> tuple[Task, list[dict[str, Any]]] | None:
+    environment = make_environment(task.environment)
+    asked = [index for index, message in enumerate(messages) if message["role"] == "user"]
+    if not isinstance(environment, GoalFinder) or len(asked) != 1 or messages[asked[0]]["content"] != task.prompt:
+        return None
+    environment.reset(task)
+    ended, drifted = play(messages, environment)
+    reached = environment.task_reached(task, environment.snapshot()) if ended and not drifted else None
+    if reached is None or reached.fingerprint == task.fingerprint or reached.fingerprint in taken:
+        return None
+    if judge(reached, environment)[0] != 1.0 or probe(reached, environment):
+        return None
+    renamed = [{**message, "content": reached.prompt} if i == asked[0] else message for i, message in enumerate(messages)]
+    return reached, renamed
