@@ -2,7 +2,7 @@
 
 A rollout that goes wrong is data (a stop reason), never an exception. These are for what a person
 has to mend: every message names the file, line or field, and says what to do. The command line
-turns `InputError` into exit code 2 and `GateRefused` into exit code 3.
+turns `InputError` into exit code 2, `GateRefused` into 3 and `UnhealthyRun` into 4.
 """
 
 
@@ -36,3 +36,10 @@ class InfrastructureError(TracewheelError):
 
 class GateRefused(TracewheelError):
     """The gate did not promote the challenger."""
+
+
+class UnhealthyRun(TracewheelError):
+    """The doctor found something severe. Holds a sentence, and what was found as JSON types."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])

@@ -2,7 +2,9 @@
 
 `work_dir/<run id>/` holds `config.yaml` (resolved), `lineage.json` (commit, input digests, package
 versions), `start.json` (champion and task posterior at the start, so that a resumed run sees the
-same), and at the end `gate.json`, `report.html` and `summary.json`. A run with a summary is complete.
+same), during reinforcement learning `loop.json` (which entries of the store each iteration made) and
+`doctor.json` (what the doctor found), and at the end `gate.json`, `report.html` and `summary.json`. A run
+with a summary is complete.
 """
 
 from __future__ import annotations
@@ -24,8 +26,8 @@ from tracewheel.ingest import find_files
 from tracewheel.store import PARTIAL, remove, write_whole
 from tracewheel.types import content_hash
 
-# Where a run is stored and tracked does not change what comes out of it.
-NOT_IDENTITY = {"work_dir", "tracking", "name"}
+# Where a run is stored and tracked, and what it is warned of, does not change what comes out of it.
+NOT_IDENTITY = {"work_dir", "tracking", "name", "doctor"}
 ORCHESTRATION_PACKAGES = ("prefect", "mlflow", "dvc")
 
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from tracewheel.doctor.finding import Finding
+
 Outcome = Literal["gained", "lost", "solved", "failed", "unscored"]
 
 
@@ -139,9 +141,11 @@ class ReportData:
         after: Policy key shown on the right at first, and the one whose gains the table shows.
         n_held_out: Size of the held-out split.
         n_harder: Size of the harder tier.
+        pareto: The run's candidates by all their objectives: `name`, `objectives`, `on_front`, `beaten_by`.
         links: Where the run's other results are: label to text.
         lineage: Data lineage: heading to (name to value).
         config: The resolved profile.
+        findings: What the doctor says of the run; empty when it was not asked.
     """
 
     run_id: str
@@ -157,9 +161,11 @@ class ReportData:
     after: str = "rl"
     n_held_out: int = 0
     n_harder: int = 0
+    pareto: Sequence[Mapping[str, Any]] = ()
     links: Mapping[str, str] = field(default_factory=dict)
     lineage: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     config: Mapping[str, Any] = field(default_factory=dict)
+    findings: Sequence[Finding] = ()
 
     def policy(self, key: str) -> PolicyResult | None:
         """The row of a policy, if it was measured."""

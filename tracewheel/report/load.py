@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tracewheel.doctor.finding import Finding
 from tracewheel.errors import DataError
 from tracewheel.files import read_table
 from tracewheel.report.curves import training_curves
@@ -47,12 +48,13 @@ def load_report_data(
     examples: int = 80,
     seed: int = 0,
     harder_aim: float = HARDER_AIM,
+    findings: Sequence[Finding] = (),
 ) -> ReportData:
     """Gather what the report of a run shows.
 
     Args:
         summary: What `tracewheel retrain` prints: `run_id`, `gate`, `seconds` by stage, and when
-            there: `name`, `tokens` by stage, `cached` (stages not run again), `adapter`, `mlflow_run`.
+            there: `name`, `tokens` by stage, `cached` (stages not run again), `adapter` or `model`, `mlflow_run`, `pareto`.
         curated: Directory of the curate stage; its `tasks.parquet` says which split a task is in, its
             `episodes.parquet` gives the deployed agent.
         evaluations: Policy key to the directories of its evaluations (held-out and harder tier may be
@@ -69,6 +71,7 @@ def load_report_data(
         examples: How many tasks the viewer holds.
         seed: Seed of the bootstrap intervals.
         harder_aim: Harder-tier success that was aimed at.
+        findings: What the doctor says of the run.
 
     Raises:
         DataError: a file is missing, or an evaluation is of a task that was not curated.
@@ -99,13 +102,15 @@ def load_report_data(
         after=AFTER,
         n_held_out=int((tasks["split"] == "held_out").sum()),
         n_harder=int((tasks["split"] == "harder").sum()),
+        pareto=summary.get("pareto", ()),
         links={
             label: str(summary[key])
-            for key, label in (("adapter", "Adapter"), ("mlflow_run", "MLflow run"))
+            for key, label in (("adapter", "Adapter"), ("model", "Model"), ("mlflow_run", "MLflow run"))
             if summary.get(key)
         },
         lineage=lineage or {},
         config=config or {},
+        findings=findings,
     )
 
 

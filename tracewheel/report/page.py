@@ -14,6 +14,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from tracewheel.doctor.finding import shown, worst_first
 from tracewheel.report import charts
 from tracewheel.report.data import Aim, Comparison, ReportData
 
@@ -44,6 +45,8 @@ def write_report(data: ReportData, out: Path) -> Path:
         "colour": colour,
         "chart": charts.line_chart,
         "plain": plain,
+        "figure": shown,
+        "worst_first": worst_first,
     }
     html = environment.get_template("page.html").render(
         data=data,

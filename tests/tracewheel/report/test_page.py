@@ -9,6 +9,7 @@ from html.parser import HTMLParser
 
 import pytest
 
+from tracewheel.pareto import pareto_points
 from tracewheel.report import ReportData, load_report_data, write_report
 from tracewheel.report.data import Aim, Estimate
 from tracewheel.report.page import aim_sentence, duration, embedded_json, gate_axis, percent, points
@@ -119,6 +120,21 @@ def test_the_page_says_what_happened(page):
     first = viewer["tasks"][0]
     assert first["episodes"]["rl"]["messages"][1]["content"] == first["prompt"]
     assert first["episodes"]["rl"]["breakdown"]["workspace.manifest"] in (0.0, 1.0)
+
+
+def test_the_pareto_front_is_shown_where_there_are_objectives(run, tmp_path):
+    finished = run()
+    plain = write_report(load_report_data(finished.summary, **finished.arguments), tmp_path / "plain.html")
+    assert "Pareto front" not in read(plain).text
+    candidates = {
+        "rl-2": {"success": 0.75, "<b>safety": 0.5},
+        "rl-4": {"success": 0.5, "<b>safety": 0.25},
+        "rl-6": {"success": 0.25, "<b>safety": None},
+    }
+    finished.summary["pareto"] = [point.to_record() for point in pareto_points(candidates)]
+    text = read(write_report(load_report_data(finished.summary, **finished.arguments), tmp_path / "front.html")).text
+    for said in ("rl-2 0.750 0.500 on it", "rl-4 0.500 0.250 beaten by rl-2", "rl-6 0.250 – not compared", "<b>safety"):
+        assert said in text
 
 
 def test_equal_data_gives_equal_bytes(page, run, tmp_path):

@@ -1,0 +1,194 @@
+"""The doctor during training: what the loop makes is written down, examined, and warned of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from tasks.run import Policy, Run
+from tracewheel.doctor import (
+    LOOP_FILE,
+    Finding,
+    Iteration,
+    RunRecords,
+    examine,
+    loops_of,
+    read_families,
+    read_iteration,
+    worst,
+)
+from tracewheel.doctor.records import offered_tools
+from tracewheel.errors import UnhealthyRun
+from tracewheel.evaluation import RESULTS_FILE
+from tracewheel.files import read_json, read_table
+from tracewheel.run_record import RunRecord
+from tracewheel.store import Entry
+
+FINDINGS_FILE = "doctor.json"
+ALARMS = ("severe", "warning")
+
+
+class Watch:
+    """Looks at each iteration of a loop when it is complete.
+
+    What was examined before under the same settings is not examined again, so that going on with a run,
+    or showing a complete one, costs nothing.
+
+    Args:
+        run: The run; of a specialist, the run as its loop sees it.
+        curated: What it learns from.
+        start: The policy that the loop starts from.
+    """
+
+    def __init__(self, run: Run, curated: Entry, start: Policy) -> None:
+        self._run = run
+        self._settings = run.config.doctor.model_dump(mode="json")
+        self._start_version = start.version
+        self._loop: dict[str, Any] = _read(run.record, LOOP_FILE) or {"iterations": {}, "validations": {}}
+        self._loop |= {"start_version": start.version, "curated": curated.path.name}
+        self._families: dict[str, str] = {}
+        self._known = _read(run.record, FINDINGS_FILE) or {}
+        self._iterations: dict[int, Iteration] = {}
+        self._said: set[tuple[str, str]] = set()
+
+    def see(
+        self,
+        iteration: int,
+        validations: Mapping[int, Entry],
+        *,
+        rollouts: Sequence[Entry] = (),
+        scores: Sequence[Entry] = (),
+        update: Entry | None = None,
+    ) -> list[Finding]:
+        """Examine the run as it is after an iteration; before the first one, with iteration 0, its start.
+
+        Args:
+            iteration: The iteration that is complete.
+            validations: Iteration to evaluation, as far as there are any.
+            rollouts, scores, update: What the iteration made; none for iteration 0.
+
+        Returns:
+            The findings; none when they are known already, or in a plan.
+
+        Raises:
+            UnhealthyRun: a check of `doctor.stop_on` found something severe. All of the iteration is stored.
+        """
+        if self._run.planning:
+            return []
+        fresh = self._write_down(iteration, validations, rollouts, scores, update)
+        if not fresh and self._known.get("settings") == self._settings and self._known["iteration"] >= iteration:
+            if self._known["iteration"] == iteration:
+                self._stop(iteration, [Finding.from_record(record) for record in self._known["findings"]])
+            return []
+        findings = examine(self._records(iteration, validations))
+        self._known = {"iteration": iteration, "settings": self._settings, "findings": [item.to_record() for item in findings]}
+        self._run.record.write(FINDINGS_FILE, self._known)
+        self._say(findings)
+        self._stop(iteration, findings)
+        return findings
+
+    def _write_down(
+        self,
+        iteration: int,
+        validations: Mapping[int, Entry],
+        rollouts: Sequence[Entry],
+        scores: Sequence[Entry],
+        update: Entry | None,
+    ) -> bool:
+        """Keep which entries the iteration made. Returns whether they were not known; then nothing after them is, either."""
+        known = {kind: dict(self._loop[kind]) for kind in ("iterations", "validations")}
+        for number, entry in validations.items():
+            known["validations"][str(number)] = entry.path.name
+        if update is not None:
+            known["iterations"][str(iteration)] = {
+                "rollouts": [entry.path.name for entry in rollouts],
+                "scores": [entry.path.name for entry in scores],
+                "update": update.path.name,
+            }
+        if all(known[kind] == self._loop[kind] for kind in known):
+            return False
+        for kind, entries in known.items():
+            self._loop[kind] = {number: made for number, made in entries.items() if int(number) <= iteration}
+        self._run.record.write(LOOP_FILE, self._loop)
+        return True
+
+    def _records(self, iteration: int, validations: Mapping[int, Entry]) -> RunRecords:
+        config, store = self._run.config, self._run.store.root
+        for name, made in self._loop["iterations"].items():
+            number = int(name)
+            if number <= iteration and number not in self._iterations:
+                self._iterations[number] = read_iteration(
+                    config,
+                    number,
+                    [store / folder for folder in made["rollouts"]],
+                    [store / folder for folder in made["scores"]],
+                    store / made["update"],
+                )
+        self._families = self._families or read_families(store / self._loop["curated"])
+        return RunRecords(
+            config=config,
+            iterations=[self._iterations[number] for number in sorted(self._iterations)],
+            validations={number: read_table(entry.path / RESULTS_FILE) for number, entry in validations.items()},
+            start_version=self._start_version,
+            tools=offered_tools(config.environment.kind) is not None,
+            families=self._families,
+        )
+
+    def _say(self, findings: Sequence[Finding]) -> None:
+        """Say what was not said before at this severity, and tag the MLflow run with all that stands."""
+        alarms = [item for item in findings if item.severity in ALARMS]
+        new = [item for item in alarms if (item.check, item.severity) not in self._said]
+        for item in new:
+            self._said.add((item.check, item.severity))
+            self._run.reporter.say(f"doctor, {item.severity}: {item.sentence}")
+        if self._run.tracking and new:
+            self._run.tracking.tag(doctor="; ".join(f"{item.check} {item.severity}" for item in alarms))
+
+    def _stop(self, iteration: int, findings: Sequence[Finding]) -> None:
+        """Stop the run where the profile says so and what was found still shows."""
+        stop_on = self._run.config.doctor.stop_on
+        found = [
+            item for item in findings if item.check in stop_on and item.severity == "severe" and iteration in item.iterations
+        ]
+        if not found:
+            return
+        left = [name for name in stop_on if name not in {item.check for item in found}]
+        raise UnhealthyRun(
+            f"run {self._run.record.run_id} stopped after iteration {iteration}: "
+            + "; ".join(item.sentence for item in found)
+            + f" What is done is stored: the same command goes on with --set 'doctor.stop_on=[{','.join(left)}]'",
+            result(self._run.record.run_id, iteration, findings),
+        )
+
+
+def result(run_id: str, iterations: int, findings: Sequence[Finding]) -> dict[str, Any]:
+    """What the doctor says of a run, as JSON types."""
+    return {
+        "run_id": run_id,
+        "iterations": iterations,
+        "severity": worst(item.severity for item in findings if item.severity != "not_checked"),
+        "findings": [item.to_record() for item in findings],
+    }
+
+
+def stored_findings(record: RunRecord) -> list[Finding]:
+    """The findings that the run's loops left; none when there are none."""
+    stored = {loop: read_json(folder / FINDINGS_FILE) for loop, folder in _examined(record)}
+    return [replace(Finding.from_record(item), loop=loop) for loop, known in stored.items() for item in known["findings"]]
+
+
+def findings_file(record: RunRecord) -> list[Path]:
+    """The files of the findings, one a loop."""
+    return [folder / FINDINGS_FILE for _, folder in _examined(record)]
+
+
+def _examined(record: RunRecord) -> list[tuple[str, Path]]:
+    return [(loop, folder) for loop, folder in loops_of(record.path).items() if (folder / FINDINGS_FILE).is_file()]
+
+
+def _read(record: RunRecord, name: str) -> dict[str, Any] | None:
+    path = record.path / name
+    found: dict[str, Any] | None = read_json(path) if path.is_file() else None
+    return found

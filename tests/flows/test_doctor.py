@@ -1,0 +1,87 @@
+"""The doctor on a real run: from the command line, in the report, and stopping a run that then goes on."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tracewheel.config import DoctorConfig
+from tracewheel.doctor import CHECKS
+
+# No run can keep below a limit of nothing: a fault for as long as the test wants one.
+SEVERE = ("--set", "doctor.truncation={warn: 0, severe: 0}")
+
+
+@pytest.fixture(scope="module")
+def copied(finished, tmp_path_factory):
+    """The finished run in a folder of its own."""
+    folder, _, summary = finished
+    place = tmp_path_factory.mktemp("copied") / "runs"
+    shutil.copytree(folder, place)
+    return place, summary["run_id"]
+
+
+def test_it_examines_the_profiles_run(finished, profile, command):
+    folder, _, summary = finished
+    done = command("doctor", profile, "--run-dir", folder, "--json")
+    said = json.loads(done.stdout)
+    severe = [item["check"] for item in said["findings"] if item["severity"] == "severe"]
+    assert done.returncode == (4 if severe else 0), done.stderr
+    assert [item["check"] for item in said["findings"]] == list(CHECKS)
+    assert (said["run_id"], said["iterations"]) == (summary["run_id"], 2)
+    by_check = {item["check"]: item for item in said["findings"]}
+    for name in ("observation_loss", "sampler_mismatch", "stale_adapter"):
+        assert by_check[name]["severity"] == "healthy", by_check[name]
+
+
+def test_what_it_said_during_training_is_what_it_says_now(finished, profile, command):
+    folder, _, summary = finished
+    stored = json.loads((folder / summary["run_id"] / "doctor.json").read_text())
+    now = json.loads(command("doctor", profile, "--run-dir", folder, "--run", summary["run_id"], "--json").stdout)
+    assert stored["findings"] == now["findings"]
+    assert stored["iteration"] == 2
+
+
+def test_the_report_shows_it(finished):
+    _, _, summary = finished
+    page = Path(summary["report"]).read_text()
+    assert 'id="health"' in page
+    for check in CHECKS:
+        assert check.replace("_", " ").capitalize() in page
+
+
+def test_a_table_for_people_and_code_4(copied, profile, command):
+    folder, run_id = copied
+    done = command("doctor", profile, "--run-dir", folder, "--run", run_id, *SEVERE)
+    assert done.returncode == 4
+    assert "truncation" in done.stdout
+    assert "Raise rollout.max_tokens" in done.stdout
+    assert f"tracewheel: doctor: run {run_id}: truncation" in done.stderr
+
+
+def test_a_run_that_is_not_there(profile, command, tmp_path):
+    done = command("doctor", profile, "--run-dir", tmp_path, "--run", "nowhere")
+    assert done.returncode == 2
+    assert "no such run" in done.stderr
+
+
+def test_it_stops_a_run_which_then_goes_on(copied, profile, command):
+    folder, run_id = copied
+    arguments = ("retrain", profile, "--run-dir", folder, "--json", *SEVERE)
+    for _ in range(2):  # it stops in the same place for as long as nothing is done about it
+        stopped = command(*arguments, "--set", "doctor.stop_on=[truncation]")
+        assert stopped.returncode == 4, stopped.stderr
+        assert f"run {run_id} stopped after iteration 1: truncation" in stopped.stderr
+        assert "doctor.stop_on=[]" in stopped.stderr
+        assert json.loads(stopped.stdout)["severity"] == "severe"
+    goes_on = command(*arguments)
+    assert goes_on.returncode in (0, 3), goes_on.stderr
+    summary = json.loads(goes_on.stdout)
+    assert summary["run_id"] == run_id
+    assert set(summary["cached"]) == set(summary["seconds"])
+    assert "doctor, severe: truncation" in goes_on.stderr
+
+
+def test_the_profile_names_the_checks_that_there_are():
+    assert set(DoctorConfig.model_fields["stop_on"].annotation.__args__[0].__args__) == set(CHECKS)

@@ -1,0 +1,212 @@
+"""The watch on a loop: what it writes down, what it says and when, and how it stops a run."""
+
+import json
+from dataclasses import replace
+
+import pandas as pd
+import pytest
+
+from tasks.doctor import FINDINGS_FILE, Watch, findings_file, stored_findings
+from tasks.run import Policy, Run, Silent
+from tracewheel.config import RetrainConfig
+from tracewheel.doctor import LOOP_FILE
+from tracewheel.errors import UnhealthyRun
+from tracewheel.run_record import RunRecord
+from tracewheel.score import write_scores
+from tracewheel.store import Entry, Store
+from tracewheel.types import Score
+
+TASKS, SAMPLES = 8, 4
+PROFILE = RetrainConfig.model_validate({"name": "test", "doctor": {"window": 1}})
+
+
+class Listener(Silent):
+    """A reporter that remembers what was said."""
+
+    def __init__(self):
+        self.said = []
+
+    def say(self, text):
+        self.said.append(text)
+
+
+class Tags:
+    """In the place of MLflow: the tags."""
+
+    def __init__(self):
+        self.tags = {}
+
+    def tag(self, **tags):
+        self.tags |= tags
+
+
+def trajectories(number, *, cut):
+    """The episodes of an iteration; with `cut`, all that fail ended at a cap."""
+    rows = []
+    for task in range(TASKS):
+        for sample in range(SAMPLES):
+            rows.append(
+                {
+                    "id": f"{number}-{task}-{sample}", "task_id": f"k{task}", "group": f"k{task}", "policy_version": number - 1,
+                    "stop_reason": "max_tokens" if cut and sample % 2 == 0 else "finished", "token_ids": [1, 2, 3 + sample, 9],
+                    "action_mask": [0, 0, 1, 1], "logprobs": [0.0, 0.0, -1.0, -0.1], "messages": "[]",
+                    "turns": json.dumps([{"start": 2, "end": 4, "calls": 1, "malformed": 0, "policy_version": number - 1}]),
+                }
+            )  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+class Loop:
+    """A loop without its stages: entries as they would have left them."""
+
+    def __init__(self, root, config=None, *, planning=False):
+        self.listener, self.tags = Listener(), Tags()
+        config = config or PROFILE
+        self.run = Run(
+            config, Store(root / "store"), RunRecord(root, "run"), self.listener, tracking=self.tags, planning=planning
+        )
+        curated = self.entry("curate", 0)
+        pd.DataFrame({"id": [f"k{n}" for n in range(TASKS)], "family": ["list"] * TASKS}).to_parquet(
+            curated.path / "tasks.parquet"
+        )
+        self.validations = {0: self.entry("evaluate", 0)}
+        pd.DataFrame(
+            {"task_id": ["v1"], "family": ["list"], "greedy": [1.0], "sampled_successes": [1], "sampled_attempts": [1]}
+        ).to_parquet(self.validations[0].path / "results.parquet")
+        self.watch = Watch(self.run, curated, Policy("start", "base", curated))
+
+    def entry(self, stage, number, key="a"):
+        path = self.run.store.root / f"{stage}-{key}{number}"
+        path.mkdir(parents=True, exist_ok=True)
+        return Entry(stage, f"{key}{number}", path, "digest", 1.0, {})
+
+    def go(self, number, *, cut=False, key="a"):
+        rollout, scores, update = (self.entry(stage, number, key) for stage in ("rollout", "score", "update"))
+        table = trajectories(number, cut=cut)
+        table.to_parquet(rollout.path / "trajectories.parquet")
+        marks = [Score(row.id, row.task_id, row.group, "scored", float(i % 2), {"success": float(i % 2)})
+                 for i, row in enumerate(table.itertuples())]  # fmt: skip
+        write_scores(scores.path / "scores.parquet", marks)
+        (update.path / "metrics.json").write_text('{"generated_tokens": 2.0, "kl": 0.01}')
+        return self.watch.see(number, self.validations, rollouts=[rollout], scores=[scores], update=update)
+
+    def read(self, name):
+        return json.loads((self.run.record.path / name).read_text())
+
+
+@pytest.fixture
+def config():
+    return RetrainConfig.model_validate({"name": "test", "doctor": {"window": 1, "stop_on": ["truncation"]}})
+
+
+def alarms(findings):
+    return {item.check: item.severity for item in findings if item.severity in ("severe", "warning")}
+
+
+def test_it_writes_down_what_each_iteration_made(tmp_path):
+    loop = Loop(tmp_path)
+    assert alarms(loop.watch.see(0, loop.validations)) == {}
+    loop.go(1)
+    loop.go(2)
+    assert loop.read(LOOP_FILE) == {
+        "start_version": 0,
+        "curated": "curate-a0",
+        "validations": {"0": "evaluate-a0"},
+        "iterations": {
+            "1": {"rollouts": ["rollout-a1"], "scores": ["score-a1"], "update": "update-a1"},
+            "2": {"rollouts": ["rollout-a2"], "scores": ["score-a2"], "update": "update-a2"},
+        },
+    }
+    assert loop.read(FINDINGS_FILE)["iteration"] == 2
+    assert not list(loop.run.record.path.glob(".partial-*"))
+
+
+def test_a_warning_is_said_once_and_tagged(tmp_path):
+    loop = Loop(tmp_path)
+    assert alarms(loop.go(1)) == {}
+    assert alarms(loop.go(2, cut=True)) == {"truncation": "severe"}
+    loop.go(3, cut=True)
+    assert len(loop.listener.said) == 1
+    assert loop.listener.said[0].startswith("doctor, severe: truncation (iteration 2): share 0.5,")
+    assert loop.tags.tags == {"doctor": "truncation severe"}
+
+
+def test_going_on_examines_nothing_again(tmp_path, monkeypatch):
+    loop = Loop(tmp_path)
+    for number in (1, 2, 3):
+        loop.go(number)
+    again = Loop(tmp_path)
+    monkeypatch.setattr("tasks.doctor.examine", lambda records: pytest.fail("examined again"))
+    assert again.watch.see(0, again.validations) == []
+    assert [again.go(number) for number in (1, 2, 3)] == [[], [], []]
+
+
+def test_after_going_on_it_looks_at_the_whole_run(tmp_path):
+    loop = Loop(tmp_path)
+    loop.go(1)
+    loop.go(2, cut=True)
+    again = Loop(tmp_path)
+    again.go(1)
+    again.go(2, cut=True)
+    (finding,) = [item for item in again.go(3, cut=True) if item.check == "truncation"]
+    assert finding.iterations == (2, 3)
+
+
+def test_other_limits_are_a_reason_to_look_again(tmp_path):
+    loop = Loop(tmp_path)
+    loop.go(1, cut=True)
+    lenient = RetrainConfig.model_validate({"name": "test", "doctor": {"window": 1, "truncation": {"warn": 1, "severe": 1}}})
+    assert [item.severity for item in Loop(tmp_path, lenient).go(1, cut=True) if item.check == "truncation"] == ["healthy"]
+
+
+def test_what_came_after_a_changed_iteration_is_forgotten(tmp_path):
+    loop = Loop(tmp_path)
+    for number in (1, 2, 3):
+        loop.go(number)
+    again = Loop(tmp_path)
+    again.go(1)
+    again.go(2, key="b")
+    assert list(again.read(LOOP_FILE)["iterations"]) == ["1", "2"]
+    assert again.read(LOOP_FILE)["iterations"]["2"]["update"] == "update-b2"
+
+
+def test_it_stops_the_run_with_everything_written(tmp_path, config):
+    loop = Loop(tmp_path, config)
+    loop.go(1)
+    with pytest.raises(UnhealthyRun, match="run run stopped after iteration 2: truncation") as stopped:
+        loop.go(2, cut=True)
+    assert "doctor.stop_on=[]" in str(stopped.value)
+    assert stopped.value.args[1]["severity"] == "severe"
+    assert loop.read(LOOP_FILE)["iterations"]["2"]["update"] == "update-a2"
+    assert {item.check for item in stored_findings(loop.run.record) if item.severity == "severe"} == {"truncation"}
+    with pytest.raises(UnhealthyRun):  # going on changes nothing until something is changed
+        again = Loop(tmp_path, config)
+        again.go(1)
+        again.go(2, cut=True)
+
+
+def test_what_is_over_does_not_stop_a_run(tmp_path, config):
+    warned = Loop(tmp_path)
+    warned.go(1, cut=True)
+    warned.go(2)
+    loop = Loop(tmp_path, config)
+    assert alarms(loop.go(2)) == {"truncation": "severe"}
+
+
+def test_a_plan_writes_nothing(tmp_path):
+    loop = Loop(tmp_path, planning=True)
+    assert loop.go(1, cut=True) == []
+    assert not loop.run.record.path.exists()
+
+
+def test_the_report_gets_the_findings_of_every_loop(tmp_path):
+    loop = Loop(tmp_path)
+    assert stored_findings(loop.run.record) == []
+    assert findings_file(loop.run.record) == []
+    own = replace(loop.run, record=RunRecord(loop.run.record.path / "specialists" / "content", "run"))
+    loop.watch = Watch(own, loop.entry("curate", 0), Policy("start", "base", loop.entry("curate", 0)))
+    loop.go(1, cut=True)
+    assert {(item.loop, item.severity) for item in stored_findings(loop.run.record) if item.check == "truncation"} == {
+        ("content", "severe")
+    }
+    assert len(findings_file(loop.run.record)) == 1

@@ -1,0 +1,84 @@
+"""What a check says of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+Severity = Literal["severe", "warning", "healthy", "not_checked"]
+# The worst first.
+SEVERITIES: tuple[Severity, ...] = ("severe", "warning", "not_checked", "healthy")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one check came to.
+
+    Attributes:
+        check: Name of the check.
+        severity: `severe`, `warning`, `healthy`, or `not_checked` when the records say nothing about it.
+        evidence: The figures it rests on, as JSON types.
+        advice: What to do about it; of what was not checked, what was missing; empty for what is healthy.
+        iterations: The iterations in which it shows.
+        loop: The specialist whose loop it is of; empty where a run has one loop.
+    """
+
+    check: str
+    severity: Severity
+    evidence: Mapping[str, Any] = field(default_factory=dict)
+    advice: str = ""
+    iterations: tuple[int, ...] = ()
+    loop: str = ""
+
+    def to_record(self) -> dict[str, Any]:
+        """The finding as JSON types."""
+        return {**asdict(self), "evidence": dict(self.evidence), "iterations": list(self.iterations)}
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Finding:
+        """The finding that `to_record` gave."""
+        return cls(**{**record, "iterations": tuple(record["iterations"])})
+
+    @property
+    def sentence(self) -> str:
+        """The finding in a line, for a terminal."""
+        where = f" (iteration {_ranges(self.iterations)})" if self.iterations else ""
+        figures = ", ".join(f"{name} {shown(value)}" for name, value in self.evidence.items() if not isinstance(value, Mapping))
+        name = f"{self.loop}: {self.check}" if self.loop else self.check
+        return f"{name}{where}: {figures}. {self.advice}".strip()
+
+
+def not_checked(check: str, why: str) -> Finding:
+    """The finding of a check whose records are not there."""
+    return Finding(check, "not_checked", {}, why)
+
+
+def worst(severities: Iterable[Severity]) -> Severity:
+    """The worst of some severities; `healthy` when there are none."""
+    return min(severities, key=SEVERITIES.index, default="healthy")
+
+
+def worst_first(findings: Iterable[Finding]) -> list[Finding]:
+    """Findings by severity, those of one severity in their order."""
+    return sorted(findings, key=lambda item: SEVERITIES.index(item.severity))
+
+
+def shown(value: Any) -> str:
+    """A figure of the evidence for a reader."""
+    if isinstance(value, float):
+        return f"{value:.3g}"
+    if isinstance(value, list | tuple):
+        return ", ".join(shown(item) for item in value) or "none"
+    return str(value)
+
+
+def _ranges(numbers: Iterable[int]) -> str:
+    """Numbers with stretches shortened: 2, 4 to 7."""
+    stretches: list[list[int]] = []
+    for number in sorted(numbers):
+        if stretches and number == stretches[-1][-1] + 1:
+            stretches[-1].append(number)
+        else:
+            stretches.append([number])
+    return ", ".join(f"{part[0]} to {part[-1]}" if len(part) > 1 else str(part[0]) for part in stretches)
