@@ -1,4 +1,7 @@
-"""The champion in MLflow's model registry: who it is, how to get it, how to crown another."""
+"""The champion in MLflow's model registry: who it is, how to get it, how to crown another.
+
+A champion is an adapter or a whole model; the tag `weights` says which, and what has no such tag is an adapter.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from prefect.cache_policies import NO_CACHE
 from tasks.run import Policy, Run
 from tasks.stage import stage_task
 from tasks.tracking import bounded, make_client, sqlite_file
-from tracewheel.adapters import base_hash, check_adapter
+from tracewheel.adapters import ADAPTER, MODEL, MODEL_INFO, base_hash, policy_of
 from tracewheel.config import RetrainConfig
 from tracewheel.errors import InfrastructureError
 from tracewheel.fingerprint import digest_of
@@ -22,7 +25,7 @@ CHAMPION = "champion"
 
 @dataclass(frozen=True)
 class Champion:
-    """A registered adapter: model version, the run that made it, the adapter's digest."""
+    """A registered policy: model version, the run that made it, the digest of its weights' folder."""
 
     version: str
     run_id: str
@@ -51,13 +54,17 @@ def find_champion(config: RetrainConfig) -> tuple[Champion | None, str]:
     made_for = version.tags.get("base_hash")
     if made_for != base_hash(config.policy.base):
         return None, f"the champion ({name} version {version.version}) was made for another base, {made_for}: it is left aside"
+    if version.tags.get("weights") == MODEL and config.learner.weights == "lora":
+        return None, (
+            f"the champion ({name} version {version.version}) is a whole model, and learner.weights is 'lora': it is left aside"
+        )
     champion = Champion(str(version.version), version.tags.get("run_id", ""), version.tags.get("adapter_digest", ""))
     return champion, f"champion: {name} version {champion.version}, of run {champion.run_id}"
 
 
 @stage_task("champion", code="tracewheel.adapters", sections=("policy",))
 def load_champion(run: Run, out: Path, *, version: str, digest: str) -> dict[str, Any]:
-    """Fetch the champion's adapter from the registry."""
+    """Fetch the champion's adapter, or whole model, from the registry."""
     return _download(run, out, version, digest)
 
 
@@ -65,26 +72,26 @@ def load_champion(run: Run, out: Path, *, version: str, digest: str) -> dict[str
 def _download(run: Run, out: Path, version: str, digest: str) -> dict[str, Any]:
     import mlflow
 
-    make_client(run.config.tracking.uri)
+    client = make_client(run.config.tracking.uri)
     name = run.config.tracking.model_name
-    adapter = out / "adapter"
-    adapter.mkdir()
-    mlflow.artifacts.download_artifacts(artifact_uri=f"models:/{name}/{version}", dst_path=str(adapter))
-    if digest_of(adapter) != digest:
+    weights = out / client.get_model_version(name, version).tags.get("weights", ADAPTER)
+    weights.mkdir()
+    mlflow.artifacts.download_artifacts(artifact_uri=f"models:/{name}/{version}", dst_path=str(weights))
+    if digest_of(weights) != digest:
         raise InfrastructureError(f"{name} version {version}: what the registry holds is not what was registered")
-    return {"version": version, "policy_version": check_adapter(adapter, run.config.policy.base)}
+    return {"version": version, "policy_version": policy_of(weights, run.config.policy.base).version}
 
 
 @prefect.task(name="promote_policy", retries=2, retry_delay_seconds=1, cache_policy=NO_CACHE)
 def promote_policy(run: Run, policy: Policy, verdict: dict[str, Any]) -> str:
-    """Register the challenger's adapter; on promotion make it the champion. Returns the model version."""
-    assert policy.adapter is not None
-    return register(run, policy.adapter, verdict)
+    """Register the challenger's weights; on promotion make it the champion. Returns the model version."""
+    assert policy.weights is not None
+    return register(run, policy.weights, verdict)
 
 
 @bounded
-def register(run: Run, adapter: Path, verdict: dict[str, Any]) -> str:
-    """Register an adapter once for each run and adapter; a promoted one becomes the champion.
+def register(run: Run, weights: Path, verdict: dict[str, Any]) -> str:
+    """Register an adapter, or a whole model, once for each run and content; a promoted one becomes the champion.
 
     A run that is repeated after a later run was promoted does not take the title back.
     """
@@ -92,7 +99,7 @@ def register(run: Run, adapter: Path, verdict: dict[str, Any]) -> str:
     client, name = run.tracking.client, run.config.tracking.model_name
     tags = {
         "run_id": run.record.run_id,
-        "adapter_digest": digest_of(adapter),
+        "adapter_digest": digest_of(weights),
         "base_hash": base_hash(run.config.policy.base),
         "verdict": verdict["verdict"],
     }
@@ -103,9 +110,10 @@ def register(run: Run, adapter: Path, verdict: dict[str, Any]) -> str:
         version = known[0]
     else:
         name_of_files = f"rl-{tags['adapter_digest'][:8]}"
-        run.tracking.log_adapter(name_of_files, adapter)
+        run.tracking.log_weights(name_of_files, weights)
         source = f"{client.get_run(run.tracking.mlflow_run_id).info.artifact_uri}/adapters/{name_of_files}"
-        version = client.create_model_version(name, source, run.tracking.mlflow_run_id, tags=tags)
+        kind = MODEL if (weights / MODEL_INFO).is_file() else ADAPTER
+        version = client.create_model_version(name, source, run.tracking.mlflow_run_id, tags=tags | {"weights": kind})
     if verdict["verdict"] == "promoted" and version.tags.get("crowned") != "yes":
         client.set_registered_model_alias(name, CHAMPION, version.version)
         client.set_model_version_tag(name, version.version, "crowned", "yes")

@@ -3,7 +3,7 @@
 import pytest
 
 from tasks.registry import find_champion, load_champion, register
-from tracewheel.adapters import ADAPTER_INFO, base_hash
+from tracewheel.adapters import ADAPTER_INFO, MODEL_INFO, base_hash
 from tracewheel.errors import InfrastructureError
 from tracewheel.files import write_json
 from tracewheel.fingerprint import digest_of
@@ -88,6 +88,24 @@ def test_a_champion_for_another_base_is_left_aside_with_a_reason(make_run, adapt
     champion, note = find_champion(run.config)
     assert champion is None
     assert "made for another base" in note
+
+
+def test_a_whole_model_becomes_champion_and_is_for_full_training_alone(make_run, base, tmp_path):
+    model = tmp_path / "whole" / "model"
+    model.mkdir(parents=True)
+    (model / "model.safetensors").write_bytes(b"weights")
+    write_json(model / MODEL_INFO, {"base_hash": base_hash(base), "version": 4})
+    run = make_run(tracked=True, learner={"weights": "full"})
+    version = register(run, model, PROMOTED)
+    champion, _ = find_champion(run.config)
+    assert champion.version == version
+    out = run.store.root / "fetched"
+    out.mkdir(parents=True)
+    assert load_champion._function(run, out, version=version, digest=champion.digest)["policy_version"] == 4
+    assert digest_of(out / "model") == digest_of(model)
+    nobody, note = find_champion(make_run().config)
+    assert nobody is None
+    assert "is a whole model, and learner.weights is 'lora'" in note
 
 
 def interrupt(*arguments):

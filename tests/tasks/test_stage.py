@@ -4,6 +4,7 @@ import pytest
 
 from tasks.run import Policy
 from tasks.stage import NotStored, stage_task
+from tracewheel.adapters import PolicyRef
 from tracewheel.errors import DataError, InfrastructureError
 from tracewheel.store import Entry
 
@@ -57,9 +58,12 @@ def test_the_key_follows_what_the_result_is_made_from(counted, make_run, tmp_pat
     assert renamed == others[3]
 
 
-def test_a_policy_names_its_adapter_folder(tmp_path):
+def test_a_policy_names_the_folder_of_its_adapter_or_whole_model(tmp_path):
     assert Policy("base", "data/base").ref().adapter is None
-    assert Policy("rl", "data/base", entry(tmp_path, "a"), 4).ref().adapter == str(tmp_path / "adapter")
+    rl = Policy("rl", "data/base", entry(tmp_path, "a"), 4)
+    assert rl.ref() == PolicyRef("data/base", str(tmp_path / "adapter"), 4)
+    (tmp_path / "model").mkdir()
+    assert rl.ref() == PolicyRef(str(tmp_path / "model"), None, 4)
 
 
 def test_a_plan_stops_at_what_is_not_stored(counted, make_run):

@@ -1,0 +1,30 @@
+"""Merging adapters."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tasks.run import Policy, Run
+from tasks.stage import stage_task
+from tracewheel.config import MergeConfig
+from tracewheel.merge import Part, merge
+
+
+@stage_task("merge", code="tracewheel.merge", sections=("seed", "policy"))
+def merge_policies(
+    run: Run,
+    out: Path,
+    *,
+    parts: dict[str, Policy],
+    starts: dict[str, Policy],
+    onto: Policy,
+    settings: dict[str, Any],
+    version: int,
+) -> dict[str, Any]:
+    """Add what each part has learnt since its start to the adapter of `onto`; `settings` say how."""
+    named = []
+    for name, part in parts.items():
+        assert part.weights is not None
+        named.append(Part(name, part.weights, starts[name].weights))
+    return merge(run.config, named, MergeConfig(**settings), out, onto=onto.weights, version=version)

@@ -1,0 +1,141 @@
+"""`tracewheel merge`: what is kept, what is refused, and that nothing is left of a refusal."""
+
+import json
+import random
+import shutil
+
+import pandas as pd
+import pytest
+import torch
+from peft import get_peft_model
+
+from flows.cli import main
+from tracewheel import evaluation
+from tracewheel.adapters import ADAPTER_INFO, check_adapter, write_adapter, write_full_model
+from tracewheel.config import LoraShape, PolicyConfig
+from tracewheel.engines.policy_model import load_base
+from tracewheel.environments.workspace_tasks import make_task
+from tracewheel.files import read_json, write_json
+from tracewheel.fingerprint import digest_of
+from tracewheel.warm_start import peft_config
+
+
+@pytest.fixture(scope="module")
+def states(base, tmp_path_factory):
+    """Three state folders with small adapters."""
+    root = tmp_path_factory.mktemp("states")
+    for seed, name in enumerate(("start", "one", "two")):
+        torch.manual_seed(seed)
+        model = get_peft_model(load_base(PolicyConfig(), base), peft_config(LoraShape(rank=2, alpha=2, targets=("q_proj",))))
+        with torch.no_grad():
+            for parameter in (value for key, value in model.named_parameters() if "lora_B" in key):
+                parameter.normal_(0.0, 0.01)
+        write_adapter(model, root / name / "adapter", "default", base, version=seed)
+    return root
+
+
+@pytest.fixture(scope="module")
+def curated(tmp_path_factory):
+    rng = random.Random(3)
+    rows = [make_task(family, 1, rng).to_record() | {"split": "validation"} for family in ("pattern", "list")]
+    folder = tmp_path_factory.mktemp("curated")
+    pd.DataFrame(rows).to_parquet(folder / "tasks.parquet")
+    return folder
+
+
+@pytest.fixture
+def run(profile, states, capsys):
+    """Merges the two adapters with further options: exit code, result, standard error."""
+
+    def call(*arguments):
+        given = ["merge", profile, "--adapter", f"one={states / 'one'}", "--adapter", f"two={states / 'two'}", "--json"]
+        code = main([str(argument) for argument in [*given, *arguments]])
+        captured = capsys.readouterr()
+        return code, json.loads(captured.out.splitlines()[-1]), captured.err
+
+    return call
+
+
+@pytest.fixture
+def rates(monkeypatch):
+    """Makes evaluations say given successes, in order of the policies: the parts', then the merge's."""
+
+    def say(*values):
+        left = list(values)
+
+        def evaluate(config, policy, tasks, out, **rest):
+            out.mkdir(parents=True)
+            rate = {"rate": left.pop(0)}
+            write_json(out / "evaluation.json", {"greedy": rate, "sampled": rate})
+            return {"greedy": rate, "sampled": rate}
+
+        monkeypatch.setattr(evaluation, "evaluate", evaluate)
+
+    return say
+
+
+def test_a_merge_is_evaluated_beside_its_parts_by_real_episodes(run, curated, base, states, tmp_path):
+    out = tmp_path / "merged"
+    options = ("--method", "ties", "--density", 0.3, "--start", states / "start", "--curated", curated)
+    code, result, _ = run(*options, "--out", out)
+    assert code == 0, result
+    assert check_adapter(out / "adapter", base) == 2, "the version of the newest part"
+    record = read_json(out / "merge.json")
+    assert (record["settings"]["method"], record["settings"]["density"]) == ("ties", 0.3)
+    assert record["onto"] == digest_of(states / "start" / "adapter")
+    assert {folder.name for folder in (out / "validation").iterdir()} == {"one", "two", "merged"}
+    for folder in (out / "validation").iterdir():
+        assert len(pd.read_parquet(folder / "results.parquet")) == 2
+
+
+def test_one_that_is_no_worse_than_its_best_part_is_kept_with_the_comparison(run, rates, curated, tmp_path):
+    rates(0.2, 0.5, 0.5)
+    code, result, _ = run("--curated", curated, "--out", tmp_path / "out")
+    assert (code, result["accepted"], result["best_part"]) == (0, True, "two")
+    assert read_json(tmp_path / "out" / "comparison.json")["parts"] == {"one": 0.2, "two": 0.5}
+
+
+def test_one_that_is_worse_is_refused_and_what_was_there_stays(run, rates, curated, tmp_path):
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "earlier").touch()
+    rates(0.2, 0.5, 0.4)
+    code, result, shown = run("--curated", curated, "--out", out)
+    assert code == 3
+    assert "the merge reaches 0.400 on the validation split, two alone 0.500" in shown
+    assert result["rates"] == {"one": 0.2, "two": 0.5, "merged": 0.4}
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    assert [path.name for path in out.iterdir()] == ["earlier"]
+
+
+def test_without_an_evaluation_only_when_told_so(run, base, curated, tmp_path):
+    code, result, _ = run("--out", tmp_path / "out")
+    assert code == 2
+    assert "--unevaluated" in result["error"]
+    code, result, _ = run("--unevaluated", "--curated", curated, "--out", tmp_path / "out")
+    assert code == 2
+    code, result, _ = run("--unevaluated", "--method", "linear", "--rank", 3, "--out", tmp_path / "out")
+    assert (code, result["evaluated"], result["rank"]) == (0, False, 3)
+    assert check_adapter(tmp_path / "out" / "adapter", base) == 2
+
+
+def test_what_cannot_be_merged_is_bad_input(run, base, states, tmp_path):
+    foreign = shutil.copytree(states / "start", tmp_path / "foreign")
+    write_json(foreign / "adapter" / ADAPTER_INFO, {"base_hash": "another", "version": 1})
+    write_full_model(load_base(PolicyConfig(), base), tmp_path / "whole" / "model", base, version=0)
+    cases = [
+        (("--adapter", f"three={foreign}"), "was trained for the base with hash another"),
+        (("--adapter", f"three={tmp_path / 'whole'}"), "three: a whole model"),
+        (("--adapter", f"three={tmp_path / 'absent'}"), "no such folder"),
+        (("--adapter", f"one={states / 'start'}"), "a name of its own"),
+        (("--adapter", f"merged={states / 'start'}"), "the name of the result"),
+        (("--adapter", "three"), "expected NAME=DIR"),
+        (("--adapter", f"../three={states / 'start'}"), "without a slash"),
+        (("--density", 0), "--density: Input should be greater than 0"),
+        (("--space", "factors", "--rank", 7), "keeps the one rank"),
+    ]
+    for arguments, message in cases:
+        code, result, _ = run(*arguments, "--unevaluated", "--out", tmp_path / "out")
+        assert code == 2, arguments
+        assert message in result["error"]
+        assert not (tmp_path / "out").exists()
