@@ -53,9 +53,10 @@ def main() -> None:
     config = load_config(arguments.profile, arguments.overrides)
     per_iteration = min(config.training.tasks_per_iteration, config.curation.train_tasks) * config.rollout.group_size
     budget = config.training.iterations * per_iteration
-    common = [*arguments.overrides, f"training.episodes={budget}", *(["threads=1"] if arguments.jobs > 1 else [])]
+    threads = ["threads=1"] if arguments.jobs > 1 else []
+    common = [*arguments.overrides, f"training.episodes={budget}", *threads]
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
-        starts = {seed: pool.submit(_start, arguments.profile, seed, common, arguments.work) for seed in arguments.seeds}
+        starts = {seed: pool.submit(_start, arguments.profile, seed, threads, arguments.work) for seed in arguments.seeds}
         runs = {
             (name, seed): pool.submit(_run, arguments.profile, name, seed, common, starts[seed].result(), arguments.work)
             for seed in arguments.seeds

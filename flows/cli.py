@@ -11,10 +11,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tracewheel import __version__
-from tracewheel.errors import GateRefused, InputError, TracewheelError
+from tracewheel.errors import GateRefused, InputError, TracewheelError, UnhealthyRun
+from tracewheel.learner.processes import is_first
 
-DONE, FAILED, BAD_INPUT, REFUSED, INTERRUPTED = 0, 1, 2, 3, 130
-EXIT_CODES = "exit codes: 0 done, 2 bad input or config, 3 gate refused, 1 anything else"
+DONE, FAILED, BAD_INPUT, REFUSED, UNHEALTHY, INTERRUPTED = 0, 1, 2, 3, 4, 130
+EXIT_CODES = "exit codes: 0 done, 2 bad input or config, 3 gate refused, 4 the doctor found something severe, 1 anything else"
 Command = Callable[[argparse.Namespace], dict[str, Any]]
 
 
@@ -31,6 +32,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _show(options, refusal.args[1])
         print(f"tracewheel: gate refused: {refusal.args[0]}", file=sys.stderr)
         return REFUSED
+    except UnhealthyRun as finding:
+        _show(options, finding.args[1])
+        print(f"tracewheel: doctor: {finding}", file=sys.stderr)
+        return UNHEALTHY
     except KeyboardInterrupt:
         print("tracewheel: interrupted; the same command goes on from the last complete stage", file=sys.stderr)
         return INTERRUPTED
@@ -38,7 +43,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.debug:
             raise
         return _fail(options, error)
-    _show(options, result)
+    if is_first():
+        _show(options, result)
     return DONE
 
 
@@ -66,6 +72,11 @@ def build_parser() -> argparse.ArgumentParser:
     stage = _command(commands, "warm-start", "flows.single:warm_start", "supervised fine-tuning on logged episodes")
     _curated(stage)
     stage.add_argument("--demonstrations", choices=("verified", "all", "replay"), help="default: as the profile says")
+    _out(stage)
+
+    stage = _command(commands, "teach", "flows.teach:teach", "a stronger model's verified solutions of the training tasks")
+    _curated(stage)
+    stage.add_argument("--tasks", type=int, metavar="N", help="only the first so many training tasks")
     _out(stage)
 
     stage = _command(commands, "rollout", "flows.single:rollout", "sample trajectories of training tasks")
@@ -101,6 +112,18 @@ def build_parser() -> argparse.ArgumentParser:
     stage.add_argument("--best-of", nargs="+", metavar="DIR=DIR", help="evaluation=state pairs; the best evaluation's policy")
     _out(stage)
 
+    stage = _command(commands, "merge", "flows.merge:merge", "several adapters into one, when it is no worse than its parts")
+    stage.add_argument("--adapter", dest="adapters", action="append", required=True, metavar="NAME=DIR", help="once for each")
+    stage.add_argument("--method", choices=("linear", "ties", "dare_linear", "dare_ties"), help="default: ties")
+    stage.add_argument("--weight", type=float, help="of each adapter (default: such that it is a mean of all)")
+    stage.add_argument("--density", type=float, help="share of the entries that is kept (default 0.5)")
+    stage.add_argument("--rank", type=int, help="rank of the result (default: what all parts together have)")
+    stage.add_argument("--space", choices=("weights", "factors"), help="what is merged (default: the changes of the weights)")
+    stage.add_argument("--start", metavar="DIR", help="the adapter that all began as: what they learnt since is merged onto it")
+    stage.add_argument("--curated", metavar="DIR", help="output of curate, whose validation split judges the merge")
+    stage.add_argument("--unevaluated", action="store_true", help="write the merge without judging it")
+    _out(stage)
+
     promote = _command(commands, "promote", "flows.commands:promote", "let the gate decide, and crown the champion")
     promote.add_argument("--challenger", metavar="DIR", help="an evaluation to judge, instead of the profile's run")
     promote.add_argument("--baseline", nargs="+", metavar="NAME=DIR", help="evaluations to compare with")
@@ -113,6 +136,9 @@ def build_parser() -> argparse.ArgumentParser:
     report.add_argument("--out", metavar="FILE", help="where to write it (default: in the run's record)")
 
     _command(commands, "status", "flows.commands:status", "runs, their verdicts, and the champion")
+
+    doctor = _command(commands, "doctor", "flows.doctor:doctor", "look for the known failure modes in a run's records")
+    doctor.add_argument("--run", metavar="RUN_ID", help="which run of the work folder (default: the profile's)")
 
     deploy = _command(commands, "deploy", "flows.deploy:deploy", "serve the retrain flow on a schedule")
     when = deploy.add_mutually_exclusive_group(required=True)

@@ -46,10 +46,10 @@ def promote(options: argparse.Namespace) -> dict[str, Any]:
         return verdict
     if run.record.summary is None:
         raise DataError(f"{run.record.path}: run {run.record.run_id} is not complete; `tracewheel retrain` goes on with it")
-    adapter = outcome.policies["rl"].adapter
-    assert adapter is not None
+    weights = outcome.policies["rl"].weights
+    assert weights is not None
     with tracked(run) as run:
-        return _refuse_or(verdict, {**verdict, "model_version": register(run, adapter, verdict)})
+        return _refuse_or(verdict, {**verdict, "model_version": register(run, weights, verdict)})
 
 
 def report(options: argparse.Namespace) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from flows.setup import use_threads
 from tasks.registry import find_champion, load_champion
 from tasks.run import Policy, Run
 from tasks.tracking import Tracking
-from tracewheel.curate import load_tasks
+from tracewheel.curriculum import make_sampler, sampler_kind
 from tracewheel.files import read_json
 from tracewheel.sampler import TaskSampler
 from tracewheel.store import Entry
@@ -39,11 +39,7 @@ def tracked(run: Run) -> Iterator[Run]:
 def starting_point(run: Run, curated: Entry) -> tuple[Policy | None, TaskSampler]:
     """The champion, if there is one for this base, and the tasks' posterior; as they were when the run began."""
     start = run.record.started() or (look_around(run) if run.planning else run.record.start(lambda: look_around(run)))
-    config = run.config
-    task_ids = [task.id for task in load_tasks(curated.path, "train")]
-    sampler = TaskSampler(config.sampler, task_ids, config.seed)
-    if start["sampler"]:
-        sampler = TaskSampler.from_state(config.sampler, task_ids, config.seed, start["sampler"])
+    sampler = make_sampler(run.config, curated.path, start["sampler"])
     if not start["champion"]:
         return None, sampler
     entry = load_champion(run, version=start["champion"]["version"], digest=start["champion"]["digest"])
@@ -56,7 +52,7 @@ def look_around(run: Run) -> dict[str, Any]:
     posterior = Path(run.config.work_dir) / "sampler.json"
     state = None
     if posterior.is_file():
-        sampler = TaskSampler.from_state(run.config.sampler, [], run.config.seed, read_json(posterior))
+        sampler = sampler_kind(run.config.sampler).from_state(run.config.sampler, [], run.config.seed, read_json(posterior))
         sampler.decay()
         state = sampler.to_state()
     return {"champion": champion.to_record() if champion else None, "note": note, "sampler": state}

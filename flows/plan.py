@@ -23,6 +23,7 @@ ROUGH_SECONDS = {
     "rollout": 0.006,
     "score": 0.0005,
     "update": 2.0,
+    "merge": 2.0,
     "evaluate": 0.006,
 }
 UNITS = {"rollout": "episodes", "score": "episodes", "evaluate": "episodes", "update": "updates", "gate": "verdict"}
@@ -47,12 +48,14 @@ def make_plan(run: Run) -> dict[str, Any]:
     stages: list[dict[str, Any]] = []
     for stage, (calls, units) in amounts(run, champion="champion" in distinct).items():
         # Calls with equal inputs share a result, so a whole run may hold fewer results than it has calls.
-        stored = calls if missing is None else min(calls, distinct[stage])
-        seconds = (calls - stored) * units / calls * _seconds_a_unit(run, stage, units / calls)
+        # Dynamic sampling makes more of them, how many more is not known before.
+        results = max(calls, distinct[stage])
+        stored = results if missing is None else min(results, distinct[stage])
+        seconds = (results - stored) * units / calls * _seconds_a_unit(run, stage, units / calls)
         stages.append(
             {
                 "stage": stage,
-                "results": calls,
+                "results": results,
                 "stored": stored,
                 "work": f"{units} {UNITS.get(stage, 'runs')}",
                 "stored_bytes": sizes[stage],
@@ -72,24 +75,41 @@ def make_plan(run: Run) -> dict[str, Any]:
 def amounts(run: Run, *, champion: bool) -> dict[str, tuple[int, int]]:
     """For each stage: how many results it makes in a run, and how many units of work that is in all."""
     config, training = run.config, run.config.training
-    iterations = training.iterations
-    episodes = iterations * min(training.tasks_per_iteration, config.curation.train_tasks) * config.rollout.group_size
+    specialists = training.specialists
+    loops, merges, starts = (1, 0, 0) if specialists is None else amounts_of_specialists(run)
+    each = (specialists and specialists.iterations) or training.iterations
+    episodes_each = min(training.tasks_per_iteration, config.curation.train_tasks) * config.rollout.group_size
+    if training.episodes:
+        each = max(1, min(each, training.episodes // episodes_each))
+    iterations = loops * each
+    episodes = iterations * episodes_each
     policies = 5 if champion else 4
-    candidates = len([number for number in range(1, iterations + 1) if validates(training, number)])
-    validations = candidates + policies - 1
+    alike = training.model_copy(update={"iterations": each})
+    candidates = loops * len([number for number in range(1, each + 1) if validates(alike, number)])
+    validations = candidates + merges + starts + policies - 1
     tasks = {"held_out": config.curation.held_out_tasks, "harder": config.curation.harder_tasks}
     evaluated = validations * config.curation.validation_tasks * (1 + VALIDATION_SAMPLES)
     evaluated += policies * sum(tasks[split] for split in FINAL_SPLITS) * (1 + config.evaluation.samples)
     return {
         "ingest": (1, 1),
         "curate": (1, 1),
-        "warm_start": (2, 2),
+        "warm_start": (2 + starts, 2 + starts),
         "rollout": (iterations, episodes),
         "score": (iterations, episodes),
         "update": (iterations, iterations),
+        **({"merge": (merges, merges)} if merges else {}),
         "evaluate": (validations + policies * len(FINAL_SPLITS), evaluated),
         "gate": (1, 1),
     }
+
+
+def amounts_of_specialists(run: Run) -> tuple[int, int, int]:
+    """How many specialists there are, how many merges of them, and how many warm starts in shapes of their own."""
+    specialists, lora = run.config.training.specialists, run.config.warm_start.lora
+    assert specialists is not None
+    shapes = {lora.of(families) for families in specialists.groups.values()} - {None}
+    loops = len(specialists.groups)
+    return loops, len(specialists.merges) if loops > 1 else 0, len(shapes)
 
 
 def show_plan(plan: Mapping[str, Any]) -> None:

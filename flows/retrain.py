@@ -14,6 +14,7 @@ from flows.improve import improve, validate, with_harder_tier
 from flows.opening import opened, starting_point
 from flows.progress import TerminalReporter
 from flows.setup import resolve_config
+from flows.specialists import improve_specialists
 from tasks.curate import curate_tasks
 from tasks.datasets import log_datasets
 from tasks.evaluate import evaluate_and_log
@@ -70,7 +71,8 @@ def learn(run: Run) -> Outcome:
     champion, sampler = starting_point(run, curated)
     if champion:
         policies["champion"], baseline = champion, "champion"
-    learned = improve(run, curated, champion or chosen, sampler)
+    loop = improve_specialists if run.config.training.specialists else improve
+    learned = loop(run, curated, champion or chosen, sampler)
     policies["rl"] = replace(learned.best.policy, name="rl")
 
     evaluations = {
@@ -94,6 +96,7 @@ def learn(run: Run) -> Outcome:
         gate=gate.result,
         sampler=sampler.to_state(),
         started=started,
+        objectives=learned.objectives,
     )
 
 

@@ -42,7 +42,7 @@ def base_policy(options: argparse.Namespace) -> dict[str, Any]:
 def warm_start(options: argparse.Namespace) -> dict[str, Any]:
     """`tracewheel warm-start`."""
     config = _config(options)
-    curated = _curated(options)
+    curated = curated_folder(options)
     from tracewheel.warm_start import warm_start
 
     kind = options.demonstrations or config.warm_start.demonstrations
@@ -52,52 +52,54 @@ def warm_start(options: argparse.Namespace) -> dict[str, Any]:
 def rollout(options: argparse.Namespace) -> dict[str, Any]:
     """`tracewheel rollout`."""
     config = _config(options)
-    curated = _curated(options)
+    curated = curated_folder(options)
     policy = _policy(config, options.state)
     from tracewheel.curate import load_tasks
+    from tracewheel.curriculum import make_sampler, write_variants
     from tracewheel.rollout import rollout
-    from tracewheel.sampler import TaskSampler
-    from tracewheel.schedule import observe_scores, rollout_seed
+    from tracewheel.schedule import observe_scores, rollout_seed, rollout_temperature
 
-    tasks = {task.id: task for task in load_tasks(curated, "train")}
-    sampler = TaskSampler(config.sampler, tasks, config.seed)
+    sampler = make_sampler(config, curated)
     for earlier in range(1, options.iteration if options.scores_of else 1):
         observe_scores(sampler, _folder(options.scores_of.replace("{}", str(earlier)), "--scores-of") / "scores.parquet")
-    chosen = [tasks[task_id] for task_id in sampler.select(config.training.tasks_per_iteration, options.iteration)]
-    seed = rollout_seed(config.seed, options.iteration)
-    return _result(
-        options,
-        produce_whole(
-            Path(options.out),
-            lambda out: rollout(config, policy, chosen, out, samples=config.rollout.group_size, seed=seed),
-        ),
-    )
+        sampler.evolve(curated)
+    task_ids = sampler.select(config.training.tasks_per_iteration, options.iteration)
+    variants = sampler.variants(task_ids)
+    tasks = {task.id: task for task in [*load_tasks(curated, "train"), *variants]}
+    chosen = [tasks[task_id] for task_id in task_ids]
+    seed, temperature = rollout_seed(config.seed, options.iteration), rollout_temperature(config, options.iteration)
+
+    def produce(out: Path) -> dict[str, float]:
+        write_variants(out, variants)
+        return rollout(config, policy, chosen, out, samples=config.rollout.group_size, seed=seed, temperature=temperature)
+
+    return _result(options, produce_whole(Path(options.out), produce))
 
 
 def score(options: argparse.Namespace) -> dict[str, Any]:
     """`tracewheel score`."""
+    from tracewheel.curriculum import read_variants
     from tracewheel.score import score
 
     config = _config(options)
-    tasks = _tasks(options)
     trajectories = Path(options.trajectories)
+    tasks = [*_tasks(options), *read_variants(trajectories.parent)]
     return _result(options, produce_whole(Path(options.out), lambda out: score(config, tasks, trajectories, out)))
 
 
 def update(options: argparse.Namespace) -> dict[str, Any]:
-    """`tracewheel update`."""
+    """`tracewheel update`. Under torchrun it runs on every process, of which the first writes."""
     config = _config(options)
     state, reference = _folder(options.state, "--state"), _folder(options.reference, "--reference")
-    from tracewheel.update import update
+    from tracewheel.learner.processes import is_first
+    from tracewheel.learner.update import update
 
-    trajectories, scores = Path(options.trajectories), Path(options.scores)
-    return _result(
-        options,
-        produce_whole(
-            Path(options.out),
-            lambda out: update(config, trajectories, scores, state, reference, out, iteration=options.iteration),
-        ),
-    )
+    trajectories, scores, out = Path(options.trajectories), Path(options.scores), Path(options.out)
+
+    def produce(out: Path) -> dict[str, float]:
+        return update(config, trajectories, scores, state, reference, out, iteration=options.iteration)
+
+    return _result(options, produce_whole(out, produce) if is_first() else produce(out))
 
 
 def evaluate(options: argparse.Namespace) -> dict[str, Any]:
@@ -130,7 +132,12 @@ def _folder(path: str, option: str) -> Path:
     return Path(path)
 
 
-def _curated(options: argparse.Namespace) -> Path:
+def curated_folder(options: argparse.Namespace) -> Path:
+    """The folder that `--curated` names.
+
+    Raises:
+        DataError: it is not the output of `tracewheel curate`.
+    """
     folder = _folder(options.curated, "--curated")
     for name in ("tasks.parquet", "episodes.parquet"):
         if not (folder / name).is_file():
@@ -143,16 +150,13 @@ def _tasks(options: argparse.Namespace) -> list[Any]:
 
     if options.split not in SPLITS:
         raise DataError(f"--split {options.split}: the splits are {', '.join(SPLITS)}")
-    return load_tasks(_curated(options), options.split)
+    return load_tasks(curated_folder(options), options.split)
 
 
 def _policy(config: RetrainConfig, state: str | None) -> Any:
-    from tracewheel.adapters import PolicyRef, check_adapter
+    from tracewheel.adapters import PolicyRef, policy_of
 
-    if state is None:
-        return PolicyRef(config.policy.base)
-    adapter = _folder(state, "--state") / "adapter"
-    return PolicyRef(config.policy.base, str(adapter), check_adapter(adapter, config.policy.base))
+    return PolicyRef(config.policy.base) if state is None else policy_of(_folder(state, "--state"), config.policy.base)
 
 
 def _best_of(pairs: list[str]) -> str:

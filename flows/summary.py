@@ -19,7 +19,7 @@ LABELS = {
     "rl": "after RL",
 }
 LOOP = ("rollout", "score", "update")
-PLACES = {"report": "report", "adapter": "adapter", "mlflow_run": "MLflow run"}
+PLACES = {"report": "report", "adapter": "adapter", "model": "model", "mlflow_run": "MLflow run"}
 
 
 def show_summary(summary: Mapping[str, Any]) -> None:
@@ -47,8 +47,14 @@ def show_summary(summary: Mapping[str, Any]) -> None:
     console.print(f"gate        [{colour}]{gate['verdict']}[/], compared with {LABELS.get(gate['baseline'], gate['baseline'])}")
     for reason in gate["reasons"]:
         console.print(f"            {reason}", markup=False, soft_wrap=True)
+    for point in summary.get("pareto", []):
+        values = ", ".join(f"{name} {'–' if value is None else f'{value:.3f}'}" for name, value in point["objectives"].items())
+        beaten = f"beaten by {', '.join(point['beaten_by'])}" if point["beaten_by"] else "not compared"
+        place = "on the Pareto front" if point["on_front"] else beaten
+        console.print(f"objectives  {point['name']}: {values}; {place}", markup=False, soft_wrap=True)
     for name, label in PLACES.items():
-        console.print(f"{label:<11} {summary[name]}", markup=False, soft_wrap=True)
+        if name in summary:
+            console.print(f"{label:<11} {summary[name]}", markup=False, soft_wrap=True)
 
 
 def _cell(value: float | None, interval: list[float] | None) -> str:

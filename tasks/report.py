@@ -12,9 +12,13 @@ import prefect
 from prefect.cache_policies import NO_CACHE
 
 from tasks.artifacts import publish_summary
+from tasks.doctor import findings_file, stored_findings
 from tasks.run import Policy, Run
 from tasks.summary import costs, harder_differences, intervals, rates, result_metrics
+from tracewheel.adapters import ADAPTER
 from tracewheel.files import read_json
+from tracewheel.merge import MERGES_FILE
+from tracewheel.pareto import pareto_points
 from tracewheel.report import ReportData, load_report_data
 from tracewheel.report import write_report as write_page
 from tracewheel.store import PARTIAL, Entry, produce_whole, write_whole
@@ -31,6 +35,7 @@ class Outcome:
         validation: Iteration to `greedy` and `sampled` success on the validation split.
         best_iteration: The iteration that was chosen; 0 is the start.
         sampler: The tasks' posterior at the end.
+        objectives: Candidate to its objectives on the validation split; empty when the rubric has none.
     """
 
     traces: Entry
@@ -43,16 +48,17 @@ class Outcome:
     gate: dict[str, Any]
     sampler: dict[str, Any]
     started: float = field(default_factory=time.monotonic)
+    objectives: dict[str, dict[str, float | None]] = field(default_factory=dict)
 
 
 @prefect.task(name="write_report", cache_policy=NO_CACHE)
 def write_report(run: Run, outcome: Outcome, model_version: str) -> dict[str, Any]:
     """Write the report and the summary; returns the summary."""
     assert run.tracking is not None
-    adapter = outcome.policies["rl"].adapter
-    assert adapter is not None
-    kept_adapter = run.record.path / "adapter"
-    produce_whole(kept_adapter, lambda out: shutil.copytree(adapter, out, dirs_exist_ok=True))
+    weights = outcome.policies["rl"].weights
+    assert weights is not None
+    kept = run.record.path / weights.name
+    produce_whole(kept, lambda out: shutil.copytree(weights, out, dirs_exist_ok=True))
     summary: dict[str, Any] = {
         "run_id": run.record.run_id,
         "name": run.config.name,
@@ -61,22 +67,29 @@ def write_report(run: Run, outcome: Outcome, model_version: str) -> dict[str, An
         "wall_seconds": round(time.monotonic() - outcome.started, 2),
         "best_iteration": outcome.best_iteration,
         "model_version": model_version,
-        "adapter": str(kept_adapter),
+        weights.name: str(kept),
         "report": str(run.record.path / "report.html"),
         "mlflow_run": run.tracking.mlflow_run_id,
         "mlflow_uri": run.config.tracking.uri,
     }
+    if (run.record.path / MERGES_FILE).is_file():
+        summary["merges"] = read_json(run.record.path / MERGES_FILE)
+    if outcome.objectives:
+        summary["pareto"] = [point.to_record() for point in pareto_points(outcome.objectives)]
     data = _report_data(run, outcome, summary)
     summary |= {"n_held_out": data.n_held_out, "n_harder": data.n_harder, **rates(data.policies)}
+    summary["validation"] = outcome.validation
     summary["intervals"] = intervals(data.policies)
     summary["harder_differences"] = harder_differences(outcome.evaluations)
     _write_page(data, run.record.path / "report.html")
     gate = run.record.write("gate.json", outcome.gate)
     for name, policy in outcome.policies.items():
-        if policy.adapter and name != "rl":
-            run.tracking.log_adapter(name, policy.adapter)
+        # Whole models are large: of these only the challenger's goes to MLflow, when it is registered.
+        if policy.weights and policy.weights.name == ADAPTER and name != "rl":
+            run.tracking.log_weights(name, policy.weights)
     run.tracking.log_results(result_metrics(data.policies, outcome.gate))
     run.tracking.log_files([run.record.path / name for name in ("config.yaml", "lineage.json", "report.html")] + [gate])
+    run.tracking.log_files(findings_file(run.record))
     publish_summary(summary)
     if run.record.summary is None:
         write_whole(Path(run.config.work_dir) / "sampler.json", canonical_json(outcome.sampler) + "\n")
@@ -114,4 +127,5 @@ def _report_data(run: Run, outcome: Outcome, summary: dict[str, Any]) -> ReportD
         config=run.config.model_dump(mode="json"),
         pass_at=run.config.evaluation.pass_at,
         seed=run.config.seed,
+        findings=stored_findings(run.record),
     )

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tracewheel.adapters import PolicyRef, base_folder, base_hash
-from tracewheel.config import RetrainConfig
+from tracewheel.adapters import ADAPTER, MODEL, PolicyRef, base_folder, base_hash
+from tracewheel.config import RetrainConfig, TeacherAdvantageConfig
 from tracewheel.fingerprint import digest_file, plugin_modules
 from tracewheel.run_record import RunRecord, identify, input_digests
 from tracewheel.store import Entry, Store
@@ -49,7 +49,7 @@ class Silent:
 
 @dataclass(frozen=True)
 class Policy:
-    """A policy under a name: the base, or an adapter on it that lies in an entry's `adapter/`."""
+    """A policy under a name: the base, or what was trained from it and lies in an entry's `adapter/` or `model/`."""
 
     name: str
     base: str
@@ -57,11 +57,17 @@ class Policy:
     version: int = 0
 
     @property
-    def adapter(self) -> Path | None:
-        return self.entry.path / "adapter" if self.entry else None
+    def weights(self) -> Path | None:
+        """The folder of the adapter or of the whole model, None for the base."""
+        if self.entry is None:
+            return None
+        model = self.entry.path / MODEL
+        return model if model.is_dir() else self.entry.path / ADAPTER
 
     def ref(self) -> PolicyRef:
-        return PolicyRef(self.base, str(self.adapter) if self.adapter else None, self.version)
+        if self.weights and self.weights.name == MODEL:
+            return PolicyRef(str(self.weights), None, self.version)
+        return PolicyRef(self.base, str(self.weights) if self.weights else None, self.version)
 
 
 class Used:
@@ -141,6 +147,16 @@ def settings_for(config: RetrainConfig, sections: tuple[str, ...]) -> dict[str, 
     for section, name in files.items():
         if section in sections and name and Path(name).is_file():
             settings[f"{section} replay"] = digest_file(Path(name))
+    if "warm_start" in sections and config.warm_start.extra_demonstrations:
+        taught = [Path(folder) / "episodes.parquet" for folder in config.warm_start.extra_demonstrations]
+        settings["extra demonstrations"] = [digest_file(path) for path in taught if path.is_file()]
+    advantage = getattr(config.learner, "advantage", None)
+    if "learner" in sections and isinstance(advantage, TeacherAdvantageConfig):
+        weights = Path(advantage.adapter or "") / "adapter_model.safetensors"
+        settings["teacher"] = [
+            _base_digest(advantage.base) if advantage.base else None,
+            digest_file(weights) if advantage.adapter and weights.is_file() else None,
+        ]
     return settings
 
 

@@ -118,7 +118,8 @@ class StageTask(Generic[P]):
     def label(self, run: Run, arguments: dict[str, Any]) -> str:
         """What the run of the task is called: the stage, and what tells this call from its siblings."""
         if "iteration" in arguments:
-            return f"{self.stage} {arguments['iteration']} of {run.config.training.iterations}"
+            refill = f", refill {arguments['refill']}" if arguments.get("refill") else ""
+            return f"{self.stage} {arguments['iteration']} of {run.config.training.iterations}{refill}"
         policy = [arguments["policy"].name] if "policy" in arguments else []
         return " ".join([self.stage, *policy, *(arguments[name] for name in ("demonstrations", "split") if name in arguments)])
 

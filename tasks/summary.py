@@ -17,19 +17,22 @@ FIGURES = {"success": "greedy", "sampled": "sampled", "harder": "harder"}
 
 
 def costs(entries: Iterable[Entry]) -> dict[str, Any]:
-    """Seconds and tokens by stage, as spent when each result was made, and the stages wholly reused."""
+    """Seconds and tokens by stage, as spent when each result was made, training episodes, and the stages wholly reused."""
     seconds: dict[str, float] = {}
     tokens: dict[str, int] = {}
-    made = set()
+    made, episodes = set(), 0
     for entry in entries:
         seconds[entry.stage] = seconds.get(entry.stage, 0.0) + entry.seconds
         if entry.stage in ("rollout", "evaluate"):
             tokens[entry.stage] = tokens.get(entry.stage, 0) + round(entry.result["generated_tokens"])
+        if entry.stage == "rollout":
+            episodes += round(entry.result["episodes"])
         if not entry.reused:
             made.add(entry.stage)
     return {
         "seconds": {stage: round(value, 2) for stage, value in seconds.items()},
         "tokens": tokens,
+        "episodes": episodes,
         "cached": [stage for stage in seconds if stage not in made],
     }
 

@@ -152,9 +152,9 @@ class Tracking:
                 self.client.log_artifact(self.mlflow_run_id, str(path), folder)
 
     @bounded
-    def log_adapter(self, name: str, adapter: Path) -> None:
-        """An adapter under `adapters/<name>`."""
-        self.client.log_artifacts(self.mlflow_run_id, str(adapter), f"adapters/{name}")
+    def log_weights(self, name: str, weights: Path) -> None:
+        """The folder of an adapter or of a whole model, under `adapters/<name>`."""
+        self.client.log_artifacts(self.mlflow_run_id, str(weights), f"adapters/{name}")
 
     @bounded
     def tag(self, **tags: str) -> None:

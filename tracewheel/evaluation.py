@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracewheel.adapters import PolicyRef
-from tracewheel.config import EvaluationConfig, RetrainConfig
+from tracewheel.config import EvaluationConfig, ExplorationConfig, RetrainConfig
 from tracewheel.files import write_json
+from tracewheel.objectives import PREFIX
 from tracewheel.rollout import rollout
 from tracewheel.rubric import success_of
 from tracewheel.score import SCORES_FILE, read_scores, score
 from tracewheel.statistics import bootstrap_interval, pass_at_k, wilson_interval
-from tracewheel.types import Task
+from tracewheel.types import Score, Task
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -43,11 +44,13 @@ def evaluate(
 
     Returns:
         The summary: `greedy` and `sampled`, each with `rate`, `interval` (95%), `n`; `pass_at`;
-        `by_tier` and `by_family` with the same two rates; `episodes` and `generated_tokens`.
+        `by_tier` and `by_family` with the same two rates; `episodes` and `generated_tokens`; where the
+        rubric has `objectives`, the mean of each over both modes' scored episodes (None when there are none).
     """
-    sampling = {"temperature": config.evaluation.temperature, "top_p": config.evaluation.top_p}
+    settings = config.evaluation
+    sampling = {"temperature": settings.temperature, "top_p": settings.top_p, "exploration": ExplorationConfig()}
     config = config.model_copy(update={"rollout": config.rollout.model_copy(update=sampling)})
-    outcomes, spent = {}, {"episodes": 0.0, "generated_tokens": 0.0}
+    outcomes, scores, spent = {}, [], {"episodes": 0.0, "generated_tokens": 0.0}
     for mode, greedy in (("greedy", True), ("sampled", False)):
         folder = out / mode
         metrics = rollout(
@@ -55,10 +58,14 @@ def evaluate(
         )
         spent = {key: spent[key] + metrics[key] for key in spent}
         score(config, tasks, folder / "trajectories.parquet", folder)
-        outcomes[mode] = _outcomes(folder / SCORES_FILE)
+        scores.append(read_scores(folder / SCORES_FILE))
+        outcomes[mode] = _outcomes(scores[-1])
     results = _results(tasks, outcomes["greedy"], outcomes["sampled"])
     results.to_parquet(out / RESULTS_FILE, index=False)
     summary = summarise(config.evaluation, results) | spent
+    if config.rubric.objectives:
+        names = [objective.name for objective in config.rubric.objectives]
+        summary["objectives"] = {name: _mean_objective(scores, name) for name in names}
     write_json(out / "evaluation.json", summary)
     return summary
 
@@ -73,10 +80,21 @@ def summarise(config: EvaluationConfig, results: pd.DataFrame) -> dict[str, Any]
     }
 
 
-def _outcomes(scores: Path) -> dict[str, list[float]]:
+def _mean_objective(modes: list[list[Score]], name: str) -> float | None:
+    """The mean of the modes' means, as candidates are ranked by."""
+    means = []
+    for scores in modes:
+        values = [item.breakdown[f"{PREFIX}{name}"] for item in scores if item.status == "scored"]
+        if not values:
+            return None
+        means.append(sum(values) / len(values))
+    return sum(means) / len(means)
+
+
+def _outcomes(scores: list[Score]) -> dict[str, list[float]]:
     """The successes (1 or 0) of each task's scored episodes."""
     outcomes: dict[str, list[float]] = {}
-    for item in read_scores(scores):
+    for item in scores:
         kept = outcomes.setdefault(item.task_id, [])
         if item.status == "scored":
             kept.append(float(success_of(item)))

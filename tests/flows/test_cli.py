@@ -13,8 +13,8 @@ from tracewheel.errors import InfrastructureError
 from tracewheel.files import write_json
 
 COMMANDS = [
-    "retrain", "ingest", "curate", "base-policy", "warm-start", "rollout", "score", "update",
-    "evaluate", "promote", "report", "status", "deploy",
+    "retrain", "ingest", "curate", "base-policy", "teach", "warm-start", "rollout", "score", "update",
+    "evaluate", "merge", "promote", "report", "status", "doctor", "deploy",
 ]  # fmt: skip
 HEAVY = ("torch", "transformers", "pandas", "prefect", "mlflow", "pydantic", "trl", "peft")
 
@@ -37,7 +37,7 @@ def test_every_command_has_help_with_the_exit_codes(name, capsys):
         build_parser().parse_args([name, "--help"])
     assert ended.value.code == 0
     shown = capsys.readouterr().out
-    for expected in ("--set", "--json", "3 gate refused"):
+    for expected in ("--set", "--json", "3 gate refused", "4 the doctor"):
         assert expected in shown
 
 

@@ -52,9 +52,9 @@ def calls(profile, tmp_path_factory):
     start = call(warm_start_policy, curated=curated, demonstrations="verified")
     policy = run.adapted("start", start)
     ids = [task.id for task in load_tasks(curated.path, "train")][:4]
-    rollouts = call(roll_out, policy=policy, curated=curated, task_ids=ids, iteration=1)
+    rollouts = call(roll_out, policy=policy, curated=curated, task_ids=ids, variants=[], iteration=1, temperature=1.0)
     scores = call(score_trajectories, curated=curated, trajectories=rollouts, iteration=1)
-    call(update_policy, trajectories=rollouts, scores=scores, state=start, reference=start, iteration=1)
+    call(update_policy, trajectories=[rollouts], scores=[scores], state=start, reference=start, iteration=1)
     evaluation = call(evaluate_policy, policy=policy, curated=curated, split="validation", samples=1)
     call(decide_gate, challenger=evaluation, baseline=evaluation, baseline_name="itself")
     return read

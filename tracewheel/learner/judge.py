@@ -22,7 +22,7 @@ from tracewheel.learner.normalise import normalise, normalise_turns
 from tracewheel.learner.passes import Passes
 from tracewheel.learner.rows import Rows
 from tracewheel.learner.samples import rewards_of, staleness
-from tracewheel.learner.targets import critic_targets, group_targets, teacher_targets
+from tracewheel.learner.targets import critic_targets, group_targets, mean_divergence, teacher_targets
 from tracewheel.learner.value_learning import ValueLearner
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class Judge:
         drawn = self._drawn(iteration, rng)
         if drawn is not None:
             figures["buffer_rows"] = float(len(drawn))
-        rows = self._judged(Rows(self._with_rewards(usable)), drawn, iteration)
+        rows = self._judged(Rows(self._with_rewards(usable)), drawn, iteration, figures)
         return rows, figures | {"kept_rows": float(len(rows))}
 
     def _fresh(self, samples: pd.DataFrame, iteration: int) -> np.ndarray:
@@ -119,7 +119,7 @@ class Judge:
             samples = samples.assign(turn_rewards=pd.Series(scaled, index=samples.index))
         return samples
 
-    def _judged(self, rows: Rows, drawn: pd.DataFrame | None, iteration: int) -> Rows:
+    def _judged(self, rows: Rows, drawn: pd.DataFrame | None, iteration: int, figures: dict[str, float]) -> Rows:
         advantage = self._settings.advantage
         if isinstance(advantage, GaeAdvantageConfig):
             now = self._speaking(rows)
@@ -129,7 +129,7 @@ class Judge:
         if isinstance(advantage, TeacherAdvantageConfig):
             rows = self._by_teacher(advantage, self._speaking(rows))
         else:
-            rows = self._by_group(rows, iteration)
+            rows = self._by_group(rows, iteration, figures)
         self._remember(rows, iteration)
         return _joined(rows, drawn)
 
@@ -144,9 +144,10 @@ class Judge:
         rewards = torch.tensor(rows.table["reward"].tolist(), dtype=torch.float64)
         return rows.take(np.flatnonzero(~zero_variance(rewards, rows.table["group"].tolist()).numpy()))
 
-    def _by_group(self, rows: Rows, iteration: int) -> Rows:
-        if self._kl_in_reward:
+    def _by_group(self, rows: Rows, iteration: int, figures: dict[str, float]) -> Rows:
+        if self._kl_in_reward and len(rows):
             rows = self._passes.with_reference(rows)
+            figures["kl"] = mean_divergence(rows)
         kept, advantages = group_targets(self._settings, rows, self._memory.kl_weight, self._direction(iteration))
         return Rows(_advantaged(rows, advantages).take(kept).table)
 

@@ -116,7 +116,9 @@ class Learner:
             figures |= self.values.learn(rows, rng)
             if iteration <= self.values.config.warmup_iterations:
                 return figures
-        return figures | self._learn_policy(rows, iteration, rng)
+        figures |= self._learn_policy(rows, iteration, rng)
+        self.memory.kl_weight = adapted_weight(self.settings.kl, self.memory.kl_weight, figures.get("kl", math.nan))
+        return figures
 
     def _learn_policy(self, rows: Rows, iteration: int, rng: random.Random) -> dict[str, float]:
         settings = self.settings
@@ -134,7 +136,6 @@ class Learner:
                 steps.append(figures)
                 mismatch = mismatch or difference
         figures = {key: sum(step[key] for step in steps) / len(steps) for key in steps[0]}
-        self.memory.kl_weight = adapted_weight(settings.kl, self.memory.kl_weight, figures["kl"])
         return figures | mismatch | {"steps": float(len(steps))}
 
     def _optimise(
@@ -200,7 +201,7 @@ class Learner:
             behaviour_logprobs=batch.behaviour_logprobs,
         )
         loss = found.loss
-        parts |= {"policy_loss": loss.item(), "kl": 0.0, "entropy": aggregate(entropy.detach(), mask, "token", totals).item()}
+        parts |= {"policy_loss": loss.item(), "entropy": aggregate(entropy.detach(), mask, "token", totals).item()}
         if "reference" in rows.extra:
             reference = spread(rows.extra["reference"], batch)
             parts["kl"] = aggregate(k3(logprobs.detach(), reference), mask, "token", totals).item()

@@ -6,6 +6,7 @@ reference is taken from the reward.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,7 +16,7 @@ from torch import Tensor
 from tracewheel.advantages import clamped, gae, sample_advantages, turn_advantages, vtrace, zero_variance
 from tracewheel.batch import Batch, turn_numbers
 from tracewheel.config import BatchAdvantageConfig, GaeAdvantageConfig, PolicyGradientConfig
-from tracewheel.kl import Direction
+from tracewheel.kl import Direction, k3
 from tracewheel.learner.per_token import spread
 from tracewheel.learner.rows import Rows
 from tracewheel.losses import kl_term
@@ -115,6 +116,16 @@ def teacher_targets(rows: Rows) -> list[list[float]]:
         said = teacher[: len(mask)].tolist()
         advantages.append([(t - p) if m else 0.0 for m, p, t in zip(mask, logprobs, said, strict=True)])
     return advantages
+
+
+def mean_divergence(rows: Rows) -> float:
+    """The K3 estimate between the behaviour and the reference policy, per action token; NaN where there is none."""
+    columns = zip(rows.table["action_mask"], rows.table["logprobs"], rows.extra["reference"], strict=True)
+    terms = []
+    for mask, logprobs, reference in columns:
+        acted = torch.tensor(list(mask), dtype=torch.bool)
+        terms.append(k3(torch.tensor(list(logprobs), dtype=torch.float32)[acted], reference[: len(acted)][acted]))
+    return float(torch.cat(terms).mean()) if terms else math.nan
 
 
 def _divergence(config: PolicyGradientConfig, rows: Rows, direction: Direction) -> np.ndarray:

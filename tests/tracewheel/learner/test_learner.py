@@ -134,8 +134,9 @@ def test_kl_in_the_reward_moves_advantages_not_the_loss(run):
     first, first_plain = run(settings)[0], run(plain)[0]
     pairs = zip(load_file(first / WEIGHTS).values(), load_file(first_plain / WEIGHTS).values(), strict=True)
     assert max((one - other).abs().max() for one, other in pairs) < 1e-4
-    second, second_plain = run(settings, state=first, iteration=2)[0], run(plain, state=first, iteration=2)[0]
+    (second, figures), (second_plain, others) = (run(how, state=first, iteration=2) for how in (settings, plain))
     assert not same_weights(second / WEIGHTS, second_plain / WEIGHTS)
+    assert figures["kl"] > 0.0 and "kl" not in others
 
 
 @pytest.mark.parametrize("kind", ["trunk", "light"])

@@ -228,7 +228,7 @@ def test_kl_draws_back_to_the_reference(run, adapter):
     """After a first update policy and reference differ: a heavy weight brings a smaller distance."""
     first, _ = run({"learning_rate": 1e-2})
     free, figures = run({"kl": 0.0}, state=first, iteration=2)
-    assert figures["kl"] == 0.0
+    assert "kl" not in figures, "nothing was measured"
     heavy, figures = run({"kl": 100.0}, state=first, iteration=2)
     assert figures["kl"] > 0.0
     start = load_file(adapter / "adapter_model.safetensors")
