@@ -127,16 +127,28 @@ def test_the_entropy_bonus_keeps_the_policy_open(run):
     assert rests["entropy"] == without["entropy"]
 
 
-def test_kl_in_the_reward_moves_advantages_not_the_loss(run):
-    """Before the first step policy and reference are one: nothing to take off. After it there is."""
-    settings = {"kind": "rloo", "kl": {"place": "reward", "estimator": "k1", "weight": 0.5}, "learning_rate": 1e-2}
+def test_kl_in_the_reward_moves_advantages_not_the_loss(run, trajectories, tmp_path):
+    """Sampled by the reference itself there is nothing to take off; by a policy surer of its words, the longer pay more."""
+    settings = {"kind": "rloo", "kl": {"place": "reward", "estimator": "k1", "weight": 0.5}}
     plain = {**settings, "kl": {"weight": 0.0}}
-    first, first_plain = run(settings)[0], run(plain)[0]
-    pairs = zip(load_file(first / WEIGHTS).values(), load_file(first_plain / WEIGHTS).values(), strict=True)
-    assert max((one - other).abs().max() for one, other in pairs) < 1e-4
-    (second, figures), (second_plain, others) = (run(how, state=first, iteration=2) for how in (settings, plain))
-    assert not same_weights(second / WEIGHTS, second_plain / WEIGHTS)
-    assert figures["kl"] > 0.0 and "kl" not in others
+
+    def furthest(one, other):
+        pairs = zip(load_file(one / WEIGHTS).values(), load_file(other / WEIGHTS).values(), strict=True)
+        return max((a - b).abs().max().item() for a, b in pairs)
+
+    (near, figures), (near_plain, others) = run(settings), run(plain)
+    assert figures["kl"] == pytest.approx(0.0, abs=1e-6) and "kl" not in others
+    surer = tmp_path / "surer.parquet"
+    write_records(
+        surer,
+        [
+            dataclasses.replace(t, logprobs=[p + 0.1 * acted for p, acted in zip(t.logprobs, t.action_mask, strict=True)])
+            for t in read_records(trajectories, Trajectory)
+        ],
+    )
+    (far, figures), (far_plain, _) = (run(how, trajectories=surer) for how in (settings, plain))
+    assert figures["kl"] == pytest.approx(math.exp(-0.1) + 0.1 - 1.0, rel=1e-2)
+    assert furthest(near, near_plain) < 1e-5 < furthest(far, far_plain)
 
 
 @pytest.mark.parametrize("kind", ["trunk", "light"])
