@@ -58,7 +58,7 @@ def test_a_resumed_run_continues_its_mlflow_run(make_run):
         pass
     found = again.client.get_run(again.mlflow_run_id)
     assert found.info.status == "FINISHED"
-    assert found.data.params["learner.kl"] == str(run.config.learner.kl)
+    assert found.data.params["learner.kl.weight"] == str(run.config.learner.kl.weight)
     assert "work_dir" not in found.data.params
 
 
