@@ -34,7 +34,8 @@ class Passes:
     def batches(self, rows: Rows) -> list[Batch]:
         """The rows in micro-batches, with their advantages where they have some."""
         advantages = rows.table["advantages"].tolist() if "advantages" in rows.table else None
-        return rows.batches(self._settings.micro_batch_tokens, self._device, advantages) if len(rows) else []
+        settings = self._settings
+        return rows.batches(settings.micro_batch_tokens, self._device, advantages, settings.layout) if len(rows) else []
 
     def parts(self, rows: Rows, rng: random.Random) -> list[Rows]:
         """The rows of each optimiser step, in random order."""

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from tracewheel.batch import Batch, micro_batches
 from tracewheel.learner.per_token import collect
+from tracewheel.packing import Layout
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,11 +36,15 @@ class Rows:
         return Rows(self.table.iloc[chosen], extra)
 
     def batches(
-        self, cap: int, device: str, advantages: Sequence[float] | Sequence[Sequence[float]] | None = None
+        self,
+        cap: int,
+        device: str,
+        advantages: Sequence[float] | Sequence[Sequence[float]] | None = None,
+        layout: Layout = "padded",
     ) -> list[Batch]:
-        """The rows as micro-batches of at most `cap` tokens."""
+        """The rows as micro-batches of at most `cap` tokens, cut for a layout."""
         given = [0.0] * len(self) if advantages is None else advantages
-        return [batch.to(device) for batch in micro_batches(self.table, given, cap)]
+        return [batch.to(device) for batch in micro_batches(self.table, given, cap, layout=layout)]
 
     def with_pass(self, name: str, backend: Backend, batches: list[Batch], values: Callable[[Batch], Tensor]) -> Rows:
         """The same rows with what `values` says of their tokens."""

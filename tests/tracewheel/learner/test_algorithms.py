@@ -30,6 +30,7 @@ VARIANTS = {
     "clamped": {"zero_variance": {"kind": "clamp"}},
     "credit by turn": {"credit": {"kind": "turn", "discount": 0.9}},
     "packed": {"layout": "packed"},
+    "shared prefixes": {"layout": "shared_prefix"},
 }
 
 
