@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from pathlib import Path
 
@@ -58,6 +59,9 @@ def prepare_environment(work_dir: str | None, *, debug: bool = False) -> None:
         values["PREFECT_SERVER_MEMO_STORE_PATH"] = str(home / "memo_store.toml")
     for name, value in values.items():
         os.environ.setdefault(name, value)
+    if not debug:
+        # A filter, because the library sets its own level when it is imported; here it warns that there is no GPU.
+        logging.getLogger("DeepSpeed").addFilter(lambda record: record.levelno >= logging.ERROR)
 
 
 def use_threads(threads: int) -> None:
