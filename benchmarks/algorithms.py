@@ -138,7 +138,8 @@ def _table(results: dict[str, Any], budget: int) -> str:
             )
         means = [statistics.mean(run[key]["rl"] for run in runs.values()) for key in ("success", "harder")]
         seconds = statistics.mean(run["seconds"]["update"] for run in runs.values())
-        episodes = " to ".join(sorted({str(run["episodes"]) for run in runs.values()}))
+        used = [run["episodes"] for run in runs.values()]
+        episodes = str(used[0]) if len(set(used)) == 1 else f"{min(used)} to {max(used)}"
         cells += [f"{means[0]:.3f}", f"{means[1]:.3f}", episodes, f"{seconds:.0f}"]
         lines.append(f"| {LABELS[name]} | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
@@ -179,7 +180,7 @@ def _plot(results: dict[str, Any], path: Path) -> None:
     bars.set_title("Held-out tasks, greedy: each seed with its 95% interval", fontsize=10)
     bars.legend(fontsize=8, loc="lower right")
     for axis in (curves, bars):
-        axis.set_ylim(0, 1)
+        axis.set_ylim(0.5, 1.0)
         axis.grid(alpha=0.3)
     figure.tight_layout()
     figure.savefig(path, dpi=130)
