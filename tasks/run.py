@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from tasks.tracking import Tracking
 
 SMALL_FILE_BYTES = 64 << 20
+# Settings of rollouts that decide when and where they are made, not what comes of a stage's arguments.
+WHEN_AND_WHERE = {"mode", "max_staleness", "workers"}
 WORDS_OF_A_BASE = (".json", ".txt", ".jinja", ".model")
 
 
@@ -141,6 +143,8 @@ def settings_for(config: RetrainConfig, sections: tuple[str, ...]) -> dict[str, 
     """The sections of a profile as JSON types, and digests of the files that they name."""
     values = config.model_dump(mode="json")
     settings = {section: values[section] for section in sections}
+    if "rollout" in sections:
+        settings["rollout"] = {name: value for name, value in settings["rollout"].items() if name not in WHEN_AND_WHERE}
     if "policy" in sections:
         settings["base"] = _base_digest(config.policy.base)
     files = {"warm_start": config.warm_start.replay.path, "learner": config.learner.replay_path}

@@ -10,6 +10,7 @@ text in Parquet, because columnar files want one schema for all rows.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -111,6 +112,8 @@ class Turn:
     """One assistant turn of a trajectory: tokens `[start, end)` are what the policy sampled.
 
     The `forced` tokens before `start` belong to the turn too, but exploration chose them, not the policy.
+    `policy_version` is that of the first token; `changes` says where in the trajectory, and to which version,
+    it changed within the turn, because new weights came in the middle of it.
     """
 
     start: int
@@ -119,6 +122,11 @@ class Turn:
     malformed: int
     policy_version: int
     forced: int = 0
+    changes: list[list[int]] = field(default_factory=list)
+
+    @property
+    def oldest_version(self) -> int:
+        return min([self.policy_version, *(version for _, version in self.changes)])
 
 
 @dataclass(frozen=True)
@@ -128,8 +136,8 @@ class Trajectory(Record):
     Invariant: `token_ids`, `action_mask` and `logprobs` have the same length T. `action_mask[t]` is
     1 where the policy sampled token t and 0 for prompt, observation and forced tokens; `logprobs[t]` is the
     behaviour log-probability at sampling time (temperature applied, before top-p), 0.0 where the
-    mask is 0. `turns` says which policy version sampled each stretch. `group` ties the trajectories
-    of one task in one iteration together.
+    mask is 0. `turns` says which policy version sampled each stretch; `policy_version` is the oldest
+    of them. `group` ties the trajectories of one task in one iteration together.
     """
 
     JSON_FIELDS = frozenset({"turns", "final_state", "messages"})
@@ -144,12 +152,31 @@ class Trajectory(Record):
     token_ids: list[int]
     action_mask: list[int]
     logprobs: list[float]
-    turns: list[dict[str, int]]
+    turns: list[dict[str, Any]]
     final_state: dict[str, Any]
     messages: list[dict[str, Any]]
     stop_reason: StopReason
     detail: str = ""
     schema_version: int = SCHEMA_VERSION
+
+    def token_versions(self) -> list[int]:
+        """The policy version that sampled each of the T tokens, -1 where none did."""
+        return token_versions(self.turns, len(self.token_ids))
+
+
+def token_versions(turns: list[dict[str, Any]], length: int) -> list[int]:
+    """The policy version that sampled each token of a trajectory of `length` tokens, -1 where none did.
+
+    Args:
+        turns: As a trajectory has them.
+        length: T, how many tokens it has.
+    """
+    versions = [-1] * length
+    for turn in turns:
+        bounds = [[turn["start"], turn["policy_version"]], *turn.get("changes", []), [turn["end"], -1]]
+        for (start, version), (end, _) in itertools.pairwise(bounds):
+            versions[start:end] = [version] * (end - start)
+    return versions
 
 
 @dataclass(frozen=True)

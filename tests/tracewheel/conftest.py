@@ -122,6 +122,10 @@ class ScriptedEngine:
         self._renderer, self._scripts = renderer, [deque(script) for script in scripts]
         self._waiting, self._last_first, self._on_turn = deque(), last_first, on_turn
 
+    @property
+    def idle(self):
+        return not self._waiting
+
     def submit(self, request):
         self._waiting.append(request)
 
@@ -137,7 +141,8 @@ class ScriptedEngine:
         if self._on_turn:
             self._on_turn(self)
         ended_by = "stop" if spoken[-1] == self._renderer.end_of_turn_id else "length"
-        return [Generation(request.session, spoken, [self.says(start + i) for i in range(len(spoken))], ended_by)]
+        logprobs, versions = [self.says(start + i) for i in range(len(spoken))], [self.policy_version] * len(spoken)
+        return [Generation(request.session, spoken, logprobs, ended_by, versions)]
 
     def close(self, session):
         self.closed.append(session)

@@ -11,6 +11,7 @@ from tracewheel.config.base_policy import (
     BasePolicyConfig,
 )
 from tracewheel.config.doctor import Ceiling, CheckName, DoctorConfig, Floor
+from tracewheel.config.engines import EngineConfig, TransformersEngineConfig
 from tracewheel.config.learner import (
     AdvantageConfig,
     BackendConfig,
@@ -53,12 +54,12 @@ from tracewheel.config.profile import (
     RolloutConfig,
     TrackingConfig,
     TrainingConfig,
-    TransformersEngineConfig,
     WarmStartConfig,
 )
 from tracewheel.config.rubric import CostObjective, ObjectiveConfig, PartObjective, RubricConfig, RubricTerm
 from tracewheel.config.sampler import SamplerConfig, VariantsConfig
 from tracewheel.config.teacher import TeacherConfig
+from tracewheel.config.workers import LocalWorkersConfig, RayWorkersConfig, WorkersConfig
 
 __all__ = [
     "AdvantageConfig",
@@ -78,6 +79,7 @@ __all__ = [
     "DeepSpeedConfig",
     "DoctorConfig",
     "DpoConfig",
+    "EngineConfig",
     "EntropyConfig",
     "EnvironmentConfig",
     "EvaluationConfig",
@@ -92,6 +94,7 @@ __all__ = [
     "LearnerConfig",
     "LeaveOneOutAdvantageConfig",
     "LikelihoodConfig",
+    "LocalWorkersConfig",
     "LoraConfig",
     "LoraShape",
     "MergeConfig",
@@ -100,6 +103,7 @@ __all__ = [
     "PartObjective",
     "PolicyConfig",
     "PolicyGradientConfig",
+    "RayWorkersConfig",
     "ReplayConfig",
     "RetrainConfig",
     "RolloutConfig",
@@ -118,6 +122,7 @@ __all__ = [
     "UpdateConfig",
     "VariantsConfig",
     "WarmStartConfig",
+    "WorkersConfig",
     "ZeroVarianceConfig",
     "load_base_config",
     "load_config",

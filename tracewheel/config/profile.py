@@ -9,10 +9,12 @@ from pydantic import Field, model_validator
 from tracewheel.config.adaptation import LoraConfig, SpecialistsConfig
 from tracewheel.config.base import Count, Positive, Share, Strict
 from tracewheel.config.doctor import DoctorConfig
+from tracewheel.config.engines import EngineConfig, TransformersEngineConfig
 from tracewheel.config.learner import LearnerConfig, PolicyGradientConfig
 from tracewheel.config.rubric import RubricConfig
 from tracewheel.config.sampler import SamplerConfig
 from tracewheel.config.teacher import TeacherConfig
+from tracewheel.config.workers import LocalWorkersConfig, WorkersConfig
 
 
 class PolicyConfig(Strict):
@@ -77,16 +79,6 @@ class WarmStartConfig(Strict):
     replay: ReplayConfig = ReplayConfig()
 
 
-class TransformersEngineConfig(Strict):
-    """Batched generation with Hugging Face transformers, the KV cache kept across turns."""
-
-    kind: Literal["transformers"] = "transformers"
-    slots: Count = 256
-
-
-EngineConfig = Annotated[TransformersEngineConfig, Field(discriminator="kind")]
-
-
 class ExplorationConfig(Strict):
     """What training rollouts try beyond the policy's own choice; evaluation never explores.
 
@@ -104,7 +96,14 @@ class ExplorationConfig(Strict):
 
 
 class RolloutConfig(Strict):
-    """How episodes are sampled. Token caps count the whole trajectory and a single turn."""
+    """How episodes are sampled. Token caps count the whole trajectory and a single turn.
+
+    `mode` says when, as against the updates: `sync` samples an iteration, then updates; `overlap` samples the next
+    iteration with the policy that there is while the update runs; in `async`, `workers` sample all the time and
+    take over each new policy as it comes, and no token that is trained on was sampled by a policy more than
+    `max_staleness` updates old. With `tool_threads`, environments step in so many threads, so that an
+    episode which waits for a slow tool holds up no other.
+    """
 
     engine: EngineConfig = TransformersEngineConfig()
     group_size: Annotated[int, Field(ge=2, le=64)] = 8
@@ -114,6 +113,10 @@ class RolloutConfig(Strict):
     max_tokens: Count = 400
     max_turn_tokens: Count = 48
     exploration: ExplorationConfig = ExplorationConfig()
+    mode: Literal["sync", "overlap", "async"] = "sync"
+    max_staleness: Count = 1
+    tool_threads: Annotated[int, Field(ge=0)] = 0
+    workers: WorkersConfig = LocalWorkersConfig()
 
 
 class TrainingConfig(Strict):
@@ -185,6 +188,16 @@ class RetrainConfig(Strict):
             raise ValueError("rollout.max_turn_tokens is larger than rollout.max_tokens")
         if max(self.evaluation.pass_at) > self.evaluation.samples:
             raise ValueError("evaluation.pass_at asks for more samples than evaluation.samples")
+        return self
+
+    @model_validator(mode="after")
+    def _mode_fits(self) -> RetrainConfig:
+        dynamic = isinstance(self.learner, PolicyGradientConfig) and self.learner.zero_variance.kind == "dynamic"
+        if self.rollout.mode != "sync" and dynamic:
+            raise ValueError(
+                "learner.zero_variance.kind 'dynamic' waits for an iteration's rollouts before it asks for more: "
+                "set rollout.mode to 'sync', or zero_variance.kind to 'skip'"
+            )
         return self
 
     @model_validator(mode="after")

@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from tracewheel.adapters import PolicyRef
+
 
 @dataclass(frozen=True)
 class Sampling:
@@ -25,7 +27,8 @@ class Request:
     """Append `new_ids` to a session (which begins with its first request) and sample a turn.
 
     `seed` fixes the session's random numbers, and `temperature` is what it is sampled at, where it is not
-    the engine's; both are read at the session's first request.
+    the engine's. `policy` speaks in this session where it is not the engine's own, which only some engines can.
+    All three are read at the session's first request.
     """
 
     session: int
@@ -33,22 +36,29 @@ class Request:
     max_new_tokens: int
     seed: int = 0
     temperature: float | None = None
+    policy: PolicyRef | None = None
 
 
 @dataclass(frozen=True)
 class Generation:
-    """A sampled turn: ids (the stop token included) and the log-probability of each."""
+    """A sampled turn: ids (the stop token included), and of each its log-probability and the version that sampled it."""
 
     session: int
     token_ids: list[int]
     logprobs: list[float]
     ended_by: Literal["stop", "length"]
+    versions: list[int]
 
 
 class Engine(Protocol):
-    """Generates turns for many sessions at once under one policy version."""
+    """Generates turns for many sessions at once."""
 
     policy_version: int
+
+    @property
+    def idle(self) -> bool:
+        """Whether there is nothing to generate: all sessions wait for what they hear next, or there are none."""
+        ...
 
     def submit(self, request: Request) -> None:
         """Queue a turn."""
@@ -60,4 +70,14 @@ class Engine(Protocol):
 
     def close(self, session: int) -> None:
         """Forget a session."""
+        ...
+
+    def update_weights(self, policy: PolicyRef) -> None:
+        """Go on with this policy: tokens sampled from now on are its, and carry its version.
+
+        Open sessions go on, in the middle of a turn too.
+
+        Raises:
+            AdapterMismatchError: the policy's adapter belongs to another base.
+        """
         ...

@@ -9,12 +9,14 @@ session. Random numbers belong to the session, not to the batch.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 import torch
 
+from tracewheel.adapters import PolicyRef
 from tracewheel.engines.base import Generation, Request, Sampling
 from tracewheel.engines.model_check import refuse_unlike_models
 from tracewheel.engines.ragged_cache import RaggedCache
@@ -30,9 +32,11 @@ class _Session:
     random: np.random.Generator
     temperature: float
     uniforms: list[float] = field(default_factory=list)
+    ids: list[int] = field(default_factory=list)
     unread: list[int] = field(default_factory=list)
     sampled: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
+    versions: list[int] = field(default_factory=list)
     budget: int = 0
 
     def next_uniform(self) -> float:
@@ -51,6 +55,7 @@ class TransformersEngine:
         slots: Sessions that are open at once; further ones wait.
         policy_version: The version of the policy's weights.
         longest: The longest conversation there will be, in tokens; None when that is not known.
+        load: Loads another policy's model, for `update_weights`.
 
     Raises:
         InputError: the engine would sample from another distribution than the model's own.
@@ -64,9 +69,11 @@ class TransformersEngine:
         slots: int,
         policy_version: int = 0,
         longest: int | None = None,
+        load: Callable[[PolicyRef], Any] | None = None,
     ) -> None:
         self.policy_version = policy_version
         self._model = model
+        self._load = load
         self._stop_id = stop_id
         self._sampling = sampling
         self._cache = RaggedCache(model.config.num_hidden_layers, slots)
@@ -84,6 +91,22 @@ class TransformersEngine:
             self._waiting.append(request)
         else:
             self._begin_turn(session, request)
+
+    @property
+    def idle(self) -> bool:
+        return not (self._reading or self._speaking or (self._waiting and self._free))
+
+    @torch.inference_mode()
+    def update_weights(self, policy: PolicyRef) -> None:
+        """As the protocol says. Open sessions are read again, so that all they say next is the new policy's."""
+        if self._load is None:
+            raise ValueError("this engine was made from a model, and does not know how to load another")
+        self._model, self.policy_version = self._load(policy), policy.version
+        self._cache.lengths[:] = 0
+        for session in self._sessions.values():
+            session.unread = list(session.ids)
+        self._reading += self._speaking
+        self._speaking = []
 
     def close(self, session: int) -> None:
         self._free.append(self._sessions.pop(session).slot)
@@ -104,10 +127,12 @@ class TransformersEngine:
         for session, token, logprob in zip(spoke, tokens, logprobs, strict=True):
             session.sampled.append(token)
             session.logprobs.append(logprob)
+            session.versions.append(self.policy_version)
             session.unread.append(token)
+            session.ids.append(token)
             if token == self._stop_id or len(session.sampled) == session.budget:
                 ended_by: Literal["stop", "length"] = "stop" if token == self._stop_id else "length"
-                ended.append(Generation(session.number, session.sampled, session.logprobs, ended_by))
+                ended.append(Generation(session.number, session.sampled, session.logprobs, ended_by, session.versions))
             else:
                 self._speaking.append(session)
         return ended
@@ -121,7 +146,8 @@ class TransformersEngine:
 
     def _begin_turn(self, session: _Session, request: Request) -> None:
         session.unread.extend(request.new_ids)
-        session.sampled, session.logprobs = [], []
+        session.ids.extend(request.new_ids)
+        session.sampled, session.logprobs, session.versions = [], [], []
         session.budget = request.max_new_tokens
         self._reading.append(session)
 

@@ -1,0 +1,33 @@
+"""Rollout workers: the processes that sample while the learner learns."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from tracewheel.config.base import Count, NotNegative, Strict
+
+
+class LocalWorkersConfig(Strict):
+    """`count` processes on this machine, each with so many torch `threads`."""
+
+    kind: Literal["local"] = "local"
+    count: Count = 1
+    threads: Count = 1
+
+
+class RayWorkersConfig(Strict):
+    """`count` workers on a Ray cluster, each with so many `cpus` and `gpus` of it.
+
+    `address` is that of a running cluster (`auto`: the one this machine belongs to); null starts one here.
+    """
+
+    kind: Literal["ray"]
+    address: str | None = None
+    count: Count = 1
+    cpus: NotNegative = 1.0
+    gpus: NotNegative = 0.0
+
+
+WorkersConfig = Annotated[LocalWorkersConfig | RayWorkersConfig, Field(discriminator="kind")]
