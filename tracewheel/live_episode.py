@@ -8,17 +8,17 @@ with an exception.
 
 from __future__ import annotations
 
-import copy
 import functools
 import itertools
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tracewheel.chat.hermes import ParsedTurn
 from tracewheel.config import RolloutConfig
 from tracewheel.environments import Environment, Observation, make_environment
 from tracewheel.exploration import ForcedCalls, offered_tools
+from tracewheel.strict_json import fresh_copy
 from tracewheel.types import StopReason, Task, Trajectory, Turn, content_hash
 
 if TYPE_CHECKING:
@@ -28,11 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class LiveEpisode:
-    """One episode. Making it resets its environment; only `run_tools` steps it.
-
-    Raises:
-        ConfigError: `exploration.tools` names no tool that is offered.
-    """
+    """One episode. Only `reset` and `carry_out` touch its environment, and they touch nothing that episodes share."""
 
     task: Task
     sample: int
@@ -51,12 +47,20 @@ class LiveEpisode:
     stop_reason: StopReason | None = None
     detail: str = ""
 
-    def __post_init__(self) -> None:
+    def reset(self) -> None:
+        """Make the environment and reset it; may be done in a thread."""
         self.environment = make_environment(self.task.environment)
         try:
             self.environment.reset(self.task)
         except Exception as error:  # a user's environment may fail in any way; the rollout goes on without it
             self._fail(error)
+
+    def open(self) -> None:
+        """Render the prompt, once the environment is reset.
+
+        Raises:
+            ConfigError: `exploration.tools` names no tool that is offered.
+        """
         self.messages = [
             {"role": "system", "content": self.environment.system_prompt},
             {"role": "user", "content": self.task.prompt},
@@ -103,12 +107,8 @@ class LiveEpisode:
             return None
         return parsed
 
-    def run_tools(self, parsed: ParsedTurn) -> list[int] | None:
-        """Carry out a turn's calls. Returns the observation's ids, None when the episode has ended.
-
-        It touches nothing but this episode, so episodes may do it in threads.
-        """
-        replies = self._carry_out(parsed)
+    def observe(self, replies: list[dict[str, Any]]) -> list[int] | None:
+        """Take in what `carry_out` came to. Returns the observation's ids, None when the episode has ended."""
         if self.stop_reason:
             return None
         self.messages += replies
@@ -128,7 +128,8 @@ class LiveEpisode:
         self.mask += [0] * len(ids)
         self.logprobs += [0.0] * len(ids)
 
-    def _carry_out(self, parsed: ParsedTurn) -> list[dict[str, Any]]:
+    def carry_out(self, parsed: ParsedTurn) -> list[dict[str, Any]]:
+        """Carry out a turn's calls; may be done in a thread. Returns the tools' messages."""
         replies: list[dict[str, Any]] = []
         ids = [call["id"] for call in self.messages[-1].get("tool_calls", [])] or [""] * len(parsed.calls)
         for call, call_id in zip(parsed.calls, ids, strict=True):
@@ -137,7 +138,7 @@ class LiveEpisode:
             else:
                 try:
                     # A copy: episodes that say the same words share what was parsed.
-                    observation = self.environment.step(call.name, copy.deepcopy(call.arguments))
+                    observation = self.environment.step(call.name, fresh_copy(call.arguments))
                     observation.text.encode()
                 except Exception as error:  # as at reset
                     self._fail(error)
@@ -179,7 +180,7 @@ class LiveEpisode:
             token_ids=self.ids,
             action_mask=self.mask,
             logprobs=self.logprobs,
-            turns=[asdict(turn) for turn in self.turns],
+            turns=[{**vars(turn)} for turn in self.turns],
             final_state=final_state,
             messages=self.messages,
             stop_reason=self.stop_reason,

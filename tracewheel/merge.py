@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracewheel.adapters import ADAPTER, base_hash, check_adapter, write_adapter
 from tracewheel.config import MergeConfig, RetrainConfig
+from tracewheel.engines.probe import write_probe
 from tracewheel.errors import DataError
 from tracewheel.files import write_json
 from tracewheel.fingerprint import digest_of
@@ -73,6 +74,8 @@ def merge(
         learnt = [(names[part.adapter], names[part.start] if part.start else None) for part in parts]
         _combine(model, learnt, names[onto] if onto else None, settings)
         write_adapter(model, out / ADAPTER, MERGED, config.policy.base, version=version)
+        model.set_adapter(MERGED)
+        write_probe(model, out / ADAPTER)
     record = {
         "settings": settings.model_dump(mode="json"),
         "weight": settings.weight_of(len(parts)),

@@ -45,3 +45,12 @@ def _check(value: Any) -> None:
                 raise ValueError("a number that is not finite")
             case int() if abs(node) >= LARGEST_INTEGER:
                 raise ValueError("a number of more than 64 bits")
+
+
+def fresh_copy(value: Any) -> Any:
+    """A JSON value that shares no list and no object with `value`."""
+    if isinstance(value, dict):
+        return {key: fresh_copy(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [fresh_copy(part) for part in value]
+    return value

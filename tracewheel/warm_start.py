@@ -70,6 +70,7 @@ def _fine_tune(config: RetrainConfig, examples: list[Example], out: Path) -> flo
     from trl import SFTConfig, SFTTrainer
 
     from tracewheel.engines.policy_model import load_base, load_renderer
+    from tracewheel.engines.probe import write_probe
 
     disable_progress_bars()
     settings = config.warm_start
@@ -113,4 +114,5 @@ def _fine_tune(config: RetrainConfig, examples: list[Example], out: Path) -> flo
             write_full_model(trainer.model, out / MODEL, config.policy.base, version=0)
         else:
             write_adapter(trainer.model, out / ADAPTER, "default", config.policy.base, version=0)
+        write_probe(trainer.model, out / (MODEL if whole else ADAPTER))
     return float(result.training_loss)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import functools
 from typing import TYPE_CHECKING
 
 from tracewheel.adapters import PolicyRef
-from tracewheel.config import RetrainConfig
+from tracewheel.config import RetrainConfig, TransformersEngineConfig, VllmEngineConfig
 
 if TYPE_CHECKING:
     from tracewheel.chat.renderer import ChatRenderer
-    from tracewheel.engines.base import Engine
+    from tracewheel.engines.base import Engine, Sampling
 
 
 def make_engine(config: RetrainConfig, policy: PolicyRef, *, greedy: bool, slots: int) -> tuple[Engine, ChatRenderer]:
@@ -24,23 +23,44 @@ def make_engine(config: RetrainConfig, policy: PolicyRef, *, greedy: bool, slots
         AdapterMismatchError: the policy's adapter belongs to another base.
         DataError: the base cannot be loaded.
         InputError: the engine would get the base's logits wrong.
+        InfrastructureError: vLLM is not installed, or does not start.
     """
     import torch
 
     from tracewheel.engines.base import Sampling
-    from tracewheel.engines.policy_model import load_for_generation, load_renderer
-    from tracewheel.engines.transformers import TransformersEngine
+    from tracewheel.engines.policy_model import load_renderer
 
     torch.set_num_threads(config.threads)
     renderer = load_renderer(policy.base, config.policy.tool_format)
-    load = functools.partial(load_for_generation, config.policy)
-    engine = TransformersEngine(
-        load(policy),
-        stop_id=renderer.end_of_turn_id,
-        sampling=Sampling(config.rollout.temperature, config.rollout.top_p, greedy),
-        slots=min(slots, config.rollout.engine.slots),
+    sampling = Sampling(config.rollout.temperature, config.rollout.top_p, greedy)
+    kind, stop_id = config.rollout.engine, renderer.end_of_turn_id
+    if isinstance(kind, TransformersEngineConfig):
+        return _transformers(config, policy, stop_id, sampling, min(slots, kind.slots)), renderer
+    from tracewheel.engines.vllm_settings import VllmSettings
+
+    settings = VllmSettings.of(config)
+    if isinstance(kind, VllmEngineConfig):
+        from tracewheel.engines.vllm_core import shared_core
+        from tracewheel.engines.vllm_local import VllmEngine
+
+        return VllmEngine(lambda base: shared_core(base, settings), policy, stop_id, sampling), renderer
+    from tracewheel.engines.vllm_remote import VllmServerEngine, shared_servers
+
+    return VllmServerEngine(lambda base: shared_servers(base, settings, kind), policy, stop_id, sampling), renderer
+
+
+def _transformers(config: RetrainConfig, policy: PolicyRef, stop_id: int, sampling: Sampling, slots: int) -> Engine:
+    from tracewheel.engines.policy_model import PolicyWeights
+    from tracewheel.engines.transformers import TransformersEngine
+
+    weights = PolicyWeights(config.policy)
+    return TransformersEngine(
+        weights.load(policy),
+        stop_id=stop_id,
+        sampling=sampling,
+        slots=slots,
         policy_version=policy.version,
         longest=config.rollout.max_tokens,
-        load=load,
+        policy=policy,
+        load=weights.load,
     )
-    return engine, renderer

@@ -34,6 +34,70 @@ def load_base(config: PolicyConfig, base: str, dtype: str | None = None) -> Any:
     return model.to(config.device).eval()
 
 
+class PolicyWeights:
+    """Loads a base once and puts one adapter after another on it, to the same bits as `load_for_generation`.
+
+    In float32 an adapter is folded into the weights; what they were before is kept and put back, so that
+    nothing is subtracted and no rounding adds up. It is kept from the second policy on: who needs only one
+    does not pay for two models' memory, and who needs more loads the base twice.
+
+    Args:
+        config: The base's type and device.
+    """
+
+    def __init__(self, config: PolicyConfig) -> None:
+        self._config = config
+        self._base: str | None = None  # the one whose weights the model has, or can be given back
+        self._model: Any = None
+        self._keeps = False
+        self._adapted: Any = None  # with its adapter beside the weights
+        self._plain: dict[str, torch.Tensor] = {}  # by name, the base's weights that an adapter was folded into
+
+    def load(self, policy: PolicyRef) -> Any:
+        """The policy's model: the same object as before, changed, while the base is the same.
+
+        Raises:
+            AdapterMismatchError: the adapter was made for another base; the model is as it was.
+            DataError: there is no such base or adapter.
+        """
+        if policy.adapter is not None:
+            check_adapter(policy.adapter, policy.base)
+        if policy.base != self._base:
+            self._model, self._base, self._adapted, self._plain = load_base(self._config, policy.base), policy.base, None, {}
+        self._take_off()
+        if policy.adapter is not None:
+            self._put_on(policy.adapter)
+        self._keeps = True
+        return self._model
+
+    @torch.no_grad()
+    def _take_off(self) -> None:
+        if self._adapted is not None:
+            self._model, self._adapted = self._adapted.unload(), None
+        for name, weight in self._plain.items():
+            self._model.get_parameter(name).copy_(weight)
+
+    def _put_on(self, adapter: str) -> None:
+        from peft import PeftModel
+        from peft.tuners.tuners_utils import BaseTunerLayer
+        from peft.utils.other import AuxiliaryTrainingWrapper
+
+        adapted = PeftModel.from_pretrained(self._model, adapter)
+        if self._config.dtype != "float32":
+            self._model, self._adapted = adapted.get_base_model().eval(), adapted
+            return
+        folded = {
+            f"{name}.weight": module.get_base_layer().weight
+            for name, module in adapted.get_base_model().named_modules()
+            if isinstance(module, BaseTunerLayer)
+        }
+        if not self._keeps or any(isinstance(module, AuxiliaryTrainingWrapper) for module in adapted.modules()):
+            self._base = None  # what the model was before is not to be had again
+        else:
+            self._plain |= {name: weight.detach().clone() for name, weight in folded.items() if name not in self._plain}
+        self._model = adapted.merge_and_unload().eval()
+
+
 def load_for_generation(config: PolicyConfig, policy: PolicyRef) -> Any:
     """The policy as one plain model: in float32 the adapter is folded into the weights.
 
@@ -42,14 +106,7 @@ def load_for_generation(config: PolicyConfig, policy: PolicyRef) -> Any:
     Raises:
         AdapterMismatchError: the adapter was made for another base.
     """
-    model = load_base(config, policy.base)
-    if policy.adapter is None:
-        return model
-    from peft import PeftModel
-
-    check_adapter(policy.adapter, policy.base)
-    adapted = PeftModel.from_pretrained(model, policy.adapter)
-    return (adapted.merge_and_unload() if config.dtype == "float32" else adapted.get_base_model()).eval()
+    return PolicyWeights(config).load(policy)
 
 
 def load_policy_for_training(config: RetrainConfig, state: Path, adapter_name: str = "policy") -> Any:

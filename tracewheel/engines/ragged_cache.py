@@ -1,81 +1,144 @@
 """A key-value cache whose rows have their own lengths.
 
-Row r holds `lengths[r]` valid positions. A forward pass picks some rows and gives each a chunk of W
-tokens; keys and values land behind the row's own valid positions. Padding inside a chunk lands
-there too, but no valid query may look past its own position, and the next chunk overwrites it.
+Row r holds `lengths[r]` valid positions. A pass gives some rows new tokens, which all lie in one sequence
+without padding; their keys and values land behind the row's own valid positions. What the tokens look at is
+planned once for all layers, in blocks of rows (`tracewheel/engines/ragged_blocks.py`).
 
-Legend: S slots, R rows in a pass, W chunk width, H key-value heads, C capacity, D head dimension.
+Legend: N tokens of a pass, R rows in it, H key-value heads, G query heads that share one, D head dimension.
 """
 
 from __future__ import annotations
 
+import heapq
+from collections.abc import Sequence
+from typing import Any
+
 import torch
-from transformers.cache_utils import Cache, CacheLayerMixin
 
-GROWTH = 64
+from tracewheel.engines.ragged_blocks import Block, plan_blocks
 
-
-class RaggedLayer(CacheLayerMixin):
-    """One layer's buffers, `keys` and `values` of shape [S, H, C, D]."""
-
-    def __init__(self, cache: RaggedCache) -> None:
-        super().__init__()
-        self.cache = cache
-
-    def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
-        shape = (self.cache.slots, key_states.shape[1], 0, key_states.shape[3])
-        self.keys, self.values = key_states.new_zeros(shape), value_states.new_zeros(shape)
-        self.is_initialized = True
-
-    def update(
-        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: object, **kwargs: object
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Store chunks [R, H, W, D] and return the rows' buffers [R, H, longest, D]."""
-        if not self.is_initialized:
-            self.lazy_initialization(key_states, value_states)
-        cache = self.cache
-        self._grow(cache.longest)
-        rows = cache.rows[:, None]
-        self.keys[rows, :, cache.positions] = key_states.transpose(1, 2)
-        self.values[rows, :, cache.positions] = value_states.transpose(1, 2)
-        if cache.all_rows:
-            return self.keys[:, :, : cache.longest], self.values[:, :, : cache.longest]
-        return self.keys[cache.rows, :, : cache.longest], self.values[cache.rows, :, : cache.longest]
-
-    def _grow(self, needed: int) -> None:
-        missing = needed - self.keys.shape[2]
-        if missing > 0:
-            room = -(-missing // GROWTH) * GROWTH
-            self.keys = torch.nn.functional.pad(self.keys, (0, 0, 0, room))
-            self.values = torch.nn.functional.pad(self.values, (0, 0, 0, room))
-
-    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        return self.cache.longest, 0
-
-    def get_seq_length(self) -> int:
-        return self.cache.longest
-
-    def get_max_length(self) -> int:
-        return -1
+SMALLEST = 64
 
 
-class RaggedCache(Cache):
-    """The layers' buffers and, for the pass at hand, which rows get tokens and where."""
+class RaggedCache:
+    """Buffers of shape [rows, H, positions, D] for each layer, and the pass at hand. They grow by doubling.
 
-    def __init__(self, layers: int, slots: int) -> None:
-        self.slots = slots
-        self.lengths = torch.zeros(slots, dtype=torch.long)
-        super().__init__(layers=[RaggedLayer(self) for _ in range(layers)])
+    Args:
+        model: The causal language model of transformers whose cache it is.
+        longest: How many positions a row has at most; None when that is not known.
+    """
 
-    def begin(self, rows: torch.Tensor, width: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Prepare a pass over `rows` [R] with chunks of `width` tokens.
+    def __init__(self, model: Any, longest: int | None = None) -> None:
+        self.lengths: list[int] = []
+        self._free: list[int] = []
+        self._device, self._dtype = model.device, model.dtype
+        self._longest = longest
+        self._room = 0
+        self._keys: dict[int, torch.Tensor] = {}
+        self._values: dict[int, torch.Tensor] = {}
+        self._blocks: list[Block] = []
+
+    def take_row(self) -> int:
+        """An empty row: the lowest that is free."""
+        if not self._free:
+            self.lengths.append(0)
+            return len(self.lengths) - 1
+        row = heapq.heappop(self._free)
+        self.lengths[row] = 0
+        return row
+
+    def free_row(self, row: int) -> None:
+        """Give a row back."""
+        heapq.heappush(self._free, row)
+
+    def begin(self, rows: Sequence[int], counts: Sequence[int]) -> torch.Tensor:
+        """Prepare a pass that gives each of `rows` [R] as many tokens as `counts` [R] says.
+
+        Args:
+            rows: In the order in which their tokens lie in the pass: by count, then by row.
+            counts: Ascending.
 
         Returns:
-            Position ids [R, W] and the attention mask [R, 1, W, longest], True where a query may look.
+            Position ids [1, N].
         """
-        self.rows = rows
-        self.all_rows = len(rows) == self.slots
-        self.positions = self.lengths[rows][:, None] + torch.arange(width)
-        self.longest = int(self.positions.max()) + 1
-        mask = torch.arange(self.longest) <= self.positions[:, :, None]
-        return self.positions, mask[:, None]
+        starts = [self.lengths[row] for row in rows]
+        ends = [start + count for start, count in zip(starts, counts, strict=True)]
+        self._reserve(max(ends))
+        spread = torch.tensor(counts)
+        first = spread.cumsum(0) - spread
+        positions = (torch.tensor(starts) - first).repeat_interleave(spread) + torch.arange(sum(counts))
+        self._token_rows = torch.tensor(rows).repeat_interleave(spread).to(self._device)
+        self._positions = positions.to(self._device)
+        self._blocks = plan_blocks(rows, counts, ends, self._dtype, self._device)
+        for row, end in zip(rows, ends, strict=True):
+            self.lengths[row] = end
+        return self._positions[None]
+
+    def attend(
+        self, layer: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scale: float | None
+    ) -> torch.Tensor:
+        """Store the new `key` and `value` [H, N, D], and let each of `query` [H * G, N, D] look at its row up to itself.
+
+        Returns:
+            [N, H * G, D]
+        """
+        for buffers, new in ((self._keys, key), (self._values, value)):
+            if layer in buffers:
+                buffers[layer] = self._fitted(buffers[layer])
+            else:
+                buffers[layer] = new.new_zeros(len(self.lengths), new.shape[0], self._room, new.shape[2])
+            buffers[layer][self._token_rows, :, self._positions] = new.transpose(0, 1)
+        seen = query.new_empty(query.shape[1], query.shape[0], value.shape[2])
+        for block in self._blocks:
+            seen[block.begin : block.end] = block.attend(query, self._keys[layer], self._values[layer], scale)
+        return seen
+
+    def copy(self, source: int, targets: Sequence[int]) -> None:
+        """Make rows hold what another holds."""
+        length, to = self.lengths[source], torch.tensor(targets, device=self._device)
+        for buffer in (*self._keys.values(), *self._values.values()):
+            buffer[to, :, :length] = buffer[source, :, :length]
+        for row in targets:
+            self.lengths[row] = length
+
+    def swap(self, one: Sequence[int], other: Sequence[int]) -> None:
+        """Exchange rows pairwise; none appears twice."""
+        before, after = [*one, *other], [*other, *one]
+        lengths = [self.lengths[row] for row in after]
+        longest = max(lengths)
+        to, source = (torch.tensor(rows, device=self._device) for rows in (before, after))
+        for buffers in (self._keys, self._values):
+            for layer, buffer in buffers.items():
+                buffers[layer] = buffer = self._fitted(buffer)  # a row that was just taken may not be in it yet
+                buffer[to, :, :longest] = buffer[source, :, :longest]
+        for row, length in zip(before, lengths, strict=True):
+            self.lengths[row] = length
+        moved = dict(zip(before, after, strict=True))
+        self._free = [moved.get(row, row) for row in self._free]
+        heapq.heapify(self._free)
+
+    def _reserve(self, positions: int) -> None:
+        """Have room for so many positions. Rows behind the last that is taken are given up when the buffers are made anew."""
+        if positions <= self._room:
+            return
+        doubled = max(SMALLEST, 2 * self._room, positions)
+        self._room = max(positions, min(doubled, self._longest or doubled))
+        free = set(self._free)
+        while len(self.lengths) - 1 in free:
+            free.remove(len(self.lengths) - 1)
+            self.lengths.pop()
+        self._free = sorted(free)
+
+    def _fitted(self, buffer: torch.Tensor) -> torch.Tensor:
+        """The buffer with room for all rows and positions; zeros, because a value that is masked is multiplied by 0."""
+        (old_rows, heads, old_room, dim), rows = buffer.shape, len(self.lengths)
+        if old_rows >= rows and old_room >= self._room:
+            return buffer
+        if old_rows < rows:
+            rows = max(rows, 2 * old_rows)
+        kept = min(rows, old_rows)
+        bigger = buffer.new_empty(rows, heads, self._room, dim)
+        bigger[:kept, :, :old_room] = buffer[:kept]
+        bigger[:kept, :, old_room:] = 0
+        bigger[kept:] = 0
+        return bigger

@@ -1,61 +1,51 @@
 """Generation with Hugging Face transformers: continuous batching over a ragged key-value cache.
 
-Sessions hold a slot from their first turn to `close`; a slot that is given back goes to the next
-session in the queue at once. A step is either one pass over the rows that have new text to read, or
-one pass that adds a token to every row that is speaking. Nothing is ever computed twice for a
-session. Random numbers belong to the session, not to the batch.
+Each step is one pass: every session that is speaking gets a token, and sessions that have heard something
+read it in the same pass. Nothing is ever computed twice for a session, and prompts that are alike and come
+together are computed once for all. Random numbers belong to the session, not to the batch.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
-import numpy as np
 import torch
 
 from tracewheel.adapters import PolicyRef
 from tracewheel.engines.base import Generation, Request, Sampling
+from tracewheel.engines.draws import draw
 from tracewheel.engines.model_check import refuse_unlike_models
+from tracewheel.engines.ragged_attention import use_ragged_attention
 from tracewheel.engines.ragged_cache import RaggedCache
+from tracewheel.engines.ragged_session import RaggedSession
+from tracewheel.errors import ConfigError
 
-READ_SHARE = 0.25
-RANDOM_BLOCK = 256
-
-
-@dataclass
-class _Session:
-    number: int
-    slot: int
-    random: np.random.Generator
-    temperature: float
-    uniforms: list[float] = field(default_factory=list)
-    ids: list[int] = field(default_factory=list)
-    unread: list[int] = field(default_factory=list)
-    sampled: list[int] = field(default_factory=list)
-    logprobs: list[float] = field(default_factory=list)
-    versions: list[int] = field(default_factory=list)
-    budget: int = 0
-
-    def next_uniform(self) -> float:
-        if not self.uniforms:
-            self.uniforms = self.random.random(RANDOM_BLOCK).tolist()
-        return self.uniforms.pop()
+ROWS_A_SLOT = 4  # sessions whose keys and values are kept, waiting ones included, for each that may speak
+READ_CHUNK = 1024  # tokens of one session that are read in one pass: bounds the attention mask
+READ_TOKENS = 8192  # tokens that are read in one pass, about: bounds the memory that it takes
+SPARSE = 0.8  # a pass over fewer than this share of the rows up to its last moves its sessions together first
 
 
 class TransformersEngine:
     """An `Engine` over a causal language model of transformers.
 
+    A session takes one of the `slots` from its request until its turn has ended, and gives it to the next at
+    once: while it waits for its tool it only keeps its row of keys and values. Sessions that come back go before
+    new ones. Rows are made as they are needed, up to `ROWS_A_SLOT` times the slots; a further session begins when
+    another is closed.
+
     Args:
         model: The policy, in evaluation mode.
         stop_id: The token that ends a turn; it belongs to the turn.
         sampling: How tokens are chosen.
-        slots: Sessions that are open at once; further ones wait.
+        slots: Sessions that read or speak in one pass.
         policy_version: The version of the policy's weights.
         longest: The longest conversation there will be, in tokens; None when that is not known.
-        load: Loads another policy's model, for `update_weights`.
+        policy: The policy that `model` is, where requests may name it.
+        load: The model of another policy, for `update_weights`.
 
     Raises:
         InputError: the engine would sample from another distribution than the model's own.
@@ -69,143 +59,192 @@ class TransformersEngine:
         slots: int,
         policy_version: int = 0,
         longest: int | None = None,
+        policy: PolicyRef | None = None,
         load: Callable[[PolicyRef], Any] | None = None,
     ) -> None:
         self.policy_version = policy_version
-        self._model = model
+        self._policy = policy
         self._load = load
         self._stop_id = stop_id
         self._sampling = sampling
-        self._cache = RaggedCache(model.config.num_hidden_layers, slots)
-        self._free = list(range(slots))[::-1]
-        self._waiting: deque[Request] = deque()
-        self._sessions: dict[int, _Session] = {}
-        self._reading: list[_Session] = []
-        self._speaking: list[_Session] = []
+        self._slots = slots
+        self._new: deque[Request] = deque()
+        self._back: deque[RaggedSession] = deque()
+        self._alike: dict[int, list[RaggedSession]] = {}
+        self._sessions: dict[int, RaggedSession] = {}
+        self._reading: list[RaggedSession] = []
+        self._speaking: list[RaggedSession] = []
+        self._take_model(model)
+        self._cache = RaggedCache(model, longest)
         with torch.inference_mode():
             refuse_unlike_models(model, self._probe, longest)
 
     def submit(self, request: Request) -> None:
+        """As the protocol says.
+
+        Raises:
+            ConfigError: the request asks for another policy than the engine's.
+        """
         session = self._sessions.get(request.session)
-        if session is None:
-            self._waiting.append(request)
-        else:
-            self._begin_turn(session, request)
+        if session is not None:
+            session.begin_turn(request)
+            self._back.append(session)
+            return
+        if request.policy not in (None, self._policy):
+            raise ConfigError(
+                "rollout.engine: the transformers engine serves one policy at a time; set its kind to 'vllm' to serve several"
+            )
+        self._new.append(request)
 
     @property
     def idle(self) -> bool:
-        return not (self._reading or self._speaking or (self._waiting and self._free))
+        return not (self._reading or self._speaking or self._back or (self._new and self._has_row()))
 
-    @torch.inference_mode()
     def update_weights(self, policy: PolicyRef) -> None:
         """As the protocol says. Open sessions are read again, so that all they say next is the new policy's."""
+        if policy == self._policy:
+            return
         if self._load is None:
             raise ValueError("this engine was made from a model, and does not know how to load another")
-        self._model, self.policy_version = self._load(policy), policy.version
-        self._cache.lengths[:] = 0
+        self._take_model(self._load(policy))
+        self._policy, self.policy_version = policy, policy.version
         for session in self._sessions.values():
-            session.unread = list(session.ids)
+            self._cache.lengths[session.row] = 0
+            session.read = 0
         self._reading += self._speaking
         self._speaking = []
 
     def close(self, session: int) -> None:
-        self._free.append(self._sessions.pop(session).slot)
+        self._cache.free_row(self._sessions.pop(session).row)
 
     @torch.inference_mode()
     def step(self) -> list[Generation]:
-        while self._waiting and self._free:
-            self._open(self._waiting.popleft())
-        if self._reading and len(self._reading) >= READ_SHARE * len(self._speaking):
-            spoke, self._reading = self._reading, []
-        else:
-            spoke, self._speaking = self._speaking, []
+        self._admit()
+        spoke = self._next_pass()
         if not spoke:
             return []
-        logits = self._forward(spoke)
-        tokens, logprobs = self._sample(logits, spoke)
-        ended = []
-        for session, token, logprob in zip(spoke, tokens, logprobs, strict=True):
-            session.sampled.append(token)
-            session.logprobs.append(logprob)
-            session.versions.append(self.policy_version)
-            session.unread.append(token)
-            session.ids.append(token)
-            if token == self._stop_id or len(session.sampled) == session.budget:
-                ended_by: Literal["stop", "length"] = "stop" if token == self._stop_id else "length"
-                ended.append(Generation(session.number, session.sampled, session.logprobs, ended_by, session.versions))
+        spoke, logits = self._with_alike(*self._forward(spoke))
+        ended: list[Generation] = []
+        if not spoke:
+            return ended
+        for session, token, logprob in zip(spoke, *self._sample(logits, spoke), strict=True):
+            session.say(token, logprob, self.policy_version)
+            if generation := session.ended(self._stop_id):
+                ended.append(generation)
             else:
                 self._speaking.append(session)
         return ended
 
-    def _open(self, request: Request) -> None:
-        temperature = self._sampling.temperature if request.temperature is None else request.temperature
-        session = _Session(request.session, self._free.pop(), np.random.default_rng(request.seed), temperature)
-        self._cache.lengths[session.slot] = 0
-        self._sessions[request.session] = session
-        self._begin_turn(session, request)
+    def _take_model(self, model: Any) -> None:
+        use_ragged_attention(model)
+        self._model = model
 
-    def _begin_turn(self, session: _Session, request: Request) -> None:
-        session.unread.extend(request.new_ids)
-        session.ids.extend(request.new_ids)
-        session.sampled, session.logprobs, session.versions = [], [], []
-        session.budget = request.max_new_tokens
-        self._reading.append(session)
+    def _has_row(self) -> bool:
+        return len(self._sessions) < ROWS_A_SLOT * self._slots
 
-    def _forward(self, sessions: list[_Session]) -> torch.Tensor:
-        """Read each session's unread ids. Returns the logits [R, V] behind the last of them."""
-        sessions.sort(key=lambda session: session.slot)
-        rows = torch.tensor([session.slot for session in sessions])
-        counts = torch.tensor([len(session.unread) for session in sessions])
-        width = int(counts.max())
-        ids = torch.tensor([session.unread + [0] * (width - len(session.unread)) for session in sessions])
-        logits = self._read(self._cache, rows, ids, counts)
-        for session in sessions:
-            session.unread = []
-        return logits
+    def _admit(self) -> None:
+        """Give slots to sessions that have something to read. Of new ones that are alike, one is to read for all."""
+        free = self._slots - len(self._reading) - len(self._speaking) - sum(map(len, self._alike.values()))
+        leaders: dict[tuple[int, ...], RaggedSession] = {}
+        for _ in range(free):
+            if self._back:
+                self._reading.append(self._back.popleft())
+            elif self._new and self._has_row():
+                request = self._new.popleft()
+                session = RaggedSession.open(request, self._cache.take_row(), self._sampling)
+                self._sessions[session.number] = session
+                leader = leaders.setdefault(tuple(request.new_ids), session)
+                if leader is session:
+                    self._reading.append(session)
+                else:
+                    self._alike.setdefault(leader.number, []).append(session)
+            else:
+                break
 
-    def _read(self, cache: RaggedCache, rows: torch.Tensor, ids: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
-        """Read `ids` [R, W], the first `counts` [R] of each row. Returns the logits [R, V] behind the last of them."""
-        positions, mask = cache.begin(rows, ids.shape[1])
+    def _next_pass(self) -> list[RaggedSession]:
+        """All sessions that are speaking, and as many as may be of those that have something to read."""
+        tokens = itertools.accumulate(min(session.unread, READ_CHUNK) for session in self._reading)
+        count = max(1, sum(total <= READ_TOKENS for total in tokens))
+        spoke = self._speaking + self._reading[:count]
+        self._speaking, self._reading = [], self._reading[count:]
+        return spoke
+
+    def _with_alike(self, spoke: list[RaggedSession], logits: torch.Tensor) -> tuple[list[RaggedSession], torch.Tensor]:
+        """`spoke` and `logits` [R, V] with the sessions whose prompt one of these has just read for them."""
+        if not self._alike:
+            return spoke, logits
+        everyone, rows = list(spoke), list(range(len(spoke)))
+        for row, leader in enumerate(spoke):
+            alike = self._alike.pop(leader.number, [])
+            if alike:
+                self._cache.copy(leader.row, [session.row for session in alike])
+            for session in alike:
+                session.read = leader.read
+            everyone += alike
+            rows += [row] * len(alike)
+        return everyone, logits[rows]
+
+    def _forward(self, sessions: list[RaggedSession]) -> tuple[list[RaggedSession], torch.Tensor]:
+        """Read what is unread. Returns the R sessions that have read all of it, and the logits [R, V] behind its end."""
+        self._move_together(sessions)
+        counted = [(min(session.unread, READ_CHUNK), session) for session in sessions]
+        counted.sort(key=lambda pair: (pair[0], pair[1].row))
+        counts = [count for count, _ in counted]
+        sessions = [session for _, session in counted]
+        ids = torch.tensor([token for count, session in counted for token in session.next_ids(count)])
+        logits = self._read(self._cache, [session.row for session in sessions], counts, ids)
+        done = [index for index, session in enumerate(sessions) if not session.unread]
+        if len(done) == len(sessions):
+            return sessions, logits
+        self._reading = [session for session in sessions if session.unread] + self._reading
+        return [sessions[index] for index in done], logits[done]
+
+    def _move_together(self, sessions: list[RaggedSession]) -> None:
+        """Move sessions to the first rows where most of the rows up to their last are not in the pass."""
+        taken = {session.row for session in sessions}
+        count = len(sessions)
+        if count >= SPARSE * (max(taken) + 1):
+            return
+        room = [row for row in range(count) if row not in taken]
+        movers = [session for session in sessions if session.row >= count]
+        self._cache.swap([session.row for session in movers], room)
+        inside = {session.row: session for session in self._sessions.values()}
+        for session, row in zip(movers, room, strict=True):
+            if row in inside:
+                inside[row].row = session.row
+            session.row = row
+
+    def _read(self, cache: RaggedCache, rows: list[int], counts: list[int], ids: torch.Tensor) -> torch.Tensor:
+        """Read `ids` [N], of which `counts` [R] belong to each of `rows` [R]. Returns the logits [R, V] behind their last."""
+        positions = cache.begin(rows, counts)
         device = self._model.device
         hidden = self._model.base_model(
-            input_ids=ids.to(device),
-            position_ids=positions.to(device),
-            attention_mask=mask.to(device),
-            past_key_values=cache,
-        ).last_hidden_state
-        cache.lengths[rows] += counts
-        last = hidden[torch.arange(len(rows)), counts - 1]
-        return self._model.get_output_embeddings()(last).float().cpu()
+            input_ids=ids[None].to(device),
+            position_ids=positions,
+            attention_mask=torch.empty(1, 1, 1, 1),  # of four dimensions: the model is to make none of its own
+            use_cache=False,
+            ragged=cache,
+        ).last_hidden_state[0]
+        last = torch.tensor(counts).cumsum(0) - 1
+        return self._model.get_output_embeddings()(hidden[last.to(device)]).float().cpu()
 
     def _probe(self, ids: torch.Tensor) -> torch.Tensor:
-        """The logits [V] behind the last of `ids` [T], read in two chunks in a cache of their own."""
-        cache, row = RaggedCache(self._model.config.num_hidden_layers, 1), torch.tensor([0])
-        for chunk in ids.tensor_split(2):
-            logits = self._read(cache, row, chunk[None], torch.tensor([len(chunk)]))
+        """The logits [V] behind the last of `ids` [T], read in chunks beside another row, in a cache of their own."""
+        cache = RaggedCache(self._model)
+        rows = [cache.take_row(), cache.take_row()]
+        logits = self._read(cache, rows[:1], [len(ids) - 1], ids[:-1])
+        other = ids[: len(ids) // 2]
+        logits = self._read(cache, rows, [1, len(other)], torch.cat([ids[-1:], other]))
         return logits[0]
 
-    def _sample(self, logits: torch.Tensor, sessions: list[_Session]) -> tuple[list[int], list[float]]:
+    def _sample(self, logits: torch.Tensor, sessions: list[RaggedSession]) -> tuple[list[int], list[float]]:
         """Choose a token a row from `logits` [R, V]; returns tokens and their log-probabilities."""
         temperatures = torch.tensor([[session.temperature] for session in sessions])
         logprobs = torch.log_softmax(logits / temperatures, dim=-1)
         if self._sampling.greedy:
             tokens = logits.argmax(dim=-1, keepdim=True)
         else:
-            uniforms = torch.tensor([session.next_uniform() for session in sessions], dtype=torch.float64)
-            tokens = _draw(logprobs, uniforms, self._sampling.top_p)
+            uniforms = torch.tensor([[session.next_uniform()] for session in sessions], dtype=torch.float64)
+            top_p = torch.full_like(uniforms, self._sampling.top_p)
+            tokens = draw(logprobs, uniforms, top_p, torch.zeros_like(uniforms, dtype=torch.bool))
         return tokens[:, 0].tolist(), logprobs.gather(1, tokens)[:, 0].tolist()
-
-
-def _draw(logprobs: torch.Tensor, uniforms: torch.Tensor, top_p: float) -> torch.Tensor:
-    """Inverse-transform sampling from `logprobs` [R, V] with `uniforms` [R] in [0, 1); tokens [R, 1].
-
-    Top-p (Holtzman et al. 2020) keeps the fewest most likely tokens that hold at least `top_p`.
-    """
-    probabilities = logprobs.double().exp()
-    if top_p < 1.0:
-        descending, order = probabilities.sort(dim=-1, descending=True, stable=True)
-        before = descending.cumsum(dim=-1) - descending
-        probabilities = torch.zeros_like(probabilities).scatter(1, order, descending * (before < top_p))
-    mass = probabilities.cumsum(dim=-1)
-    chosen = torch.searchsorted(mass, (uniforms * mass[:, -1])[:, None], right=True)
-    return chosen.clamp(max=logprobs.shape[1] - 1)

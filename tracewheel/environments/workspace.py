@@ -45,6 +45,7 @@ TOOLS = [
     ),
     _tool("finish", "Ends the work."),
 ]
+REQUIRED = {tool["function"]["name"]: tool["function"]["parameters"]["properties"] for tool in TOOLS}
 
 
 class WorkspaceEnvironment:
@@ -101,11 +102,10 @@ class WorkspaceEnvironment:
         }
 
     def step(self, tool: str, args: dict[str, Any]) -> Observation:
-        schema = next((t["function"] for t in TOOLS if t["function"]["name"] == tool), None)
-        if schema is None:
+        required = REQUIRED.get(tool)
+        if required is None:
             return _error("no tool named", tool)
-        required = schema["parameters"]["required"]
-        if sorted(args) != sorted(required):
+        if args.keys() != required.keys():
             return _error("arguments must be", ", ".join(required) or "none")
         if not all(isinstance(value, str) for value in args.values()):
             return _error("arguments must be", "strings")
@@ -148,8 +148,8 @@ class WorkspaceEnvironment:
 
     def _listing(self, folder: str) -> str:
         prefix = folder + "/"
-        names = [path[len(prefix) :] for path in self._files if path.startswith(prefix)]
-        return "\n".join(sorted(name for name in names if "/" not in name)) or EMPTY_FOLDER
+        names = [path.removeprefix(prefix) for path in self._files if path.startswith(prefix)]
+        return "\n".join(sorted([name for name in names if "/" not in name])) or EMPTY_FOLDER
 
 
 def _is_texts(value: Any) -> bool:

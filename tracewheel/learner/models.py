@@ -61,6 +61,7 @@ class LoraModels:
         from tracewheel.adapters import write_adapter
 
         write_adapter(self.model, out / "adapter", POLICY, base, version=version, weights=weights)
+        _probe(self.model, out / "adapter")
 
 
 class FullModels:
@@ -90,9 +91,19 @@ class FullModels:
         from tracewheel.adapters import write_full_model
 
         write_full_model(self.model, out / "model", base, version=version, weights=weights)
+        _probe(self.model, out / "model")
 
 
 Models = LoraModels | FullModels
+
+
+def _probe(model: Any, folder: Path) -> None:
+    """Leave a probe beside the weights. Among several processes none can make a pass alone, and there is none."""
+    from tracewheel.engines.probe import write_probe
+    from tracewheel.learner.processes import world_size
+
+    if world_size() == 1:
+        write_probe(model, folder)
 
 
 def load_models(config: RetrainConfig, state: Path, reference: Path) -> Models:

@@ -10,6 +10,7 @@ from transformers import AutoModelForCausalLM, LlamaConfig, Qwen2Config
 
 from tracewheel.adapters import PolicyRef
 from tracewheel.config import RolloutConfig
+from tracewheel.engines import transformers as transformers_engine
 from tracewheel.engines.base import Request, Sampling
 from tracewheel.engines.policy_model import load_base, load_for_generation
 from tracewheel.engines.transformers import TransformersEngine
@@ -117,6 +118,95 @@ def test_each_token_is_computed_once(config, base, renderer, many_tasks):
     assert max(len(trajectory.turns) for trajectory in trajectories) > 3
     never_fed = len(trajectories)  # the last token of each: nothing came after it
     assert sum(fed) == sum(len(trajectory.token_ids) for trajectory in trajectories) - never_fed
+
+
+def watch(model):
+    """How many tokens the model is fed in each pass from now on."""
+    fed = []
+    model.base_model.register_forward_pre_hook(
+        lambda module, args, kwargs: fed.append(kwargs["input_ids"].numel()), with_kwargs=True
+    )
+    return fed
+
+
+def finish(engine):
+    """Step until all that was submitted has been said; generations by session."""
+    said = {}
+    while not engine.idle:
+        said |= {generation.session: generation for generation in engine.step()}
+    return said
+
+
+def test_a_prompt_that_comes_several_times_at_once_is_read_once(random_model):
+    """And each session goes on as it would alone, with its own random numbers, budget and temperature."""
+    prompt, other = [7, 8, 9, 10, 11, 12], [7, 8, 9, 10, 11, 13]
+    requests = [Request(n, list(other if n == 3 else prompt), 8 + n, seed=n, temperature=1.0 + n / 10) for n in range(6)]
+    alone = {}
+    for request in requests:
+        engine = TransformersEngine(random_model, STOP, Sampling(), slots=1)
+        engine.submit(request)
+        alone |= finish(engine)
+    engine = TransformersEngine(random_model, STOP, Sampling(), slots=6)
+    fed = watch(random_model)
+    for request in requests:
+        engine.submit(request)
+    together = finish(engine)
+    assert fed[0] == len(prompt) + len(other)
+    for n in alone:
+        assert together[n].token_ids == alone[n].token_ids
+        assert together[n].logprobs == pytest.approx(alone[n].logprobs, abs=1e-4)
+        fresh = full_logprobs(random_model, requests[n].new_ids + alone[n].token_ids, 1.0 + n / 10)
+        own = [fresh[5 + t, token].item() for t, token in enumerate(alone[n].token_ids)]
+        assert together[n].logprobs == pytest.approx(own, abs=1e-4)
+
+
+def test_a_session_that_waits_for_its_tool_gives_its_slot_to_the_next(random_model):
+    """Two slots, twelve sessions that each wait between two turns: all are begun before any comes back."""
+    engine = TransformersEngine(random_model, STOP, Sampling(), slots=2)
+    starts = openings(12)
+    for n in range(8):
+        engine.submit(Request(n, starts[n], 6, seed=n))
+    first = finish(engine)
+    assert set(first) == set(range(8))
+    for n in range(8, 12):
+        engine.submit(Request(n, starts[n], 6, seed=n))
+    assert engine.idle, "rows are bounded: four for a slot"
+    for n in range(8):
+        engine.submit(Request(n, [3, 4], 6))
+    assert not engine.idle
+    second = finish(engine)
+    assert set(second) == set(range(8)), "who comes back goes before who is new, and closes before another is begun"
+    for n in range(8):
+        ids = [*starts[n], *first[n].token_ids, 3, 4, *second[n].token_ids]
+        fresh = full_logprobs(random_model, ids, 1.0)
+        start = len(ids) - len(second[n].token_ids)
+        own = [fresh[t - 1, ids[t]].item() for t in range(start, len(ids))]
+        assert second[n].logprobs == pytest.approx(own, abs=1e-4)
+        engine.close(n)
+    assert set(finish(engine)) == set(range(8, 12))
+
+
+def test_much_to_read_is_read_in_pieces(random_model, monkeypatch):
+    monkeypatch.setattr(transformers_engine, "READ_CHUNK", 5)
+    monkeypatch.setattr(transformers_engine, "READ_TOKENS", 12)
+    fed = watch(random_model)
+    ids, sampled, _ = talk(TransformersEngine(random_model, STOP, Sampling(1.3), slots=8), openings(8), listen=40)
+    assert 12 < max(fed) <= 12 + 8
+    for n, tokens in ids.items():
+        fresh = full_logprobs(random_model, tokens, 1.3)
+        for t, logprob in sampled[n].items():
+            assert logprob == pytest.approx(fresh[t - 1, tokens[t]].item(), abs=1e-4)
+
+
+def test_the_model_itself_computes_as_before(random_model):
+    """The engine's attention is for the engine's passes; with padding or without, other passes are as with sdpa."""
+    ids, mask = torch.randint(0, VOCABULARY, (3, 11)), torch.ones(3, 11, dtype=torch.long)
+    mask[0, :4] = 0
+    with torch.no_grad():
+        before = [random_model(input_ids=ids).logits, random_model(input_ids=ids, attention_mask=mask).logits]
+        TransformersEngine(random_model, STOP, Sampling(), slots=1)
+        after = [random_model(input_ids=ids).logits, random_model(input_ids=ids, attention_mask=mask).logits]
+    assert all(map(torch.equal, before, after))
 
 
 def test_fewer_slots_than_sessions_change_no_greedy_token(config, base, renderer, many_tasks):

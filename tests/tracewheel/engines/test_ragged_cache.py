@@ -1,0 +1,142 @@
+"""The cache's attention against plain attention over each row's own keys and values."""
+
+import random
+
+import pytest
+import torch
+
+from tracewheel.engines import ragged_blocks
+from tracewheel.engines.ragged_cache import RaggedCache
+
+HEADS, SHARED, DIM = 4, 2, 8
+
+
+class Model:
+    device, dtype = torch.device("cpu"), torch.float32
+
+
+class Rows:
+    """A cache beside plain lists of what every row has been given."""
+
+    def __init__(self, longest=None):
+        self.cache = RaggedCache(Model(), longest)
+        self.given = {}
+
+    def take(self):
+        row = self.cache.take_row()
+        self.given[row] = (torch.empty(SHARED, 0, DIM), torch.empty(SHARED, 0, DIM))
+        return row
+
+    def read(self, counts):
+        """A pass over rows (row to count); the largest difference to plain causal attention, row by row."""
+        ordered = sorted(counts.items(), key=lambda pair: (pair[1], pair[0]))
+        rows, sizes = [row for row, _ in ordered], [count for _, count in ordered]
+        tokens = sum(sizes)
+        query, key, value = (torch.randn(heads, tokens, DIM) for heads in (HEADS, SHARED, SHARED))
+        starts = [self.given[row][0].shape[1] for row in rows]
+        positions = self.cache.begin(rows, sizes)
+        wanted = [start + step for start, size in zip(starts, sizes, strict=True) for step in range(size)]
+        assert positions.tolist() == [wanted]
+        seen = self.cache.attend(0, query, key, value, None)
+        worst, begin = 0.0, 0
+        for row, size in ordered:
+            part = slice(begin, begin + size)
+            keys, values = (
+                torch.cat([old, new[:, part]], dim=1) for old, new in zip(self.given[row], (key, value), strict=True)
+            )
+            self.given[row] = (keys, values)
+            assert self.cache.lengths[row] == keys.shape[1]
+            length = keys.shape[1]
+            scores = query[:, part] @ keys.repeat_interleave(HEADS // SHARED, 0).transpose(1, 2) / DIM**0.5
+            hidden = torch.arange(length) > (length - size + torch.arange(size))[:, None]
+            weights = scores.masked_fill(hidden, float("-inf")).softmax(-1)
+            own = weights @ values.repeat_interleave(HEADS // SHARED, 0)
+            worst = max(worst, float((own.transpose(0, 1) - seen[part]).abs().max()))
+            begin += size
+        return worst
+
+
+@pytest.mark.parametrize("block_rows", [1, 3, 64])
+@pytest.mark.parametrize("dense", [0.0, 0.5, 1.1], ids=["in place", "as it is", "gathered"])
+def test_any_rows_with_any_counts(monkeypatch, block_rows, dense):
+    """Rows of unlike length, few or many of them in a pass, chunks beside single tokens, rows used again."""
+    monkeypatch.setattr(ragged_blocks, "BLOCK_ROWS", block_rows)
+    monkeypatch.setattr(ragged_blocks, "DENSE", dense)
+    torch.manual_seed(0)
+    rng = random.Random(1)
+    rows = Rows()
+    taken = [rows.take() for _ in range(9)]
+    assert rows.read({row: 1 + rng.randrange(70) for row in taken}) < 1e-5
+    for turn in range(12):
+        if turn % 4 == 3:
+            gone = taken.pop(rng.randrange(len(taken)))
+            rows.cache.free_row(gone)
+            taken.append(rows.take())
+            assert taken[-1] == gone, "the row that is free is used before a new one is made"
+            assert rows.read({gone: 3}) < 1e-5
+        some = rng.sample(taken, 1 + rng.randrange(len(taken)))
+        assert rows.read({row: rng.choice([1, 1, 1, 2, 5, 13]) for row in some}) < 1e-5
+
+
+def test_a_copy_and_an_exchange_of_rows():
+    torch.manual_seed(0)
+    rows = Rows()
+    for size in (5, 1, 7, 3, 66):
+        row = rows.take()
+        rows.read({row: size})
+    copies = [rows.take(), rows.take()]
+    rows.cache.copy(2, copies)
+    for copy in copies:
+        rows.given[copy] = rows.given[2]
+    rows.cache.free_row(1)
+    rows.cache.swap([4, 3], [1, 0])
+    rows.given[1], rows.given[4], rows.given[3], rows.given[0] = (rows.given[row] for row in (4, 1, 0, 3))
+    assert [rows.cache.lengths[row] for row in (1, 3, 0)] == [66, 5, 3]
+    assert rows.read({0: 1, 1: 1, 2: 4, 3: 1, 5: 1, 6: 2}) < 1e-5
+    assert rows.take() == 4, "what was in the free row is now behind, and free"
+
+
+def test_padding_and_what_was_there_before_are_never_seen():
+    """A row that is used again, and a block with much padding: nothing of them may show, not even as a NaN."""
+    torch.manual_seed(0)
+    rows = Rows()
+    first, second = rows.take(), rows.take()
+    rows.read({first: 40, second: 2})
+    for buffers in (rows.cache._keys, rows.cache._values):
+        buffers[0][first] = 1e30
+    rows.cache.free_row(first)
+    assert rows.take() == first
+    assert rows.read({first: 3, second: 5}) < 1e-5
+    assert rows.read({first: 1, second: 1}) < 1e-5
+
+
+def test_buffers_grow_to_the_longest_row_and_not_beyond():
+    rows = Rows(longest=100)
+    row = rows.take()
+    for size in (60, 5, 35):
+        assert rows.read({row: size}) < 1e-5
+    assert rows.cache._keys[0].shape[2] == 100
+
+
+def test_chunks_of_like_size_go_together():
+    """Singles are never padded to a chunk's width; a chunk at most to twice its own."""
+    blocks = ragged_blocks.plan_blocks(
+        range(7), [1, 1, 2, 3, 4, 9, 40], [5, 6, 7, 8, 9, 10, 50], torch.float32, torch.device("cpu")
+    )
+    assert [(block.begin, block.end, block.tokens.shape[1], block.longest) for block in blocks] == [
+        (0, 2, 1, 6),
+        (2, 11, 4, 9),
+        (11, 20, 9, 10),
+        (20, 60, 40, 50),
+    ]
+
+
+def test_a_row_that_was_just_taken_may_be_exchanged():
+    torch.manual_seed(0)
+    rows = Rows()
+    for size in (5, 9):
+        rows.read({rows.take(): size})
+    new = rows.take()
+    rows.cache.swap([new], [0])
+    rows.given[0], rows.given[new] = rows.given[new], rows.given[0]
+    assert rows.read({0: 4, 1: 1, 2: 1}) < 1e-5

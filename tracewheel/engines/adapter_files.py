@@ -1,0 +1,66 @@
+"""An adapter's files as they were when an engine took them over."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from tracewheel.adapters import WEIGHTS, PolicyRef, check_adapter
+from tracewheel.errors import AdapterMismatchError, ConfigError
+
+CONFIG = "adapter_config.json"
+
+
+@dataclass(frozen=True)
+class AdapterFiles:
+    """A folder and the digest of what makes out the adapter in it: two with the same are one adapter."""
+
+    folder: str
+    digest: str
+
+    @classmethod
+    def of(cls, policy: PolicyRef) -> AdapterFiles:
+        """The files of a policy's adapter.
+
+        Raises:
+            AdapterMismatchError: it was trained for another base.
+            DataError: the folder holds no adapter.
+        """
+        assert policy.adapter is not None
+        check_adapter(policy.adapter, policy.base)
+        folder = str(Path(policy.adapter).resolve())
+        return cls(folder, _digest(folder))
+
+    def check(self, max_rank: int) -> None:
+        """Check that the files are still those, and that an engine made for `max_rank` can take them.
+
+        Raises:
+            AdapterMismatchError: the files have changed.
+            ConfigError: the rank is too large.
+        """
+        if _digest(self.folder) != self.digest:
+            raise AdapterMismatchError(
+                f"{self.folder}: its files have changed since the engine took it over; "
+                "write a new version to a folder of its own"
+            )
+        rank = json.loads((Path(self.folder) / CONFIG).read_text())["r"]
+        if rank > max_rank:
+            raise ConfigError(
+                f"{self.folder}: has rank {rank}, and the engine was made for {max_rank}: set rollout.engine.max_lora_rank"
+            )
+
+
+def _digest(folder: str) -> str:
+    files = [Path(folder) / name for name in (WEIGHTS, CONFIG)]
+    return _hash(tuple((str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files))
+
+
+@functools.lru_cache(maxsize=64)
+def _hash(stamps: tuple[tuple[str, int, int], ...]) -> str:
+    digest = hashlib.sha256()
+    for name, _, _ in stamps:
+        digest.update(Path(name).read_bytes())
+    return digest.hexdigest()[:16]

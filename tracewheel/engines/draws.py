@@ -1,0 +1,103 @@
+"""How a turn's tokens are chosen: from a session's own random numbers, whatever batch it is in."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import torch
+
+PREFIX = "draw_"
+RANDOM_BLOCK = 256
+
+
+@dataclass(frozen=True)
+class Draws:
+    """What one turn is sampled with.
+
+    `seed` is the session's, and `skip` how many of its random numbers its tokens so far have used.
+    With `forced`, the tokens are these: a turn that only asks for their log-probabilities.
+    """
+
+    seed: int = 0
+    skip: int = 0
+    temperature: float = 1.0
+    top_p: float = 1.0
+    greedy: bool = False
+    forced: tuple[int, ...] = ()
+
+    def extra_args(self) -> dict[str, Any]:
+        """As numbers and lists under names of their own, which a request takes along."""
+        values = asdict(self) | {"seed": str(self.seed), "greedy": int(self.greedy), "forced": list(self.forced)}
+        return {f"{PREFIX}{name}": value for name, value in values.items() if value != []}
+
+    @classmethod
+    def of(cls, extra_args: dict[str, Any] | None) -> Draws | None:
+        """What `extra_args` made, None where a request says nothing of it.
+
+        Raises:
+            ValueError: an argument has no such name or form.
+        """
+        found = {name.removeprefix(PREFIX): value for name, value in (extra_args or {}).items() if name.startswith(PREFIX)}
+        if not found:
+            return None
+        try:
+            return cls(
+                seed=int(found.pop("seed")),
+                skip=int(found.pop("skip")),
+                temperature=float(found.pop("temperature")),
+                top_p=float(found.pop("top_p")),
+                greedy=bool(found.pop("greedy")),
+                forced=tuple(int(token) for token in found.pop("forced", ())),
+                **found,
+            )
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"these are not the settings of a draw: {error}") from error
+
+    def uniforms(self, count: int) -> list[float]:
+        """The session's next random numbers in [0, 1); none where nothing is left to chance.
+
+        They are those of the transformers engine, which takes them by the block and each block from its end:
+        so two engines say the same.
+        """
+        if self.greedy or self.forced:
+            return []
+        first, last = self.skip // RANDOM_BLOCK, (self.skip + count - 1) // RANDOM_BLOCK
+        bits = np.random.PCG64(self.seed)
+        bits.advance(first * RANDOM_BLOCK)
+        blocks = np.random.Generator(bits).random((last - first + 1, RANDOM_BLOCK))[:, ::-1].ravel()
+        start = self.skip - first * RANDOM_BLOCK
+        return blocks[start : start + count].tolist()
+
+
+def draw(logprobs: torch.Tensor, uniforms: torch.Tensor, top_p: torch.Tensor, greedy: torch.Tensor) -> torch.Tensor:
+    """Inverse-transform sampling, row by row.
+
+    Top-p (Holtzman et al. 2020) keeps the fewest most likely tokens that hold at least `top_p`.
+
+    Args:
+        logprobs: [R, V], at the temperature.
+        uniforms: [R, 1] in [0, 1), float64.
+        top_p: [R, 1], float64.
+        greedy: [R, 1]; where it is true, the likeliest token is taken.
+
+    Returns:
+        Tokens [R, 1].
+    """
+    import torch
+
+    likeliest = logprobs.argmax(dim=-1, keepdim=True)
+    if bool(greedy.all()):
+        return likeliest
+    probabilities = logprobs.double().exp()
+    if bool((top_p < 1.0).any()):
+        descending, order = probabilities.sort(dim=-1, descending=True, stable=True)
+        before = descending.cumsum(dim=-1) - descending
+        kept = torch.zeros_like(probabilities).scatter(1, order, descending * (before < top_p))
+        probabilities = torch.where(top_p < 1.0, kept, probabilities)
+    mass = probabilities.cumsum(dim=-1)
+    tokens = torch.searchsorted(mass, uniforms * mass[:, -1:], right=True).clamp(max=logprobs.shape[1] - 1)
+    return torch.where(greedy, likeliest, tokens)

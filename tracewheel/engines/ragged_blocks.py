@@ -1,0 +1,116 @@
+"""What the tokens of a pass look at: attention in blocks of rows that get about equally many tokens.
+
+A block looks at the buffers in place where its rows lie close together, and at a copy of its rows where
+they do not. Rows between them are computed along, and left out of what comes back.
+
+Legend: R rows of a block, S buffer rows that it looks at, W its widest chunk, L its longest row, H key-value
+heads, G query heads that share one, D head dimension.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+
+DENSE = 0.5  # share of its span that a block's rows are at least, where it looks at the buffers in place
+BLOCK_ROWS = 64
+BLOCK_SCORES = 1 << 22  # queries times keys of a block, over all its rows: bounds its mask
+
+
+@dataclass(frozen=True)
+class Block:
+    """Rows and their tokens: those from `begin` to `end` of the pass. Padding repeats a row's last token.
+
+    Attributes:
+        rows: Which buffer rows it looks at: a slice, or [S].
+        tokens: [S, W] where their queries lie in the pass; a row between them takes the first token.
+        real: [end - begin] where the block's tokens lie in S * W; None when they are all.
+        longest: L.
+        mask: [S, 1, W, L], added to the scores.
+    """
+
+    begin: int
+    end: int
+    rows: slice | torch.Tensor
+    tokens: torch.Tensor
+    real: torch.Tensor | None
+    longest: int
+    mask: torch.Tensor
+
+    def attend(self, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, scale: float | None) -> torch.Tensor:
+        """What `query` [H * G, N, D] sees of `keys` and `values` [rows, H, positions, D]: [end - begin, H * G, D]."""
+        key, value = keys[self.rows, :, : self.longest], values[self.rows, :, : self.longest]
+        asked = query[:, self.tokens].transpose(0, 1)  # [S, H * G, W, D]
+        span, heads, width, dim = asked.shape
+        # Query heads that share keys become queries of one head, so that no key is copied for them.
+        groups = heads // key.shape[1]
+        mask = self.mask if width == 1 else self.mask.repeat(1, 1, groups, 1)
+        asked = asked.reshape(span, key.shape[1], groups * width, dim)
+        seen = torch.nn.functional.scaled_dot_product_attention(asked, key, value, attn_mask=mask, scale=scale)
+        seen = seen.reshape(span, heads, width, -1).transpose(1, 2).flatten(0, 1)
+        return seen if self.real is None else seen[self.real]
+
+
+def plan_blocks(
+    rows: Sequence[int], counts: Sequence[int], ends: Sequence[int], dtype: torch.dtype, device: torch.device
+) -> list[Block]:
+    """The blocks of a pass, in the order of its tokens.
+
+    Args:
+        rows: The buffer rows, by count and then by row.
+        counts: How many tokens each gets.
+        ends: How many positions each holds then.
+        dtype: Of the masks.
+        device: Where everything is.
+    """
+    blocks, begin = [], 0
+    for part in _cut(counts, ends):
+        block = _plan(begin, rows[part], counts[part], ends[part], dtype, device)
+        blocks.append(block)
+        begin = block.end
+    return blocks
+
+
+def _cut(counts: Sequence[int], ends: Sequence[int]) -> Iterator[slice]:
+    """Rows of like counts together, neither too many nor too large."""
+    bounds = [0]
+    for index in range(1, len(counts)):
+        begun = bounds[-1]
+        size = (index + 1 - begun) * counts[index] * max(ends[begun : index + 1])
+        alike = counts[index] <= 2 * counts[begun] and (counts[begun] > 1 or counts[index] == 1)
+        if not alike or size > BLOCK_SCORES or index - begun == BLOCK_ROWS:
+            bounds.append(index)
+    return itertools.starmap(slice, itertools.pairwise([*bounds, len(counts)]))
+
+
+def _plan(
+    begin: int, rows: Sequence[int], counts: Sequence[int], ends: Sequence[int], dtype: torch.dtype, device: torch.device
+) -> Block:
+    given, width, longest = torch.tensor(counts), max(counts), max(ends)
+    first = begin + given.cumsum(0) - given
+    step = torch.arange(width).minimum(given[:, None] - 1)  # [R, W]
+    tokens = first[:, None] + step
+    positions = (torch.tensor(ends) - given)[:, None] + step
+    low, span = min(rows), max(rows) - min(rows) + 1
+    looked_at: slice | torch.Tensor = slice(low, low + span)
+    places = torch.tensor(rows) - low
+    if len(rows) < DENSE * span:
+        looked_at, places, span = torch.tensor(rows, device=device), torch.arange(len(rows)), len(rows)
+    tokens = torch.full((span, width), begin).index_copy_(0, places, tokens)
+    positions = torch.zeros(span, width, dtype=torch.long).index_copy_(0, places, positions)
+    real = (places[:, None] * width + torch.arange(width))[torch.arange(width) < given[:, None]]
+    mask = torch.zeros(*positions.shape, longest, dtype=dtype)
+    mask.masked_fill_(torch.arange(longest) > positions[:, :, None], float("-inf"))
+    everything = torch.equal(real, torch.arange(tokens.numel()))
+    return Block(
+        begin,
+        begin + sum(counts),
+        looked_at,
+        tokens.to(device),
+        None if everything else real.to(device),
+        longest,
+        mask[:, None].to(device),
+    )

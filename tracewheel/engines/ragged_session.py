@@ -1,0 +1,71 @@
+"""A conversation as the transformers engine keeps it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tracewheel.engines.base import Generation, Request, Sampling
+from tracewheel.engines.draws import RANDOM_BLOCK
+
+
+@dataclass(eq=False)
+class RaggedSession:
+    """`ids` is all that was heard and said. The model has read the first `read` of them; the turn begins at `start`."""
+
+    number: int
+    row: int
+    random: np.random.Generator
+    temperature: float
+    uniforms: list[float] = field(default_factory=list)
+    ids: list[int] = field(default_factory=list)
+    read: int = 0
+    start: int = 0
+    end: int = 0  # where the budget ends the turn
+    logprobs: list[float] = field(default_factory=list)
+    versions: list[int] = field(default_factory=list)
+
+    @classmethod
+    def open(cls, request: Request, row: int, sampling: Sampling) -> RaggedSession:
+        """The session that its first request begins."""
+        temperature = sampling.temperature if request.temperature is None else request.temperature
+        session = cls(request.session, row, np.random.default_rng(request.seed), temperature)
+        session.begin_turn(request)
+        return session
+
+    @property
+    def unread(self) -> int:
+        """How many ids the model has yet to read."""
+        return len(self.ids) - self.read
+
+    def next_ids(self, count: int) -> list[int]:
+        """The next ids for the model to read, which count as read from now on."""
+        self.read += count
+        return self.ids[self.read - count : self.read]
+
+    def begin_turn(self, request: Request) -> None:
+        """Hear what the request brings, and begin a turn."""
+        self.ids += request.new_ids
+        self.start = len(self.ids)
+        self.end = self.start + request.max_new_tokens
+        self.logprobs, self.versions = [], []
+
+    def say(self, token: int, logprob: float, version: int) -> None:
+        """Take in a sampled token."""
+        self.ids.append(token)
+        self.logprobs.append(logprob)
+        self.versions.append(version)
+
+    def ended(self, stop_id: int) -> Generation | None:
+        """The turn if it has ended."""
+        stopped = self.ids[-1] == stop_id
+        if not stopped and len(self.ids) < self.end:
+            return None
+        return Generation(self.number, self.ids[self.start :], self.logprobs, "stop" if stopped else "length", self.versions)
+
+    def next_uniform(self) -> float:
+        """The session's next random number in [0, 1)."""
+        if not self.uniforms:
+            self.uniforms = self.random.random(RANDOM_BLOCK).tolist()
+        return self.uniforms.pop()

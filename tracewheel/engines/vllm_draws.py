@@ -1,0 +1,103 @@
+"""How vLLM chooses tokens for Tracewheel: from each session's own random numbers, in the batch's one pass.
+
+vLLM by itself reports log-probabilities either before the temperature or after top-p, and an engine's are
+those between. So this logits processor draws the tokens itself, by the same inverse transform and from the
+same random numbers as the transformers engine, and leaves vLLM's greedy choice only the token drawn, with its
+log-probability as the logit; an engine with `logprobs_mode: processed_logits` reports just that. What a
+request is drawn with comes in its `extra_args` (`vllm_xargs` over HTTP); requests without are left alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from vllm.sampling_params import SamplingParams
+from vllm.v1.sample.logits_processor import BatchUpdate, LogitsProcessor, MoveDirectionality
+
+from tracewheel.engines.draws import Draws, draw
+
+
+@dataclass
+class _Row:
+    draws: Draws
+    uniforms: list[float]
+    said: list[int]  # vLLM's own list, which grows: its length is the place in the turn, though a step be repeated
+
+    def uniform(self) -> float:
+        return self.uniforms[len(self.said)] if self.uniforms else 0.0
+
+    def forced(self) -> int:
+        return self.draws.forced[len(self.said)] if self.draws.forced else -1
+
+
+class SessionDraws(LogitsProcessor):
+    """Draws a token for each request that says how; see the module."""
+
+    @classmethod
+    def validate_params(cls, sampling_params: SamplingParams) -> None:
+        """Refuse what cannot be drawn with.
+
+        Raises:
+            ValueError: the settings are not those of `Draws`.
+        """
+        draws = Draws.of(sampling_params.extra_args)
+        if draws is not None and sampling_params.temperature != 0:
+            raise ValueError("a request with draws of its own is to have temperature 0")
+
+    def __init__(self, vllm_config: Any, device: torch.device, is_pin_memory: bool) -> None:
+        self._device = device
+        self._rows: dict[int, _Row] = {}
+        if device.type == "cpu":
+            # Here, because vLLM makes its logits processors in each of its processes, before it loads the model.
+            from tracewheel.engines.vllm_cpu_lora import install
+
+            install()
+        self._constants: tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor] | None = None
+
+    def is_argmax_invariant(self) -> bool:
+        """It decides what the likeliest token is."""
+        return False
+
+    def update_state(self, batch_update: BatchUpdate | None) -> None:
+        """Follow requests to their rows of the batch."""
+        if batch_update is None:
+            return
+        self._constants = None
+        for index in batch_update.removed:
+            self._rows.pop(index, None)
+        for index, params, _, said in batch_update.added:
+            self._rows.pop(index, None)
+            draws = Draws.of(params.extra_args)
+            if draws is not None:
+                assert params.max_tokens is not None
+                self._rows[index] = _Row(draws, draws.uniforms(params.max_tokens), said)
+        for one, other, direction in batch_update.moved:
+            moved, back = self._rows.pop(one, None), self._rows.pop(other, None)
+            if moved is not None:
+                self._rows[other] = moved
+            if back is not None and direction == MoveDirectionality.SWAP:
+                self._rows[one] = back
+
+    def apply(self, logits: torch.Tensor) -> torch.Tensor:
+        """Leave each row of `logits` [R, V] the token drawn, with its log-probability; the others get -inf."""
+        if not self._rows:
+            return logits
+        rows = list(self._rows.values())
+        if self._constants is None:
+            self._constants = (
+                torch.tensor(list(self._rows), device=self._device),
+                torch.tensor([[row.draws.temperature] for row in rows], device=self._device),
+                torch.tensor([[row.draws.top_p] for row in rows], dtype=torch.float64, device=self._device),
+                torch.tensor([[row.draws.greedy] for row in rows], dtype=torch.bool, device=self._device),
+            )
+        indices, temperatures, top_p, greedy = self._constants
+        logprobs = torch.log_softmax(logits[indices] / temperatures, dim=-1)
+        uniforms = torch.tensor([[row.uniform()] for row in rows], dtype=torch.float64)
+        tokens = draw(logprobs, uniforms.to(self._device), top_p, greedy)
+        forced = torch.tensor([[row.forced()] for row in rows]).to(self._device)
+        tokens = torch.where(forced >= 0, forced, tokens)
+        chosen = torch.full_like(logprobs, -torch.inf).scatter_(1, tokens, logprobs.gather(1, tokens))
+        logits[indices] = chosen
+        return logits

@@ -1,0 +1,142 @@
+"""vLLM's own server as a child of this process: started, waited for, started anew when it has died."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tracewheel.engines.vllm_settings import VllmSettings, environment
+from tracewheel.errors import InfrastructureError
+
+POLL_SECONDS = 0.25
+LINES_SHOWN = 15
+
+
+class VllmServer:
+    """One server on a free port of this machine. It ends with this process.
+
+    Args:
+        base: The base model.
+        settings: What vLLM is started with.
+        patience: How many seconds it may take to start.
+    """
+
+    def __init__(self, base: str, settings: VllmSettings, patience: float) -> None:
+        self._arguments = [
+            *command_line(settings.arguments(base)),
+            f"--data-parallel-size={settings.data_parallel_size}",
+            "--enable-scale-out",
+            "--disable-uvicorn-access-log",
+        ]
+        self._threads = settings.threads if settings.device == "cpu" else None
+        self._patience = patience
+        self._port = _free_port()
+        self._log = Path(tempfile.mkdtemp(prefix="tracewheel-vllm-")) / "server.log"
+        self._process: subprocess.Popen[bytes] | None = None
+        self._lock = threading.Lock()
+        self.starts = 0
+        atexit.register(self.stop)
+
+    @property
+    def url(self) -> str:
+        """Where it answers."""
+        return f"http://127.0.0.1:{self._port}"
+
+    def process_id(self) -> int | None:
+        """The number of its process, None where there is none."""
+        return self._process.pid if self._process is not None and self._process.poll() is None else None
+
+    def ensure(self) -> None:
+        """Start it unless it runs, and wait until it answers.
+
+        Raises:
+            InfrastructureError: it ends by itself, or does not answer in time; the message has its last words.
+        """
+        with self._lock:
+            if self.process_id() is not None:
+                return
+            self.stop()
+            self._start()
+            deadline = time.monotonic() + self._patience
+            while not self._answers():
+                if self.process_id() is None:
+                    raise InfrastructureError(f"vLLM's server ended by itself; its last words:\n{self._last_words()}")
+                if time.monotonic() > deadline:
+                    self.stop()
+                    raise InfrastructureError(
+                        f"vLLM's server does not answer after {self._patience:.0f} s; its last words:\n{self._last_words()}"
+                    )
+                time.sleep(POLL_SECONDS)
+
+    def stop(self) -> None:
+        """End it with all that it has started."""
+        if self._process is None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        self._process = None
+
+    def _start(self) -> None:
+        variables = os.environ | environment(in_process=False) | {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "True"}
+        variables.pop("VLLM_ENABLE_V1_MULTIPROCESSING", None)  # of a vLLM that is in this process
+        if self._threads is not None:
+            # Without compilation, which on the CPU costs a minute and gains nothing.
+            variables |= {"OMP_NUM_THREADS": str(self._threads), "TORCH_COMPILE_DISABLE": "1"}
+        # vLLM's processes import Tracewheel's logits processor, installed or not.
+        root = str(Path(__file__).parents[2])
+        variables["PYTHONPATH"] = os.pathsep.join(filter(None, [root, variables.get("PYTHONPATH")]))
+        command = [sys.executable, "-m", "tracewheel.engines.vllm_child", "--host=127.0.0.1", f"--port={self._port}"]
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                command + self._arguments,
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=variables,
+                start_new_session=True,
+            )
+        self.starts += 1
+
+    def _answers(self) -> bool:
+        try:
+            return httpx.get(f"{self.url}/health", timeout=5.0).is_success
+        except httpx.TransportError:
+            return False
+
+    def _last_words(self) -> str:
+        return "\n".join(self._log.read_text(errors="replace").splitlines()[-LINES_SHOWN:])
+
+
+def command_line(arguments: dict[str, Any]) -> list[str]:
+    """Arguments of vLLM by name, as flags."""
+    flags: list[str] = []
+    for name, value in arguments.items():
+        flag = name.replace("_", "-")
+        if isinstance(value, bool):
+            flags.append(f"--{flag}" if value else f"--no-{flag}")
+        elif isinstance(value, list):
+            flags += [f"--{flag}", *map(str, value)]
+        else:
+            flags.append(f"--{flag}={value}")
+    return flags
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

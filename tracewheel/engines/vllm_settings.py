@@ -1,0 +1,116 @@
+"""What vLLM is started with, in process or as a server, and the environment that it reads at its import."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from tracewheel.adapters import base_folder
+from tracewheel.config import RetrainConfig, VllmEngineConfig, VllmServerConfig
+from tracewheel.engines.probe import TOKENS
+
+DRAWS = "tracewheel.engines.vllm_draws:SessionDraws"
+RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
+CPU_BLOCK = 32
+CPU_KV_CACHE_GIB = 1.0
+ENVIRONMENT = {
+    "VLLM_NO_USAGE_STATS": "1",
+    "DO_NOT_TRACK": "1",
+    "VLLM_LOGGING_LEVEL": "ERROR",
+    # The model runner of before, which takes logits processors of this form on all devices.
+    "VLLM_USE_V2_MODEL_RUNNER": "0",
+    # vLLM would tie the process, and with it the trainer, to some cores.
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+}
+
+
+@dataclass(frozen=True)
+class VllmSettings:
+    """Equal settings and an equal base can share one vLLM."""
+
+    dtype: str
+    device: str
+    threads: int
+    longest: int
+    slots: int
+    max_loras: int
+    max_rank: int
+    tensor_parallel_size: int
+    data_parallel_size: int
+    gpu_memory_utilization: float
+    kv_cache_gib: float | None
+    enforce_eager: bool
+
+    @classmethod
+    def of(cls, config: RetrainConfig) -> VllmSettings:
+        """The settings of a profile whose engine is vLLM."""
+        engine = config.rollout.engine
+        assert isinstance(engine, VllmEngineConfig | VllmServerConfig)
+        return cls(
+            dtype=config.policy.dtype,
+            device=config.policy.device,
+            threads=config.threads,
+            longest=max(config.rollout.max_tokens, TOKENS + 2),
+            slots=engine.slots,
+            max_loras=engine.max_loras,
+            max_rank=_rank(engine.max_lora_rank or largest_rank(config)),
+            tensor_parallel_size=engine.tensor_parallel_size,
+            data_parallel_size=engine.data_parallel_size if isinstance(engine, VllmServerConfig) else 1,
+            gpu_memory_utilization=engine.gpu_memory_utilization,
+            kv_cache_gib=engine.kv_cache_gib,
+            enforce_eager=engine.enforce_eager,
+        )
+
+    def arguments(self, base: str) -> dict[str, Any]:
+        """Arguments of vLLM by name, for a base model."""
+        arguments: dict[str, Any] = {
+            "model": str(base_folder(base).resolve()),
+            "dtype": self.dtype,
+            "max_model_len": self.longest,
+            "max_num_seqs": self.slots,
+            "enable_prefix_caching": True,
+            "enable_lora": True,
+            # One more than may be in use: a new one is asked for its probe while the others speak.
+            "max_loras": self.max_loras + 1,
+            "max_cpu_loras": self.max_loras + 1,
+            "max_lora_rank": self.max_rank,
+            "tensor_parallel_size": self.tensor_parallel_size,
+            "enforce_eager": self.enforce_eager,
+            "logits_processors": [DRAWS],
+            "logprobs_mode": "processed_logits",
+            "generation_config": "vllm",
+            "skip_tokenizer_init": True,
+            "use_tqdm_on_load": False,
+            "async_scheduling": False,
+            "disable_log_stats": True,
+            "seed": 0,
+        }
+        kv_cache_gib = self.kv_cache_gib
+        if self.device == "cpu":
+            arguments["block_size"] = CPU_BLOCK
+            kv_cache_gib = kv_cache_gib or CPU_KV_CACHE_GIB
+        else:
+            arguments["gpu_memory_utilization"] = self.gpu_memory_utilization
+        if kv_cache_gib:
+            arguments["kv_cache_memory_bytes"] = int(kv_cache_gib * 2**30)
+        return arguments
+
+
+def environment(in_process: bool) -> dict[str, str]:
+    """The variables that vLLM is to find, but for those that are set already."""
+    wanted = ENVIRONMENT | ({"VLLM_ENABLE_V1_MULTIPROCESSING": "0"} if in_process else {})
+    return {name: value for name, value in wanted.items() if name not in os.environ}
+
+
+def largest_rank(config: RetrainConfig) -> int:
+    """The largest rank that an adapter of this profile may have: a merge may need the ranks of all its parts."""
+    lora = config.warm_start.lora
+    ranks = [lora.rank, *(shape.rank for shape in lora.families.values())]
+    specialists = config.training.specialists
+    return max(ranks) * (len(specialists.groups) + 1 if specialists else 1)
+
+
+def _rank(rank: int) -> int:
+    """The least of vLLM's ranks that holds this one."""
+    return next((allowed for allowed in RANKS if allowed >= rank), rank)
