@@ -112,6 +112,18 @@ def build_parser() -> argparse.ArgumentParser:
     stage.add_argument("--best-of", nargs="+", metavar="DIR=DIR", help="evaluation=state pairs; the best evaluation's policy")
     _out(stage)
 
+    stage = _command(commands, "baseline", "flows.baseline:baseline", "evaluate a model behind an OpenAI-compatible endpoint")
+    _curated(stage)
+    stage.add_argument("--endpoint", metavar="URL", help="its address, up to /v1 (default: the profile's baseline.endpoint)")
+    stage.add_argument("--model", metavar="NAME", help="what it calls the model (default: the profile's baseline.model)")
+    stage.add_argument("--split", default="held_out", help="validation, held_out, harder or train (default held_out)")
+    stage.add_argument("--tasks", type=int, metavar="N", help="only the first so many tasks")
+    stage.add_argument(
+        "--samples", type=int, metavar="N", help="sampled episodes a task; 0: greedy ones alone (default: profile)"
+    )
+    stage.add_argument("--sampled-only", action="store_true", help="play no greedy episodes")
+    _out(stage)
+
     stage = _command(commands, "merge", "flows.merge:merge", "several adapters into one, when it is no worse than its parts")
     stage.add_argument("--adapter", dest="adapters", action="append", required=True, metavar="NAME=DIR", help="once for each")
     stage.add_argument("--method", choices=("linear", "ties", "dare_linear", "dare_ties"), help="default: ties")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +84,7 @@ def score(options: argparse.Namespace) -> dict[str, Any]:
 
     config = _config(options)
     trajectories = Path(options.trajectories)
-    tasks = [*_tasks(options), *read_variants(trajectories.parent)]
+    tasks = [*tasks_of_split(options), *read_variants(trajectories.parent)]
     return _result(options, produce_whole(Path(options.out), lambda out: score(config, tasks, trajectories, out)))
 
 
@@ -91,6 +92,7 @@ def update(options: argparse.Namespace) -> dict[str, Any]:
     """`tracewheel update`. Under torchrun it runs on every process, of which the first writes."""
     config = _config(options)
     state, reference = _folder(options.state, "--state"), _folder(options.reference, "--reference")
+    from tracewheel.learner.mismatch import sentence
     from tracewheel.learner.processes import is_first
     from tracewheel.learner.update import update
 
@@ -99,13 +101,16 @@ def update(options: argparse.Namespace) -> dict[str, Any]:
     def produce(out: Path) -> dict[str, float]:
         return update(config, trajectories, scores, state, reference, out, iteration=options.iteration)
 
-    return _result(options, produce_whole(out, produce) if is_first() else produce(out))
+    metrics = produce_whole(out, produce) if is_first() else produce(out)
+    if is_first() and (said := sentence(config.learner.mismatch, metrics)):
+        print(f"tracewheel: {said}", file=sys.stderr)
+    return _result(options, metrics)
 
 
 def evaluate(options: argparse.Namespace) -> dict[str, Any]:
     """`tracewheel evaluate`."""
     config = _config(options)
-    tasks = _tasks(options)
+    tasks = tasks_of_split(options)
     from tracewheel.evaluation import evaluate
     from tracewheel.schedule import VALIDATION_SAMPLES, evaluation_seed
 
@@ -145,7 +150,12 @@ def curated_folder(options: argparse.Namespace) -> Path:
     return folder
 
 
-def _tasks(options: argparse.Namespace) -> list[Any]:
+def tasks_of_split(options: argparse.Namespace) -> list[Any]:
+    """The tasks of the split that `--split` names.
+
+    Raises:
+        DataError: there is no such split, or the curated folder is none.
+    """
     from tracewheel.curate import load_tasks
 
     if options.split not in SPLITS:

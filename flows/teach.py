@@ -18,8 +18,8 @@ LABEL = "teach"
 def teach(options: argparse.Namespace) -> dict[str, Any]:
     """Let the profile's teacher play the training tasks.
 
-    Episodes are noted as they end in a file beside `--out`; after an interruption the same command goes on
-    from there, and when all is written the file is removed.
+    Each reply is noted in a file beside `--out` as it comes. After an interruption, or when a budget was too small, the
+    same command goes on from there; when every episode has come to its end the file is removed.
 
     Raises:
         ConfigError: the profile has no teacher.
@@ -44,5 +44,8 @@ def teach(options: argparse.Namespace) -> dict[str, Any]:
     with reporter.shown():
         reporter.start(LABEL)
         result = produce_whole(out, lambda partial: teach(config, tasks, partial, journal=journal, progress=reporter.move))
-    journal.unlink(missing_ok=True)
+    if result["stopped"]:
+        reporter.say(f"{result['stopped']}; the same command goes on with what is noted in {journal}")
+    else:
+        journal.unlink(missing_ok=True)
     return {"out": options.out, **result}

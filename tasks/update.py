@@ -8,6 +8,7 @@ from typing import Any
 from tasks.run import Run
 from tasks.stage import stage_task
 from tracewheel.adapters import weights_folder
+from tracewheel.learner.mismatch import sentence
 from tracewheel.learner.update import update
 from tracewheel.store import Entry
 
@@ -17,7 +18,7 @@ def update_policy(
     run: Run, out: Path, *, trajectories: list[Entry], scores: list[Entry], state: Entry, reference: Entry, iteration: int
 ) -> dict[str, Any]:
     """One policy update on an iteration's trajectories. `state` is the previous update, or the start."""
-    return update(
+    metrics = update(
         run.config,
         [entry.path / "trajectories.parquet" for entry in trajectories],
         [entry.path / "scores.parquet" for entry in scores],
@@ -26,3 +27,6 @@ def update_policy(
         out,
         iteration=iteration,
     )
+    if said := sentence(run.config.learner.mismatch, metrics):
+        run.reporter.say(f"update {iteration}, {said}")
+    return metrics

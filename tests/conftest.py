@@ -4,6 +4,7 @@ import json
 import os
 import tempfile
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -45,13 +46,16 @@ def prefect_harness():
 class ChatServer:
     """A real HTTP server that speaks the chat completions protocol; `answer` is given (body, number) of each request.
 
-    It gives a message, (status, headers, body) for anything else, or None to drop the connection. A
-    request that breaks the protocol gets status 400, as it would elsewhere. `requests` holds (headers, body).
+    It gives a message, (status, headers, body) for anything else, or None to drop the connection. A message may
+    also hold `finish_reason`, `usage`, `headers`, and what vLLM's server adds: `prompt_token_ids`, `token_ids` and
+    `logprobs` (of each token), which come only when the request asks for them. A request that breaks the
+    protocol gets status 400, as it would elsewhere. `requests` holds (headers, body).
     """
 
     def __init__(self, answer):
         self.requests = []
         self.open_now, self.most_open = 0, 0
+        self.clock_ahead = 0.0
         self._answer, self._lock = answer, threading.Lock()
         outer = self
 
@@ -85,6 +89,9 @@ class ChatServer:
                 self.end_headers()
                 self.wfile.write(data)
 
+            def date_time_string(self, timestamp=None):
+                return super().date_time_string((timestamp or time.time()) + outer.clock_ahead)
+
             def log_message(self, *_):
                 pass
 
@@ -105,11 +112,25 @@ class ChatServer:
         answer = self._answer(body, number)
         if not isinstance(answer, dict):
             return answer
+        answer = dict(answer)
         reason = answer.pop("finish_reason", "tool_calls" if answer.get("tool_calls") else "stop")
-        choice = {"index": 0, "message": {"role": "assistant", "content": None, **answer}, "finish_reason": reason}
-        usage = {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}
+        usage = answer.pop("usage", {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110})
+        headers = answer.pop("headers", {})
+        prompt_ids, token_ids, logprobs = (answer.pop(name, None) for name in ("prompt_token_ids", "token_ids", "logprobs"))
+        wants_ids = body.get("return_token_ids", False)
+        choice = {
+            "index": 0,
+            "message": {"role": "assistant", "content": None, **answer},
+            "logprobs": {"content": [{"token": "?", "logprob": p, "bytes": None, "top_logprobs": []} for p in logprobs]}
+            if body.get("logprobs") and logprobs is not None
+            else None,
+            "finish_reason": reason,
+            "stop_reason": None,
+            "token_ids": token_ids if wants_ids else None,
+        }
         known = {"id": f"chatcmpl-{number}", "object": "chat.completion", "created": 1, "model": body["model"]}
-        return 200, {}, {**known, "choices": [choice], "usage": usage}
+        added = {"prompt_logprobs": None, "prompt_token_ids": prompt_ids if wants_ids else None}
+        return 200, headers, {**known, "choices": [choice], "usage": usage, **added}
 
     @staticmethod
     def _broken(body):
@@ -147,3 +168,30 @@ def chat_server():
     yield start
     for server in servers:
         server.close()
+
+
+@pytest.fixture(scope="session")
+def two_nodes():
+    """Starts a Ray cluster of two nodes as processes, on loopback addresses of their own."""
+
+    def start(cpus):
+        from ray.cluster_utils import Cluster
+
+        node = {"num_cpus": cpus, "num_gpus": 0, "object_store_memory": 80 << 20}
+        for tries_left in (2, 1, 0):
+            try:
+                head = {**node, "include_dashboard": False, "node_ip_address": "127.0.0.2"}
+                cluster = Cluster(initialize_head=True, head_node_args=head)
+                cluster.add_node(**node, node_ip_address="127.0.0.3")
+            except Exception:  # Ray gives a node 30 seconds to start, too little on a machine with much other work
+                if not tries_left:
+                    raise
+            else:
+                return cluster
+        return None
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        patch.setenv("RAY_enable_metrics_collection", "0")
+        patch.setenv("RAY_worker_niceness", "0")  # the default, 15, starves workers on a machine with other work
+        yield start

@@ -30,6 +30,10 @@ class AdapterMismatchError(InputError):
     """An adapter was trained for another base model than the one it is asked to run on."""
 
 
+class SamplerMismatchError(InputError):
+    """What sampled the tokens is too far from the model that is to learn from them."""
+
+
 class InfrastructureError(TracewheelError):
     """A part of the machinery (engine, tracking server, disk) failed; the data is not to blame."""
 

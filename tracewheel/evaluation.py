@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,7 +50,7 @@ def evaluate(
     settings = config.evaluation
     sampling = {"temperature": settings.temperature, "top_p": settings.top_p, "exploration": ExplorationConfig()}
     config = config.model_copy(update={"rollout": config.rollout.model_copy(update=sampling)})
-    outcomes, scores, spent = {}, [], {"episodes": 0.0, "generated_tokens": 0.0}
+    scores, spent = {}, {"episodes": 0.0, "generated_tokens": 0.0}
     for mode, greedy in (("greedy", True), ("sampled", False)):
         folder = out / mode
         metrics = rollout(
@@ -58,14 +58,26 @@ def evaluate(
         )
         spent = {key: spent[key] + metrics[key] for key in spent}
         score(config, tasks, folder / "trajectories.parquet", folder)
-        scores.append(read_scores(folder / SCORES_FILE))
-        outcomes[mode] = _outcomes(scores[-1])
-    results = _results(tasks, outcomes["greedy"], outcomes["sampled"])
+        scores[mode] = read_scores(folder / SCORES_FILE)
+    return sum_up(config, tasks, scores, out, spent)
+
+
+def sum_up(
+    config: RetrainConfig, tasks: list[Task], scores: Mapping[str, list[Score]], out: Path, spent: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Write `results.parquet` and `evaluation.json` of scored episodes, whoever played them; see `evaluate`.
+
+    Args:
+        scores: `greedy` and `sampled`, or one of them.
+        spent: Figures that the summary is to have as well.
+    """
+    outcomes = {mode: _outcomes(found) for mode, found in scores.items()}
+    results = _results(tasks, outcomes.get("greedy", {}), outcomes.get("sampled", {}))
     results.to_parquet(out / RESULTS_FILE, index=False)
-    summary = summarise(config.evaluation, results) | spent
+    summary = summarise(config.evaluation, results) | dict(spent)
     if config.rubric.objectives:
         names = [objective.name for objective in config.rubric.objectives]
-        summary["objectives"] = {name: _mean_objective(scores, name) for name in names}
+        summary["objectives"] = {name: _mean_objective(list(scores.values()), name) for name in names}
     write_json(out / "evaluation.json", summary)
     return summary
 
@@ -109,9 +121,9 @@ def _results(tasks: list[Task], greedy: dict[str, list[float]], sampled: dict[st
             "task_id": task.id,
             "family": task.family,
             "tier": task.tier,
-            "greedy": greedy[task.id][0] if greedy[task.id] else float("nan"),
-            "sampled_successes": sum(sampled[task.id]),
-            "sampled_attempts": len(sampled[task.id]),
+            "greedy": greedy[task.id][0] if greedy.get(task.id) else float("nan"),
+            "sampled_successes": sum(sampled.get(task.id, [])),
+            "sampled_attempts": len(sampled.get(task.id, [])),
         }
         for task in tasks
     ]

@@ -41,11 +41,13 @@ def state_share(objectives: Sequence[ObjectiveConfig]) -> float:
 
 
 def _value(objective: ObjectiveConfig, breakdown: Mapping[str, float], trajectory: Trajectory) -> float:
+    unreadable = f"{UNREADABLE_OBJECTIVE}{objective.name}'"
     if isinstance(objective, CostObjective):
         if objective.only_success and not breakdown["success"]:
             return 0.0
+        if objective.measure in ("generated_tokens", "trajectory_tokens") and trajectory.turns and not trajectory.token_ids:
+            raise DataError(f"{unreadable}: the episode has no token ids to count, as an endpoint's mostly has none")
         return max(0.0, 1.0 - _measure(objective, trajectory) / objective.budget)
-    unreadable = f"{UNREADABLE_OBJECTIVE}{objective.name}'"
     if objective.part not in breakdown:
         there = ", ".join(sorted(breakdown))
         raise DataError(f"{unreadable}: the breakdown has no part '{objective.part}'; there are {there}")

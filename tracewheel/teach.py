@@ -7,26 +7,20 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import asdict, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tracewheel.config import RetrainConfig, TeacherConfig
-from tracewheel.errors import ConfigError, InfrastructureError
+from tracewheel.config import RetrainConfig
+from tracewheel.endpoint.episode import Attempt
+from tracewheel.endpoint.imitation import find_faults, verified
+from tracewheel.endpoint.play import Progress, play_all, wanted_episodes
+from tracewheel.endpoint.usage import usage_of
+from tracewheel.errors import ConfigError
 from tracewheel.files import write_json
-from tracewheel.teacher_episode import Attempt, find_faults, play
-from tracewheel.types import Task, content_hash
-
-if TYPE_CHECKING:
-    from tracewheel.engines.openai_chat import OpenAiChat
+from tracewheel.types import Task
 
 EPISODES_FILE, ATTEMPTS_FILE, REPORT_FILE = "episodes.parquet", "attempts.parquet", "metrics.json"
 EPISODE_COLUMNS = ("trace_id", "task_id", "split", "success", "failure", "user", "session", "messages", "tools")
-Progress = Callable[[int, int], None]
-# What has no bearing on what the teacher says.
-HOW_ASKED = {"concurrency", "timeout", "retries", "api_key_variable", "samples"}
 
 
 def teach(
@@ -38,15 +32,18 @@ def teach(
 
     - episodes.parquet: the demonstrations, with the columns of the curation stage's file; the profile's
       `warm_start.extra_demonstrations` takes the folder.
-    - attempts.parquet: every episode and what became of it.
+    - attempts.parquet: every episode, what became of it, and what it took.
     - metrics.json: what the function returns.
 
     Args:
         config: `teacher`, `rollout`, `policy` and `seed` are used.
         tasks: Of the training split only.
-        journal: Each episode is noted here as soon as it has ended, since it may have cost money. A later call
-            with the same journal plays only what is missing. The caller deletes it when all is done.
+        journal: Each reply is noted here as soon as it has come, since it may have cost money. A later call
+            with the same journal asks only for what is missing. The caller deletes it when all is done.
         progress: Called with (episodes done, episodes in all).
+
+    Returns:
+        Counts, the teacher's success, what it took (see `usage_of`), and `stopped`: why not all was played, or nothing.
 
     Raises:
         ConfigError: the profile has no teacher.
@@ -55,42 +52,52 @@ def teach(
     """
     import pandas as pd
 
-    from tracewheel.engines.openai_chat import OpenAiChat
     from tracewheel.engines.policy_model import load_renderer
 
     if config.teacher is None:
         raise ConfigError("teacher: the profile has none; set teacher.endpoint and teacher.model")
-    teacher = config.teacher
-    wanted = [(_key(config, teacher, task, sample), task, sample) for task in tasks for sample in range(teacher.samples)]
-    done = _read_journal(journal, {key for key, _, _ in wanted})
-    missing = [item for item in wanted if item[0] not in done]
-    journal.parent.mkdir(parents=True, exist_ok=True)
-    with OpenAiChat(teacher) as chat, journal.open("a", encoding="utf-8") as notes:
-
-        def note(attempt: Attempt) -> None:
-            # A second run is to try again what the machinery failed.
-            if attempt.stop_reason != "infrastructure_failed":
-                notes.write(_text(asdict(attempt)) + "\n")
-                notes.flush()
-            done[attempt.key] = attempt
-            if progress:
-                progress(len(done), len(wanted))
-
-        _play_all(chat, config, missing, note)
-    attempts = [done[key] for key, _, _ in wanted]
-    if attempts and all(attempt.stop_reason == "infrastructure_failed" for attempt in attempts):
-        raise InfrastructureError(f"all {len(attempts)} episodes of the teacher failed, the first: {attempts[0].detail}")
-    find_faults(attempts, load_renderer(config.policy.base, config.policy.tool_format), config.rollout)
-    chosen = [attempt for attempt in attempts if not attempt.fault]
+    wanted = wanted_episodes(config, config.teacher, tasks, config.teacher.samples, config.teacher.temperature)
+    played = play_all(config, config.teacher, wanted, journal=journal, progress=progress)
+    marks = [verified(attempt, item.task) for attempt, item in zip(played.attempts, wanted, strict=True)]
+    successes = [success for success, _ in marks]
+    renderer = load_renderer(config.policy.base, config.policy.tool_format)
+    faults = find_faults(played.attempts, successes, renderer, config.rollout)
+    rows = [
+        _row(attempt) | {"success": success, "detail": detail, "fault": fault}
+        for attempt, (success, detail), fault in zip(played.attempts, marks, faults, strict=True)
+    ]
+    chosen = [_episode(row) for row in rows if not row["fault"]]
     out.mkdir(parents=True, exist_ok=True)
-    episodes = pd.DataFrame([_episode(attempt) for attempt in chosen], columns=list(EPISODE_COLUMNS))
+    episodes = pd.DataFrame(chosen, columns=list(EPISODE_COLUMNS))
     episodes.astype({"success": "float64"}).to_parquet(out / EPISODES_FILE, index=False)
-    rows = [asdict(a) | {"messages": _text(a.messages), "tools": _text(a.tools)} for a in attempts]
-    played = pd.DataFrame(rows, columns=[spec.name for spec in fields(Attempt)])
-    played.astype({"success": "float64"}).to_parquet(out / ATTEMPTS_FILE, index=False)
-    report = _report(attempts, chosen)
+    pd.DataFrame(rows).astype({"success": "float64", "cost": "float64"}).to_parquet(out / ATTEMPTS_FILE, index=False)
+    scored = [success for success in successes if success is not None]
+    report = {
+        "episodes": len(rows),
+        "success": sum(value >= 1.0 for value in scored) / len(scored) if scored else None,
+        "demonstrations": len(chosen),
+        "tasks": len({row["task_id"] for row in rows}),
+        "tasks_taught": len({row["task_id"] for row in chosen}),
+        "left_out": dict(sorted(Counter(fault for fault in faults if fault).items())),
+        **usage_of(played.attempts),
+        "stopped": played.stopped,
+    }
     write_json(out / REPORT_FILE, report)
     return report
+
+
+def _row(attempt: Attempt) -> dict[str, Any]:
+    return {
+        "key": attempt.key,
+        "task_id": attempt.task_id,
+        "sample": attempt.sample,
+        "messages": _text(attempt.messages),
+        "tools": _text(attempt.tools),
+        "stop_reason": attempt.stop_reason,
+        "turns": len(attempt.turns),
+        "malformed": attempt.malformed,
+        **usage_of([attempt]),
+    }
 
 
 def _text(value: Any) -> str:
@@ -98,70 +105,6 @@ def _text(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _episode(attempt: Attempt) -> dict[str, Any]:
-    return {
-        "trace_id": f"teacher-{attempt.key}",
-        "task_id": attempt.task_id,
-        "split": "train",
-        "success": attempt.success,
-        "failure": "",
-        "user": None,
-        "session": None,
-        "messages": _text(attempt.messages),
-        "tools": _text(attempt.tools),
-    }
-
-
-def _report(attempts: list[Attempt], chosen: list[Attempt]) -> dict[str, Any]:
-    scored = [attempt.success for attempt in attempts if attempt.success is not None]
-    return {
-        "episodes": len(attempts),
-        "success": sum(value >= 1.0 for value in scored) / len(scored) if scored else None,
-        "demonstrations": len(chosen),
-        "tasks": len({attempt.task_id for attempt in attempts}),
-        "tasks_taught": len({attempt.task_id for attempt in chosen}),
-        "left_out": dict(sorted(Counter(attempt.fault for attempt in attempts if attempt.fault).items())),
-        "prompt_tokens": sum(attempt.prompt_tokens for attempt in attempts),
-        "completion_tokens": sum(attempt.completion_tokens for attempt in attempts),
-    }
-
-
-def _key(config: RetrainConfig, teacher: TeacherConfig, task: Task, sample: int) -> str:
-    settings = teacher.model_dump(mode="json", exclude=HOW_ASKED)
-    return content_hash([settings, config.rollout.max_turns, config.seed, task.id, sample])
-
-
-def _read_journal(journal: Path, keys: set[str]) -> dict[str, Attempt]:
-    """The episodes already played. A last line that was cut off in the writing counts as not there."""
-    found: dict[str, Attempt] = {}
-    if not journal.exists():
-        return found
-    whole = journal.read_bytes().rpartition(b"\n")
-    if whole[2]:
-        journal.write_bytes(whole[0] + whole[1])
-    for line in whole[0].splitlines():
-        attempt = Attempt(**json.loads(line))
-        if attempt.key in keys:
-            found[attempt.key] = attempt
-    return found
-
-
-def _play_all(
-    chat: OpenAiChat, config: RetrainConfig, wanted: list[tuple[str, Task, int]], note: Callable[[Attempt], None]
-) -> None:
-    """Play episodes, the first one alone: an endpoint that does not answer is found out before all wait for it."""
-    assert config.teacher is not None
-    if not wanted:
-        return
-    first = play(chat, config, *wanted[0])
-    note(first)
-    if first.stop_reason == "infrastructure_failed":
-        raise InfrastructureError(f"the teacher: {first.detail}")
-    with ThreadPoolExecutor(config.teacher.concurrency) as pool:
-        futures = [pool.submit(play, chat, config, *item) for item in wanted[1:]]
-        try:
-            for future in as_completed(futures):
-                note(future.result())
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+def _episode(row: dict[str, Any]) -> dict[str, Any]:
+    rest = {"split": "train", "failure": "", "user": None, "session": None}
+    return row | rest | {"trace_id": f"teacher-{row['key']}"}

@@ -58,6 +58,7 @@ def attempts_of(folder):
 
 def test_what_it_solves_becomes_demonstrations(chat_server, taught, tasks, knowing, renderer):
     folder, report = taught(chat_server(knowing), tasks)
+    replies = sum(len(solution(task)) for task in tasks)
     assert report == {
         "episodes": 8,
         "success": 1.0,
@@ -65,8 +66,13 @@ def test_what_it_solves_becomes_demonstrations(chat_server, taught, tasks, knowi
         "tasks": 8,
         "tasks_taught": 8,
         "left_out": {},
-        "prompt_tokens": 100 * sum(len(solution(task)) for task in tasks),
-        "completion_tokens": 10 * sum(len(solution(task)) for task in tasks),
+        "replies": replies,
+        "prompt_tokens": 100 * replies,
+        "cached_tokens": 0,
+        "completion_tokens": 10 * replies,
+        "replies_without_usage": 0,
+        "cost": None,
+        "stopped": "",
     }
     assert json.loads((folder / "metrics.json").read_text()) == report
     episodes = pd.read_parquet(folder / "episodes.parquet")
@@ -118,6 +124,19 @@ def last_step(message):
     return answer_with
 
 
+def refused_at(tool, message):
+    """Solve the task, but be refused where `tool` is to be called."""
+
+    def answer_with(knowing):
+        def answer(body, number):
+            said = knowing(body, number)
+            return (400, {}, {"error": message}) if said["tool_calls"][0]["function"]["name"] == tool else said
+
+        return answer
+
+    return answer_with
+
+
 def before(first):
     """Say `first`, then solve the task."""
 
@@ -148,14 +167,22 @@ def before(first):
         (lambda knowing: knowing, {"max_turns": 2}, "max_turns", 0.0, "failed"),
         (lambda knowing: knowing, {"max_tokens": 60}, "finished", 1.0, "longer than rollout.max_tokens"),
         (lambda knowing: knowing, {"max_turn_tokens": 9}, "finished", 1.0, "a turn longer than rollout.max_turn_tokens"),
-        (lambda knowing: lambda body, number: (400, {}, {"error": "too long"}), {}, "refused", 0.0, "refused"),
+        (refused_at("finish", "no"), {}, "refused", 1.0, "refused"),
+        (refused_at("finish", "the maximum context length is 9 tokens"), {}, "max_tokens", 1.0, "not ended"),
     ],
 )
 def test_what_becomes_of_an_episode(chat_server, taught, tasks, knowing, answers, rollout, stop_reason, success, fault):
-    folder, report = taught(chat_server(answers(knowing)), tasks[:1], rollout=rollout)
-    (attempt,) = attempts_of(folder).to_dict("records")
+    """Of the first task; the second, so that not all are refused, is solved."""
+    wayward = answers(knowing)
+
+    def answer(body, number):
+        return (wayward if body["messages"][1]["content"] == tasks[0].prompt else knowing)(body, number)
+
+    folder, report = taught(chat_server(answer), tasks[:2] if stop_reason == "refused" else tasks[:1], rollout=rollout)
+    attempt = attempts_of(folder).to_dict("records")[0]
     assert (attempt["stop_reason"], attempt["success"], attempt["fault"]) == (stop_reason, success, fault)
-    assert report["demonstrations"] == (not fault) and len(pd.read_parquet(folder / "episodes.parquet")) == (not fault)
+    taught_ids = pd.read_parquet(folder / "episodes.parquet")["task_id"].tolist()
+    assert (tasks[0].id in taught_ids) == (not fault) and report["demonstrations"] == len(taught_ids)
     assert report["left_out"] == ({fault: 1} if fault else {})
 
 
@@ -225,7 +252,8 @@ def test_after_a_stop_only_what_is_missing_is_played(chat_server, taught, tasks,
     with pytest.raises(InputError, match="expired"):
         taught(server, tasks, concurrency=2)
     journal = tmp_path / "journal.jsonl"
-    played = [json.loads(line)["task_id"] for line in journal.read_text().splitlines()]
+    noted = [json.loads(line) for line in journal.read_text().splitlines()]
+    played = [entry["attempt"]["task_id"] for entry in noted if "attempt" in entry]
     assert 5 <= len(played) < 8
     journal.write_text(journal.read_text() + '{"key": "cut o')
     mood["refuse"] = False

@@ -62,7 +62,8 @@ class DoctorConfig(Strict):
     groups that give no signal without being solved, and `solved` is the share of solved ones from where on
     the tasks are too easy; `pass_at_k` of the first groups, how many hold a success; `entropy` of what it
     was at the start, which is no fault while the success of the sampled episodes is above `mastery`.
-    Nats a token: `kl` and `sampler_mismatch`. `length` is by which factor episodes of the same tasks grow.
+    Nats a token: `kl` and `sampler_mismatch`; the latter, unless it is set, warns from `learner.mismatch.threshold`
+    on and is severe from five times that. `length` is by which factor episodes of the same tasks grow.
     `fall` is how far validation success, or a grader, falls while the reward goes up.
     """
 
@@ -79,6 +80,6 @@ class DoctorConfig(Strict):
     entropy: Floor = Floor(warn=0.2, severe=0.05)
     mastery: Share = 0.85
     kl: Ceiling = Ceiling(warn=0.3, severe=1.0)
-    sampler_mismatch: Ceiling = Ceiling(warn=0.02, severe=0.1)
+    sampler_mismatch: Ceiling | None = None
     length: Ceiling = Ceiling(warn=1.5, severe=2.5)
     fall: Ceiling = Ceiling(warn=0.03, severe=0.1)

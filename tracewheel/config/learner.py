@@ -8,6 +8,7 @@ from pydantic import Discriminator, Field, Tag, model_validator
 
 from tracewheel.config.algorithms import with_preset
 from tracewheel.config.base import Count, NotNegative, Positive, Share, Strict
+from tracewheel.config.mismatch import MismatchConfig
 
 # --- advantages ---
 
@@ -267,9 +268,9 @@ class UpdateConfig(Strict):
     `schedule` is how the learning rate goes over the iterations: constant, or falling linearly towards 0.
     Each iteration's trajectories are gone through `epochs` times, in `minibatches` optimiser steps.
     `layout` is how a micro-batch of at most `micro_batch_tokens` lies in memory: `padded`, `packed` in
-    one row without padding, or `shared_prefix`, packed with the prompt of a group once. `weights` says
-    whether a LoRA adapter is trained or the whole model. `replay_rows` generic rows join each step,
-    their loss weighted by `replay_weight`.
+    one row without padding, or `shared_prefix` (a policy gradient's default), packed with the prompt of a group
+    once. `weights` says whether a LoRA adapter is trained or the whole model. `replay_rows` generic rows join
+    each step, their loss weighted by `replay_weight`. `mismatch` is about a sampler and a trainer that disagree.
     """
 
     learning_rate: Positive = 1e-3
@@ -285,6 +286,7 @@ class UpdateConfig(Strict):
     replay_path: str | None = "data/base/replay.parquet"
     replay_rows: Annotated[int, Field(ge=0)] = 24
     replay_weight: NotNegative = 0.3
+    mismatch: MismatchConfig = MismatchConfig()
 
 
 class PolicyGradientConfig(UpdateConfig):
@@ -317,6 +319,7 @@ class PolicyGradientConfig(UpdateConfig):
     zero_variance: ZeroVarianceConfig = ZeroVarianceConfig()
     off_policy: OffPolicyConfig = OffPolicyConfig()
     buffer: BufferConfig = BufferConfig()
+    layout: Literal["padded", "packed", "shared_prefix"] = "shared_prefix"
     reward_normalisation: Literal["none", "domain"] = "none"
 
     @model_validator(mode="before")
@@ -363,6 +366,8 @@ class DpoConfig(UpdateConfig):
             raise ValueError(f"TRL's DPO pads its batches: layout '{self.layout}' is for the other algorithms")
         if self.backend.kind != "local":
             raise ValueError(f"DPO runs in one process: backend '{self.backend.kind}' is for the other algorithms")
+        if self.mismatch.action == "correct":
+            raise ValueError("DPO's loss has no ratio to correct: set mismatch.action to 'warn' or 'stop'")
         return self
 
 

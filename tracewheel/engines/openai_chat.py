@@ -1,7 +1,7 @@
 """A model behind an OpenAI-compatible endpoint: messages in, one assistant message out.
 
-It is no `Engine`: an endpoint takes and gives text, so what it says has no token ids and no
-log-probabilities of the policy's. It serves as a teacher, whose episodes are imitated.
+It is no `Engine`: an endpoint takes messages and makes token ids of them itself. It serves as a teacher, a judge or a
+baseline. Where the server gives token ids and log-probabilities, a reply carries them.
 """
 
 from __future__ import annotations
@@ -9,54 +9,68 @@ from __future__ import annotations
 import json
 import os
 import random
-import time
-from dataclasses import dataclass
+import threading
+from collections import Counter
 from typing import Any
 
 import httpx
 
-from tracewheel.config import TeacherConfig
+from tracewheel.config import EndpointConfig
+from tracewheel.engines.chat_reply import Message, Reply, read_reply
+from tracewheel.engines.rate_headers import asked_wait, exhausted_for
+from tracewheel.engines.rate_limit import MINUTE, RateLimiter
+from tracewheel.engines.spending import Spending
 from tracewheel.errors import InfrastructureError, InputError
 
-Message = dict[str, Any]
-FIRST_WAIT, LONGEST_WAIT = 0.5, 30.0
+FIRST_WAIT, LONGEST_BACKOFF = 0.5, 30.0
 PUT_OFF = {408, 409, 425, 429}
 NOT_FOR_US = {401, 403, 404, 405}
+TOO_LONG = ("context_length_exceeded", "maximum context length")
 SHOWN = 300
+# How much denser in tokens the next prompt may be than the densest so far.
+MARGIN = 1.25
 
 
 class RefusedRequest(InfrastructureError):
-    """The endpoint works, but not for this conversation: it is too long for it, say."""
+    """The endpoint works, but not for this conversation."""
 
 
-@dataclass(frozen=True)
-class Reply:
-    """An assistant message as OpenAI logs have it, why it ended, and what it cost in the endpoint's own tokens."""
-
-    message: Message
-    ended_by: str
-    prompt_tokens: int
-    completion_tokens: int
+class TooLong(RefusedRequest):
+    """The conversation has outgrown the model's context."""
 
 
 class OpenAiChat:
     """Asks one model. May be used by many threads at once; use it as a context manager, or close it.
 
     Args:
-        config: Where it is, and how often to ask again.
+        config: Where it is, how often to ask again, and the limits.
+        spent: What earlier runs have spent of the budget.
         first_wait: Seconds before the second try; doubled before each further one.
+        minute: How many seconds the limits by the minute are for.
+
+    Attributes:
+        counts: What was `sent`, how many of these were `repeated`, and how many got `no_answer`, which may have cost
+            something all the same.
     """
 
-    def __init__(self, config: TeacherConfig, *, first_wait: float = FIRST_WAIT) -> None:
+    def __init__(
+        self, config: EndpointConfig, *, spent: float = 0.0, first_wait: float = FIRST_WAIT, minute: float = MINUTE
+    ) -> None:
+        self.counts: Counter[str] = Counter(sent=0, repeated=0, no_answer=0)
         self._config = config
         self._first_wait = first_wait
         self._url = config.endpoint.rstrip("/") + "/chat/completions"
         key = os.environ.get(config.api_key_variable)
         self._client = httpx.Client(
-            headers={"Authorization": f"Bearer {key}"} if key else {},
+            headers={"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {}),
             timeout=config.timeout,
             limits=httpx.Limits(max_connections=config.concurrency),
         )
+        self._limiter = RateLimiter(config.requests_per_minute, config.tokens_per_minute, period=minute)
+        self._spending = Spending(config.budget, spent)
+        self._closed = threading.Event()
+        self._counting = threading.Lock()
+        self._tokens_a_byte = 0.0
 
     def __enter__(self) -> OpenAiChat:
         return self
@@ -65,92 +79,132 @@ class OpenAiChat:
         self.close()
 
     def close(self) -> None:
-        """Close the connections."""
+        """Close the connections, and turn away whoever waits to ask."""
+        self._closed.set()
+        self._limiter.close()
         self._client.close()
 
-    def complete(self, messages: list[Message], tools: list[dict[str, Any]], seed: int) -> Reply:
+    def complete(
+        self, messages: list[Message], tools: list[dict[str, Any]], seed: int, temperature: float | None = None
+    ) -> Reply:
         """What the model says next.
+
+        Args:
+            temperature: What to sample at instead of the configured one; 0 takes the most likely token each time.
 
         Raises:
             InputError: the endpoint, the model or the key is wrong: no request will fare better.
-            RefusedRequest: the endpoint will not take this conversation.
+            RefusedRequest: the endpoint will not take this conversation (`TooLong`: because of its length).
+            BudgetReached: the reply could cost more than is left of the budget.
             InfrastructureError: no usable answer, however often it was asked.
         """
+        body = self._body(messages, tools, seed, self._config.temperature if temperature is None else temperature)
+        wait, problem = self._first_wait, ""
+        for attempt in range(self._config.retries + 1):
+            response, problem = self._send(body)
+            asked = None
+            if response is not None:
+                if response.is_success:
+                    return self._read(response, body)
+                problem, asked = f"status {response.status_code}: {_said(response)}", asked_wait(response.headers)
+                self._raise_if_final(response, problem)
+            if asked is not None and asked > self._config.longest_wait:
+                limit = self._config.longest_wait
+                raise InfrastructureError(f"{self._url}: {problem}; it asks to wait {asked:.0f} s, longest_wait is {limit:g} s")
+            if attempt < self._config.retries:
+                self._count("repeated")
+                if asked:
+                    self._limiter.pause(asked)  # what holds for one request holds for all with the same key
+                # Apart, so that threads which were refused together do not come back together.
+                self._closed.wait(min(LONGEST_BACKOFF, wait * random.uniform(0.5, 1.0)))
+                wait *= 2
+        raise InfrastructureError(f"{self._url}: no answer after {self._config.retries + 1} tries; the last: {problem}")
+
+    def _body(self, messages: list[Message], tools: list[dict[str, Any]], seed: int, temperature: float) -> dict[str, Any]:
         body = {
             "model": self._config.model,
             "messages": messages,
-            "tools": tools,
-            "temperature": self._config.temperature,
+            "tools": tools or None,
+            "temperature": temperature,
             "max_tokens": self._config.max_turn_tokens,
             "seed": seed % 2**31,
+            **({"logprobs": True, "return_token_ids": True} if self._config.token_ids else {}),
             **self._config.extra,
         }
-        body = {name: value for name, value in body.items() if value is not None}
-        wait, problem = self._first_wait, ""
-        for attempt in range(self._config.retries + 1):
+        return {name: value for name, value in body.items() if value is not None}
+
+    def _send(self, body: dict[str, Any]) -> tuple[httpx.Response | None, str]:
+        """Ask once, within the limits and the budget: the response, or what became of it."""
+        content = json.dumps(body, ensure_ascii=False).encode()
+        longest = int(body.get("max_completion_tokens") or body.get("max_tokens") or self._config.max_turn_tokens)
+        prices = self._config.prices
+        # No tokeniser makes more tokens of a text than it has bytes, so this is never too little.
+        at_most = prices.cost(len(content), 0, longest) if prices else 0.0
+        self._spending.reserve(at_most)
+        cost = at_most  # of what gets no answer, the endpoint may know more than we do
+        try:
+            # A first guess is on the safe side; replies then show how many tokens a byte makes.
+            expected = longest + round(len(content) * min(1.0, (self._tokens_a_byte * MARGIN) or 1.0))
+            sent = self._limiter.acquire(expected)
+            self._count("sent")
             try:
-                response = self._client.post(self._url, json=body)
+                response = self._client.post(self._url, content=content)
             except httpx.InvalidURL as error:
-                raise InputError(f"teacher.endpoint: {self._config.endpoint}: {error}") from error
+                cost = 0.0
+                raise InputError(f"endpoint: {self._config.endpoint}: {error}") from error
             except httpx.TransportError as error:
-                problem, asked_wait = f"{type(error).__name__}: {error}", None
-            else:
-                if response.is_success:
-                    return _reply(response)
-                problem, asked_wait = f"status {response.status_code}: {_said(response)}", _retry_after(response)
-                self._raise_if_final(response, problem)
-            if attempt < self._config.retries:
-                # Apart, so that threads which were refused together do not come back together.
-                time.sleep(min(LONGEST_WAIT, max(asked_wait or 0.0, wait * random.uniform(0.5, 1.0))))
-                wait *= 2
-        raise InfrastructureError(f"{self._url}: no answer after {self._config.retries + 1} tries; the last: {problem}")
+                self._count("no_answer")
+                return None, f"{type(error).__name__}: {error}"
+            taken, cost = self._taken(response, len(content), at_most)
+            self._limiter.settle(sent, taken if taken is not None else expected)
+            pause = exhausted_for(response.headers, taken or expected)
+            if pause <= self._config.longest_wait:
+                self._limiter.pause(pause)
+            return response, ""
+        finally:
+            self._spending.settle(at_most, cost)
+
+    def _taken(self, response: httpx.Response, size: int, at_most: float) -> tuple[int | None, float]:
+        """The tokens and the money that a response took; None tokens where it does not say."""
+        if not response.is_success:
+            return 0, 0.0
+        try:
+            usage = read_reply(response.json(), self._config.prices, token_ids=False).usage
+        except (ValueError, KeyError, IndexError, TypeError, AttributeError):
+            return None, at_most
+        if not usage.known:
+            return None, at_most
+        self._tokens_a_byte = max(self._tokens_a_byte, usage.prompt_tokens / size)
+        return usage.prompt_tokens + usage.completion_tokens, usage.cost or 0.0
+
+    def _read(self, response: httpx.Response, body: dict[str, Any]) -> Reply:
+        try:
+            reply = read_reply(response.json(), self._config.prices, token_ids=self._config.token_ids)
+        except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
+            raise RefusedRequest(
+                f"{response.url}: the answer is no chat completion ({type(error).__name__}: {error}): {response.text[:SHOWN]}"
+            ) from error
+        if self._config.budget is not None and not reply.usage.known:
+            raise InputError(
+                f"{self._url}: model {body['model']} says nothing of its usage, so no budget can be kept: unset it"
+            )
+        return reply
 
     def _raise_if_final(self, response: httpx.Response, problem: str) -> None:
         status = response.status_code
         if status in NOT_FOR_US:
             advice = {
                 401: f"is the key in the environment variable {self._config.api_key_variable} right?",
-                403: f"may the key in the environment variable {self._config.api_key_variable} use teacher.model?",
-            }.get(status, "are teacher.endpoint (it mostly ends in /v1) and teacher.model right?")
+                403: f"may the key in the environment variable {self._config.api_key_variable} use this model?",
+            }.get(status, "are endpoint (it mostly ends in /v1) and model right?")
             raise InputError(f"{self._url}: {problem}; {advice}")
         if status < 500 and status not in PUT_OFF:
-            raise RefusedRequest(f"{self._url}: {problem}")
+            kind = TooLong if any(words in response.text for words in TOO_LONG) else RefusedRequest
+            raise kind(f"{self._url}: {problem}")
 
-
-def _reply(response: httpx.Response) -> Reply:
-    try:
-        answer = response.json()
-        choice, usage = answer["choices"][0], answer.get("usage") or {}
-        message = _message(choice["message"])
-        json.dumps(message, ensure_ascii=False).encode()  # half a surrogate pair could not be stored
-        return Reply(
-            message,
-            str(choice.get("finish_reason")),
-            int(usage.get("prompt_tokens") or 0),
-            int(usage.get("completion_tokens") or 0),
-        )
-    except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
-        raise RefusedRequest(
-            f"{response.url}: the answer is no chat completion ({type(error).__name__}: {error}): {response.text[:SHOWN]}"
-        ) from error
-
-
-def _message(said: dict[str, Any]) -> Message:
-    """What belongs to the conversation: not the reasoning, refusals or annotations that some endpoints add."""
-    message: Message = {"role": "assistant", "content": said.get("content")}
-    calls = [
-        {
-            "id": str(call["id"]),
-            "type": "function",
-            "function": {"name": str(call["function"]["name"]), "arguments": str(call["function"]["arguments"])},
-        }
-        for call in said.get("tool_calls") or []
-    ]
-    if calls:
-        message["tool_calls"] = calls
-    elif not isinstance(message["content"], str):
-        message["content"] = ""
-    return message
+    def _count(self, name: str) -> None:
+        with self._counting:
+            self.counts[name] += 1
 
 
 def _said(response: httpx.Response) -> str:
@@ -160,11 +214,3 @@ def _said(response: httpx.Response) -> str:
     except (ValueError, KeyError, TypeError):
         text = response.text
     return " ".join(str(text).split())[:SHOWN]
-
-
-def _retry_after(response: httpx.Response) -> float | None:
-    """The seconds that the endpoint asks to wait; a date is passed over."""
-    try:
-        return float(response.headers["retry-after"])
-    except (KeyError, ValueError):
-        return None

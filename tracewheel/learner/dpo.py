@@ -13,8 +13,9 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tracewheel.adapters import check_adapter, write_adapter
+from tracewheel.adapters import check_adapter, policy_of, write_adapter
 from tracewheel.config import DpoConfig, RetrainConfig
+from tracewheel.engines.probe import write_probe
 from tracewheel.learner.generic_text import GenericText
 from tracewheel.learner.learning_rate import learning_rate
 from tracewheel.preferences import Pair, preference_pairs
@@ -50,10 +51,11 @@ def learn_dpo(
     Returns:
         `pairs`, `steps` and `zero_variance_share` (of groups that gave no pair); with steps also the means
         over them of the loss, TRL's figures (implicit rewards, accuracy, margin, entropy), `replay_loss`
-        and `grad_norm`.
+        and `grad_norm`, and how far the sampler's log-probabilities are from the trainer's.
 
     Raises:
         AdapterMismatchError: an adapter belongs to another base.
+        SamplerMismatchError: sampler and trainer disagree, and the profile says to stop. Nothing is written.
     """
     import torch
 
@@ -75,6 +77,8 @@ def learn_dpo(
     for group in optimizer.param_groups:
         group["lr"] = rate
     steps = _steps(settings, pairs, GenericText(settings), rng)
+    if steps:
+        figures |= _mismatch(config, policy, rollouts, steps if settings.mismatch.action == "stop" else steps[:1], state)
     figures |= _train(config, policy, steps, optimizer) if steps else {"steps": 0.0}
     for group in optimizer.param_groups:
         # A scheduler's memory of this iteration's rate, which would hold in the next one as well.
@@ -115,6 +119,31 @@ class _Policy:
             self._full.save(out, self._base, version)
         else:
             write_adapter(self.model, out / "adapter", POLICY, self._base, version=version)
+            write_probe(self.model, out / "adapter")
+
+
+def _mismatch(
+    config: RetrainConfig, policy: _Policy, rollouts: pd.DataFrame, steps: list[list[Piece]], state: Path
+) -> dict[str, float]:
+    """How far sampler and trainer are apart on the trajectories of some steps, and what is done about it."""
+    import torch
+
+    from tracewheel.batch import micro_batches
+    from tracewheel.learner.differences import Differences
+    from tracewheel.learner.mismatch import act_on
+    from tracewheel.learner.per_token import spread
+    from tracewheel.learner.versions import current_tokens
+    from tracewheel.token_logprobs import action_logprobs
+
+    used = {way.row for pieces in steps for piece in pieces for pair in piece.pairs for way in (pair.chosen, pair.rejected)}
+    table = rollouts.iloc[sorted(used)]
+    current = current_tokens(table, policy_of(state, config.policy.base).version)
+    found = Differences()
+    with torch.no_grad():
+        for batch in micro_batches(table, [0.0] * len(table), config.learner.micro_batch_tokens):
+            placed = batch.to(config.policy.device)
+            found.see_batch(action_logprobs(policy.model, placed)[0], placed, spread(current, placed))
+    return found.figures() | act_on(config.learner.mismatch, found.figures())
 
 
 def _steps(settings: DpoConfig, pairs: list[Pair], texts: GenericText, rng: random.Random) -> list[list[Piece]]:

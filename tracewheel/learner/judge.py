@@ -21,9 +21,10 @@ from tracewheel.learner.memory import Memory
 from tracewheel.learner.normalise import normalise, normalise_turns
 from tracewheel.learner.passes import Passes
 from tracewheel.learner.rows import Rows
-from tracewheel.learner.samples import rewards_of, staleness
+from tracewheel.learner.samples import rewards_of
 from tracewheel.learner.targets import critic_targets, group_targets, mean_divergence, teacher_targets
 from tracewheel.learner.value_learning import ValueLearner
+from tracewheel.learner.versions import staleness
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -92,7 +93,7 @@ class Judge:
 
     def _fresh(self, samples: pd.DataFrame, iteration: int) -> np.ndarray:
         bound = self._settings.off_policy.max_staleness
-        return np.ones(len(samples), dtype=bool) if bound is None else staleness(samples, iteration - 1) <= bound
+        return np.ones(len(samples), dtype=bool) if bound is None else staleness(samples, iteration) <= bound
 
     def _drawn(self, iteration: int, rng: random.Random) -> pd.DataFrame | None:
         """Rows of earlier iterations; None without a buffer."""

@@ -16,26 +16,30 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
+from tracewheel.adapters import policy_of
 from tracewheel.batch import Batch, step_totals
-from tracewheel.config import GaeAdvantageConfig, PolicyGradientConfig, RetrainConfig
+from tracewheel.config import GaeAdvantageConfig, OffPolicyConfig, PolicyGradientConfig, RetrainConfig
 from tracewheel.kl import Direction, adapted_weight, direction_at, k3
 from tracewheel.language_model import checkpoint_activations
 from tracewheel.learner.backend import Backend
 from tracewheel.learner.backends import loading, make_backend
-from tracewheel.learner.differences import Differences
+from tracewheel.learner.differences import Differences, differences_of
 from tracewheel.learner.generic_text import GenericText
 from tracewheel.learner.judge import Judge
 from tracewheel.learner.learning_rate import learning_rate
 from tracewheel.learner.memory import Memory
+from tracewheel.learner.mismatch import ACTION, CORRECTED, act_on, corrected
 from tracewheel.learner.models import load_models
 from tracewheel.learner.passes import Passes
 from tracewheel.learner.per_token import spread
 from tracewheel.learner.rows import Rows
 from tracewheel.learner.value_learning import ValueLearner
+from tracewheel.learner.versions import current_tokens
 from tracewheel.losses import (
     Diagnostics,
     StepTotals,
     aggregate,
+    correction_shares,
     correction_weights,
     entropy_weight,
     kl_term,
@@ -66,6 +70,7 @@ class Learner:
         assert isinstance(config.learner, PolicyGradientConfig)
         self.config = config
         self.settings: PolicyGradientConfig = config.learner
+        self.version = policy_of(state, config.policy.base).version
         with loading(config) as placed:
             self.models = load_models(placed, state, reference)
         if self.settings.gradient_checkpointing:
@@ -124,24 +129,45 @@ class Learner:
         settings = self.settings
         if settings.kl.place == "loss" and self.memory.kl_weight:
             rows = self.passes.with_reference(rows)
-        if settings.off_policy.proximal == "recompute" and "proximal" not in rows.extra:
-            rows = self.passes.with_proximal(rows)
+        rows = Rows(rows.table, {**rows.extra, "current": current_tokens(rows.table, self.version, iteration - 1)})
+        rows, off_policy, mismatch = self._prepared(rows)
         direction = direction_at(settings.kl, iteration, self.config.training.iterations)
         rate = learning_rate(self.config, iteration)
         steps: list[dict[str, float]] = []
-        mismatch: dict[str, float] = {}
         for _ in range(settings.epochs):
             for part in self.passes.parts(rows, rng):
-                figures, difference = self._optimise(part, direction, rate, rng)
+                figures, differences = self._optimise(part, direction, rate, rng, off_policy, compare=not mismatch)
                 steps.append(figures)
-                mismatch = mismatch or difference
+                mismatch = mismatch or (differences.figures() | act_on(settings.mismatch, differences.figures()))
         figures = {key: sum(step[key] for step in steps) / len(steps) for key in steps[0]}
         return figures | mismatch | {"steps": float(len(steps))}
 
+    def _prepared(self, rows: Rows) -> tuple[Rows, OffPolicyConfig, dict[str, float]]:
+        """The rows with what the loss compares with, how it does so, and, where a pass was made, the mismatch it shows.
+
+        Without a pass of its own the mismatch is measured in the first step's.
+
+        Raises:
+            SamplerMismatchError: the profile says to stop.
+        """
+        settings = self.settings
+        off_policy = settings.off_policy
+        if off_policy.proximal == "behaviour" and settings.mismatch.action == "warn":
+            return rows, off_policy, {}
+        if "proximal" not in rows.extra:
+            rows = self.passes.with_proximal(rows)
+        mismatch = differences_of(rows).figures()
+        mismatch |= act_on(settings.mismatch, mismatch)
+        if mismatch.get(ACTION) == CORRECTED:
+            off_policy = corrected(off_policy)
+        if off_policy.proximal == "behaviour":
+            rows = Rows(rows.table, {name: values for name, values in rows.extra.items() if name != "proximal"})
+        return rows, off_policy, mismatch
+
     def _optimise(
-        self, rows: Rows, direction: Direction, rate: float, rng: random.Random
-    ) -> tuple[dict[str, float], dict[str, float]]:
-        """One optimiser step; returns its figures, and how far the stored log-probabilities are from fresh ones."""
+        self, rows: Rows, direction: Direction, rate: float, rng: random.Random, off_policy: OffPolicyConfig, *, compare: bool
+    ) -> tuple[dict[str, float], Differences]:
+        """One optimiser step; returns its figures, and with `compare` how far sampler and trainer are apart."""
         settings = self.settings
         batches = self.passes.batches(rows)
         totals = step_totals(batches, settings.constant_length)
@@ -152,8 +178,9 @@ class Learner:
             logprobs, entropy = action_logprobs(
                 self.backend.model, batch, layout=settings.layout, entropy_gradient=bonus != 0.0
             )
-            differences.see(logprobs.detach(), batch)
-            loss, parts, seen = self._loss(rows, batch, logprobs, entropy, bonus, direction, totals)
+            if compare:
+                differences.see_batch(logprobs.detach(), batch, spread(rows.extra["current"], batch))
+            loss, parts, seen = self._loss(rows, batch, logprobs, entropy, bonus, direction, totals, off_policy)
             self.backend.backward(loss)
             diagnostics = diagnostics + seen
             for key, value in parts.items():
@@ -171,7 +198,7 @@ class Learner:
         if "proximal" in rows.extra:
             figures["correction_weight_mean"] = diagnostics.weight_mean
         self.memory.entropy = figures["entropy"]
-        return figures, sum(self.backend.gather(differences), Differences()).figures()
+        return figures, sum(self.backend.gather(differences), Differences()) if compare else differences
 
     def _loss(
         self,
@@ -182,13 +209,16 @@ class Learner:
         bonus: float,
         direction: Direction,
         totals: StepTotals,
+        off_policy: OffPolicyConfig,
     ) -> tuple[Tensor, dict[str, float], Diagnostics]:
         settings, mask = self.settings, batch.action_mask
         old, weights = batch.behaviour_logprobs, None
-        parts: dict[str, float] = {}
+        parts: dict[str, float] = {"corrected_share": 0.0, "correction_cut_share": 0.0}
         if "proximal" in rows.extra:
             old = spread(rows.extra["proximal"], batch)
-            weights = correction_weights(settings.off_policy, old, batch.behaviour_logprobs, mask)
+            weights = correction_weights(off_policy, old, batch.behaviour_logprobs, mask)
+            shares = correction_shares(off_policy, weights, mask)
+            parts = {name: count / max(totals.tokens, 1) for name, count in zip(parts, shares, strict=True)}
         found = policy_loss(
             settings.surrogate,
             logprobs,

@@ -58,11 +58,6 @@ def describe(samples: pd.DataFrame) -> dict[str, float]:
     return figures
 
 
-def staleness(samples: pd.DataFrame, version: int) -> np.ndarray:
-    """How many versions [N] the oldest turn of each trajectory lies behind the policy that is updated."""
-    return np.maximum(0, version - samples["policy_version"].to_numpy())
-
-
 def _scores(path: Path) -> pd.DataFrame:
     table = read_table(path)
     missing = [name for name in FROM_SCORES[:2] if name not in table]

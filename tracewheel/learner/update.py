@@ -28,6 +28,7 @@ def update(
     Raises:
         AdapterMismatchError: an adapter belongs to another base.
         DataError: scores and trajectories do not belong together, or the state is of another algorithm.
+        SamplerMismatchError: sampler and trainer disagree, and `learner.mismatch` says to stop. Nothing is written.
     """
     if config.learner.backend.kind == "deepspeed" and not processes.started():
         from tracewheel.learner.launch import update_by_processes
@@ -35,11 +36,15 @@ def update(
         return update_by_processes(config, _listed(trajectories), _listed(scores), state, reference, out, iteration=iteration)
     import torch
 
+    from tracewheel.adapters import policy_of
     from tracewheel.learner.samples import describe, read_samples
+    from tracewheel.learner.versions import staleness_figures
 
     torch.set_num_threads(config.threads)
     samples = read_samples(_listed(trajectories), _listed(scores))
-    metrics = describe(samples)
+    # Rollouts beside the update call the start 0, whatever number an earlier run gave it.
+    version = min(policy_of(state, config.policy.base).version, iteration - 1)
+    metrics = describe(samples) | staleness_figures(samples, version, iteration)
     if isinstance(config.learner, DpoConfig):
         from tracewheel.learner.dpo import learn_dpo
 

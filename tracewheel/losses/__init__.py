@@ -11,7 +11,7 @@ reach neither a loss nor, by exactly zero gradients, the model.
 """
 
 from tracewheel.losses.aggregation import Aggregation, StepTotals, aggregate
-from tracewheel.losses.correction import correction_weights
+from tracewheel.losses.correction import correction_shares, correction_weights
 from tracewheel.losses.diagnostics import Diagnostics
 from tracewheel.losses.entropy import entropy_weight
 from tracewheel.losses.policy import PolicyLoss, policy_loss
@@ -24,6 +24,7 @@ __all__ = [
     "PolicyLoss",
     "StepTotals",
     "aggregate",
+    "correction_shares",
     "correction_weights",
     "entropy_weight",
     "explained_variance",

@@ -9,6 +9,9 @@ from torch import Tensor
 
 from tracewheel.config import OffPolicyConfig
 
+# A weight this near to 1 differs from it by rounding alone.
+ROUNDING = 1e-4
+
 
 def correction_weights(config: OffPolicyConfig, proximal: Tensor, behaviour: Tensor, mask: Tensor) -> Tensor:
     """The weight of each action token's loss: the proximal policy's probability over the behaviour policy's.
@@ -39,3 +42,18 @@ def correction_weights(config: OffPolicyConfig, proximal: Tensor, behaviour: Ten
     else:
         weights = log_ratio.exp().masked_fill(log_ratio.abs() > bound, 0.0)
     return weights.masked_fill(~kept, 0.0)
+
+
+def correction_shares(config: OffPolicyConfig, weights: Tensor, mask: Tensor) -> tuple[int, int]:
+    """How many action tokens the weights correct at all, and of how many the weight was capped or put to 0.
+
+    Args:
+        config: As the weights were made with.
+        weights: [B, T], of `correction_weights`.
+        mask: [B, T], 1 where the policy sampled the token.
+    """
+    kept = mask.bool()
+    if config.correction == "none":
+        return 0, 0
+    cut = weights >= config.cap * (1.0 - ROUNDING) if config.correction == "truncate" else weights == 0.0
+    return int(((weights - 1.0).abs() > ROUNDING)[kept].sum()), int(cut[kept].sum())

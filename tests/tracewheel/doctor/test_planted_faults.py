@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from tracewheel.config import Ceiling, DoctorConfig
 from tracewheel.doctor import CHECKS, RunRecords, examine
 
 LATE = (5, 6)
@@ -74,6 +75,37 @@ def test_sampler_and_trainer_disagree(make_run, config, value, severity):
     run.alter("update", ALL, "metrics.json", lambda metrics: metrics | {"sampler_mismatch_mean": value})
     finding = found(run, config)["sampler_mismatch"]
     assert (finding.severity, finding.iterations) == (severity, ALL)
+
+
+def with_learner(config, **changes):
+    return config.model_copy(update={"learner": config.learner.model_copy(update=changes)})
+
+
+def test_what_counts_as_a_mismatch_is_the_learners_threshold(make_run, config):
+    run = make_run()
+    run.alter("update", ALL, "metrics.json", lambda metrics: metrics | {"sampler_mismatch_mean": 0.3})
+    for threshold, severity in ((0.05, "severe"), (0.1, "warning"), (0.4, "healthy")):
+        changed = with_learner(config, mismatch=config.learner.mismatch.model_copy(update={"threshold": threshold}))
+        assert found(run, changed)["sampler_mismatch"].severity == severity
+    own = config.model_copy(update={"doctor": DoctorConfig(sampler_mismatch=Ceiling(warn=0.25, severe=0.35))})
+    assert found(run, own)["sampler_mismatch"].severity == "warning"
+
+
+def test_a_mismatch_that_every_update_was_corrected_for_is_a_warning(make_run, config):
+    run = make_run()
+    sick = {"sampler_mismatch_mean": 0.4, "sampler_mismatch_measured": 1.0}
+    run.alter("update", ALL, "metrics.json", lambda metrics: metrics | sick | {"sampler_mismatch_action": 2.0})
+    assert found(run, config)["sampler_mismatch"].severity == "warning"
+    run.alter("update", LATE, "metrics.json", lambda metrics: metrics | {"sampler_mismatch_action": 1.0})
+    assert found(run, config)["sampler_mismatch"].severity == "severe"
+
+
+def test_a_buffer_is_no_excuse_where_only_own_tokens_were_compared(make_run, config):
+    run = make_run()
+    sick = {"sampler_mismatch_mean": 0.4, "sampler_mismatch_measured": 0.5}
+    run.alter("update", ALL, "metrics.json", lambda metrics: metrics | sick)
+    buffer = config.learner.buffer.model_copy(update={"kind": "fifo"})
+    assert found(run, with_learner(config, buffer=buffer))["sampler_mismatch"].severity == "severe"
 
 
 def test_with_a_replay_buffer_older_policies_are_expected(make_run, config):

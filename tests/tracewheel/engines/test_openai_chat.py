@@ -1,11 +1,17 @@
 """Asking a chat endpoint, over real HTTP: what is sent, what is tried again, and what is given up at once."""
 
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from email.utils import formatdate
 
 import pytest
+from pydantic import ValidationError
 
-from tracewheel.config import TeacherConfig
-from tracewheel.engines.openai_chat import OpenAiChat, RefusedRequest
+from tracewheel.config import EndpointConfig, PricesConfig, TeacherConfig
+from tracewheel.engines.chat_reply import Reply, ReplyTokens, Usage
+from tracewheel.engines.openai_chat import OpenAiChat, RefusedRequest, TooLong
+from tracewheel.engines.spending import BudgetReached
 from tracewheel.errors import InfrastructureError, InputError
 
 ASKED = [{"role": "user", "content": "hello"}]
@@ -34,7 +40,7 @@ def test_what_is_sent_and_what_comes_back(chat_server, monkeypatch):
     }
     assert headers["Authorization"] == "Bearer secret"
     assert reply.message == {"role": "assistant", "content": "hi"}, "reasoning is no part of the conversation"
-    assert (reply.ended_by, reply.prompt_tokens, reply.completion_tokens) == ("stop", 100, 10)
+    assert reply.ended_by == "stop" and reply.usage == Usage(prompt_tokens=100, completion_tokens=10)
 
 
 def test_calls_come_back_as_openai_logs_have_them(chat_server):
@@ -68,6 +74,196 @@ def test_it_waits_as_long_as_it_is_asked_to(chat_server):
     assert time.monotonic() - started >= 0.4
 
 
+def test_it_waits_until_the_time_it_is_asked_to(chat_server):
+    """A date has whole seconds, so it is two to three of them from now; the server's own clock is an hour ahead."""
+
+    def answer(body, number):
+        now = time.time() + 3600
+        return {"content": "hi"} if number else (429, {"Retry-After": formatdate(now + 2, usegmt=True)}, b"")
+
+    server = chat_server(answer)
+    server.clock_ahead = 3600
+    started = time.monotonic()
+    ask(server, retries=1)
+    assert 1.0 <= time.monotonic() - started < 4.0
+
+
+def test_when_one_request_is_put_off_all_wait(chat_server):
+    """Eight threads; the first request is put off for half a second, and nothing more is sent before it is over."""
+    times, lock = [], threading.Lock()
+
+    def answer(body, number):
+        with lock:
+            times.append(time.monotonic())
+        if number == 0:
+            return 429, {"Retry-After": "0.5"}, {"error": {"message": "slow down"}}
+        return {"content": "hi"}
+
+    server = chat_server(answer)
+    config = EndpointConfig(endpoint=server.url, model="big")
+    with OpenAiChat(config, first_wait=0.01) as chat, ThreadPoolExecutor(8) as pool:
+        first = pool.submit(chat.complete, ASKED, [], 1)
+        while not times:
+            time.sleep(0.01)
+        time.sleep(0.1)
+        rest = [pool.submit(chat.complete, ASKED, [], 1) for _ in range(7)]
+        assert {future.result().message["content"] for future in [first, *rest]} == {"hi"}
+    assert len(times) == 9 and min(times[1:]) - times[0] >= 0.45
+    assert chat.counts == {"sent": 9, "repeated": 1, "no_answer": 0}
+
+
+def test_a_wait_that_is_too_long_is_not_begun(chat_server):
+    server = chat_server(lambda body, number: (429, {"Retry-After": "3600"}, {"error": {"message": "quota"}}))
+    with pytest.raises(InfrastructureError, match="quota; it asks to wait 3600 s, longest_wait is 300 s"):
+        ask(server)
+    assert len(server.requests) == 1
+
+
+def test_a_limit_that_the_headers_say_is_reached_is_waited_for(chat_server):
+    exhausted = {"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "400ms"}
+    server = chat_server(lambda body, number: {"content": "hi", "headers": exhausted if number == 0 else {}})
+    with OpenAiChat(EndpointConfig(endpoint=server.url, model="big")) as chat:
+        chat.complete(ASKED, [], 1)
+        started = time.monotonic()
+        chat.complete(ASKED, [], 1)
+        chat.complete(ASKED, [], 1)
+    assert 0.35 <= time.monotonic() - started < 2.0 and len(server.requests) == 3
+
+
+def test_its_own_limits_are_kept_by_all_threads_together(chat_server):
+    """At the server's end: of twenty requests by ten threads no more than six in any half second."""
+    times = []
+    server = chat_server(lambda body, number: times.append(time.monotonic()) or {"content": "hi"})
+    config = EndpointConfig(endpoint=server.url, model="big", requests_per_minute=6, concurrency=10)
+    with OpenAiChat(config, minute=0.5) as chat, ThreadPoolExecutor(10) as pool:
+        list(pool.map(lambda seed: chat.complete(ASKED, [], seed), range(20)))
+    margin = 0.1  # what a request takes from here to there may differ
+    assert max(sum(one <= other < one + 0.5 - margin for other in times) for one in times) <= 6
+    assert max(times) - min(times) >= 3 * 0.5 - margin
+
+
+def test_tokens_count_as_replies_show_them(chat_server):
+    """110 tokens a reply on 400 a period: the first guesses are on the safe side, then three fit."""
+    server = chat_server(lambda body, number: {"content": "hi"})
+    config = EndpointConfig(endpoint=server.url, model="big", tokens_per_minute=400, max_turn_tokens=10)
+    with OpenAiChat(config, minute=1.0) as chat:
+        started = time.monotonic()
+        for _ in range(3):
+            chat.complete(ASKED * 5, [], 1)
+        assert time.monotonic() - started < 0.9
+        chat.complete(ASKED * 5, [], 1)
+        assert time.monotonic() - started >= 0.95
+
+
+def test_what_a_reply_costs(chat_server):
+    """1,000 prompt tokens of which 600 were cached, and 50 of completion, at 2, 0.5 and 10 a million."""
+    usage = {"prompt_tokens": 1000, "completion_tokens": 50, "prompt_tokens_details": {"cached_tokens": 600}}
+    server = chat_server(lambda body, number: {"content": "hi", "usage": usage})
+    reply = ask(server, prices=PricesConfig(input=2.0, cached_input=0.5, output=10.0))
+    assert reply.usage == Usage(1000, 600, 50, pytest.approx((400 * 2.0 + 600 * 0.5 + 50 * 10.0) / 1e6))
+    assert ask(server, prices=PricesConfig(input=2.0, output=10.0)).usage.cost == pytest.approx(0.0025)
+    assert ask(server).usage == Usage(1000, 600, 50, None)
+    assert Reply.from_record(reply.to_record()) == reply
+
+
+@pytest.mark.parametrize("usage", [None, {}, {"total_tokens": 9}])
+def test_usage_that_is_not_said_is_not_0(chat_server, usage):
+    server = chat_server(lambda body, number: {"content": "hi", "usage": usage})
+    prices = PricesConfig(input=1.0, output=1.0)
+    assert ask(server, prices=prices).usage == Usage(known=False)
+    with pytest.raises(InputError, match="says nothing of its usage, so no budget can be kept"):
+        ask(server, prices=prices, budget=5.0)
+
+
+def test_the_budget_is_not_passed_by_many_threads(chat_server):
+    """A reply costs 1.1; what it may cost at most is what its bytes and the longest completion would."""
+    usage = {"prompt_tokens": 100, "completion_tokens": 10}
+    server = chat_server(lambda body, number: time.sleep(0.01) or {"content": "hi", "usage": usage})
+    prices = PricesConfig(input=1e4, output=1e4)
+    config = EndpointConfig(endpoint=server.url, model="big", max_turn_tokens=20, prices=prices, budget=30.0)
+    answered, stopped = [], []
+
+    def one(seed):
+        try:
+            answered.append(chat.complete(ASKED, [], seed).usage.cost)
+        except BudgetReached:
+            stopped.append(seed)
+
+    with OpenAiChat(config) as chat, ThreadPoolExecutor(8) as pool:
+        list(pool.map(one, range(60)))
+    size = len(
+        '{"model": "big", "messages": [{"role": "user", "content": "hello"}], "temperature": 1.0, "max_tokens": 20, "seed": 1}'
+    )
+    at_most = (size + 2 + 20) / 100
+    assert 30.0 - at_most <= sum(answered) <= 30.0 and len(stopped) == 60 - len(answered)
+    assert len(server.requests) == len(answered)
+
+
+def test_what_got_no_answer_may_have_cost_something(chat_server):
+    """Two dropped connections leave no room in the budget for a third try, though nobody has seen a bill."""
+    server = chat_server(lambda body, number: None)
+    prices = PricesConfig(input=0.0, output=1e4)  # 0.2 a reply of 20 tokens
+    with pytest.raises(BudgetReached, match=r"0\.4 is spent"):
+        ask(server, retries=5, max_turn_tokens=20, prices=prices, budget=0.5)
+    assert len(server.requests) == 2
+
+
+def test_token_ids_and_log_probabilities_as_vllm_gives_them(chat_server):
+    said = {"content": "hi", "prompt_token_ids": [1, 2, 3], "token_ids": [7, 8], "logprobs": [-0.5, 0.0]}
+    server = chat_server(lambda body, number: dict(said))
+    reply = ask(server, token_ids=True)
+    assert reply.tokens == ReplyTokens([1, 2, 3], [7, 8], [-0.5, 0.0]) and reply.without_tokens == ""
+    assert server.requests[0][1]["return_token_ids"] is True and server.requests[0][1]["logprobs"] is True
+    assert Reply.from_record(reply.to_record()) == reply
+    reply = ask(server)
+    assert reply.tokens is None and reply.without_tokens == "the endpoint was not asked for token ids"
+    assert not server.requests[-1][1].keys() & {"logprobs", "return_token_ids"}
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"token_ids": None}, "gives no token ids"),
+        ({"prompt_token_ids": None}, "gives no token ids"),
+        ({"logprobs": None}, "gives no log-probabilities"),
+        ({"logprobs": [-0.5]}, "gives 1 log-probabilities for 2 tokens"),
+        ({"logprobs": [-0.5, -9999.0]}, "does not know the log-probability of every token"),
+    ],
+)
+def test_what_is_missing_of_a_replys_tokens_is_said(chat_server, change, why):
+    said = {"content": "hi", "prompt_token_ids": [1, 2, 3], "token_ids": [7, 8], "logprobs": [-0.5, -0.25]}
+    reply = ask(chat_server(lambda body, number: said | change), token_ids=True)
+    assert reply.tokens is None and why in reply.without_tokens
+
+
+def test_without_tools_none_are_sent_and_a_temperature_can_be_asked_for(chat_server):
+    """Some endpoints refuse an empty list of tools."""
+    server = chat_server(lambda body, number: {"content": "hi"})
+    with OpenAiChat(EndpointConfig(endpoint=server.url, model="big")) as chat:
+        chat.complete(ASKED, [], 1, temperature=0.0)
+    assert "tools" not in server.requests[0][1] and server.requests[0][1]["temperature"] == 0.0
+
+
+def test_a_conversation_that_is_too_long(chat_server):
+    said = {"error": {"message": "too many tokens", "code": "context_length_exceeded"}}
+    with pytest.raises(TooLong):
+        ask(chat_server(lambda body, number: (400, {}, said)))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"budget": 1.0}, "a budget needs prices"),
+        ({"extra": {"stream": True}}, "extra.stream"),
+        ({"extra": {"n": 2}}, "extra.n"),
+        ({"requests_per_minute": 0}, "requests_per_minute"),
+    ],
+)
+def test_settings_that_cannot_be_kept_are_refused(settings, message):
+    with pytest.raises(ValidationError, match=message):
+        EndpointConfig(endpoint="http://localhost/v1", model="big", **settings)
+
+
 def test_in_the_end_it_gives_up_and_says_why(chat_server):
     server = chat_server(lambda body, number: (500, {}, {"error": {"message": "out of\nmemory"}}))
     with pytest.raises(InfrastructureError, match="no answer after 3 tries; the last: status 500: out of memory"):
@@ -90,7 +286,7 @@ def test_nobody_there():
 
 @pytest.mark.parametrize(
     ("status", "advice"),
-    [(401, "is the key in the environment variable OPENAI_API_KEY right"), (404, "are teacher.endpoint .* and teacher.model")],
+    [(401, "is the key in the environment variable OPENAI_API_KEY right"), (404, "are endpoint .* and model right")],
 )
 def test_what_will_not_fare_better_is_not_tried_again(chat_server, monkeypatch, status, advice):
     monkeypatch.setenv("OPENAI_API_KEY", "top-secret")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tracewheel.adapters import PolicyRef
+from tracewheel.adapters import policy_of
 from tracewheel.config import RetrainConfig
 from tracewheel.files import read_records, read_table
 from tracewheel.learner.update import update
@@ -17,7 +17,7 @@ COMMON = ("replay_path", "replay_rows", "minibatches", "micro_batch_tokens")
 def trajectories(config, base, adapter, tasks, tmp_path_factory):
     """Four sampled episodes of each of three tasks, by the policy that is updated."""
     out = tmp_path_factory.mktemp("rollout")
-    rollout(config, PolicyRef(base, str(adapter)), tasks[::3], out, samples=4, seed=6)
+    rollout(config, policy_of(adapter, base), tasks[::3], out, samples=4, seed=6)
     return out / "trajectories.parquet"
 
 

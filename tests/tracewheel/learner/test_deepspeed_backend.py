@@ -13,7 +13,8 @@ import torch
 import yaml
 from safetensors.torch import load_file
 
-from tracewheel.errors import DataError, InfrastructureError
+from tracewheel.engines.probe import PROBE
+from tracewheel.errors import DataError, InfrastructureError, SamplerMismatchError
 from tracewheel.files import read_json
 from tracewheel.learner.launch import update_by_processes, write_job
 
@@ -59,13 +60,15 @@ def several(profile_with, inputs, adapter, tmp_path_factory):
 
 
 def assert_same_update(one, other, tolerance=1e-5):
-    """The same metrics, weights and optimiser state, and the same files."""
+    """The same metrics, weights and optimiser state, and the same files but for the probe, which one process alone leaves."""
     figures, others = read_json(one / "metrics.json"), read_json(other / "metrics.json")
     assert figures.keys() == others.keys()
     for name, value in figures.items():
         assert others[name] == pytest.approx(value, rel=1e-4, abs=tolerance), name
-    files = {path.relative_to(one) for path in one.rglob("*") if path.is_file()}
-    assert files == {path.relative_to(other) for path in other.rglob("*") if path.is_file()}
+    files, others = (
+        {path.relative_to(out) for path in out.rglob("*") if path.is_file() and path.name != PROBE} for out in (one, other)
+    )
+    assert files == others
     for name in files:
         if name.suffix == ".safetensors":
             assert_same_tensors(load_file(one / name), load_file(other / name), tolerance)
@@ -139,6 +142,32 @@ def test_offload_and_layouts_change_nothing(several, alone):
     ]
     for out in several(*((FIVE_STEPS | variant, alone[0], 2) for variant in variants)):
         assert_same_update(alone[1], out)
+
+
+# Rounding alone is past it, so an update that compares anything is past it.
+ANY = 1e-12
+
+
+@pytest.mark.slow
+def test_a_mismatch_is_the_same_on_all_processes(run, several):
+    """Measured, and corrected, over the tokens of all processes together."""
+    corrected = FIVE_STEPS | {"mismatch": {"action": "correct", "threshold": ANY}}
+    one, metrics = run(corrected)
+    assert metrics["sampler_mismatch_action"] == 2.0 and metrics["sampler_mismatch_measured"] == 1.0
+    outs = several((corrected | on_two(stage=2), None, 1), (corrected | on_two(stage=3), None, 1))
+    for out in outs:
+        assert_same_update(one, out)
+        assert read_json(out / "metrics.json")["sampler_mismatch_mean"] == pytest.approx(
+            metrics["sampler_mismatch_mean"], rel=0.3
+        )
+
+
+@pytest.mark.slow
+def test_a_mismatch_stops_all_processes(profile_with, inputs, adapter, tmp_path):
+    profile = profile_with(on_two() | {"mismatch": {"action": "stop", "threshold": ANY}})
+    with pytest.raises(SamplerMismatchError, match="rollout.engine"):
+        update_by_processes(profile, *inputs, adapter.parent, adapter, tmp_path / "out", iteration=1)
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.slow

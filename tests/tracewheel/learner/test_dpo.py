@@ -82,7 +82,8 @@ def plain_logprobs(config, adapter, ways, prompt_of):
 
 def test_running_it_twice_gives_the_same_bytes(learn, usual, files_of):
     (one, figures), (two, again) = usual, learn()
-    assert set(files_of(one)) == {WEIGHTS, "adapter/adapter.json", "adapter/adapter_config.json", "optimizer.pt"}
+    described = {f"adapter/{name}.json" for name in ("adapter", "adapter_config", "probe")}
+    assert set(files_of(one)) == {WEIGHTS, "optimizer.pt"} | described
     assert files_of(one) == files_of(two) and figures == again
     assert figures["steps"] == 2 and figures["pairs"] >= 4
     assert all(math.isfinite(value) for value in figures.values())

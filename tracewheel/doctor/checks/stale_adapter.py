@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tracewheel.config import PolicyGradientConfig
-from tracewheel.doctor.checks.sampler_mismatch import MEAN
+from tracewheel.doctor.checks.sampler_mismatch import MEAN, limits_of
 from tracewheel.doctor.figures import by_iteration
 from tracewheel.doctor.finding import Finding, not_checked
 from tracewheel.doctor.records import RunRecords
@@ -34,7 +34,9 @@ def stale_adapter(records: RunRecords) -> Finding:
 def _late_versions(records: RunRecords) -> dict[int, int]:
     """By how many versions an iteration's oldest turn is behind, where that is more than the profile allows."""
     learner = records.config.learner
-    allowed = (isinstance(learner, PolicyGradientConfig) and learner.off_policy.max_staleness) or 0
+    allowed = max(
+        (isinstance(learner, PolicyGradientConfig) and learner.off_policy.max_staleness) or 0, records.config.rollout.lag
+    )
     newest = {item.number + 1: item.weights.version for item in records.iterations if item.weights}
     if records.start_version is not None:
         newest[1] = records.start_version
@@ -60,7 +62,7 @@ def _unchanged_weights(records: RunRecords) -> list[int]:
 
 def _drifted_from_the_sampler(records: RunRecords) -> list[int]:
     """Iterations whose log-probabilities are off though those of the first were right: old weights under a new number."""
-    limits = records.config.doctor.sampler_mismatch
+    limits = limits_of(records.config)
     measured = {} if records.replays else records.metric(MEAN)
     if not measured or measured[min(measured)] >= limits.warn:
         return []

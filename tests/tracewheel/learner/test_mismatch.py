@@ -1,0 +1,260 @@
+"""A sampler and a trainer that disagree: on which tokens it is measured, and what is then done."""
+
+import dataclasses
+import json
+import math
+
+import pandas as pd
+import pytest
+import torch
+from pydantic import ValidationError
+from safetensors.torch import load_file
+
+from tracewheel.config import MismatchConfig, OffPolicyConfig, RetrainConfig
+from tracewheel.errors import SamplerMismatchError
+from tracewheel.files import read_records, read_table, write_records
+from tracewheel.learner.differences import Differences
+from tracewheel.learner.dpo import learn_dpo
+from tracewheel.learner.mismatch import act_on, corrected, sentence
+from tracewheel.learner.versions import current_tokens, staleness, staleness_figures, versions_of
+from tracewheel.losses import correction_shares, correction_weights
+from tracewheel.types import Trajectory, Turn
+
+WEIGHTS = "adapter/adapter_model.safetensors"
+VERSION = 3  # of the adapter that is updated
+
+
+def same_weights(one, other):
+    one, other = load_file(one / WEIGHTS), load_file(other / WEIGHTS)
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+@pytest.fixture
+def altered(trajectories, tmp_path):
+    """Trajectories whose log-probabilities are off by some nats, where `chosen(version)` holds of a token; aged first."""
+
+    def alter(nats, *, age=lambda turn: turn, chosen=lambda version: True, name="altered"):
+        def change(trajectory):
+            trajectory = dataclasses.replace(trajectory, turns=[age(turn) for turn in trajectory.turns])
+            moved = [version >= 0 and chosen(version) for version in trajectory.token_versions()]
+            logprobs = [p + nats if m else p for p, m in zip(trajectory.logprobs, moved, strict=True)]
+            return dataclasses.replace(trajectory, logprobs=logprobs)
+
+        path = tmp_path / f"{name}.parquet"
+        write_records(path, [change(trajectory) for trajectory in read_records(trajectories, Trajectory)])
+        return path
+
+    return alter
+
+
+def half_old(turn):
+    """A turn whose first token an older version sampled, when it has several."""
+    if turn["end"] - turn["start"] < 2:
+        return turn
+    return turn | {"policy_version": VERSION - 1, "changes": [[turn["start"] + 1, VERSION]]}
+
+
+class TestVersions:
+    TABLE = pd.DataFrame(
+        {
+            # Two turns: one by version 4, one begun by version 4 and gone on with by 5; then a row by version 9.
+            "turns": [
+                json.dumps(
+                    [dataclasses.asdict(Turn(2, 4, 1, 0, 4)), dataclasses.asdict(Turn(5, 8, 1, 0, 4, changes=[[6, 5]]))]
+                ),
+                json.dumps([dataclasses.asdict(Turn(1, 2, 1, 0, 9))]),
+            ],
+            "action_mask": [[0, 0, 1, 1, 0, 1, 1, 1], [0, 1]],
+            "policy_version": [4, 9],
+        }
+    )
+
+    def test_each_token_has_its_own(self):
+        assert [versions.tolist() for versions in versions_of(self.TABLE)] == [[-1, -1, 4, 4, -1, 4, 5, 5], [-1, 9]]
+        assert [row.tolist() for row in current_tokens(self.TABLE, 5)] == [[0, 0, 0, 0, 0, 0, 1, 1], [0, 0]]
+
+    def test_without_turns_none_is_known(self):
+        assert [versions.tolist() for versions in versions_of(self.TABLE.drop(columns="turns"))] == [[-1] * 8, [-1] * 2]
+        assert staleness_figures(self.TABLE.drop(columns="turns"), 5, 6) == {}
+
+    def test_staleness_is_of_tokens(self):
+        """Version 5 is updated in iteration 6: three tokens are one behind, two none; 9 is what the run began with."""
+        assert staleness_figures(self.TABLE, 5, 6) == {"staleness_mean": pytest.approx((3 * 1 + 5) / 6), "staleness_max": 5.0}
+        assert staleness(self.TABLE, 6).tolist() == [1, 5]
+
+    def test_the_first_update_of_a_run_is_on_policy_whatever_number_its_policy_has(self):
+        assert staleness_figures(self.TABLE.iloc[1:], 9, 1) == {"staleness_mean": 0.0, "staleness_max": 0.0}
+
+
+class TestDifferences:
+    def test_by_hand(self):
+        found = Differences()
+        fresh, stored = torch.tensor([[-9.0, -1.0, -2.0, -3.0]]), torch.tensor([[0.0, -1.5, -2.0, -7.0]])
+        found.see(fresh, stored, torch.tensor([[0, 1, 1, 1]]), torch.tensor([[1.0, 1.0, 1.0, 0.0]]))
+        expected = {
+            "sampler_mismatch_mean": 0.25,
+            "sampler_mismatch_max": 0.5,
+            "sampler_mismatch_measured": pytest.approx(2 / 3),
+        }
+        assert found.figures() == expected
+
+    def test_of_nothing_there_is_no_difference(self):
+        found = Differences()
+        found.see(torch.tensor([-1.0]), torch.tensor([-5.0]), torch.tensor([1]), torch.tensor([0.0]))
+        assert found.figures() == {"sampler_mismatch_measured": 0.0}
+
+    def test_processes_add_up(self):
+        """One token off by 1 here, three by 0.2 there, and a process that had only a filler."""
+        parts = [Differences(), Differences(), Differences()]
+        parts[0].see(torch.tensor([-1.0]), torch.tensor([-2.0]), torch.ones(1), torch.ones(1))
+        parts[1].see(torch.full((4,), -1.0), torch.full((4,), -1.2), torch.ones(4), torch.tensor([1.0, 1.0, 1.0, 0.0]))
+        parts[2].see(torch.zeros(2), torch.zeros(2), torch.zeros(2), torch.zeros(2))
+        figures = sum(parts, Differences()).figures()
+        assert figures["sampler_mismatch_mean"] == pytest.approx((1.0 + 3 * 0.2) / 4)
+        assert figures["sampler_mismatch_max"] == 1.0 and figures["sampler_mismatch_measured"] == pytest.approx(4 / 5)
+
+    def test_a_number_that_is_none_is_not_lost(self):
+        parts = [Differences(), Differences()]
+        parts[0].see(torch.tensor([math.nan]), torch.tensor([-2.0]), torch.ones(1), torch.ones(1))
+        parts[1].see(torch.tensor([-1.0]), torch.tensor([-2.0]), torch.ones(1), torch.ones(1))
+        assert math.isnan(sum(parts, Differences()).figures()["sampler_mismatch_max"])
+
+
+FIGURES = {"sampler_mismatch_mean": 0.03, "sampler_mismatch_max": 0.5, "sampler_mismatch_measured": 0.75}
+
+
+class TestActing:
+    @pytest.mark.parametrize(("action", "metric"), [("warn", 1.0), ("correct", 2.0)])
+    def test_past_the_threshold(self, action, metric):
+        config = MismatchConfig(action=action)
+        assert act_on(config, FIGURES) == {"sampler_mismatch_action": metric}
+        assert act_on(MismatchConfig(action=action, threshold=0.03), FIGURES) == {"sampler_mismatch_action": 0.0}
+        assert act_on(config, {"sampler_mismatch_measured": 0.0}) == {}
+        said = sentence(config, FIGURES | {"sampler_mismatch_action": metric, "corrected_share": 0.5})
+        assert "0.03 nats a token on average, 0.5 at most, over 75.0% of the tokens" in said and "rollout.engine" in said
+        assert sentence(config, FIGURES | {"sampler_mismatch_action": 0.0}) == sentence(config, {}) == ""
+
+    def test_stopping_says_what_was_found_and_where_to_look(self):
+        with pytest.raises(SamplerMismatchError, match=r"0\.03 nats .*threshold is 0\.02.*rollout\.engine.*written"):
+            act_on(MismatchConfig(action="stop"), FIGURES)
+
+    def test_no_weight_mends_what_is_no_number(self):
+        broken = FIGURES | {"sampler_mismatch_mean": math.nan}
+        assert act_on(MismatchConfig(), broken) == {"sampler_mismatch_action": 1.0}
+        with pytest.raises(SamplerMismatchError, match="nan nats"):
+            act_on(MismatchConfig(action="correct"), broken)
+
+    def test_a_profile_that_corrects_already_keeps_its_way(self):
+        own = OffPolicyConfig(proximal="recompute", correction="mask", level="sequence")
+        assert corrected(own) == own
+        assert corrected(OffPolicyConfig(cap=3.0)) == OffPolicyConfig(proximal="recompute", correction="truncate", cap=3.0)
+
+    def test_dpo_has_nothing_to_correct(self):
+        with pytest.raises(ValidationError, match="set mismatch.action to 'warn' or 'stop'"):
+            RetrainConfig.model_validate({"name": "test", "learner": {"kind": "dpo", "mismatch": {"action": "correct"}}})
+
+
+def test_shares_of_corrected_tokens_by_hand():
+    """Ratios 1, 1.5, 4 and 0.25, and one off the mask: three are corrected; a cap of 2 cuts one, or two with `mask`."""
+    ratio = torch.tensor([[1.0, 1.5, 4.0, 0.25, 8.0]])
+    mask = torch.tensor([[1, 1, 1, 1, 0]])
+    for correction, cut in (("truncate", 1), ("mask", 2)):
+        config = OffPolicyConfig(proximal="recompute", correction=correction)
+        weights = correction_weights(config, ratio.log(), torch.zeros_like(ratio), mask)
+        assert correction_shares(config, weights, mask) == (3, cut)
+    plain = OffPolicyConfig(proximal="recompute")
+    assert correction_shares(plain, torch.ones_like(ratio), mask) == (0, 0)
+
+
+def test_the_engine_that_sampled_agrees(run):
+    _, metrics = run()
+    assert metrics["sampler_mismatch_mean"] < 1e-5 and metrics["sampler_mismatch_measured"] == 1.0
+    assert metrics["sampler_mismatch_action"] == metrics["corrected_share"] == 0.0
+    assert metrics["staleness_mean"] == metrics["staleness_max"] == 0.0
+
+
+def test_a_mismatch_is_warned_of_and_changes_nothing(run, altered):
+    off = altered(0.05)
+    out, metrics = run(trajectories=off)
+    assert metrics["sampler_mismatch_mean"] == pytest.approx(0.05, abs=1e-4)
+    assert metrics["sampler_mismatch_action"] == 1.0 and metrics["corrected_share"] == 0.0
+    careless, metrics = run({"mismatch": {"threshold": 0.1}}, trajectories=off)
+    assert metrics["sampler_mismatch_action"] == 0.0 and same_weights(out, careless)
+
+
+def test_a_correction_is_that_of_importance_sampling(run, altered, files_of):
+    """The same update, to the bit, as with the trainer's own log-probabilities and truncated weights throughout."""
+    off = altered(0.05)
+    one, metrics = run({"mismatch": {"action": "correct"}}, trajectories=off)
+    assert metrics["sampler_mismatch_action"] == 2.0 and metrics["sampler_mismatch_mean"] == pytest.approx(0.05, abs=1e-5)
+    assert metrics["corrected_share"] == pytest.approx(1.0) and metrics["correction_cut_share"] == 0.0
+    assert metrics["correction_weight_mean"] == pytest.approx(math.exp(-0.05), rel=1e-4)
+    throughout, _ = run({"off_policy": {"proximal": "recompute", "correction": "truncate"}}, trajectories=off)
+    assert same_weights(one, throughout)
+    assert not same_weights(one, run(trajectories=off)[0])
+    again, _ = run({"mismatch": {"action": "correct"}}, trajectories=off)
+    assert files_of(one) == files_of(again)
+
+
+def test_without_a_mismatch_there_is_nothing_to_correct(run):
+    plain, figures = run()
+    one, metrics = run({"mismatch": {"action": "correct"}})
+    assert metrics["sampler_mismatch_action"] == metrics["corrected_share"] == 0.0
+    assert same_weights(plain, one) and metrics.keys() == figures.keys()
+
+
+def test_it_stops_before_anything_is_written(run, altered, adapter, profile_with, score_file, rewards, tmp_path):
+    from tracewheel.learner.update import update
+
+    off = altered(0.05)
+    scores = score_file(tmp_path / "scores.parquet", off, rewards)
+    config = profile_with({"mismatch": {"action": "stop"}})
+    with pytest.raises(SamplerMismatchError, match="rollout.engine"):
+        update(config, off, scores, adapter.parent, adapter, tmp_path / "out", iteration=1)
+    assert not (tmp_path / "out").exists()
+    _, metrics = run({"mismatch": {"action": "stop"}})
+    assert metrics["sampler_mismatch_action"] == 0.0
+
+
+def test_tokens_of_older_versions_are_no_mismatch(run, altered):
+    """The first token of each turn is of the version before, and far off: only its age shows."""
+    off = altered(0.4, age=half_old, chosen=lambda version: version < VERSION)
+    for action in ("warn", "correct", "stop"):
+        _, metrics = run({"mismatch": {"action": action}}, trajectories=off, iteration=VERSION + 1)
+        assert metrics["sampler_mismatch_mean"] < 1e-5 and metrics["sampler_mismatch_action"] == 0.0
+        assert 0.5 < metrics["sampler_mismatch_measured"] < 1.0
+    assert metrics["staleness_max"] == 1.0 and 0.0 < metrics["staleness_mean"] < 0.5
+    _, metrics = run(trajectories=altered(0.4, age=half_old, chosen=lambda version: version == VERSION))
+    assert metrics["sampler_mismatch_mean"] == pytest.approx(0.4, abs=1e-3)
+
+
+@pytest.mark.parametrize("action", ["warn", "correct", "stop"])
+def test_with_no_token_of_its_own_it_is_not_measured(run, altered, action):
+    old = altered(0.4, age=lambda turn: turn | {"policy_version": VERSION - 2})
+    _, metrics = run({"mismatch": {"action": action}}, trajectories=old, iteration=VERSION + 1)
+    assert metrics["sampler_mismatch_measured"] == 0.0
+    assert not metrics.keys() & {"sampler_mismatch_mean", "sampler_mismatch_max", "sampler_mismatch_action"}
+    assert metrics["staleness_mean"] == metrics["staleness_max"] == 2.0
+
+
+def test_with_a_critic_too(run, altered):
+    ppo = {"kind": "ppo", "advantage": {"critic": {"kind": "light", "warmup_iterations": 0}}}
+    _, metrics = run(ppo | {"mismatch": {"action": "correct"}}, trajectories=altered(0.05))
+    assert metrics["sampler_mismatch_action"] == 2.0 and metrics["corrected_share"] == pytest.approx(1.0)
+
+
+def test_dpo_measures_and_stops(config, altered, adapter, rewards, tmp_path):
+    learner = {"kind": "dpo", "minibatches": 2, "replay_path": config.learner.replay_path, "replay_rows": 2}
+
+    def learn(table, out, **mismatch):
+        changed = RetrainConfig.model_validate(config.model_dump() | {"learner": learner | {"mismatch": mismatch}})
+        return learn_dpo(changed, table.assign(total=rewards), adapter.parent, adapter, tmp_path / out, 1)
+
+    true, off = read_table(altered(0.0)), read_table(altered(0.05, name="off"))
+    figures = learn(true, "true", action="stop")
+    assert figures["pairs"] > 0 and figures["sampler_mismatch_mean"] < 1e-4 and figures["sampler_mismatch_action"] == 0.0
+    figures = learn(off, "warned")
+    assert figures["sampler_mismatch_mean"] == pytest.approx(0.05, abs=1e-3) and figures["sampler_mismatch_action"] == 1.0
+    with pytest.raises(SamplerMismatchError):
+        learn(off, "stopped", action="stop")
+    assert not (tmp_path / "stopped").exists()

@@ -1,0 +1,119 @@
+"""What an endpoint answers: the message, what it cost, and, where the server gives them, its token ids."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from tracewheel.config import PricesConfig
+
+Message = dict[str, Any]
+# What vLLM gives for a token whose log-probability it does not know.
+UNKNOWN_LOGPROB = -9999.0
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What one reply took, in the endpoint's own tokens; `cached_tokens` are among the prompt's.
+
+    `cost` is None where prices are not known, or the endpoint says nothing of its usage (`known` is then false).
+    """
+
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    completion_tokens: int = 0
+    cost: float | None = None
+    known: bool = True
+
+
+@dataclass(frozen=True)
+class ReplyTokens:
+    """Ids of the prompt as the server saw it, and ids and log-probabilities of what the model said, end token included."""
+
+    prompt_ids: list[int]
+    token_ids: list[int]
+    logprobs: list[float]
+
+
+@dataclass(frozen=True)
+class Reply:
+    """An assistant message as OpenAI logs have it, why it ended, what it took, and its tokens or why there are none."""
+
+    message: Message
+    ended_by: str
+    usage: Usage = Usage()
+    tokens: ReplyTokens | None = None
+    without_tokens: str = ""
+
+    def to_record(self) -> dict[str, Any]:
+        """The reply as JSON types."""
+        tokens = self.tokens and vars(self.tokens)
+        return {**vars(self), "usage": vars(self.usage), "tokens": tokens}
+
+    @classmethod
+    def from_record(cls, record: dict[str, Any]) -> Reply:
+        """The reply that `to_record` gave."""
+        tokens = record["tokens"] and ReplyTokens(**record["tokens"])
+        return cls(**{**record, "usage": Usage(**record["usage"]), "tokens": tokens})
+
+
+def read_usage(answer: Any, prices: PricesConfig | None) -> Usage:
+    """What a chat completion took.
+
+    Raises:
+        ValueError, TypeError, AttributeError: it is written in another way than the protocol has it.
+    """
+    usage = answer.get("usage")
+    if not usage or usage.get("prompt_tokens") is None or usage.get("completion_tokens") is None:
+        return Usage(known=False)
+    prompt, completion = int(usage["prompt_tokens"]), int(usage["completion_tokens"])
+    cached = min(prompt, int((usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0))
+    return Usage(prompt, cached, completion, prices.cost(prompt, cached, completion) if prices else None)
+
+
+def read_reply(answer: Any, prices: PricesConfig | None, *, token_ids: bool) -> Reply:
+    """The reply in a chat completion.
+
+    Raises:
+        ValueError, KeyError, IndexError, TypeError, AttributeError: it is none.
+    """
+    choice = answer["choices"][0]
+    message = _message(choice["message"])
+    json.dumps(message, ensure_ascii=False).encode()  # half a surrogate pair could not be stored
+    tokens, why = _tokens(answer, choice) if token_ids else (None, "the endpoint was not asked for token ids")
+    return Reply(message, str(choice.get("finish_reason")), read_usage(answer, prices), tokens, why)
+
+
+def _message(said: dict[str, Any]) -> Message:
+    """What belongs to the conversation: not the reasoning, refusals or annotations that some endpoints add."""
+    message: Message = {"role": "assistant", "content": said.get("content")}
+    calls = [
+        {
+            "id": str(call["id"]),
+            "type": "function",
+            "function": {"name": str(call["function"]["name"]), "arguments": str(call["function"]["arguments"])},
+        }
+        for call in said.get("tool_calls") or []
+    ]
+    if calls:
+        message["tool_calls"] = calls
+    elif not isinstance(message["content"], str):
+        message["content"] = ""
+    return message
+
+
+def _tokens(answer: Any, choice: Any) -> tuple[ReplyTokens | None, str]:
+    """Ids and log-probabilities under the names that vLLM's server gives them, or why there are none."""
+    prompt_ids, token_ids = answer.get("prompt_token_ids"), choice.get("token_ids")
+    if not prompt_ids or not token_ids:
+        return None, "the endpoint gives no token ids"
+    given = (choice.get("logprobs") or {}).get("content")
+    if not given:
+        return None, "the endpoint gives no log-probabilities"
+    logprobs = [float(item["logprob"]) for item in given]
+    if len(logprobs) != len(token_ids):
+        return None, f"the endpoint gives {len(logprobs)} log-probabilities for {len(token_ids)} tokens"
+    if not all(UNKNOWN_LOGPROB < logprob <= 0.0 for logprob in logprobs):
+        return None, "the endpoint does not know the log-probability of every token"
+    return ReplyTokens([int(i) for i in prompt_ids], [int(i) for i in token_ids], logprobs), ""
