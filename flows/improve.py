@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from flows.sources import episodes_of, is_last, open_source, score_files
 from tasks.artifacts import LoopProgress
 from tasks.doctor import Watch
 from tasks.evaluate import evaluate_and_log, evaluate_policy
-from tasks.rollout import roll_out
 from tasks.run import Policy, Run
-from tasks.score import score_trajectories
 from tasks.update import update_policy
-from tracewheel.dynamic_sampling import refill_size, sampling_figures
+from tracewheel.dynamic_sampling import sampling_figures
 from tracewheel.sampler import TaskSampler
-from tracewheel.schedule import (
-    VALIDATION_SAMPLES,
-    has_room,
-    observe_scores,
-    rollout_temperature,
-    validates,
-    validation_rate,
-)
-from tracewheel.score import SCORES_FILE
+from tracewheel.schedule import VALIDATION_SAMPLES, validates, validation_rate
 from tracewheel.store import Entry
 
 
@@ -47,10 +37,11 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Improvement:
-    """What the loop came to: each candidate, and each update's metrics by iteration."""
+    """What the loop came to: each candidate, each update's metrics by iteration, and by loop how it got its rollouts."""
 
     candidates: list[Candidate]
     updates: dict[int, dict[str, Any]]
+    rollouts: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     @property
     def validation(self) -> dict[int, dict[str, float]]:
@@ -92,45 +83,6 @@ def with_harder_tier(run: Run, curated: Entry, found: Improvement) -> dict[int, 
     return curve
 
 
-def gather(
-    run: Run, curated: Entry, policy: Policy, sampler: TaskSampler, iteration: int, used: int
-) -> tuple[list[Entry], list[Entry]]:
-    """An iteration's rollouts and their scores: one round, or with dynamic sampling until enough groups carry a signal.
-
-    `used` is how many episodes of the training's budget earlier iterations took.
-    """
-    trajectories: list[Entry] = []
-    scores: list[Entry] = []
-    tried: list[str] = []
-    wanted = run.config.training.tasks_per_iteration
-    while task_ids := sampler.select(wanted, iteration, exclude=tried):
-        rolled_out = roll_out(
-            run,
-            policy=policy,
-            curated=curated,
-            task_ids=task_ids,
-            variants=[task.to_record() for task in sampler.variants(task_ids)],
-            iteration=iteration,
-            temperature=rollout_temperature(run.config, iteration),
-            refill=len(trajectories),
-        )
-        scored = score_trajectories(run, curated=curated, trajectories=rolled_out, iteration=iteration)
-        observe_scores(sampler, scored.path / SCORES_FILE)
-        trajectories.append(rolled_out)
-        scores.append(scored)
-        tried += task_ids
-        wanted = refill_size(run.config, score_files(scores), used + episodes_of(trajectories))
-    return trajectories, scores
-
-
-def episodes_of(trajectories: list[Entry]) -> int:
-    return sum(round(entry.result["episodes"]) for entry in trajectories)
-
-
-def score_files(scores: list[Entry]) -> list[Path]:
-    return [entry.path / SCORES_FILE for entry in scores]
-
-
 def success_of_rounds(scores: list[Entry]) -> dict[str, float | None]:
     """The share of successes over the scored episodes of all rounds; None when nothing was scored."""
     rounds = [entry.result for entry in scores if entry.result["scored"]]
@@ -145,32 +97,37 @@ def improve(run: Run, curated: Entry, start: Policy, sampler: TaskSampler, *, na
 
     Policies are called after `name`; the tracker counts from the iterations that the run had `before`.
     """
-    assert start.entry is not None
     training = run.config.training
+    if run.config.rollout.mode != "sync":
+        start = replace(start, version=0)  # staleness is counted from it, and a champion has a number of its own
+    assert start.entry is not None
     policy, state, reference = start, start.entry, start.entry
     found = Improvement([validate(run, curated, start)], {})
     watch = Watch(run, curated, start)
     watch.see(0, found.evaluations)
     progress = None if run.planning else LoopProgress(training.iterations)
     used = 0
-    for iteration in range(1, training.iterations + 1):
-        trajectories, scores = gather(run, curated, policy, sampler, iteration, used)
-        sampler.evolve(curated.path)
-        state = update_policy(
-            run, trajectories=trajectories, scores=scores, state=state, reference=reference, iteration=iteration
-        )
-        policy = run.adapted(f"{name}-{iteration}", state, version=iteration)
-        figures = {**success_of_rounds(scores), **sampling_figures(run.config, score_files(scores)), **sampler.figures()}
-        found.updates[iteration] = {**state.result, **figures}
-        if run.tracking:
-            run.tracking.log_iteration(before + iteration, found.updates[iteration])
-        used += episodes_of(trajectories)
-        last = iteration == training.iterations or not has_room(run.config, used)
-        if last or validates(training, iteration):
-            found.candidates.append(validate(run, curated, policy, iteration))
-        watch.see(iteration, found.evaluations, rollouts=trajectories, scores=scores, update=state)
-        if progress:
-            progress.reached(iteration)
-        if last:
-            break
+    with open_source(run, curated, sampler, name) as source:
+        for iteration in range(1, training.iterations + 1):
+            trajectories, scores = source.gather(policy, iteration, used)
+            state = update_policy(
+                run, trajectories=trajectories, scores=scores, state=state, reference=reference, iteration=iteration
+            )
+            policy = run.adapted(f"{name}-{iteration}", state, version=iteration)
+            used += episodes_of(trajectories)
+            last = is_last(run, iteration, used)
+            if not last:
+                source.updated(policy)
+            figures = {**success_of_rounds(scores), **sampling_figures(run.config, score_files(scores)), **sampler.figures()}
+            found.updates[iteration] = {**state.result, **figures}
+            if run.tracking:
+                run.tracking.log_iteration(before + iteration, found.updates[iteration])
+            if last or validates(training, iteration):
+                found.candidates.append(validate(run, curated, policy, iteration))
+            watch.see(iteration, found.evaluations, rollouts=trajectories, scores=scores, update=state)
+            if progress:
+                progress.reached(iteration)
+            if last:
+                break
+        found.rollouts[name] = source.summary()
     return found

@@ -21,12 +21,20 @@ ROUGH_SECONDS = {
     "curate": 3.0,
     "warm_start": 20.0,
     "rollout": 0.006,
+    "collect": 0.006,  # sampling them, which workers do before they are collected
     "score": 0.0005,
     "update": 2.0,
     "merge": 2.0,
     "evaluate": 0.006,
 }
-UNITS = {"rollout": "episodes", "score": "episodes", "evaluate": "episodes", "update": "updates", "gate": "verdict"}
+UNITS = {
+    "rollout": "episodes",
+    "collect": "episodes",
+    "score": "episodes",
+    "evaluate": "episodes",
+    "update": "updates",
+    "gate": "verdict",
+}
 
 
 def make_plan(run: Run) -> dict[str, Any]:
@@ -94,7 +102,7 @@ def amounts(run: Run, *, champion: bool) -> dict[str, tuple[int, int]]:
         "ingest": (1, 1),
         "curate": (1, 1),
         "warm_start": (2 + starts, 2 + starts),
-        "rollout": (iterations, episodes),
+        "collect" if config.rollout.mode == "async" else "rollout": (iterations, episodes),
         "score": (iterations, episodes),
         "update": (iterations, iterations),
         **({"merge": (merges, merges)} if merges else {}),
@@ -137,5 +145,5 @@ def show_plan(plan: Mapping[str, Any]) -> None:
 
 
 def _seconds_a_unit(run: Run, stage: str, units_a_call: float) -> float:
-    past = run.store.history(stage)
+    past = run.store.history(stage) if stage != "collect" else []
     return statistics.mean(past) / units_a_call if past else ROUGH_SECONDS.get(stage, 0.1)

@@ -97,6 +97,7 @@ def learn(run: Run) -> Outcome:
         sampler=sampler.to_state(),
         started=started,
         objectives=learned.objectives,
+        rollouts=learned.rollouts,
     )
 
 

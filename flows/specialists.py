@@ -35,6 +35,7 @@ def improve_specialists(run: Run, curated: Entry, start: Policy, sampler: TaskSa
         before = len(found.updates)
         learned = shifted(improve(own, curated, starts[name], tasks, name=name, before=before), before)
         found.updates.update(learned.updates)
+        found.rollouts.update(learned.rollouts)
         found.candidates.extend(learned.candidates[1:])
         parts[name] = best_of(learned, chosen)
     add_merges(run, curated, start, starts, parts, found)
@@ -52,6 +53,7 @@ def shifted(learned: Improvement, before: int) -> Improvement:
     return Improvement(
         [replace(candidate, iteration=before + candidate.iteration) for candidate in learned.candidates],
         {before + iteration: metrics for iteration, metrics in learned.updates.items()},
+        learned.rollouts,
     )
 
 

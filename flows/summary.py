@@ -18,7 +18,7 @@ LABELS = {
     "champion": "champion",
     "rl": "after RL",
 }
-LOOP = ("rollout", "score", "update")
+LOOP = ("rollout", "collect", "score", "update")
 PLACES = {"report": "report", "adapter": "adapter", "model": "model", "mlflow_run": "MLflow run"}
 
 

@@ -36,6 +36,7 @@ class Outcome:
         best_iteration: The iteration that was chosen; 0 is the start.
         sampler: The tasks' posterior at the end.
         objectives: Candidate to its objectives on the validation split; empty when the rubric has none.
+        rollouts: Loop to how it got its rollouts: the mode, and of asynchronous training the counts of the queue.
     """
 
     traces: Entry
@@ -49,6 +50,7 @@ class Outcome:
     sampler: dict[str, Any]
     started: float = field(default_factory=time.monotonic)
     objectives: dict[str, dict[str, float | None]] = field(default_factory=dict)
+    rollouts: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
 @prefect.task(name="write_report", cache_policy=NO_CACHE)
@@ -66,6 +68,7 @@ def write_report(run: Run, outcome: Outcome, model_version: str) -> dict[str, An
         **costs(run.used),
         "wall_seconds": round(time.monotonic() - outcome.started, 2),
         "best_iteration": outcome.best_iteration,
+        "rollouts": outcome.rollouts,
         "model_version": model_version,
         weights.name: str(kept),
         "report": str(run.record.path / "report.html"),
@@ -102,6 +105,12 @@ def write_page_of(run: Run, outcome: Outcome, summary: dict[str, Any], page: Pat
     return _write_page(_report_data(run, outcome, summary), page)
 
 
+def describe_rollouts(counts: dict[str, Any]) -> str:
+    """How a loop got its rollouts, in a line."""
+    words = [f"{name.replace('_', ' ')} {value}" for name, value in counts.items() if name not in ("mode", "queue")]
+    return ": ".join([str(counts["mode"]), *([", ".join(words)] if words else [])])
+
+
 def _write_page(data: ReportData, page: Path) -> Path:
     partial = write_page(data, page.with_name(f"{PARTIAL}{page.name}"))
     return partial.replace(page)
@@ -123,6 +132,7 @@ def _report_data(run: Run, outcome: Outcome, summary: dict[str, Any]) -> ReportD
             "Inputs": lineage["inputs"],
             "Datasets": {name: entry.digest for name, entry in datasets.items()},
             "Packages": lineage["packages"],
+            "Rollouts": {loop: describe_rollouts(counts) for loop, counts in summary.get("rollouts", {}).items()},
         },
         config=run.config.model_dump(mode="json"),
         pass_at=run.config.evaluation.pass_at,

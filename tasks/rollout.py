@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,8 @@ def roll_out(
     made = [Task.from_record(variant) for variant in variants]
     by_id = {task.id: task for task in [*load_tasks(curated.path, "train"), *made]}
     write_variants(out, made)
-    return rollout(
+    work = functools.partial(run.helper, rollout) if run.helper else functools.partial(rollout, progress=run.reporter.move)
+    metrics: dict[str, float] = work(
         run.config,
         policy.ref(),
         [by_id[task_id] for task_id in task_ids],
@@ -43,5 +45,5 @@ def roll_out(
         samples=run.config.rollout.group_size,
         seed=rollout_seed(run.config.seed, iteration),
         temperature=temperature,
-        progress=run.reporter.move,
     )
+    return metrics

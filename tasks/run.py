@@ -14,9 +14,11 @@ from tracewheel.config import RetrainConfig, TeacherAdvantageConfig
 from tracewheel.fingerprint import digest_file, plugin_modules
 from tracewheel.run_record import RunRecord, identify, input_digests
 from tracewheel.store import Entry, Store
+from tracewheel.trajectory_queue import Batch
 from tracewheel.types import content_hash
 
 if TYPE_CHECKING:
+    from tasks.helper import Helper
     from tasks.tracking import Tracking
 
 SMALL_FILE_BYTES = 64 << 20
@@ -87,7 +89,10 @@ class Used:
 
 @dataclass(frozen=True)
 class Run:
-    """One run of the pipeline. With `planning` set, a stage that is not stored raises `NotStored`."""
+    """One run of the pipeline. With `planning` set, a stage that is not stored raises `NotStored`.
+
+    With a `helper`, stages that may do so have it do their work, in a process of its own.
+    """
 
     config: RetrainConfig
     store: Store
@@ -96,6 +101,7 @@ class Run:
     tracking: Tracking | None = None
     planning: bool = False
     used: Used = field(default_factory=Used)
+    helper: Helper | None = None
 
     @classmethod
     def of(cls, config: RetrainConfig, reporter: Reporter | None = None, *, planning: bool = False) -> Run:
@@ -128,7 +134,7 @@ class Run:
 
 def describe(value: Any) -> Any:
     """A stage's argument as JSON types that say what it is by its content, not by where it lies."""
-    if isinstance(value, Entry):
+    if isinstance(value, Entry | Batch):
         return value.digest
     if isinstance(value, Policy):
         return {"adapter": value.entry.digest if value.entry else None, "version": value.version}

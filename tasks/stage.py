@@ -7,6 +7,7 @@ key, but only while the store still holds the entry, so a deleted or damaged one
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
@@ -85,8 +86,32 @@ class StageTask(Generic[P]):
         started = time.perf_counter()
         task = self.task.with_options(task_run_name=label, refresh_cache=stored is None)
         state: State[dict[str, Any]] = task(Call(run, key, arguments), return_state=True)
+        return self._end(run, label, stored, state, time.perf_counter() - started)
+
+    def ahead(self, run: Run, *args: P.args, **kwargs: P.kwargs) -> Callable[[], Entry]:
+        """Begin the stage, in a thread of the flow, and go on meanwhile. What is returned waits for its entry.
+
+        In a plan nothing is begun, and the stage is looked for when its entry is asked for.
+        """
+        assert not args, "stages take their arguments by name"
+        arguments: dict[str, Any] = dict(kwargs)
+        if run.planning:
+            return functools.partial(self, run, *args, **kwargs)
+        key, label = self.key(run, arguments), self.label(run, arguments)
+        stored = run.store.find(self.stage, key)
+        task = self.task.with_options(task_run_name=label, refresh_cache=stored is None)
+        future = task.submit(Call(run, key, arguments))
+
+        def entry() -> Entry:
+            started = time.perf_counter()
+            future.wait()
+            return self._end(run, label, stored, future.state, time.perf_counter() - started)
+
+        return entry
+
+    def _end(self, run: Run, label: str, stored: Entry | None, state: State[dict[str, Any]], seconds: float) -> Entry:
         shown = "Cached" if stored and state.is_completed() else state.name or state.type.value
-        run.reporter.end(label, shown, time.perf_counter() - started)
+        run.reporter.end(label, shown, seconds)
         record = state.result()
         entry = Entry(**{**record, "path": run.store.root / record["path"]})
         entry = replace(entry, reused=stored is not None)

@@ -21,11 +21,12 @@ def costs(entries: Iterable[Entry]) -> dict[str, Any]:
     seconds: dict[str, float] = {}
     tokens: dict[str, int] = {}
     made, episodes = set(), 0
+    sampling = {"rollout": "rollout", "collect": "rollout", "evaluate": "evaluate"}
     for entry in entries:
         seconds[entry.stage] = seconds.get(entry.stage, 0.0) + entry.seconds
-        if entry.stage in ("rollout", "evaluate"):
-            tokens[entry.stage] = tokens.get(entry.stage, 0) + round(entry.result["generated_tokens"])
-        if entry.stage == "rollout":
+        if kind := sampling.get(entry.stage):
+            tokens[kind] = tokens.get(kind, 0) + round(entry.result["generated_tokens"])
+        if kind == "rollout":
             episodes += round(entry.result["episodes"])
         if not entry.reused:
             made.add(entry.stage)

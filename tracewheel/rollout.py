@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tracewheel.chat.renderer import ChatRenderer
     from tracewheel.engines.base import Engine
 
+TRAJECTORIES_FILE = "trajectories.parquet"
 Progress = Callable[[int, int], None]
 
 
@@ -57,17 +58,23 @@ def rollout(
     engine, renderer = make_engine(config, policy, greedy=greedy, slots=len(tasks) * samples)
     trajectories = run_episodes(engine, renderer, config.rollout, tasks, samples=samples, seed=seed, progress=progress)
     out.mkdir(parents=True, exist_ok=True)
-    write_records(out / "trajectories.parquet", trajectories)
+    write_records(out / TRAJECTORIES_FILE, trajectories)
+    metrics = rollout_metrics(config.rollout, trajectories)
+    write_json(out / "metrics.json", metrics)
+    return metrics
+
+
+def rollout_metrics(config: RolloutConfig, trajectories: list[Trajectory]) -> dict[str, float]:
+    """How much was sampled, and how much the episodes of a group differ."""
     metrics: dict[str, float] = {
         "episodes": len(trajectories),
         "prompt_and_observation_tokens": sum(len(t.action_mask) - sum(t.action_mask) for t in trajectories),
         "generated_tokens": sum(sum(t.action_mask) for t in trajectories),
         **group_diversity([t.group for t in trajectories], [t.messages for t in trajectories]),
     }
-    if config.rollout.exploration.epsilon:
+    if config.exploration.epsilon:
         forced = [turn["forced"] for t in trajectories for turn in t.turns if turn["forced"]]
         metrics |= {"forced_turns": len(forced), "forced_tokens": sum(forced)}
-    write_json(out / "metrics.json", metrics)
     return metrics
 
 

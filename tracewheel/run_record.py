@@ -26,8 +26,8 @@ from tracewheel.ingest import find_files
 from tracewheel.store import PARTIAL, remove, write_whole
 from tracewheel.types import content_hash
 
-# Where a run is stored and tracked, and what it is warned of, does not change what comes out of it.
-NOT_IDENTITY = {"work_dir", "tracking", "name", "doctor"}
+# Where a run is stored and tracked, what it is warned of and compared with does not change what comes out of it.
+NOT_IDENTITY = {"work_dir", "tracking", "name", "doctor", "baseline"}
 ORCHESTRATION_PACKAGES = ("prefect", "mlflow", "dvc")
 
 

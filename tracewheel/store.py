@@ -14,6 +14,7 @@ import fcntl
 import json
 import os
 import shutil
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -104,7 +105,7 @@ class Store:
         return [json.loads(path.read_text())["seconds"] for path in self._facts.glob(f"{stage}-*.json")]
 
     def make(self, stage: str, key: str, produce: Callable[[Path], Any]) -> Entry:
-        """The entry, made by `produce` when it is not there.
+        """The entry, made by `produce` when it is not there. Several threads may make entries at once.
 
         Args:
             stage: Name of the stage.
@@ -118,8 +119,9 @@ class Store:
         if found:
             return found
         name = f"{stage}-{key}"
-        partial = self.root / f"{PARTIAL}{name}-{os.getpid()}"
-        facts_partial = self.root / f"{PARTIAL}{name}-{os.getpid()}.json"
+        maker = f"{os.getpid()}-{threading.get_ident()}"
+        partial = self.root / f"{PARTIAL}{name}-{maker}"
+        facts_partial = self.root / f"{PARTIAL}{name}-{maker}.json"
         with disk_errors(self.root):
             try:
                 self._facts.mkdir(parents=True, exist_ok=True)

@@ -3,6 +3,7 @@
 import pytest
 
 from flows.setup import resolve_config
+from tasks.collect import collect_batch
 from tasks.curate import curate_tasks
 from tasks.evaluate import evaluate_policy
 from tasks.gate import decide_gate
@@ -12,10 +13,16 @@ from tasks.run import Run
 from tasks.score import score_trajectories
 from tasks.update import update_policy
 from tasks.warm_start import warm_start_policy
+from tracewheel.adapters import PolicyRef
 from tracewheel.curate import load_tasks
+from tracewheel.files import read_records
+from tracewheel.orders import Order
+from tracewheel.trajectory_queue import TrajectoryQueue
+from tracewheel.types import Trajectory
 
 STAGES = [
-    ingest_traces, curate_tasks, warm_start_policy, roll_out, score_trajectories, update_policy, evaluate_policy, decide_gate,
+    ingest_traces, curate_tasks, warm_start_policy, roll_out, collect_batch, score_trajectories, update_policy,
+    evaluate_policy, decide_gate,
 ]  # fmt: skip
 
 
@@ -31,6 +38,21 @@ class Watched:
 
     def model_copy(self, **changes):
         return Watched(self._config.model_copy(**changes), self.read)
+
+
+def batch_of(rollouts, folder):
+    """What an asynchronous iteration would have claimed."""
+    queue = TrajectoryQueue.open(folder / "queue.sqlite", "run", max_staleness=1)
+    queue.publish(PolicyRef("base", None, 0))
+    found = read_records(rollouts.path / "trajectories.parquet", Trajectory)
+    size = sum(one.group == found[0].group for one in found)
+    groups = [found[start : start + size] for start in range(0, len(found), size)]
+    queue.issue(
+        [Order(n, 1, {"id": g[0].task_id}, variant=False, samples=size, seed=0, temperature=1.0) for n, g in enumerate(groups)]
+    )
+    for order, group in zip(queue.lease("w", len(groups)), groups, strict=True):
+        queue.complete(order, "w", group)
+    return queue.claim(1, len(groups), 0)
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +75,7 @@ def calls(profile, tmp_path_factory):
     policy = run.adapted("start", start)
     ids = [task.id for task in load_tasks(curated.path, "train")][:4]
     rollouts = call(roll_out, policy=policy, curated=curated, task_ids=ids, variants=[], iteration=1, temperature=1.0)
+    call(collect_batch, batch=batch_of(rollouts, folder), iteration=1)
     scores = call(score_trajectories, curated=curated, trajectories=rollouts, iteration=1)
     call(update_policy, trajectories=[rollouts], scores=[scores], state=start, reference=start, iteration=1)
     evaluation = call(evaluate_policy, policy=policy, curated=curated, split="validation", samples=1)

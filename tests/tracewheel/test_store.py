@@ -6,7 +6,9 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
@@ -129,6 +131,24 @@ def test_one_process_at_a_time(tmp_path):
         pass
     with Store(tmp_path).exclusive():
         assert (tmp_path / ".lock").exists()
+
+
+def test_threads_make_entries_at_once(tmp_path):
+    """Each has its own place to write in, of the same entry too."""
+    store, together = Store(tmp_path), threading.Barrier(4)
+
+    def produce(out):
+        together.wait(timeout=30)  # all four are in the middle of it
+        (out / "same.txt").write_text("same")
+        together.wait(timeout=30)
+
+    with ThreadPoolExecutor(4) as threads:
+        made = list(threads.map(lambda key: store.make("count", key, produce), ["k1", "k1", "k2", "k2"]))
+    assert [entry.key for entry in made] == ["k1", "k1", "k2", "k2"]
+    assert len({entry.digest for entry in made}) == 1
+    assert store.find("count", "k1")
+    assert store.find("count", "k2")
+    assert leftovers(tmp_path) == []
 
 
 def test_holding_the_store_clears_away_what_a_kill_left(tmp_path):

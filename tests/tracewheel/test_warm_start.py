@@ -84,7 +84,8 @@ def test_the_same_seed_gives_the_same_bytes(run, files_of):
     (one, metrics), (two, _) = run(), run()
     assert files_of(one) == files_of(two)
     assert set(files_of(one)) == {
-        "adapter/adapter.json", "adapter/adapter_config.json", "adapter/adapter_model.safetensors", "metrics.json",
+        "adapter/adapter.json", "adapter/adapter_config.json", "adapter/adapter_model.safetensors", "adapter/probe.json",
+        "metrics.json",
     }  # fmt: skip
     assert json.loads((one / "metrics.json").read_text()) == metrics
     other, _ = run(seed=1)

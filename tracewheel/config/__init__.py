@@ -11,7 +11,8 @@ from tracewheel.config.base_policy import (
     BasePolicyConfig,
 )
 from tracewheel.config.doctor import Ceiling, CheckName, DoctorConfig, Floor
-from tracewheel.config.engines import EngineConfig, TransformersEngineConfig
+from tracewheel.config.endpoint import EndpointConfig, PricesConfig
+from tracewheel.config.engines import EngineConfig, TransformersEngineConfig, VllmConfig, VllmEngineConfig, VllmServerConfig
 from tracewheel.config.learner import (
     AdvantageConfig,
     BackendConfig,
@@ -41,6 +42,7 @@ from tracewheel.config.learner import (
     ZeroVarianceConfig,
 )
 from tracewheel.config.loading import load_base_config, load_config
+from tracewheel.config.mismatch import MismatchConfig
 from tracewheel.config.profile import (
     CurationConfig,
     EnvironmentConfig,
@@ -79,6 +81,7 @@ __all__ = [
     "DeepSpeedConfig",
     "DoctorConfig",
     "DpoConfig",
+    "EndpointConfig",
     "EngineConfig",
     "EntropyConfig",
     "EnvironmentConfig",
@@ -98,11 +101,13 @@ __all__ = [
     "LoraConfig",
     "LoraShape",
     "MergeConfig",
+    "MismatchConfig",
     "ObjectiveConfig",
     "OffPolicyConfig",
     "PartObjective",
     "PolicyConfig",
     "PolicyGradientConfig",
+    "PricesConfig",
     "RayWorkersConfig",
     "ReplayConfig",
     "RetrainConfig",
@@ -121,6 +126,9 @@ __all__ = [
     "TransformersEngineConfig",
     "UpdateConfig",
     "VariantsConfig",
+    "VllmConfig",
+    "VllmEngineConfig",
+    "VllmServerConfig",
     "WarmStartConfig",
     "WorkersConfig",
     "ZeroVarianceConfig",

@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from tracewheel.config.adaptation import LoraConfig, SpecialistsConfig
 from tracewheel.config.base import Count, Positive, Share, Strict
 from tracewheel.config.doctor import DoctorConfig
+from tracewheel.config.endpoint import EndpointConfig
 from tracewheel.config.engines import EngineConfig, TransformersEngineConfig
 from tracewheel.config.learner import LearnerConfig, PolicyGradientConfig
 from tracewheel.config.rubric import RubricConfig
@@ -118,6 +119,11 @@ class RolloutConfig(Strict):
     tool_threads: Annotated[int, Field(ge=0)] = 0
     workers: WorkersConfig = LocalWorkersConfig()
 
+    @property
+    def lag(self) -> int:
+        """By how many updates the policy that sampled a token may be older than the one that is updated."""
+        return {"sync": 0, "overlap": 1, "async": self.max_staleness}[self.mode]
+
 
 class TrainingConfig(Strict):
     """The reinforcement-learning loop. With a budget of `episodes` it ends before the iteration that has no room in it."""
@@ -171,6 +177,7 @@ class RetrainConfig(Strict):
     ingest: IngestConfig = IngestConfig()
     curation: CurationConfig = CurationConfig()
     teacher: TeacherConfig | None = None
+    baseline: EndpointConfig | None = None
     warm_start: WarmStartConfig = WarmStartConfig()
     rollout: RolloutConfig = RolloutConfig()
     rubric: RubricConfig = RubricConfig()

@@ -1,0 +1,27 @@
+"""The rollout workers that a profile asks for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tracewheel.config import RetrainConfig
+from tracewheel.fleet import Fleet, LocalFleet
+from tracewheel.trajectory_queue import TrajectoryQueue
+
+
+def make_fleet(config: RetrainConfig, queue: TrajectoryQueue, logs: Path) -> Fleet:
+    """The fleet that a profile asks for.
+
+    Args:
+        config: The profile.
+        queue: What the workers are to work off.
+        logs: The folder for what they print; on a Ray cluster that lies in Ray's own logs.
+
+    Raises:
+        ConfigError: it asks for a Ray cluster, and Ray is not installed.
+    """
+    if config.rollout.workers.kind == "ray":
+        from tasks.ray_fleet import RayFleet
+
+        return RayFleet(config, queue)
+    return LocalFleet(config, queue, logs)

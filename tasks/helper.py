@@ -1,0 +1,55 @@
+"""A process beside the flow's own, so that two stages can compute at once."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from types import TracebackType
+from typing import Any
+
+from tracewheel.errors import InfrastructureError
+from tracewheel.worker_process import end_with
+
+
+class Helper:
+    """Calls functions in a process that is kept between calls, and that ends with this one, however that ends.
+
+    One that dies is replaced at the next call.
+    """
+
+    def __init__(self) -> None:
+        self._pool: ProcessPoolExecutor | None = None
+        self._closed = False
+
+    def __call__(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """What the function returns, or raises.
+
+        Raises:
+            InfrastructureError: the process died, or the helper is closed.
+        """
+        if self._closed:
+            raise InfrastructureError("the helper process is no longer wanted")
+        if self._pool is None:
+            spawn = multiprocessing.get_context("spawn")
+            self._pool = ProcessPoolExecutor(1, spawn, initializer=end_with, initargs=(os.getpid(),))
+        try:
+            return self._pool.submit(function, *args, **kwargs).result()
+        except BrokenProcessPool as error:
+            self._pool = None
+            raise InfrastructureError(f"the process that was computing {function.__name__} died") from error
+
+    def __enter__(self) -> Helper:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        """End the process; when the block has failed, in the middle of its work."""
+        self._closed, pool = True, self._pool
+        if pool is None:
+            return
+        if kind is not None:
+            for process in list((pool._processes or {}).values()):
+                process.kill()
+        pool.shutdown()

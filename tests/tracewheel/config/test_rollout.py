@@ -1,0 +1,29 @@
+"""When rollouts are made, and how old that makes them."""
+
+import pytest
+from pydantic import ValidationError
+
+from tracewheel.config import RetrainConfig
+
+
+def profile(**rollout):
+    return RetrainConfig.model_validate({"name": "x", "rollout": rollout})
+
+
+@pytest.mark.parametrize(("mode", "lag"), [("sync", 0), ("overlap", 1), ("async", 3)])
+def test_the_mode_says_how_old_a_token_may_be(mode, lag):
+    assert profile(mode=mode, max_staleness=3).rollout.lag == lag
+
+
+@pytest.mark.parametrize("mode", ["overlap", "async"])
+def test_dynamic_sampling_waits_for_scores_and_so_goes_with_sync_alone(mode):
+    values = {"name": "x", "rollout": {"mode": mode}, "learner": {"zero_variance": {"kind": "dynamic"}}}
+    with pytest.raises(ValidationError, match="set rollout.mode to 'sync'"):
+        RetrainConfig.model_validate(values)
+    assert RetrainConfig.model_validate(values | {"rollout": {"mode": "sync"}})
+
+
+def test_workers_are_told_apart_by_kind():
+    assert profile(workers={"kind": "ray", "count": 4}).rollout.workers.address is None
+    with pytest.raises(ValidationError, match="threads"):
+        profile(workers={"kind": "ray", "threads": 4})
