@@ -1,0 +1,113 @@
+"""What the benchmarks rest on: the scripted policy speaks its script, the ledger adds up, a fall is noticed."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def benchmarks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+
+
+def test_the_scripted_policy_says_one_call_a_turn_until_the_environment_ends(tmp_path: Path) -> None:
+    from rollouts_sides import ours, prefill_each_turn
+    from rollouts_workload import CALL, Workload, write_policy
+
+    from tracewheel.engines.policy_model import load_renderer
+
+    write_policy(ROOT / "data/base", tmp_path)
+    renderer = load_renderer(str(tmp_path), "hermes")
+    name, arguments = CALL
+    call = {"type": "function", "function": {"name": name, "arguments": arguments}}
+    turn = len(renderer.assistant_ids({"role": "assistant", "content": "", "tool_calls": [call]}))
+    workload = Workload(turns=3, group=2, concurrency=4)
+    for side in (ours, prefill_each_turn):
+        _, generated = side(tmp_path, 1, {"kind": "transformers"})(workload)
+        assert generated == 4 * 3 * turn
+
+
+def test_trls_chat_template_says_what_ours_says() -> None:
+    from rollouts_workload import trl_chat_template
+    from transformers import AutoTokenizer
+
+    from tracewheel.environments.workspace import TOOLS
+
+    base = ROOT / "data/base"
+    messages = [
+        {"role": "user", "content": "probe"},
+        {"role": "assistant", "tool_calls": [{"type": "function", "function": {"name": "finish", "arguments": {}}}]},
+        {"role": "tool", "name": "finish", "content": "done"},
+    ]
+    said = [
+        AutoTokenizer.from_pretrained(base, **options).apply_chat_template(
+            messages, tools=tools, tokenize=False, add_generation_prompt=True
+        )
+        for options, tools in (({}, TOOLS), ({"chat_template": trl_chat_template(base)}, TOOLS[:1]))
+    ]
+    assert said[0] == said[1]
+
+
+def test_a_power_is_found_from_points_that_follow_it() -> None:
+    from rollouts import exponent
+
+    points = [{"workload": {"turns": turns}, "sides": {"ours": {"episodes_per_cpu_s": 1 / turns**1.5}}} for turns in (2, 8, 32)]
+    assert exponent(points, "ours") == 1.5
+    assert exponent(points[:1], "ours") is None
+
+
+def test_time_goes_to_the_innermost_account_and_all_of_it_once() -> None:
+    from overhead_run import Ledger
+
+    started = time.time()
+    ledger = Ledger(started)
+    inner = ledger.around("inner", lambda: time.sleep(0.05))
+    outer = ledger.around("outer", lambda: (time.sleep(0.02), inner()))
+    outer()
+    seconds = ledger.close()
+    assert seconds["inner"] >= 0.05
+    assert 0.02 <= seconds["outer"] < seconds["inner"] + 0.02
+    assert sum(seconds.values()) == pytest.approx(time.time() - started, abs=0.02)
+
+
+def test_only_listed_tasks_are_slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import overlap_environment
+
+    from tracewheel.environments.workspace_tasks import make_task
+
+    slow, fast = (make_task("pattern", 1, random.Random(seed)) for seed in (0, 1))
+    (tmp_path / "tasks.json").write_text(json.dumps([slow.id]))
+    monkeypatch.setenv("OVERLAP_TASKS", str(tmp_path / "tasks.json"))
+    monkeypatch.setenv("OVERLAP_DELAY", "0.05")
+    monkeypatch.setenv("OVERLAP_LOG", str(tmp_path / "begun"))
+    overlap_environment._slow_tasks.cache_clear()
+    for task, is_slow in ((fast, False), (slow, True)):
+        environment = overlap_environment.SlowWorkspace()
+        environment.reset(task)
+        started = time.perf_counter()
+        assert not environment.step("list_files", {"path": task.goal["source"]}).error
+        assert (time.perf_counter() - started >= 0.05) == is_slow
+        assert (tmp_path / "begun").exists() == is_slow
+    overlap_environment._slow_tasks.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("measured", "fallen"),
+    [
+        ({"speed": 0.81, "power of the turns, ours": 1.19}, []),
+        ({"speed": 0.79, "power of the turns, ours": 1.0}, ["speed"]),
+        ({"speed": 2.0, "power of the turns, ours": 1.21}, ["power of the turns, ours"]),
+        ({"power of the turns, ours": 0.5}, ["speed"]),
+    ],
+)
+def test_a_ratio_a_fifth_worse_is_noticed(measured: dict[str, float], fallen: list[str]) -> None:
+    from check_regression import worse
+
+    assert worse({"speed": 1.0, "power of the turns, ours": 1.0}, measured) == fallen
