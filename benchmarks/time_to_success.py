@@ -1,0 +1,141 @@
+"""How long from the same warm start to a fixed success: ours against TRL's GRPOTrainer.
+
+    python benchmarks/time_to_success.py --seeds 0 1 2
+    python benchmarks/time_to_success.py --sides trl --seeds 0 --split validation --try    # settings of TRL's to choose from
+
+For each seed the logs are curated and the warm start is trained once; both sides go on from it, on the
+same tasks, with our verifier as the reward and a LoRA adapter of the same shape. After every 256 episodes the
+policy is evaluated by our evaluator (greedy and sampled on all tasks of the split); the time of that is
+taken off, on both sides. The first evaluation whose mean of greedy and sampled success reaches `--target`
+ends a side. TRL stops at `--limit` times our CPU seconds: the ratio is then a lower bound, and is said to be one.
+
+What TRL is given so that it does its best is said in `time_to_success_trl.py`; `--try` runs the settings to choose from.
+Prints JSON and a table; `--json FILE` writes them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from measuring import emit, environment, machine, table
+
+HERE = Path(__file__).parent
+# What TRL may do best with. One of them is chosen with seed 0 on the validation split (`--try`): put it first.
+TRIALS: dict[str, dict[str, Any]] = {
+    "64 episodes a step, lr 1e-3": {"episodes": 64, "steps": 1, "learning_rate": 1e-3},
+    "64 episodes a step, lr 2e-3": {"episodes": 64, "steps": 1, "learning_rate": 2e-3},
+    "64 episodes a step, lr 5e-4": {"episodes": 64, "steps": 1, "learning_rate": 5e-4},
+    "256 episodes, 4 steps, lr 1e-3": {"episodes": 256, "steps": 4, "learning_rate": 1e-3},
+    "256 episodes, 4 steps, lr 2e-3": {"episodes": 256, "steps": 4, "learning_rate": 2e-3},
+    "64 episodes a step, lr 1e-3, KL 0.01": {"episodes": 64, "steps": 1, "learning_rate": 1e-3, "beta": 0.01},
+    "64 episodes a step, lr 1e-3, temperature 1.0": {"episodes": 64, "steps": 1, "learning_rate": 1e-3, "temperature": 1.0},
+    "64 episodes a step, lr 1e-3, loss grpo": {"episodes": 64, "steps": 1, "learning_rate": 1e-3, "loss_type": "grpo"},
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--profile", default="configs/tiny.yaml")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--sides", nargs="+", choices=["ours", "trl"], default=["ours", "trl"])
+    parser.add_argument("--split", choices=["validation", "held_out"], default="held_out")
+    parser.add_argument("--target", type=float, default=0.85, help="mean of greedy and sampled success")
+    parser.add_argument("--limit", type=float, default=6.0, help="TRL stops at so many times our CPU seconds")
+    parser.add_argument("--longest", type=float, default=600.0, help="CPU seconds, where ours were not measured")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--try", dest="trials", action="store_true", help="TRL in every setting of TRIALS")
+    parser.add_argument("--trl-setting", choices=list(TRIALS), default=next(iter(TRIALS)))
+    parser.add_argument("--work", type=Path, default=Path("runs/benchmark-time"))
+    parser.add_argument("--json", type=Path)
+    arguments = parser.parse_args()
+    names = list(TRIALS) if arguments.trials else [arguments.trl_setting]
+    runs: list[dict[str, Any]] = []
+    for seed in arguments.seeds:
+        prepare = [sys.executable, str(HERE / "time_to_success_sides.py"), arguments.profile, str(seed)]
+        _child([*prepare, str(arguments.threads), str(arguments.work / f"start-{seed}")], arguments)
+        ours = None
+        if "ours" in arguments.sides:
+            ours = _side("ours", "", seed, arguments.longest, arguments)
+            runs.append(ours)
+        if "trl" in arguments.sides:
+            limit = arguments.limit * ours["cpu_s"] if ours else arguments.longest
+            runs += [_side("trl", name, seed, limit, arguments) for name in names]
+    result = {
+        "machine": machine(arguments.threads),
+        "split": arguments.split,
+        "target": arguments.target,
+        "trl_settings": {name: TRIALS[name] for name in names},
+        "runs": runs,
+        "ratios": ratios(runs),
+    }
+    emit(result, tables(result), arguments.json)
+
+
+def _side(side: str, name: str, seed: int, limit: float, arguments: argparse.Namespace) -> dict[str, Any]:
+    setting = {
+        "profile": arguments.profile,
+        "seed": seed,
+        "split": arguments.split,
+        "target": arguments.target,
+        "limit": limit,
+        "threads": arguments.threads,
+        **TRIALS.get(name, {}),
+    }
+    start = str(arguments.work / f"start-{seed}")
+    run = {"side": side, "setting": name, "seed": seed, "limit": limit}
+    run |= json.loads(_child([sys.executable, str(HERE / f"time_to_success_{side}.py"), start, json.dumps(setting)], arguments))
+    print(json.dumps(run), file=sys.stderr, flush=True)
+    return run
+
+
+def _child(command: list[str], arguments: argparse.Namespace) -> str:
+    done = subprocess.run(command, env=environment(arguments.threads), capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(command)} ended with {done.returncode}\n{done.stderr[-3000:]}")
+    return (done.stdout.strip().splitlines() or [""])[-1]
+
+
+def ratios(runs: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """TRL's seconds over ours, by seed; a lower bound where TRL did not reach the target."""
+    ours = {run["seed"]: run for run in runs if run["side"] == "ours" and run["reached"]}
+    found = {}
+    for run in runs:
+        if run["side"] == "trl" and run["seed"] in ours:
+            mine = ours[run["seed"]]
+            found[f"seed {run['seed']}, {run['setting']}"] = {
+                "cpu": round(run["cpu_s"] / mine["cpu_s"], 2),
+                "wall": round(run["wall_s"] / mine["wall_s"], 2),
+                "lower_bound": not run["reached"],
+            }
+    return found
+
+
+def tables(result: dict[str, Any]) -> str:
+    rows = [
+        [
+            "Tracewheel" if run["side"] == "ours" else f"TRL, {run['setting']}",
+            run["seed"],
+            "yes" if run["reached"] else "no",
+            run["cpu_s"],
+            run["wall_s"],
+            run["curve"][-1]["episodes"],
+            " ".join(f"{point['rate']:.2f}" for point in run["curve"]),
+        ]
+        for run in result["runs"]
+    ]
+    bounds = [
+        f"{name}: {'at least ' if each['lower_bound'] else ''}{each['cpu']} (CPU), {each['wall']} (wall)"
+        for name, each in result["ratios"].items()
+    ]
+    head = ["side", "seed", "reached", "CPU s", "wall s", "episodes", "success after each 256 episodes, from the warm start"]
+    title = f"Mean of greedy and sampled success on {result['split']} tasks, target {result['target']}"
+    return "\n\n".join([title, table(head, rows), "TRL's seconds over ours: " + "; ".join(bounds)])
+
+
+if __name__ == "__main__":
+    main()

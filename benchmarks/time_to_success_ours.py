@@ -1,0 +1,66 @@
+"""Our side of benchmarks/time_to_success.py: the loop's stages, one after the other, sampler included."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+from measuring import Meter
+from time_to_success_sides import Race
+
+from tracewheel.adapters import policy_of, weights_folder
+from tracewheel.curate import load_tasks
+from tracewheel.curriculum import make_sampler
+from tracewheel.learner.update import update
+from tracewheel.rollout import rollout
+from tracewheel.schedule import observe_scores, rollout_seed, rollout_temperature
+from tracewheel.score import SCORES_FILE, score
+
+
+def main() -> None:
+    race = Race(Path(sys.argv[1]), json.loads(sys.argv[2]))
+    config, state, stages = race.config, race.state, {"rollout": 0.0, "score": 0.0, "update": 0.0}
+    reference = weights_folder(race.state)
+    with tempfile.TemporaryDirectory() as name:
+        work, iteration, episodes = Path(name), 0, 0
+        over = race.evaluate(reference, 0)
+        race.clock.start()
+        sampler = make_sampler(config, race.curated)
+        tasks = {task.id: task for task in load_tasks(race.curated, "train")}
+        while not over:
+            iteration += 1
+            out = work / str(iteration)
+            out.mkdir()
+            chosen = [tasks[task_id] for task_id in sampler.select(config.training.tasks_per_iteration, iteration)]
+            with Meter() as meter:
+                rollout(
+                    config,
+                    policy_of(state, config.policy.base),
+                    chosen,
+                    out,
+                    samples=config.rollout.group_size,
+                    seed=rollout_seed(config.seed, iteration),
+                    temperature=rollout_temperature(config, iteration),
+                )
+            stages["rollout"] += meter.cpu_s
+            with Meter() as meter:
+                score(config, chosen, out / "trajectories.parquet", out)
+                observe_scores(sampler, out / SCORES_FILE)
+            stages["score"] += meter.cpu_s
+            with Meter() as meter:
+                trajectories, scores, new = out / "trajectories.parquet", out / SCORES_FILE, out / "state"
+                new.mkdir()
+                update(config, trajectories, scores, state, reference, new, iteration=iteration)
+            stages["update"] += meter.cpu_s
+            state, episodes = new, episodes + len(chosen) * config.rollout.group_size
+            race.clock.stop()
+            over = race.evaluate(weights_folder(state), episodes)
+            race.clock.start()
+        race.clock.stop()
+    print(race.result(stages=stages))
+
+
+if __name__ == "__main__":
+    main()

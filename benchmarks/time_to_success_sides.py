@@ -1,0 +1,104 @@
+"""What both sides of benchmarks/time_to_success.py have in common: the start, the clock and the evaluation."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from measuring import cpu_seconds
+
+from tracewheel.adapters import PolicyRef
+from tracewheel.config import RetrainConfig, load_config
+from tracewheel.curate import load_tasks
+from tracewheel.evaluation import evaluate
+from tracewheel.schedule import VALIDATION_SAMPLES, evaluation_seed, validation_rate
+
+CURATED, START = "curated", "warm_start"
+EPISODES = 256  # between two evaluations, on both sides
+
+
+def prepare(profile: str, seed: int, threads: int, out: Path) -> None:
+    """Curate the logs and train the warm start that the loop begins from; nothing where both are there already."""
+    from tracewheel.curate import curate
+    from tracewheel.ingest import ingest
+    from tracewheel.warm_start import warm_start
+
+    if (out / "done").exists():
+        return
+    config = configuration(profile, seed, threads)
+    for name in ("traces", CURATED, START):
+        (out / name).mkdir(parents=True, exist_ok=True)
+    ingest(config.ingest, out / "traces")
+    curate(config, out / "traces", out / CURATED)
+    warm_start(config, out / CURATED, out / START, config.warm_start.demonstrations)
+    (out / "done").touch()
+
+
+def configuration(profile: str, seed: int, threads: int) -> RetrainConfig:
+    """The profile, which the runs of this benchmark evaluate alike."""
+    return load_config(profile, [f"seed={seed}", f"threads={threads}"])
+
+
+class Clock:
+    """CPU and wall seconds while it runs; evaluations stop it."""
+
+    def __init__(self) -> None:
+        self.cpu_s = self.wall_s = 0.0
+
+    def start(self) -> None:
+        self._cpu, self._wall = cpu_seconds(), time.perf_counter()
+
+    def stop(self) -> None:
+        self.cpu_s += cpu_seconds() - self._cpu
+        self.wall_s += time.perf_counter() - self._wall
+
+
+class Race:
+    """One side on its way to the target.
+
+    Args:
+        start: What `prepare` wrote.
+        setting: `profile`, `seed`, `threads`, `split`, `target`, and `limit` in CPU seconds.
+    """
+
+    def __init__(self, start: Path, setting: dict[str, Any]) -> None:
+        self.config = configuration(setting["profile"], setting["seed"], setting["threads"])
+        self.curated, self.state = start / CURATED, start / START
+        self.clock = Clock()
+        self.curve: list[dict[str, float]] = []
+        self._setting = setting
+        self._tasks = load_tasks(self.curated, setting["split"])
+
+    def evaluate(self, adapter: Path, episodes: int) -> bool:
+        """Put the policy on the curve; the clock must stand. Returns whether the race is over."""
+        seed = evaluation_seed(self.config.seed, self._setting["split"])
+        policy = PolicyRef(self.config.policy.base, str(adapter), version=0)
+        with tempfile.TemporaryDirectory() as out:
+            summary = evaluate(self.config, policy, self._tasks, Path(out), samples=VALIDATION_SAMPLES, seed=seed)
+        point = {
+            "episodes": episodes,
+            "cpu_s": self.clock.cpu_s,
+            "wall_s": self.clock.wall_s,
+            "greedy": summary["greedy"]["rate"],
+            "sampled": summary["sampled"]["rate"],
+            "rate": validation_rate(summary),
+        }
+        self.curve.append(point)
+        print(json.dumps(point), file=sys.stderr, flush=True)
+        return self.reached or self.clock.cpu_s > self._setting["limit"]
+
+    @property
+    def reached(self) -> bool:
+        return self.curve[-1]["rate"] >= self._setting["target"]
+
+    def result(self, **more: Any) -> str:
+        figures = {"reached": self.reached, "cpu_s": self.clock.cpu_s, "wall_s": self.clock.wall_s, "curve": self.curve}
+        return json.dumps(figures | more)
+
+
+if __name__ == "__main__":
+    prepare(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4]))
