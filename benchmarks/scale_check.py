@@ -80,7 +80,10 @@ def measured(folder: Path) -> float:
 
 
 def engine_rates(folder: Path) -> dict[str, float]:
-    """Least-squares seconds of a pass, a sampled token and a turn, from rollouts without delay; and of an engine's start."""
+    """Least-squares seconds of a pass, a sampled token and a turn, without delay, and of an engine's start.
+
+    They are CPU seconds, so that other work on the machine does not count.
+    """
     import numpy
     import torch
 
@@ -96,9 +99,9 @@ def engine_rates(folder: Path) -> dict[str, float]:
     policy = policy_of(max((folder / "store").glob("update-*"), key=lambda path: path.stat().st_mtime), str(BASE))
     rows, seconds, starts = [], [], []
     for count in CONCURRENCY * 2:
-        begun = time.perf_counter()
+        begun = time.process_time()
         engine, renderer = make_engine(config, policy, greedy=False, slots=count)
-        starts.append(time.perf_counter() - begun)
+        starts.append(time.process_time() - begun)
         passes = [0]
         step = engine.step
 
@@ -109,11 +112,11 @@ def engine_rates(folder: Path) -> dict[str, float]:
         engine.step = counted  # type: ignore[method-assign]
         some = (tasks * DRAWS)[: max(2, count // SAMPLES) * 4]
         rollout = config.rollout.model_copy(update={"tool_threads": 0})
-        begun = time.perf_counter()
+        begun = time.process_time()
         done = []
         for at in range(0, len(some), max(1, count // SAMPLES)):
             done += run_episodes(engine, renderer, rollout, some[at : at + max(1, count // SAMPLES)], samples=SAMPLES, seed=at)
-        seconds.append(time.perf_counter() - begun)
+        seconds.append(time.process_time() - begun)
         sampled = sum(sum(each.action_mask) for each in done)
         rows.append([passes[0], sampled, sum(len(each.turns) for each in done)])
     fitted, *_ = numpy.linalg.lstsq(numpy.array(rows, float), numpy.array(seconds), rcond=None)
