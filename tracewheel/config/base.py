@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Discriminator, Field
 
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 Positive = Annotated[float, Field(gt=0.0)]
@@ -16,3 +16,12 @@ class Strict(BaseModel):
     """Frozen, and unknown keys are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+def kind_or(default: str) -> Discriminator:
+    """Tells the members of a union apart by `kind`; a section that names none is of the default's."""
+
+    def kind(values: Any) -> Any:
+        return values.get("kind", default) if isinstance(values, dict) else getattr(values, "kind", None)
+
+    return Discriminator(kind)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, Tag
 
-from tracewheel.config.base import Count, Positive, Strict
+from tracewheel.config.base import Count, Positive, Strict, kind_or
 
 
 class TransformersEngineConfig(Strict):
@@ -54,4 +54,9 @@ class VllmServerConfig(VllmConfig):
     patience: Positive = 600.0
 
 
-EngineConfig = Annotated[TransformersEngineConfig | VllmEngineConfig | VllmServerConfig, Field(discriminator="kind")]
+EngineConfig = Annotated[
+    Annotated[TransformersEngineConfig, Tag("transformers")]
+    | Annotated[VllmEngineConfig, Tag("vllm")]
+    | Annotated[VllmServerConfig, Tag("vllm_server")],
+    kind_or("transformers"),
+]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Tag
 
-from tracewheel.config.base import Count, NotNegative, Strict
+from tracewheel.config.base import Count, NotNegative, Strict, kind_or
 
 
 class LocalWorkersConfig(Strict):
@@ -30,4 +30,6 @@ class RayWorkersConfig(Strict):
     gpus: NotNegative = 0.0
 
 
-WorkersConfig = Annotated[LocalWorkersConfig | RayWorkersConfig, Field(discriminator="kind")]
+WorkersConfig = Annotated[
+    Annotated[LocalWorkersConfig, Tag("local")] | Annotated[RayWorkersConfig, Tag("ray")], kind_or("local")
+]

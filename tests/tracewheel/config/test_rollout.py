@@ -27,3 +27,11 @@ def test_workers_are_told_apart_by_kind():
     assert profile(workers={"kind": "ray", "count": 4}).rollout.workers.address is None
     with pytest.raises(ValidationError, match="threads"):
         profile(workers={"kind": "ray", "threads": 4})
+
+
+def test_a_section_without_a_kind_is_of_the_usual_one():
+    settings = profile(engine={"slots": 8}, workers={"count": 3}).rollout
+    assert (settings.engine.kind, settings.engine.slots) == ("transformers", 8)
+    assert (settings.workers.kind, settings.workers.count) == ("local", 3)
+    with pytest.raises(ValidationError, match="expected tags"):
+        profile(engine={"kind": "vlm"})
