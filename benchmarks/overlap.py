@@ -26,6 +26,8 @@ from measuring import emit, environment, machine, table
 
 from tracewheel.config import load_config
 
+KIND = "overlap_environment:SlowWorkspace"
+LOGS = Path("data/traces/workspace.jsonl")
 MODES = ("sync", "overlap", "async")
 LOOP = ("rollout", "collect", "score", "update")
 POLL = 0.25
@@ -104,8 +106,12 @@ def _retrain(
     arguments: argparse.Namespace, folder: Path, settings: list[str], variables: dict[str, str]
 ) -> tuple[dict[str, Any], list[tuple[float, float]]]:
     """One run through the command line; its summary, and the CPU seconds of all its processes over time."""
+    logs = folder.parent / "traces.jsonl"
+    logs.parent.mkdir(parents=True, exist_ok=True)
+    logs.write_bytes(LOGS.read_bytes().replace(b'"kind":"workspace"', f'"kind":"{KIND}"'.encode()))
     common = [
-        "environment.kind=overlap_environment:SlowWorkspace",
+        f"environment.kind={KIND}",
+        f"ingest.paths=[{logs}]",
         f"rollout.tool_threads={arguments.tool_threads}",
         f"threads={arguments.threads}",
         f"seed={arguments.seed}",
