@@ -3,7 +3,7 @@
     python benchmarks/check_regression.py            # warns and ends with 0; with --strict ends with 1
     python benchmarks/check_regression.py --write    # takes today's ratios as the new reference
 
-Runs the quick benchmarks (`rollouts.py --quick`, `environments.py`): about a minute on an idle machine. Only ratios
+Runs the quick benchmarks (`rollouts.py --quick`, `environments.py`), some minutes. Only ratios
 of CPU seconds measured side by side are compared, so another machine, or a busy one, changes little.
 """
 

@@ -1,6 +1,6 @@
 """What orchestration costs: where the wall time of a real `tracewheel retrain` goes, and what DVC would add.
 
-    python benchmarks/overhead.py                                   # the short profile, about a minute
+    python benchmarks/overhead.py                                   # the short profile
     python benchmarks/overhead.py --profile configs/tiny.yaml       # the demo
 
 The run's time is booked to accounts (`overhead_run.py`): the stages' own functions, Prefect, MLflow, the

@@ -1,7 +1,7 @@
 """Multi-turn rollouts: ours, TRL's GRPOTrainer, and plain batched `generate`, on the same scripted episodes.
 
     python benchmarks/rollouts.py                    # turns 2 to 32, groups 4 to 16, 16 to 256 episodes at once
-    python benchmarks/rollouts.py --quick            # 8 turns, and how our cost grows with turns: under a minute
+    python benchmarks/rollouts.py --quick            # 8 turns, and how our cost grows with turns
     python benchmarks/rollouts.py --threads 2 --turns 8 --groups 8 --concurrencies 64
 
 Each side is a process of its own on `--threads` threads; repetitions are interleaved, medians count.
