@@ -48,7 +48,7 @@ class ChainEnvironment:
         return TOOLS
 
     def task_from_log(self, prompt: str, logged: dict[str, Any]) -> Task:
-        raise NotImplementedError("the benchmark's tasks come from no log")
+        raise ValueError("the benchmark's tasks come from no log")
 
     def reset(self, task: Task) -> None:
         self._state = task.initial_state
