@@ -46,9 +46,9 @@ def test_a_turn_goes_on_where_the_last_left_off():
 def test_the_random_numbers_are_those_of_the_transformers_engine():
     import numpy as np
 
-    from tracewheel.engines.transformers import _Session
+    from tracewheel.engines.ragged_session import RaggedSession
 
-    session = _Session(0, 0, np.random.default_rng(11), 1.0)
+    session = RaggedSession(0, 0, np.random.default_rng(11), 1.0)
     assert [session.next_uniform() for _ in range(600)] == Draws(seed=11).uniforms(600)
 
 
