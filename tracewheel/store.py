@@ -62,6 +62,7 @@ class Store:
     def __init__(self, root: Path) -> None:
         self.root = root
         self._facts = root / ".facts"
+        self._placing = threading.Lock()
 
     @contextlib.contextmanager
     def exclusive(self) -> Iterator[None]:
@@ -105,7 +106,9 @@ class Store:
         return [json.loads(path.read_text())["seconds"] for path in self._facts.glob(f"{stage}-*.json")]
 
     def make(self, stage: str, key: str, produce: Callable[[Path], Any]) -> Entry:
-        """The entry, made by `produce` when it is not there. Several threads may make entries at once.
+        """The entry, made by `produce` when it is not there.
+
+        Several threads may make entries at once; of the same entry, the first that is done stays.
 
         Args:
             stage: Name of the stage.
@@ -132,13 +135,17 @@ class Store:
                 seconds = time.perf_counter() - started
                 _flush(partial)
                 facts = {"digest": digest_of(partial), "seconds": seconds, "result": result, "finished": time.time()}
-                # The facts come first: an entry that has its final name has its facts.
                 facts_partial.write_text(json.dumps(facts))
                 _sync(facts_partial)
-                os.replace(facts_partial, self._facts / f"{name}.json")
-                remove(self.root / name)
-                os.replace(partial, self.root / name)
-                _sync(self.root)
+                with self._placing:
+                    made_meanwhile = self.find(stage, key)
+                    if made_meanwhile:
+                        return made_meanwhile
+                    # The facts come first: an entry that has its final name has its facts.
+                    os.replace(facts_partial, self._facts / f"{name}.json")
+                    remove(self.root / name)
+                    os.replace(partial, self.root / name)
+                    _sync(self.root)
             finally:
                 remove(partial)
                 remove(facts_partial)
