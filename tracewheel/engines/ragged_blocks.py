@@ -43,8 +43,12 @@ class Block:
     def attend(self, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, scale: float | None) -> torch.Tensor:
         """What `query` [H * G, N, D] sees of `keys` and `values` [rows, H, positions, D]: [end - begin, H * G, D]."""
         key, value = keys[self.rows, :, : self.longest], values[self.rows, :, : self.longest]
-        asked = query[:, self.tokens].transpose(0, 1)  # [S, H * G, W, D]
-        span, heads, width, dim = asked.shape
+        span, width = self.tokens.shape
+        heads, _, dim = query.shape
+        if self.real is None:
+            asked = query[:, self.begin : self.end].unflatten(1, (span, width)).transpose(0, 1)  # [S, H * G, W, D]
+        else:
+            asked = query[:, self.tokens].transpose(0, 1)
         # Query heads that share keys become queries of one head, so that no key is copied for them.
         groups = heads // key.shape[1]
         mask = self.mask if width == 1 else self.mask.repeat(1, 1, groups, 1)

@@ -88,10 +88,8 @@ class RaggedCache:
             else:
                 buffers[layer] = new.new_zeros(len(self.lengths), new.shape[0], self._room, new.shape[2])
             buffers[layer][self._token_rows, :, self._positions] = new.transpose(0, 1)
-        seen = query.new_empty(query.shape[1], query.shape[0], value.shape[2])
-        for block in self._blocks:
-            seen[block.begin : block.end] = block.attend(query, self._keys[layer], self._values[layer], scale)
-        return seen
+        seen = [block.attend(query, self._keys[layer], self._values[layer], scale) for block in self._blocks]
+        return seen[0] if len(seen) == 1 else torch.cat(seen)
 
     def copy(self, source: int, targets: Sequence[int]) -> None:
         """Make rows hold what another holds."""

@@ -17,6 +17,7 @@ import torch
 from tracewheel.adapters import PolicyRef
 from tracewheel.engines.base import Generation, Request, Sampling
 from tracewheel.engines.draws import draw
+from tracewheel.engines.lean_decoder import LeanDecoder
 from tracewheel.engines.model_check import refuse_unlike_models
 from tracewheel.engines.ragged_attention import use_ragged_attention
 from tracewheel.engines.ragged_cache import RaggedCache
@@ -138,6 +139,7 @@ class TransformersEngine:
     def _take_model(self, model: Any) -> None:
         use_ragged_attention(model)
         self._model = model
+        self._lean = LeanDecoder(model) if LeanDecoder.suits(model) else None
 
     def _has_row(self) -> bool:
         return len(self._sessions) < ROWS_A_SLOT * self._slots
@@ -218,13 +220,16 @@ class TransformersEngine:
         """Read `ids` [N], of which `counts` [R] belong to each of `rows` [R]. Returns the logits [R, V] behind their last."""
         positions = cache.begin(rows, counts)
         device = self._model.device
-        hidden = self._model.base_model(
-            input_ids=ids[None].to(device),
-            position_ids=positions,
-            attention_mask=torch.empty(1, 1, 1, 1),  # of four dimensions: the model is to make none of its own
-            use_cache=False,
-            ragged=cache,
-        ).last_hidden_state[0]
+        if self._lean:
+            hidden = self._lean(ids, positions, cache)
+        else:
+            hidden = self._model.base_model(
+                input_ids=ids[None].to(device),
+                position_ids=positions,
+                attention_mask=torch.empty(1, 1, 1, 1),  # of four dimensions: the model is to make none of its own
+                use_cache=False,
+                ragged=cache,
+            ).last_hidden_state[0]
         last = torch.tensor(counts).cumsum(0) - 1
         return self._model.get_output_embeddings()(hidden[last.to(device)]).float().cpu()
 

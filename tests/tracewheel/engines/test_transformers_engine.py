@@ -110,9 +110,7 @@ def test_each_token_is_computed_once(config, base, renderer, many_tasks):
     model = load_base(config.policy, base)
     engine = TransformersEngine(model, renderer.end_of_turn_id, Sampling(), slots=16)
     fed = []
-    model.base_model.register_forward_pre_hook(
-        lambda module, args, kwargs: fed.append(int((kwargs["input_ids"] != 0).sum())), with_kwargs=True
-    )
+    model.get_input_embeddings().register_forward_pre_hook(lambda module, args: fed.append(int((args[0] != 0).sum())))
     trajectories = run_episodes(engine, renderer, RolloutConfig(), many_tasks[::2], samples=1, seed=2)
     assert not any(0 in trajectory.token_ids for trajectory in trajectories)
     assert max(len(trajectory.turns) for trajectory in trajectories) > 3
@@ -123,9 +121,7 @@ def test_each_token_is_computed_once(config, base, renderer, many_tasks):
 def watch(model):
     """How many tokens the model is fed in each pass from now on."""
     fed = []
-    model.base_model.register_forward_pre_hook(
-        lambda module, args, kwargs: fed.append(kwargs["input_ids"].numel()), with_kwargs=True
-    )
+    model.get_input_embeddings().register_forward_pre_hook(lambda module, args: fed.append(args[0].numel()))
     return fed
 
 

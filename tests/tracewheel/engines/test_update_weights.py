@@ -103,9 +103,7 @@ def test_what_was_sampled_before_an_update_is_as_without_it(engine_of, policies)
 def test_an_update_to_the_policy_that_is_served_changes_nothing(engine_of, policies):
     engine = engine_of(policies[1])
     fed = []
-    engine._model.base_model.register_forward_pre_hook(
-        lambda module, args, kwargs: fed.append(kwargs["input_ids"].numel()), with_kwargs=True
-    )
+    engine._model.get_input_embeddings().register_forward_pre_hook(lambda module, args: fed.append(args[0].numel()))
     ids, _ = run(engine, {3: policies[1], 9: policies[1]})
     # Of four like prompts one is read; the last token of a session is read by nobody.
     assert sum(fed) == sum(len(each) - 1 for each in ids.values()) - 3 * len(PROMPT)
