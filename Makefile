@@ -6,6 +6,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 PROFILE ?= configs/tiny.yaml
+TEST_PROCESSES ?= 2
 LOCK := $(shell cat pyproject.toml constraints.txt | cksum | cut -d ' ' -f 1)
 INSTALLED := $(VENV)/.installed-$(LOCK)
 # vLLM has an environment of its own: it is large, and most of Tracewheel does without.
@@ -64,14 +65,15 @@ repro: setup
 mlflow: setup
 	set -a; source mlflow/server.env; $(BIN)/mlflow server
 
+# A file's tests share what they set up, so a file stays in one process.
 test: setup
-	$(BIN)/python -m pytest -m "not slow and not vllm"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow and not vllm" -n $(TEST_PROCESSES) --dist loadfile
 
 test-vllm: setup-vllm
 	$(VLLM_BIN)/python -m pytest -m "vllm and not slow"
 
 test-all: setup
-	$(BIN)/python -m pytest -m "not vllm"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not vllm" -n $(TEST_PROCESSES) --dist loadfile
 
 check: setup
 	$(BIN)/ruff format --check .

@@ -133,11 +133,12 @@ def test_what_was_not_judged_is_not_a_failure(chat_server, measure, split):
     assert summary["greedy"]["n"] == 7 and played.stopped == ""
 
 
-def test_a_budget_stops_it_and_a_larger_one_goes_on(chat_server, measure, split, tmp_path):
+@pytest.mark.parametrize("concurrency", [1, 3])
+def test_a_budget_stops_it_and_a_larger_one_goes_on(chat_server, measure, split, concurrency):
     """What it costs stays within the budget; what was not played is not there; nothing is asked twice."""
     server = chat_server(scripted(split, lambda *_: True))
     budget = 4.0
-    folder, summary, played = measure(server, split, samples=0, budget=budget, max_turn_tokens=20, concurrency=3)
+    folder, summary, played = measure(server, split, samples=0, budget=budget, max_turn_tokens=20, concurrency=concurrency)
     spent = COST * len(server.requests)
     assert summary["endpoint"]["cost"] == pytest.approx(spent) and spent <= budget
     results = pd.read_parquet(folder / "results.parquet")
@@ -146,8 +147,10 @@ def test_a_budget_stops_it_and_a_larger_one_goes_on(chat_server, measure, split,
     assert f"{8 - judged} of 8 episodes were not played to their end: the budget of 4 is reached" in played.stopped
 
     asked = len(server.requests)
-    _, same, played = measure(server, split, samples=0, budget=budget, max_turn_tokens=20, out="same")
-    assert len(server.requests) == asked and same == summary, "the budget is the command's, however often it is run"
+    _, again, played = measure(server, split, samples=0, budget=budget, max_turn_tokens=20, out="again")
+    assert COST * len(server.requests) <= budget, "the budget is the command's, however often it is run"
+    if concurrency == 1:  # among several, another one may be the first that does not fit
+        assert len(server.requests) == asked and again == summary
 
     _, whole, played = measure(server, split, samples=0, budget=100.0, max_turn_tokens=20, out="whole")
     assert played.stopped == "" and whole["greedy"]["rate"] == 1.0 and whole["greedy"]["n"] == 8
