@@ -10,6 +10,8 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from flows.data import add_data_commands
+from flows.ingest import add_ingest_command
 from tracewheel import __version__
 from tracewheel.errors import GateRefused, InputError, TracewheelError, UnhealthyRun
 from tracewheel.learner.processes import is_first
@@ -58,12 +60,14 @@ def build_parser() -> argparse.ArgumentParser:
 
     retrain = _command(commands, "retrain", "flows.commands:retrain", "the whole loop, from traces to a promoted adapter")
     retrain.add_argument("--dry-run", action="store_true", help="print the plan: stages, what is stored, sizes, estimated time")
+    _allow_leak(retrain)
 
-    stage = _command(commands, "ingest", "flows.single:ingest", "read logged traces; put aside what cannot be read")
-    _out(stage)
+    add_ingest_command(commands, EXIT_CODES)
 
     stage = _command(commands, "curate", "flows.single:curate", "make tasks, splits and verified episodes of traces")
     stage.add_argument("--traces", required=True, metavar="DIR", help="output of ingest")
+    stage.add_argument("--earlier", metavar="DIR", help="output of an earlier curate, whose pass rates are gone on with")
+    _allow_leak(stage)
     _out(stage)
 
     stage = _command(commands, "base-policy", "flows.single:base_policy", "train the tiny base policy from random weights")
@@ -72,6 +76,7 @@ def build_parser() -> argparse.ArgumentParser:
     stage = _command(commands, "warm-start", "flows.single:warm_start", "supervised fine-tuning on logged episodes")
     _curated(stage)
     stage.add_argument("--demonstrations", choices=("verified", "all", "replay"), help="default: as the profile says")
+    _allow_leak(stage)
     _out(stage)
 
     stage = _command(commands, "teach", "flows.teach:teach", "a stronger model's verified solutions of the training tasks")
@@ -80,6 +85,7 @@ def build_parser() -> argparse.ArgumentParser:
     _out(stage)
 
     stage = _command(commands, "rollout", "flows.single:rollout", "sample trajectories of training tasks")
+    _allow_leak(stage)
     _curated(stage)
     _policy(stage)
     stage.add_argument("--iteration", type=int, default=1, help="decides the tasks and the seed (default 1)")
@@ -152,6 +158,8 @@ def build_parser() -> argparse.ArgumentParser:
     doctor = _command(commands, "doctor", "flows.doctor:doctor", "look for the known failure modes in a run's records")
     doctor.add_argument("--run", metavar="RUN_ID", help="which run of the work folder (default: the profile's)")
 
+    add_data_commands(commands, EXIT_CODES)
+
     deploy = _command(commands, "deploy", "flows.deploy:deploy", "serve the retrain flow on a schedule")
     when = deploy.add_mutually_exclusive_group(required=True)
     when.add_argument("--cron", help='as in "0 3 * * *"')
@@ -172,6 +180,11 @@ def _command(commands: Any, name: str, target: str, summary: str) -> argparse.Ar
 
 def _curated(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--curated", required=True, metavar="DIR", help="output of curate")
+
+
+def _allow_leak(parser: argparse.ArgumentParser) -> None:
+    setting, says = "curation.allow_leak=true", "go on though something is on two sides of the splits; written on the run"
+    parser.add_argument("--allow-leak", dest="overrides", action="append_const", const=setting, help=says)
 
 
 def _policy(parser: argparse.ArgumentParser) -> None:

@@ -15,21 +15,19 @@ from tracewheel.store import produce_whole
 SPLITS = ("train", "validation", "held_out", "harder")
 
 
-def ingest(options: argparse.Namespace) -> dict[str, Any]:
-    """`tracewheel ingest`."""
-    from tracewheel.ingest import ingest
-
-    config = _config(options)
-    return _result(options, produce_whole(Path(options.out), lambda out: ingest(config.ingest, out)))
-
-
 def curate(options: argparse.Namespace) -> dict[str, Any]:
     """`tracewheel curate`."""
-    from tracewheel.curate import curate
+    from tracewheel.curate import EVIDENCE_FILE, curate
+    from tracewheel.curation.difficulty import Evidence
+    from tracewheel.files import read_json
 
     config = _config(options)
     traces = _folder(options.traces, "--traces")
-    return _result(options, produce_whole(Path(options.out), lambda out: curate(config, traces, out)))
+    earlier = None
+    if options.earlier:
+        path = _folder(options.earlier, "--earlier") / EVIDENCE_FILE
+        earlier = Evidence.from_json(read_json(path), str(path))
+    return _result(options, produce_whole(Path(options.out), lambda out: curate(config, traces, out, earlier)))
 
 
 def base_policy(options: argparse.Namespace) -> dict[str, Any]:
@@ -44,8 +42,10 @@ def warm_start(options: argparse.Namespace) -> dict[str, Any]:
     """`tracewheel warm-start`."""
     config = _config(options)
     curated = curated_folder(options)
+    from tracewheel.curation.leaks import check_curated
     from tracewheel.warm_start import warm_start
 
+    check_curated(curated, allow=config.curation.allow_leak)
     kind = options.demonstrations or config.warm_start.demonstrations
     return _result(options, produce_whole(Path(options.out), lambda out: warm_start(config, curated, out, kind)))
 
@@ -56,10 +56,12 @@ def rollout(options: argparse.Namespace) -> dict[str, Any]:
     curated = curated_folder(options)
     policy = _policy(config, options.state)
     from tracewheel.curate import load_tasks
+    from tracewheel.curation.leaks import check_curated
     from tracewheel.curriculum import make_sampler, write_variants
     from tracewheel.rollout import rollout
     from tracewheel.schedule import observe_scores, rollout_seed, rollout_temperature
 
+    check_curated(curated, allow=config.curation.allow_leak)
     sampler = make_sampler(config, curated)
     for earlier in range(1, options.iteration if options.scores_of else 1):
         observe_scores(sampler, _folder(options.scores_of.replace("{}", str(earlier)), "--scores-of") / "scores.parquet")

@@ -88,7 +88,7 @@ class _Trace:
             trace_location=TraceLocation.from_experiment_id(experiment_id),
             request_time=self.start // MILLISECOND,
             state=TraceState.ERROR if failed else TraceState.OK,
-            request_preview=str(self.trajectory.messages[1]["content"])[:LONGEST_PREVIEW],
+            request_preview=self._asked()[:LONGEST_PREVIEW],
             response_preview=json.dumps(self._outcome())[:LONGEST_PREVIEW],
             execution_duration=len(self.trajectory.messages),
             trace_metadata={"mlflow.sourceRun": mlflow_run_id},
@@ -112,6 +112,10 @@ class _Trace:
                     self._span(name, "TOOL", call.get("arguments"), message["content"], place, place + 1, parent=True)
                 )
         return [root, *children]
+
+    def _asked(self) -> str:
+        """The user's first words."""
+        return next((str(m["content"]) for m in self.trajectory.messages if m["role"] == "user"), "")
 
     def _outcome(self) -> dict[str, Any]:
         return {"stop_reason": self.trajectory.stop_reason, "detail": self.trajectory.detail, "total": self.score.total}

@@ -1,99 +1,209 @@
-"""The stage that turns traces into tasks: replay, verify, name the faults, split, check for leaks."""
+"""The stage that turns traces into tasks: replay, verify, probe, find copies and benchmarks, split, check for leaks, label."""
 
 from __future__ import annotations
 
 import json
+import tempfile
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracewheel.config import RetrainConfig
-from tracewheel.curation.faults import fault_kind
-from tracewheel.curation.leaks import check_leaks
-from tracewheel.curation.replay import probe, replay_traces
+from tracewheel.curation.buckets import bucket_numbers, in_buckets
+from tracewheel.curation.contamination import Overlap
+from tracewheel.curation.difficulty import Evidence, pass_rates
+from tracewheel.curation.duplicates import describe_duplicates
+from tracewheel.curation.filters import Filter
+from tracewheel.curation.labels import LABEL_COLUMNS, label_episodes, label_report
+from tracewheel.curation.leaks import check_leaks, describe_leaks
+from tracewheel.curation.probes import probe_tasks
+from tracewheel.curation.replayed import Replayed, replay_all
 from tracewheel.curation.splits import SPLITS, assign_splits, components
-from tracewheel.environments import make_environment
+from tracewheel.curation.stage_sets import SetsWriter
+from tracewheel.curation.temporal import seen_times
+from tracewheel.environments.recorded import PREFIX as RECORDED
 from tracewheel.errors import DataError
+from tracewheel.report.quality import quality_report, write_quality
+from tracewheel.store import PARTIAL
 from tracewheel.types import Task
 
 if TYPE_CHECKING:
     import pandas
 
 TASKS_FILE, EPISODES_FILE, REPORT_FILE = "tasks.parquet", "episodes.parquet", "report.json"
-FAULT_COLUMNS = ["messages", "tools", "success", "breakdown", "ended"]
-EPISODE_COLUMNS = ["trace_id", "task_id", "split", "success", "failure", "user", "session", "messages", "tools"]
+DUPLICATES_FILE, CONTAMINATION_FILE = "duplicates.parquet", "contamination.parquet"
+EVIDENCE_FILE, SETS_FOLDER = "evidence.json", "sets"
+EPISODE_COLUMNS = ["trace_id", "task_id", "split", "success", "failure", "user", "session", "messages", "tools", *LABEL_COLUMNS]
+RATE_COLUMNS = ["attempts", "successes", "pass_rate", "posterior", "low", "high", "pass_tier"]
+IN_A_BENCHMARK, FILTERED = "in a benchmark", "left out by the filter"
 
 
-def curate(config: RetrainConfig, traces: Path, out: Path) -> dict[str, Any]:
+def curate(config: RetrainConfig, traces: Path, out: Path, earlier: Evidence | None = None) -> dict[str, Any]:
     """Make tasks and verified episodes from ingested traces.
 
-    Writes into `out`:
+    Writes into `out` (every column is in docs/datasets.md):
 
-    - tasks.parquet: Task records with `split` (train, validation, held_out, harder) and the logged
-      agent's `attempts` and `successes`.
-    - episodes.parquet: `trace_id`, `task_id`, `split`, `success` (as replayed; NaN when unscored),
-      `failure` (kind of fault or ""), `user`, `session`, `messages` and `tools` (JSON text).
+    - tasks.parquet: Task records with `split` (train, validation, held_out, harder) and how often the logged agent
+      solved them.
+    - episodes.parquet: the traces of these tasks, `success` as replayed (NaN when unscored), with labels.
+    - sets/: what the stages of training learn from.
+    - duplicates.parquet: clusters of traces that are one task twice.
+    - contamination.parquet: traces that hold an item of a benchmark, with its file and line.
+    - evidence.json: successes and failures by task, for the next curation.
     - report.json: what the function returns.
+    - quality.html, quality.json: what a careful engineer asks before training on it.
 
     Args:
         config: `curation` and `environment` are used.
         traces: Directory that `ingest` wrote.
         out: Directory to write to.
+        earlier: The evidence that an earlier curation ended with.
 
     Raises:
         DataError: no traces, or too few tasks for the splits.
-        LeakError: a task, user or session is on two sides.
+        LeakError: a task, user, session or copy is on two sides, and `curation.allow_leak` is not set.
     """
-    import pandas
-
     path = traces / "traces.parquet"
     if not path.exists():
         raise DataError(f"{path}: no ingested traces; run `tracewheel ingest` first")
-    kind = config.environment.kind
-    replayed, all_tasks = replay_traces(pandas.read_parquet(path), kind)
-    usable = replayed[replayed["dropped"] == ""].copy()
-    usable["failure"] = [
-        fault_kind(json.loads(messages), json.loads(tools), success, json.loads(breakdown), ended)
-        for messages, tools, success, breakdown, ended in usable[FAULT_COLUMNS].itertuples(index=False)
-    ]
-    environment = make_environment(kind)
-    unfit = {task_id: why for task_id, task in sorted(all_tasks.items()) if (why := probe(task, environment))}
-    kept = [task for task_id, task in sorted(all_tasks.items()) if task_id not in unfit]
-    if not kept:
-        raise DataError(f"{path}: none of the {len(replayed)} traces gives a task for the environment '{kind}'")
-    tasks = _task_frame(kept, usable)
-    tasks["split"] = assign_splits(tasks, config.curation)
-    in_use = tasks[tasks["split"] != ""].drop(columns="component")
-    in_use = in_use.sort_values(["split", "id"], key=_split_order).reset_index(drop=True)
-    episodes = usable.rename(columns={"id": "trace_id"}).merge(in_use[["id", "split"]], left_on="task_id", right_on="id")
-    episodes = episodes.sort_values(["split", "task_id", "trace_id"], key=_split_order)[EPISODE_COLUMNS].reset_index(drop=True)
-    check_leaks(in_use, episodes)
+    existing = next(folder for folder in (out, *out.absolute().parents) if folder.exists())
+    with tempfile.TemporaryDirectory(prefix=f"{PARTIAL}curate-", dir=existing) as scratch:
+        replayed = replay_all(path, config.environment.kind, config.curation, Path(scratch) / "replayed.parquet")
+        report = _Curation(config, replayed, earlier).write(out, Path(scratch), path)
+    write_quality(quality_report(out, traces if (traces / REPORT_FILE).exists() else None), out)
+    return report
 
-    report = {
-        "funnel": {
-            "traces": len(replayed),
-            "dropped_traces": dict(sorted(Counter(replayed.loc[replayed["dropped"] != "", "dropped"]).items())),
-            "replayed": len(usable),
-            "unscored": int(usable["success"].isna().sum()),
-            "tasks": len(all_tasks),
+
+class _Curation:
+    """What is decided on the facts of all traces, and then written a part at a time."""
+
+    def __init__(self, config: RetrainConfig, replayed: Replayed, earlier: Evidence | None) -> None:
+        self.config, self.replayed = config.curation, replayed
+        self.kind = config.environment.kind
+        self.usable = replayed.facts[replayed.facts["dropped"] == ""]
+        self.probes, self.probe_report = probe_tasks(replayed.tasks.values(), replayed.solutions)
+        self.rates, self.evidence = pass_rates(self.usable, self.config.difficulty, earlier)
+
+    def write(self, out: Path, scratch: Path, path: Path) -> dict[str, Any]:
+        import pandas
+
+        unfit = {task_id: probe.verdict for task_id, probe in sorted(self.probes.items()) if not probe.fit}
+        unfit |= {task_id: IN_A_BENCHMARK for task_id in self._in_benchmarks() if task_id not in unfit}
+        kept = [task for task_id, task in sorted(self.replayed.tasks.items()) if task_id not in unfit]
+        if not kept:
+            raise DataError(
+                f"{path}: none of the {len(self.replayed.facts)} traces gives a task for the environment '{self.kind}'"
+            )
+        tasks = self._tasks(kept)
+        wanted = Filter(self.config.filter)
+        clauses, keeps = wanted.dry_run(tasks), wanted.keep(tasks)
+        unfit |= dict.fromkeys(tasks.loc[~keeps, "id"], FILTERED)
+        tasks = tasks[keeps].reset_index(drop=True)
+        tasks["split"] = assign_splits(tasks, self.config)
+        in_use = tasks[tasks["split"] != ""].drop(columns=["component", "first_seen", "last_seen"])
+        in_use = in_use.sort_values(["split", "id"], key=_split_order).reset_index(drop=True)
+        episodes = self._episodes(in_use)
+        clusters = self.replayed.clusters
+        assert clusters is not None
+        linking = clusters[clusters["kind"].isin(self.config.duplicates.link)]
+        leaks = check_leaks(in_use, episodes.rename(columns={"id": "trace_id"}), linking, allow=self.config.allow_leak)
+
+        out.mkdir(parents=True, exist_ok=True)
+        in_use.to_parquet(out / TASKS_FILE, index=False)
+        clusters.to_parquet(out / DUPLICATES_FILE, index=False)
+        pandas.DataFrame(self.replayed.overlaps, columns=list(Overlap._fields)).to_parquet(
+            out / CONTAMINATION_FILE, index=False
+        )
+        _write_json(out / EVIDENCE_FILE, self.evidence.to_json())
+        labels, sets = self._write_episodes(in_use, episodes, out, scratch)
+        report = {
+            "funnel": self._funnel(unfit, tasks, in_use),
+            "drift": {
+                "logged_rewards": int(self.usable["outcome"].notna().sum()),
+                "reward": int(self.usable["reward_drift"].sum()),
+                "observations": int(self.usable["observation_drift"].sum()),
+            },
+            "faults": _faults(self.usable, self.replayed.tasks),
+            "probes": self.probe_report,
+            "duplicates": describe_duplicates(clusters),
+            "contamination": _contamination(self.replayed.overlaps),
+            "filter": clauses,
+            "leaks": {"found": len(leaks), "says": describe_leaks(leaks) if leaks else ""},
+            "labels": labels,
+            "sets": sets,
+            "splits": {split: _describe_split(in_use[in_use["split"] == split]) for split in SPLITS},
+            "deployed": {split: _deployed(episodes[episodes["split"] == split], self.replayed.tasks) for split in SPLITS},
+        }
+        _write_json(out / REPORT_FILE, report)
+        return report
+
+    def _in_benchmarks(self) -> list[str]:
+        """Tasks of which a trace holds an item of a benchmark."""
+        held = {overlap.trace_id for overlap in self.replayed.overlaps}
+        return sorted(set(self.usable.loc[self.usable["id"].isin(held), "task_id"]))
+
+    def _tasks(self, kept: list[Task]) -> pandas.DataFrame:
+        """Task records with how often they are solved, when they were tried, and `component`."""
+        import pandas
+
+        tasks = pandas.DataFrame([task.to_record() for task in kept])
+        rates = self.rates.set_index("task_id")[RATE_COLUMNS]
+        tasks = tasks.join(rates, on="id").join(seen_times(self.usable), on="id")
+        links = components(self.usable, self.replayed.clusters, self.config.duplicates.link)
+        return tasks.assign(component=tasks["id"].map(links))
+
+    def _episodes(self, in_use: pandas.DataFrame) -> pandas.DataFrame:
+        """The facts of these tasks' traces in the order they are written in, with `split` and their `row` in the file."""
+        facts = self.usable.reset_index(names="row")
+        found = facts.merge(in_use[["id", "split"]].rename(columns={"id": "task_id"}), on="task_id")
+        return found.sort_values(["split", "task_id", "id"], key=_split_order).reset_index(drop=True)
+
+    def _write_episodes(
+        self, in_use: pandas.DataFrame, episodes: pandas.DataFrame, out: Path, scratch: Path
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Write the episodes and the sets; returns the reports of the labels and of the sets."""
+        import pandas
+        import pyarrow
+        import pyarrow.parquet
+
+        labels: list[pandas.DataFrame] = []
+        writer = None
+        with SetsWriter(in_use, out / SETS_FOLDER) as sets:
+            for part in self._labelled(in_use, episodes, scratch):
+                sets.add(part)
+                labels.append(part[list(LABEL_COLUMNS)])
+                table = pyarrow.Table.from_pandas(part[EPISODE_COLUMNS], preserve_index=False)
+                writer = writer or pyarrow.parquet.ParquetWriter(out / EPISODES_FILE, table.schema)
+                writer.write_table(table.cast(writer.schema))
+        assert writer is not None, "a task in use has an episode"
+        writer.close()
+        return label_report(pandas.concat(labels)), sets.report()
+
+    def _labelled(self, in_use: pandas.DataFrame, episodes: pandas.DataFrame, scratch: Path) -> Iterator[pandas.DataFrame]:
+        """The episodes with what was said and their labels, all of a task together."""
+        import numpy as np
+
+        ranks = np.full(len(self.replayed.facts), -1, dtype=np.int64)
+        ranks[episodes["row"].to_numpy()] = np.arange(len(episodes))
+        buckets = bucket_numbers(ranks, self.replayed.facts["task_id"].to_numpy())
+        split_of = dict(zip(in_use["id"], in_use["split"], strict=True))
+        for part in in_buckets(self.replayed.file, buckets, ranks, scratch / "buckets"):
+            labelled, _ = label_episodes(part, replay_proves=not self.kind.startswith(RECORDED))
+            yield labelled.assign(split=labelled["task_id"].map(split_of)).rename(columns={"id": "trace_id"})
+
+    def _funnel(self, unfit: dict[str, str], tasks: pandas.DataFrame, in_use: pandas.DataFrame) -> dict[str, Any]:
+        facts = self.replayed.facts
+        return {
+            "traces": len(facts),
+            "dropped_traces": dict(sorted(Counter(facts.loc[facts["dropped"] != "", "dropped"]).items())),
+            "replayed": len(self.usable),
+            "unscored": int(self.usable["success"].isna().sum()),
+            "tasks": len(self.replayed.tasks),
             "dropped_tasks": unfit,
             "tasks_unused": int((tasks["split"] == "").sum()),
             "tasks_used": len(in_use),
-        },
-        "drift": {
-            "logged_rewards": int(usable["outcome"].notna().sum()),
-            "reward": int(usable["reward_drift"].sum()),
-            "observations": int(usable["observation_drift"].sum()),
-        },
-        "faults": _faults(usable, all_tasks),
-        "splits": {split: _describe_split(in_use[in_use["split"] == split]) for split in SPLITS},
-        "deployed": {split: _deployed(episodes[episodes["split"] == split], all_tasks) for split in SPLITS},
-    }
-    out.mkdir(parents=True, exist_ok=True)
-    in_use.to_parquet(out / TASKS_FILE, index=False)
-    episodes.to_parquet(out / EPISODES_FILE, index=False)
-    (out / REPORT_FILE).write_text(json.dumps(report, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    return report
+        }
 
 
 def load_tasks(curated: Path, split: str) -> list[Task]:
@@ -103,18 +213,6 @@ def load_tasks(curated: Path, split: str) -> list[Task]:
     frame = pandas.read_parquet(curated / TASKS_FILE)
     rows = frame[frame["split"] == split].to_dict("records")
     return [Task.from_record({str(key): value for key, value in row.items()}) for row in rows]
-
-
-def _task_frame(kept: list[Task], usable: pandas.DataFrame) -> pandas.DataFrame:
-    """Task records with `component`, and the logged agent's `attempts` and `successes` (of scored episodes)."""
-    import pandas
-
-    tasks = pandas.DataFrame([task.to_record() for task in kept])
-    scored = usable[usable["success"].notna()]
-    tasks["attempts"] = tasks["id"].map(scored.groupby("task_id").size()).fillna(0).astype(int)
-    tasks["successes"] = tasks["id"].map((scored["success"] >= 1.0).groupby(scored["task_id"]).sum()).fillna(0).astype(int)
-    tasks["component"] = tasks["id"].map(components(usable))
-    return tasks
 
 
 def _split_order(column: pandas.Series) -> pandas.Series:
@@ -128,6 +226,14 @@ def _faults(usable: pandas.DataFrame, tasks: dict[str, Task]) -> dict[str, dict[
     for task_id, failure in zip(failed["task_id"], failed["failure"], strict=True):
         counts.setdefault(tasks[task_id].family, Counter())[failure] += 1
     return {name: dict(sorted(count.items())) for name, count in sorted(counts.items())}
+
+
+def _contamination(overlaps: list[Overlap]) -> dict[str, Any]:
+    return {
+        "traces": len({overlap.trace_id for overlap in overlaps}),
+        "items": len({(overlap.file, overlap.line) for overlap in overlaps}),
+        "by_file": dict(sorted(Counter(overlap.file for overlap in overlaps).items())),
+    }
 
 
 def _describe_split(tasks: pandas.DataFrame) -> dict[str, Any]:
@@ -152,3 +258,7 @@ def _deployed(episodes: pandas.DataFrame, tasks: dict[str, Task]) -> dict[str, A
         "families": {str(name): float(rate) for name, rate in solved.groupby(families).mean().items()},
         "tiers": {str(name): float(rate) for name, rate in solved.groupby(tiers).mean().items()},
     }
+
+
+def _write_json(path: Path, value: Any) -> None:
+    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -1,7 +1,6 @@
 """Logged episodes as examples for supervised fine-tuning: token ids and which of them count.
 
-The classes are those of Agent-FLAN (Chen et al. 2024): whole multi-turn episodes, single formatted
-calls, and negative examples in which the tool that is needed is not offered and is not invented.
+The classes are those of Agent-FLAN; `curation/agent_flan.py` makes them.
 """
 
 from __future__ import annotations
@@ -9,8 +8,9 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from tracewheel.curation.agent_flan import flan_example
 from tracewheel.errors import DataError
 
 if TYPE_CHECKING:
@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 
     from tracewheel.chat.renderer import ChatRenderer
 
-Message = dict[str, Any]
 Example = dict[str, list[int]]
-DECLINE = "I have no tool for this."
 
 
 def demonstration_examples(episodes: pd.DataFrame, renderer: ChatRenderer, classes: Iterable[str]) -> list[Example]:
@@ -31,16 +29,12 @@ def demonstration_examples(episodes: pd.DataFrame, renderer: ChatRenderer, class
     Returns:
         Rows with `input_ids` and `assistant_masks`, lists of equal length.
     """
-    builders = {"multi_turn": _multi_turn, "formatted": _formatted, "negative": _negative}
     examples = []
     for kind in classes:
         for spoken, offered in zip(episodes["messages"], episodes["tools"], strict=True):
-            messages, tools = json.loads(spoken), json.loads(offered)
-            if kind != "multi_turn" and not any(message.get("tool_calls") for message in messages):
-                continue
-            messages, tools = builders[kind](messages, tools)
-            ids, mask = renderer.conversation_ids(messages, tools)
-            examples.append({"input_ids": ids, "assistant_masks": mask})
+            if example := flan_example(kind, json.loads(spoken), json.loads(offered)):
+                ids, mask = renderer.conversation_ids(*example)
+                examples.append({"input_ids": ids, "assistant_masks": mask})
     return examples
 
 
@@ -57,22 +51,3 @@ def with_replay(examples: list[Example], replay: pd.DataFrame, share: float, see
     rows = replay.iloc[chosen]
     columns = zip(rows["input_ids"], rows["assistant_masks"], strict=True)
     return examples + [{"input_ids": list(map(int, ids)), "assistant_masks": list(map(int, mask))} for ids, mask in columns]
-
-
-def _multi_turn(messages: list[Message], tools: list[Message]) -> tuple[list[Message], list[Message]]:
-    return messages, tools
-
-
-def _formatted(messages: list[Message], tools: list[Message]) -> tuple[list[Message], list[Message]]:
-    return messages[: _first_call(messages) + 1], tools
-
-
-def _negative(messages: list[Message], tools: list[Message]) -> tuple[list[Message], list[Message]]:
-    first = _first_call(messages)
-    needed = {call["function"]["name"] for call in messages[first]["tool_calls"]}
-    offered = [tool for tool in tools if tool["function"]["name"] not in needed]
-    return [*messages[:first], {"role": "assistant", "content": DECLINE}], offered
-
-
-def _first_call(messages: list[Message]) -> int:
-    return next(i for i, message in enumerate(messages) if message.get("tool_calls"))

@@ -1,145 +1,214 @@
-"""The stage that reads logs: files in, one Parquet of distinct traces out, nothing lost on the way."""
+"""The stage that reads logs: files in, distinct traces without secrets out, and nothing lost on the way.
+
+`ingest` makes a folder of all logs, the same bytes for the same logs. `ingest_new` adds to a folder what has come since,
+and remembers in it how far it has read.
+"""
 
 from __future__ import annotations
 
-import glob
-import json
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tracewheel.config import IngestConfig
+from tracewheel.curation.redaction import Redactor
 from tracewheel.errors import DataError
-from tracewheel.traces import READERS, Quarantined
+from tracewheel.traces.archive import QUARANTINE_FILE, REPORT_FILE, TRACES_FOLDER, Archive, State, write_report
+from tracewheel.traces.compression import is_compressed
+from tracewheel.traces.detect import Detector
+from tracewheel.traces.files import find_files, skipped_files
+from tracewheel.traces.intake import Intake, Known
+from tracewheel.traces.json_cutter import Piece
+from tracewheel.traces.ledger import Reading
+from tracewheel.traces.quarantine import Quarantined
+from tracewheel.traces.source import Source
+from tracewheel.traces.spool import Spool
+from tracewheel.traces.tracewheel import parquet_pieces
 from tracewheel.types import Trace, content_hash
 
-if TYPE_CHECKING:
-    import pyarrow
+TRACES_FILE = TRACES_FOLDER
+RECORDS_PER_COMMIT = 200_000
+Watch = Callable[[int], None]
 
-TRACES_FILE, QUARANTINE_FILE, REPORT_FILE = "traces.parquet", "quarantine.jsonl", "report.json"
-ROWS_PER_WRITE = 1000
+__all__ = ["QUARANTINE_FILE", "REPORT_FILE", "TRACES_FILE", "find_files", "ingest", "ingest_new"]
 
 
 def ingest(config: IngestConfig, out: Path) -> dict[str, Any]:
-    """Read all logs; write traces.parquet, quarantine.jsonl and report.json into `out`.
+    """Read all logs; write traces.parquet (a folder with one part), quarantine.jsonl and report.json into `out`.
 
-    Every line that was read is kept, a duplicate, or in quarantine. A duplicate has the messages,
-    starting point, session and user of an earlier trace, whatever its id and time.
+    Every record that was read is kept, a duplicate, or in quarantine. A duplicate has the messages,
+    starting point, session and user of an earlier trace, whatever its id and time. Secrets and personal data are taken
+    out first, also of what goes to quarantine.
 
     Returns:
-        The report: `read`, `kept`, `duplicates`, `quarantined`, `by_reason`, `messages`,
-        `tool_calls`, `tool_results` (the last three of what was kept).
+        The report: `read`, `kept`, `duplicates`, `quarantined`, `by_reason`, `by_format`, `redacted` (places by kind),
+        and of what was kept `messages`, `tool_calls`, `tool_results`; `skipped` are files in folders that are no logs.
 
     Raises:
         DataError: a path names no readable file.
     """
-    import pyarrow
-    import pyarrow.parquet
-
     files = find_files(config.paths)
-    out.mkdir(parents=True, exist_ok=True)
-    counts: Counter[str] = Counter()
-    by_reason: Counter[str] = Counter()
-    schema = _schema()
-    with (
-        pyarrow.parquet.ParquetWriter(out / TRACES_FILE, schema) as writer,
-        (out / QUARANTINE_FILE).open("w", encoding="utf-8", newline="\n") as quarantine,
-    ):
-        rows: list[dict[str, Any]] = []
-        for item in _distinct(_read(files, config.format), counts):
-            if isinstance(item, Quarantined):
-                counts["quarantined"] += 1
-                by_reason[item.reason] += 1
-                quarantine.write(json.dumps(item.to_record(), ensure_ascii=False) + "\n")
-                continue
-            _count(item, counts)
-            rows.append(_row(item))
-            if len(rows) == ROWS_PER_WRITE:
-                writer.write_table(pyarrow.Table.from_pylist(rows, schema=schema))
-                rows = []
-        writer.write_table(pyarrow.Table.from_pylist(rows, schema=schema))
-    names = ("read", "kept", "duplicates", "quarantined", "messages", "tool_calls", "tool_results")
-    report: dict[str, Any] = {name: counts[name] for name in names}
-    report["by_reason"] = dict(sorted(by_reason.items()))
-    (out / REPORT_FILE).write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    parts = out / TRACES_FOLDER
+    parts.mkdir(parents=True, exist_ok=True)
+    intake = Intake(parts / "part-00000.parquet", out / QUARANTINE_FILE, Known(), Redactor(config.redaction))
+    with Spool() as spool:
+        reader = _Files(config, spool, intake)
+        for name, path in files.items():
+            reader.read(name, path)
+        reader.finish()
+    intake.close(part_needed=True)
+    report = {**intake.counts.report(), "skipped": skipped_files(config.paths, files.values())}
+    write_report(out, report)
     return report
 
 
-def find_files(paths: tuple[str, ...]) -> dict[str, Path]:
-    """The files that paths and globs stand for, each once, by a name that does not say where they lie.
+def ingest_new(
+    config: IngestConfig,
+    out: Path,
+    *,
+    full: bool = False,
+    passing: dict[str, Path] | None = None,
+    watch: Watch | None = None,
+    records_per_commit: int = RECORDS_PER_COMMIT,
+) -> dict[str, Any]:
+    """Add to `out` what the logs hold beyond what earlier calls read: new files, and the new ends of files of lines.
+
+    What has been read is committed now and then, so that a call that was killed is gone on with by the next. Only files
+    of lines are committed within; spans are committed with the last file, as others of their traces may follow.
+
+    Args:
+        config: Which logs, and what to take out of them.
+        out: The folder; it becomes its next state as a whole or stays as it was.
+        full: Read everything again and replace what is in the folder.
+        passing: More logs, by the names that records are to call them, which are read whole each time and not remembered.
+        watch: Is told how many bytes of the logs have been read.
+        records_per_commit: How many records may be lost by a kill.
+
+    Returns:
+        The report as `ingest` has it, with what this call did as `added`.
 
     Raises:
-        DataError: a path is no file, or a glob matches none.
+        DataError: a path names no readable file, or what was read before has changed.
+        InfrastructureError: another process is writing to the folder, or the disk is full.
     """
-    found: dict[Path, None] = {}
-    for path in paths:
-        is_glob = glob.has_magic(path) and not Path(path).exists()
-        matches = sorted(glob.glob(path, recursive=True)) if is_glob else [path]
-        files = [Path(match) for match in matches if not is_glob or Path(match).is_file()]
-        if not files:
-            raise DataError(f"{path}: no trace file matches this pattern (ingest.paths)")
-        for file in files:
-            if file.is_dir():
-                raise DataError(f"{file}: is a folder; name its files, as in {file}/*.jsonl (ingest.paths)")
-            if not file.exists():
-                raise DataError(f"{file}: no such trace file (ingest.paths)")
-            found.setdefault(file.resolve())
-    parents = [file.parent.parts for file in found]
-    shared = 0
-    while all(len(parts) > shared and parts[shared] == parents[0][shared] for parts in parents):
-        shared += 1
-    return {"/".join(file.parts[shared:]): file for file in found}
+    found = find_files(config.paths, without=out)
+    skipped = skipped_files(config.paths, found.values())
+    archive, redactor = Archive(out), Redactor(config.redaction)
+    settings = content_hash(config.redaction.model_dump(mode="json"))
+    with archive.exclusive(), Spool() as spool:
+        archive.check_is_one()
+        state = State(settings) if full else archive.load(settings)
+        before = state.totals
+        plan = [(name, path, begin) for name, path in found.items() if (begin := _begin(state, path)) is not None]
+        commits = _Commits(archive, state, redactor, skipped, keep=not full)
+        reader = _Files(config, spool, commits.intake, commits, records_per_commit, watch)
+        for name, path, begin in plan:
+            state.ledger.note(path, reader.read(name, path, begin))
+        for name, path in (passing or {}).items():
+            reader.read(name, path)
+        reader.finish()
+        return commits.commit(final=True) | {"added": (state.totals - before).report()}
 
 
-def _read(files: dict[str, Path], format: str) -> Iterator[Trace | Quarantined]:
-    for name, path in files.items():
+def _begin(state: State, path: Path) -> tuple[int, int] | None:
+    try:
+        return state.ledger.where_to_begin(path)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror}") from error
+
+
+class _Commits:
+    """The intake of an incremental ingest, and its commits: each adds a part, if traces came."""
+
+    def __init__(self, archive: Archive, state: State, redactor: Redactor, skipped: list[str], *, keep: bool) -> None:
+        self._archive, self.state, self._redactor, self._skipped = archive, state, redactor, skipped
+        self._keep, self._base = keep, state.totals
+        self.intake = self._begin()
+
+    def _begin(self) -> Intake:
+        part, quarantine = self._archive.begin(self.state, keep=self._keep)
+        return Intake(part, quarantine, self.state.known, self._redactor)
+
+    def commit(self, *, final: bool = False) -> dict[str, Any]:
+        """Make what was read part of the folder, and begin anew unless this is the end."""
+        wrote = self.intake.close(part_needed=final and not self.state.parts)
+        self.state.parts += wrote
+        self.state.totals = self.state.totals + self.intake.counts
+        added = self.state.totals - self._base
+        report = {**self.state.totals.report(), "skipped": self._skipped}
+        self._archive.commit(self.state, {**report, "added": added.report()})
+        self._keep = True
+        if not final:
+            self.intake = self._begin()
+        return report
+
+
+class _Files:
+    """Reads files into an intake, and commits between their lines."""
+
+    def __init__(
+        self,
+        config: IngestConfig,
+        spool: Spool,
+        intake: Intake,
+        commits: _Commits | None = None,
+        records_per_commit: int = RECORDS_PER_COMMIT,
+        watch: Watch | None = None,
+    ) -> None:
+        self._detector, self._spool, self._intake = Detector(config.format, spool), spool, intake
+        self._commits, self._records_per_commit = commits, records_per_commit
+        self._watch, self._bytes = watch or (lambda done: None), 0
+        self._largest = config.largest_record_mib << 20
+
+    def read(self, name: str, path: Path, begin: tuple[int, int] = (0, 1)) -> Reading:
+        """Read a file from a byte and line on; says how far that went.
+
+        Raises:
+            DataError: it cannot be read.
+        """
         try:
-            yield from READERS[format](path, name)
+            if path.suffix.lower() == ".parquet":
+                self._take(parquet_pieces(path), name)
+                reading = Reading.of(path)
+            else:
+                reading = self._read_text(name, path, begin)
         except OSError as error:
-            raise DataError(f"{path}: cannot be read: {error.strerror}") from error
+            raise DataError(f"{path}: cannot be read: {error.strerror or error}") from error
+        self._bytes += reading.size
+        self._watch(self._bytes)
+        return reading
 
+    def _read_text(self, name: str, path: Path, begin: tuple[int, int]) -> Reading:
+        source = Source(path, begin, self._largest)
+        grows = source.layout == "lines" and not is_compressed(path)
+        last = self._take(self._with_commits(source, grows), name)
+        if not (isinstance(last, Quarantined) and last.reason == "truncated"):
+            source.take_last_line()
+        return Reading.of(path, source.offset, source.line) if grows else Reading.of(path)
 
-def _distinct(items: Iterator[Trace | Quarantined], counts: Counter[str]) -> Iterator[Trace | Quarantined]:
-    """Drop exact duplicates. Two different traces that claim one id get two."""
-    seen: set[str] = set()
-    ids: set[str] = set()
-    for item in items:
-        counts["read"] += 1
-        if isinstance(item, Quarantined):
-            yield item
-            continue
-        key = content_hash([item.messages, item.environment, item.session, item.user], length=32)
-        if key in seen:
-            counts["duplicates"] += 1
-            continue
-        seen.add(key)
-        if item.id in ids:
-            item = Trace.from_record({**item.to_record(), "id": f"{item.id}-{key[:16]}"})
-        ids.add(item.id)
-        yield item
+    def _take(self, pieces: Iterator[Piece], name: str) -> Trace | Quarantined | None:
+        item = None
+        for item in self._detector.read(pieces, name):
+            self._intake.put(item)
+        return item
 
+    def _with_commits(self, source: Source, grows: bool) -> Iterator[Piece]:
+        """The pieces of a file; when one is asked for, all that the earlier ones come to has been taken."""
+        for number, piece in enumerate(source.pieces()):
+            if number % 256 == 0:
+                self._watch(self._bytes + (piece.offset if grows else 0))
+                if grows and self._commits and self._spool.is_empty and piece.document == 0:
+                    self._commit_before(source.path, piece)
+            yield piece
 
-def _row(trace: Trace) -> dict[str, Any]:
-    """The record, its tools with their keys in the order of the log: a prompt is rendered from them."""
-    return {**trace.to_record(), "tools": json.dumps(trace.tools, ensure_ascii=False)}
+    def _commit_before(self, path: Path, piece: Piece) -> None:
+        assert self._commits
+        if self._intake.counts.numbers["read"] >= self._records_per_commit:
+            self._commits.state.ledger.note(path, Reading.of(path, piece.offset, piece.line, unfinished=True))
+            self._commits.commit()
+            self._intake = self._commits.intake
 
-
-def _count(trace: Trace, counts: Counter[str]) -> None:
-    counts["kept"] += 1
-    counts["messages"] += len(trace.messages)
-    counts["tool_calls"] += sum(len(message.get("tool_calls") or []) for message in trace.messages)
-    counts["tool_results"] += sum(message["role"] == "tool" for message in trace.messages)
-
-
-def _schema() -> pyarrow.Schema:
-    import pyarrow
-
-    text, required = pyarrow.string(), ("id", "messages", "tools", "environment", "source_file")
-    fields = [
-        pyarrow.field(name, text, nullable=name not in required)
-        for name in ("id", "messages", "tools", "environment", "session", "user", "created", "model")
-    ]
-    fields += [pyarrow.field("outcome", pyarrow.float64()), pyarrow.field("source_file", text, nullable=False)]
-    fields += [pyarrow.field(name, pyarrow.int64(), nullable=False) for name in ("source_line", "schema_version")]
-    return pyarrow.schema(fields)
+    def finish(self) -> None:
+        """Take the traces that are made of spans."""
+        for group, item in self._detector.spooled():
+            self._intake.put_spans(item, group)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracewheel.chat.hermes import ParsedTurn
 from tracewheel.config import RolloutConfig
-from tracewheel.environments import Environment, Observation, make_environment
+from tracewheel.environments import Environment, Observation, make_environment, opening_messages
 from tracewheel.exploration import ForcedCalls, offered_tools
 from tracewheel.strict_json import fresh_copy
 from tracewheel.types import StopReason, Task, Trajectory, Turn, content_hash
@@ -61,10 +61,11 @@ class LiveEpisode:
         Raises:
             ConfigError: `exploration.tools` names no tool that is offered.
         """
-        self.messages = [
-            {"role": "system", "content": self.environment.system_prompt},
-            {"role": "user", "content": self.task.prompt},
-        ]
+        try:
+            self.messages = opening_messages(self.environment, self.task)
+        except Exception as error:  # as at reset
+            self._fail(error)
+            self.messages = [{"role": "user", "content": self.task.prompt}]
         self.ids = list(_prompt_ids(self.renderer, self.environment, self.messages))
         self.mask, self.logprobs = [0] * len(self.ids), [0.0] * len(self.ids)
         prompt, most = len(self.ids), self.config.max_tokens

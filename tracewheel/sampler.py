@@ -16,22 +16,20 @@ No weight is below `floor` times the largest, so no task is forgotten.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from tracewheel.config import SamplerConfig
+from tracewheel.curation.difficulty import Evidence, beta_below
 from tracewheel.errors import DataError
 from tracewheel.files import read_json, write_json
 from tracewheel.types import Task, content_hash
 
 STATE_VERSION = 1
-NEGLIGIBLE = 0.01
 
 
 class TaskSampler:
@@ -50,31 +48,25 @@ class TaskSampler:
         self._config = config
         self._task_ids = sorted(set(task_ids))
         self._seed = seed
-        self._evidence: dict[str, tuple[float, float]] = {}
+        self._evidence = Evidence()
 
     def observe(self, task_id: str, successes: float, failures: float) -> None:
         """Add the outcomes of a task's rollouts. Leave unscored ones out: they are not failures.
 
         Earlier evidence of the task is first shrunk to the share `retain`: an earlier policy gave it.
         """
-        if not _are_counts(successes, failures):
-            raise ValueError(f"{task_id}: {successes} successes and {failures} failures are not counts")
-        old_successes, old_failures = self._evidence.get(task_id, (0.0, 0.0))
-        kept = self._config.retain
-        self._evidence[task_id] = (kept * old_successes + successes, kept * old_failures + failures)
+        self._evidence.observe(task_id, successes, failures, retain=self._config.retain)
 
     def decay(self) -> None:
         """Shrink all evidence by the configured factor: call once at the start of a run.
 
         Tasks that are no longer offered are kept until little is left of their evidence.
         """
-        kept = {task_id: (s * self._config.decay, f * self._config.decay) for task_id, (s, f) in self._evidence.items()}
-        self._evidence = {task_id: pair for task_id, pair in kept.items() if sum(pair) >= NEGLIGIBLE}
+        self._evidence = self._evidence.decayed(self._config.decay)
 
     def posterior(self, task_id: str) -> tuple[float, float]:
         """(alpha, beta) of the task's Beta posterior; (1, 1) for a task not yet tried."""
-        successes, failures = self._evidence.get(task_id, (0.0, 0.0))
-        return 1.0 + successes, 1.0 + failures
+        return self._evidence.posterior(task_id)
 
     def weights(self) -> dict[str, float]:
         """The weight of each task, the largest being 1."""
@@ -118,7 +110,7 @@ class TaskSampler:
 
     def to_state(self) -> dict[str, Any]:
         """The posterior as JSON types: `{"version", "evidence": {task id: [successes, failures]}}`."""
-        return {"version": STATE_VERSION, "evidence": {key: list(pair) for key, pair in sorted(self._evidence.items())}}
+        return {"version": STATE_VERSION, "evidence": self._evidence.to_json()}
 
     @classmethod
     def from_state(cls, config: SamplerConfig, task_ids: Iterable[str], seed: int, state: Any) -> Self:
@@ -130,13 +122,7 @@ class TaskSampler:
         sampler = cls(config, task_ids, seed)
         if not isinstance(state, Mapping) or state.get("version") != STATE_VERSION:
             raise DataError(f"not a sampler state of version {STATE_VERSION}")
-        evidence = state.get("evidence")
-        if not isinstance(evidence, Mapping):
-            raise DataError("a sampler state holds 'evidence', a mapping of task ids to [successes, failures]")
-        for task_id, pair in evidence.items():
-            if not isinstance(pair, list) or len(pair) != 2 or not _are_counts(*pair):
-                raise DataError(f"sampler state: the evidence of {task_id} is {pair!r}, not [successes, failures]")
-            sampler._evidence[task_id] = (float(pair[0]), float(pair[1]))
+        sampler._evidence = Evidence.from_json(state.get("evidence"), "sampler state: 'evidence'")
         return sampler
 
     def save(self, path: Path) -> None:
@@ -165,29 +151,3 @@ class TaskSampler:
                 return alpha * beta / (total * (total + 1.0))
             case "uniform":
                 return 1.0
-
-
-def beta_below(alpha: float, beta: float, x: float) -> float:
-    """P(p < x) for p ~ Beta(alpha, beta) with both at least 1: the regularised incomplete beta function.
-
-    By Gauss-Legendre quadrature, to 1e-6 for a few thousand rollouts of a task.
-    """
-    if x <= 0.0 or x >= 1.0:
-        return float(x >= 1.0)
-    nodes, node_weights = _quadrature()
-    points = x * nodes
-    log_scale = math.lgamma(alpha + beta) - math.lgamma(alpha) - math.lgamma(beta)
-    density = np.exp(log_scale + (alpha - 1.0) * np.log(points) + (beta - 1.0) * np.log1p(-points))
-    return min(1.0, float(x * node_weights @ density))
-
-
-@functools.cache
-def _quadrature() -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Nodes and weights on the unit interval, crowded towards 0 (t squared), where p ** (alpha - 1) may have no derivative."""
-    nodes, weights = np.polynomial.legendre.leggauss(256)
-    unit = (nodes + 1.0) / 2.0
-    return unit**2, weights * unit
-
-
-def _are_counts(*values: Any) -> bool:
-    return all(isinstance(v, int | float | np.number) and not isinstance(v, bool) and 0 <= v < math.inf for v in values)

@@ -133,7 +133,7 @@ class Store:
                 started = time.perf_counter()
                 result = produce(partial)
                 seconds = time.perf_counter() - started
-                _flush(partial)
+                flush(partial)
                 facts = {"digest": digest_of(partial), "seconds": seconds, "result": result, "finished": time.time()}
                 facts_partial.write_text(json.dumps(facts))
                 _sync(facts_partial)
@@ -173,7 +173,7 @@ def produce_whole(out: Path, produce: Callable[[Path], Any]) -> Any:
         try:
             partial.mkdir(parents=True)
             result = produce(partial)
-            _flush(partial)
+            flush(partial)
             remove(out)
             os.replace(partial, out)
         finally:
@@ -197,7 +197,8 @@ def disk_errors(where: Path) -> Iterator[None]:
         raise
 
 
-def _flush(folder: Path) -> None:
+def flush(folder: Path) -> None:
+    """See to it that a folder and all in it are on the disk."""
     for path in [*folder.rglob("*"), folder]:
         _sync(path)
 

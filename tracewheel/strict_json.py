@@ -21,11 +21,16 @@ def parse_json(text: str) -> Any:
         value = json.loads(text)
     except RecursionError:
         raise ValueError(f"nested deeper than {DEEPEST}") from None
-    _check(value)
+    check_json(value)
     return value
 
 
-def _check(value: Any) -> None:
+def check_json(value: Any) -> None:
+    """Hold a parsed JSON value to the same rules, as for one that a faster parser made.
+
+    Raises:
+        ValueError: it holds what cannot be written again.
+    """
     pending = [(value, 1)]
     while pending:
         node, depth = pending.pop()

@@ -15,7 +15,7 @@ from typing import Any
 
 from tracewheel.chat.hermes import ParsedCall
 from tracewheel.chat.renderer import PARSERS
-from tracewheel.environments import make_environment
+from tracewheel.environments import make_environment, opening_messages
 from tracewheel.errors import DataError
 from tracewheel.types import Task, Trajectory, canonical_json
 
@@ -32,11 +32,13 @@ def replay_turns(task: Task, trajectory: Trajectory, tool_format: str = "hermes"
         DataError: messages and turns do not belong together, or the replay ends in another state than the
             trajectory did, as when the environment is not deterministic.
     """
-    spoken = [index for index, message in enumerate(trajectory.messages) if message["role"] == "assistant"]
-    if len(spoken) != len(trajectory.turns):
-        raise DataError(f"trajectory {trajectory.id}: {len(spoken)} assistant messages for {len(trajectory.turns)} turns")
     environment = make_environment(task.environment)
     environment.reset(task)
+    # What an opening conversation called has been carried out by the reset.
+    before = len(opening_messages(environment, task))
+    spoken = [i for i, message in enumerate(trajectory.messages) if message["role"] == "assistant" and i >= before]
+    if len(spoken) != len(trajectory.turns):
+        raise DataError(f"trajectory {trajectory.id}: {len(spoken)} assistant messages for {len(trajectory.turns)} turns")
     states = [environment.snapshot()]
     done = False
     for index in spoken:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal, Self
 
 SCHEMA_VERSION = 1
+TRACE_SCHEMA_VERSION = 2
 
 StopReason = Literal["finished", "no_tool_call", "max_turns", "max_tokens", "infrastructure_failed"]
 ScoreStatus = Literal["scored", "unscored", "infrastructure_failed"]
@@ -66,9 +67,14 @@ class Trace(Record):
     `messages` and `tools` are in OpenAI chat format. `outcome` is the logged reward, None when the
     log has none (which is unscored, not 0). `environment` is the logged starting point, when the
     log has one, so that the episode can be replayed: kind, initial state, goal.
+
+    `format` is the reader that understood the log. Traces of one `task` (the log's own name for it) are
+    attempts at the same thing. `tools_inferred` says that the log had no schemas and `tools` was made of the
+    calls seen. `tokens`, where logged, has `token_ids`, `logprobs` and `action_mask`, all of the same
+    length. `info` is what else the log says that is worth keeping.
     """
 
-    JSON_FIELDS = frozenset({"messages", "tools", "environment"})
+    JSON_FIELDS = frozenset({"messages", "tools", "environment", "tokens", "info"})
 
     id: str
     messages: list[dict[str, Any]]
@@ -81,7 +87,18 @@ class Trace(Record):
     outcome: float | None
     source_file: str
     source_line: int
-    schema_version: int = SCHEMA_VERSION
+    format: str = "openai"
+    task: str | None = None
+    tools_inferred: bool = False
+    tokens: dict[str, Any] | None = None
+    info: dict[str, Any] = field(default_factory=dict)
+    schema_version: int = TRACE_SCHEMA_VERSION
+
+    @classmethod
+    def from_record(cls, row: Mapping[str, Any]) -> Self:
+        """The trace of a row; pandas' mark of a missing value (NaN) is None."""
+        missing = {name: None for name, value in row.items() if isinstance(value, float) and value != value}
+        return super().from_record({**row, **missing})
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections import Counter
 from pathlib import Path
 
 import pandas
@@ -9,7 +10,8 @@ import pytest
 
 from tracewheel.config import CurationConfig, IngestConfig, RetrainConfig
 from tracewheel.curate import curate, load_tasks
-from tracewheel.curation.leaks import check_leaks
+from tracewheel.curation.difficulty import Evidence
+from tracewheel.curation.leaks import check_curated, check_leaks
 from tracewheel.environments.workspace import TOOLS
 from tracewheel.errors import DataError, LeakError
 from tracewheel.ingest import ingest
@@ -164,10 +166,78 @@ def test_a_held_out_episode_by_a_training_user_moves_its_task_out_of_the_held_ou
 
 
 def test_a_leak_in_the_splits_fails_the_stage(ingested, tmp_path, monkeypatch):
-    monkeypatch.setattr("tracewheel.curate.components", lambda episodes: {task: task for task in episodes["task_id"]})
+    monkeypatch.setattr("tracewheel.curate.components", lambda episodes, *_: {task: task for task in episodes["task_id"]})
     traces = [Trace.from_record(row) for row in pandas.read_parquet(ingested / "traces.parquet").to_dict("records")]
     same_user = pandas.DataFrame([{**trace.to_record(), "user": "one", "session": None} for trace in traces])
     same_user.to_parquet(tmp_path / "traces.parquet", index=False)
     with pytest.raises(LeakError, match="user one"):
         curate(CONFIG, tmp_path, tmp_path / "out")
     assert not (tmp_path / "out").exists()
+    assert not list(tmp_path.glob(".partial-*"))
+
+    allowed = CONFIG.model_copy(update={"curation": CurationConfig(allow_leak=True)})
+    report = curate(allowed, tmp_path, tmp_path / "out")
+    assert report["leaks"]["found"] and "user one" in report["leaks"]["says"]
+    with pytest.raises(LeakError, match="user one"):
+        check_curated(tmp_path / "out")
+    check_curated(tmp_path / "out", allow=True)
+
+
+def test_a_filter_says_what_each_clause_removes(ingested, tmp_path):
+    config = {
+        "train_tasks": 10,
+        "validation_tasks": 2,
+        "held_out_tasks": 2,
+        "harder_tasks": 1,
+        "filter": "attempts >= 4 and tier != 5",
+    }
+    with pytest.raises(DataError, match="harder"):
+        curate(CONFIG.model_copy(update={"curation": CurationConfig(**config)}), ingested, tmp_path / "none")
+    config |= {"filter": "0 < pass_rate < 0.9 or attempts < 4"}
+    report = curate(CONFIG.model_copy(update={"curation": CurationConfig(**config)}), ingested, tmp_path / "out")
+    tasks = pandas.read_parquet(tmp_path / "out/tasks.parquet")
+    assert ((tasks["attempts"] < 4) | tasks["pass_rate"].between(0, 0.9, inclusive="neither")).all()
+    left_out = Counter(report["funnel"]["dropped_tasks"].values())["left out by the filter"]
+    assert left_out == report["filter"][0]["removes"] > 0
+
+
+def test_a_task_that_a_benchmark_has_too_is_dropped(ingested, curated, tmp_path):
+    """The benchmark holds the words of one user, whose tasks go; all others stay."""
+    episodes = pandas.read_parquet(curated[1] / "episodes.parquet")
+    asked = json.loads(episodes["messages"][0])[1]["content"]
+    (tmp_path / "bench.jsonl").write_text(json.dumps({"question": asked}) + "\n")
+    settings = {"benchmarks": (str(tmp_path / "bench.jsonl"),), "words": 5, "share": 0.9}
+    config = CurationConfig(train_tasks=10, validation_tasks=2, held_out_tasks=2, harder_tasks=1, decontamination=settings)
+    report = curate(CONFIG.model_copy(update={"curation": config}), ingested, tmp_path / "out")
+    dropped = [task for task, why in report["funnel"]["dropped_tasks"].items() if why == "in a benchmark"]
+    assert episodes["task_id"][0] in dropped and 0 < len(dropped) < 200
+    found = pandas.read_parquet(tmp_path / "out/contamination.parquet")
+    assert set(found["line"]) == {1} and found["file"].str.endswith("bench.jsonl").all()
+    assert report["contamination"]["traces"] == found["trace_id"].nunique() and report["contamination"]["items"] == 1
+
+
+def test_pass_rates_go_on_from_an_earlier_curation(ingested, curated, tmp_path):
+    earlier = Evidence.from_json(json.loads((curated[1] / "evidence.json").read_text()))
+    curate(CONFIG, ingested, tmp_path / "out", earlier)
+    first, second = (pandas.read_parquet(folder / "tasks.parquet").set_index("id") for folder in (curated[1], tmp_path / "out"))
+    width = lambda tasks: (tasks["high"] - tasks["low"]).mean()  # noqa: E731
+    assert width(second) < width(first), "more evidence, narrower intervals"
+    assert (second["attempts"] == first["attempts"]).all()
+
+
+def test_all_files_of_a_data_set_are_there_and_can_be_read(curated):
+    out = curated[1]
+    assert "<html" in (out / "quality.html").read_text()
+    quality = json.loads((out / "quality.json").read_text())
+    assert [step["count"] for step in quality["funnel"]][:2] == [786, 760]
+    for name in (
+        "tasks",
+        "episodes",
+        "duplicates",
+        "sets/demonstrations",
+        "sets/agent_flan",
+        "sets/preference_pairs",
+        "sets/hindsight",
+    ):
+        assert len(pandas.read_parquet(out / f"{name}.parquet")) > 0, name
+    assert not list(out.glob(".*")) and not list(out.parent.glob(".partial-*"))

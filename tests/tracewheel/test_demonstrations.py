@@ -6,7 +6,8 @@ import pandas as pd
 import pytest
 
 from tracewheel.config import RolloutConfig
-from tracewheel.demonstrations import DECLINE, demonstration_examples, with_replay
+from tracewheel.curation.agent_flan import DECLINE
+from tracewheel.demonstrations import demonstration_examples, with_replay
 from tracewheel.environments.workspace import TOOLS
 from tracewheel.environments.workspace_agent import play, solution
 from tracewheel.errors import DataError

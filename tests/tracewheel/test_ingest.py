@@ -1,6 +1,7 @@
 """The ingest stage: every line accounted for, the same bytes for the same logs, clear errors for paths."""
 
 import copy
+import gzip
 import hashlib
 import json
 from pathlib import Path
@@ -8,7 +9,7 @@ from pathlib import Path
 import pandas
 import pytest
 
-from tracewheel.config import IngestConfig
+from tracewheel.config import IngestConfig, RedactionConfig
 from tracewheel.errors import DataError
 from tracewheel.ingest import ingest
 from tracewheel.types import Trace
@@ -30,7 +31,8 @@ def write(path, *records):
 
 
 def digests(folder):
-    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir()}
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    return {path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
 @pytest.fixture(scope="module")
@@ -127,3 +129,61 @@ def test_tools_keep_the_order_of_their_keys(tmp_path):
     ingest(IngestConfig(paths=(path,)), tmp_path / "out")
     stored = pandas.read_parquet(tmp_path / "out/traces.parquet")["tools"][0]
     assert json.dumps(json.loads(stored)) == json.dumps(LINE["tools"])
+
+
+def test_folders_are_read_by_the_endings_of_their_files_and_the_others_named(tmp_path):
+    write(tmp_path / "logs/a.jsonl", LINE)
+    write(tmp_path / "logs/deep/b.json", {**LINE, "session": "s2"})
+    (tmp_path / "logs/deep/c.jsonl.gz").write_bytes(gzip.compress(json.dumps({**LINE, "session": "s3"}).encode()))
+    write(tmp_path / "logs/notes.txt", b"not a log")
+    write(tmp_path / "logs/.hidden/d.jsonl", LINE)
+    report = ingest(IngestConfig(paths=(str(tmp_path / "logs"),)), tmp_path / "out")
+    assert (report["read"], report["kept"]) == (3, 3)
+    assert report["skipped"] == [".hidden/d.jsonl", "notes.txt"]
+    stored = pandas.read_parquet(tmp_path / "out/traces.parquet")
+    assert stored["source_file"].tolist() == ["a.jsonl", "deep/b.json", "deep/c.jsonl.gz"]
+
+
+def test_secrets_are_taken_out_of_traces_and_of_quarantine_with_its_details(tmp_path):
+    secret, address = "sk-proj-" + "aB3" * 16, "ada@lovelace.org"
+    said = [{"role": "user", "content": f"My key is {secret}."}, {"role": "assistant", "content": "Kept."}]
+    path = write(
+        tmp_path / "log.jsonl",
+        {**LINE, "messages": said},
+        {**LINE, "messages": [{"role": address, "content": secret}]},
+        f'{{"messages": "{secret} {address}'.encode(),
+    )
+    report = ingest(IngestConfig(paths=(path,)), tmp_path / "out")
+    assert (report["kept"], report["quarantined"]) == (1, 2)
+    assert sum(report["redacted"].values()) >= 4
+    stored = b"".join(file.read_bytes() for file in (tmp_path / "out").rglob("*") if file.suffix != ".parquet")
+    stored += pandas.read_parquet(tmp_path / "out/traces.parquet").to_json().encode()
+    assert secret.encode() not in stored
+    assert address.encode() not in stored
+
+
+def test_redaction_can_be_left_out(tmp_path):
+    path = write(tmp_path / "log.jsonl", {**LINE, "user": "ada@lovelace.org"})
+    config = IngestConfig(paths=(path,), redaction=RedactionConfig(enabled=False))
+    assert ingest(config, tmp_path / "out")["redacted"] == {}
+    assert pandas.read_parquet(tmp_path / "out/traces.parquet")["user"].tolist() == ["ada@lovelace.org"]
+
+
+def test_what_is_stored_is_read_again_as_it_was(tmp_path):
+    """The Parquet of an ingest is a log itself."""
+    path = write(tmp_path / "log.jsonl", {**LINE, "reward": 0.5, "task": "t"}, {**LINE, "session": "s2", "extra": {"a": 1}})
+    ingest(IngestConfig(paths=(path,)), tmp_path / "first")
+    ingest(IngestConfig(paths=(str(tmp_path / "first/traces.parquet"),)), tmp_path / "second")
+    columns = ["messages", "tools", "session", "outcome", "task", "info"]
+    first, second = (pandas.read_parquet(tmp_path / name / "traces.parquet") for name in ("first", "second"))
+    pandas.testing.assert_frame_equal(first[columns], second[columns])
+    assert second["format"].tolist() == ["tracewheel", "tracewheel"]
+
+
+def test_missing_rewards_are_unscored(tmp_path):
+    path = write(tmp_path / "log.jsonl", LINE, {**LINE, "session": "s2", "reward": 0})
+    ingest(IngestConfig(paths=(path,)), tmp_path / "out")
+    outcomes = pandas.read_parquet(tmp_path / "out/traces.parquet")["outcome"]
+    assert outcomes.isna().tolist() == [True, False]
+    rows = pandas.read_parquet(tmp_path / "out/traces.parquet").to_dict("records")
+    assert [Trace.from_record(row).outcome for row in rows] == [None, 0.0]

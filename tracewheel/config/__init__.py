@@ -10,9 +10,17 @@ from tracewheel.config.base_policy import (
     BasePhaseConfig,
     BasePolicyConfig,
 )
+from tracewheel.config.curation import (
+    CurationConfig,
+    DecontaminationConfig,
+    DifficultyConfig,
+    DuplicatesConfig,
+    RedactionConfig,
+)
 from tracewheel.config.doctor import Ceiling, CheckName, DoctorConfig, Floor
 from tracewheel.config.endpoint import EndpointConfig, PricesConfig
 from tracewheel.config.engines import EngineConfig, TransformersEngineConfig, VllmConfig, VllmEngineConfig, VllmServerConfig
+from tracewheel.config.ingest import IngestConfig, TraceFormat
 from tracewheel.config.learner import (
     AdvantageConfig,
     BackendConfig,
@@ -41,15 +49,13 @@ from tracewheel.config.learner import (
     UpdateConfig,
     ZeroVarianceConfig,
 )
-from tracewheel.config.loading import load_base_config, load_config
+from tracewheel.config.loading import load_base_config, load_config, load_ingest_config
 from tracewheel.config.mismatch import MismatchConfig
 from tracewheel.config.profile import (
-    CurationConfig,
     EnvironmentConfig,
     EvaluationConfig,
     ExplorationConfig,
     GateConfig,
-    IngestConfig,
     PolicyConfig,
     ReplayConfig,
     RetrainConfig,
@@ -78,9 +84,12 @@ __all__ = [
     "CreditConfig",
     "CriticConfig",
     "CurationConfig",
+    "DecontaminationConfig",
     "DeepSpeedConfig",
+    "DifficultyConfig",
     "DoctorConfig",
     "DpoConfig",
+    "DuplicatesConfig",
     "EndpointConfig",
     "EngineConfig",
     "EntropyConfig",
@@ -109,6 +118,7 @@ __all__ = [
     "PolicyGradientConfig",
     "PricesConfig",
     "RayWorkersConfig",
+    "RedactionConfig",
     "ReplayConfig",
     "RetrainConfig",
     "RolloutConfig",
@@ -121,6 +131,7 @@ __all__ = [
     "SurrogateConfig",
     "TeacherAdvantageConfig",
     "TeacherConfig",
+    "TraceFormat",
     "TrackingConfig",
     "TrainingConfig",
     "TransformersEngineConfig",
@@ -134,4 +145,5 @@ __all__ = [
     "ZeroVarianceConfig",
     "load_base_config",
     "load_config",
+    "load_ingest_config",
 ]

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from tracewheel.config.base import Strict
 from tracewheel.config.base_policy import BasePolicyConfig
+from tracewheel.config.ingest import IngestConfig
 from tracewheel.config.profile import RetrainConfig
 from tracewheel.errors import ConfigError
 
@@ -28,6 +29,31 @@ def load_config(path: str | Path, overrides: list[str] | None = None) -> Retrain
 def load_base_config(path: str | Path, overrides: list[str] | None = None) -> BasePolicyConfig:
     """Read the tiny base policy's profile; as `load_config`."""
     return _load(BasePolicyConfig, path, overrides)
+
+
+def load_ingest_config(paths: tuple[str, ...], format: str | None, overrides: list[str] | None = None) -> IngestConfig:
+    """The settings of an ingest without a profile: defaults, `ingest.a=value` overrides, and what is given.
+
+    Raises:
+        ConfigError: an override does not fit; the message names the key.
+    """
+    values: dict[str, Any] = {}
+    for override in overrides or []:
+        _apply(values, override)
+    others = sorted(values.keys() - {"ingest"})
+    if others:
+        raise ConfigError(
+            f"--set {others[0]}: without a profile only settings of ingest can be made, as in ingest.format=openai"
+        )
+    section = values.get("ingest", {})
+    if not isinstance(section, dict):
+        raise ConfigError("--set ingest: 'ingest' holds keys, not a value")
+    section |= {"paths": paths} | ({"format": format} if format else {})
+    try:
+        return IngestConfig.model_validate(section)
+    except ValidationError as error:
+        problems = "; ".join(_describe(problem, section) for problem in error.errors())
+        raise ConfigError(f"--set ingest: {problems}") from error
 
 
 def _load(model: type[T], path: str | Path, overrides: list[str] | None) -> T:

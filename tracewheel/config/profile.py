@@ -8,9 +8,11 @@ from pydantic import Field, model_validator
 
 from tracewheel.config.adaptation import LoraConfig, SpecialistsConfig
 from tracewheel.config.base import Count, Positive, Share, Strict
+from tracewheel.config.curation import CurationConfig
 from tracewheel.config.doctor import DoctorConfig
 from tracewheel.config.endpoint import EndpointConfig
 from tracewheel.config.engines import EngineConfig, TransformersEngineConfig
+from tracewheel.config.ingest import IngestConfig
 from tracewheel.config.learner import LearnerConfig, PolicyGradientConfig
 from tracewheel.config.rubric import RubricConfig
 from tracewheel.config.sampler import SamplerConfig
@@ -31,24 +33,6 @@ class EnvironmentConfig(Strict):
     """Which environment the tasks run in: a built-in name or `module:Class`."""
 
     kind: str = "workspace"
-
-
-class IngestConfig(Strict):
-    """Which logs to read: files or globs of OpenAI chat JSONL."""
-
-    paths: tuple[str, ...] = ("data/traces/workspace.jsonl",)
-    format: Literal["openai"] = "openai"
-
-
-class CurationConfig(Strict):
-    """How logged traces become tasks, splits and demonstrations. Counts are of tasks."""
-
-    train_tasks: Count = 72
-    validation_tasks: Count = 120
-    held_out_tasks: Count = 200
-    harder_tasks: Count = 100
-    harder_tier: Count = 5
-    min_attempts: Count = 4
 
 
 class ReplayConfig(Strict):

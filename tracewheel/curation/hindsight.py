@@ -11,7 +11,7 @@ import json
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
-from tracewheel.curation.faults import UNKNOWN, fault_kind
+from tracewheel.curation.faults import UNKNOWN, find_fault
 from tracewheel.curation.replay import judge, play, probe
 from tracewheel.environments import GoalFinder, make_environment
 from tracewheel.types import Task
@@ -24,8 +24,8 @@ def hindsight_episodes(episodes: pandas.DataFrame, tasks: dict[str, Task], taken
     """Failed episodes as demonstrations of the tasks that they solved after all.
 
     The calls are played again and the new task's verifier judges where they lead; only a full success
-    counts. What failed by its manner, with an invented tool or the same call twice in a row, is no example of
-    anything. The words of the user become those of the new task, and all else stays as it was.
+    counts. What failed by its manner, with an invented tool, an invalid call or the same calls over and over, is no
+    example of anything. The words of the user become those of the new task, and all else stays as it was.
 
     Args:
         episodes: As the curation stage writes them; those with `success` 0 are looked at.
@@ -41,7 +41,7 @@ def hindsight_episodes(episodes: pandas.DataFrame, tasks: dict[str, Task], taken
     for record in episodes[episodes["success"] == 0.0].to_dict("records"):
         row = {str(name): value for name, value in record.items()}
         messages, tools = json.loads(row["messages"]), json.loads(row["tools"])
-        if fault_kind(messages, tools, 0.0, {}, ended=True) != UNKNOWN:
+        if find_fault(messages, tools, {}, ended=True).kind != UNKNOWN:
             continue
         found = _relabelled(messages, tasks[row["task_id"]], taken)
         if found is not None:

@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tracewheel.environments import Environment, make_environment
+from tracewheel.environments import Environment, Opening, make_environment
 from tracewheel.errors import DataError
 from tracewheel.types import Task, Trace, canonical_json
 from tracewheel.verifiers import make_verifier
@@ -52,7 +52,9 @@ def replay_trace(trace: Trace, environment: Environment) -> Replay:
         raise DataError("no prompt")
     task = environment.task_from_log(prompt, trace.environment)
     environment.reset(task)
-    ended, drift = play(trace.messages, environment)
+    # What was called before the prompt has been carried out by the reset.
+    before = len(environment.opening(task)) if isinstance(environment, Opening) else 0
+    ended, drift = play(after_opening(trace.messages, before), environment)
     if drift:
         return Replay(task, None, {}, ended, observation_drift=True, unscored="the tools replied otherwise than in the log")
     success, breakdown, unscored = judge(task, environment)
@@ -130,6 +132,12 @@ def play(messages: list[dict[str, Any]], environment: Environment) -> tuple[bool
         if message["role"] == "tool" and replies.get(message["tool_call_id"]) != message["content"]:
             return False, True
     return False, False
+
+
+def after_opening(messages: list[dict[str, Any]], before: int) -> list[dict[str, Any]]:
+    """The messages but for the first `before` that are not the system's."""
+    spoken = [index for index, message in enumerate(messages) if message["role"] != "system"]
+    return messages[spoken[before] :] if before < len(spoken) else []
 
 
 def _disagrees(outcome: float | None, success: float | None) -> bool:

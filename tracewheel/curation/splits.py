@@ -1,15 +1,15 @@
-"""Splits tasks so that no task, user or session is on two sides.
+"""Splits tasks so that no task, user or session is on two sides, nor a copy of a task.
 
-Tasks that share a fingerprint, a user or a session form a component, and a component lies on one side:
-train, validation, or test (held out and harder). The order in which components are taken follows from
-a hash of their contents, not from a run's seed: runs with other seeds, and later runs with more logs,
-keep looking at the same held-out tasks.
+Tasks that share a fingerprint, a user, a session, the log's name of the task or a cluster of duplicates form a component, and
+a component lies on one side: train, validation, or test (held out and harder). The order in which components are
+taken follows from a hash of their contents, not from a run's seed: runs with other seeds, and later runs with more
+logs, keep looking at the same held-out tasks. The other choice is by time (`temporal.py`).
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from tracewheel.config import CurationConfig
@@ -21,15 +21,20 @@ if TYPE_CHECKING:
 
 TRAIN, VALIDATION, HELD_OUT, HARDER = "train", "validation", "held_out", "harder"
 SPLITS = (TRAIN, VALIDATION, HELD_OUT, HARDER)
-LINKS = ("fingerprint", "user", "session")
+LINKS = ("fingerprint", "user", "session", "task")
 Stratum = tuple[str, int]
 
 
-def components(episodes: pandas.DataFrame) -> dict[str, str]:
+def components(
+    episodes: pandas.DataFrame, clusters: pandas.DataFrame | None = None, link: Collection[str] | None = None
+) -> dict[str, str]:
     """The component of each task id: the least task id that it is linked to.
 
     Args:
-        episodes: Has `task_id`, `fingerprint`, `user` and `session`; a missing value links nothing.
+        episodes: Has `task_id`, and of `fingerprint`, `user`, `session` and `task` (the log's own name of the task) what there
+            is; a missing value links nothing. With clusters also `trace_id` (or `id`).
+        clusters: Clusters of duplicate traces: `trace_id`, `cluster`, `kind`.
+        link: The kinds of clusters that link; all by default.
     """
     parent: dict[tuple[str, str], tuple[str, str]] = {}
 
@@ -41,25 +46,45 @@ def components(episodes: pandas.DataFrame) -> dict[str, str]:
         return node
 
     for kind in LINKS:
-        for task_id, value in zip(episodes["task_id"], episodes[kind], strict=True):
+        for task_id, value in zip(episodes["task_id"], episodes[kind], strict=True) if kind in episodes else ():
             if isinstance(value, str) and value:
-                parent[root((kind, value))] = root(("task", task_id))
+                parent[root((kind, value))] = root(("task id", task_id))
+    for name, task_id in _cluster_members(episodes, clusters, link):
+        parent[root(("cluster", name))] = root(("task id", task_id))
     members: dict[tuple[str, str], list[str]] = defaultdict(list)
     for task_id in sorted(set(episodes["task_id"])):
-        members[root(("task", task_id))].append(task_id)
+        members[root(("task id", task_id))].append(task_id)
     return {task_id: ids[0] for ids in members.values() for task_id in ids}
+
+
+def _cluster_members(
+    episodes: pandas.DataFrame, clusters: pandas.DataFrame | None, link: Collection[str] | None
+) -> Iterable[tuple[str, str]]:
+    """The name of a cluster and the task of a trace in it, for each trace in a cluster that links."""
+    if clusters is None:
+        return []
+    linking = clusters if link is None else clusters[clusters["kind"].isin(list(link))]
+    trace_ids = episodes["trace_id" if "trace_id" in episodes else "id"]
+    task_of = dict(zip(trace_ids, episodes["task_id"], strict=True))
+    names = linking["kind"] + " " + linking["cluster"]
+    pairs = zip(names, linking["trace_id"], strict=True)
+    return [(name, task_of[trace_id]) for name, trace_id in pairs if trace_id in task_of]
 
 
 def assign_splits(tasks: pandas.DataFrame, config: CurationConfig) -> pandas.Series:
     """The split of each task, "" for those that are not used.
 
     Args:
-        tasks: Has `id`, `family`, `tier`, `attempts` and `component`.
-        config: How many tasks of each split, and which tier is the harder one.
+        tasks: Has `id`, `family`, `tier`, `attempts` and `component`; for a split by time also `first_seen` and `last_seen`.
+        config: How many tasks of each split, which tier is the harder one, and whether time decides.
 
     Raises:
         DataError: too few tasks for a split; the message says how many there are and which key to lower.
     """
+    if config.split == "temporal":
+        from tracewheel.curation.temporal import assign_by_time
+
+        return assign_by_time(tasks, config)
     strata = zip(tasks["family"], tasks["tier"].astype(int), strict=True)
     stratum_of: dict[str, Stratum] = dict(zip(tasks["id"], strata, strict=True))
     component_of = dict(zip(tasks["id"], tasks["component"], strict=True))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tracewheel.engines.chat_reply import Message, Reply
-from tracewheel.environments import Environment, make_environment
+from tracewheel.environments import Environment, make_environment, opening_messages
 from tracewheel.errors import InputError
 from tracewheel.strict_json import parse_json
 from tracewheel.types import Task, canonical_json
@@ -80,10 +80,7 @@ def play(speak: Speak, wanted: Wanted, max_turns: int) -> Attempt:
     try:
         environment = make_environment(wanted.task.environment)
         environment.reset(wanted.task)
-        attempt.messages += [
-            {"role": "system", "content": environment.system_prompt},
-            {"role": "user", "content": wanted.task.prompt},
-        ]
+        attempt.messages += opening_messages(environment, wanted.task)
         attempt.tools = environment.tools()
         try:
             while not attempt.stop_reason:

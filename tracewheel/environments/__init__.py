@@ -1,20 +1,34 @@
-"""Environments by name. A user's own is named `module:Class` in the config."""
+"""Environments by name: a built-in one, a recording of logs as `recorded:PATH`, or a user's own as `module:Class`."""
 
 from __future__ import annotations
 
-from tracewheel.environments.base import Environment, GoalFinder, Observation, VariantMaker
+from tracewheel.environments.base import Environment, GoalFinder, Observation, Opening, Solver, VariantMaker, opening_messages
+from tracewheel.environments.recorded import PREFIX, RecordedEnvironment
 from tracewheel.environments.workspace import WorkspaceEnvironment
 from tracewheel.plugins import load_class
 
 ENVIRONMENTS: dict[str, type] = {WorkspaceEnvironment.kind: WorkspaceEnvironment}
 
-__all__ = ["ENVIRONMENTS", "Environment", "GoalFinder", "Observation", "VariantMaker", "make_environment"]
+__all__ = [
+    "ENVIRONMENTS",
+    "Environment",
+    "GoalFinder",
+    "Observation",
+    "Opening",
+    "Solver",
+    "VariantMaker",
+    "make_environment",
+    "opening_messages",
+]
 
 
 def make_environment(kind: str) -> Environment:
-    """A fresh environment of a kind: a built-in name, or `module:Class` of your own.
+    """A fresh environment of a kind: a built-in name, `recorded:PATH`, or `module:Class` of your own.
 
     Raises:
         ConfigError: no such environment.
+        DataError: PATH is not a recording.
     """
+    if kind.startswith(PREFIX):
+        return RecordedEnvironment(kind.removeprefix(PREFIX))
     return load_class(kind, ENVIRONMENTS, "environment")()

@@ -79,3 +79,37 @@ class GoalFinder(Environment, Protocol):
     def task_reached(self, task: Task, final_state: dict[str, Any]) -> Task | None:
         """The task, other than `task` but from the same start, that the state solves; None where there is none."""
         ...
+
+
+@runtime_checkable
+class Solver(Environment, Protocol):
+    """An environment that knows how its tasks are solved, for the probe of new tasks. To be one is optional.
+
+    What it knows is for curation alone: it never enters a prompt, an observation or a reward.
+    """
+
+    def solution(self, task: Task) -> list[tuple[str, dict[str, Any]]] | None:
+        """Tools and arguments that solve the task from its start; None where no solution is known."""
+        ...
+
+
+@runtime_checkable
+class Opening(Environment, Protocol):
+    """An environment whose episodes may begin in the middle of a conversation. To be one is optional."""
+
+    def opening(self, task: Task) -> list[dict[str, Any]]:
+        """The messages between the system prompt and the task's prompt, in OpenAI chat format.
+
+        What they called has been carried out already when the episode of `task` is reset.
+        """
+        ...
+
+
+def opening_messages(environment: Environment, task: Task) -> list[dict[str, Any]]:
+    """What the policy is given first: the system prompt if there is one, the conversation so far, the task's prompt.
+
+    To be asked for after the environment was reset for the task.
+    """
+    system = [{"role": "system", "content": environment.system_prompt}] if environment.system_prompt else []
+    earlier = environment.opening(task) if isinstance(environment, Opening) else []
+    return [*system, *earlier, {"role": "user", "content": task.prompt}]

@@ -86,6 +86,12 @@ class WorkspaceEnvironment:
         """The task of the same family that the state solves."""
         return task_reached(task, final_state)
 
+    def solution(self, task: Task) -> list[tuple[str, dict[str, Any]]] | None:
+        """The calls that solve the task in the plainest way."""
+        from tracewheel.environments.workspace_agent import solution  # which is written in terms of this environment
+
+        return list(solution(task))
+
     def tools(self) -> list[dict[str, Any]]:
         return TOOLS
 

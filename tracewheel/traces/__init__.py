@@ -1,14 +1,10 @@
-"""Readers of trace logs, one file per format: lines in, `Trace` or `Quarantined` out."""
+"""Readers of trace logs, one file for each format: pieces of files in, `Trace` or `Quarantined` out."""
 
-from __future__ import annotations
+from tracewheel.traces.detect import FORMATS, READERS, Detector
+from tracewheel.traces.quarantine import REASONS, Quarantined
+from tracewheel.traces.reader import Reader
+from tracewheel.traces.reading import read_traces
+from tracewheel.traces.source import Source
+from tracewheel.traces.spool import Spool
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
-
-from tracewheel.traces.openai import read_openai
-from tracewheel.traces.quarantine import Quarantined
-from tracewheel.types import Trace
-
-READERS: dict[str, Callable[[Path, str], Iterator[Trace | Quarantined]]] = {"openai": read_openai}
-
-__all__ = ["READERS", "Quarantined", "read_openai"]
+__all__ = ["FORMATS", "READERS", "REASONS", "Detector", "Quarantined", "Reader", "Source", "Spool", "read_traces"]

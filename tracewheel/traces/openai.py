@@ -1,169 +1,164 @@
-"""Reads logs in OpenAI chat format: one JSON object a line, with `messages` and `tools`.
+"""Reads logs in OpenAI chat format: one JSON object a conversation, with `messages` and `tools`.
 
-A line holds `messages` (roles, `tool_calls` with JSON text as arguments, tool replies with the id of
+A record holds `messages` (roles, `tool_calls` with JSON text as arguments, tool replies with the id of
 their call) and, as far as the log has them, `id`, `session`, `user`, `created`, `model`, `tools`,
-`reward` and `environment` (`{"kind": …}` and what that environment needs to start the episode again).
+`reward`, `task`, `tokens` and `environment` (`{"kind": …}` and what that environment needs to start the episode
+again). The older `functions` and `function_call` are read too, as are pairs of `request` and `response`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-from tracewheel.strict_json import parse_json
-from tracewheel.traces.quarantine import Quarantined, UnfitLine
-from tracewheel.types import Trace, content_hash
+from tracewheel.traces.building import (
+    Place,
+    build_trace,
+    checked_tokens,
+    list_field,
+    made_id,
+    message_list,
+    object_field,
+    reward_field,
+    text_field,
+)
+from tracewheel.traces.dialects import tie_calls
+from tracewheel.traces.messages import are_sound, is_strict
+from tracewheel.traces.quarantine import Unfit
+from tracewheel.traces.reader import Reader
+from tracewheel.traces.tool_memory import ToolMemory
+from tracewheel.traces.tools import as_tools, check_tools
+from tracewheel.types import Trace
 
-ROLES = ("system", "developer", "user", "assistant", "tool")
-BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+FORMAT = "openai"
+TEXTS = ("id", "session", "user", "created", "model", "task")
+USUAL = {*TEXTS, "messages", "tools", "environment", "reward"}
+ALIASES = {
+    "id": ("id",),
+    "session": ("session", "session_id", "conversation_id", "thread_id"),
+    "user": ("user", "user_id"),
+    "created": ("created", "created_at", "timestamp"),
+    "model": ("model",),
+    "task": ("task", "task_id"),
+}
+READ = {
+    *USUAL,
+    *(alias for names in ALIASES.values() for alias in names),
+    "functions",
+    "tokens",
+    "request",
+    "response",
+    "choices",
+}
 
 
-def read_openai(path: Path, name: str) -> Iterator[Trace | Quarantined]:
-    """Stream a log file, one line in memory at a time. No line raises; blank lines are no records.
-
-    Args:
-        path: The file to read.
-        name: How records call the file, so that they do not depend on where it lies.
-    """
-    with path.open("rb") as file:
-        for number, raw in enumerate(file, start=1):
-            raw = raw.rstrip(b"\r\n")
-            if number == 1:
-                raw = raw.removeprefix(BYTE_ORDER_MARK)
-            if raw.strip():
-                yield parse_line(raw, name, number)
-
-
-def parse_line(raw: bytes, file: str, line: int) -> Trace | Quarantined:
-    """The trace on a line, or the line in quarantine with the reason. Never raises."""
-    try:
-        return _trace(_parse(raw), file, line)
-    except UnfitLine as unfit:
-        return Quarantined(file, line, unfit.reason, unfit.detail, raw)
-
-
-def _parse(raw: bytes) -> dict[str, Any]:
-    try:
-        value = parse_json(raw.decode())
-    except UnicodeDecodeError as error:
-        raise UnfitLine("not UTF-8", f"at byte {error.start}") from error
-    except ValueError as error:
-        raise UnfitLine("not JSON", str(error)) from error
+def recognises(value: Any) -> bool:
+    """Whether this may be a conversation: the last format to be asked, as it is the least particular."""
     if not isinstance(value, dict):
-        raise UnfitLine("not an object", f"a line is one JSON object, this is a {type(value).__name__}")
-    return value
+        return False
+    request, response = value.get("request"), value.get("response")
+    if isinstance(request, dict) and "messages" in request:
+        return isinstance(response, dict) and "choices" in response
+    return "messages" in value
 
 
-def _trace(record: dict[str, Any], file: str, line: int) -> Trace:
-    messages = record.get("messages")
-    if not isinstance(messages, list) or not messages:
-        raise UnfitLine("no messages", "'messages' is to be a list with at least one message")
-    messages = _checked_messages(messages)
-    tools = record.get("tools") or []
-    if not isinstance(tools, list) or not all(_is_tool(tool) for tool in tools):
-        raise UnfitLine("tools unreadable", "'tools' is to be a list of functions with a name")
+def read(value: Any, place: Place) -> Trace:
+    """The trace of one record.
+
+    Raises:
+        Unfit: it cannot be read.
+    """
+    request, response = object_field(value, "request"), object_field(value, "response")
+    record = {**request, **{key: response[key] for key in ("id", "created", "model", "choices") if key in response}, **value}
+    messages = message_list(record)
+    choices = list_field(record, "choices")
+    if choices and isinstance(choices[0], dict):
+        messages = [*messages, choices[0].get("message")]
+    messages = openai_messages(messages)
     environment = record.get("environment")
     if environment is not None and not (isinstance(environment, dict) and isinstance(environment.get("kind"), str)):
-        raise UnfitLine("environment unreadable", "'environment' is to be an object with a 'kind'")
-    texts = {key: _optional_text(record, key) for key in ("id", "session", "user", "created", "model")}
-    identity = {"messages": messages, "environment": environment, "session": texts["session"], "user": texts["user"]}
-    return Trace(
-        id=texts["id"] or f"trace-{content_hash(identity)}",
-        messages=messages,
+        raise Unfit("environment unreadable", "'environment' is to be an object with a 'kind'")
+    tools = check_tools(record.get("tools") or []) or as_tools(record.get("functions"))
+    texts = {name: text_field(record, *names) for name, names in ALIASES.items()}
+    return build_trace(
+        FORMAT,
+        place,
+        messages,
         tools=tools,
         environment=environment,
-        session=texts["session"],
-        user=texts["user"],
-        created=texts["created"],
-        model=texts["model"],
-        outcome=_reward(record),
-        source_file=file,
-        source_line=line,
+        outcome=reward_field(record, "reward"),
+        tokens=checked_tokens(record.get("tokens")),
+        info={key: part for key, part in value.items() if key not in READ},
+        **texts,
     )
 
 
-def _checked_messages(messages: list[Any]) -> list[dict[str, Any]]:
-    """The messages with plain text as content, once their roles, calls and replies hold together."""
-    checked: list[dict[str, Any]] = []
-    open_calls: set[str] = set()
-    for position, message in enumerate(messages):
-        if not isinstance(message, dict):
-            raise UnfitLine("message unreadable", f"message {position} is not an object")
-        role = message.get("role")
-        if role not in ROLES:
-            raise UnfitLine("unknown role", f"message {position} has the role {role!r}")
-        if role == "tool":
-            call_id = message.get("tool_call_id")
-            if not isinstance(call_id, str) or call_id not in open_calls:
-                raise UnfitLine("tool reply without a call", f"message {position} replies to {call_id!r}")
-            open_calls.remove(call_id)
-        elif open_calls:
-            raise UnfitLine("call without a reply", f"{sorted(open_calls)[0]!r} has none when message {position} follows")
-        if role == "assistant":
-            open_calls = _checked_calls(message.get("tool_calls"), position)
-        checked.append({**message, "content": _text(message.get("content"), position)})
-    if not any(message["role"] == "assistant" for message in checked):
-        raise UnfitLine("no assistant turn", "the agent says nothing in this conversation")
-    return checked
+def openai_messages(messages: list[Any]) -> list[Any]:
+    """The messages with today's names for what older logs and other servers call otherwise."""
+    if not any(_is_old(message) for message in messages):
+        return messages
+    return tie_calls([_renewed(message) for message in messages])
 
 
-def _checked_calls(calls: Any, position: int) -> set[str]:
-    """The ids of an assistant turn's calls."""
-    if calls is None:
-        return set()
-    if not isinstance(calls, list):
-        raise UnfitLine("tool calls unreadable", f"message {position}: 'tool_calls' is not a list")
-    ids: set[str] = set()
-    for call in calls:
-        function = call.get("function") if isinstance(call, dict) else None
-        if not isinstance(function, dict) or not isinstance(function.get("name"), str) or not isinstance(call.get("id"), str):
-            raise UnfitLine("tool calls unreadable", f"message {position}: a call needs an id and a function with a name")
-        try:
-            arguments = parse_json(function["arguments"]) if isinstance(function.get("arguments"), str) else None
-        except ValueError as error:
-            raise UnfitLine("arguments are not JSON", f"message {position}, call {call['id']!r}: {error}") from error
-        if not isinstance(arguments, dict):
-            raise UnfitLine("arguments are not JSON", f"message {position}, call {call['id']!r}: no JSON text of an object")
-        if call["id"] in ids:
-            raise UnfitLine("tool calls unreadable", f"message {position}: two calls have the id {call['id']!r}")
-        ids.add(call["id"])
-    return ids
+def _is_old(message: Any) -> bool:
+    if not isinstance(message, dict):
+        return False
+    return message.get("role") == "function" or "function_call" in message or "reasoning_content" in message
 
 
-def _text(content: Any, position: int) -> str | None:
-    """The content as text: text parts are joined."""
-    if content is None or isinstance(content, str):
-        return content
-    if not isinstance(content, list):
-        raise UnfitLine("content is not text", f"message {position}: content is a {type(content).__name__}")
-    texts = []
-    for part in content:
-        if not isinstance(part, dict) or part.get("type") != "text" or not isinstance(part.get("text"), str):
-            kind = part.get("type") if isinstance(part, dict) else type(part).__name__
-            raise UnfitLine("content is not text", f"message {position}: a part of type {kind!r}")
-        texts.append(part["text"])
-    return "".join(texts)
+def _renewed(message: Any) -> Any:
+    if not _is_old(message):
+        return message
+    renewed = {key: value for key, value in message.items() if key not in ("function_call", "reasoning_content")}
+    if message.get("role") == "function":
+        renewed["role"] = "tool"
+    if isinstance(message.get("function_call"), dict) and not message.get("tool_calls"):
+        renewed["tool_calls"] = [{"id": None, "type": "function", "function": message["function_call"]}]
+    if isinstance(message.get("reasoning_content"), str) and "reasoning" not in message:
+        renewed["reasoning"] = message["reasoning_content"]
+    return renewed
 
 
-def _is_tool(tool: Any) -> bool:
-    function = tool.get("function") if isinstance(tool, dict) else None
-    return isinstance(function, dict) and isinstance(function.get("name"), str)
-
-
-def _optional_text(record: dict[str, Any], key: str) -> str | None:
-    value = record.get(key)
-    if value is None or isinstance(value, str):
-        return value
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return str(value)
-    raise UnfitLine("field unreadable", f"'{key}' is to be text")
-
-
-def _reward(record: dict[str, Any]) -> float | None:
-    value = record.get("reward")
-    if value is None:
+def read_usual(raw: bytes, file: str, line: int, memory: ToolMemory) -> Trace | None:
+    """The trace of a line that has nothing but the usual and nothing wrong, quickly; None of any other, which needs `read`."""
+    try:
+        record = memory.parse(raw)
+    except ValueError:
         return None
-    if not isinstance(value, int | float):
-        raise UnfitLine("reward is not a number", f"'reward' is {value!r:.40}")
-    return float(value)
+    if record.__class__ is not dict or not record.keys() <= USUAL:
+        return None
+    get = record.get
+    messages, environment, reward = get("messages"), get("environment"), get("reward")
+    texts = get("id"), get("session"), get("user"), get("created"), get("model"), get("task")
+    for text in texts:
+        if text.__class__ is not str and text is not None:
+            return None
+    if reward is not None and (reward.__class__ not in (int, float) or not is_strict(reward)):
+        return None
+    if environment is not None and not _is_usual_environment(environment):
+        return None
+    tools = memory.checked(get("tools"), raw)
+    if not tools or messages.__class__ is not list or not are_sound(messages):
+        return None
+    identity, session, user, created, model, task = texts
+    return Trace(
+        identity or made_id(messages, environment, session, user),
+        messages,
+        tools,
+        environment,
+        session,
+        user,
+        created,
+        model,
+        None if reward is None else float(reward),
+        file,
+        line,
+        FORMAT,
+        task,
+    )
+
+
+def _is_usual_environment(environment: Any) -> bool:
+    return environment.__class__ is dict and environment.get("kind").__class__ is str and is_strict(environment)
+
+
+READER = Reader(FORMAT, recognises, read)

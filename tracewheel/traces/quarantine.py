@@ -1,4 +1,8 @@
-"""What happens to a line that cannot be read: it is kept, with its place and its reason."""
+"""What happens to a record that cannot be read: it is kept, with its place and its reason.
+
+The reasons are a closed list, so that reports can count them and people can search for them. `detail` says
+what exactly is wrong.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +10,59 @@ import base64
 from dataclasses import dataclass
 from typing import Any
 
+REASONS = (
+    "not UTF-8",
+    "not JSON",
+    "truncated",
+    "too large",
+    "not an object",
+    "unknown format",
+    "no messages",
+    "message unreadable",
+    "unknown role",
+    "role out of order",
+    "tool reply without a call",
+    "tool calls unreadable",
+    "doubled call id",
+    "call without a reply",
+    "arguments are not JSON",
+    "content is not text",
+    "no assistant turn",
+    "tools unreadable",
+    "environment unreadable",
+    "tokens unreadable",
+    "field unreadable",
+    "reward is not a number",
+    "spans of a stored trace",
+    "compression damaged",
+    "Parquet damaged",
+)
+
 
 @dataclass(frozen=True)
 class Quarantined:
-    """A line that is no trace. `reason` is one of a few fixed texts; `detail` says what exactly."""
+    """A record that is no trace. `reason` is one of `REASONS`.
+
+    `line` is where the record begins, counted from 1; `offset` is its first byte, in the file as it is without
+    compression. `raw` are its bytes as they are in the file; those of spans that lie apart are joined by line ends.
+    """
 
     file: str
     line: int
     reason: str
     detail: str
     raw: bytes
+    offset: int = 0
 
     def to_record(self) -> dict[str, Any]:
-        """JSON types; the line's bytes as text under `raw`, or as `raw_base64` when they are no UTF-8."""
-        record: dict[str, Any] = {"file": self.file, "line": self.line, "reason": self.reason, "detail": self.detail}
+        """JSON types; the record's bytes as text under `raw`, or as `raw_base64` when they are no UTF-8."""
+        record: dict[str, Any] = {
+            "file": self.file,
+            "line": self.line,
+            "offset": self.offset,
+            "reason": self.reason,
+            "detail": self.detail,
+        }
         try:
             record["raw"] = self.raw.decode()
         except UnicodeDecodeError:
@@ -27,8 +70,8 @@ class Quarantined:
         return record
 
 
-class UnfitLine(Exception):
-    """Raised and caught within a reader: the line at hand cannot be read."""
+class Unfit(Exception):
+    """Raised and caught within the readers: the record at hand cannot be read. `reason` is one of `REASONS`."""
 
     def __init__(self, reason: str, detail: str = "") -> None:
         super().__init__(reason, detail)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from tracewheel.plugins import load_class
 from tracewheel.verifiers.base import GradedVerifier, Verifier, progress
+from tracewheel.verifiers.recorded import RecordedVerifier
 from tracewheel.verifiers.workspace import WorkspaceVerifier
 
-VERIFIERS: dict[str, type] = {WorkspaceVerifier.kind: WorkspaceVerifier}
+VERIFIERS: dict[str, type] = {verifier.kind: verifier for verifier in (RecordedVerifier, WorkspaceVerifier)}
 
 __all__ = ["VERIFIERS", "GradedVerifier", "Verifier", "make_verifier", "progress"]
 

@@ -1,10 +1,13 @@
 """The kind of a failure, from an episode's calls and its breakdown."""
 
+import json
 import random
+import re
 
 import pytest
 
-from tracewheel.curation.faults import fault_kind
+from tracewheel.curation.divergence import Path, first_divergence
+from tracewheel.curation.faults import FAULT_OF_PART, KINDS, Fault, fault_kind, find_fault
 from tracewheel.curation.replay import replay_trace
 from tracewheel.environments.workspace import TOOLS, WorkspaceEnvironment
 from tracewheel.environments.workspace_agent import play, solution
@@ -54,3 +57,111 @@ def test_an_episode_that_just_stops_is_unfinished():
 )
 def test_the_breakdown_decides_when_the_calls_show_nothing(success, breakdown, kind):
     assert fault_kind([{"role": "assistant", "content": "Done."}], [], success, breakdown, ended=True) == kind
+
+
+def episode(*calls, last="Done."):
+    """Messages of calls (tool, arguments), then words."""
+    messages = [{"role": "user", "content": "Go."}]
+    for number, (name, arguments) in enumerate(calls):
+        function = {"name": name, "arguments": arguments if isinstance(arguments, str) else json.dumps(arguments)}
+        messages.append({"role": "assistant", "tool_calls": [{"id": str(number), "type": "function", "function": function}]})
+        messages.append({"role": "tool", "tool_call_id": str(number), "content": "ok"})
+    return [*messages, {"role": "assistant", "content": last}]
+
+
+PARAMETERS = {
+    "type": "object",
+    "properties": {"path": {"type": "string"}, "depth": {"type": "integer"}, "order": {"enum": ["name", "age"]}},
+    "required": ["path"],
+    "additionalProperties": False,
+}
+LOOK = [{"type": "function", "function": {"name": "look", "parameters": PARAMETERS}}]
+LOOK += [{"type": "function", "function": {"name": "take", "parameters": {"type": "object"}}}]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "detail"),
+    [
+        ({}, "look: no 'path'"),
+        ({"path": 3}, "look: 'path' is not what the schema asks for"),
+        ({"path": "a", "depth": "deep"}, "look: 'depth' is not what the schema asks for"),
+        ({"path": "a", "depth": True}, "look: 'depth' is not what the schema asks for"),
+        ({"path": "a", "order": "size"}, "look: 'order' is not what the schema asks for"),
+        ({"path": "a", "colour": "red"}, "look: 'colour' is no argument"),
+        ("[1]", "look: no object"),
+        ("{", "look: no object"),
+    ],
+)
+def test_arguments_that_the_schema_does_not_allow(arguments, detail):
+    assert find_fault(episode(("look", arguments)), LOOK, {}, True) == Fault("invalid_call", detail)
+
+
+@pytest.mark.parametrize("arguments", [{"path": "a"}, {"path": "a", "depth": 2.0}, {"path": "a", "order": "age"}])
+def test_arguments_that_it_does_allow(arguments):
+    assert find_fault(episode(("look", arguments)), LOOK, {}, True).kind == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("calls", "kind"),
+    [
+        ("aa", "loop"),
+        ("ababab", "loop"),
+        ("abcabcabc", "loop"),
+        ("xababab", "loop"),
+        ("abab", "unknown"),
+        ("abcabc", "unknown"),
+    ],
+)
+def test_calls_that_go_in_circles(calls, kind):
+    made = [("take", {"what": letter}) for letter in calls]
+    assert find_fault(episode(*made), LOOK, {}, True).kind == kind
+
+
+def test_an_episode_that_was_cut_off_was_too_long():
+    assert find_fault(episode(("take", {})), LOOK, {"manifest": 0.0}, False, stop_reason="max_turns") == Fault(
+        "too_long", "max_turns"
+    )
+
+
+@pytest.mark.parametrize(
+    ("failed", "success", "kind", "detail"),
+    [
+        ("ab", "abc", "early_stop", "never called c"),
+        ("ab1", "ab2", "wrong_arguments", "b"),
+        ("abc", "ab", "wrong_final_state", "called c besides"),
+        ("ac", "ab", "wrong_final_state", "called c, never b"),
+        ("ba", "ab", "unknown", ""),
+    ],
+)
+def test_a_success_tells_what_a_failure_lacks(failed, success, kind, detail):
+    """Letters are tools, digits behind them arguments."""
+
+    def made(calls):
+        return episode(*[(part[0], {"n": part[1:]}) for part in re.findall(r"[a-c]\d?", calls)])
+
+    divergence = first_divergence(Path.of("failed", made(failed), []), [Path.of("success", made(success), [])])
+    tools = [{"function": {"name": letter}} for letter in "abc"]
+    messages = made(failed)
+    assert find_fault(messages, tools, {}, True, divergence=divergence) == Fault(kind, detail)
+    # What the verifier found missing, in words of the environment, goes before.
+    known = find_fault(messages, tools, {"manifest": 0.0}, True, divergence=divergence)
+    assert known == Fault("wrong_final_state", "forgot_manifest")
+
+
+def test_tools_that_say_nothing_of_what_was_done_are_left_out():
+    one = Path.of("f", episode(("think", {"of": "x"}), ("take", {})), [])
+    other = Path.of("s", episode(("think", {"of": "y"}), ("take", {})), [])
+    divergence = first_divergence(one, [other])
+    tools = [{"function": {"name": name}} for name in ("think", "take")]
+    messages = episode(("think", {"of": "x"}), ("take", {}))
+    assert find_fault(messages, tools, {}, True, divergence=divergence).kind == "wrong_arguments"
+    assert find_fault(messages, tools, {}, True, divergence=divergence, ignored_tools=["think"]).kind == "unknown"
+
+
+def test_without_known_tools_none_is_invented():
+    assert find_fault(episode(("anything", {})), [], {}, True).kind == "unknown"
+
+
+def test_every_word_belongs_to_a_kind():
+    for kind, _ in FAULT_OF_PART.values():
+        assert kind in KINDS

@@ -1,9 +1,14 @@
 """The leak check: every way for something held out to be trained on is found and named."""
 
+import json
+
 import pandas
 import pytest
 
-from tracewheel.curation.leaks import check_leaks
+from tracewheel.config import DuplicatesConfig
+from tracewheel.curation.duplicates import find_duplicates
+from tracewheel.curation.leaks import check_leaks, describe_leaks, leak_report
+from tracewheel.curation.splits import components
 from tracewheel.errors import DataError, LeakError
 
 TASKS = [
@@ -64,3 +69,68 @@ def test_many_leaks_are_counted_and_the_first_are_shown():
 def test_an_unknown_split_is_an_error():
     with pytest.raises(DataError, match="elsewhere"):
         check([("t9", "f9", "s9", "g9", "elsewhere")])
+
+
+REQUEST = (
+    "My name is Mia Li, user id mia_li_3668. Cancel reservation 4WQ150 and refund it to my gift card, because my mother "
+    "fell ill in Chicago and I have to stay with her until the end of the month."
+)
+COPIES = {
+    "whitespace": REQUEST.replace(" ", "  ").replace(". ", ".\n"),
+    "renumbered": REQUEST.replace("3668", "7071").replace("4WQ150", "8WQ922"),
+    "paraphrase": (
+        "Hello, this is Mia Li (user id mia_li_3668). Because my mother fell ill in Chicago I will stay with her until the "
+        "end of the month. Could reservation 4WQ150 be cancelled, and the refund put on my gift card?"
+    ),
+}
+UNRELATED = "Please book a table for five at the harbour restaurant on Friday evening, by the window if there is one left."
+
+
+def logs(request, same_user=False):
+    """Two logged tasks without an environment, one trained on and one held out: the second says `request`."""
+    rows = [("trace1", "t1", "train", "u1", REQUEST), ("trace2", "t2", "held_out", "u1" if same_user else "u2", request)]
+    episodes = pandas.DataFrame(rows, columns=["trace_id", "task_id", "split", "user", "text"])
+    episodes["messages"] = [json.dumps([{"role": "user", "content": text}]) for text in episodes["text"]]
+    tasks = pandas.DataFrame(
+        {"id": ["t1", "t2"], "fingerprint": ["f1", "f2"], "initial_state": "{}", "split": ["train", "held_out"]}
+    )
+    tasks["goal"] = episodes["text"]
+    return tasks, episodes.assign(fingerprint=tasks["fingerprint"], session=None)
+
+
+@pytest.mark.parametrize("planted", ["user", *COPIES])
+def test_a_planted_leak_is_caught_and_linked_so_that_it_cannot_come_about(planted):
+    tasks, episodes = logs(COPIES.get(planted, UNRELATED), same_user=planted == "user")
+    clusters = find_duplicates([episodes], DuplicatesConfig())
+    leaks = leak_report(tasks, episodes, clusters)
+    assert [leak["kind"] for leak in leaks] == ["user" if planted == "user" else "near duplicate"]
+    assert leaks[0]["splits"] == ["held_out", "train"]
+    assert leaks[0]["tasks"] == ["t1", "t2"]
+    assert leaks[0]["traces"] == ["trace1", "trace2"]
+    with pytest.raises(LeakError, match=leaks[0]["kind"]):
+        check_leaks(tasks, episodes, clusters)
+    assert check_leaks(tasks, episodes, clusters, allow=True) == leaks
+    assert components(episodes, clusters) == {"t1": "t1", "t2": "t1"}
+    assert json.loads(json.dumps(leaks)) == leaks
+
+
+def test_tasks_that_have_nothing_in_common_are_no_leak():
+    tasks, episodes = logs(UNRELATED)
+    clusters = find_duplicates([episodes], DuplicatesConfig())
+    assert check_leaks(tasks, episodes, clusters) == []
+    assert components(episodes, clusters) == {"t1": "t1", "t2": "t2"}
+
+
+def test_only_the_kinds_asked_for_link():
+    _, episodes = logs(COPIES["whitespace"])
+    clusters = find_duplicates([episodes], DuplicatesConfig())
+    assert components(episodes, clusters, ("exact", "semantic")) == {"t1": "t1", "t2": "t2"}
+    assert components(episodes, clusters, ("near",)) == {"t1": "t1", "t2": "t1"}
+    assert components(episodes) == {"t1": "t1", "t2": "t2"}
+
+
+def test_the_log_s_own_name_of_a_task_links_and_leaks():
+    tasks, episodes = logs(UNRELATED)
+    episodes["task"] = "airline-7"
+    assert components(episodes) == {"t1": "t1", "t2": "t1"}
+    assert "logged task airline-7 is in held_out and train" in describe_leaks(leak_report(tasks, episodes))

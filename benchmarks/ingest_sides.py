@@ -1,0 +1,80 @@
+"""One side of `ingest.py`, in a process of its own: prints CPU seconds, wall seconds and the peak of its memory as JSON.
+
+python benchmarks/ingest_sides.py SIDE LOG OUT
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from measuring import Meter
+
+
+def parse(log: Path, out: Path) -> int:
+    """What there is to compare with: orjson parses each line, and the value is let go."""
+    import orjson
+
+    count = 0
+    with log.open("rb") as file:
+        for line in file:
+            orjson.loads(line)
+            count += 1
+    return count
+
+
+def read(log: Path, out: Path) -> int:
+    """Parse, find the format, check roles, calls and replies, and make a Trace."""
+    from tracewheel.traces import read_traces
+
+    count = 0
+    for _ in read_traces({log.name: log}):
+        count += 1
+    return count
+
+
+def ingest(log: Path, out: Path) -> int:
+    """Read, redact, drop duplicates, write Parquet."""
+    return _ingest(log, out, redact=True)
+
+
+def ingest_unredacted(log: Path, out: Path) -> int:
+    """The same without redaction."""
+    return _ingest(log, out, redact=False)
+
+
+def _ingest(log: Path, out: Path, *, redact: bool) -> int:
+    from tracewheel.config import IngestConfig, RedactionConfig
+    from tracewheel.ingest import ingest_new
+
+    config = IngestConfig(paths=(str(log),), redaction=RedactionConfig(enabled=redact))
+    return int(ingest_new(config, out)["added"]["read"])
+
+
+SIDES: dict[str, Callable[[Path, Path], int]] = {
+    "orjson": parse,
+    "read": read,
+    "ingest": ingest,
+    "ingest_unredacted": ingest_unredacted,
+}
+
+
+def main() -> None:
+    side, log, out = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
+    import orjson  # noqa: F401 - imports are not what is measured
+    import pandas  # noqa: F401 - pyarrow wants it
+    import pyarrow.parquet  # noqa: F401
+
+    import tracewheel.ingest  # noqa: F401
+
+    with Meter() as meter:
+        count = SIDES[side](log, out)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(json.dumps({"traces": count, "cpu_s": meter.cpu_s, "wall_s": meter.wall_s, "peak_mib": peak}))
+
+
+if __name__ == "__main__":
+    main()

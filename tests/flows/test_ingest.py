@@ -1,0 +1,102 @@
+"""`tracewheel ingest` on the command line: paths or a profile, one JSON object, errors that say what to do."""
+
+import json
+
+import pandas
+import pytest
+
+from flows.cli import main
+
+RECORD = {"messages": [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hello."}]}
+COUNTS = {
+    "read",
+    "kept",
+    "duplicates",
+    "quarantined",
+    "by_reason",
+    "by_format",
+    "messages",
+    "tool_calls",
+    "tool_results",
+    "redacted",
+}
+
+
+@pytest.fixture
+def run(capsys):
+    """Runs a command in this process: exit code, standard output, standard error."""
+
+    def call(*arguments):
+        code = main(["ingest", *map(str, arguments)])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call
+
+
+@pytest.fixture
+def log(tmp_path):
+    path = tmp_path / "logs" / "a.jsonl"
+    path.parent.mkdir()
+    path.write_text(json.dumps(RECORD) + "\n{\n")
+    return path
+
+
+def test_paths_are_read_and_one_object_printed(run, log, tmp_path):
+    code, out, err = run(log, "--format", "auto", "--out", tmp_path / "out", "--json")
+    assert (code, err) == (0, "")
+    report = json.loads(out)
+    assert report.keys() >= COUNTS
+    assert (report["read"], report["kept"], report["quarantined"]) == (2, 1, 1)
+    assert report["by_reason"] == {"not JSON": 1}
+    assert {path.name for path in (tmp_path / "out").iterdir()} >= {"traces.parquet", "quarantine.jsonl", "report.json"}
+    assert json.loads((tmp_path / "out/report.json").read_text()).items() <= report.items()
+
+
+def test_a_second_call_adds_what_is_new_and_full_begins_again(run, log, tmp_path):
+    run(log.parent, "--out", tmp_path / "out")
+    with log.open("a") as file:
+        file.write(json.dumps({**RECORD, "user": "u"}) + "\n")
+    code, out, _ = run(log.parent, "--out", tmp_path / "out", "--json")
+    report = json.loads(out)
+    assert (code, report["added"]["read"], report["read"]) == (0, 1, 3)
+    assert len(pandas.read_parquet(tmp_path / "out/traces.parquet")) == 2
+    code, out, _ = run(log.parent, "--out", tmp_path / "out", "--full", "--json")
+    assert (code, json.loads(out)["added"]["read"]) == (0, 3)
+
+
+def test_a_profile_is_read_as_a_stage_without_memory(run, profile, tmp_path):
+    for _ in range(2):
+        code, out, _ = run(profile, "--out", tmp_path / "out", "--json")
+        report = json.loads(out)
+        assert (code, report["read"], "added" in report) == (0, 786, False)
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"traces.parquet", "quarantine.jsonl", "report.json"}
+
+
+def test_settings_are_overridden_as_in_a_profile(run, log, tmp_path):
+    log.write_text(json.dumps({**RECORD, "user": "ada@lovelace.org"}) + "\n")
+    code, out, _ = run(log, "--out", tmp_path / "out", "--set", "ingest.redaction.enabled=false", "--json")
+    assert (code, json.loads(out)["redacted"]) == (0, {})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "nothing to read: give a PATH"),
+        (("nowhere.jsonl",), "nowhere.jsonl: no such trace file"),
+        (("PROFILE", "LOG"), "a profile says by itself what to read"),
+        (("PROFILE", "--format", "atif"), "a profile says by itself what to read"),
+        (("LOG", "--filter", "x"), "give --mlflow-uri too"),
+        (("--mlflow-uri", "sqlite:///x.db"), "which experiment?"),
+        (("LOG", "--set", "seed=1"), "only settings of ingest"),
+        (("LOG", "--set", "ingest.colour=red"), "colour: no such key"),
+        (("LOG", "--set", "ingest=3"), "holds keys, not a value"),
+    ],
+)
+def test_errors_say_what_to_do(run, log, profile, tmp_path, arguments, message):
+    named = [{"LOG": str(log), "PROFILE": str(profile)}.get(argument, argument) for argument in arguments]
+    code, out, err = run(*named, "--out", tmp_path / "out")
+    assert (code, out) == (2, "")
+    assert message in err
+    assert err.count("\n") == 1
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,99 @@
+"""Difficulty: posteriors by hand and against scipy's where it is, decay from run to run, tiers, the held-out tier."""
+
+import math
+
+import pandas
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tracewheel.config import DifficultyConfig, SamplerConfig
+from tracewheel.curation.difficulty import (
+    Evidence,
+    beta_below,
+    beta_quantile,
+    check_held_out_tier,
+    held_out_tier,
+    pass_rates,
+    pass_tier,
+)
+from tracewheel.errors import DataError
+from tracewheel.sampler import TaskSampler
+
+CONFIG = DifficultyConfig()
+
+
+def episodes(**outcomes):
+    rows = [(task_id, success) for task_id, successes in outcomes.items() for success in successes]
+    return pandas.DataFrame(rows, columns=["task_id", "success"])
+
+
+def test_rates_by_hand_and_an_unscored_episode_counts_for_nothing():
+    nan = float("nan")
+    rates, evidence = pass_rates(episodes(a=[1.0, 0.0, 0.0, nan], b=[nan, nan], c=[1.0, 1.0]), CONFIG)
+    rates = rates.set_index("task_id")
+    assert rates.loc["a", ["attempts", "successes"]].tolist() == [3, 1]
+    assert rates.loc["a", "pass_rate"] == pytest.approx(1 / 3)
+    assert rates.loc["a", "posterior"] == pytest.approx(2 / 5)
+    assert rates.loc["b", ["attempts", "successes"]].tolist() == [0, 0]
+    assert math.isnan(rates.loc["b", "pass_rate"])
+    assert rates.loc["b", ["posterior", "low", "high"]].tolist() == pytest.approx([0.5, 0.05, 0.95])
+    assert rates.loc["c", "low"] == pytest.approx(0.05 ** (1 / 3))  # P(p < x) = x^3 for Beta(3, 1)
+    assert rates["pass_tier"].to_dict() == {"a": 4, "b": 3, "c": 2}
+    assert evidence == {"a": (1.0, 2.0), "c": (2.0, 0.0)}
+
+
+def test_earlier_evidence_is_decayed_and_kept_for_tasks_that_are_not_seen_again():
+    earlier = Evidence({"a": (4.0, 0.0), "gone": (0.0, 2.0), "faint": (0.01, 0.005)})
+    rates, evidence = pass_rates(episodes(a=[0.0]), CONFIG, earlier)
+    assert evidence == {"a": (2.0, 1.0), "gone": (0.0, 1.0)}
+    assert rates["task_id"].tolist() == ["a"]
+    assert rates.loc[0, ["attempts", "pass_rate"]].tolist() == [1, pytest.approx(2 / 3)]
+    assert Evidence.from_json(evidence.to_json()) == evidence
+    assert earlier["a"] == (4.0, 0.0)
+
+
+def test_the_sampler_keeps_the_same_evidence():
+    sampler = TaskSampler(SamplerConfig(decay=0.5, retain=1.0), ["a"], seed=0)
+    sampler.observe("a", 3, 1)
+    sampler.decay()
+    _, evidence = pass_rates(episodes(a=[]), CONFIG, Evidence({"a": (3.0, 1.0)}))
+    assert sampler.to_state()["evidence"] == evidence.to_json()
+    assert sampler.posterior("a") == evidence.posterior("a")
+
+
+@pytest.mark.parametrize("value", [[], {"a": [1]}, {"a": [1, -1]}, {"a": "x"}, {"a": [1, float("nan")]}])
+def test_what_is_no_evidence_is_an_error(value):
+    with pytest.raises(DataError, match="here"):
+        Evidence.from_json(value, "here")
+
+
+@given(st.floats(1, 200), st.floats(1, 200), st.floats(0.001, 0.999))
+def test_a_quantile_undoes_the_distribution(alpha, beta, probability):
+    assert beta_below(alpha, beta, beta_quantile(alpha, beta, probability)) == pytest.approx(probability, abs=1e-5)
+
+
+def test_against_a_second_source():
+    special = pytest.importorskip("scipy.special")
+    for alpha, beta in ((1, 1), (1, 9), (4.5, 2.25), (60, 41)):
+        for probability in (0.05, 0.5, 0.95):
+            assert beta_quantile(alpha, beta, probability) == pytest.approx(
+                float(special.betaincinv(alpha, beta, probability)), abs=1e-6
+            )
+
+
+def test_tiers_rise_as_pass_rates_fall():
+    assert [pass_tier(rate, CONFIG) for rate in (1.0, 0.81, 0.8, 0.6, 0.5, 0.3, 0.2, 0.0)] == [1, 1, 2, 3, 3, 4, 5, 5]
+    with pytest.raises(ValueError, match="fall"):
+        DifficultyConfig(tiers=(0.2, 0.8))
+
+
+def test_the_harder_tasks_are_one_tier_above_the_hardest_trained():
+    assert held_out_tier([1, 4, 2]) == 5
+    tasks = pandas.DataFrame({"split": ["train", "train", "held_out", "harder"], "tier": [2, 4, 4, 5]})
+    check_held_out_tier(tasks)
+    check_held_out_tier(tasks[tasks["split"] != "harder"])
+    with pytest.raises(DataError, match="harder_tier to 6"):
+        check_held_out_tier(tasks.assign(tier=[2, 5, 4, 5]))
+    with pytest.raises(DataError, match="no training tasks"):
+        held_out_tier([])

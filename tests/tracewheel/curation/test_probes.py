@@ -1,0 +1,176 @@
+"""Probes: forty degenerate tasks are planted among good ones, and every one is dropped for its own reason."""
+
+import itertools
+from dataclasses import replace
+
+import pandas as pd
+import pytest
+
+from tracewheel.curation.probes import BROKEN, FLAKY, GOLD, NO_OP, probe_task, probe_tasks, verified_solutions
+from tracewheel.curation.replay import probe
+from tracewheel.environments import Observation, make_environment
+from tracewheel.environments.workspace import WorkspaceEnvironment
+from tracewheel.environments.workspace_agent import play, solution
+from tracewheel.types import Task, canonical_json
+from tracewheel.verifiers import VERIFIERS
+
+CLOCK = itertools.count()
+
+
+class Counter:
+    """Counts up to a goal; a task's initial state says how it misbehaves."""
+
+    kind, system_prompt = "counter", "You count."
+
+    def task_from_log(self, prompt, logged):
+        raise NotImplementedError
+
+    def tools(self):
+        return []
+
+    def reset(self, task):
+        self.state = dict(task.initial_state)
+        self.value = self.state.get("start", 0)
+        if self.state.get("fault") == "no start":
+            raise RuntimeError("the machine is away")
+        if self.state.get("fault") == "random start":
+            self.value = next(CLOCK)
+
+    def step(self, tool, args):
+        self.value += args.get("by", 1)
+        if self.state.get("fault") == "lossy":
+            self.value -= next(CLOCK) % 2
+        text = f"at {next(CLOCK)}" if self.state.get("fault") == "random reply" else f"at {self.value}"
+        return Observation(text, done=tool == "stop")
+
+    def snapshot(self):
+        return {"value": self.value}
+
+
+class CounterVerifier:
+    """Full marks at the goal; a task's goal says how the verifier misbehaves."""
+
+    kind = "counter"
+
+    def verify(self, task, final_state):
+        match task.goal.get("fault"):
+            case "random":
+                return (0.0, {"luck": float(next(CLOCK) % 2)})
+            case "now and then":
+                if next(CLOCK) % 2:
+                    raise RuntimeError("not today")
+            case "always raises":
+                raise KeyError("value")
+        total = float(final_state["value"] >= task.goal["value"])
+        return total, {"reached": total}
+
+
+@pytest.fixture(autouse=True)
+def counting(monkeypatch):
+    monkeypatch.setitem(VERIFIERS, "counter", CounterVerifier)
+
+
+def counter_task(number, *, start=0, goal=3, fault=None, verifier_fault=None):
+    state = {"start": start, **({"fault": fault} if fault else {})}
+    aim = {"value": goal, **({"fault": verifier_fault} if verifier_fault else {})}
+    return Task(f"task-{number}", "counter", "count", 1, f"Count {number}.", state, aim, "counter", f"fp-{number}")
+
+
+STEPS = [("add", {"by": 1})] * 3
+
+
+def planted():
+    """Forty bad tasks with what is wrong with each, and ten good ones."""
+    bad = [
+        *[(NO_OP, {"start": 3 + n}) for n in range(10)],
+        *[(NO_OP, {"goal": -n}) for n in range(4)],
+        *[(GOLD, {"goal": 4 + n}) for n in range(10)],
+        *[(FLAKY, {"fault": "random start"}) for _ in range(4)],
+        *[(FLAKY, {"fault": "random reply"}) for _ in range(4)],
+        *[(FLAKY, {"verifier_fault": "random"}) for _ in range(4)],
+        *[(FLAKY, {"verifier_fault": "now and then"}) for _ in range(4)],
+    ]
+    return bad, [("", {}) for _ in range(10)]
+
+
+def test_forty_degenerate_tasks_are_dropped_with_their_reason():
+    bad, good = planted()
+    assert len(bad) == 40
+    expected = {}
+    tasks = []
+    for number, (verdict, settings) in enumerate([*bad, *good]):
+        tasks.append(counter_task(number, **settings))
+        expected[f"task-{number}"] = verdict
+    probes, report = probe_tasks(tasks, {task.id: STEPS for task in tasks}, Counter)
+    assert {task_id: found.verdict for task_id, found in probes.items()} == expected
+    assert all(bool(found.reason) != found.fit for found in probes.values())
+    assert report["probed"] == 50 and report["fit"] == 10
+    assert report["dropped"] == {FLAKY: 16, GOLD: 10, NO_OP: 14}
+
+
+@pytest.mark.parametrize(
+    ("settings", "verdict", "says"),
+    [
+        ({"start": 3}, NO_OP, "doing nothing scores 1"),
+        ({"goal": 9}, GOLD, "it scores 0, short of full marks in reached"),
+        ({"fault": "random start"}, FLAKY, "they start from different states"),
+        ({"fault": "random reply"}, FLAKY, "call 1 is answered differently"),
+        ({"fault": "no start"}, BROKEN, "the machine is away"),
+        ({"verifier_fault": "random"}, FLAKY, "other parts (luck)"),
+        ({"verifier_fault": "now and then"}, FLAKY, "the score is"),
+        ({"verifier_fault": "always raises"}, BROKEN, "KeyError"),
+    ],
+)
+def test_the_reason_is_a_sentence(settings, verdict, says):
+    found = probe_task(counter_task(1, **settings), Counter, STEPS)
+    assert found.verdict == verdict and says in found.reason
+
+
+def test_without_a_known_solution_only_doing_nothing_is_tried():
+    unsolvable = counter_task(1, goal=10**6)
+    assert probe_task(unsolvable, Counter).fit
+    assert not probe_task(unsolvable, Counter).solution_tried
+    assert probe_task(counter_task(1), Counter, STEPS).solution_tried
+
+
+def test_words_may_differ_where_only_scores_are_to_agree():
+    task = counter_task(1, fault="random reply")
+    assert probe_task(task, Counter, STEPS).verdict == FLAKY
+    assert probe_task(task, Counter, STEPS, word_for_word=False).fit
+    lossy = [probe_task(counter_task(n, fault="lossy"), Counter, STEPS, word_for_word=False).verdict for n in range(4)]
+    assert set(lossy) <= {FLAKY, GOLD}, "a score that changes is wrong either way"
+
+
+def test_a_solution_stops_where_the_episode_ends():
+    assert probe_task(counter_task(1, goal=1), Counter, [("stop", {"by": 1}), ("add", {"by": -1})]).fit
+
+
+def test_the_workspace_knows_its_own_solutions(tasks):
+    _, report = probe_tasks(tasks)
+    assert report == {"probed": len(tasks), "with_solution": len(tasks), "fit": len(tasks), "dropped": {}}
+    impossible = replace(tasks[0], goal={**tasks[0].goal, "manifest": "/nowhere/manifest.json"})
+    assert probe_task(impossible).verdict == GOLD
+    hollow = replace(tasks[0], initial_state={"folders": [""], "files": {tasks[0].goal["manifest"]: "[]"}})
+    assert probe_task(hollow).verdict == NO_OP and probe(hollow, WorkspaceEnvironment()) == NO_OP
+
+
+def test_the_shortest_verified_trace_is_the_known_solution(tasks):
+    task = tasks[0]
+    long = [("list_files", {"path": task.goal["source"]}), *solution(task)]
+    rows = [("long", 1.0, long), ("short", 1.0, solution(task)), ("failed", 0.0, solution(task)[:1])]
+    frame = pd.DataFrame(
+        [
+            {"id": name, "task_id": task.id, "success": won, "messages": canonical_json(play(task, calls))}
+            for name, won, calls in rows
+        ]
+    )
+    assert verified_solutions(frame, {task.id: task}) == {task.id: solution(task)}
+
+
+def test_a_probe_leaves_nothing_behind(tasks):
+    environment = make_environment("workspace")
+    environment.reset(tasks[0])
+    before = environment.snapshot()
+    probe_task(tasks[0], lambda: environment)
+    environment.reset(tasks[0])
+    assert environment.snapshot() == before

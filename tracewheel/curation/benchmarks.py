@@ -1,0 +1,83 @@
+"""Reads the items of benchmark files, to compare traces with."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy
+
+from tracewheel.errors import DataError
+
+
+@dataclass(frozen=True)
+class BenchmarkItem:
+    """One item: where it stands, and its texts."""
+
+    file: str
+    line: int
+    texts: tuple[str, ...]
+
+
+def read_benchmark(path: Path) -> Iterator[BenchmarkItem]:
+    """The items of a file: of JSONL its lines, of JSON the elements of its list, of Parquet its rows, else lines of text.
+
+    Lines count from 1; those of Parquet are its rows.
+
+    Raises:
+        DataError: the file is missing or not what its name says.
+    """
+    if not path.is_file():
+        raise DataError(f"{path}: no such benchmark file (curation.decontamination.benchmarks)")
+    try:
+        match path.suffix.lower():
+            case ".parquet":
+                import pandas
+
+                rows: list[tuple[int, Any]] = list(enumerate(pandas.read_parquet(path).to_dict("records"), start=1))
+            case ".jsonl" | ".ndjson":
+                lines = enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
+                rows = [(number, json.loads(line)) for number, line in lines if line.strip()]
+            case ".json":
+                rows = list(_elements(path.read_text(encoding="utf-8")))
+            case _:
+                rows = list(enumerate(path.read_text(encoding="utf-8").splitlines(), start=1))
+    except (ValueError, OSError) as error:
+        raise DataError(f"{path}: cannot be read as a benchmark: {error}") from error
+    for number, value in rows:
+        texts = tuple(_texts(value))
+        if texts:
+            yield BenchmarkItem(path.name, number, texts)
+
+
+def _elements(text: str) -> Iterator[tuple[int, Any]]:
+    """The elements of a JSON list with the lines where they begin; of an object the object."""
+    start = len(text) - len(text.lstrip())
+    if text[start : start + 1] != "[":
+        yield 1, json.loads(text)
+        return
+    decoder, at = json.JSONDecoder(), start + 1
+    line, counted = 1, 0
+    while True:
+        at += len(text[at:]) - len(text[at:].lstrip(" \t\r\n,")) if text[at : at + 1] in " \t\r\n," else 0
+        if text[at : at + 1] in ("]", ""):
+            return
+        line += text.count("\n", counted, at)
+        counted = at
+        value, at = decoder.raw_decode(text, at)
+        yield line, value
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """All texts of a JSON value, in their order."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for part in value.values():
+            yield from _texts(part)
+    elif isinstance(value, list | numpy.ndarray):
+        for part in value:
+            yield from _texts(part)

@@ -1,0 +1,180 @@
+"""Finds traces that hold items of benchmarks: by runs of words they share, and by likeness.
+
+Runs of 13 words, and the rule that a run common to many items says nothing, are those of Brown et al. 2020 (arXiv:2005.14165,
+appendix C). An item shorter than a run is one run as a whole, if it has `FEWEST_WORDS` at least.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tracewheel.config.curation import DecontaminationConfig
+from tracewheel.curation.benchmarks import BenchmarkItem, read_benchmark
+from tracewheel.curation.minhash import SALT, band_keys, signatures
+from tracewheel.curation.task_text import TaskText, arguments_of
+
+if TYPE_CHECKING:
+    import pandas
+
+FEWEST_WORDS = 5
+PERMUTATIONS = 128
+COLUMNS = ("trace_id", "kind", "file", "line", "share", "text")
+_WORD = re.compile(r"[^\W_]+")
+
+
+class Overlap(NamedTuple):
+    """A trace and the item of a benchmark that it holds."""
+
+    trace_id: str
+    kind: str
+    file: str
+    line: int
+    share: float
+    text: str
+
+
+class BenchmarkIndex:
+    """The items of benchmarks, ready to be looked for in traces.
+
+    Args:
+        items: All of them.
+        config: How long a run is, and how much of an item must be found.
+    """
+
+    def __init__(self, items: Iterable[BenchmarkItem], config: DecontaminationConfig) -> None:
+        self._config = config
+        self._items = list(items)
+        self._word_numbers: dict[str, int] = {}
+        self._runs: dict[int, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))  # by length, by hash: the items
+        self._totals: Counter[int] = Counter()
+        self._add_runs()
+        self._hashes = {length: np.array(sorted(runs), dtype=np.uint64) for length, runs in self._runs.items()}
+        whole = [TaskText("\n".join(item.texts), ()).shingles() for item in self._items]
+        self._long = [number for number, members in enumerate(whole) if len(members) >= FEWEST_WORDS]
+        self._signatures = signatures([whole[number] for number in self._long], PERMUTATIONS)
+        self._bands: dict[tuple[int, int], list[int]] = defaultdict(list)
+        for row, keys in enumerate(band_keys(self._signatures, config.similar)):
+            for band, key in enumerate(keys.tolist()):
+                self._bands[band, key].append(row)
+
+    @classmethod
+    def read(cls, config: DecontaminationConfig) -> BenchmarkIndex:
+        """The index of the configured files.
+
+        Raises:
+            DataError: a file is missing or cannot be read.
+        """
+        return cls((item for path in config.benchmarks for item in read_benchmark(Path(path))), config)
+
+    def overlaps(self, trace_id: str, messages: list[dict[str, Any]]) -> Iterator[Overlap]:
+        """The items that a trace holds, those by words before those by likeness."""
+        texts = [message["content"] for message in messages if message.get("content")]
+        texts += [text for message in messages for call in message.get("tool_calls") or () for text in arguments_of(call)]
+        found: dict[int, dict[int, str]] = defaultdict(dict)
+        for text in texts:
+            for item, run, words in self._shared_runs(text):
+                found[item][run] = words
+        for item, runs in sorted(found.items()):
+            share = len(runs) / self._totals[item]
+            if share >= self._config.share:
+                origin = self._items[item]
+                yield Overlap(trace_id, "words", origin.file, origin.line, share, next(iter(runs.values())))
+        yield from self._alike(trace_id, TaskText.of(messages, len("\n".join(texts))).user)
+
+    def _add_runs(self) -> None:
+        """Enter each item's runs, but for those that many items of its file have."""
+        of_item: list[set[tuple[int, int]]] = []
+        common: Counter[tuple[str, int, int]] = Counter()
+        for item in self._items:
+            runs: set[tuple[int, int]] = set()
+            for text in item.texts:
+                words = _words(text)
+                length = min(self._config.words, len(words))
+                if length >= min(FEWEST_WORDS, self._config.words):
+                    numbers = [self._word_numbers.setdefault(word, len(self._word_numbers)) for word in words]
+                    runs |= {(length, run) for run in _hashed_runs(np.array(numbers), length).tolist()}
+            of_item.append(runs)
+            common.update((item.file, *run) for run in runs)
+        for number, (item, runs) in enumerate(zip(self._items, of_item, strict=True)):
+            for length, run in runs:
+                if common[item.file, length, run] <= self._config.common:
+                    self._runs[length][run].append(number)
+                    self._totals[number] += 1
+
+    def _shared_runs(self, text: str) -> Iterator[tuple[int, int, str]]:
+        """Item, hash of the run, and its words, for each run of a text that some item has."""
+        words = _words(text)
+        numbers = np.array([self._word_numbers.get(word, -1) for word in words], dtype=np.int64)
+        for length, known in self._hashes.items():
+            if len(words) < length or not len(known):
+                continue
+            hashes = _hashed_runs(numbers, length)
+            unknown = np.convolve(numbers < 0, np.ones(length, dtype=np.int64), mode="valid") > 0
+            places = np.searchsorted(known, hashes).clip(max=len(known) - 1)
+            for start in np.flatnonzero((known[places] == hashes) & ~unknown).tolist():
+                run = int(hashes[start])
+                for item in self._runs[length][run]:
+                    yield item, run, " ".join(words[start : start + length])
+
+    def _alike(self, trace_id: str, user: str) -> Iterator[Overlap]:
+        members = TaskText(user, ()).shingles()
+        if not len(self._signatures) or len(members) < FEWEST_WORDS:
+            return
+        own = signatures([members], PERMUTATIONS)
+        keys = band_keys(own, self._config.similar)[0].tolist()
+        rows = sorted({row for band, key in enumerate(keys) for row in self._bands.get((band, key), ())})
+        for row in rows:
+            similar = float((own[0] == self._signatures[row]).mean())
+            if similar >= self._config.similar:
+                origin = self._items[self._long[row]]
+                yield Overlap(trace_id, "similar", origin.file, origin.line, similar, " ".join(origin.texts)[:200])
+
+
+def find_contamination(batches: Iterable[pandas.DataFrame], config: DecontaminationConfig) -> pandas.DataFrame:
+    """Which traces hold items of the configured benchmarks.
+
+    Args:
+        batches: Trace records, some at a time: `id` (or `trace_id`) and `messages`.
+        config: The benchmarks' files, and what overlap counts.
+
+    Returns:
+        A row for each trace and item: `trace_id`, `kind` (`words` or `similar`), `file` and `line` of the item, `share` (of
+        the item's runs that the trace has, or their similarity), and `text`: words that they share, or the item.
+
+    Raises:
+        DataError: a benchmark's file is missing or cannot be read.
+    """
+    import orjson
+    import pandas
+
+    found: list[Overlap] = []
+    if config.benchmarks:
+        index = BenchmarkIndex.read(config)
+        for batch in batches:
+            ids = batch["trace_id" if "trace_id" in batch else "id"]
+            for trace_id, messages in zip(ids, batch["messages"], strict=True):
+                found += index.overlaps(str(trace_id), orjson.loads(messages))
+    return pandas.DataFrame(found, columns=list(COLUMNS))
+
+
+def _words(text: str) -> list[str]:
+    return _WORD.findall(unicodedata.normalize("NFKC", text).lower())
+
+
+def _hashed_runs(numbers: npt.NDArray[np.int64] | Sequence[int], length: int) -> npt.NDArray[np.uint64]:
+    """A hash of 64 bits of each run of `length` word numbers."""
+    words = (np.asarray(numbers, dtype=np.int64) + 2).astype(np.uint64)
+    words = (words * SALT[0]) ^ (words * SALT[1] >> np.uint64(31))
+    count = len(words) - length + 1
+    hashes = np.zeros(count, dtype=np.uint64)
+    for place in range(length):
+        hashes += words[place : place + count] * SALT[2 + place]
+    return hashes

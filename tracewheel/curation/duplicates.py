@@ -1,0 +1,193 @@
+"""Finds traces that are one task twice: exact copies, the same goal, copies with other numbers, near duplicates.
+
+| kind | equal is |
+|---|---|
+| `exact` | every message, but for the ids of calls |
+| `semantic` | the environment and its goal state (the task's fingerprint, or what the log says of the environment) |
+| `renumbered` | the same with numbers left open |
+| `near` | the words with numbers left open, or the content (names, numbers, arguments), by MinHash |
+
+Only hashes and signatures are kept of a trace, so a million of them take some hundred megabytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tracewheel.config.curation import DuplicatesConfig
+from tracewheel.curation.minhash import Partition, Signatures, signatures, similar_parts
+from tracewheel.curation.task_text import TaskText
+from tracewheel.types import canonical_json
+
+if TYPE_CHECKING:
+    import pandas
+
+EXACT, SEMANTIC, RENUMBERED, NEAR = "exact", "semantic", "renumbered", "near"
+KINDS = (EXACT, SEMANTIC, RENUMBERED, NEAR)
+COLUMNS = ("trace_id", "cluster", "kind")
+FEWEST_MEMBERS = 4  # of a set that says enough of a task: "Hi" is nobody's copy
+ROWS_AT_ONCE = 2000
+_NUMBER = re.compile(r"\d+")
+
+
+class DuplicateFinder:
+    """Takes traces in batches and says at the end which are one twice.
+
+    Args:
+        config: When two are alike.
+    """
+
+    def __init__(self, config: DuplicatesConfig) -> None:
+        self._config = config
+        self._ids: list[str] = []
+        self._keys: dict[str, list[npt.NDArray[np.uint64]]] = {kind: [] for kind in (EXACT, SEMANTIC, RENUMBERED)}
+        self._compared: dict[str, list[npt.NDArray[np.int64]]] = {"words": [], "content": []}
+        self._signatures: dict[str, list[Signatures]] = {"words": [], "content": []}
+
+    def add(self, traces: pandas.DataFrame) -> None:
+        """Take a batch of Trace records; a column `fingerprint`, where there is one, is the key of their tasks.
+
+        `id` (or `trace_id`), `messages` and, where there is one, `environment` are looked at.
+        """
+        for start in range(0, len(traces), ROWS_AT_ONCE):
+            self._add(traces.iloc[start : start + ROWS_AT_ONCE])
+
+    def _add(self, traces: pandas.DataFrame) -> None:
+        import orjson
+
+        first = len(self._ids)
+        self._ids += traces["trace_id" if "trace_id" in traces else "id"].astype(str).tolist()
+        messages = [orjson.loads(text) for text in traces["messages"]]
+        semantic, renumbered = _semantic_keys(traces)
+        for kind, keys in ((EXACT, [_exact_key(one) for one in messages]), (SEMANTIC, semantic), (RENUMBERED, renumbered)):
+            self._keys[kind].append(np.array(keys, dtype=np.uint64))
+        everything = self._config.near == "all"
+        longest = self._config.longest
+        texts = {place: TaskText.of(messages[place], longest) for place, key in enumerate(semantic) if everything or not key}
+        for name, members in (("words", TaskText.shingles), ("content", TaskText.content)):
+            sets = [(first + place, members(text)) for place, text in texts.items()]
+            telling = [(place, found) for place, found in sets if len(found) >= FEWEST_MEMBERS]
+            self._compared[name].append(np.array([place for place, _ in telling], dtype=np.int64))
+            self._signatures[name].append(signatures([found for _, found in telling], self._config.permutations))
+
+    def clusters(self) -> pandas.DataFrame:
+        """The clusters of two or more: `trace_id`, `cluster` (the first trace that was taken of it) and `kind`.
+
+        A trace is in at most one cluster of each kind.
+        """
+        import pandas
+
+        ids = np.array(self._ids, dtype=object)
+        frames = []
+        for kind in KINDS:
+            labels = self._labels(kind)
+            sizes = np.bincount(labels, minlength=len(ids)) if len(ids) else np.zeros(0, dtype=np.int64)
+            inside = np.flatnonzero(sizes[labels] > 1)
+            frames.append(
+                pandas.DataFrame({"trace_id": ids[inside], "cluster": ids[labels[inside]], "kind": kind}, dtype="str")
+            )
+        return pandas.concat(frames, ignore_index=True)[list(COLUMNS)]
+
+    def _labels(self, kind: str) -> npt.NDArray[np.int64]:
+        parts = Partition(len(self._ids))
+        if kind != NEAR:
+            if self._keys[kind]:
+                parts.join_equal(np.concatenate(self._keys[kind]))
+            return parts.labels
+        for name, threshold in (("words", self._config.similar), ("content", self._config.same_content)):
+            if not self._signatures[name]:
+                continue
+            places, rows = np.concatenate(self._compared[name]), np.concatenate(self._signatures[name])
+            self._signatures[name] = [rows]
+            self._compared[name] = [places]
+            own = Partition(len(rows))
+            similar_parts(rows, threshold, own)
+            parts.join(places, places[own.labels])
+        return parts.labels
+
+
+def find_duplicates(batches: Iterable[pandas.DataFrame], config: DuplicatesConfig) -> pandas.DataFrame:
+    """The clusters of traces that come in batches (see `DuplicateFinder`)."""
+    finder = DuplicateFinder(config)
+    for batch in batches:
+        finder.add(batch)
+    return finder.clusters()
+
+
+def trace_batches(
+    path: Any, columns: Iterable[str] = ("id", "messages", "environment"), rows: int = 5000
+) -> Iterator[pandas.DataFrame]:
+    """The ingested traces of a Parquet file or folder, some at a time."""
+    import pyarrow.dataset
+
+    for batch in pyarrow.dataset.dataset(path, format="parquet").to_batches(columns=list(columns), batch_size=rows):
+        yield batch.to_pandas()
+
+
+def describe_duplicates(clusters: pandas.DataFrame) -> dict[str, dict[str, int]]:
+    """For the report: of each kind how many clusters, how many traces in them, and how many traces more than one each."""
+    report = {}
+    for kind in KINDS:
+        own = clusters[clusters["kind"] == kind]
+        count = int(own["cluster"].nunique())
+        report[kind] = {"clusters": count, "traces": len(own), "more_than_one": len(own) - count}
+    return report
+
+
+def _exact_key(messages: list[dict[str, Any]]) -> int:
+    """Hash of the messages without what only ties calls to replies."""
+    said = []
+    for message in messages:
+        called = [(call["function"]["name"], call["function"]["arguments"]) for call in message.get("tool_calls") or ()]
+        said.append([message["role"], message.get("content"), message.get("name"), called])
+    return _hash(json.dumps(said, ensure_ascii=False, sort_keys=True))
+
+
+def _semantic_keys(traces: pandas.DataFrame) -> tuple[list[int], list[int]]:
+    """The keys of the goal states, as they are and with numbers left open; 0 for a trace without."""
+    import orjson
+
+    logged = traces["environment"].tolist() if "environment" in traces else [None] * len(traces)
+    environments = [orjson.loads(text) if isinstance(text, str) else None for text in logged]
+    goals = [_goal(environment) for environment in environments]
+    given = traces["fingerprint"].tolist() if "fingerprint" in traces else [None] * len(traces)
+    semantic = [
+        _hash(name)
+        if isinstance(name, str) and name and goal is not None
+        else _hash(canonical_json(goal))
+        if goal is not None
+        else 0
+        for name, goal in zip(given, goals, strict=True)
+    ]
+    return semantic, [_hash(json.dumps(_masked(goal), ensure_ascii=False)) if goal is not None else 0 for goal in goals]
+
+
+def _goal(environment: Any) -> dict[str, Any] | None:
+    """What a log says of its environment but for the wording; None where that is no more than its name."""
+    if not isinstance(environment, dict):
+        return None
+    goal = {name: value for name, value in environment.items() if name != "prompt"}
+    return goal if len(goal) > 1 else None
+
+
+def _masked(value: Any) -> Any:
+    """A value with numbers left open and objects in an order that does not depend on them."""
+    if isinstance(value, dict):
+        return sorted(([_masked(key), _masked(part)] for key, part in value.items()), key=repr)
+    if isinstance(value, list):
+        return [_masked(part) for part in value]
+    if isinstance(value, str):
+        return _NUMBER.sub("#", value)
+    return "#" if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+def _hash(text: str) -> int:
+    """64 bits, never 0."""
+    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big") or 1

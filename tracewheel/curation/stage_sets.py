@@ -1,0 +1,158 @@
+"""The sets that the stages of training learn from, made of labelled episodes: demonstrations, Agent-FLAN classes, pairs.
+
+Only episodes of the training split are in them. Each set is a Parquet file of chat messages as JSON text, for Tracewheel's
+own stages and for any other trainer that takes conversations.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from tracewheel.curation.agent_flan import CLASSES, flan_example
+from tracewheel.curation.hindsight import hindsight_episodes
+from tracewheel.curation.labels import VERIFIED
+from tracewheel.curation.message_pairs import Shared, preference_pairs
+from tracewheel.types import Task, content_hash
+
+if TYPE_CHECKING:
+    import pandas
+
+DEMONSTRATIONS, FLAN, PAIRS, HINDSIGHT = "demonstrations", "agent_flan", "preference_pairs", "hindsight"
+DEMONSTRATION_COLUMNS = ("id", "task_id", "trace_id", "outcome_source", "label", "messages", "tools")
+FLAN_COLUMNS = ("id", "task_id", "trace_id", "class", "messages", "tools")
+SET_VERSION = 1
+
+
+def stage_sets(
+    tasks: pandas.DataFrame,
+    episodes: pandas.DataFrame,
+    *,
+    sources: Iterable[str] = (VERIFIED,),
+    classes: Iterable[str] = tuple(CLASSES),
+    pairs_per_task: int = 8,
+    margin: float = 1.0,
+    shared: Shared = "messages",
+) -> tuple[dict[str, pandas.DataFrame], dict[str, Any]]:
+    """Make the sets of a curated data set.
+
+    Args:
+        tasks: Task records with `split`.
+        episodes: As the curation stage writes them, with the columns of `label_episodes`.
+        sources: How the outcome of a demonstration must be known. A reward that was only logged or judged is no proof.
+        classes: Agent-FLAN classes, made of the demonstrations.
+        pairs_per_task: At most so many preference pairs of a task.
+        margin: The least difference of the labels of a pair; with 1 only full successes and full failures.
+        shared: What the two episodes of a pair must have in common before the cut; see `preference_pairs`.
+
+    Returns:
+        A frame for each set, by name: `demonstrations`, `agent_flan`, `preference_pairs` and `hindsight`. And a report with
+        the rows of each, the Agent-FLAN rows by class and the report of the pairs.
+    """
+    training = episodes[episodes["split"] == "train"].sort_values(["task_id", "trace_id"])
+    good = training[training["outcome_source"].isin(list(sources)) & (training["label"] >= 1.0)]
+    demonstrations = _demonstrations(good)
+    flan = _flan(good, classes)
+    pairs, pair_report = preference_pairs(training, per_task=pairs_per_task, margin=margin, shared=shared)
+    hindsight = _demonstrations(_hindsight(tasks, training))
+    sets = {DEMONSTRATIONS: demonstrations, FLAN: flan, PAIRS: pairs, HINDSIGHT: hindsight}
+    sets = {name: frame.assign(schema_version=SET_VERSION) for name, frame in sets.items()}
+    report = {
+        "rows": {name: len(frame) for name, frame in sets.items()},
+        "agent_flan": {str(name): int(count) for name, count in sorted(flan["class"].value_counts().items())},
+        "preference_pairs": pair_report,
+    }
+    return sets, report
+
+
+class SetsWriter:
+    """Writes the sets of a data set that comes in parts, all episodes of a task in one: `<name>.parquet` each, empty or not.
+
+    Args:
+        tasks: Task records with `split`.
+        out: The folder.
+    """
+
+    def __init__(self, tasks: pandas.DataFrame, out: Path) -> None:
+        self._tasks, self._out = tasks, out
+        self._writers: dict[str, Any] = {}
+        self._report: dict[str, Any] = {}
+
+    def __enter__(self) -> Self:
+        self._out.mkdir(parents=True, exist_ok=True)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for writer in self._writers.values():
+            writer.close()
+
+    def add(self, episodes: pandas.DataFrame) -> None:
+        """Take some tasks' episodes, as `stage_sets` takes them."""
+        import pyarrow
+        import pyarrow.parquet
+
+        if self._writers and not (episodes["split"] == "train").any():
+            return
+        sets, report = stage_sets(self._tasks, episodes)
+        self._report = _sum(self._report, report)
+        for name, frame in sets.items():
+            schema = pyarrow.schema([(column, _kind(column)) for column in frame.columns])
+            if name not in self._writers:
+                self._writers[name] = pyarrow.parquet.ParquetWriter(self._out / f"{name}.parquet", schema)
+            self._writers[name].write_table(pyarrow.Table.from_pandas(frame, schema=schema, preserve_index=False))
+
+    def report(self) -> dict[str, Any]:
+        """What came to each set, as `stage_sets` says it."""
+        return self._report
+
+
+def _kind(column: str) -> Any:
+    import pyarrow
+
+    return {"label": pyarrow.float64(), "margin": pyarrow.float64(), "step": pyarrow.int64()}.get(
+        column, pyarrow.int64() if column == "schema_version" else pyarrow.string()
+    )
+
+
+def _sum(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    """Counts, or counts by name, or these by name, added."""
+    added = dict(one)
+    for name, value in other.items():
+        added[name] = _sum(one.get(name, {}), value) if isinstance(value, dict) else one.get(name, 0) + value
+    return added
+
+
+def _demonstrations(episodes: pandas.DataFrame) -> pandas.DataFrame:
+    """Whole episodes, each set of messages once: the same one twice would only be louder."""
+    identities = [content_hash([spoken, tools]) for spoken, tools in zip(episodes["messages"], episodes["tools"], strict=True)]
+    rows = episodes.assign(id=identities).drop_duplicates("id")
+    return rows[list(DEMONSTRATION_COLUMNS)].reset_index(drop=True)
+
+
+def _flan(episodes: pandas.DataFrame, classes: Iterable[str]) -> pandas.DataFrame:
+    import pandas
+
+    rows: dict[str, tuple[Any, ...]] = {}
+    for kind in classes:
+        columns = episodes[["task_id", "trace_id", "messages", "tools"]]
+        for task_id, trace_id, spoken, offered in columns.itertuples(index=False, name=None):
+            example = flan_example(kind, json.loads(spoken), json.loads(offered))
+            if example is None:
+                continue
+            messages, tools = (json.dumps(part, ensure_ascii=False) for part in example)
+            identity = content_hash([kind, messages, tools])
+            rows.setdefault(identity, (identity, task_id, trace_id, kind, messages, tools))
+    return pandas.DataFrame(list(rows.values()), columns=list(FLAN_COLUMNS))
+
+
+def _hindsight(tasks: pandas.DataFrame, training: pandas.DataFrame) -> pandas.DataFrame:
+    """Failed episodes as successes of what they reached, where the environment can read a goal off a final state."""
+    records = [{str(name): value for name, value in row.items()} for row in tasks.to_dict("records")]
+    by_id = {record["id"]: Task.from_record(record) for record in records if record["split"] == "train"}
+    taken = set(tasks.loc[tasks["split"] != "train", "fingerprint"])
+    # The label is the outcome that counts; the column that hindsight reads is the replayed one.
+    failed = training[(training["outcome_source"] == VERIFIED) & training["task_id"].isin(list(by_id))]
+    found = hindsight_episodes(failed.assign(success=failed["label"]), by_id, taken)
+    return found.assign(outcome_source=VERIFIED, label=found["success"])

@@ -1,0 +1,66 @@
+r"""JSON text as it reads, however deep it is nested in other JSON text, with the way back to where each character was written.
+
+The arguments of a call are JSON text within JSON text, and what a tool replies often is too: there `"` is written `\"`
+or `\\\"`, a line's end `\n`, and an address may hide behind `\u0040`. Searching the text as written would miss some values
+and cut others in the middle of an escape. The text as it reads is for searching only; what is found is replaced in the
+text as written, of which no other character changes.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+
+_ESCAPE = re.compile(r"(\\+)(?:u([0-9a-fA-F]{4})|([nrtbf\"'/]))")
+_CHARACTERS = {"n": "\n", "r": "\r", "t": "\t", "b": " ", "f": " ", "/": "/"}
+_DOUBLE, _SINGLE, _DEEPEST = 0xE000, 0xE100, 0xFF
+QUOTES = "\"'`\ue000-\ue1ff"  # what belongs into a regular expression's class to match any quote
+_PLAIN = {**dict.fromkeys(range(_DOUBLE, _SINGLE), '"'), **dict.fromkeys(range(_SINGLE, _SINGLE + _DEEPEST + 1), "'")}
+
+
+class Unescaped:
+    """Text as it reads.
+
+    `text` has a character of its own for a quote at each depth of nesting, so that the end of a quotation can be
+    told from a quote within it; `plain` has the same length and the quotes as they are.
+
+    Args:
+        written: The text as written, with or without escapes, whole or damaged.
+    """
+
+    def __init__(self, written: str) -> None:
+        self.text = self.plain = written
+        self._starts: list[int] = []
+        self._offsets: list[int] = []
+        if "\\" in written:
+            self._unescape(written)
+
+    def span(self, start: int, end: int) -> tuple[int, int]:
+        """Where what `text` has from `start` to `end` is written; an escape is never cut."""
+        return self._place(start), self._place(end)
+
+    def _unescape(self, written: str) -> None:
+        pieces, at, length, offset = [], 0, 0, 0
+        for match in _ESCAPE.finditer(written):
+            start, end = match.span()
+            pieces += [written[at:start], _character(match)]
+            length += start - at + 1
+            offset += end - start - 1
+            at = end
+            self._starts.append(length)
+            self._offsets.append(offset)
+        self.text = "".join([*pieces, written[at:]])
+        self.plain = self.text.translate(_PLAIN)
+
+    def _place(self, position: int) -> int:
+        index = bisect_right(self._starts, position)
+        return position + (self._offsets[index - 1] if index else 0)
+
+
+def _character(match: re.Match[str]) -> str:
+    backslashes, code, escaped = match.groups()
+    if code:
+        return chr(int(code, 16))
+    if escaped in "\"'":
+        return chr((_DOUBLE if escaped == '"' else _SINGLE) + min(len(backslashes), _DEEPEST))
+    return _CHARACTERS[escaped]

@@ -1,0 +1,62 @@
+"""Which episodes the quality report shows, and how much of each: one of every kind, none that is held out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas
+
+LONGEST_TEXT, MOST_MESSAGES = 600, 40
+
+
+def choose_examples(labelled: pandas.DataFrame, tasks: pandas.DataFrame, limit: int) -> list[dict[str, Any]]:
+    """Up to `limit` episodes of the training split: of each failure kind and of the successes, in turn, the first by id.
+
+    Failures that are known to leave the way of a success come first within their kind.
+    """
+    training = labelled[labelled["split"] == "train"]
+    prompts = dict(zip(tasks["id"], tasks["prompt"], strict=True))
+    known = training[training["label"].notna()].assign(unlike=lambda frame: frame["diverges_at"].isna())
+    ordered = known.sort_values(["unlike", "trace_id"])
+    kinds = [group.to_dict("records") for _, group in ordered.groupby("failure_kind")]
+    return [_example(row, prompts) for row in list(_in_turn(kinds))[:limit]]
+
+
+def _in_turn(groups: Sequence[Sequence[dict[Any, Any]]]) -> Iterator[dict[Any, Any]]:
+    for place in range(max(map(len, groups), default=0)):
+        yield from (group[place] for group in groups if place < len(group))
+
+
+def _example(row: dict[Any, Any], prompts: dict[str, str]) -> dict[str, Any]:
+    messages = json.loads(row["messages"])
+    parts = row["diverges_message"] if row["diverges_message"] == row["diverges_message"] else None
+    at = None if parts is None or str(parts) == "<NA>" else int(parts)
+    return {
+        "trace": row["trace_id"],
+        "task": row["task_id"],
+        "prompt": prompts.get(row["task_id"], "")[:LONGEST_TEXT],
+        "label": float(row["label"]),
+        "source": row["outcome_source"],
+        "failure_kind": row["failure_kind"],
+        "failure_detail": row["failure_detail"],
+        "diverges_message": at,
+        "diverges_from": row["diverges_from"] or None,
+        "left_out": max(0, len(messages) - MOST_MESSAGES),
+        "messages": [_shown(message) for message in messages[:MOST_MESSAGES]],
+    }
+
+
+def _shown(message: dict[str, Any]) -> dict[str, Any]:
+    calls = [call["function"] for call in message.get("tool_calls") or []]
+    return {
+        "role": message["role"],
+        "text": _short(message.get("content") or ""),
+        "calls": [{"name": call["name"], "arguments": _short(str(call["arguments"]))} for call in calls],
+    }
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}… ({len(text) - LONGEST_TEXT:,} characters more)"

@@ -1,0 +1,116 @@
+"""Log files as streams of bytes, whether they are compressed or not. A damaged archive ends early; it does not raise."""
+
+from __future__ import annotations
+
+import io
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+
+BUFFER = 1 << 20
+GZIP, ZSTANDARD = (".gz",), (".zst", ".zstd")
+
+
+def is_compressed(path: Path) -> bool:
+    """Whether a file's name says that it is compressed."""
+    return path.suffix.lower() in GZIP + ZSTANDARD
+
+
+class ByteStream:
+    """The bytes of a file without their compression.
+
+    Attributes:
+        damage: What is wrong with the compression, once reading has come to it; else empty.
+    """
+
+    def __init__(self, path: Path, start: int = 0) -> None:
+        """Open a file, at a byte of it when it is not compressed.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        suffix = path.suffix.lower()
+        self.damage = ""
+        if suffix not in GZIP + ZSTANDARD:
+            self._file = io.BufferedReader(io.FileIO(path), BUFFER)
+            self._file.seek(start)
+            return
+        read = _Gunzip(io.BufferedReader(io.FileIO(path), BUFFER)).read if suffix in GZIP else _open_zstandard(path)
+        self._file = io.BufferedReader(_Lenient(read, self._note), BUFFER)  # type: ignore[arg-type]
+
+    def _note(self, damage: str) -> None:
+        self.damage = damage
+
+    def read(self, size: int) -> bytes:
+        """Up to `size` bytes; none at the end."""
+        return self._file.read(size)
+
+    def readline(self, limit: int) -> bytes:
+        """The bytes up to and with the next line end, but no more than `limit`; none at the end."""
+        return self._file.readline(limit)
+
+    def __enter__(self) -> ByteStream:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._file.close()
+
+
+class _Lenient(io.RawIOBase):
+    """A decompressor whose errors are the end of the stream. It is asked for little at a time: what it had is lost with it."""
+
+    STEP = 1 << 14
+
+    def __init__(self, read: Callable[[int], bytes], note: Callable[[str], None]) -> None:
+        self._read, self._note, self._ended = read, note, False
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        if self._ended:
+            return 0
+        try:
+            data = self._read(min(len(buffer), self.STEP))
+        except (EOFError, OSError, zlib.error) as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                raise
+            self._note(str(error))
+            data = b""
+        self._ended = not data
+        buffer[: len(data)] = data
+        return len(data)
+
+
+class _Gunzip:
+    """The members of a gzip file, one after the other. Unlike `gzip`, gives all that can be had of a damaged one."""
+
+    def __init__(self, file: io.BufferedReader) -> None:
+        self._file = file
+        self._member = zlib.decompressobj(wbits=31)
+        self._waiting, self._started = b"", False
+
+    def read(self, size: int) -> bytes:
+        while True:
+            if self._member.eof:
+                self._waiting = self._member.unused_data
+                self._member = zlib.decompressobj(wbits=31)
+            if not self._waiting:
+                self._waiting = self._file.read(BUFFER)
+                if not self._waiting:
+                    if self._started:
+                        raise EOFError("the compressed file ends too early")
+                    return b""
+            data = self._member.decompress(self._waiting, size)
+            self._waiting = self._member.unconsumed_tail
+            self._started = not self._member.eof
+            if data:
+                return data
+
+
+def _open_zstandard(path: Path) -> Callable[[int], bytes]:
+    import pyarrow
+
+    read: Callable[[int], bytes] = pyarrow.input_stream(str(path), compression="zstd").read
+    return read

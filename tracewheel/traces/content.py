@@ -1,0 +1,84 @@
+"""The content of one message, part by part: text, reasoning, calls and results of calls."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from tracewheel.traces.quarantine import Unfit
+
+TEXTS = {"text", "input_text", "output_text", "summary_text"}
+THOUGHTS = {"thinking", "reasoning", "redacted_thinking", "redacted-reasoning"}
+CALLS = {"tool_use", "tool-call", "tool_call", "function_call"}
+RESULTS = {"tool_result", "tool-result", "tool_call_response", "tool_response"}
+
+
+@dataclass
+class Content:
+    """What a message says. `text` is None where it has no text at all; calls and results are as the log writes them."""
+
+    text: str | None = None
+    reasoning: str = ""
+    calls: list[dict[str, Any]] = field(default_factory=list)
+    results: list[dict[str, Any]] = field(default_factory=list)
+
+
+def read_parts(content: Any) -> Content:
+    """Sort a message's content: a text, a part, or a list of these.
+
+    Raises:
+        Unfit: a part is none of these.
+    """
+    found = Content()
+    for part in content if isinstance(content, list) else [] if content is None else [content]:
+        if isinstance(part, str):
+            found.text = (found.text or "") + part
+            continue
+        if not isinstance(part, dict):
+            raise Unfit("content is not text", f"a part of a message is a {type(part).__name__}")
+        kind = part.get("type")
+        if not isinstance(kind, str | None):
+            raise Unfit("content is not text", f"a part of type {kind!r:.40}")
+        if kind in TEXTS or (kind is None and isinstance(part.get("text"), str)):
+            found.text = (found.text or "") + as_text(part.get("text", part.get("content")))
+        elif kind == "refusal":
+            found.text = (found.text or "") + as_text(part.get("refusal"))
+        elif kind in THOUGHTS:
+            found.reasoning += as_text(next((part[key] for key in ("thinking", "text", "content") if part.get(key)), ""))
+        elif kind in CALLS:
+            found.calls.append(part)
+        elif kind in RESULTS:
+            found.results.append(_result(part))
+        else:
+            raise Unfit("content is not text", f"a part of type {kind!r:.40}")
+    return found
+
+
+def _result(part: dict[str, Any]) -> dict[str, Any]:
+    identity = next((part[key] for key in ("tool_use_id", "toolCallId", "tool_call_id", "id") if part.get(key)), None)
+    said = next((part[key] for key in ("content", "result", "response", "output") if part.get(key) is not None), None)
+    if isinstance(said, dict) and set(said) == {"type", "value"}:
+        said = said["value"]
+    if isinstance(said, list) and said and all(isinstance(inner, dict) and "type" in inner for inner in said):
+        said = read_parts(said).text
+    return {"id": identity_of(identity), "name": part.get("name") or part.get("toolName"), "content": said}
+
+
+def identity_of(value: Any) -> str | None:
+    """The id of a call as text; None where there is none, or what is there is no id."""
+    if isinstance(value, str):
+        return value or None
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def as_text(value: Any) -> str:
+    """Text as it is, nothing as an empty text, anything else as its JSON text."""
+    if value is None or isinstance(value, str):
+        return value or ""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def arguments_text(arguments: Any) -> str:
+    """A call's arguments as JSON text; of no arguments, that of an empty object."""
+    return as_text(arguments) or "{}"

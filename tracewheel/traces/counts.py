@@ -1,0 +1,67 @@
+"""What an ingest counts, and that it adds up."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from tracewheel.types import Trace
+
+NAMES = ("read", "kept", "duplicates", "quarantined", "messages", "tool_calls", "tool_results")
+
+
+@dataclass
+class Counts:
+    """Records read, and what became of them; of what was kept also how much it is. `redacted` counts places by kind."""
+
+    numbers: Counter[str] = field(default_factory=Counter)
+    by_reason: Counter[str] = field(default_factory=Counter)
+    by_format: Counter[str] = field(default_factory=Counter)
+    redacted: Counter[str] = field(default_factory=Counter)
+
+    def keep(self, trace: Trace) -> None:
+        """Count a trace that is kept."""
+        numbers = self.numbers
+        calls = results = 0
+        for message in trace.messages:
+            if message["role"] == "tool":
+                results += 1
+            elif message.get("tool_calls"):
+                calls += len(message["tool_calls"])
+        numbers["kept"] += 1
+        numbers["messages"] += len(trace.messages)
+        numbers["tool_calls"] += calls
+        numbers["tool_results"] += results
+        self.by_format[trace.format] += 1
+
+    def report(self) -> dict[str, Any]:
+        """The counts as JSON types."""
+        return {
+            **{name: self.numbers[name] for name in NAMES},
+            "by_reason": dict(sorted(self.by_reason.items())),
+            "by_format": dict(sorted(self.by_format.items())),
+            "redacted": dict(sorted(self.redacted.items())),
+        }
+
+    @classmethod
+    def of_report(cls, report: dict[str, Any]) -> Counts:
+        """The counts in a report."""
+        numbers = Counter({name: report[name] for name in NAMES})
+        return cls(numbers, Counter(report["by_reason"]), Counter(report["by_format"]), Counter(report["redacted"]))
+
+    def __sub__(self, other: Counts) -> Counts:
+        return Counts(
+            self.numbers - other.numbers,
+            self.by_reason - other.by_reason,
+            self.by_format - other.by_format,
+            self.redacted - other.redacted,
+        )
+
+    def __add__(self, other: Counts) -> Counts:
+        return Counts(
+            self.numbers + other.numbers,
+            self.by_reason + other.by_reason,
+            self.by_format + other.by_format,
+            self.redacted + other.redacted,
+        )

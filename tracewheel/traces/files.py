@@ -1,0 +1,81 @@
+"""The files that paths, folders and globs stand for, under names that do not say where they lie."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from tracewheel.errors import DataError
+from tracewheel.traces.compression import is_compressed
+
+SUFFIXES = {".json", ".jsonl", ".ndjson", ".traj", ".parquet"}
+
+
+def find_files(paths: Iterable[str], without: Path | None = None) -> dict[str, Path]:
+    """The files, each once, in the order of the paths; those of a folder are the ones whose ending says that they hold records.
+
+    Args:
+        paths: Files, folders, and globs.
+        without: A folder whose files are left out: the one that is written to.
+
+    Raises:
+        DataError: a path is no file, or a folder or glob has none.
+    """
+    found: dict[Path, None] = {}
+    for path in paths:
+        files = [file.resolve() for file in _matches(path)]
+        if not files:
+            raise DataError(f"{path}: holds no trace file: {', '.join(sorted(SUFFIXES))}, also as .gz or .zst (ingest.paths)")
+        for file in files:
+            if without is None or not file.is_relative_to(without.resolve()):
+                found.setdefault(file)
+    parents = [file.parent.parts for file in found]
+    shared = 0
+    while parents and all(len(parts) > shared and parts[shared] == parents[0][shared] for parts in parents):
+        shared += 1
+    return {_readable("/".join(file.parts[shared:])): file for file in found}
+
+
+def _matches(path: str) -> Iterator[Path]:
+    is_glob = glob.has_magic(path) and not Path(path).exists()
+    matches = [Path(match) for match in sorted(glob.glob(path, recursive=True))] if is_glob else [Path(path)]
+    if not matches:
+        raise DataError(f"{path}: no trace file matches this pattern (ingest.paths)")
+    for match in matches:
+        if match.is_dir():
+            # A glob names what it means to; its folders are part of longer matches.
+            yield from () if is_glob else sorted(_inside(match))
+        elif match.exists():
+            yield match
+        else:
+            raise DataError(f"{match}: no such trace file (ingest.paths)")
+
+
+def _inside(folder: Path) -> Iterator[Path]:
+    for file in folder.rglob("*"):
+        hidden = any(part.startswith(".") for part in file.relative_to(folder).parts)
+        if file.is_file() and not hidden and _kind(file) in SUFFIXES:
+            yield file
+
+
+def skipped_files(paths: Iterable[str], files: Iterable[Path]) -> list[str]:
+    """The files in folders that were not taken for logs, by their names there. Reports name them: none is lost unseen."""
+    taken = set(files)
+    skipped = []
+    for path in paths:
+        folder = Path(path)
+        if folder.is_dir():
+            inside = (file for file in sorted(folder.rglob("*")) if file.is_file() and file.resolve() not in taken)
+            skipped += [_readable(file.relative_to(folder).as_posix()) for file in inside]
+    return skipped
+
+
+def _readable(name: str) -> str:
+    """A file's name as text that can be written; names on disk may be any bytes."""
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
+
+
+def _kind(file: Path) -> str:
+    return (file.with_suffix("") if is_compressed(file) else file).suffix.lower()

@@ -1,0 +1,237 @@
+"""Cuts JSON documents into the values to be read, as a stream: the elements of a list, or the document itself.
+
+It looks at strings and brackets only; whether a value is sound is for the parser to say. Where the brackets do
+not fit, or a string has no end, it goes on at the next line that begins as the damaged value did, so that one
+damaged element of a written-out list costs no other.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+CHUNK = 1 << 20
+LARGEST = 64 << 20
+KEPT_OF_TOO_LARGE = 1 << 20
+OPENING, CLOSING = b"{[", b"}]"
+TOKEN = re.compile(rb'"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+"|[{}\[\]"]')
+BEGUN_STRING = re.compile(rb'"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+')
+GAP = re.compile(rb"[\s,]*+")
+SPACE = re.compile(rb"\s*+")
+SCALAR = re.compile(rb'[^\s,\]\[{}"]++|.', re.DOTALL)
+QUOTE = 0x22
+
+
+class Piece(NamedTuple):
+    """One JSON value as the bytes it is written in.
+
+    `line` counts from 1 and `offset` from 0: where it begins. `document` is which list of the file it is an
+    element of, 0 for what is in none. `damage` is a reason to put it in quarantine without a look at it.
+    `is_last` says that nothing follows, not even a line end.
+    """
+
+    raw: bytes
+    line: int
+    offset: int
+    document: int = 0
+    damage: str = ""
+    is_last: bool = False
+
+
+class _Beginning(NamedTuple):
+    """How the lines begin that a value begins on."""
+
+    indentation: int
+    line: re.Pattern[bytes]
+
+
+class _Damaged(Exception):
+    """The brackets do not fit."""
+
+
+class JsonCutter:
+    """The pieces of one stream.
+
+    Args:
+        read: Gives up to so many bytes, none at the end.
+        largest: Bytes of the largest value that is taken into memory.
+    """
+
+    def __init__(self, read: Callable[[int], bytes], largest: int = LARGEST) -> None:
+        self._read, self._largest = read, largest
+        self._buffer, self._position, self._ended = b"", 0, False
+        self._before, self._line, self._counted = 0, 1, 0
+        self._document, self._in_list = 0, False
+        self._kept = b""
+        self._beginning: _Beginning | None = None
+
+    def pieces(self) -> Iterator[Piece]:
+        """The values, in the order of the file."""
+        piece: Piece | None = None
+        while self._skip(GAP if self._in_list else SPACE):
+            byte = self._buffer[self._position : self._position + 1]
+            if byte == b"]" and self._in_list:
+                self._in_list, self._position, self._beginning = False, self._position + 1, None
+            elif byte == b"[" and not self._in_list:
+                self._document, self._in_list, self._position = self._document + 1, True, self._position + 1
+                self._beginning = None
+            else:
+                piece = self._cut()
+                yield piece
+        if self._in_list and not (piece and piece.is_last):
+            yield Piece(b"", self._line_at(self._position), self._before + self._position, self._document, "truncated", True)
+
+    def _skip(self, gap: re.Pattern[bytes]) -> bool:
+        """Go to the next value; False at the end."""
+        while True:
+            found = gap.match(self._buffer, self._position)
+            self._position = found.end() if found else self._position
+            if self._position < len(self._buffer):
+                return True
+            self._drop_what_is_done()
+            if not self._more():
+                return False
+
+    def _cut(self) -> Piece:
+        self._drop_what_is_done()
+        line, offset = self._line_at(self._position), self._before + self._position
+        document = self._document if self._in_list else 0
+        self._kept = b""
+        self._beginning = self._beginning or self._how_it_begins()
+        try:
+            end, damage = self._end_of_value(), ""
+            self._check_what_follows(end)
+        except EOFError:
+            found = self._next_beginning(only_if_indented=True)
+            end, damage = (len(self._buffer), "truncated") if found is None else (found, "not JSON")
+        except _Damaged:
+            found = self._next_beginning()
+            end, damage = len(self._buffer) if found is None else found, "not JSON"
+        raw = self._buffer[self._position : end].rstrip()
+        self._position = end
+        if self._kept:
+            return Piece(self._kept, line, offset, document, "too large")
+        return Piece(raw, line, offset, document, damage, damage == "truncated")
+
+    def _end_of_value(self) -> int:
+        """Where the value at the position ends. The position goes on when the value is too large to be kept.
+
+        Raises:
+            EOFError: the stream ends first.
+            _Damaged: its brackets do not fit.
+        """
+        if self._buffer[self._position] not in OPENING + b'"':
+            return self._end_of_scalar()
+        open_brackets = bytearray()
+        searched = self._position
+        while True:
+            for token in TOKEN.finditer(self._buffer, searched):
+                at = token.start()
+                byte = self._buffer[at]
+                if byte in OPENING:
+                    open_brackets.append(byte)
+                    continue
+                if byte == QUOTE and token.end() - at == 1:
+                    if self._buffer.find(b"\n", at) >= 0:
+                        raise _Damaged
+                    searched = at
+                    break
+                if byte != QUOTE and open_brackets.pop() != OPENING[CLOSING.index(byte)]:
+                    raise _Damaged
+                if not open_brackets:
+                    return token.end()
+            else:
+                searched = len(self._buffer)
+            if len(self._buffer) - self._position > self._largest:
+                self._kept = self._kept or self._buffer[self._position : self._position + KEPT_OF_TOO_LARGE]
+                self._forget_up_to(searched)
+                searched = self._position
+            if not self._more():
+                raise EOFError
+
+    def _forget_up_to(self, searched: int) -> None:
+        """Let go what was searched of a value that is too large; of a string without its end all but an opening quote."""
+        self._line_at(searched)
+        begun = BEGUN_STRING.match(self._buffer, searched)
+        end, quote = (begun.end(), b'"') if begun else (searched, b"")
+        self._buffer = quote + self._buffer[end:]
+        self._before, self._position, self._counted = self._before + end - len(quote), 0, 0
+
+    def _end_of_scalar(self) -> int:
+        while True:
+            found = SCALAR.match(self._buffer, self._position)
+            assert found
+            if found.end() < len(self._buffer) or found.end() - self._position > self._largest or not self._more():
+                return found.end()
+
+    def _check_what_follows(self, end: int) -> None:
+        """In a list, a comma or its end.
+
+        Raises:
+            _Damaged: it is something else.
+        """
+        while self._in_list:
+            found = SPACE.match(self._buffer, end)
+            assert found
+            if found.end() < len(self._buffer):
+                if self._buffer[found.end()] not in b",]":
+                    raise _Damaged
+                return
+            if not self._more():
+                return
+
+    def _how_it_begins(self) -> _Beginning | None:
+        """The beginning of a line with a value like the one at the position; None where that one does not begin a line."""
+        line_start = self._buffer.rfind(b"\n", 0, self._position) + 1
+        indentation = self._buffer[line_start : self._position]
+        if (line_start == 0 and self._before) or indentation.strip() not in (b"", b"["):
+            return None
+        indentation = b"" if indentation.strip() else indentation
+        opening = re.escape(self._buffer[self._position : self._position + 1])
+        return _Beginning(len(indentation), re.compile(rb"\n" + indentation + opening))
+
+    def _next_beginning(self, *, only_if_indented: bool = False) -> int | None:
+        """Where the next value begins after a damaged one: a line that begins as the first value's does.
+
+        Where inner lines are not indented, lines tell nothing.
+        """
+        if self._beginning is None or self._kept:
+            return None
+        if only_if_indented and self._buffer[self._position : self._position + 2].strip() in (b"{", b"["):
+            second = re.compile(rb"[^\n]*\n([ \t]*)").match(self._buffer, self._position)
+            if second is None or len(second[1]) <= self._beginning.indentation:
+                return None
+        searched = self._position + 1
+        while True:
+            found = self._beginning.line.search(self._buffer, searched)
+            if found:
+                return found.end() - 1
+            searched = max(searched, len(self._buffer) - self._beginning.indentation - 2)
+            if len(self._buffer) - self._position > self._largest or not self._more():
+                return None
+
+    def _more(self) -> bool:
+        """Read on; a large value in steps that grow with it, so that it is not searched over and over."""
+        block = b"" if self._ended else self._read(max(CHUNK, len(self._buffer) - self._position))
+        self._ended = not block
+        self._buffer += block
+        return bool(block)
+
+    def _drop_what_is_done(self) -> None:
+        """Forget the bytes before the position's line, once they are many."""
+        if self._position < CHUNK:
+            return
+        line_start = self._buffer.rfind(b"\n", 0, self._position) + 1
+        done = line_start if self._position - line_start < CHUNK else self._position
+        self._line_at(done)
+        self._buffer, self._position = self._buffer[done:], self._position - done
+        self._before, self._counted = self._before + done, self._counted - done
+
+    def _line_at(self, position: int) -> int:
+        if position < self._counted:
+            self._line -= self._buffer.count(b"\n", position, self._counted)
+        else:
+            self._line += self._buffer.count(b"\n", self._counted, position)
+        self._counted = position
+        return self._line

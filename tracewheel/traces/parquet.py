@@ -1,0 +1,86 @@
+"""Traces as Parquet: a folder of parts, one for each writing, which pandas reads as one table."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from tracewheel.types import Trace
+
+if TYPE_CHECKING:
+    import pyarrow
+
+ROWS_PER_GROUP, BYTES_PER_GROUP = 10_000, 64 << 20
+TEXTS = ("id", "messages", "tools", "environment", "session", "user", "created", "model")
+REQUIRED = {"id", "messages", "tools", "environment", "source_file", "format", "tokens", "info"}
+
+
+def trace_schema() -> pyarrow.Schema:
+    """The columns, in the order of the record's fields."""
+    import pyarrow
+
+    text = pyarrow.string()
+    types = dict.fromkeys(TEXTS, text) | {"outcome": pyarrow.float64(), "source_file": text, "source_line": pyarrow.int64()}
+    types |= {"format": text, "task": text, "tools_inferred": pyarrow.bool_(), "tokens": text, "info": text}
+    types["schema_version"] = pyarrow.int64()
+    required = REQUIRED | {"source_line", "tools_inferred", "schema_version"}
+    return pyarrow.schema([pyarrow.field(name, kind, nullable=name not in required) for name, kind in types.items()])
+
+
+class PartWriter:
+    """Writes one part. It is made even when no trace comes, so that an empty folder is a table without rows.
+
+    Args:
+        path: The file to write.
+    """
+
+    def __init__(self, path: Path) -> None:
+        import pyarrow.parquet
+
+        self._schema = trace_schema()
+        self._writer = pyarrow.parquet.ParquetWriter(path, self._schema, compression="zstd")
+        self._columns: dict[str, list[Any]] = {name: [] for name in self._schema.names}
+        self._bytes = 0
+        self._tools: tuple[list[dict[str, Any]], str] | None = None
+
+    def add(self, trace: Trace, messages: bytes) -> None:
+        """Add a trace; `messages` is their JSON text, as `json_of` writes it."""
+        columns = self._columns
+        for name in ("id", "session", "user", "created", "model", "outcome", "source_file", "source_line"):
+            columns[name].append(getattr(trace, name))
+        for name in ("format", "task", "tools_inferred", "schema_version"):
+            columns[name].append(getattr(trace, name))
+        columns["messages"].append(messages.decode())
+        columns["tools"].append(self._tools_text(trace.tools))
+        columns["environment"].append("null" if trace.environment is None else json_of(trace.environment).decode())
+        columns["tokens"].append("null" if trace.tokens is None else json_of(trace.tokens).decode())
+        columns["info"].append(json_of(trace.info).decode() if trace.info else "{}")
+        self._bytes += sum(len(columns[name][-1]) for name in ("messages", "environment", "tokens", "info"))
+        if len(columns["id"]) >= ROWS_PER_GROUP or self._bytes >= BYTES_PER_GROUP:
+            self._write()
+
+    def _tools_text(self, tools: list[dict[str, Any]]) -> str:
+        """The tools with their keys in the order of the log: a prompt is rendered from them."""
+        if self._tools is None or self._tools[0] is not tools:
+            self._tools = (tools, json.dumps(tools, ensure_ascii=False))
+        return self._tools[1]
+
+    def _write(self) -> None:
+        import pyarrow
+
+        self._writer.write_table(pyarrow.table(self._columns, schema=self._schema))
+        self._columns, self._bytes = {name: [] for name in self._columns}, 0
+
+    def close(self) -> None:
+        """Write what is left, and end the file."""
+        if self._columns["id"]:
+            self._write()
+        self._writer.close()
+
+
+def json_of(value: Any) -> bytes:
+    """JSON text with sorted keys and no spare whitespace."""
+    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)

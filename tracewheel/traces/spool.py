@@ -1,0 +1,67 @@
+"""Where spans wait for the others of their trace: on disk, as a trace's spans may lie in several files, far apart."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from types import TracebackType
+from typing import NamedTuple
+
+from tracewheel.traces.building import Place
+
+MEMORY_KIB = 64 << 10
+ROWS_PER_WRITE = 1000
+
+
+class Group(NamedTuple):
+    """The spans of one trace, as they were read. Place and offset are those of the first."""
+
+    trace_id: str
+    raws: list[bytes]
+    place: Place
+    offset: int
+
+
+class Spool:
+    """Spans by trace id, of which little is in memory.
+
+    SQLite's temporary database is a file without a name, which is gone with the process whatever becomes of it: what is
+    not redacted yet never lies on the disk under a name.
+    """
+
+    def __init__(self) -> None:
+        self._database = sqlite3.connect("")
+        self._database.execute(f"PRAGMA cache_size = -{MEMORY_KIB}")
+        self._database.execute("PRAGMA journal_mode = OFF")
+        self._database.execute("CREATE TABLE spans (trace_id TEXT, raw BLOB, file TEXT, line INTEGER, start INTEGER)")
+        self._rows: list[tuple[str, bytes, str, int, int]] = []
+        self.is_empty = True
+
+    def add(self, trace_id: str, raw: bytes, place: Place, offset: int) -> None:
+        """Put a span aside."""
+        self.is_empty = False
+        self._rows.append((trace_id, raw, place.file, place.line, offset))
+        if len(self._rows) >= ROWS_PER_WRITE:
+            self._write()
+
+    def groups(self) -> Iterator[Group]:
+        """The traces, in the order of their first spans; the spans of each in the order they were read."""
+        self._write()
+        self._database.execute("CREATE INDEX IF NOT EXISTS by_trace ON spans (trace_id)")
+        ids = self._database.execute("SELECT trace_id, MIN(rowid) AS first FROM spans GROUP BY trace_id ORDER BY first")
+        for trace_id, _ in ids:
+            rows = self._database.execute(
+                "SELECT raw, file, line, start FROM spans WHERE trace_id = ? ORDER BY rowid", (trace_id,)
+            ).fetchall()
+            _, file, line, offset = rows[0]
+            yield Group(trace_id, [row[0] for row in rows], Place(file, line), offset)
+
+    def _write(self) -> None:
+        self._database.executemany("INSERT INTO spans VALUES (?, ?, ?, ?, ?)", self._rows)
+        self._rows = []
+
+    def __enter__(self) -> Spool:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._database.close()
