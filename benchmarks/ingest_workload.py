@@ -7,10 +7,38 @@ import random
 from collections.abc import Iterator
 from pathlib import Path
 
-WORDS = (
-    "order refund invoice delivery address customer account payment window status number request answer confirm change "
-    "cancel return product price warehouse shipping tracking support ticket policy item quantity date receipt exchange"
-).split()
+WORDS = [
+    "order",
+    "refund",
+    "invoice",
+    "delivery",
+    "address",
+    "customer",
+    "account",
+    "payment",
+    "window",
+    "status",
+    "number",
+    "request",
+    "answer",
+    "confirm",
+    "change",
+    "cancel",
+    "return",
+    "product",
+    "price",
+    "warehouse",
+    "shipping",
+    "tracking",
+    "support",
+    "ticket",
+    "policy",
+    "item",
+    "quantity",
+    "date",
+    "receipt",
+    "exchange",
+]
 TOOLS = [
     {
         "type": "function",
@@ -59,5 +87,5 @@ def lines(traces: int, first: int = 0) -> Iterator[bytes]:
             messages.append(f'{{"role": "assistant", "content": null, "tool_calls": [{call}]}}')
             messages.append(f'{{"role": "tool", "tool_call_id": "{identity}", "content": "{drawn.choice(texts)}"}}')
         messages.append(f'{{"role": "assistant", "content": "{drawn.choice(texts)}"}}')
-        about = f'"id": "chat-{number}", "session": "s-{number}", "user": "u-{number % USERS}", "model": "m", "reward": {number % 2}'
+        about = f'"id": "chat-{number}", "session": "s-{number}", "user": "u-{number % USERS}", "reward": {number % 2}'
         yield f'{{{about}, "messages": [{", ".join(messages)}], "tools": {tools}}}\n'.encode()

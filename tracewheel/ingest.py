@@ -92,7 +92,7 @@ def ingest_new(
         InfrastructureError: another process is writing to the folder, or the disk is full.
     """
     found = find_files(config.paths, without=out)
-    skipped = skipped_files(config.paths, found.values())
+    skipped = skipped_files(config.paths, found.values(), without=out)
     archive, redactor = Archive(out), Redactor(config.redaction)
     settings = content_hash(config.redaction.model_dump(mode="json"))
     with archive.exclusive(), Spool() as spool:

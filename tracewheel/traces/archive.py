@@ -49,7 +49,7 @@ class Archive:
     """
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.path = path = path.resolve()
         self._previous = path.with_name(f"{PREVIOUS}{path.name}")
         self._next = path.with_name(f"{PARTIAL}{path.name}-{os.getpid()}")
 

@@ -35,7 +35,7 @@ def build_trace(
     tokens: dict[str, Any] | None = None,
     info: dict[str, Any] | None = None,
 ) -> Trace:
-    """The trace. Messages are checked; tools are inferred where there are calls without schemas; an id is made where there is none.
+    """The trace. Messages are checked; tools are inferred where calls have no schemas; an id is made where there is none.
 
     Raises:
         Unfit: the messages do not hold together.

@@ -60,15 +60,16 @@ def _inside(folder: Path) -> Iterator[Path]:
             yield file
 
 
-def skipped_files(paths: Iterable[str], files: Iterable[Path]) -> list[str]:
+def skipped_files(paths: Iterable[str], files: Iterable[Path], without: Path | None = None) -> list[str]:
     """The files in folders that were not taken for logs, by their names there. Reports name them: none is lost unseen."""
     taken = set(files)
     skipped = []
     for path in paths:
         folder = Path(path)
-        if folder.is_dir():
-            inside = (file for file in sorted(folder.rglob("*")) if file.is_file() and file.resolve() not in taken)
-            skipped += [_readable(file.relative_to(folder).as_posix()) for file in inside]
+        for file in sorted(folder.rglob("*")) if folder.is_dir() else ():
+            is_written = without is not None and file.resolve().is_relative_to(without.resolve())
+            if file.is_file() and file.resolve() not in taken and not is_written:
+                skipped.append(_readable(file.relative_to(folder).as_posix()))
     return skipped
 
 

@@ -20,6 +20,9 @@ BEGUN_STRING = re.compile(rb'"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+')
 GAP = re.compile(rb"[\s,]*+")
 SPACE = re.compile(rb"\s*+")
 SCALAR = re.compile(rb'[^\s,\]\[{}"]++|.', re.DOTALL)
+FIRST_KEY = re.compile(rb'\{\s*"[^"\\\n]{1,64}"')
+SECOND_LINE = re.compile(rb"[^\n]*\n([ \t]*)")
+LONGEST_BEGINNING = 256
 QUOTE = 0x22
 
 
@@ -40,10 +43,11 @@ class Piece(NamedTuple):
 
 
 class _Beginning(NamedTuple):
-    """How the lines begin that a value begins on."""
+    """How values begin: `pattern` has what a value begins with as its group; `indentation` is that of its line."""
 
     indentation: int
-    line: re.Pattern[bytes]
+    pattern: re.Pattern[bytes]
+    on_a_line: bool
 
 
 class _Damaged(Exception):
@@ -103,7 +107,7 @@ class JsonCutter:
             end, damage = self._end_of_value(), ""
             self._check_what_follows(end)
         except EOFError:
-            found = self._next_beginning(only_if_indented=True)
+            found = self._next_beginning(at_end=True)
             end, damage = (len(self._buffer), "truncated") if found is None else (found, "not JSON")
         except _Damaged:
             found = self._next_beginning()
@@ -182,32 +186,36 @@ class JsonCutter:
                 return
 
     def _how_it_begins(self) -> _Beginning | None:
-        """The beginning of a line with a value like the one at the position; None where that one does not begin a line."""
+        """How values like the one at the position begin: on a line of their own, or with the same key after a comma."""
         line_start = self._buffer.rfind(b"\n", 0, self._position) + 1
         indentation = self._buffer[line_start : self._position]
-        if (line_start == 0 and self._before) or indentation.strip() not in (b"", b"["):
+        opening = self._buffer[self._position : self._position + 1]
+        has_line = line_start > 0 or not self._before
+        if has_line and (not indentation.strip() or (indentation.strip() == b"[" and self._buffer.find(b"\n") >= 0)):
+            indentation = b"" if indentation.strip() else indentation
+            return _Beginning(len(indentation), re.compile(rb"\n" + indentation + rb"(" + re.escape(opening) + rb")"), True)
+        first_key = FIRST_KEY.match(self._buffer, self._position)
+        if first_key is None or not self._in_list:
             return None
-        indentation = b"" if indentation.strip() else indentation
-        opening = re.escape(self._buffer[self._position : self._position + 1])
-        return _Beginning(len(indentation), re.compile(rb"\n" + indentation + opening))
+        return _Beginning(0, re.compile(rb",\s*(" + re.escape(first_key.group()) + rb")"), False)
 
-    def _next_beginning(self, *, only_if_indented: bool = False) -> int | None:
-        """Where the next value begins after a damaged one: a line that begins as the first value's does.
+    def _next_beginning(self, *, at_end: bool = False) -> int | None:
+        """Where the next value begins after a damaged one: what begins as the first value did.
 
-        Where inner lines are not indented, lines tell nothing.
+        Where the stream ends within a value, its inner values may begin as it did, unless they are further in.
         """
-        if self._beginning is None or self._kept:
-            return None
-        if only_if_indented and self._buffer[self._position : self._position + 2].strip() in (b"{", b"["):
-            second = re.compile(rb"[^\n]*\n([ \t]*)").match(self._buffer, self._position)
-            if second is None or len(second[1]) <= self._beginning.indentation:
-                return None
+        beginning = self._beginning if not self._kept else None
+        if beginning and at_end:
+            second = SECOND_LINE.match(self._buffer, self._position)
+            is_written_out = self._buffer[self._position : self._position + 2].strip() in (b"{", b"[")
+            if not beginning.on_a_line or (is_written_out and (second is None or len(second[1]) <= beginning.indentation)):
+                beginning = None
         searched = self._position + 1
         while True:
-            found = self._beginning.line.search(self._buffer, searched)
+            found = beginning.pattern.search(self._buffer, searched) if beginning else None
             if found:
-                return found.end() - 1
-            searched = max(searched, len(self._buffer) - self._beginning.indentation - 2)
+                return found.start(1)
+            searched = max(searched, len(self._buffer) - LONGEST_BEGINNING)
             if len(self._buffer) - self._position > self._largest or not self._more():
                 return None
 

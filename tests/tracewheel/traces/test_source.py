@@ -140,6 +140,14 @@ def test_a_damaged_element_on_a_line_of_its_own_costs_no_other(damage):
     assert sound_ids(found) == [0, 2, 3, 4]
 
 
+@pytest.mark.parametrize("damage", ['"id": [1', '"id": {1', '"id": 1]', '"id": }', '"id": "1', '"id": \n"1'])
+def test_a_damaged_element_of_a_list_in_one_line_costs_no_other(damage):
+    """The next is known by the key that the first begins with."""
+    found = cut(json.dumps(RECORDS).replace('"id": 1', damage).encode())
+    assert sound_ids(found) == [0, 2, 3, 4]
+    assert len(found) <= 6
+
+
 @pytest.mark.parametrize("end", range(5, 60, 5))
 def test_a_list_that_is_cut_off_gives_its_whole_elements_and_the_rest_as_truncated(end):
     data = json.dumps(RECORDS, indent=1).encode()[:-end]
