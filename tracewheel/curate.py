@@ -129,7 +129,7 @@ class _Curation:
             "duplicates": describe_duplicates(clusters),
             "contamination": _contamination(self.replayed.overlaps),
             "filter": clauses,
-            "leaks": {"found": len(leaks), "says": describe_leaks(leaks) if leaks else ""},
+            "leaks": {"found": bool(leaks), "says": describe_leaks(leaks)},
             "labels": labels,
             "sets": sets,
             "splits": {split: _describe_split(in_use[in_use["split"] == split]) for split in SPLITS},

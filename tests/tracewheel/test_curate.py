@@ -227,7 +227,9 @@ def test_pass_rates_go_on_from_an_earlier_curation(ingested, curated, tmp_path):
 
 def test_all_files_of_a_data_set_are_there_and_can_be_read(curated):
     out = curated[1]
-    assert "<html" in (out / "quality.html").read_text()
+    page = (out / "quality.html").read_text()
+    assert "<html" in page
+    assert "No task, copy of a task, user or session is on two of the sides" in page
     quality = json.loads((out / "quality.json").read_text())
     assert [step["count"] for step in quality["funnel"]][:2] == [786, 760]
     for name in (

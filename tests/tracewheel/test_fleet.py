@@ -108,6 +108,7 @@ def test_workers_end_with_whoever_started_them(queue, profile, tmp_path):
         parent.kill()
         parent.wait()
         worker.wait(timeout=60)
+        assert not worker.is_running()
     finally:
         parent.stdout.close()
         for process in (parent, worker):

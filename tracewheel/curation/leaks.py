@@ -88,7 +88,9 @@ def check_curated(curated: Path, *, allow: bool = False) -> None:
 
 
 def describe_leaks(leaks: list[dict[str, Any]]) -> str:
-    """A sentence that names the first leaks and counts the others."""
+    """A sentence that names the first leaks and counts the others, or says that there are none."""
+    if not leaks:
+        return "No task, copy of a task, user or session is on two of the sides train, validation and test."
     found = [
         f"{leak['kind']} {leak['value'][:60]} is in {' and '.join(leak['splits'])} (tasks {', '.join(leak['tasks'][:4])})"
         for leak in leaks[:SHOWN]

@@ -2,7 +2,7 @@
 
 A small model on a CPU spends most of a pass between its operations. Here queries, keys and values come from one
 product, gate and up from another, norms are folded into the product behind them, and residuals into the product
-before them: about a third of the operations of the model's own layers, and the same numbers up to rounding. That
+before them: about half of the operations of the model's own layers, and the same numbers up to rounding. That
 they are the same is checked whenever an engine is made (`model_check.py`).
 
 Legend: N tokens of a pass, C hidden size, H key-value heads, G query heads that share one, D head dimension.

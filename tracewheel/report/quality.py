@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracewheel.curation.labels import label_episodes, label_report
-from tracewheel.curation.leaks import check_leaks
-from tracewheel.errors import DataError, LeakError
+from tracewheel.curation.leaks import describe_leaks, leak_report
+from tracewheel.errors import DataError
 from tracewheel.files import read_json, read_table
 from tracewheel.report.quality_examples import choose_examples
 from tracewheel.report.quality_page import quality_page
@@ -137,8 +137,5 @@ def _details(labelled: pandas.DataFrame) -> dict[str, dict[str, int]]:
 
 
 def _leaks(tasks: pandas.DataFrame, episodes: pandas.DataFrame) -> dict[str, Any]:
-    try:
-        check_leaks(tasks, episodes)
-    except LeakError as error:
-        return {"found": True, "says": str(error)}
-    return {"found": False, "says": "No task, user or session is on two of the sides train, validation and test."}
+    leaks = leak_report(tasks, episodes)
+    return {"found": bool(leaks), "says": describe_leaks(leaks)}

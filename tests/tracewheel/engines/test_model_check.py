@@ -60,7 +60,14 @@ def test_a_model_that_the_engine_would_get_wrong_is_refused(config, message):
     ids=lambda config: type(config).__name__,
 )
 def test_a_model_that_it_gets_right_is_taken(config):
-    engine_of(config)
+    engine, model = engine_of(config)
+    ids = [3, 1, 4, 1, 7, 9, 2, 6]
+    engine.submit(Request(0, ids, 1))
+    [said] = engine.step()
+    with torch.no_grad():
+        own = torch.log_softmax(model(input_ids=torch.tensor([ids]), use_cache=False).logits[0, -1].float(), dim=-1)
+    assert said.token_ids == [int(own.argmax())]
+    assert said.logprobs == pytest.approx([float(own.max())], abs=1e-4)
 
 
 def test_a_window_is_no_fault_while_conversations_fit_into_it():

@@ -55,4 +55,6 @@ def test_what_earlier_runs_spent_counts():
 
 
 def test_without_a_budget_nothing_is_counted():
-    Spending(None).reserve(1e9)
+    spending = Spending(None)
+    for _ in range(3):
+        assert spending.reserve(1e9) is None, "neither refused nor waited for, though nothing was settled"
