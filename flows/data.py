@@ -16,7 +16,7 @@ Options = argparse.Namespace
 
 def add_data_commands(commands: Any, exit_codes: str) -> None:
     """The command line of `data` and of what follows it."""
-    summary = "compare, record and report on data sets"
+    summary = "compare, filter, record and report on data sets"
     group = commands.add_parser("data", help=summary, description=f"{summary}.", epilog=exit_codes)
     inner = group.add_subparsers(required=True, metavar="WHAT")
 
@@ -38,6 +38,12 @@ def add_data_commands(commands: Any, exit_codes: str) -> None:
     record.add_argument("--free-tool", dest="free_tools", action="append", default=[], metavar="NAME", help="never matched")
     record.add_argument("--world", choices=("measured", "shared", "separate"), default="measured", help="default: measured")
     record.add_argument("--out", required=True, metavar="DIR", help="folder to write; name it as environment.kind recorded:DIR")
+
+    dry = command(
+        "filter", "filter_dry_run", "how many tasks a filter would keep, and what each clause removes; changes nothing"
+    )
+    dry.add_argument("curated", metavar="CURATED", help="output of curate")
+    dry.add_argument("filter", metavar="FILTER", help='as curation.filter, for example "0 < pass_rate < 0.6 and attempts >= 4"')
 
     report = command("report", "report", "a quality report of a curated data set, as a page and as JSON")
     report.add_argument("curated", metavar="CURATED", help="output of curate")
@@ -85,6 +91,45 @@ def report(options: Options) -> dict[str, Any]:
     data = quality_report(_folder(options.curated), _folder(options.traces) if options.traces else None)
     produce_whole(Path(options.out), lambda out: write_quality(data, out))
     return {"out": options.out, "funnel": data["funnel"]}
+
+
+def filter_dry_run(options: Options) -> dict[str, Any]:
+    """`tracewheel data filter`."""
+    from tracewheel.curate import TASKS_FILE
+    from tracewheel.curation.filters import Filter, dry_run_by_split
+    from tracewheel.files import read_table
+
+    wanted = Filter(options.filter)
+    tasks = read_table(_folder(options.curated) / TASKS_FILE)
+    result = {"curated": options.curated, "filter": options.filter, **dry_run_by_split(wanted, tasks)}
+    return result if options.json else {"show": lambda: show_filter(result)}
+
+
+def show_filter(result: Mapping[str, Any]) -> None:
+    """Print what a filter keeps, and what each of its clauses removes."""
+    from rich.table import Table
+    from rich.text import Text
+
+    from flows.progress import result_console
+
+    console = result_console()
+    table = Table(title=f"{result['kept']} of {result['tasks']} tasks are kept")
+    for heading in ("", "tasks", "kept"):
+        table.add_column(heading)
+    for clause in result["clauses"]:
+        table.add_column(Text(f"removed by {clause['clause']}"), justify="right")
+    for name, part in {"all": result, **result["splits"]}.items():
+        table.add_row(name, str(part["tasks"]), str(part["kept"]), *(_removed(clause) for clause in part["clauses"]))
+    console.print(table)
+    console.print("alone: no other clause removes them; unknown: a value that the clause compares is missing")
+
+
+def _removed(clause: Mapping[str, Any]) -> str:
+    """How many tasks a clause removes."""
+    if not clause["removes"]:
+        return "0"
+    unknown = f", {clause['unknown']} unknown" if clause["unknown"] else ""
+    return f"{clause['removes']} ({clause['removes_alone']} alone{unknown})"
 
 
 def show_diff(result: Mapping[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -69,9 +70,18 @@ def validate(run: Run, curated: Entry, policy: Policy, iteration: int = 0) -> Ca
     """Evaluate a policy on the validation split."""
     evaluation = evaluate_and_log(run, policy=policy, curated=curated, split="validation", samples=VALIDATION_SAMPLES)
     candidate = Candidate(policy, iteration, evaluation)
-    rates = ", ".join(f"{mode} {rate:.3f}" for mode, rate in candidate.rates.items() if rate is not None)
-    run.reporter.say(f"{policy.name} on the validation split: {rates}")
+    run.reporter.say(f"{policy.name} on the validation split: {in_words(evaluation.result)}")
     return candidate
+
+
+def in_words(result: Mapping[str, Any]) -> str:
+    """An evaluation's rates, and of how few tasks they are where not all were scored: those left out are no failures."""
+    said = []
+    for mode in ("greedy", "sampled"):
+        rate, scored = result[mode]["rate"], result[mode]["n"]
+        few = "" if scored == result["tasks"] else f" ({scored} of {result['tasks']} tasks scored)"
+        said.append(f"{mode} {'unknown' if rate is None else f'{rate:.3f}'}{few}")
+    return ", ".join(said)
 
 
 def with_harder_tier(run: Run, curated: Entry, found: Improvement) -> dict[int, dict[str, float]]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from flows.progress import TerminalReporter
 from flows.setup import use_threads
+from tasks.evidence import begins_with, find_curated
 from tasks.registry import find_champion, load_champion
 from tasks.run import Policy, Run
 from tasks.tracking import Tracking
@@ -36,9 +37,21 @@ def tracked(run: Run) -> Iterator[Run]:
         yield replace(run, tracking=tracking)
 
 
-def starting_point(run: Run, curated: Entry) -> tuple[Policy | None, TaskSampler]:
-    """The champion, if there is one for this base, and the tasks' posterior; as they were when the run began."""
-    start = run.record.started() or (look_around(run) if run.planning else run.record.start(lambda: look_around(run)))
+def starting_facts(run: Run, traces: Entry) -> dict[str, Any]:
+    """What the run starts from, as it was when the run began, however often it is gone on with."""
+    if run.planning:
+        return run.record.started() or look_around(run, traces)
+    return run.record.start(lambda: look_around(run, traces))
+
+
+def earlier_curation(run: Run, start: dict[str, Any]) -> Entry | None:
+    """The curation whose pass rates this run's goes on from."""
+    name = start.get("evidence")  # a run that was begun by an earlier version has none
+    return find_curated(run, name) if name else None
+
+
+def starting_point(run: Run, start: dict[str, Any], curated: Entry) -> tuple[Policy | None, TaskSampler]:
+    """The champion, if there is one for this base, and the tasks' posterior."""
     sampler = make_sampler(run.config, curated.path, start["sampler"])
     if not start["champion"]:
         return None, sampler
@@ -46,8 +59,8 @@ def starting_point(run: Run, curated: Entry) -> tuple[Policy | None, TaskSampler
     return run.adapted("champion", entry, version=entry.result["policy_version"]), sampler
 
 
-def look_around(run: Run) -> dict[str, Any]:
-    """The champion of now, and the posterior that earlier runs left, decayed once."""
+def look_around(run: Run, traces: Entry) -> dict[str, Any]:
+    """The champion of now, the posterior that earlier runs left, decayed once, and the curation to go on from."""
     champion, note = find_champion(run.config)
     posterior = Path(run.config.work_dir) / "sampler.json"
     state = None
@@ -55,4 +68,9 @@ def look_around(run: Run) -> dict[str, Any]:
         sampler = sampler_kind(run.config.sampler).from_state(run.config.sampler, [], run.config.seed, read_json(posterior))
         sampler.decay()
         state = sampler.to_state()
-    return {"champion": champion.to_record() if champion else None, "note": note, "sampler": state}
+    return {
+        "champion": champion.to_record() if champion else None,
+        "note": note,
+        "sampler": state,
+        "evidence": begins_with(run, traces),
+    }

@@ -11,7 +11,7 @@ from prefect.client.schemas.objects import State
 from prefect.states import Completed
 
 from flows.improve import improve, validate, with_harder_tier
-from flows.opening import opened, starting_point
+from flows.opening import earlier_curation, opened, starting_facts, starting_point
 from flows.progress import TerminalReporter
 from flows.setup import resolve_config
 from flows.specialists import improve_specialists
@@ -56,7 +56,8 @@ def learn(run: Run) -> Outcome:
     """The diagram: traces, tasks, warm starts, reinforcement learning, evaluation, gate."""
     started = time.monotonic()
     traces = ingest_traces(run, inputs=run.trace_digests())
-    curated = curate_tasks(run, traces=traces)
+    start = starting_facts(run, traces)
+    curated = curate_tasks(run, traces=traces, earlier=earlier_curation(run, start))
     log_datasets(run, traces, curated)
     warm_all = warm_start_policy(run, curated=curated, demonstrations="all")
     warm_verified = warm_start_policy(run, curated=curated, demonstrations="verified")
@@ -68,7 +69,7 @@ def learn(run: Run) -> Outcome:
     chosen = policies["warm_start" if run.config.warm_start.demonstrations == "all" else "warm_start_verified"]
     baseline = best_on_validation(run, curated, policies)
 
-    champion, sampler = starting_point(run, curated)
+    champion, sampler = starting_point(run, start, curated)
     if champion:
         policies["champion"], baseline = champion, "champion"
     loop = improve_specialists if run.config.training.specialists else improve

@@ -17,16 +17,12 @@ SPLITS = ("train", "validation", "held_out", "harder")
 
 def curate(options: argparse.Namespace) -> dict[str, Any]:
     """`tracewheel curate`."""
-    from tracewheel.curate import EVIDENCE_FILE, curate
-    from tracewheel.curation.difficulty import Evidence
-    from tracewheel.files import read_json
+    from tracewheel.curate import curate
+    from tracewheel.curation.evidence import KeptEvidence
 
     config = _config(options)
     traces = _folder(options.traces, "--traces")
-    earlier = None
-    if options.earlier:
-        path = _folder(options.earlier, "--earlier") / EVIDENCE_FILE
-        earlier = Evidence.from_json(read_json(path), str(path))
+    earlier = KeptEvidence.read(_folder(options.earlier, "--earlier")) if options.earlier else None
     return _result(options, produce_whole(Path(options.out), lambda out: curate(config, traces, out, earlier)))
 
 
@@ -45,7 +41,7 @@ def warm_start(options: argparse.Namespace) -> dict[str, Any]:
     from tracewheel.curation.leaks import check_curated
     from tracewheel.warm_start import warm_start
 
-    check_curated(curated, allow=config.curation.allow_leak)
+    warn_of_leaks(check_curated(curated, config.curation))
     kind = options.demonstrations or config.warm_start.demonstrations
     return _result(options, produce_whole(Path(options.out), lambda out: warm_start(config, curated, out, kind)))
 
@@ -61,7 +57,7 @@ def rollout(options: argparse.Namespace) -> dict[str, Any]:
     from tracewheel.rollout import rollout
     from tracewheel.schedule import observe_scores, rollout_seed, rollout_temperature
 
-    check_curated(curated, allow=config.curation.allow_leak)
+    warn_of_leaks(check_curated(curated, config.curation))
     sampler = make_sampler(config, curated)
     for earlier in range(1, options.iteration if options.scores_of else 1):
         observe_scores(sampler, _folder(options.scores_of.replace("{}", str(earlier)), "--scores-of") / "scores.parquet")
@@ -137,6 +133,14 @@ def _folder(path: str, option: str) -> Path:
     if not Path(path).is_dir():
         raise DataError(f"{option} {path}: no such folder")
     return Path(path)
+
+
+def warn_of_leaks(leaks: list[dict[str, Any]]) -> None:
+    """Say what `--allow-leak` lets through: every figure of what follows is in doubt."""
+    from tracewheel.curation.leaks import describe_leaks
+
+    if leaks:
+        print(f"tracewheel: curation.allow_leak: {describe_leaks(leaks)}", file=sys.stderr)
 
 
 def curated_folder(options: argparse.Namespace) -> Path:

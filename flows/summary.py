@@ -42,6 +42,8 @@ def show_summary(summary: Mapping[str, Any]) -> None:
         f"{summary['wall_seconds']:.0f} s this time",
         soft_wrap=True,
     )
+    if "leaks" in summary:
+        console.print(f"leaks       every figure is in doubt: {summary['leaks']}", style="red", markup=False, soft_wrap=True)
     gate = summary["gate"]
     colour = "green" if gate["verdict"] == "promoted" else "yellow"
     console.print(f"gate        [{colour}]{gate['verdict']}[/], compared with {LABELS.get(gate['baseline'], gate['baseline'])}")

@@ -1,12 +1,84 @@
-"""The data that a run learns from and is measured on, as MLflow dataset inputs."""
+"""The data that a run learns from and is measured on, in MLflow: dataset inputs, and the page about their quality."""
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
 from tasks.run import Run
+from tasks.tracking import DataInput
+from tracewheel.curate import TASKS_FILE
+from tracewheel.files import read_table
+from tracewheel.report.quality import JSON_FILE, PAGE_FILE
 from tracewheel.store import Entry
+from tracewheel.types import content_hash
+
+if TYPE_CHECKING:
+    import pyarrow
+
+CONTEXTS = {"train": "training", "validation": "validation", "held_out": "test", "harder": "test"}
+QUALITY_FOLDER = "data"
 
 
 def log_datasets(run: Run, traces: Entry, curated: Entry) -> None:
-    """Log the ingested traces and the curated tasks with their digests."""
-    if run.tracking:
-        run.tracking.log_datasets({"traces": traces, "curated tasks": curated}, {"traces": "logs", "curated tasks": "training"})
+    """Log the ingested traces, the curated tasks and each split of them, with digests; and the quality report, once.
+
+    A split's digest is that of its tasks alone: runs with the same one are measured on the same tasks. When something leaks,
+    which only `curation.allow_leak` lets through, the MLflow run has a tag `tracewheel.leaks` that says what.
+    """
+    tracking = run.tracking
+    if tracking is None:
+        return
+    inputs = [
+        _input("traces", "logs", traces, traces.path / "traces.parquet", traces.result),
+        _input("curated tasks", "curation", curated, curated.path / TASKS_FILE, curated.result["splits"]),
+    ]
+    tracking.log_inputs([*inputs, *_splits(curated, inputs[1].schema)])
+    if tracking.tagged("data") == curated.digest:
+        return
+    tracking.log_files([curated.path / name for name in (PAGE_FILE, JSON_FILE)], QUALITY_FOLDER)
+    if leaks := leaks_of(curated):
+        tracking.tag(leaks=leaks)
+    tracking.tag(data=curated.digest)
+
+
+def leaks_of(curated: Entry) -> str:
+    """What is on two sides of the splits, in a sentence, or ""."""
+    leaks = curated.result["leaks"]
+    return str(leaks["says"]) if leaks["found"] else ""
+
+
+def _input(name: str, context: str, entry: Entry, table: Path, figures: dict[str, Any]) -> DataInput:
+    import pyarrow.dataset
+
+    found = pyarrow.dataset.dataset(table, format="parquet")
+    profile = {"num_rows": found.count_rows(), **figures}
+    return DataInput(name, context, entry.digest, entry.path, profile, mlflow_schema(found.schema))
+
+
+def _splits(curated: Entry, schema: str) -> list[DataInput]:
+    tasks = read_table(curated.path / TASKS_FILE)
+    inputs = []
+    for split, context in CONTEXTS.items():
+        ids = sorted(tasks.loc[tasks["split"] == split, "id"])
+        profile = {"num_rows": len(ids), **curated.result["splits"][split], "deployed": curated.result["deployed"][split]}
+        name = f"{split.replace('_', '-')} tasks"
+        inputs.append(DataInput(name, context, content_hash(ids, 64), curated.path / TASKS_FILE, profile, schema))
+    return inputs
+
+
+def mlflow_schema(schema: pyarrow.Schema) -> str:
+    """Columns and types of a Parquet file as MLflow's datasets have them."""
+    from mlflow.types.schema import ColSpec, Schema
+
+    columns = [ColSpec(_kind(field.type), field.name, required=not field.nullable) for field in schema]
+    return json.dumps({"mlflow_colspec": Schema(columns).to_dict()})
+
+
+def _kind(kind: pyarrow.DataType) -> str:
+    """MLflow's word for a type; what it has no word for is JSON text in our files, or empty."""
+    import pyarrow.types as types
+
+    words = {"boolean": types.is_boolean, "long": types.is_integer, "double": types.is_floating}
+    return next((word for word, fits in words.items() if fits(kind)), "string")

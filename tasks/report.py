@@ -12,7 +12,9 @@ import prefect
 from prefect.cache_policies import NO_CACHE
 
 from tasks.artifacts import publish_summary
+from tasks.datasets import leaks_of
 from tasks.doctor import findings_file, stored_findings
+from tasks.evidence import remember
 from tasks.run import Policy, Run
 from tasks.summary import costs, harder_differences, intervals, rates, result_metrics
 from tracewheel.adapters import ADAPTER
@@ -75,6 +77,8 @@ def write_report(run: Run, outcome: Outcome, model_version: str) -> dict[str, An
         "mlflow_run": run.tracking.mlflow_run_id,
         "mlflow_uri": run.config.tracking.uri,
     }
+    if leaks := leaks_of(outcome.curated):
+        summary["leaks"] = leaks
     if (run.record.path / MERGES_FILE).is_file():
         summary["merges"] = read_json(run.record.path / MERGES_FILE)
     if outcome.objectives:
@@ -96,6 +100,7 @@ def write_report(run: Run, outcome: Outcome, model_version: str) -> dict[str, An
     publish_summary(summary)
     if run.record.summary is None:
         write_whole(Path(run.config.work_dir) / "sampler.json", canonical_json(outcome.sampler) + "\n")
+        remember(run, outcome.traces, outcome.curated, (run.record.started() or {}).get("evidence"))
     run.record.write("summary.json", summary)
     return summary
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from tracewheel.adapters import ADAPTER, MODEL, PolicyRef, base_folder, base_hash
 from tracewheel.config import RetrainConfig, TeacherAdvantageConfig
 from tracewheel.fingerprint import digest_file, plugin_modules
+from tracewheel.named_inputs import named_inputs
 from tracewheel.run_record import RunRecord, identify, input_digests
 from tracewheel.store import Entry, Store
 from tracewheel.trajectory_queue import Batch
@@ -108,7 +109,7 @@ class Run:
         """The run that a profile and the inputs it names stand for.
 
         Raises:
-            DataError: a trace file or the base model is missing.
+            DataError: a trace file, the base model, the recording or a benchmark is missing.
         """
         work_dir = Path(config.work_dir)
         run_id = identify(config, input_digests(config))
@@ -146,9 +147,17 @@ def describe(value: Any) -> Any:
 
 
 def settings_for(config: RetrainConfig, sections: tuple[str, ...]) -> dict[str, Any]:
-    """The sections of a profile as JSON types, and digests of the files that they name."""
+    """The sections of a profile as JSON types, and digests of the files that they name.
+
+    A recording's path stays beside its digest, as the tasks made with it name it.
+
+    Raises:
+        DataError: a recording or a benchmark is missing.
+    """
     values = config.model_dump(mode="json")
     settings = {section: values[section] for section in sections}
+    for section in sections:
+        settings |= named_inputs(config, section)
     if "rollout" in sections:
         settings["rollout"] = {name: value for name, value in settings["rollout"].items() if name not in WHEN_AND_WHERE}
     if "policy" in sections:

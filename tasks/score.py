@@ -13,7 +13,7 @@ from tracewheel.score import score
 from tracewheel.store import Entry
 
 
-@stage_task("score", code="tracewheel.score", sections=("policy", "rubric"))
+@stage_task("score", code="tracewheel.score", sections=("policy", "environment", "rubric"))
 def score_trajectories(run: Run, out: Path, *, curated: Entry, trajectories: Entry, iteration: int) -> dict[str, Any]:
     """Judge every trajectory by the rubric; the breakdown is kept."""
     tasks = [*load_tasks(curated.path, "train"), *read_variants(trajectories.path)]

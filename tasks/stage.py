@@ -1,7 +1,7 @@
 """How a stage of the domain becomes a Prefect task whose result is an entry of the store.
 
 The key of a result is the content of everything it is made from: the profile's sections that the
-stage reads, each argument, the stage's code and the numeric packages. Prefect caches by the same
+stage reads, each argument, the stage's code and the packages that compute it. Prefect caches by the same
 key, but only while the store still holds the entry, so a deleted or damaged one is made again.
 """
 
@@ -19,7 +19,7 @@ from prefect.client.schemas.objects import State, TaskRun
 
 from tasks.run import Run, describe, plugins_of, settings_for
 from tracewheel.errors import InputError
-from tracewheel.fingerprint import code_version, package_versions
+from tracewheel.fingerprint import NUMERIC_PACKAGES, code_version, package_versions
 from tracewheel.store import Entry
 from tracewheel.types import content_hash
 
@@ -49,14 +49,22 @@ class StageTask(Generic[P]):
         stage: Name of the stage in the store.
         code: The domain module that does the work.
         sections: The profile's sections that the stage reads.
+        packages: Packages that its result depends on, beside those that all stages compute with.
     """
 
     def __init__(
-        self, function: Callable[Concatenate[Run, Path, P], Any], *, stage: str, code: str, sections: tuple[str, ...]
+        self,
+        function: Callable[Concatenate[Run, Path, P], Any],
+        *,
+        stage: str,
+        code: str,
+        sections: tuple[str, ...],
+        packages: tuple[str, ...] = (),
     ) -> None:
         self.stage = stage
         self.code = code
         self.sections = sections
+        self.packages = packages
         self._function: Callable[..., Any] = function
         self.task = prefect.Task(
             self.fn,
@@ -136,7 +144,7 @@ class StageTask(Generic[P]):
             "settings": settings_for(run.config, self.sections),
             "arguments": {name: describe(value) for name, value in sorted(arguments.items())},
             "code": code_version(self.code, plugins_of(run.config)),
-            "packages": package_versions(),
+            "packages": package_versions(NUMERIC_PACKAGES + self.packages),
         }
         return content_hash(made_from)
 
@@ -150,12 +158,12 @@ class StageTask(Generic[P]):
 
 
 def stage_task(
-    stage: str, *, code: str, sections: tuple[str, ...]
+    stage: str, *, code: str, sections: tuple[str, ...], packages: tuple[str, ...] = ()
 ) -> Callable[[Callable[Concatenate[Run, Path, P], Any]], StageTask[P]]:
     """Decorator: make a function that calls one stage of the domain a `StageTask`."""
 
     def decorate(function: Callable[Concatenate[Run, Path, P], Any]) -> StageTask[P]:
-        return StageTask(function, stage=stage, code=code, sections=sections)
+        return StageTask(function, stage=stage, code=code, sections=sections, packages=packages)
 
     return decorate
 

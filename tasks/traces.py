@@ -16,7 +16,7 @@ from typing import Any
 from tasks.tracking import Tracking, bounded
 from tracewheel.files import read_records
 from tracewheel.score import read_scores
-from tracewheel.types import Score, Task, Trajectory
+from tracewheel.types import Score, Task, Trajectory, first_turn
 
 MILLISECOND = 1_000_000
 LONGEST_PREVIEW = 500
@@ -77,6 +77,7 @@ class _Trace:
         self.trajectory = trajectory
         self.score = score
         self.start = time.time_ns()
+        self.begun = first_turn(trajectory.messages, trajectory.turns)
 
     def info(self, experiment_id: str, mlflow_run_id: str, tags: dict[str, str]) -> Any:
         from mlflow.entities import TraceInfo, TraceState
@@ -98,10 +99,9 @@ class _Trace:
 
     def spans(self) -> list[Any]:
         messages = self.trajectory.messages
-        opening = [message for message in messages if message["role"] in ("system", "user")]
-        root = self._span("episode", "AGENT", opening, self._outcome(), 0, len(messages))
+        root = self._span("episode", "AGENT", messages[: self.begun], self._outcome(), 0, len(messages))
         children, calls = [], {}
-        for place, message in enumerate(messages):
+        for place, message in enumerate(messages[self.begun :], self.begun):
             if message["role"] == "assistant":
                 calls = {call["id"]: call["function"] for call in message.get("tool_calls") or []}
                 children.append(self._span("turn", "LLM", None, message, place, place + 1, parent=True))
@@ -114,8 +114,9 @@ class _Trace:
         return [root, *children]
 
     def _asked(self) -> str:
-        """The user's first words."""
-        return next((str(m["content"]) for m in self.trajectory.messages if m["role"] == "user"), "")
+        """What the user said before the episode's first turn: the task's prompt, also where it goes on from a conversation."""
+        asked = (str(m["content"]) for m in reversed(self.trajectory.messages[: self.begun]) if m["role"] == "user")
+        return next(asked, "")
 
     def _outcome(self) -> dict[str, Any]:
         return {"stop_reason": self.trajectory.stop_reason, "detail": self.trajectory.detail, "total": self.score.total}

@@ -11,6 +11,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 from urllib.parse import urlparse
@@ -18,7 +19,6 @@ from urllib.parse import urlparse
 from tracewheel.config import RetrainConfig, TrackingConfig
 from tracewheel.errors import InfrastructureError
 from tracewheel.run_record import NOT_IDENTITY, RunRecord
-from tracewheel.store import Entry
 
 # Read by MLflow when it is used. They bound what a server that stops answering can cost.
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
@@ -32,7 +32,28 @@ PROBE_SECONDS = 5.0
 RECORD_TAG, RUN_TAG = "tracewheel.record", "tracewheel.run_id"
 ITERATION_METRIC = "rl/reward"
 MOST_PARAMETERS = 100
-LONGEST_DIGEST = 36
+LONGEST_DIGEST, LONGEST_TAG = 36, 5000
+
+
+@dataclass(frozen=True)
+class DataInput:
+    """Data that a run reads, as MLflow shows it.
+
+    Attributes:
+        name: What it is.
+        context: What it is for, as in "training".
+        digest: Equal for equal data; MLflow keeps the first 36 characters.
+        source: Where it lies.
+        profile: Figures about it, JSON types; MLflow's pages show `num_rows`.
+        schema: Its columns, as JSON text in MLflow's format.
+    """
+
+    name: str
+    context: str
+    digest: str
+    source: Path
+    profile: Mapping[str, Any]
+    schema: str
 
 
 def bounded(method: Callable[P, R]) -> Callable[P, R]:
@@ -119,15 +140,15 @@ class Tracking:
         return tracking
 
     @bounded
-    def log_datasets(self, datasets: Mapping[str, Entry], contexts: Mapping[str, str]) -> None:
-        """Say what the run learned from and was measured on, with digests."""
+    def log_inputs(self, data: Iterable[DataInput]) -> None:
+        """Say what the run learns from and is measured on, with digests. What is there already is not added again."""
         from mlflow.entities import Dataset, DatasetInput, InputTag
 
         inputs = []
-        for name, entry in datasets.items():
-            source = json.dumps({"uri": str(entry.path)})
-            dataset = Dataset(name, entry.digest[:LONGEST_DIGEST], "local", source, profile=json.dumps(entry.result)[:16000])
-            inputs.append(DatasetInput(dataset, [InputTag("mlflow.data.context", contexts[name])]))
+        for item in data:
+            source, digest = json.dumps({"uri": str(item.source)}), item.digest[:LONGEST_DIGEST]
+            dataset = Dataset(item.name, digest, "local", source, schema=item.schema, profile=json.dumps(item.profile))
+            inputs.append(DatasetInput(dataset, [InputTag("mlflow.data.context", item.context)]))
         self.client.log_inputs(self.mlflow_run_id, inputs)
 
     @bounded
@@ -159,7 +180,13 @@ class Tracking:
     @bounded
     def tag(self, **tags: str) -> None:
         for name, value in tags.items():
-            self.client.set_tag(self.mlflow_run_id, f"tracewheel.{name}", value)
+            self.client.set_tag(self.mlflow_run_id, f"tracewheel.{name}", value[:LONGEST_TAG])
+
+    @bounded
+    def tagged(self, name: str) -> str | None:
+        """The value of a tag that `tag` has set, None without."""
+        value: str | None = self.client.get_run(self.mlflow_run_id).data.tags.get(f"tracewheel.{name}")
+        return value
 
     @bounded
     def end(self, status: str) -> None:

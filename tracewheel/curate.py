@@ -10,15 +10,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracewheel.config import RetrainConfig
-from tracewheel.curation.buckets import bucket_numbers, in_buckets
+from tracewheel.curation.buckets import bucket_numbers, in_buckets, parts_of
 from tracewheel.curation.contamination import Overlap
-from tracewheel.curation.difficulty import Evidence, pass_rates
+from tracewheel.curation.difficulty import check_held_out_tier, pass_rates
 from tracewheel.curation.duplicates import describe_duplicates
+from tracewheel.curation.evidence import KeptEvidence
 from tracewheel.curation.filters import Filter
 from tracewheel.curation.labels import LABEL_COLUMNS, label_episodes, label_report
-from tracewheel.curation.leaks import check_leaks, describe_leaks
+from tracewheel.curation.leaks import DUPLICATES_FILE, check_leaks, describe_leaks, linking_clusters
 from tracewheel.curation.probes import probe_tasks
 from tracewheel.curation.replayed import Replayed, replay_all
+from tracewheel.curation.shelf import STATES, TASK_COLUMNS, Tasks
 from tracewheel.curation.splits import SPLITS, assign_splits, components
 from tracewheel.curation.stage_sets import SetsWriter
 from tracewheel.curation.temporal import seen_times
@@ -32,14 +34,14 @@ if TYPE_CHECKING:
     import pandas
 
 TASKS_FILE, EPISODES_FILE, REPORT_FILE = "tasks.parquet", "episodes.parquet", "report.json"
-DUPLICATES_FILE, CONTAMINATION_FILE = "duplicates.parquet", "contamination.parquet"
-EVIDENCE_FILE, SETS_FOLDER = "evidence.json", "sets"
-EPISODE_COLUMNS = ["trace_id", "task_id", "split", "success", "failure", "user", "session", "messages", "tools", *LABEL_COLUMNS]
+CONTAMINATION_FILE, SETS_FOLDER = "contamination.parquet", "sets"
+KNOWN_COLUMNS = ("trace_id", "task_id", "split", "success", "failure", "user", "session", "opening", "messages", "tools")
+EPISODE_COLUMNS = [*KNOWN_COLUMNS, *LABEL_COLUMNS]
 RATE_COLUMNS = ["attempts", "successes", "pass_rate", "posterior", "low", "high", "pass_tier"]
 IN_A_BENCHMARK, FILTERED = "in a benchmark", "left out by the filter"
 
 
-def curate(config: RetrainConfig, traces: Path, out: Path, earlier: Evidence | None = None) -> dict[str, Any]:
+def curate(config: RetrainConfig, traces: Path, out: Path, earlier: KeptEvidence | None = None) -> dict[str, Any]:
     """Make tasks and verified episodes from ingested traces.
 
     Writes into `out` (every column is in docs/datasets.md):
@@ -50,7 +52,8 @@ def curate(config: RetrainConfig, traces: Path, out: Path, earlier: Evidence | N
     - sets/: what the stages of training learn from.
     - duplicates.parquet: clusters of traces that are one task twice.
     - contamination.parquet: traces that hold an item of a benchmark, with its file and line.
-    - evidence.json: successes and failures by task, for the next curation.
+    - evidence.json, counted.parquet: successes and failures by task, and the traces whose outcomes are in them, for the next
+      curation.
     - report.json: what the function returns.
     - quality.html, quality.json: what a careful engineer asks before training on it.
 
@@ -58,18 +61,20 @@ def curate(config: RetrainConfig, traces: Path, out: Path, earlier: Evidence | N
         config: `curation` and `environment` are used.
         traces: Directory that `ingest` wrote.
         out: Directory to write to.
-        earlier: The evidence that an earlier curation ended with.
+        earlier: The evidence that an earlier curation ended with. Traces that it counted do not count again.
 
     Raises:
-        DataError: no traces, or too few tasks for the splits.
+        DataError: no traces, too few tasks for the splits, or `curation.harder_tier` is not one above the hardest trained on.
         LeakError: a task, user, session or copy is on two sides, and `curation.allow_leak` is not set.
     """
     path = traces / "traces.parquet"
     if not path.exists():
         raise DataError(f"{path}: no ingested traces; run `tracewheel ingest` first")
     existing = next(folder for folder in (out, *out.absolute().parents) if folder.exists())
-    with tempfile.TemporaryDirectory(prefix=f"{PARTIAL}curate-", dir=existing) as scratch:
-        replayed = replay_all(path, config.environment.kind, config.curation, Path(scratch) / "replayed.parquet")
+    with (
+        tempfile.TemporaryDirectory(prefix=f"{PARTIAL}curate-", dir=existing) as scratch,
+        replay_all(path, config.environment.kind, config.curation, Path(scratch)) as replayed,
+    ):
         report = _Curation(config, replayed, earlier).write(out, Path(scratch), path)
     write_quality(quality_report(out, traces if (traces / REPORT_FILE).exists() else None), out)
     return report
@@ -78,19 +83,19 @@ def curate(config: RetrainConfig, traces: Path, out: Path, earlier: Evidence | N
 class _Curation:
     """What is decided on the facts of all traces, and then written a part at a time."""
 
-    def __init__(self, config: RetrainConfig, replayed: Replayed, earlier: Evidence | None) -> None:
+    def __init__(self, config: RetrainConfig, replayed: Replayed, earlier: KeptEvidence | None) -> None:
         self.config, self.replayed = config.curation, replayed
         self.kind = config.environment.kind
         self.usable = replayed.facts[replayed.facts["dropped"] == ""]
-        self.probes, self.probe_report = probe_tasks(replayed.tasks.values(), replayed.solutions)
-        self.rates, self.evidence = pass_rates(self.usable, self.config.difficulty, earlier)
+        self.probes, self.probe_report = probe_tasks(replayed.tasks, replayed.solutions)
+        self.rates, self.kept_evidence = pass_rates(self.usable, self.config.difficulty, earlier)
 
     def write(self, out: Path, scratch: Path, path: Path) -> dict[str, Any]:
         import pandas
 
         unfit = {task_id: probe.verdict for task_id, probe in sorted(self.probes.items()) if not probe.fit}
         unfit |= {task_id: IN_A_BENCHMARK for task_id in self._in_benchmarks() if task_id not in unfit}
-        kept = [task for task_id, task in sorted(self.replayed.tasks.items()) if task_id not in unfit]
+        kept = [task_id for task_id in sorted(self.probes) if task_id not in unfit]
         if not kept:
             raise DataError(
                 f"{path}: none of the {len(self.replayed.facts)} traces gives a task for the environment '{self.kind}'"
@@ -101,12 +106,13 @@ class _Curation:
         unfit |= dict.fromkeys(tasks.loc[~keeps, "id"], FILTERED)
         tasks = tasks[keeps].reset_index(drop=True)
         tasks["split"] = assign_splits(tasks, self.config)
+        check_held_out_tier(tasks)
         in_use = tasks[tasks["split"] != ""].drop(columns=["component", "first_seen", "last_seen"])
-        in_use = in_use.sort_values(["split", "id"], key=_split_order).reset_index(drop=True)
+        in_use = self._with_states(in_use.sort_values(["split", "id"], key=_split_order).reset_index(drop=True))
         episodes = self._episodes(in_use)
         clusters = self.replayed.clusters
         assert clusters is not None
-        linking = clusters[clusters["kind"].isin(self.config.duplicates.link)]
+        linking = linking_clusters(clusters, self.config.duplicates)
         leaks = check_leaks(in_use, episodes.rename(columns={"id": "trace_id"}), linking, allow=self.config.allow_leak)
 
         out.mkdir(parents=True, exist_ok=True)
@@ -115,7 +121,7 @@ class _Curation:
         pandas.DataFrame(self.replayed.overlaps, columns=list(Overlap._fields)).to_parquet(
             out / CONTAMINATION_FILE, index=False
         )
-        _write_json(out / EVIDENCE_FILE, self.evidence.to_json())
+        self.kept_evidence.write(out)
         labels, sets = self._write_episodes(in_use, episodes, out, scratch)
         report = {
             "funnel": self._funnel(unfit, tasks, in_use),
@@ -124,7 +130,7 @@ class _Curation:
                 "reward": int(self.usable["reward_drift"].sum()),
                 "observations": int(self.usable["observation_drift"].sum()),
             },
-            "faults": _faults(self.usable, self.replayed.tasks),
+            "faults": _faults(self.usable, self.replayed.tasks.families),
             "probes": self.probe_report,
             "duplicates": describe_duplicates(clusters),
             "contamination": _contamination(self.replayed.overlaps),
@@ -143,15 +149,19 @@ class _Curation:
         held = {overlap.trace_id for overlap in self.replayed.overlaps}
         return sorted(set(self.usable.loc[self.usable["id"].isin(held), "task_id"]))
 
-    def _tasks(self, kept: list[Task]) -> pandas.DataFrame:
-        """Task records with how often they are solved, when they were tried, and `component`."""
-        import pandas
-
-        tasks = pandas.DataFrame([task.to_record() for task in kept])
+    def _tasks(self, kept: list[str]) -> pandas.DataFrame:
+        """Task records but for `STATES`, with how often they are solved, when they were tried, and `component`."""
+        tasks = self.replayed.tasks.frame(kept, [name for name in TASK_COLUMNS if name not in STATES])
         rates = self.rates.set_index("task_id")[RATE_COLUMNS]
         tasks = tasks.join(rates, on="id").join(seen_times(self.usable), on="id")
         links = components(self.usable, self.replayed.clusters, self.config.duplicates.link)
         return tasks.assign(component=tasks["id"].map(links))
+
+    def _with_states(self, in_use: pandas.DataFrame) -> pandas.DataFrame:
+        """The tasks in use with `STATES`, in the order of a task's record."""
+        states = self.replayed.tasks.frame(in_use["id"], STATES)
+        whole = in_use.assign(**{name: states[name] for name in STATES})
+        return whole[[*TASK_COLUMNS, *(name for name in in_use if name not in TASK_COLUMNS)]]
 
     def _episodes(self, in_use: pandas.DataFrame) -> pandas.DataFrame:
         """The facts of these tasks' traces in the order they are written in, with `split` and their `row` in the file."""
@@ -169,7 +179,7 @@ class _Curation:
 
         labels: list[pandas.DataFrame] = []
         writer = None
-        with SetsWriter(in_use, out / SETS_FOLDER) as sets:
+        with SetsWriter(in_use, out / SETS_FOLDER, self.config.sets) as sets:
             for part in self._labelled(in_use, episodes, scratch):
                 sets.add(part)
                 labels.append(part[list(LABEL_COLUMNS)])
@@ -188,7 +198,8 @@ class _Curation:
         ranks[episodes["row"].to_numpy()] = np.arange(len(episodes))
         buckets = bucket_numbers(ranks, self.replayed.facts["task_id"].to_numpy())
         split_of = dict(zip(in_use["id"], in_use["split"], strict=True))
-        for part in in_buckets(self.replayed.file, buckets, ranks, scratch / "buckets"):
+        in_order = in_buckets(self.replayed.file, buckets, ranks, scratch / "buckets")
+        for part in (part for bucket in in_order for part in parts_of(bucket, "task_id")):
             labelled, _ = label_episodes(part, replay_proves=not self.kind.startswith(RECORDED))
             yield labelled.assign(split=labelled["task_id"].map(split_of)).rename(columns={"id": "trace_id"})
 
@@ -219,12 +230,12 @@ def _split_order(column: pandas.Series) -> pandas.Series:
     return column.map(SPLITS.index) if column.name == "split" else column
 
 
-def _faults(usable: pandas.DataFrame, tasks: dict[str, Task]) -> dict[str, dict[str, int]]:
+def _faults(usable: pandas.DataFrame, families: dict[str, str]) -> dict[str, dict[str, int]]:
     """How often each fault occurs, in all and by family."""
     failed = usable[usable["failure"] != ""]
     counts: dict[str, Counter[str]] = {"all": Counter(failed["failure"])}
     for task_id, failure in zip(failed["task_id"], failed["failure"], strict=True):
-        counts.setdefault(tasks[task_id].family, Counter())[failure] += 1
+        counts.setdefault(families[task_id], Counter())[failure] += 1
     return {name: dict(sorted(count.items())) for name, count in sorted(counts.items())}
 
 
@@ -245,12 +256,11 @@ def _describe_split(tasks: pandas.DataFrame) -> dict[str, Any]:
     }
 
 
-def _deployed(episodes: pandas.DataFrame, tasks: dict[str, Task]) -> dict[str, Any]:
+def _deployed(episodes: pandas.DataFrame, tasks: Tasks) -> dict[str, Any]:
     """The logged agent's replayed success, over scored episodes; None where there are none."""
     scored = episodes[episodes["success"].notna()]
     solved = (scored["success"] >= 1.0).astype(float)
-    families = scored["task_id"].map(lambda task_id: tasks[task_id].family)
-    tiers = scored["task_id"].map(lambda task_id: str(tasks[task_id].tier))
+    families, tiers = scored["task_id"].map(tasks.families), scored["task_id"].map(tasks.tiers).astype(str)
     return {
         "episodes": len(episodes),
         "unscored": len(episodes) - len(scored),

@@ -10,7 +10,7 @@ import random
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from tracewheel.curation.agent_flan import flan_example
+from tracewheel.curation.agent_flan import flan_example, opening_lengths
 from tracewheel.errors import DataError
 
 if TYPE_CHECKING:
@@ -22,18 +22,29 @@ Example = dict[str, list[int]]
 
 
 def demonstration_examples(episodes: pd.DataFrame, renderer: ChatRenderer, classes: Iterable[str]) -> list[Example]:
-    """Examples of the given classes from curated episodes (columns `messages` and `tools`, JSON text).
+    """Examples of the given classes from curated episodes.
 
-    An episode without a call gives no "formatted" and no "negative" example.
+    What counts is what `flan_example` says: no turn that is context in one example counts there again.
+
+    Args:
+        episodes: Columns `messages` and `tools` (JSON text), and `opening`: how many of the messages are an earlier
+            conversation. Where that is missing there is none.
+        renderer: Of the policy that is to imitate them.
+        classes: Names of `agent_flan.CLASSES`.
 
     Returns:
         Rows with `input_ids` and `assistant_masks`, lists of equal length.
+
+    Raises:
+        DataError: an `opening` is no number of messages.
     """
+    openings = opening_lengths(episodes)
     examples = []
     for kind in classes:
-        for spoken, offered in zip(episodes["messages"], episodes["tools"], strict=True):
-            if example := flan_example(kind, json.loads(spoken), json.loads(offered)):
-                ids, mask = renderer.conversation_ids(*example)
+        for spoken, offered, opening in zip(episodes["messages"], episodes["tools"], openings, strict=True):
+            made = flan_example(kind, json.loads(spoken), json.loads(offered), opening)
+            if made:
+                ids, mask = renderer.conversation_ids(*made)
                 examples.append({"input_ids": ids, "assistant_masks": mask})
     return examples
 

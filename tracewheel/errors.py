@@ -22,6 +22,10 @@ class DataError(InputError):
     """A data file is missing, or its contents are not what its schema says."""
 
 
+class SecretError(DataError):
+    """A secret that was found in the logs is still in what is about to be stored."""
+
+
 class LeakError(InputError):
     """A held-out task, user or session is also on the training side."""
 

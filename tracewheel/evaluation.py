@@ -83,8 +83,9 @@ def sum_up(
 
 
 def summarise(config: EvaluationConfig, results: pd.DataFrame) -> dict[str, Any]:
-    """Rates with 95% intervals: Wilson's for greedy, a bootstrap over tasks for sampled."""
+    """Rates with 95% intervals: Wilson's for greedy, a bootstrap over tasks for sampled. `n` of the `tasks` were scored."""
     return {
+        "tasks": len(results),
         **_rates(config, results),
         "pass_at": {str(k): _pass_at(results, k) for k in config.pass_at},
         "by_tier": {str(tier): _rates(config, rows) for tier, rows in results.groupby("tier")},

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -42,17 +43,37 @@ def write_records(path: Path, records: Sequence[Record]) -> None:
     pd.DataFrame([record.to_record() for record in records]).to_parquet(path, index=False)
 
 
-def read_table(path: Path) -> pd.DataFrame:
-    """Read a Parquet file.
+def read_table(path: Path, columns: Sequence[str] | None = None) -> pd.DataFrame:
+    """Read a Parquet file, or some of its columns.
 
     Raises:
         DataError: the file is missing or is not Parquet.
     """
     import pandas as pd
+
+    with _as_data_errors(path):
+        return pd.read_parquet(path, columns=None if columns is None else list(columns))
+
+
+def read_columns(path: Path) -> list[str]:
+    """The names of a Parquet file's columns.
+
+    Raises:
+        DataError: the file is missing or is not Parquet.
+    """
+    import pyarrow.parquet
+
+    with _as_data_errors(path):
+        names: list[str] = pyarrow.parquet.read_schema(path).names
+        return names
+
+
+@contextlib.contextmanager
+def _as_data_errors(path: Path) -> Iterator[None]:
     import pyarrow as pa
 
     try:
-        return pd.read_parquet(path)
+        yield
     except FileNotFoundError as error:
         raise DataError(f"{path}: no such file") from error
     except pa.ArrowException as error:

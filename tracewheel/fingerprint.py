@@ -7,6 +7,7 @@ import functools
 import hashlib
 import importlib.metadata
 import importlib.util
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -14,6 +15,10 @@ from tracewheel.types import SCHEMA_VERSION, content_hash
 
 PACKAGE = Path(__file__).parent
 NUMERIC_PACKAGES = ("numpy", "pandas", "peft", "pyarrow", "tokenizers", "torch", "transformers", "trl")
+# What the reading of logs depends on further, and what curation does: other stages' results outlive a new version of these.
+READING_PACKAGES = ("detect-secrets", "google-re2", "orjson", "phonenumbers", "python-stdnum")
+CURATION_PACKAGES = ("jinja2", "markupsafe", "orjson", "rensa")
+ASSETS = (".css", ".html", ".jinja", ".js", ".json", ".svg")
 
 
 def digest_file(path: Path) -> str:
@@ -40,24 +45,26 @@ def digest_of(path: Path) -> str:
 def code_version(module: str, plugins: tuple[str, ...] = ()) -> str:
     """Hash of a `tracewheel` module and of all it imports from `tracewheel`; comments do not count.
 
+    Templates and style sheets count where a module names them that lie beside it.
+
     Args:
         module: The stage's module, as in "tracewheel.curate".
         plugins: Modules of the user's own classes, whose source counts too.
     """
     hashes: dict[str, str] = {}
-    waiting = [module]
-    while waiting:
-        name = waiting.pop()
-        source = _source(name)
-        if source is None or name in hashes:
-            continue
-        tree = ast.parse(source.read_bytes())
+    for name, source, tree in _reached(module):
         hashes[name] = hashlib.sha256(ast.dump(tree).encode()).hexdigest()
-        waiting += _imported(tree)
+        hashes |= {f"{name} {asset.name}": digest_file(asset) for asset in _assets(tree, source.parent)}
     for plugin in plugins:
         spec = importlib.util.find_spec(plugin)
         hashes[plugin] = digest_file(Path(spec.origin)) if spec and spec.origin else ""
     return content_hash([SCHEMA_VERSION, sorted(hashes.items())])
+
+
+def imported_packages(module: str) -> set[str]:
+    """What a `tracewheel` module and those it imports take from elsewhere, by top-level names, the standard library's too."""
+    names = (name.partition(".")[0] for _, _, tree in _reached(module) for name in _imported(tree))
+    return {name for name in names if name != PACKAGE.name}
 
 
 @functools.cache
@@ -77,6 +84,21 @@ def plugin_modules(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted({name.partition(":")[0] for name in names if ":" in name}))
 
 
+def _reached(module: str) -> Iterator[tuple[str, Path, ast.Module]]:
+    """A `tracewheel` module and all it imports from `tracewheel`, each once: name, file, syntax tree."""
+    seen: set[str] = set()
+    waiting = [module]
+    while waiting:
+        name = waiting.pop()
+        source = _source(name)
+        if source is None or name in seen:
+            continue
+        seen.add(name)
+        tree = ast.parse(source.read_bytes())
+        yield name, source, tree
+        waiting += _imported(tree)
+
+
 def _source(module: str) -> Path | None:
     parts = module.split(".")
     if parts[0] != PACKAGE.name:
@@ -93,3 +115,16 @@ def _imported(tree: ast.AST) -> Iterator[str]:
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             yield node.module
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def _assets(tree: ast.AST, folder: Path) -> Iterator[Path]:
+    """The files beside a module whose names it spells out, and those whose names these spell out in turn."""
+    waiting = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    seen: set[str] = set()
+    while waiting:
+        name = waiting.pop()
+        if name in seen or not name.endswith(ASSETS) or Path(name).name != name or not (folder / name).is_file():
+            continue
+        seen.add(name)
+        yield folder / name
+        waiting += re.findall(r"[\w.-]+", (folder / name).read_text(encoding="utf-8"))

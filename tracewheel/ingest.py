@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from tracewheel.config import IngestConfig
-from tracewheel.curation.redaction import Redactor
-from tracewheel.errors import DataError
-from tracewheel.traces.archive import QUARANTINE_FILE, REPORT_FILE, TRACES_FOLDER, Archive, State, write_report
+from tracewheel.curation.redaction import Redactor, key_digest
+from tracewheel.curation.survivors import check_stored
+from tracewheel.errors import DataError, SecretError
+from tracewheel.store import remove
+from tracewheel.traces.archive import QUARANTINE_FILE, REPORT_FILE, TRACES_FOLDER, Archive, State, part_name, write_report
 from tracewheel.traces.compression import is_compressed
 from tracewheel.traces.detect import Detector
 from tracewheel.traces.files import find_files, skipped_files
@@ -46,18 +48,30 @@ def ingest(config: IngestConfig, out: Path) -> dict[str, Any]:
 
     Raises:
         DataError: a path names no readable file.
+        SecretError: a secret that was found is still in what was to be stored.
     """
+    redactor = Redactor(config.redaction)
+    return _until_clean(redactor, lambda: _ingest_all(config, out, redactor))
+
+
+def _ingest_all(config: IngestConfig, out: Path, redactor: Redactor) -> dict[str, Any]:
     files = find_files(config.paths)
+    for leftover in (TRACES_FOLDER, QUARANTINE_FILE):
+        remove(out / leftover)
     parts = out / TRACES_FOLDER
     parts.mkdir(parents=True, exist_ok=True)
-    intake = Intake(parts / "part-00000.parquet", out / QUARANTINE_FILE, Known(), Redactor(config.redaction))
+    intake = Intake(parts / part_name(0), out / QUARANTINE_FILE, Known(), redactor)
     with Spool() as spool:
         reader = _Files(config, spool, intake)
         for name, path in files.items():
-            reader.read(name, path)
+            reader.read(redactor.name(name), path)
         reader.finish()
     intake.close(part_needed=True)
-    report = {**intake.counts.report(), "skipped": skipped_files(config.paths, files.values())}
+    check_stored(redactor.learned, [intake.part], intake.quarantine)
+    report = {
+        **intake.counts.report(),
+        "skipped": [redactor.name(name) for name in skipped_files(config.paths, files.values())],
+    }
     write_report(out, report)
     return report
 
@@ -89,25 +103,43 @@ def ingest_new(
 
     Raises:
         DataError: a path names no readable file, or what was read before has changed.
+        SecretError: a secret that was found is still in what was to be stored.
         InfrastructureError: another process is writing to the folder, or the disk is full.
     """
-    found = find_files(config.paths, without=out)
-    skipped = skipped_files(config.paths, found.values(), without=out)
     archive, redactor = Archive(out), Redactor(config.redaction)
-    settings = content_hash(config.redaction.model_dump(mode="json"))
-    with archive.exclusive(), Spool() as spool:
-        archive.check_is_one()
+    found = find_files(config.paths, without=out)
+    skipped = [redactor.name(name) for name in skipped_files(config.paths, found.values(), without=out)]
+    settings = content_hash(config.redaction.model_dump(mode="json") | key_digest(config.redaction))
+    began: list[_Commits] = []
+
+    def attempt() -> dict[str, Any]:
         state = State(settings) if full else archive.load(settings)
-        before = state.totals
+        state.ledger.named = redactor.name
         plan = [(name, path, begin) for name, path in found.items() if (begin := _begin(state, path)) is not None]
-        commits = _Commits(archive, state, redactor, skipped, keep=not full)
-        reader = _Files(config, spool, commits.intake, commits, records_per_commit, watch)
-        for name, path, begin in plan:
-            state.ledger.note(path, reader.read(name, path, begin))
-        for name, path in (passing or {}).items():
-            reader.read(name, path)
-        reader.finish()
-        return commits.commit(final=True) | {"added": (state.totals - before).report()}
+        commits = _Commits(archive, state, redactor, skipped, keep=not full, earlier=began[0] if began else None)
+        began.append(commits)
+        with Spool() as spool:
+            reader = _Files(config, spool, commits.intake, commits, records_per_commit, watch)
+            for name, path, begin in plan:
+                state.ledger.note(path, reader.read(redactor.name(name), path, begin))
+            for name, path in (passing or {}).items():
+                reader.read(redactor.name(name), path)
+            reader.finish()
+            return commits.commit(final=True)
+
+    with archive.exclusive():
+        archive.check_is_one()
+        return _until_clean(redactor, attempt)
+
+
+def _until_clean(redactor: Redactor, attempt: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """The result of an attempt, and of another where a record held a secret that only a later one gave away."""
+    while True:
+        try:
+            return attempt()
+        except SecretError:
+            if not redactor.look_for_learned():
+                raise
 
 
 def _begin(state: State, path: Path) -> tuple[int, int] | None:
@@ -118,25 +150,54 @@ def _begin(state: State, path: Path) -> tuple[int, int] | None:
 
 
 class _Commits:
-    """The intake of an incremental ingest, and its commits: each adds a part, if traces came."""
+    """The intake of an incremental ingest, and its commits: each adds a part, if traces came.
 
-    def __init__(self, archive: Archive, state: State, redactor: Redactor, skipped: list[str], *, keep: bool) -> None:
+    Args:
+        archive: The folder.
+        state: What it holds.
+        redactor: Takes out secrets, and has learned those that are looked for before a commit.
+        skipped: Files that are no logs, for the report.
+        keep: Whether what is in the folder stays.
+        earlier: An earlier attempt of the same call, whose commits are this call's too.
+    """
+
+    def __init__(
+        self,
+        archive: Archive,
+        state: State,
+        redactor: Redactor,
+        skipped: list[str],
+        *,
+        keep: bool,
+        earlier: _Commits | None = None,
+    ) -> None:
         self._archive, self.state, self._redactor, self._skipped = archive, state, redactor, skipped
-        self._keep, self._base = keep, state.totals
+        self._keep, self._base, self._first_part = keep, state.totals, state.parts
         self.intake = self._begin()
+        self._first_byte = self.intake.quarantine_start
+        if earlier:
+            self._base, self._first_part, self._first_byte = earlier._base, earlier._first_part, earlier._first_byte
 
     def _begin(self) -> Intake:
         part, quarantine = self._archive.begin(self.state, keep=self._keep)
         return Intake(part, quarantine, self.state.known, self._redactor)
 
     def commit(self, *, final: bool = False) -> dict[str, Any]:
-        """Make what was read part of the folder, and begin anew unless this is the end."""
+        """Make what was read part of the folder, and begin anew unless this is the end.
+
+        Raises:
+            SecretError: a secret that a trace gave away is in it without a sign; in the end, in any part of this call's.
+        """
         wrote = self.intake.close(part_needed=final and not self.state.parts)
+        parts = [self.intake.part]
+        if final:
+            parts += [self.intake.part.with_name(part_name(number)) for number in range(self._first_part, self.state.parts)]
+        check_stored(self._redactor.learned, parts, self.intake.quarantine, self._first_byte)
         self.state.parts += wrote
         self.state.totals = self.state.totals + self.intake.counts
         added = self.state.totals - self._base
-        report = {**self.state.totals.report(), "skipped": self._skipped}
-        self._archive.commit(self.state, {**report, "added": added.report()})
+        report = {**self.state.totals.report(), "skipped": self._skipped, "added": added.report()}
+        self._archive.commit(self.state, report)
         self._keep = True
         if not final:
             self.intake = self._begin()

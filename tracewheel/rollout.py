@@ -15,7 +15,7 @@ from tracewheel.engines.making import make_engine
 from tracewheel.episode_loop import EpisodeLoop
 from tracewheel.exploration import group_temperatures
 from tracewheel.files import write_json, write_records
-from tracewheel.types import Task, Trajectory, content_hash
+from tracewheel.types import Task, Trajectory, content_hash, first_turn
 
 if TYPE_CHECKING:
     from tracewheel.chat.renderer import ChatRenderer
@@ -70,7 +70,9 @@ def rollout_metrics(config: RolloutConfig, trajectories: list[Trajectory]) -> di
         "episodes": len(trajectories),
         "prompt_and_observation_tokens": sum(len(t.action_mask) - sum(t.action_mask) for t in trajectories),
         "generated_tokens": sum(sum(t.action_mask) for t in trajectories),
-        **group_diversity([t.group for t in trajectories], [t.messages for t in trajectories]),
+        **group_diversity(
+            [t.group for t in trajectories], [t.messages[first_turn(t.messages, t.turns) :] for t in trajectories]
+        ),
     }
     if config.exploration.epsilon:
         forced = [turn["forced"] for t in trajectories for turn in t.turns if turn["forced"]]

@@ -20,25 +20,29 @@ import yaml
 
 from tracewheel.adapters import base_hash
 from tracewheel.config import RetrainConfig
+from tracewheel.curation.redaction import Redactor
 from tracewheel.files import read_json
-from tracewheel.fingerprint import NUMERIC_PACKAGES, digest_file, package_versions
+from tracewheel.fingerprint import CURATION_PACKAGES, NUMERIC_PACKAGES, READING_PACKAGES, digest_file, package_versions
 from tracewheel.ingest import find_files
+from tracewheel.named_inputs import all_named_inputs
 from tracewheel.store import PARTIAL, remove, write_whole
 from tracewheel.types import content_hash
 
 # Where a run is stored and tracked, what it is warned of and compared with does not change what comes out of it.
 NOT_IDENTITY = {"work_dir", "tracking", "name", "doctor", "baseline"}
 ORCHESTRATION_PACKAGES = ("prefect", "mlflow", "dvc")
+PACKAGES = tuple(sorted({*NUMERIC_PACKAGES, *READING_PACKAGES, *CURATION_PACKAGES, *ORCHESTRATION_PACKAGES}))
 
 
 def input_digests(config: RetrainConfig) -> dict[str, str]:
-    """Digests of what a run reads: each trace file by name, and the base model.
+    """Digests of what a run reads: each trace file by name, the base model, and what else the profile names (`named_inputs`).
 
     Raises:
-        DataError: a trace file or the base model is missing.
+        DataError: one of them is missing.
     """
-    traces = {f"traces/{name}": digest_file(path) for name, path in find_files(config.ingest.paths).items()}
-    return traces | {"base": base_hash(config.policy.base)}
+    files, redactor = find_files(config.ingest.paths), Redactor(config.ingest.redaction)
+    traces = {f"traces/{redactor.name(name)}": digest_file(path) for name, path in files.items()}
+    return traces | {"base": base_hash(config.policy.base)} | all_named_inputs(config)
 
 
 def identify(config: RetrainConfig, inputs: dict[str, str]) -> str:
@@ -98,7 +102,7 @@ def _lineage(inputs: dict[str, str]) -> dict[str, Any]:
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "git": _git_state(),
         "inputs": inputs,
-        "packages": package_versions(NUMERIC_PACKAGES + ORCHESTRATION_PACKAGES),
+        "packages": package_versions(PACKAGES),
     }
 
 

@@ -24,7 +24,8 @@ from typing import Any, Self
 import numpy as np
 
 from tracewheel.config import SamplerConfig
-from tracewheel.curation.difficulty import Evidence, beta_below
+from tracewheel.curation.difficulty import beta_below
+from tracewheel.curation.evidence import Evidence
 from tracewheel.errors import DataError
 from tracewheel.files import read_json, write_json
 from tracewheel.types import Task, content_hash

@@ -20,7 +20,7 @@ from tracewheel.files import write_json
 from tracewheel.types import Task
 
 EPISODES_FILE, ATTEMPTS_FILE, REPORT_FILE = "episodes.parquet", "attempts.parquet", "metrics.json"
-EPISODE_COLUMNS = ("trace_id", "task_id", "split", "success", "failure", "user", "session", "messages", "tools")
+EPISODE_COLUMNS = ("trace_id", "task_id", "split", "success", "failure", "user", "session", "opening", "messages", "tools")
 
 
 def teach(
@@ -69,7 +69,7 @@ def teach(
     chosen = [_episode(row) for row in rows if not row["fault"]]
     out.mkdir(parents=True, exist_ok=True)
     episodes = pd.DataFrame(chosen, columns=list(EPISODE_COLUMNS))
-    episodes.astype({"success": "float64"}).to_parquet(out / EPISODES_FILE, index=False)
+    episodes.astype({"success": "float64", "opening": "int64"}).to_parquet(out / EPISODES_FILE, index=False)
     pd.DataFrame(rows).astype({"success": "float64", "cost": "float64"}).to_parquet(out / ATTEMPTS_FILE, index=False)
     scored = [success for success in successes if success is not None]
     report = {
@@ -91,6 +91,7 @@ def _row(attempt: Attempt) -> dict[str, Any]:
         "key": attempt.key,
         "task_id": attempt.task_id,
         "sample": attempt.sample,
+        "opening": attempt.opening,
         "messages": _text(attempt.messages),
         "tools": _text(attempt.tools),
         "stop_reason": attempt.stop_reason,

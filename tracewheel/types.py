@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, Self
 
@@ -194,6 +194,21 @@ def token_versions(turns: list[dict[str, Any]], length: int) -> list[int]:
         for (start, version), (end, _) in itertools.pairwise(bounds):
             versions[start:end] = [version] * (end - start)
     return versions
+
+
+def first_turn(messages: Sequence[Mapping[str, Any]], turns: Sequence[Any]) -> int:
+    """Position of the first message that an episode's own turns said; all before it is context.
+
+    An episode may begin in the middle of a conversation, where others have spoken as the assistant. Its own turns are
+    the last assistant messages, one for each. Without a turn all messages are context.
+
+    Args:
+        messages: As a trajectory has them.
+        turns: The same episode's.
+    """
+    spoken = [index for index, message in enumerate(messages) if message["role"] == "assistant"]
+    own = spoken[max(0, len(spoken) - len(turns)) :]
+    return own[0] if own else len(messages)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""`tracewheel data …`: diff, record and report, from the command line."""
+"""`tracewheel data …`: diff, filter, record and report, from the command line."""
 
 import json
 
@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 
 from flows.cli import build_parser, main
+from tracewheel.fingerprint import digest_of
 
 
 @pytest.fixture
@@ -29,7 +30,7 @@ def made(profile, tmp_path_factory):
     return folder / "ingested", folder / "curated"
 
 
-@pytest.mark.parametrize("name", ["diff", "record", "report"])
+@pytest.mark.parametrize("name", ["diff", "filter", "record", "report"])
 def test_each_has_help_with_the_exit_codes(name, capsys):
     with pytest.raises(SystemExit) as ended:
         build_parser().parse_args(["data", name, "--help"])
@@ -60,6 +61,67 @@ def test_a_changed_task_is_in_the_table_and_in_the_list(run, made, tmp_path):
 def test_what_is_no_data_set_is_bad_input(run, arguments):
     code, out, err = run("data", "diff", *arguments)
     assert (code, out) == (2, "") and err.startswith("tracewheel: error:") and "Traceback" not in err
+
+
+def test_a_filter_is_tried_without_changing_anything(run, made):
+    """Against the same sums in plain pandas, in all and by split."""
+    before = digest_of(made[1])
+    code, out, _ = run("data", "filter", made[1], "0 < pass_rate < 0.6 and attempts >= 4", "--json")
+    found = json.loads(out)
+    tasks = pd.read_parquet(made[1] / "tasks.parquet")
+    rate, often = tasks["pass_rate"].between(0, 0.6, inclusive="neither"), tasks["attempts"] >= 4
+    assert code == 0 and found["filter"] == "0 < pass_rate < 0.6 and attempts >= 4"
+    assert (found["tasks"], found["kept"]) == (len(tasks), int((rate & often).sum())) and 0 < found["kept"] < len(tasks)
+    assert found["clauses"] == [
+        {
+            "clause": "0 < pass_rate < 0.6",
+            "removes": int((~rate).sum()),
+            "unknown": 0,
+            "removes_alone": int((~rate & often).sum()),
+        },
+        {"clause": "attempts >= 4", "removes": int((~often).sum()), "unknown": 0, "removes_alone": int((rate & ~often).sum())},
+    ]
+    kept = tasks[rate & often].groupby("split").size()
+    assert {name: part["kept"] for name, part in found["splits"].items()} == kept.reindex(
+        tasks["split"].unique(), fill_value=0
+    ).to_dict()
+    assert {name: part["tasks"] for name, part in found["splits"].items()} == tasks.groupby("split").size().to_dict()
+    assert sum(part["clauses"][1]["removes"] for part in found["splits"].values()) == int((~often).sum())
+    assert digest_of(made[1]) == before
+
+
+def test_a_filter_is_shown_as_a_table(run, made):
+    code, out, _ = run("data", "filter", made[1], "attempts >= 4 and family in ['list']")
+    tasks = pd.read_parquet(made[1] / "tasks.parquet")
+    kept = int(((tasks["attempts"] >= 4) & (tasks["family"] == "list")).sum())
+    assert code == 0 and f"{kept} of {len(tasks)} tasks are kept" in out
+    for word in ("attempts >= 4", "held_out", "harder", "alone"):
+        assert word in out
+
+
+@pytest.mark.parametrize(
+    ("written", "said", "place"),
+    [
+        ("attempts >=", "this is no filter", 11),
+        ("family == 'Ä' )", "this is no filter", 14),
+        ("attempts > 1 and tries > 2", "there is no column 'tries'", 17),
+    ],
+)
+def test_a_wrong_filter_is_bad_input_and_the_place_is_shown(run, made, written, said, place):
+    code, out, err = run("data", "filter", made[1], written)
+    assert (code, out) == (2, "") and said in err and "Traceback" not in err
+    shown, mark = err.splitlines()[-2:]
+    assert shown.strip() == written and mark.index("^") - shown.index(written) == place
+    code, out, _ = run("data", "filter", made[1], written, "--json")
+    assert code == 2 and json.loads(out)["exit_code"] == 2
+
+
+def test_what_has_no_tasks_cannot_be_filtered(run, made, tmp_path):
+    code, _, err = run("data", "filter", made[0], "attempts > 1")
+    assert code == 2 and "tasks.parquet: no such file" in err
+    pd.DataFrame({"id": ["a"]}).to_parquet(tmp_path / "tasks.parquet")
+    code, _, err = run("data", "filter", tmp_path, "")
+    assert code == 2 and "no column 'split'" in err
 
 
 def test_traces_become_an_environment(run, made, tmp_path):

@@ -1,11 +1,20 @@
 """The whole loop, on a very short profile."""
 
 import json
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
 
+from flows.opening import tracked
+from flows.retrain import learn
+from flows.setup import resolve_config
+from flows.summary import show_summary
+from tasks.datasets import log_datasets
+from tasks.report import write_report
+from tasks.run import Run
 from tracewheel.adapters import base_hash
 from tracewheel.config import load_config
 from tracewheel.fingerprint import digest_of
@@ -63,6 +72,15 @@ def test_everything_is_in_the_run_folder(finished):
     assert not list(folder.rglob(".partial-*"))
 
 
+def test_the_next_run_on_other_traces_goes_on_from_its_curation(finished, entries):
+    folder, _, summary = finished
+    (curated,) = [name for name in entries(folder) if name.startswith("curate-")]
+    (traces,) = [digest for name, digest in entries(folder).items() if name.startswith("ingest-")]
+    links = json.loads((folder / "evidence.json").read_text())
+    assert links == [{"traces": traces, "curated": curated, "began_with": None}]
+    assert json.loads((folder / summary["run_id"] / "start.json").read_text())["evidence"] is None
+
+
 def test_mlflow_has_the_run(finished, profile):
     import mlflow
 
@@ -74,7 +92,13 @@ def test_mlflow_has_the_run(finished, profile):
     assert run.data.params["training.iterations"] == "2"
     assert run.data.metrics["held_out/rl/greedy"] == summary["success"]["rl"]
     assert [metric.step for metric in client.get_metric_history(summary["mlflow_run"], "rl/reward")] == [1, 2]
-    assert {item.dataset.name for item in run.inputs.dataset_inputs} == {"traces", "curated tasks"}
+    splits = {f"{split} tasks" for split in ("train", "validation", "held-out", "harder")}
+    assert {item.dataset.name for item in run.inputs.dataset_inputs} == {"traces", "curated tasks"} | splits
+    assert {item.path for item in client.list_artifacts(summary["mlflow_run"], "data")} == {
+        "data/quality.html",
+        "data/quality.json",
+    }
+    assert "leaks" not in summary and "tracewheel.leaks" not in run.data.tags
     assert {item.path for item in client.list_artifacts(summary["mlflow_run"])} >= {"report.html", "gate.json", "adapters"}
     (version,) = client.search_model_versions(f"name = '{load_config(profile).tracking.model_name}'")
     assert version.tags["adapter_digest"] == digest_of(Path(summary["adapter"]))
@@ -132,6 +156,25 @@ class TestOnAFinishedRun:
         done = command("report", profile, "--run-dir", folder, "--out", tmp_path / "again.html", "--json")
         assert done.returncode == 0, done.stderr
         assert (tmp_path / "again.html").read_bytes() == Path(summary["report"]).read_bytes()
+
+    @pytest.mark.usefixtures("prefect_harness")
+    def test_a_leak_that_was_allowed_is_on_the_run_its_summary_and_its_page(self, finished, profile, tmp_path, capsys):
+        """The same stages with a curation that says that it leaks, which none of ours does without being broken."""
+        folder, _, _ = finished
+        shutil.copytree(folder, tmp_path / "run")
+        run = Run.of(resolve_config(str(profile), [], str(tmp_path / "run")), planning=True)
+        outcome = learn(run)
+        said = "nothing may be on two sides: user u1 is in held_out and train"
+        result = outcome.curated.result | {"leaks": {"found": True, "says": said}}
+        outcome = replace(outcome, curated=replace(outcome.curated, result=result))
+        with tracked(run) as run:
+            log_datasets(run, outcome.traces, outcome.curated)
+            summary = write_report.fn(run, outcome, "1")
+            assert run.tracking.client.get_run(run.tracking.mlflow_run_id).data.tags["tracewheel.leaks"] == said
+        assert summary["leaks"] == said == run.record.summary["leaks"]
+        assert said in Path(summary["report"]).read_text()
+        show_summary(summary)
+        assert f"every figure is in doubt: {said}" in capsys.readouterr().out
 
     def test_promote_ends_by_its_verdict_and_names_no_second_version(self, finished, profile, command):
         folder, _, summary = finished

@@ -1,12 +1,25 @@
 """A stage as a Prefect task: its key, its reuse, its retries."""
 
+import importlib.metadata
+import shutil
+import sys
+
 import pytest
 
-from tasks.run import Policy
+from tasks.curate import curate_tasks
+from tasks.ingest import ingest_traces
+from tasks.rollout import roll_out
+from tasks.run import Policy, settings_for
+from tasks.score import score_trajectories
 from tasks.stage import NotStored, stage_task
 from tracewheel.adapters import PolicyRef
 from tracewheel.errors import DataError, InfrastructureError
+from tracewheel.fingerprint import NUMERIC_PACKAGES, imported_packages, package_versions
+from tracewheel.run_record import input_digests
 from tracewheel.store import Entry
+
+# They check and read a profile; what they made of it is in the key.
+READ_PROFILES = {"pydantic", "PyYAML"}
 
 
 @pytest.fixture
@@ -56,6 +69,115 @@ def test_the_key_follows_what_the_result_is_made_from(counted, make_run, tmp_pat
     assert len({key, *others}) == 8
     renamed = counted.key(run, {"number": 1, "policy": run.adapted("other name", entry(tmp_path / "elsewhere", "a"))})
     assert renamed == others[3]
+
+
+@pytest.fixture
+def newer(monkeypatch):
+    """Makes a package seem to be installed in another version."""
+    installed = importlib.metadata.version
+
+    def pretend(package):
+        monkeypatch.setattr(importlib.metadata, "version", lambda name: "99" if name == package else installed(name))
+        package_versions.cache_clear()
+
+    yield pretend
+    monkeypatch.undo()
+    package_versions.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("package", "made_anew"),
+    [
+        ("detect-secrets", {"ingest"}),
+        ("google-re2", {"ingest"}),
+        ("phonenumbers", {"ingest"}),
+        ("python-stdnum", {"ingest"}),
+        ("orjson", {"ingest", "curate"}),
+        ("rensa", {"curate"}),
+        ("pandas", {"ingest", "curate", "score"}),
+    ],
+)
+def test_another_version_of_a_package_makes_the_stages_anew_that_depend_on_it(newer, make_run, package, made_anew):
+    run = make_run()
+    stages = {"ingest": ingest_traces, "curate": curate_tasks, "score": score_trajectories}
+    before = {name: stage.key(run, {}) for name, stage in stages.items()}
+    newer(package)
+    assert {name for name, stage in stages.items() if stage.key(run, {}) != before[name]} == made_anew
+
+
+@pytest.mark.parametrize("stage", [ingest_traces, curate_tasks], ids=["ingest", "curate"])
+def test_a_stage_names_the_packages_that_its_code_imports(stage):
+    providers = importlib.metadata.packages_distributions()
+    imported = {name for name in imported_packages(stage.code) if name not in sys.stdlib_module_names}
+    named = {name.lower() for name in (*NUMERIC_PACKAGES, *stage.packages, *READ_PROFILES)}
+    missing = {name: providers[name] for name in imported if not named & {provider.lower() for provider in providers[name]}}
+    assert missing == {}
+
+
+@pytest.fixture
+def recording(tmp_path):
+    """The two files of a recording; keys look at their bytes alone."""
+    folder = tmp_path / "recording"
+    folder.mkdir()
+    (folder / "recording.json").write_text('{"id": "1"}')
+    (folder / "calls.parquet").write_bytes(b"calls")
+    return folder
+
+
+@pytest.mark.parametrize("stage", [curate_tasks, roll_out, score_trajectories], ids=["curate", "rollout", "score"])
+@pytest.mark.parametrize("name", ["recording.json", "calls.parquet"])
+def test_a_recording_counts_by_its_content(make_run, recording, stage, name):
+    run = make_run(environment={"kind": f"recorded:{recording}"})
+    before = stage.key(run, {})
+    (recording / "notes.txt").write_text("no part of it")
+    assert stage.key(run, {}) == before
+    (recording / name).write_bytes((recording / name).read_bytes() + b" ")
+    assert stage.key(run, {}) != before
+    again = make_run(environment={"kind": f"recorded:{recording}"})
+    assert again.record.run_id != run.record.run_id
+    assert ingest_traces.key(again, {}) == ingest_traces.key(run, {})
+
+
+def test_a_copied_recording_has_the_same_digest_but_its_own_tasks(make_run, recording, tmp_path):
+    copy = shutil.copytree(recording, tmp_path / "copy")
+    here, there = (make_run(environment={"kind": f"recorded:{folder}"}).config for folder in (recording, copy))
+    first, second = (settings_for(config, ("environment",)) for config in (here, there))
+    assert first["recording"] == second["recording"] == input_digests(there)["recording"]
+    # Curated tasks name the folder that answers their calls, and so must the key.
+    assert first["environment"] != second["environment"]
+
+
+def test_a_recording_that_is_not_there_is_told_at_the_start(make_run, recording):
+    with pytest.raises(DataError, match=r"none/recording\.json: no such file.*tracewheel data record"):
+        make_run(environment={"kind": f"recorded:{recording}/none"})
+    (recording / "calls.parquet").unlink()
+    with pytest.raises(DataError, match=r"recording/calls\.parquet: no such file.*environment\.kind"):
+        make_run(environment={"kind": f"recorded:{recording}"})
+
+
+def test_a_benchmark_counts_by_its_content(make_run, tmp_path):
+    path = tmp_path / "benchmark.txt"
+    changes = {"curation": {"decontamination": {"benchmarks": [str(path)]}}}
+    with pytest.raises(DataError, match=r"benchmark\.txt: no such file.*decontamination\.benchmarks"):
+        make_run(**changes)
+    path.write_text("one question\n")
+    run = make_run(**changes)
+    before = curate_tasks.key(run, {})
+    path.write_text("another question\n")
+    assert curate_tasks.key(run, {}) != before
+    assert make_run(**changes).record.run_id != run.record.run_id
+
+
+def test_the_key_of_pseudonyms_counts_and_is_not_told(make_run, monkeypatch):
+    monkeypatch.delenv("TRACEWHEEL_REDACTION_KEY", raising=False)
+    run = make_run()
+    keys, runs = {ingest_traces.key(run, {})}, {run.record.run_id}
+    for secret in ("first long text", "second long text"):
+        monkeypatch.setenv("TRACEWHEEL_REDACTION_KEY", secret)
+        keys.add(ingest_traces.key(run, {}))
+        runs.add(make_run().record.run_id)
+        assert secret not in str(input_digests(run.config))
+    assert len(keys) == len(runs) == 3
 
 
 def test_a_policy_names_the_folder_of_its_adapter_or_whole_model(tmp_path):

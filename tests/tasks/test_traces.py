@@ -5,11 +5,13 @@ from dataclasses import replace
 
 import pytest
 
+from tasks.mlflow_traces import write_traces
 from tasks.traces import log_traces
 from tracewheel.environments.workspace_agent import play, solution
 from tracewheel.environments.workspace_tasks import make_task
-from tracewheel.files import write_records
+from tracewheel.files import read_records, write_records
 from tracewheel.score import write_scores
+from tracewheel.traces import read_traces
 from tracewheel.types import Score, Trajectory
 
 
@@ -21,8 +23,9 @@ def evaluation(tmp_path):
     trajectories, scores = [], []
     for number, task in enumerate(tasks):
         messages = play(task, solution(task))
+        turns = [{"start": 0, "end": 1, "calls": 1, "malformed": 0, "policy_version": 1} for _ in solution(task)]
         trajectories.append(
-            Trajectory(f"t{number}", task.id, task.id, 0, 0, 1, 1.0, [1], [1], [0.0], [], {}, messages, "finished")
+            Trajectory(f"t{number}", task.id, task.id, 0, 0, 1, 1.0, [1], [1], [0.0], turns, {}, messages, "finished")
         )
         scores.append(Score(f"t{number}", task.id, task.id, "scored", 1.0, {"success": 1.0, "workspace.moved": 1.0}))
     scores[-1] = replace(scores[-1], status="unscored", total=None, breakdown={}, detail="verifier workspace: broke")
@@ -61,6 +64,28 @@ def test_a_trace_has_the_turns_the_observations_and_the_scores(make_run, evaluat
     calls = [name for name, _ in solution(tasks[0])]
     assert [span.name for span in spans[1:]] == [name for call in calls for name in ("turn", call)][: 2 * len(calls) - 1]
     assert all(span.parent_id == spans[0].span_id for span in spans[1:])
+
+
+def test_what_was_said_before_the_episode_is_no_turn_of_it(make_run, evaluation, tmp_path):
+    """It is what the episode was given, and comes back out of the store in its place."""
+    tasks, folder = evaluation
+    path = folder / "greedy" / "trajectories.parquet"
+    first, *others = read_records(path, Trajectory)
+    earlier = [{"role": "user", "content": "Are you there?"}, {"role": "assistant", "content": "Yes."}]
+    opened = replace(first, messages=[first.messages[0], *earlier, *first.messages[1:]])
+    write_records(path, [opened, *others])
+    run = make_run(tracked=True)
+    log(run, evaluation, 4)
+    trace = next(trace for trace in found(run) if trace.info.tags["task_id"] == tasks[0].id)
+    spans = sorted(trace.data.spans, key=lambda span: (span.parent_id is not None, span.start_time_ns))
+    assert spans[0].inputs == opened.messages[:4] and spans[0].inputs[3]["content"] == tasks[0].prompt
+    assert [span.name for span in spans].count("turn") == len(solution(tasks[0]))
+    assert trace.info.request_preview == tasks[0].prompt[:500]
+    write_traces(tmp_path / "back.jsonl", run.config.tracking.uri, run.config.tracking.experiment)
+    read = read_traces({"mlflow": tmp_path / "back.jsonl"})
+    back = next(back for back in read if len(back.messages) == len(opened.messages))
+    assert [message["role"] for message in back.messages] == [message["role"] for message in opened.messages]
+    assert back.messages[:4] == opened.messages[:4]
 
 
 def test_an_unscored_episode_has_an_error_and_no_number(make_run, evaluation):

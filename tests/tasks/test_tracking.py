@@ -11,7 +11,6 @@ from tasks import tracking
 from tasks.tracking import Tracking, check_tracking
 from tracewheel.config import TrackingConfig
 from tracewheel.errors import InfrastructureError
-from tracewheel.store import Entry
 
 
 @pytest.fixture
@@ -67,15 +66,6 @@ def test_two_records_are_two_mlflow_runs(make_run, tmp_path):
     second = make_run(tracked=True, work_dir=str(tmp_path / "other"))
     assert first.record.run_id == second.record.run_id
     assert first.tracking.mlflow_run_id != second.tracking.mlflow_run_id
-
-
-def test_datasets_are_inputs_with_their_digests(make_run, tmp_path):
-    run = make_run(tracked=True)
-    entry = Entry("ingest", "k", tmp_path, "d" * 64, 0.0, {"kept": 3})
-    for _ in range(2):
-        run.tracking.log_datasets({"traces": entry}, {"traces": "logs"})
-    inputs = run.tracking.client.get_run(run.tracking.mlflow_run_id).inputs.dataset_inputs
-    assert [(item.dataset.name, item.dataset.digest) for item in inputs] == [("traces", "d" * 36)]
 
 
 def test_a_server_that_is_not_there_is_found_out_at_once():

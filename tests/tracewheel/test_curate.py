@@ -10,7 +10,7 @@ import pytest
 
 from tracewheel.config import CurationConfig, IngestConfig, RetrainConfig
 from tracewheel.curate import curate, load_tasks
-from tracewheel.curation.difficulty import Evidence
+from tracewheel.curation.evidence import KeptEvidence
 from tracewheel.curation.leaks import check_curated, check_leaks
 from tracewheel.environments.workspace import TOOLS
 from tracewheel.errors import DataError, LeakError
@@ -179,8 +179,8 @@ def test_a_leak_in_the_splits_fails_the_stage(ingested, tmp_path, monkeypatch):
     report = curate(allowed, tmp_path, tmp_path / "out")
     assert report["leaks"]["found"] and "user one" in report["leaks"]["says"]
     with pytest.raises(LeakError, match="user one"):
-        check_curated(tmp_path / "out")
-    check_curated(tmp_path / "out", allow=True)
+        check_curated(tmp_path / "out", CONFIG.curation)
+    assert check_curated(tmp_path / "out", allowed.curation)
 
 
 def test_a_filter_says_what_each_clause_removes(ingested, tmp_path):
@@ -217,12 +217,33 @@ def test_a_task_that_a_benchmark_has_too_is_dropped(ingested, curated, tmp_path)
 
 
 def test_pass_rates_go_on_from_an_earlier_curation(ingested, curated, tmp_path):
-    earlier = Evidence.from_json(json.loads((curated[1] / "evidence.json").read_text()))
-    curate(CONFIG, ingested, tmp_path / "out", earlier)
-    first, second = (pandas.read_parquet(folder / "tasks.parquet").set_index("id") for folder in (curated[1], tmp_path / "out"))
-    width = lambda tasks: (tasks["high"] - tasks["low"]).mean()  # noqa: E731
-    assert width(second) < width(first), "more evidence, narrower intervals"
-    assert (second["attempts"] == first["attempts"]).all()
+    """Half of the traces first, then all: each counts once, and what is known of the first half is halved."""
+    traces = pandas.read_parquet(ingested / "traces.parquet")
+    (tmp_path / "half").mkdir()
+    traces[::2].to_parquet(tmp_path / "half/traces.parquet", index=False)
+    few = CurationConfig(train_tasks=4, validation_tasks=2, held_out_tasks=2, harder_tasks=1, min_attempts=2)
+    curate(CONFIG.model_copy(update={"curation": few}), tmp_path / "half", tmp_path / "first")
+    curate(CONFIG, ingested, tmp_path / "second", KeptEvidence.read(tmp_path / "first"))
+    alone = pandas.read_parquet(curated[1] / "tasks.parquet").set_index("id")
+    tasks = pandas.read_parquet(tmp_path / "second/tasks.parquet").set_index("id")
+    assert tasks[["split", "attempts", "successes"]].equals(alone[["split", "attempts", "successes"]])
+    episodes = pandas.read_parquet(tmp_path / "second/episodes.parquet")
+    weights = episodes["trace_id"].isin(set(traces["id"][::2])).map({True: 0.5, False: 1.0})
+    solved = (weights * episodes["success"]).groupby(episodes["task_id"]).sum()
+    expected = (1 + solved) / (2 + weights.groupby(episodes["task_id"]).sum())
+    assert tasks["posterior"].to_dict() == pytest.approx(expected.to_dict())
+    both = [pandas.read_parquet(folder / "counted.parquet") for folder in (curated[1], tmp_path / "second")]
+    assert both[0].equals(both[1]) and both[0]["trace_id"].is_unique
+
+
+def test_the_harder_tier_is_one_above_what_is_trained_on(ingested, tmp_path):
+    config = CONFIG.model_copy(update={"curation": CurationConfig(filter="tier != 4", held_out_tasks=50, train_tasks=20)})
+    report = curate(config, ingested, tmp_path / "gap")
+    assert set(report["splits"]["train"]["tiers"]) <= {"1", "2", "3"} and set(report["splits"]["harder"]["tiers"]) == {"5"}
+    config = CONFIG.model_copy(update={"curation": CurationConfig(filter="tier != 4 or attempts < 4", train_tasks=20)})
+    with pytest.raises(DataError, match=r"would be 4: set curation\.harder_tier to 4"):
+        curate(config, ingested, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_all_files_of_a_data_set_are_there_and_can_be_read(curated):

@@ -6,10 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from tracewheel.curate import KNOWN_COLUMNS, RATE_COLUMNS
+from tracewheel.curation.evidence import COUNTED_COLUMNS
 from tracewheel.curation.labels import LABEL_COLUMNS
 from tracewheel.curation.message_pairs import PAIR_COLUMNS
 from tracewheel.curation.stage_sets import DEMONSTRATION_COLUMNS, FLAN_COLUMNS
 from tracewheel.environments.recorded_build import COLUMNS
+from tracewheel.teach import EPISODE_COLUMNS
 from tracewheel.types import Task, Trace
 
 PAGE = (Path(__file__).parents[2] / "docs/datasets.md").read_text()
@@ -26,7 +29,10 @@ def documented(heading):
     ("heading", "columns"),
     [
         ("`traces.parquet`", [field.name for field in fields(Trace)]),
+        ("`episodes.parquet`", KNOWN_COLUMNS),
+        ("`episodes.parquet`", EPISODE_COLUMNS),
         ("Labels", LABEL_COLUMNS),
+        ("`counted.parquet`", COUNTED_COLUMNS),
         ("`calls.parquet`", COLUMNS),
         ("`demonstrations.parquet`", DEMONSTRATION_COLUMNS + VERSION),
         ("`agent_flan.parquet`", FLAN_COLUMNS + VERSION),
@@ -40,7 +46,7 @@ def test_a_table_has_every_column(heading, columns):
 def test_tasks_have_the_columns_of_the_record_and_those_of_curation():
     columns = list(documented("`tasks.parquet`"))
     assert columns[: len(fields(Task))] == [field.name for field in fields(Task)]
-    assert {"attempts", "successes", "split"} <= set(columns)
+    assert columns[len(fields(Task)) :] == [*RATE_COLUMNS, "split"]
 
 
 @pytest.mark.parametrize(("heading", "record"), [("`traces.parquet`", Trace), ("`tasks.parquet`", Task)])

@@ -102,6 +102,19 @@ def test_an_episode_without_a_call_gives_no_call_to_imitate(renderer):
     assert demonstration_examples(episodes_of(messages), renderer, ["formatted", "negative"]) == []
 
 
+def test_an_opening_that_is_no_number_of_messages_is_a_data_error(renderer, tasks):
+    episodes = episodes_of(play(tasks[0], solution(tasks[0])))
+    for strange in (-1, 1.5):
+        with pytest.raises(DataError, match=f"column opening: {strange} is no number of messages"):
+            demonstration_examples(episodes.assign(opening=strange), renderer, ["multi_turn"])
+
+
+def test_an_episode_in_which_nobody_answers_is_nothing_to_imitate(renderer, tasks):
+    said = play(tasks[0], solution(tasks[0]))
+    cut = episodes_of(said[:2], [*said, {"role": "user", "content": "And now?"}]).assign(opening=[0, len(said)])
+    assert demonstration_examples(cut, renderer, ["multi_turn", "formatted", "negative"]) == []
+
+
 @pytest.fixture
 def replay():
     return pd.DataFrame({"input_ids": [[i, i] for i in range(20)], "assistant_masks": [[0, 1]] * 20})

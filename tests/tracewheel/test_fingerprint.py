@@ -3,7 +3,7 @@
 import pytest
 
 from tracewheel import fingerprint
-from tracewheel.fingerprint import code_version, package_versions, plugin_modules
+from tracewheel.fingerprint import code_version, imported_packages, package_versions, plugin_modules
 
 
 @pytest.fixture
@@ -37,6 +37,27 @@ def test_comments_and_unrelated_modules_do_not_count(package):
     (package / "deep" / "helper.py").write_text("# why it is 1\nVALUE = 1\n")
     (package / "other.py").write_text("VALUE = 2\n")
     assert version("tracewheel.stage") == before
+
+
+def test_a_template_counts_that_a_module_names(package):
+    (package / "stage.py").write_text('PAGE = "page.html"\n')
+    for name in ("page.html", "other.html"):
+        (package / name).write_text("<p>")
+    before = version("tracewheel.stage")
+    (package / "other.html").write_text("<div>")
+    assert version("tracewheel.stage") == before
+    (package / "page.html").write_text('{% extends "frame.html" %}')
+    (package / "frame.html").write_text("<p>")
+    after = version("tracewheel.stage")
+    assert after != before
+    (package / "frame.html").write_text("<div>")
+    assert version("tracewheel.stage") != after
+
+
+def test_packages_are_found_through_imports_inside_functions(package):
+    (package / "deep" / "helper.py").write_text("def run():\n    import numpy.linalg\n    from rich import print\n")
+    assert imported_packages("tracewheel.stage") == {"numpy", "rich"}
+    assert imported_packages("tracewheel.other") == set()
 
 
 def test_a_users_own_class_counts(package, tmp_path, monkeypatch):

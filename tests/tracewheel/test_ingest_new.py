@@ -190,6 +190,16 @@ def test_other_settings_of_redaction_do_not_mix(folder):
         run(folder, config={"redaction": RedactionConfig(enabled=False)})
 
 
+def test_what_another_key_made_does_not_mix(folder, monkeypatch):
+    monkeypatch.setenv("TRACEWHEEL_REDACTION_KEY", "long and random")
+    run(folder)
+    assert run(folder)["added"]["read"] == 0
+    monkeypatch.setenv("TRACEWHEEL_REDACTION_KEY", "another")
+    with pytest.raises(DataError, match="another key"):
+        run(folder)
+    assert b"long and random" not in b"".join(path.read_bytes() for path in (folder / "out").glob("*") if path.is_file())
+
+
 @pytest.mark.parametrize("full", [False, True])
 def test_a_folder_that_is_something_else_is_left_alone(folder, full):
     (folder / "out").mkdir()

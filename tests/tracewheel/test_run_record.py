@@ -40,6 +40,17 @@ def test_missing_traces_are_named(profile, tmp_path):
         input_digests(profile())
 
 
+def test_a_log_whose_name_tells_of_somebody_is_recorded_under_another(profile, tmp_path):
+    for name in ("maria", "bob"):
+        (tmp_path / f"{name}@corp.com.jsonl").write_text('{"messages": []}\n')
+    config = profile(ingest={"paths": [str(tmp_path / "*.jsonl")]})
+    names = sorted(name for name in input_digests(config) if name.startswith("traces/"))
+    assert len(names) == 3 and names[-1] == "traces/traces.jsonl"
+    assert all(name.startswith("traces/file-") for name in names[:2])
+    open_names = input_digests(profile(ingest={"paths": [str(tmp_path / "*.jsonl")], "redaction": {"enabled": False}}))
+    assert "traces/maria@corp.com.jsonl" in open_names
+
+
 def test_the_starting_point_is_looked_up_once(tmp_path):
     record = RunRecord(tmp_path, "r1")
     assert record.started() is None
@@ -59,6 +70,7 @@ def test_opening_keeps_what_is_there_and_clears_away_halves(profile, tmp_path):
     assert (record.path / "lineage.json").read_text() == lineage
     assert sorted(path.name for path in record.path.iterdir()) == ["config.yaml", "lineage.json"]
     assert set(json.loads(lineage)) == {"started", "git", "inputs", "packages"}
+    assert json.loads(lineage)["packages"].keys() >= {"torch", "prefect", "detect-secrets", "phonenumbers", "rensa"}
     assert record.summary is None
 
 

@@ -93,12 +93,15 @@ class ChatRenderer:
             self._observation_cache[key] = self._plain.encode(after[end:])
         return self._observation_cache[key]
 
-    def conversation_ids(self, messages: list[Message], tools: list[dict[str, Any]]) -> tuple[list[int], list[int]]:
+    def conversation_ids(
+        self, messages: list[Message], tools: list[dict[str, Any]], opening: int = 0
+    ) -> tuple[list[int], list[int]]:
         """A whole conversation as (token ids, action mask), both of length T, cut after the last assistant turn.
 
-        The mask is 1 on the ids of assistant turns, their end tokens included.
+        The mask is 1 on the ids of assistant turns, their end tokens included. The first `opening` messages are context,
+        whoever said them: they are part of the prompt, as they are for a policy that goes on from them.
         """
-        first = next(i for i, message in enumerate(messages) if message["role"] == "assistant")
+        first = next(i for i, message in enumerate(messages) if message["role"] == "assistant" and i >= opening)
         ids = self.prompt_ids(messages[:first], tools)
         mask = [0] * len(ids)
         replies: list[Message] = []

@@ -109,6 +109,21 @@ class DifficultyConfig(Strict):
         return self
 
 
+class SetsConfig(Strict):
+    """What goes into the sets that curation leaves for the stages of training.
+
+    `sources` says how the outcome of a demonstration must be known. Only `verified` is proof; of logs without a simulator
+    there is none, and `logged` is the best that can be had. Preference pairs are made of two episodes whose outcomes differ by
+    `margin` at least, at most `pairs_per_task` of a task; `shared` says what the two must have in common up to where they part:
+    all messages, or with `calls` the calls and what the tools replied.
+    """
+
+    sources: Annotated[tuple[Literal["verified", "logged", "judged"], ...], Field(min_length=1)] = ("verified",)
+    pairs_per_task: Count = 8
+    margin: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
+    shared: Literal["messages", "calls"] = "messages"
+
+
 class CurationConfig(Strict):
     """How logged traces become tasks, splits and demonstrations. Counts are of tasks.
 
@@ -130,6 +145,7 @@ class CurationConfig(Strict):
     duplicates: DuplicatesConfig = DuplicatesConfig()
     decontamination: DecontaminationConfig = DecontaminationConfig()
     difficulty: DifficultyConfig = DifficultyConfig()
+    sets: SetsConfig = SetsConfig()
 
 
 def _compiled(pattern: str) -> re.Pattern[str]:

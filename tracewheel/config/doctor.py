@@ -21,6 +21,7 @@ CheckName = Literal[
     "length_explosion",
     "truncation",
     "invented_tools",
+    "unrecorded_calls",
     "repetition",
 ]
 
@@ -57,11 +58,12 @@ class DoctorConfig(Strict):
     `stop_on` names the checks that stop a run when they find something severe; its state is kept, and the
     same command goes on once the check is taken from the list. Figures are of the last `window` iterations.
 
-    Shares: `truncation` of episodes; `invented_tools` of calls; `repetition` of episodes, and `repeated_phrases`
-    is the share of a turn from where on it counts as one; `flawed_success` of successes; `zero_variance` of
-    groups that give no signal without being solved, and `solved` is the share of solved ones from where on
-    the tasks are too easy; `pass_at_k` of the first groups, how many hold a success; `entropy` of what it
-    was at the start, which is no fault while the success of the sampled episodes is above `mastery`.
+    Shares: `truncation` of episodes; `invented_tools` of calls; `unrecorded_calls` of the episodes in a recorded
+    environment; `repetition` of episodes, and `repeated_phrases` is the share of a turn from where on it counts
+    as one; `flawed_success` of successes; `zero_variance` of groups that give no signal without being solved,
+    and `solved` is the share of solved ones from where on the tasks are too easy; `pass_at_k` of the first
+    groups, how many hold a success; `entropy` of what it was at the start, which is no fault while the success
+    of the sampled episodes is above `mastery`.
     Nats a token: `kl` and `sampler_mismatch`; the latter, unless it is set, warns from `learner.mismatch.threshold`
     on and is severe from five times that. `length` is by which factor episodes of the same tasks grow.
     `fall` is how far validation success, or a grader, falls while the reward goes up.
@@ -71,6 +73,7 @@ class DoctorConfig(Strict):
     window: Count = 3
     truncation: Ceiling = Ceiling(warn=0.1, severe=0.3)
     invented_tools: Ceiling = Ceiling(warn=0.02, severe=0.1)
+    unrecorded_calls: Ceiling = Ceiling(warn=0.1, severe=0.3)
     repetition: Ceiling = Ceiling(warn=0.1, severe=0.3)
     repeated_phrases: Share = 0.5
     flawed_success: Ceiling = Ceiling(warn=0.25, severe=0.5)

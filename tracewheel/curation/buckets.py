@@ -16,8 +16,9 @@ import numpy.typing as npt
 if TYPE_CHECKING:
     import pandas
 
-BUCKET_ROWS = 20_000
+BUCKET_ROWS = 8_000
 BATCH_ROWS = 5_000
+PART_ROWS = 1_000
 
 
 def bucket_numbers(ranks: npt.NDArray[np.int64], together: npt.NDArray[Any], rows: int = BUCKET_ROWS) -> npt.NDArray[np.int64]:
@@ -79,3 +80,14 @@ def in_buckets(
         frame = pandas.read_parquet(file)
         file.unlink()
         yield frame.sort_values("rank").drop(columns="rank").reset_index(drop=True)
+
+
+def parts_of(frame: pandas.DataFrame, together: str, rows: int = PART_ROWS) -> Iterator[pandas.DataFrame]:
+    """A frame in parts of so many rows, or a few more: rows that are alike in a column and lie side by side are in one part."""
+    values = frame[together].to_numpy()
+    ends = np.flatnonzero(np.append(values[1:] != values[:-1], True)) + 1 if len(frame) else []
+    begun = 0
+    for end in ends:
+        if end - begun >= rows or end == len(frame):
+            yield frame.iloc[begun:end].reset_index(drop=True)
+            begun = end

@@ -8,91 +8,48 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from tracewheel.config.curation import DifficultyConfig
+from tracewheel.curation.evidence import Evidence, KeptEvidence
 from tracewheel.errors import DataError
 
 if TYPE_CHECKING:
     import pandas
 
-NEGLIGIBLE = 0.01
 CONFIDENCE = 0.9
 STEPS = 40  # of a bisection: far finer than any rate is known
 
 
-class Evidence(dict[str, tuple[float, float]]):
-    """Decayed successes and failures by task id."""
-
-    def observe(self, task_id: str, successes: float, failures: float, retain: float = 1.0) -> None:
-        """Add outcomes of a task, of whose earlier evidence the share `retain` is kept. Leave unscored ones out.
-
-        Raises:
-            ValueError: these are no counts.
-        """
-        if not are_counts(successes, failures):
-            raise ValueError(f"{task_id}: {successes} successes and {failures} failures are not counts")
-        old_successes, old_failures = self.get(task_id, (0.0, 0.0))
-        self[task_id] = (retain * old_successes + successes, retain * old_failures + failures)
-
-    def decayed(self, share: float) -> Self:
-        """The evidence shrunk to a share; that of which next to nothing is left is forgotten."""
-        kept = {task_id: (share * successes, share * failures) for task_id, (successes, failures) in self.items()}
-        return type(self)({task_id: pair for task_id, pair in kept.items() if sum(pair) >= NEGLIGIBLE})
-
-    def posterior(self, task_id: str) -> tuple[float, float]:
-        """(alpha, beta) of the task's Beta posterior; (1, 1) for a task not yet tried."""
-        successes, failures = self.get(task_id, (0.0, 0.0))
-        return 1.0 + successes, 1.0 + failures
-
-    def to_json(self) -> dict[str, list[float]]:
-        """`{task id: [successes, failures]}`, in the order of the ids."""
-        return {task_id: list(pair) for task_id, pair in sorted(self.items())}
-
-    @classmethod
-    def from_json(cls, value: Any, where: str = "evidence") -> Self:
-        """Read what `to_json` made.
-
-        Raises:
-            DataError: it is something else; the message begins with `where`.
-        """
-        if not isinstance(value, Mapping):
-            raise DataError(f"{where}: a mapping of task ids to [successes, failures] is expected, not {type(value).__name__}")
-        evidence = cls()
-        for task_id, pair in value.items():
-            if not isinstance(pair, list) or len(pair) != 2 or not are_counts(*pair):
-                raise DataError(f"{where}: the evidence of {task_id} is {pair!r}, not [successes, failures]")
-            evidence[task_id] = (float(pair[0]), float(pair[1]))
-        return evidence
-
-
 def pass_rates(
-    episodes: pandas.DataFrame, config: DifficultyConfig, earlier: Evidence | None = None
-) -> tuple[pandas.DataFrame, Evidence]:
+    episodes: pandas.DataFrame, config: DifficultyConfig, earlier: KeptEvidence | None = None
+) -> tuple[pandas.DataFrame, KeptEvidence]:
     """How often each task is solved.
 
     Args:
-        episodes: Has `task_id` and `success`, which is NaN for an unscored episode: that counts for nothing.
+        episodes: Has `id` (the trace's), `task_id` and `success`, which is NaN for an unscored one: that counts for nothing.
         config: The decay and the tiers.
-        earlier: The evidence that the last curation ended with.
+        earlier: What the last curation ended with. Its evidence is decayed; episodes that it has counted are in it, and do
+            not count again.
 
     Returns:
         A row a task, and the evidence to keep for the next curation. The columns: `task_id`; `attempts` and `successes` in
-        these episodes; `pass_rate`, the share of successes in these and in what is left of earlier evidence, NaN where there
+        these episodes, whoever counted them; `pass_rate`, the share of successes in the evidence, NaN where there
         is none; `posterior`, `low` and `high`, the mean of the Beta posterior and its central 90%; and `pass_tier`, from 1
         for the easiest.
     """
     import pandas
 
-    evidence = (earlier or Evidence()).decayed(config.decay)
+    earlier = earlier or KeptEvidence.of(Evidence())
+    evidence = earlier.evidence.decayed(config.decay)
     scored = episodes[episodes["success"].notna()]
-    solved = (scored["success"] >= 1.0).groupby(scored["task_id"]).agg(["size", "sum"])
-    counts = {str(task_id): (int(row["size"]), int(row["sum"])) for task_id, row in solved.iterrows()}
-    for task_id, (attempts, successes) in counts.items():
+    counts = _counts(scored)
+    fresh = scored[~earlier.has_counted(scored)]
+    for task_id, (attempts, successes) in _counts(fresh).items():
         evidence.observe(task_id, successes, attempts - successes)
     rows = []
     for task_id in sorted(set(episodes["task_id"])):
@@ -113,7 +70,14 @@ def pass_rates(
             }
         )
     columns = ["task_id", "attempts", "successes", "pass_rate", "posterior", "low", "high", "pass_tier"]
-    return pandas.DataFrame(rows, columns=columns), evidence
+    kept = KeptEvidence.of(evidence, earlier.counted, fresh.rename(columns={"id": "trace_id"}))
+    return pandas.DataFrame(rows, columns=columns), kept
+
+
+def _counts(scored: pandas.DataFrame) -> dict[str, tuple[int, int]]:
+    """Attempts and successes by task id."""
+    solved = (scored["success"] >= 1.0).groupby(scored["task_id"]).agg(["size", "sum"])
+    return {str(task_id): (int(row["size"]), int(row["sum"])) for task_id, row in solved.iterrows()}
 
 
 def pass_tier(pass_rate: float, config: DifficultyConfig) -> int:
@@ -121,23 +85,28 @@ def pass_tier(pass_rate: float, config: DifficultyConfig) -> int:
     return 1 + sum(pass_rate <= bound for bound in config.tiers)
 
 
-def held_out_tier(training_tiers: Iterable[int]) -> int:
+def held_out_tier(training_tiers: Iterable[int], tiers: Iterable[int] = ()) -> int:
     """The tier of the harder held-out tasks: one above the hardest that is trained on.
+
+    Args:
+        training_tiers: Those that are trained on.
+        tiers: All that there are; of these it is the next one, so that an environment may leave numbers out.
 
     Raises:
         DataError: nothing is trained on.
     """
-    tiers = [int(tier) for tier in training_tiers]
-    if not tiers:
+    trained = [int(tier) for tier in training_tiers]
+    if not trained:
         raise DataError("no training tasks: there is no hardest tier to go one above")
-    return max(tiers) + 1
+    hardest = max(trained)
+    return min((int(tier) for tier in tiers if tier > hardest), default=hardest + 1)
 
 
 def check_held_out_tier(tasks: pandas.DataFrame) -> None:
     """Check that the harder held-out tasks are one tier above the hardest training task.
 
     Args:
-        tasks: Has `split` and `tier`.
+        tasks: All tasks that there are, with `tier` and `split`, which is "" for those in no split.
 
     Raises:
         DataError: they are not; the message says which tier `curation.harder_tier` should be.
@@ -145,7 +114,7 @@ def check_held_out_tier(tasks: pandas.DataFrame) -> None:
     harder = sorted({int(tier) for tier in tasks.loc[tasks["split"] == "harder", "tier"]})
     if not harder:
         return
-    wanted = held_out_tier(tasks.loc[tasks["split"] == "train", "tier"])
+    wanted = held_out_tier(tasks.loc[tasks["split"] == "train", "tier"], tasks["tier"])
     if harder != [wanted]:
         raise DataError(
             f"the harder held-out tasks are of tier {', '.join(map(str, harder))}, and one above the hardest trained on would"
@@ -183,8 +152,3 @@ def _quadrature() -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     nodes, weights = np.polynomial.legendre.leggauss(256)
     unit = (nodes + 1.0) / 2.0
     return unit**2, weights * unit
-
-
-def are_counts(*values: Any) -> bool:
-    """Whether all are finite numbers from 0 on."""
-    return all(isinstance(v, int | float | np.number) and not isinstance(v, bool) and 0 <= v < math.inf for v in values)

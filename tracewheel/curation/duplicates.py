@@ -126,9 +126,12 @@ def trace_batches(
 ) -> Iterator[pandas.DataFrame]:
     """The ingested traces of a Parquet file or folder, some at a time."""
     import pyarrow.dataset
+    import pyarrow.parquet
 
-    for batch in pyarrow.dataset.dataset(path, format="parquet").to_batches(columns=list(columns), batch_size=rows):
-        yield batch.to_pandas()
+    # Not by the dataset's own batches: they are read far ahead, and some hundred thousand traces would wait in memory.
+    for file in pyarrow.dataset.dataset(path, format="parquet").files:
+        for batch in pyarrow.parquet.ParquetFile(file).iter_batches(rows, columns=list(columns)):
+            yield batch.to_pandas()
 
 
 def describe_duplicates(clusters: pandas.DataFrame) -> dict[str, dict[str, int]]:

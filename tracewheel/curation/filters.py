@@ -14,7 +14,7 @@ import operator
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
-from tracewheel.errors import ConfigError
+from tracewheel.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     import pandas
@@ -56,8 +56,7 @@ class Filter:
         try:
             self._tree = ast.parse(text.strip(), mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-            place = (getattr(error, "offset", None) or 1) - 1
-            raise self._unfit(place, f"this is no filter: {getattr(error, 'msg', error)}") from error
+            raise self._unfit(_offset(error, text.strip()), f"this is no filter: {getattr(error, 'msg', error)}") from error
         self._check(self._tree, truth=True, depth=1)
 
     @property
@@ -223,6 +222,38 @@ class Filter:
         text = self.text.strip()
         place = len(text.encode()[:place].decode(errors="ignore"))  # ast counts bytes
         return ConfigError(f"curation.filter: {why}\n  {text}\n  {' ' * min(place, len(text))}^")
+
+
+def _offset(error: Exception, text: str) -> int:
+    """Where a text is no Python, in bytes, as parsed nodes have it; Python counts characters from 1, and says 0 for the end."""
+    offset = getattr(error, "offset", None)
+    if offset is None:
+        return 0
+    return len((text[: offset - 1] if offset else text).encode())
+
+
+def dry_run_by_split(wanted: Filter, tasks: pandas.DataFrame) -> dict[str, Any]:
+    """What a filter would keep and remove of a curated data set, in all and of each split.
+
+    Args:
+        wanted: The filter.
+        tasks: Task records with `split`, as curation writes them.
+
+    Returns:
+        `tasks`, `kept` and `clauses` (see `Filter.dry_run`), and under `splits` the same by split.
+
+    Raises:
+        ConfigError: as `Filter.keep`.
+        DataError: the frame has no column `split`.
+    """
+    if "split" not in tasks:
+        raise DataError("tasks.parquet: no column 'split'; it is to be the file that `tracewheel curate` wrote")
+    parts = {str(split): part for split, part in tasks.groupby("split", sort=False)}
+    whole, *described = (
+        {"tasks": len(part), "kept": int(wanted.keep(part).sum()), "clauses": wanted.dry_run(part)}
+        for part in (tasks, *parts.values())
+    )
+    return {**whole, "splits": dict(zip(parts, described, strict=True))}
 
 
 def _clauses(tree: ast.expr) -> list[ast.expr]:

@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tracewheel.curation.agent_flan import opening_lengths
 from tracewheel.curation.divergence import Divergence, Path, first_divergence
 from tracewheel.curation.faults import Fault, find_fault
 from tracewheel.errors import DataError
@@ -64,7 +65,8 @@ def label_episodes(
     Args:
         episodes: A row each, with `id`, `task_id` (episodes with "" are compared with no other), `messages` and `tools`
             (JSON text). Taken into account where they are there: `success` (as replayed), `outcome` (as logged),
-            `judged`, `breakdown` (JSON text), `ended` and `stop_reason`.
+            `judged`, `breakdown` (JSON text), `ended`, `stop_reason`, and `opening`: how many of the messages are an earlier
+            conversation, in which nothing is a fault of the episode.
         replay_proves: Whether `success` is proof. That of a recorded environment is none: it says how near an episode comes
             to another one, so it counts as judged, and the logged reward goes before.
         ignored_tools: Tools whose calls say nothing of what was done, as one to think aloud with.
@@ -84,7 +86,11 @@ def label_episodes(
     missing = [name for name in NEEDED if name not in episodes]
     if missing:
         raise DataError(f"episodes without a column '{missing[0]}' cannot be labelled")
-    records = [{str(name): value for name, value in row.items()} for row in episodes.to_dict("records")]
+    openings = opening_lengths(episodes)
+    records = [
+        _own({str(name): value for name, value in row.items()}, opening)
+        for row, opening in zip(episodes.to_dict("records"), openings, strict=True)
+    ]
     outcomes = [_outcome(record, replay_proves) for record in records]
     successes = _successes(records, outcomes)
     rows = []
@@ -95,6 +101,7 @@ def label_episodes(
         rows.append(_labels(outcome, fault, divergence))
     labels = pandas.DataFrame(rows, columns=list(LABEL_COLUMNS), index=episodes.index)
     labels = labels.astype({"label": "float64", "diverges_at": "Int64", "diverges_message": "Int64"})
+    labels["diverges_message"] += openings
     kept = episodes.drop(columns=[name for name in LABEL_COLUMNS if name in episodes])
     return pandas.concat([kept, labels], axis=1), label_report(labels)
 
@@ -125,6 +132,11 @@ def conversation_ended(messages: Sequence[Mapping[str, Any]]) -> bool:
 def path_of(record: Mapping[str, Any]) -> Path:
     """The calls of a row with `id`, `messages` and `tools`."""
     return Path.of(str(record["id"]), json.loads(record["messages"]), json.loads(record["tools"]))
+
+
+def _own(record: dict[str, Any], opening: int) -> dict[str, Any]:
+    """A row with what was said in the episode itself."""
+    return {**record, "messages": json.dumps(json.loads(record["messages"])[opening:])} if opening else record
 
 
 def _outcome(record: Mapping[str, Any], replay_proves: bool) -> Outcome:

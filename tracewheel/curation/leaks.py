@@ -5,14 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tracewheel.config.curation import CurationConfig, DuplicatesConfig
 from tracewheel.curation.splits import HARDER, HELD_OUT, TRAIN, VALIDATION
 from tracewheel.errors import DataError, LeakError
-from tracewheel.files import read_table
+from tracewheel.files import read_columns, read_table
 
 if TYPE_CHECKING:
     import pandas
 
 SIDES = {TRAIN: "train", VALIDATION: "validation", HELD_OUT: "test", HARDER: "test"}
+DUPLICATES_FILE = "duplicates.parquet"
 SHOWN = 10
 EPISODE_CLAIMS = (("task", "task_id"), ("user", "user"), ("session", "session"), ("logged task", "task"), ("trace", "trace_id"))
 
@@ -38,15 +40,13 @@ def leak_report(
     """
     import pandas
 
-    parts = [_claims(tasks, "id", kind, tasks[column]) for kind, column in (("task", "id"), ("fingerprint", "fingerprint"))]
-    parts.append(_claims(tasks, "id", "starting point and goal", tasks["initial_state"] + tasks["goal"]))
-    parts += [_claims(episodes, "task_id", kind, episodes[column]) for kind, column in EPISODE_CLAIMS if column in episodes]
+    parts = [_leaking(tasks, "id", kind, tasks[column]) for kind, column in (("task", "id"), ("fingerprint", "fingerprint"))]
+    parts.append(_leaking(tasks, "id", "starting point and goal", tasks["initial_state"] + tasks["goal"]))
+    parts += [_leaking(episodes, "task_id", kind, episodes[column]) for kind, column in EPISODE_CLAIMS if column in episodes]
     if clusters is not None:
-        copies = episodes.merge(clusters, on="trace_id")
-        parts += [_claims(own, "task_id", f"{kind} duplicate", own["cluster"]) for kind, own in copies.groupby("kind")]
-    claims = pandas.concat(parts, ignore_index=True).dropna(subset=["value"])
-    claims = claims[claims["value"] != ""]
-    leaks = claims[claims.groupby(["kind", "value"])["side"].transform("nunique") > 1]
+        copies = episodes[["trace_id", "task_id", "split"]].merge(clusters, on="trace_id")
+        parts += [_leaking(own, "task_id", f"{kind} duplicate", own["cluster"]) for kind, own in copies.groupby("kind")]
+    leaks = pandas.concat(parts, ignore_index=True)
     return [
         {
             "kind": kind,
@@ -77,14 +77,45 @@ def check_leaks(
     return leaks
 
 
-def check_curated(curated: Path, *, allow: bool = False) -> None:
+def check_curated(curated: Path, config: CurationConfig) -> list[dict[str, Any]]:
     """Check a curated folder before it is trained on: whoever made it, and whatever was done to it since.
+
+    The retrain flow does not call this: it trains on the entry that its own curation has just checked in the same way, and
+    that the store compares with its digest each time.
+
+    Args:
+        curated: Output of `tracewheel curate`, or files like it. Copies are only looked for where it has duplicates.parquet.
+        config: Which kinds of duplicates must not be on two sides, and whether a leak is allowed.
+
+    Returns:
+        What is on two sides, where it is allowed.
 
     Raises:
         LeakError: something is on two sides, and it is not allowed.
-        DataError: a file cannot be read, or a split has another name than the four.
+        DataError: a file cannot be read or lacks a column, or a split has another name than the four.
     """
-    check_leaks(read_table(curated / "tasks.parquet"), read_table(curated / "episodes.parquet"), allow=allow)
+    claims = {"split", *(column for _, column in EPISODE_CLAIMS)}
+    said = curated / "episodes.parquet"
+    tasks = read_table(curated / "tasks.parquet")
+    episodes = read_table(said, [name for name in read_columns(said) if name in claims])  # the conversations may be large
+    path, clusters = curated / DUPLICATES_FILE, None
+    if path.is_file():
+        clusters = linking_clusters(read_table(path), config.duplicates, str(path))
+        if "trace_id" not in episodes:
+            raise DataError(f"{said}: no column 'trace_id', which {path.name} refers to")
+    return check_leaks(tasks, episodes, clusters, allow=config.allow_leak)
+
+
+def linking_clusters(clusters: pandas.DataFrame, config: DuplicatesConfig, where: str = "duplicates") -> pandas.DataFrame:
+    """The clusters of the kinds that keep tasks on one side.
+
+    Raises:
+        DataError: a column is missing; the message begins with `where`.
+    """
+    missing = [name for name in ("trace_id", "cluster", "kind") if name not in clusters]
+    if missing:
+        raise DataError(f"{where}: no column '{missing[0]}'; it is to be the file that `tracewheel curate` wrote")
+    return clusters[clusters["kind"].isin(config.link)]
 
 
 def describe_leaks(leaks: list[dict[str, Any]]) -> str:
@@ -99,20 +130,21 @@ def describe_leaks(leaks: list[dict[str, Any]]) -> str:
     return "nothing may be on two of the sides train, validation and test: " + "; ".join(found) + more
 
 
-def _claims(frame: pandas.DataFrame, task_column: str, kind: str, values: pandas.Series) -> pandas.DataFrame:
-    """One row for each claim that `value` of `kind` is in a split."""
+def _leaking(frame: pandas.DataFrame, task_column: str, kind: str, values: pandas.Series) -> pandas.DataFrame:
+    """One row for each row of `frame` whose value of this kind is on two sides."""
     import pandas
 
     sides = frame["split"].map(SIDES)
     if sides.isna().any():
         raise DataError(f"no split is called {sorted(set(frame.loc[sides.isna(), 'split'].astype(str)))}")
-    traces = frame.get("trace_id")
+    codes = values.where(values != "").factorize()[0]
+    several = pandas.Series(sides.to_numpy()).groupby(codes).transform("nunique").to_numpy() > 1
+    found = frame[several & (codes >= 0)]
     columns = {
         "kind": kind,
         "value": values,
-        "task": frame[task_column],
-        "split": frame["split"],
-        "side": sides,
-        "trace": traces,
+        "task": found[task_column],
+        "split": found["split"],
+        "trace": found.get("trace_id"),
     }
-    return pandas.DataFrame(columns, index=frame.index)
+    return pandas.DataFrame(columns, index=found.index)

@@ -54,7 +54,8 @@ def _fits_line(value: str) -> bool:
 
 
 def _fits_prose(value: str) -> bool:
-    return len(value) >= 5 and _fits_bare(value + "x") and any(c.isdigit() for c in value) and any(c.isalpha() for c in value)
+    value = value.rstrip(".:!?")
+    return len(value) >= 5 and _fits_bare(value + "x") and mixed(value)
 
 
 def _fits_weak(value: str) -> bool:

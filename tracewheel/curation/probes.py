@@ -19,6 +19,8 @@ from tracewheel.types import Task, canonical_json
 if TYPE_CHECKING:
     import pandas
 
+    from tracewheel.curation.shelf import Solutions
+
 Call = tuple[str, dict[str, Any]]
 MakeEnvironment = Callable[[], Environment]
 TOLERANCE = 1e-9
@@ -26,7 +28,7 @@ TOLERANCE = 1e-9
 NO_OP, GOLD, FLAKY, BROKEN = "solved by doing nothing", "known solution fails", "two runs disagree", "cannot be judged"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Probe:
     """What probing a task came to.
 
@@ -99,7 +101,7 @@ def probe_task(
 
 def probe_tasks(
     tasks: Iterable[Task],
-    solutions: Mapping[str, Sequence[Call]] | None = None,
+    solutions: Solutions | Mapping[str, Sequence[Call]] | None = None,
     make: MakeEnvironment | None = None,
     *,
     word_for_word: bool = True,
@@ -115,7 +117,7 @@ def probe_tasks(
         The probes by task id, and a report: how many were `probed`, how many with a `solution`, how many are `fit`, and
         how many were `dropped` for each verdict.
     """
-    known = solutions or {}
+    known = {} if solutions is None else solutions
     probes = {task.id: probe_task(task, make, known.get(task.id), word_for_word=word_for_word) for task in tasks}
     report = {
         "probed": len(probes),

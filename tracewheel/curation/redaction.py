@@ -14,17 +14,18 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from tracewheel.config.curation import RedactionConfig
 from tracewheel.curation.detector import Detector
+from tracewheel.curation.known_values import Found, KnownSecrets, KnownValues, telling_secrets
 from tracewheel.curation.personal_data import personal_detectors
 from tracewheel.curation.pseudonyms import Pseudonyms, identity_pseudonym, is_pseudonym
 from tracewheel.curation.redaction_patterns import custom_detectors, secret_detectors
 from tracewheel.curation.triggers import Triggers
 from tracewheel.curation.unescaped import Unescaped
-from tracewheel.errors import ConfigError, DataError
-from tracewheel.types import Trace
+from tracewheel.errors import ConfigError, SecretError
+from tracewheel.types import Trace, content_hash
 
 CONTENT = ("messages", "tools", "environment", "info", "model", "created", "source_file")
 IDENTITIES = {"user": "user", "session": "session", "task": "task", "id": "trace"}
@@ -32,21 +33,18 @@ ROUNDS = 5
 BETWEEN_OBJECTS = re.compile(r"\}, ?(?=\{)")  # no value goes on from one JSON object to the next
 SHORTEST_PART = 200
 ESCAPED = r"\\u(?:00[0-7aA]|20[0-3])"  # a letter, a digit, or what may stand between digits, written as an escape
+ESCAPE = re.compile(ESCAPED.encode())
 KNOWN_ELSEWHERE = 4  # more doubt than any detector has
 
 
-class Found(NamedTuple):
-    """A value in a text as written, from `start` to `end`; `value` is how it reads."""
-
-    start: int
-    end: int
-    kind: str
-    value: str
-    identity: str
+def key_digest(config: RedactionConfig) -> dict[str, str]:
+    """A hash of the key that pseudonyms are made with, as another key makes other data; nothing without a key."""
+    key = os.environ.get(config.key_variable, "")
+    return {"redaction key": content_hash(["redaction key", key])} if key and config.enabled else {}
 
 
 class Redactor:
-    """Redacts traces, one by one.
+    """Redacts traces, one by one, and learns their secrets, which the others may hold without a sign of what they are.
 
     Args:
         config: What to look for, what to leave, and how far pseudonyms reach.
@@ -70,6 +68,8 @@ class Redactor:
         if config.enabled:
             self._detectors += [*custom_detectors(config.patterns), *secret_detectors()]
             self._detectors += personal_detectors(config.personal, config.phone_regions)
+        self.learned: dict[str, str] = {}
+        self._known = KnownSecrets()
         self._triggers = Triggers([*(detector.trigger for detector in self._detectors), ESCAPED] if self._detectors else [])
 
     def trace(self, trace: Trace) -> tuple[Trace, Counter[str]]:
@@ -82,11 +82,11 @@ class Redactor:
             The same object where there is nothing to redact.
 
         Raises:
-            DataError: a secret that was found is still there afterwards.
+            SecretError: a secret that was found is still there afterwards.
         """
         content = {name: getattr(trace, name) for name in CONTENT if hasattr(trace, name)}
         identities = {name: getattr(trace, name, None) for name in IDENTITIES}
-        if not self._triggers.fire(_bytes([content, identities])):
+        if not self.is_suspicious(_bytes([content, identities])):
             return trace, Counter()
         place = f"{trace.source_file}:{trace.source_line}"
         written = json.dumps(content, ensure_ascii=False)
@@ -96,6 +96,7 @@ class Redactor:
         for name, value in identities.items():
             if isinstance(value, str) and (found := self._find(value, pseudonyms)):
                 counts.update(item.kind for item in found)
+                self.learned |= telling_secrets((item.kind, item.identity) for item in found)
                 changed[name] = identity_pseudonym(IDENTITIES[name], value, self._key)
         if not changed:
             return trace, Counter()
@@ -106,18 +107,31 @@ class Redactor:
 
     def is_suspicious(self, raw: bytes) -> bool:
         """A quick look at bytes: whether a search is worth while. What it calls clean holds nothing that is redacted."""
-        return self._triggers.fire(raw)
+        return self._triggers.fire(raw) or self._known.may_be_in(raw)
 
-    def record_bytes(self, raw: bytes) -> tuple[bytes, Counter[str]]:
+    def look_for_learned(self) -> bool:
+        """From now on look in every trace for the secrets learned so far; says whether that is more than before."""
+        before, self._known = len(self._known), self._known.with_more(self.learned)
+        return len(self._known) > before
+
+    def record_bytes(self, raw: bytes, place: str = "a record in quarantine") -> tuple[bytes, Counter[str]]:
         """What could not be read, without secrets and personal data; bytes that are no UTF-8 stay as they are.
 
+        Args:
+            raw: The bytes of a record.
+            place: Its file and line, for the error.
+
         Raises:
-            DataError: a secret that was found is still there afterwards.
+            SecretError: a secret that was found is still there afterwards.
         """
-        encoding, errors = _encoding(raw)
+        encoding, errors = encoding_of(raw)
         text = raw.decode(encoding, errors)
-        redacted, counts = self._scrub(text, Pseudonyms(self._dataset_key), "a record in quarantine")
+        redacted, counts = self._scrub(text, Pseudonyms(self._dataset_key), place)
         return (redacted.encode(encoding, errors) if redacted != text else raw), counts
+
+    def name(self, name: str) -> str:
+        """A file's name, or where it holds a secret or personal data a stand-in for it, the same wherever it is named."""
+        return identity_pseudonym("file", name, self._key) if self._find(name) else name
 
     def survivors(self, text: str) -> list[str]:
         """The kinds of secrets and personal data in a text, pseudonyms and allowed texts aside: none after redaction."""
@@ -130,6 +144,7 @@ class Redactor:
         for _ in range(ROUNDS):
             found = self._find(written, pseudonyms)
             if not found:
+                self.learned |= telling_secrets(pseudonyms.identities())
                 return written, counts
             pieces, at = [], 0
             for item in found:
@@ -138,19 +153,19 @@ class Redactor:
             written = "".join([*pieces, written[at:]])
             counts.update(item.kind for item in found)
         kinds = ", ".join(sorted({item.kind for item in found}))
-        raise DataError(
+        raise SecretError(
             f"{place}: after redaction it still holds {kinds}; allow the text in ingest.redaction.allow, or report it"
         )
 
     def _find(self, written: str, pseudonyms: Pseudonyms | None = None) -> list[Found]:
         """What is in a text, in its order; of what overlaps one."""
-        known = KnownValues(pseudonyms) if pseudonyms else None
+        known = KnownValues(pseudonyms.identities()) if pseudonyms else None
         found: list[Found] = []
-        if not (known and known.may_be_in(written)) and not self._triggers.fire(_bytes(written)):
+        if not (known and known.may_be_in(written)) and not self.is_suspicious(_bytes(written)):
             return found
         for start, part in _parts(written):
             fired = self._triggers.fired(_bytes(part))
-            if not fired and not (known and known.may_be_in(part)):
+            if not fired and not (known and known.may_be_in(part)) and not self._known.may_be_in(_bytes(part)):
                 continue
             text = Unescaped(part)
             if len(self._detectors) in fired:  # what the triggers look for may be written as escapes
@@ -159,6 +174,7 @@ class Redactor:
             candidates = [(detector.doubt, item) for detector in detectors for item in self._matches(detector, text)]
             if known:
                 candidates += [(KNOWN_ELSEWHERE, item) for item in known.find(text)]
+            candidates += [(KNOWN_ELSEWHERE, item) for item in self._known.find(text)]
             found += [item._replace(start=item.start + start, end=item.end + start) for item in _apart(candidates)]
         return found
 
@@ -174,39 +190,6 @@ class Redactor:
 
     def _is_allowed(self, value: str) -> bool:
         return value in self._allowed or any(pattern.fullmatch(value) for pattern in self._allowed_patterns)
-
-
-class KnownValues:
-    """Where secrets found in their context stand without it: "the password is hunter2 … I typed hunter2"."""
-
-    def __init__(self, pseudonyms: Pseudonyms) -> None:
-        known = [(form, pair) for pair in pseudonyms.identities() for form in _forms(*pair)]
-        self._meant = {form: pair for form, pair in known if _is_telling(form)}
-        self._cores = {max(re.findall(r"[A-Za-z0-9]+", form), key=len, default=form) for form in self._meant}
-        longest_first = sorted(self._meant, key=len, reverse=True)
-        self._pattern = re.compile(rf"(?<![A-Za-z0-9])(?:{'|'.join(map(re.escape, longest_first))})(?![A-Za-z0-9])")
-
-    def may_be_in(self, written: str) -> bool:
-        """Whether the longest word of some value is in a text."""
-        return any(core in written for core in self._cores)
-
-    def find(self, text: Unescaped) -> Iterator[Found]:
-        """The values in a text."""
-        for match in self._pattern.finditer(text.plain) if self._meant else ():
-            kind, identity = self._meant[match.group()]
-            yield Found(*text.span(*match.span()), kind, match.group(), identity)
-
-
-def _forms(kind: str, identity: str) -> list[str]:
-    """How a value that was found may be written where nothing shows what it is."""
-    if kind != "phone":
-        return [identity]
-    return [identity, identity.removeprefix("+"), identity.removeprefix("+1")]
-
-
-def _is_telling(value: str) -> bool:
-    """Whether a value is found by itself: a short or plain word stands in other places for other things."""
-    return len(value) >= 6 and any(not c.isalpha() for c in value)
 
 
 def _parts(written: str) -> Iterator[tuple[int, str]]:
@@ -230,7 +213,7 @@ def _apart(candidates: list[tuple[int, Found]]) -> list[Found]:
     return chosen
 
 
-def _encoding(raw: bytes) -> tuple[str, str]:
+def encoding_of(raw: bytes) -> tuple[str, str]:
     """How to decode bytes so that they can be encoded again as they were, and with which way to take errors."""
     if raw.count(0) * 4 < len(raw) or len(raw) % 2:
         return "utf-8", "surrogateescape"

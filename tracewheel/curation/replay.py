@@ -7,10 +7,12 @@ of the state that its calls lead to.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tracewheel.environments import Environment, Opening, make_environment
+from tracewheel.environments.recorded import PREFIX as RECORDED
 from tracewheel.errors import DataError
 from tracewheel.types import Task, Trace, canonical_json
 from tracewheel.verifiers import make_verifier
@@ -26,7 +28,8 @@ class Replay:
     """An episode played again.
 
     `success` is None when it cannot be known: the tools said something else than in the log
-    (`observation_drift`), or the verifier could not judge the state.
+    (`observation_drift`), or the verifier could not judge the state. `opening` is how many of the trace's messages are an
+    earlier conversation that the episode goes on from.
     """
 
     task: Task
@@ -35,6 +38,7 @@ class Replay:
     ended: bool
     observation_drift: bool
     unscored: str = ""
+    opening: int = 0
 
 
 def replay_trace(trace: Trace, environment: Environment) -> Replay:
@@ -54,11 +58,14 @@ def replay_trace(trace: Trace, environment: Environment) -> Replay:
     environment.reset(task)
     # What was called before the prompt has been carried out by the reset.
     before = len(environment.opening(task)) if isinstance(environment, Opening) else 0
-    ended, drift = play(after_opening(trace.messages, before), environment)
+    own = after_opening(trace.messages, before)
+    opening = len(trace.messages) - len(own) if before else 0
+    ended, drift = play(own, environment)
     if drift:
-        return Replay(task, None, {}, ended, observation_drift=True, unscored="the tools replied otherwise than in the log")
+        said_otherwise = "the tools replied otherwise than in the log"
+        return Replay(task, None, {}, ended, observation_drift=True, unscored=said_otherwise, opening=opening)
     success, breakdown, unscored = judge(task, environment)
-    return Replay(task, success, breakdown, ended, observation_drift=False, unscored=unscored)
+    return Replay(task, success, breakdown, ended, observation_drift=False, unscored=unscored, opening=opening)
 
 
 def probe(task: Task, environment: Environment) -> str:
@@ -76,11 +83,14 @@ def replay_traces(traces: pandas.DataFrame, environment_kind: str) -> tuple[pand
     Returns:
         The frame with the columns `task_id`, `fingerprint`, `success` (NaN when unscored), `breakdown`
         (JSON text), `ended`, `reward_drift`, `observation_drift`, `dropped` (why the trace is of no
-        use, or "") and `unscored` (why, or ""); and the tasks by id.
+        use, or ""), `unscored` (why, or ""), `opening` (see `Replay`) and `judged` (what a judge said, from 0 to 1, NaN where
+        the log has no such thing); and the tasks by id.
     """
     import pandas
 
     environment = make_environment(environment_kind)
+    # A recorded environment says how near an episode comes to a success, which a reward need not agree with.
+    proves = not environment_kind.startswith(RECORDED)
     tasks: dict[str, Task] = {}
     rows = []
     for record in traces.to_dict("records"):
@@ -91,12 +101,15 @@ def replay_traces(traces: pandas.DataFrame, environment_kind: str) -> tuple[pand
             rows.append(_row(dropped=str(error)))
             continue
         tasks.setdefault(replay.task.id, replay.task)
-        rows.append(_row(replay, reward_drift=_disagrees(trace.outcome, replay.success)))
+        drift = proves and _disagrees(trace.outcome, replay.success)
+        rows.append(_row(replay, reward_drift=drift, judged=_judged(trace.info)))
     columns = list(_row())
     return pandas.concat([traces.reset_index(drop=True), pandas.DataFrame(rows, columns=columns)], axis=1), tasks
 
 
-def _row(replay: Replay | None = None, *, dropped: str = "", reward_drift: bool = False) -> dict[str, Any]:
+def _row(
+    replay: Replay | None = None, *, dropped: str = "", reward_drift: bool = False, judged: float | None = None
+) -> dict[str, Any]:
     return {
         "task_id": replay.task.id if replay else "",
         "fingerprint": replay.task.fingerprint if replay else "",
@@ -107,6 +120,8 @@ def _row(replay: Replay | None = None, *, dropped: str = "", reward_drift: bool 
         "observation_drift": bool(replay and replay.observation_drift),
         "dropped": dropped,
         "unscored": replay.unscored if replay else "",
+        "opening": replay.opening if replay else 0,
+        "judged": float("nan") if judged is None else judged,
     }
 
 
@@ -138,6 +153,12 @@ def after_opening(messages: list[dict[str, Any]], before: int) -> list[dict[str,
     """The messages but for the first `before` that are not the system's."""
     spoken = [index for index, message in enumerate(messages) if message["role"] != "system"]
     return messages[spoken[before] :] if before < len(spoken) else []
+
+
+def _judged(info: Mapping[str, Any]) -> float | None:
+    """A judge's score, as the readers leave it in a trace; another log's field of that name may be anything."""
+    judged = info.get("judged")
+    return float(judged) if isinstance(judged, int | float) and 0 <= judged <= 1 else None
 
 
 def _disagrees(outcome: float | None, success: float | None) -> bool:

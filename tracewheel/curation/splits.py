@@ -8,11 +8,15 @@ logs, keep looking at the same held-out tasks. The other choice is by time (`tem
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+import numpy.typing as npt
+
 from tracewheel.config import CurationConfig
+from tracewheel.curation.minhash import Partition
 from tracewheel.errors import DataError
 from tracewheel.types import content_hash
 
@@ -36,39 +40,28 @@ def components(
         clusters: Clusters of duplicate traces: `trace_id`, `cluster`, `kind`.
         link: The kinds of clusters that link; all by default.
     """
-    parent: dict[tuple[str, str], tuple[str, str]] = {}
+    import pandas
 
-    def root(node: tuple[str, str]) -> tuple[str, str]:
-        parent.setdefault(node, node)
-        while parent[node] != node:
-            parent[node] = parent[parent[node]]
-            node = parent[node]
-        return node
-
+    codes, ids = pandas.factorize(episodes["task_id"], sort=True)
+    parts = Partition(len(ids))
     for kind in LINKS:
-        for task_id, value in zip(episodes["task_id"], episodes[kind], strict=True) if kind in episodes else ():
-            if isinstance(value, str) and value:
-                parent[root((kind, value))] = root(("task id", task_id))
-    for name, task_id in _cluster_members(episodes, clusters, link):
-        parent[root(("cluster", name))] = root(("task id", task_id))
-    members: dict[tuple[str, str], list[str]] = defaultdict(list)
-    for task_id in sorted(set(episodes["task_id"])):
-        members[root(("task id", task_id))].append(task_id)
-    return {task_id: ids[0] for ids in members.values() for task_id in ids}
+        if kind in episodes:
+            values = episodes[kind]
+            _join_equal(parts, codes, values.where(values.map(lambda value: isinstance(value, str) and value != "")))
+    if clusters is not None and len(clusters):
+        linking = clusters if link is None else clusters[clusters["kind"].isin(list(link))]
+        rows = pandas.Index(episodes["trace_id" if "trace_id" in episodes else "id"]).get_indexer(linking["trace_id"])
+        _join_equal(parts, codes[rows[rows >= 0]], (linking["kind"] + " " + linking["cluster"])[rows >= 0])
+    return dict(zip(ids, ids[parts.labels], strict=True))
 
 
-def _cluster_members(
-    episodes: pandas.DataFrame, clusters: pandas.DataFrame | None, link: Collection[str] | None
-) -> Iterable[tuple[str, str]]:
-    """The name of a cluster and the task of a trace in it, for each trace in a cluster that links."""
-    if clusters is None:
-        return []
-    linking = clusters if link is None else clusters[clusters["kind"].isin(list(link))]
-    trace_ids = episodes["trace_id" if "trace_id" in episodes else "id"]
-    task_of = dict(zip(trace_ids, episodes["task_id"], strict=True))
-    names = linking["kind"] + " " + linking["cluster"]
-    pairs = zip(names, linking["trace_id"], strict=True)
-    return [(name, task_of[trace_id]) for name, trace_id in pairs if trace_id in task_of]
+def _join_equal(parts: Partition, codes: npt.NDArray[np.int64], values: pandas.Series) -> None:
+    """Put the tasks with these codes into one part that have an equal value; a missing one joins nothing."""
+    names = values.factorize()[0]
+    held = np.flatnonzero(names >= 0)
+    order = held[np.argsort(names[held], kind="stable")]
+    same = names[order][1:] == names[order][:-1]
+    parts.join(codes[order[1:][same]], codes[order[:-1][same]])
 
 
 def assign_splits(tasks: pandas.DataFrame, config: CurationConfig) -> pandas.Series:

@@ -7,55 +7,48 @@ own stages and for any other trainer that takes conversations.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from tracewheel.curation.agent_flan import CLASSES, flan_example
+from tracewheel.config.curation import SetsConfig
+from tracewheel.curation.agent_flan import CLASSES, flan_example, opening_lengths
 from tracewheel.curation.hindsight import hindsight_episodes
 from tracewheel.curation.labels import VERIFIED
-from tracewheel.curation.message_pairs import Shared, preference_pairs
+from tracewheel.curation.message_pairs import preference_pairs
 from tracewheel.types import Task, content_hash
 
 if TYPE_CHECKING:
     import pandas
 
 DEMONSTRATIONS, FLAN, PAIRS, HINDSIGHT = "demonstrations", "agent_flan", "preference_pairs", "hindsight"
-DEMONSTRATION_COLUMNS = ("id", "task_id", "trace_id", "outcome_source", "label", "messages", "tools")
-FLAN_COLUMNS = ("id", "task_id", "trace_id", "class", "messages", "tools")
+DEMONSTRATION_COLUMNS = ("id", "task_id", "trace_id", "outcome_source", "label", "opening", "messages", "tools")
+FLAN_COLUMNS = ("id", "task_id", "trace_id", "class", "opening", "messages", "tools")
 SET_VERSION = 1
 
 
 def stage_sets(
     tasks: pandas.DataFrame,
     episodes: pandas.DataFrame,
-    *,
-    sources: Iterable[str] = (VERIFIED,),
-    classes: Iterable[str] = tuple(CLASSES),
-    pairs_per_task: int = 8,
-    margin: float = 1.0,
-    shared: Shared = "messages",
+    config: SetsConfig | None = None,
 ) -> tuple[dict[str, pandas.DataFrame], dict[str, Any]]:
     """Make the sets of a curated data set.
 
     Args:
         tasks: Task records with `split`.
         episodes: As the curation stage writes them, with the columns of `label_episodes`.
-        sources: How the outcome of a demonstration must be known. A reward that was only logged or judged is no proof.
-        classes: Agent-FLAN classes, made of the demonstrations.
-        pairs_per_task: At most so many preference pairs of a task.
-        margin: The least difference of the labels of a pair; with 1 only full successes and full failures.
-        shared: What the two episodes of a pair must have in common before the cut; see `preference_pairs`.
+        config: Whose outcomes are trusted, and which pairs are made; by default as `SetsConfig` is.
 
     Returns:
         A frame for each set, by name: `demonstrations`, `agent_flan`, `preference_pairs` and `hindsight`. And a report with
         the rows of each, the Agent-FLAN rows by class and the report of the pairs.
     """
+    config = config or SetsConfig()
     training = episodes[episodes["split"] == "train"].sort_values(["task_id", "trace_id"])
-    good = training[training["outcome_source"].isin(list(sources)) & (training["label"] >= 1.0)]
+    training = training.assign(opening=opening_lengths(training))
+    good = training[training["outcome_source"].isin(config.sources) & (training["label"] >= 1.0)]
     demonstrations = _demonstrations(good)
-    flan = _flan(good, classes)
-    pairs, pair_report = preference_pairs(training, per_task=pairs_per_task, margin=margin, shared=shared)
+    flan = _flan(good)
+    pairs, pair_report = preference_pairs(training, per_task=config.pairs_per_task, margin=config.margin, shared=config.shared)
     hindsight = _demonstrations(_hindsight(tasks, training))
     sets = {DEMONSTRATIONS: demonstrations, FLAN: flan, PAIRS: pairs, HINDSIGHT: hindsight}
     sets = {name: frame.assign(schema_version=SET_VERSION) for name, frame in sets.items()}
@@ -73,10 +66,11 @@ class SetsWriter:
     Args:
         tasks: Task records with `split`.
         out: The folder.
+        config: As for `stage_sets`.
     """
 
-    def __init__(self, tasks: pandas.DataFrame, out: Path) -> None:
-        self._tasks, self._out = tasks, out
+    def __init__(self, tasks: pandas.DataFrame, out: Path, config: SetsConfig | None = None) -> None:
+        self._tasks, self._out, self._config = tasks, out, config
         self._writers: dict[str, Any] = {}
         self._report: dict[str, Any] = {}
 
@@ -95,7 +89,7 @@ class SetsWriter:
 
         if self._writers and not (episodes["split"] == "train").any():
             return
-        sets, report = stage_sets(self._tasks, episodes)
+        sets, report = stage_sets(self._tasks, episodes, self._config)
         self._report = _sum(self._report, report)
         for name, frame in sets.items():
             schema = pyarrow.schema([(column, _kind(column)) for column in frame.columns])
@@ -111,9 +105,9 @@ class SetsWriter:
 def _kind(column: str) -> Any:
     import pyarrow
 
-    return {"label": pyarrow.float64(), "margin": pyarrow.float64(), "step": pyarrow.int64()}.get(
-        column, pyarrow.int64() if column == "schema_version" else pyarrow.string()
-    )
+    numbers = dict.fromkeys(("label", "margin"), pyarrow.float64())
+    counts = dict.fromkeys(("step", "opening", "schema_version"), pyarrow.int64())
+    return (numbers | counts).get(column, pyarrow.string())
 
 
 def _sum(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
@@ -131,28 +125,30 @@ def _demonstrations(episodes: pandas.DataFrame) -> pandas.DataFrame:
     return rows[list(DEMONSTRATION_COLUMNS)].reset_index(drop=True)
 
 
-def _flan(episodes: pandas.DataFrame, classes: Iterable[str]) -> pandas.DataFrame:
+def _flan(episodes: pandas.DataFrame) -> pandas.DataFrame:
     import pandas
 
     rows: dict[str, tuple[Any, ...]] = {}
-    for kind in classes:
-        columns = episodes[["task_id", "trace_id", "messages", "tools"]]
-        for task_id, trace_id, spoken, offered in columns.itertuples(index=False, name=None):
-            example = flan_example(kind, json.loads(spoken), json.loads(offered))
+    for kind in CLASSES:
+        columns = episodes[["task_id", "trace_id", "messages", "tools", "opening"]]
+        for task_id, trace_id, spoken, offered, opening in columns.itertuples(index=False, name=None):
+            example = flan_example(kind, json.loads(spoken), json.loads(offered), opening)
             if example is None:
                 continue
-            messages, tools = (json.dumps(part, ensure_ascii=False) for part in example)
+            messages, tools = (json.dumps(part, ensure_ascii=False) for part in example[:2])
             identity = content_hash([kind, messages, tools])
-            rows.setdefault(identity, (identity, task_id, trace_id, kind, messages, tools))
+            rows.setdefault(identity, (identity, task_id, trace_id, kind, example.context, messages, tools))
     return pandas.DataFrame(list(rows.values()), columns=list(FLAN_COLUMNS))
 
 
 def _hindsight(tasks: pandas.DataFrame, training: pandas.DataFrame) -> pandas.DataFrame:
     """Failed episodes as successes of what they reached, where the environment can read a goal off a final state."""
-    records = [{str(name): value for name, value in row.items()} for row in tasks.to_dict("records")]
-    by_id = {record["id"]: Task.from_record(record) for record in records if record["split"] == "train"}
-    taken = set(tasks.loc[tasks["split"] != "train", "fingerprint"])
     # The label is the outcome that counts; the column that hindsight reads is the replayed one.
-    failed = training[(training["outcome_source"] == VERIFIED) & training["task_id"].isin(list(by_id))]
+    failed = training[training["outcome_source"] == VERIFIED]
+    own = tasks[(tasks["split"] == "train") & tasks["id"].isin(failed["task_id"])]
+    records = [{str(name): value for name, value in row.items()} for row in own.to_dict("records")]
+    by_id = {record["id"]: Task.from_record(record) for record in records}
+    taken = set(tasks.loc[tasks["split"] != "train", "fingerprint"])
+    failed = failed[failed["task_id"].isin(list(by_id))]
     found = hindsight_episodes(failed.assign(success=failed["label"]), by_id, taken)
     return found.assign(outcome_source=VERIFIED, label=found["success"])

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import numpy.typing as npt
 
+from tracewheel.environments.recorded import unrecorded_tools
 from tracewheel.objectives import PREFIX
 from tracewheel.rubric import success_of
-from tracewheel.types import canonical_json, content_hash
+from tracewheel.types import canonical_json, content_hash, first_turn
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,7 +29,7 @@ LEAST_STEP = 1e-9
 
 
 def episode_facts(
-    trajectories: pd.DataFrame, scores: pd.DataFrame, tools: Collection[str] | None, iteration: int
+    trajectories: pd.DataFrame, scores: pd.DataFrame, tools: Collection[str] | None, iteration: int, *, recorded: bool = False
 ) -> pd.DataFrame:
     """One row for each episode of an iteration.
 
@@ -37,10 +38,12 @@ def episode_facts(
         scores: Rows of `Score.to_record`; an episode without one counts as unscored.
         tools: Names of the tools that were offered; None when they are not known.
         iteration: Number of the iteration.
+        recorded: Whether they were played in a recorded environment.
 
     Returns:
         A table with `iteration`, `id`, `task_id`, `group`, `stop_reason`, `total` and `success` (NaN when
-        unscored), a column `grader <kind>` for each verifier, and the columns of `_tokens` and `_steps`.
+        unscored), a column `grader <kind>` for each verifier, and the columns of `_tokens` and `_steps`; of a recorded
+        environment also `unrecorded`, the tools of the calls that no log answers.
     """
     import pandas as pd
 
@@ -59,6 +62,7 @@ def episode_facts(
                 **_judged(by_id.get(row["id"])),
                 **_tokens(row, turns, end_of_turn),
                 **_steps(json.loads(row["messages"]), turns, tools),
+                **({"unrecorded": unrecorded_tools(json.loads(row["final_state"]))} if recorded else {}),
             }
         )
     return pd.DataFrame(rows)
@@ -150,9 +154,9 @@ def _steps(
 
     `errors`: replies that begin with "error", as those of the built-in environment and of malformed calls
     do; `loop`: how often in a row the same calls were answered the same; `unknown`: names of tools that
-    were called and not offered.
+    were called and not offered. A conversation that the episode goes on from is none of its doing.
     """
-    steps = list(_calls_and_replies(messages))
+    steps = list(_calls_and_replies(messages[first_turn(messages, turns) :]))
     names = [name for name, _, _ in steps if name is not None]
     return {
         "turns": len(turns),

@@ -18,6 +18,7 @@ from tracewheel.config import PolicyGradientConfig, RetrainConfig
 from tracewheel.doctor.facts import GRADER, episode_facts
 from tracewheel.doctor.figures import by_iteration
 from tracewheel.environments import make_environment
+from tracewheel.environments.recorded import PREFIX as RECORDED
 from tracewheel.errors import TracewheelError
 from tracewheel.evaluation import RESULTS_FILE
 from tracewheel.files import read_json, read_table
@@ -142,7 +143,8 @@ def read_iteration(
 
     tables = [pd.concat([read_table(folder / name) for folder in folders], ignore_index=True) for folders, name in (
         (rollouts, TRAJECTORIES_FILE), (scores, SCORES_FILE))]  # fmt: skip
-    facts = episode_facts(tables[0], tables[1], offered_tools(config.environment.kind), number)
+    kind = config.environment.kind
+    facts = episode_facts(tables[0], tables[1], offered_tools(kind), number, recorded=kind.startswith(RECORDED))
     if update is None:
         return Iteration(number, facts, {})
     return Iteration(number, facts, _figures(read_json(update / "metrics.json")), read_weights(update))

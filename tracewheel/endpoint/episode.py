@@ -14,7 +14,7 @@ from tracewheel.engines.chat_reply import Message, Reply
 from tracewheel.environments import Environment, make_environment, opening_messages
 from tracewheel.errors import InputError
 from tracewheel.strict_json import parse_json
-from tracewheel.types import Task, canonical_json
+from tracewheel.types import Task, canonical_json, first_turn
 
 Speak = Callable[[list[Message], list[dict[str, Any]]], Reply]
 # Stop reasons of an episode that another try may bring to an end.
@@ -60,6 +60,16 @@ class Attempt:
     @property
     def malformed(self) -> int:
         return sum(turn["malformed"] for turn in self.turns)
+
+    @property
+    def opening(self) -> int:
+        """How many of the messages are an earlier conversation, in which someone else was the assistant; 0 without one.
+
+        What follows them begins with the task's prompt.
+        """
+        before = first_turn(self.messages, self.turns)
+        spoken = any(message["role"] == "assistant" for message in self.messages[:before])
+        return before - 1 if spoken else 0
 
 
 def play(speak: Speak, wanted: Wanted, max_turns: int) -> Attempt:

@@ -61,7 +61,7 @@ def _fault(attempt: Attempt, mark: float | None, renderer: ChatRenderer, config:
         return "malformed call"
     if attempt.stop_reason not in ("finished", "no_tool_call"):
         return "not ended"
-    ids, mask = renderer.conversation_ids(attempt.messages, attempt.tools)
+    ids, mask = renderer.conversation_ids(attempt.messages, attempt.tools, attempt.opening)
     if len(ids) > config.max_tokens:
         return "longer than rollout.max_tokens"
     stretches = "".join(map(str, mask)).split("0")

@@ -7,6 +7,7 @@ a success nor a failure.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from tracewheel.environments.base import Observation
@@ -19,6 +20,11 @@ from tracewheel.types import Task
 PREFIX = "recorded:"
 UNRECORDED = "unrecorded call: no log shows what {tool} replies to this here; the episode ends without a score"
 ECHO_LIMIT = 64
+
+
+def unrecorded_tools(final_state: Mapping[str, Any]) -> list[str]:
+    """The tools of an episode's unrecorded calls, by the state it ended in; that of an episode that failed has none."""
+    return [str(call["name"]) for call in final_state.get("unrecorded", ())]
 
 
 class RecordedEnvironment:

@@ -30,6 +30,7 @@ class _Stretch:
     prompt: str
     context: list[dict[str, Any]]
     rest: list[dict[str, Any]]
+    only: bool = True
 
     @property
     def calls(self) -> list[LoggedCall]:
@@ -49,7 +50,7 @@ def recorded_traces(
       conversation with a user such a task serves comparisons (labels, divergence, pairs), not rollouts.
 
     A record without a session gets the name of its task as one, so that no split parts the attempts at one task. A turn of
-    a trace has no outcome of its own: a reward is for the whole.
+    a trace has no outcome of its own, unless it is the only one: a reward is for the whole, and so is what a judge said.
 
     Args:
         traces: Trace records of one tool set.
@@ -96,7 +97,13 @@ def _turns(record: Record) -> Iterator[_Stretch]:
     starts = _users(messages)
     for number, (start, end) in enumerate(zip(starts, [*starts[1:], len(messages)], strict=True)):
         prompt = messages[start]["content"]
-        yield _Stretch(record, number, log_task(record), prompt, messages[:start], messages[start + 1 : end])
+        yield _Stretch(record, number, log_task(record), prompt, messages[:start], messages[start + 1 : end], len(starts) == 1)
+
+
+def _without_opinion(record: Record) -> str:
+    """What is known of a trace beside, but for what a judge said of the whole."""
+    info = json.loads(record["info"]) if isinstance(record.get("info"), str) else {}
+    return canonical_json({name: value for name, value in info.items() if name != "judged"})
 
 
 def _users(messages: list[dict[str, Any]]) -> list[int]:
@@ -131,5 +138,6 @@ def _row(stretch: _Stretch, kind: str, by: By, asked: _Stretch, references: list
     if by == "turn":
         said = [*stretch.context, {"role": "user", "content": stretch.prompt}, *stretch.rest]
         changes |= {"id": f"{record['id']}-turn{stretch.number}", "messages": json.dumps(said, ensure_ascii=False)}
-        changes["outcome"] = None
+        if not stretch.only:
+            changes |= {"outcome": None, "info": _without_opinion(record)}
     return {**record, **changes}

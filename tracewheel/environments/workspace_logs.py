@@ -55,7 +55,7 @@ def log_lines(seed: int = 0) -> Iterator[bytes]:
     """The lines of the log file, without line ends, in order of time; some are duplicates, some broken."""
     rng = random.Random(seed)
     episodes = _episodes(rng)
-    lines = [_compact(record) for record in episodes]
+    lines = [log_line(record) for record in episodes]
     for index in sorted(rng.sample(range(len(lines)), DUPLICATES), reverse=True):
         again = rng.randint(index + 1, min(index + 30, len(lines)))
         lines.insert(again, lines[index])
@@ -157,7 +157,7 @@ def _episodes(rng: random.Random) -> list[dict[str, Any]]:
         time += timedelta(seconds=rng.randint(60, 1800))
         session = f"{who}-session-{1 + episodes_of[who] // 3}"
         episodes_of[who] += 1
-        records.append(_record(task, who, session, time, rng))
+        records.append(log_record(task, who, session, time, rng))
     return records
 
 
@@ -182,7 +182,8 @@ def _tasks(rng: random.Random) -> tuple[list[Task], list[Task]]:
     return recurring, one_off + harder
 
 
-def _record(task: Task, user: str, session: str, time: datetime, rng: random.Random) -> dict[str, Any]:
+def log_record(task: Task, user: str, session: str, time: datetime, rng: random.Random) -> dict[str, Any]:
+    """What the log says of the deployed agent's episode of a task, as JSON types."""
     calls = faulty_calls(task, _choose_fault(task, rng))
     episode = f"{rng.getrandbits(48):012x}"
     record: dict[str, Any] = {
@@ -223,12 +224,13 @@ def _with_call_ids(messages: list[dict[str, Any]], prefix: str) -> list[dict[str
     return renamed
 
 
-def _compact(record: Any) -> bytes:
+def log_line(record: Any) -> bytes:
+    """A record as a line of the log, without its end."""
     return json.dumps(record, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def _truncated(record: dict[str, Any]) -> bytes:
-    line = _compact(record)
+    line = log_line(record)
     return line[: len(line) * 2 // 3]
 
 
@@ -236,24 +238,24 @@ def _arguments_not_json(record: dict[str, Any]) -> bytes:
     first_call = record["messages"][2]["tool_calls"][0]
     spoiled = {**first_call, "function": {**first_call["function"], "arguments": "{path: /inbox"}}
     messages = [*record["messages"][:2], {**record["messages"][2], "tool_calls": [spoiled]}, *record["messages"][3:]]
-    return _compact({**record, "messages": messages})
+    return log_line({**record, "messages": messages})
 
 
 def _unknown_call_id(record: dict[str, Any]) -> bytes:
     stray = {**record["messages"][3], "tool_call_id": "call_of_nobody"}
-    return _compact({**record, "messages": [*record["messages"][:3], stray, *record["messages"][4:]]})
+    return log_line({**record, "messages": [*record["messages"][:3], stray, *record["messages"][4:]]})
 
 
 def _not_an_object(record: dict[str, Any]) -> bytes:
-    return _compact(record["messages"])
+    return log_line(record["messages"])
 
 
 def _no_messages(record: dict[str, Any]) -> bytes:
-    return _compact({key: value for key, value in record.items() if key != "messages"})
+    return log_line({key: value for key, value in record.items() if key != "messages"})
 
 
 def _invalid_utf8(record: dict[str, Any]) -> bytes:
-    return _compact(record).replace(b"/", b"\xff\xfe", 1)
+    return log_line(record).replace(b"/", b"\xff\xfe", 1)
 
 
 BREAKAGES = (_truncated, _arguments_not_json, _unknown_call_id, _not_an_object, _no_messages, _invalid_utf8)

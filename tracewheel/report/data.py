@@ -146,6 +146,7 @@ class ReportData:
         lineage: Data lineage: heading to (name to value).
         config: The resolved profile.
         findings: What the doctor says of the run; empty when it was not asked.
+        leaks: What is on two sides of the splits, where that was allowed; else empty.
     """
 
     run_id: str
@@ -166,6 +167,7 @@ class ReportData:
     lineage: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     config: Mapping[str, Any] = field(default_factory=dict)
     findings: Sequence[Finding] = ()
+    leaks: str = ""
 
     def policy(self, key: str) -> PolicyResult | None:
         """The row of a policy, if it was measured."""

@@ -54,7 +54,8 @@ def load_report_data(
 
     Args:
         summary: What `tracewheel retrain` prints: `run_id`, `gate`, `seconds` by stage, and when
-            there: `name`, `tokens` by stage, `cached` (stages not run again), `adapter` or `model`, `mlflow_run`, `pareto`.
+            there: `name`, `tokens` by stage, `cached` (stages not run again), `adapter` or `model`, `mlflow_run`, `pareto`,
+            `leaks`.
         curated: Directory of the curate stage; its `tasks.parquet` says which split a task is in, its
             `episodes.parquet` gives the deployed agent.
         evaluations: Policy key to the directories of its evaluations (held-out and harder tier may be
@@ -111,6 +112,7 @@ def load_report_data(
         lineage=lineage or {},
         config=config or {},
         findings=findings,
+        leaks=str(summary.get("leaks", "")),
     )
 
 

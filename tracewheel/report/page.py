@@ -6,19 +6,18 @@ import base64
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from tracewheel.doctor.finding import shown, worst_first
 from tracewheel.report import charts
 from tracewheel.report.data import Aim, Comparison, ReportData
+from tracewheel.report.templates import HERE, percent, render
 
-HERE = Path(__file__).parent
 KNOWN_COLOURS = ("deployed", "base", "warm_start", "warm_start_verified", "champion", "rl")
 
 
@@ -34,28 +33,25 @@ def write_report(data: ReportData, out: Path) -> Path:
     """
     script = (HERE / "page.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    environment = Environment(
-        loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters |= {
-        "percent": percent,
+    filters: dict[str, Callable[..., Any]] = {
         "points": points,
         "duration": duration,
-        "thousands": thousands,
         "colour": colour,
         "chart": charts.line_chart,
         "plain": plain,
         "figure": shown,
         "worst_first": worst_first,
     }
-    html = environment.get_template("page.html").render(
+    html = render(
+        "page.html",
+        ("page.css",),
+        filters,
         data=data,
         headline=headline(data),
         aims=[aim_sentence(aim) for aim in data.aims],
         gate_axis=gate_axis(data.gate),
         total_seconds=sum(cost.seconds or 0.0 for cost in data.costs),
         total_tokens=sum(cost.tokens or 0 for cost in data.costs),
-        style=Markup((HERE / "page.css").read_text(encoding="utf-8")),
         script=Markup(script),
         script_digest=digest,
         viewer=embedded_json(viewer_data(data)),
@@ -98,10 +94,6 @@ def gate_axis(gate: Mapping[str, Any]) -> tuple[float, float]:
     return low - margin, high + margin
 
 
-def percent(value: float) -> str:
-    return f"{100 * value:.1f}%"
-
-
 def points(value: float) -> str:
     """Percentage points with a sign; a true minus."""
     return f"{100 * value:+.1f}".replace("-", "−")
@@ -113,10 +105,6 @@ def duration(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
-
-
-def thousands(value: int) -> str:
-    return f"{value:,}"
 
 
 def colour(key: str, policies: Sequence[Any]) -> str:

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 from tracewheel.curation.labels import label_episodes, label_report
 from tracewheel.curation.leaks import describe_leaks, leak_report
 from tracewheel.errors import DataError
-from tracewheel.files import read_json, read_table
+from tracewheel.files import read_columns, read_json, read_table
 from tracewheel.report.quality_examples import choose_examples
 from tracewheel.report.quality_page import quality_page
-from tracewheel.report.quality_parts import divergence_steps, families, lengths, rates, tools_used
+from tracewheel.report.quality_parts import divergence_steps, families, rates
+from tracewheel.report.quality_spoken import SAID, Spoken, spoken_parts
 
 if TYPE_CHECKING:
     import pandas
@@ -44,11 +45,10 @@ def quality_report(curated: Path, ingested: Path | None = None, *, examples: int
         DataError: a folder lacks a file.
     """
     report = read_json(curated / REPORT_FILE)
-    tasks, episodes = read_table(curated / TASKS_FILE), read_table(curated / EPISODES_FILE)
-    if episodes.empty or tasks.empty:
+    tasks, labelled, spoken = read_table(curated / TASKS_FILE), *_episodes(curated / EPISODES_FILE)
+    if labelled.empty or tasks.empty:
         raise DataError(f"{curated}: has no tasks or no episodes to report on")
     read = read_json(ingested / REPORT_FILE) if ingested else {}
-    labelled = _labelled(episodes)
     of_task = tasks.set_index("id")
     labelled["family"] = labelled["task_id"].map(of_task["family"])
     labelled["tier"] = labelled["task_id"].map(of_task["tier"])
@@ -65,14 +65,14 @@ def quality_report(curated: Path, ingested: Path | None = None, *, examples: int
         },
         "failures": {"kinds": labels["failures"], "details": _details(labelled)},
         "families": families(tasks),
-        "tools": tools_used(labelled),
-        "lengths": lengths(labelled),
+        "tools": spoken.tools(),
+        "lengths": spoken.lengths(),
         "divergence": {"mean": labels["mean_divergence_step"], "steps": divergence_steps(labelled)},
-        "leaks": report.get("leaks") or _leaks(tasks, episodes),
+        "leaks": report.get("leaks") or _leaks(tasks, labelled),
         "redactions": read.get("redacted", report.get("redacted")),
         "quarantine": read.get("by_reason"),
         "formats": read.get("by_format"),
-        "examples": choose_examples(labelled, tasks, examples),
+        "examples": choose_examples(labelled, tasks, examples, curated / EPISODES_FILE),
     }
     return data | {name: report.get(name) for name in PASSED_ON}
 
@@ -107,12 +107,19 @@ def funnel(report: Mapping[str, Any], read: Mapping[str, Any]) -> list[dict[str,
     ]
 
 
-def _labelled(episodes: pandas.DataFrame) -> pandas.DataFrame:
-    """The episodes with labels; ones that curation has given stay."""
-    if "label" in episodes and "outcome_source" in episodes:
-        return episodes.copy()
-    labelled, _ = label_episodes(episodes.assign(id=episodes["trace_id"]))
-    return labelled.drop(columns="id")
+def _episodes(path: Path) -> tuple[pandas.DataFrame, Spoken]:
+    """The episodes with labels but without what was said, and what was counted in that.
+
+    Labels that curation has given stay. Where there are none, all is read at once: an episode is compared with others.
+    """
+    columns, spoken = read_columns(path), Spoken()
+    if not {"label", "outcome_source"} <= set(columns):
+        labelled, _ = label_episodes(read_table(path).assign(id=lambda frame: frame["trace_id"]))
+        spoken.add(labelled)
+        return labelled.drop(columns=["id", *SAID]), spoken
+    for part in spoken_parts(path):
+        spoken.add(part)
+    return read_table(path, [name for name in columns if name not in SAID]), spoken
 
 
 def _headline(tasks: pandas.DataFrame, labels: Mapping[str, Any]) -> str:

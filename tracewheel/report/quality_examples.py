@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -12,17 +13,29 @@ if TYPE_CHECKING:
 LONGEST_TEXT, MOST_MESSAGES = 600, 40
 
 
-def choose_examples(labelled: pandas.DataFrame, tasks: pandas.DataFrame, limit: int) -> list[dict[str, Any]]:
+def choose_examples(labelled: pandas.DataFrame, tasks: pandas.DataFrame, limit: int, episodes: Path) -> list[dict[str, Any]]:
     """Up to `limit` episodes of the training split: of each failure kind and of the successes, in turn, the first by id.
 
     Failures that are known to leave the way of a success come first within their kind.
+
+    Args:
+        labelled: Episodes with labels.
+        tasks: Task records.
+        limit: How many.
+        episodes: The file that has what was said in them.
     """
+    import pyarrow.dataset
+
     training = labelled[labelled["split"] == "train"]
     prompts = dict(zip(tasks["id"], tasks["prompt"], strict=True))
     known = training[training["label"].notna()].assign(unlike=lambda frame: frame["diverges_at"].isna())
     ordered = known.sort_values(["unlike", "trace_id"])
-    kinds = [group.to_dict("records") for _, group in ordered.groupby("failure_kind")]
-    return [_example(row, prompts) for row in list(_in_turn(kinds))[:limit]]
+    kinds = [group.head(limit).to_dict("records") for _, group in ordered.groupby("failure_kind")]
+    chosen = list(_in_turn(kinds))[:limit]
+    wanted = pyarrow.dataset.field("trace_id").isin([row["trace_id"] for row in chosen])
+    found = pyarrow.dataset.dataset(episodes, format="parquet").to_table(columns=["trace_id", "messages"], filter=wanted)
+    said = dict(zip(*(found[name].to_pylist() for name in ("trace_id", "messages")), strict=True))
+    return [_example(row, said[row["trace_id"]], prompts) for row in chosen]
 
 
 def _in_turn(groups: Sequence[Sequence[dict[Any, Any]]]) -> Iterator[dict[Any, Any]]:
@@ -30,8 +43,8 @@ def _in_turn(groups: Sequence[Sequence[dict[Any, Any]]]) -> Iterator[dict[Any, A
         yield from (group[place] for group in groups if place < len(group))
 
 
-def _example(row: dict[Any, Any], prompts: dict[str, str]) -> dict[str, Any]:
-    messages = json.loads(row["messages"])
+def _example(row: dict[Any, Any], said: str, prompts: dict[str, str]) -> dict[str, Any]:
+    messages = json.loads(said)
     parts = row["diverges_message"] if row["diverges_message"] == row["diverges_message"] else None
     at = None if parts is None or str(parts) == "<NA>" else int(parts)
     return {

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-HERE = Path(__file__).parent
+from tracewheel.report.templates import render, thousands
+
 WIDTH, HEIGHT = 360, 150
 LEFT, RIGHT, TOP, BOTTOM = 36, 8, 10, 32
 MOST_LABELS = 6
@@ -20,20 +19,7 @@ def quality_page(data: Mapping[str, Any]) -> str:
 
     Whatever a log says is shown as text: the template escapes it, and a content security policy allows no script at all.
     """
-    environment = Environment(
-        loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters |= {"percent": percent, "thousands": thousands, "words": words, "histogram": histogram_chart}
-    style = "".join((HERE / name).read_text(encoding="utf-8") for name in ("page.css", "quality.css"))
-    return environment.get_template("quality.html").render(data=data, style=Markup(style))
-
-
-def percent(value: float) -> str:
-    return f"{100 * value:.1f}%"
-
-
-def thousands(value: int) -> str:
-    return f"{value:,}"
+    return render("quality.html", ("page.css", "quality.css"), {"words": words, "histogram": histogram_chart}, data=data)
 
 
 def words(name: str) -> str:

@@ -1,15 +1,13 @@
-"""What the quality report counts: rates with intervals, tools, lengths, families."""
+"""What the quality report counts: rates with intervals, families, steps of divergence."""
 
 from __future__ import annotations
 
-import json
 import math
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from tracewheel.curation.splits import SPLITS
-from tracewheel.environments.recorded_calls import calls_in, is_error
 from tracewheel.statistics import Interval, rate_interval, wilson_interval
 
 if TYPE_CHECKING:
@@ -67,50 +65,6 @@ def families(tasks: pandas.DataFrame) -> list[dict[str, Any]]:
             }
         )
     return rows
-
-
-def tools_used(labelled: pandas.DataFrame) -> list[dict[str, Any]]:
-    """Each tool, the most called first: `calls`, `episodes` that call it, episodes it was `offered` in, `errors`, `success`.
-
-    The success is that of the episodes that call it and have a known label, None where there are none.
-    """
-    calls: Counter[str] = Counter()
-    errors: Counter[str] = Counter()
-    called: Counter[str] = Counter()
-    offered: Counter[str] = Counter()
-    labels: dict[str, list[float]] = defaultdict(list)
-    for text, tools, label in zip(labelled["messages"], labelled["tools"], labelled["label"], strict=True):
-        made = calls_in(json.loads(text))
-        offered.update({tool["function"]["name"] for tool in json.loads(tools)})
-        calls.update(call.name for call in made)
-        errors.update(call.name for call in made if call.reply is not None and is_error(call.reply))
-        names = {call.name for call in made}
-        called.update(names)
-        if not math.isnan(label):
-            for name in names:
-                labels[name].append(float(label >= 1.0))
-    return [
-        {
-            "name": name,
-            "calls": calls[name],
-            "episodes": called[name],
-            "offered": offered[name],
-            "errors": errors[name],
-            "success": sum(labels[name]) / len(labels[name]) if labels[name] else None,
-        }
-        for name in sorted(calls.keys() | offered.keys(), key=lambda name: (-calls[name], name))
-    ]
-
-
-def lengths(labelled: pandas.DataFrame) -> dict[str, dict[str, Any]]:
-    """How long episodes are, in messages, calls and characters, each as `histogram` describes it."""
-    messages, calls, characters = [], [], []
-    for text in labelled["messages"]:
-        spoken = json.loads(text)
-        messages.append(len(spoken))
-        calls.append(sum(len(message.get("tool_calls") or []) for message in spoken))
-        characters.append(len(text))
-    return {"messages": histogram(messages), "calls": histogram(calls), "characters": histogram(characters)}
 
 
 def divergence_steps(labelled: pandas.DataFrame) -> dict[str, Any] | None:

@@ -110,7 +110,8 @@ class Archive:
             raise DataError(f"{file}: cannot be read: {error}; {FULL}") from error
         if stored["version"] != STATE_VERSION or state.settings != settings:
             raise DataError(
-                f"{self.path}: was ingested with other settings of ingest.redaction; {FULL}, or choose another --out"
+                f"{self.path}: was ingested with other settings of ingest.redaction or another key; {FULL},"
+                " or choose another --out"
             )
         return state
 
@@ -144,7 +145,7 @@ class Archive:
             for part in sorted((self.path / TRACES_FOLDER).glob("part-*.parquet")):
                 _link(part, parts / part.name)
             shutil.copy2(self.path / QUARANTINE_FILE, quarantine)
-        return parts / f"part-{state.parts:05d}.parquet", quarantine
+        return parts / part_name(state.parts), quarantine
 
     def commit(self, state: State, report: dict[str, Any]) -> None:
         """Make what was begun the folder."""
@@ -165,6 +166,11 @@ class Archive:
             os.replace(self.path, self._previous)
         os.replace(self._next, self.path)
         remove(self._previous)
+
+
+def part_name(number: int) -> str:
+    """The name of a part of `traces.parquet`."""
+    return f"part-{number:05d}.parquet"
 
 
 def write_report(folder: Path, report: dict[str, Any]) -> None:

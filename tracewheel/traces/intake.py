@@ -25,7 +25,7 @@ class Redacts(Protocol):
     def trace(self, trace: Trace) -> tuple[Trace, Counter[str]]:
         """The trace without them, and how many there were by kind."""
 
-    def record_bytes(self, raw: bytes) -> tuple[bytes, Counter[str]]:
+    def record_bytes(self, raw: bytes, place: str = ...) -> tuple[bytes, Counter[str]]:
         """The bytes of a record in quarantine without them, and how many there were by kind."""
 
 
@@ -53,9 +53,10 @@ class Intake:
 
     def __init__(self, part: Path, quarantine: Path, known: Known, redactor: Redacts) -> None:
         self.counts = Counts()
-        self._part, self._known, self._redactor = part, known, redactor
+        self.part, self._known, self._redactor = part, known, redactor
         self._writer: PartWriter | None = None
         self._quarantine = quarantine.open("ab")
+        self.quarantine, self.quarantine_start = quarantine, self._quarantine.tell()
         self._waiting_bytes = 0
         self._waiting: list[tuple[bytes, Trace, bytes, Group | None]] = []
 
@@ -101,13 +102,14 @@ class Intake:
             self.counts.redacted += found
             messages = json_of(redacted.messages)
         if self._writer is None:
-            self._writer = PartWriter(self._part)
+            self._writer = PartWriter(self.part)
         self._writer.add(redacted, messages)
         self.counts.keep(redacted)
 
     def _put_aside(self, item: Quarantined) -> None:
-        raw, found = self._redactor.record_bytes(item.raw)
-        detail, _ = self._redactor.record_bytes(item.detail.encode("utf-8", "backslashreplace"))
+        place = f"{item.file}:{item.line}"
+        raw, found = self._redactor.record_bytes(item.raw, place)
+        detail, _ = self._redactor.record_bytes(item.detail.encode("utf-8", "backslashreplace"), place)
         self.counts.redacted += found
         self.counts.numbers["quarantined"] += 1
         self.counts.by_reason[item.reason] += 1
@@ -123,7 +125,7 @@ class Intake:
         self.flush()
         self._quarantine.close()
         if self._writer is None and part_needed:
-            self._writer = PartWriter(self._part)
+            self._writer = PartWriter(self.part)
         if self._writer is not None:
             self._writer.close()
         return self._writer is not None

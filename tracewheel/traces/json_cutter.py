@@ -11,6 +11,8 @@ import re
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+import orjson
+
 CHUNK = 1 << 20
 LARGEST = 64 << 20
 KEPT_OF_TOO_LARGE = 1 << 20
@@ -104,7 +106,7 @@ class JsonCutter:
         self._kept = b""
         self._beginning = self._beginning or self._how_it_begins()
         try:
-            end, damage = self._end_of_value(), ""
+            end, damage = self._end_before_the_next() or self._end_of_value(), ""
             self._check_what_follows(end)
         except EOFError:
             found = self._next_beginning(at_end=True)
@@ -117,6 +119,21 @@ class JsonCutter:
         if self._kept:
             return Piece(self._kept, line, offset, document, "too large")
         return Piece(raw, line, offset, document, damage, damage == "truncated")
+
+    def _end_before_the_next(self) -> int | None:
+        """Where the value ends if that is before the next one that begins as the first did; None where it is not.
+
+        A guess, and several times as fast as going through the brackets: what parses is a whole value.
+        """
+        found = self._beginning.pattern.search(self._buffer, self._position + 1) if self._beginning and self._in_list else None
+        raw = self._buffer[self._position : found.start(1)].rstrip() if found else b""
+        if not raw.endswith(b","):
+            return None
+        try:
+            orjson.loads(memoryview(raw)[:-1])
+        except orjson.JSONDecodeError:
+            return None
+        return self._position + len(raw) - 1
 
     def _end_of_value(self) -> int:
         """Where the value at the position ends. The position goes on when the value is too large to be kept.

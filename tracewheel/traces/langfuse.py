@@ -14,7 +14,7 @@ from tracewheel.traces.conversation import ModelCall, ToolRun, join_calls
 from tracewheel.traces.dialects import as_chat, has_tool_definition, parsed
 from tracewheel.traces.quarantine import Unfit
 from tracewheel.traces.reader import Reader
-from tracewheel.traces.scores import outcome_of
+from tracewheel.traces.scores import LoggedScore, judge_of, outcome_of, told
 from tracewheel.traces.spans import nanoseconds
 from tracewheel.traces.tools import as_tools
 from tracewheel.types import Trace
@@ -60,7 +60,7 @@ def read(value: Any, place: Place) -> Trace:
     )
     if not conversation.messages:
         raise Unfit("no messages", "no generation of the trace has messages")
-    scores = [(score.get("name"), score.get("value")) for score in list_field(about, "scores") if isinstance(score, dict)]
+    scores = _scores(about, observations)
     metadata = parsed(about.get("metadata"))
     return build_trace(
         FORMAT,
@@ -76,10 +76,26 @@ def read(value: Any, place: Place) -> Trace:
         info={
             **{key: about.get(key) for key in KEPT},
             "metadata": metadata if isinstance(metadata, dict) else None,
-            "scores": [{"name": name, "value": score} for name, score in scores],
+            **told(scores),
             "other_conversations": conversation.others,
         },
     )
+
+
+def _scores(about: dict[str, Any], observations: list[dict[str, Any]]) -> list[LoggedScore]:
+    """The scores of a trace. Those of its outermost observation are of the whole, too.
+
+    The value of a category is its number in a list that the export does not have, so its name alone says something.
+    """
+    roots = [None, *(observation.get("id") for observation in observations if not observation.get("parentObservationId"))]
+    scores = []
+    for score in list_field(about, "scores"):
+        if isinstance(score, dict):
+            label = score.get("stringValue") or None
+            value = label if score.get("dataType") == "CATEGORICAL" else score.get("value")
+            whole = (score.get("observationId") or None) in roots
+            scores.append(LoggedScore(score.get("name"), value, judge_of(score.get("source")), label, whole))
+    return scores
 
 
 def _read_normalised(value: dict[str, Any], place: Place) -> Trace:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -50,9 +51,10 @@ class Reading:
 
 @dataclass
 class Ledger:
-    """What was read of each file, by its place on the disk."""
+    """What was read of each file, by its place on the disk, as `named` writes that down."""
 
     readings: dict[str, Reading] = field(default_factory=dict)
+    named: Callable[[str], str] = str
 
     def where_to_begin(self, path: Path) -> tuple[int, int] | None:
         """The byte and line to read on from; None when there is nothing new.
@@ -60,7 +62,7 @@ class Ledger:
         Raises:
             DataError: what was read has changed.
         """
-        earlier = self.readings.get(str(path))
+        earlier = self.readings.get(self.named(str(path)))
         if earlier is None:
             return (0, 1)
         facts = path.stat()
@@ -77,7 +79,7 @@ class Ledger:
 
     def note(self, path: Path, reading: Reading) -> None:
         """Remember how far a file was read."""
-        self.readings[str(path)] = reading
+        self.readings[self.named(str(path))] = reading
 
     def to_record(self) -> dict[str, Any]:
         """JSON types."""

@@ -15,7 +15,7 @@ from tracewheel.traces.conversation import Conversation, ModelCall, ToolRun, joi
 from tracewheel.traces.dialects import as_chat, parsed
 from tracewheel.traces.quarantine import Unfit
 from tracewheel.traces.reader import Reader
-from tracewheel.traces.scores import outcome_of
+from tracewheel.traces.scores import LoggedScore, judge_of, outcome_of, told
 from tracewheel.traces.spans import Span, first_text, in_order, nanoseconds, read_span
 from tracewheel.traces.tools import as_tools
 from tracewheel.types import Trace
@@ -53,7 +53,7 @@ def read(value: Any, place: Place) -> Trace:
         raise Unfit("no messages", "no span of the trace has messages of a model call")
     metadata = {**object_field(about, "request_metadata"), **object_field(about, "trace_metadata")}
     tags = object_field(about, "tags")
-    scores = [_score(assessment) for assessment in list_field(about, "assessments") if isinstance(assessment, dict)]
+    scores = _scores(about)
     moment = nanoseconds(about.get("request_time") or about.get("timestamp_ms"))
     return build_trace(
         FORMAT,
@@ -70,14 +70,21 @@ def read(value: Any, place: Place) -> Trace:
         info={
             "state": about.get("state") or about.get("status"),
             "tags": {name: tag for name, tag in tags.items() if not name.startswith("mlflow.")},
-            "scores": [{"name": name, "value": score} for name, score in scores],
+            **told(scores),
             "other_conversations": conversation.others,
         },
     )
 
 
-def _score(assessment: dict[str, Any]) -> tuple[Any, Any]:
-    return assessment.get("assessment_name") or assessment.get("name"), object_field(assessment, "feedback").get("value")
+def _scores(about: dict[str, Any]) -> list[LoggedScore]:
+    """The feedback on a trace; what should have come out (an expectation) is none, nor is what later feedback replaced."""
+    scores = []
+    for assessment in list_field(about, "assessments"):
+        if isinstance(assessment, dict) and "expectation" not in assessment and assessment.get("valid") is not False:
+            name, value = assessment.get("assessment_name") or assessment.get("name"), object_field(assessment, "feedback")
+            judge = judge_of(object_field(assessment, "source").get("source_type"))
+            scores.append(LoggedScore(name, value.get("value"), judge, whole=not assessment.get("span_id")))
+    return scores
 
 
 def _conversation(spans: list[Span]) -> Conversation:

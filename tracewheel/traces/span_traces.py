@@ -6,13 +6,15 @@ from types import ModuleType
 from typing import Any
 
 from tracewheel.traces import mlflow, openinference, otel
-from tracewheel.traces.building import Place, build_trace, time_text
+from tracewheel.traces.building import Place, build_trace, object_field, time_text
 from tracewheel.traces.conversation import join_calls
 from tracewheel.traces.quarantine import Unfit
 from tracewheel.traces.reader import Reader
+from tracewheel.traces.scores import MODEL, LoggedScore, judge_of, outcome_of, told
 from tracewheel.traces.spans import Span, first_text, in_order, is_envelope, is_span, read_span
 from tracewheel.types import Trace
 
+EVALUATION = "gen_ai.evaluation"
 FAMILIES: tuple[ModuleType, ...] = (mlflow, openinference, otel)
 
 
@@ -45,6 +47,7 @@ def read_spans(spans: list[Span], family: ModuleType, place: Place) -> Trace:
         raise Unfit("no messages", "no span of the trace has messages of a model call")
     attributes = {key: value for span in reversed(spans) for key, value in span.attributes.items()}
     starts = [span.start for span in spans if span.start]
+    scores = span_scores(spans)
     return build_trace(
         family.FORMAT,
         place,
@@ -55,8 +58,35 @@ def read_spans(spans: list[Span], family: ModuleType, place: Place) -> Trace:
         user=first_text(attributes, *family.USER_KEYS),
         created=time_text(min(starts, default=None)),
         model=conversation.model,
-        info={"spans": len(spans), "root": spans[0].name, "other_conversations": conversation.others},
+        outcome=outcome_of(scores),
+        info={"spans": len(spans), "root": spans[0].name, **told(scores), "other_conversations": conversation.others},
     )
+
+
+def span_scores(spans: list[Span]) -> list[LoggedScore]:
+    """What was said of spans: in events of OpenTelemetry's, which do not say by whom (a model), and in Phoenix's annotations.
+
+    Args:
+        spans: All of a trace, in order. Of the whole is what is said of the outermost one and of the first agent's.
+    """
+    agents = [
+        span
+        for span in spans
+        if span.attributes.get("gen_ai.operation.name") == "invoke_agent" or span.attributes.get(openinference.KIND) == "AGENT"
+    ]
+    of_the_whole = {span.span_id for span in (*spans[:1], *agents[:1])}
+    scores = []
+    for span in spans:
+        whole = span.span_id in of_the_whole
+        for name, said in span.events:
+            if name == f"{EVALUATION}.result":
+                value, label = said.get(f"{EVALUATION}.score.value"), said.get(f"{EVALUATION}.score.label")
+                scores.append(LoggedScore(said.get(f"{EVALUATION}.name"), value, MODEL, label, whole))
+        for note in span.annotations:
+            result = object_field(note, "result")
+            judge = judge_of(note.get("annotator_kind"))
+            scores.append(LoggedScore(note.get("name"), result.get("score"), judge, result.get("label"), whole))
+    return scores
 
 
 READERS = tuple(Reader(family.FORMAT, is_exported, read_of(family), "trace id") for family in (openinference, otel))

@@ -22,7 +22,10 @@ DEEPEST_PATH = 20
 
 @dataclass(frozen=True)
 class Span:
-    """One span. `start` is in nanoseconds since 1970, 0 where the log has none; of an event, name and attributes are kept."""
+    """One span. `start` is in nanoseconds since 1970, 0 where the log has none; of an event, name and attributes are kept.
+
+    `annotations` are what was said of it later, as Phoenix exports it.
+    """
 
     trace_id: str
     span_id: str
@@ -31,6 +34,7 @@ class Span:
     start: int
     attributes: dict[str, Any]
     events: tuple[tuple[str, dict[str, Any]], ...]
+    annotations: tuple[dict[str, Any], ...] = ()
 
 
 def span_values(value: Any) -> list[Any]:
@@ -71,6 +75,7 @@ def read_span(value: dict[str, Any]) -> Span:
         start=nanoseconds(next((value[key] for key in START_KEYS if value.get(key) is not None), None)),
         attributes=attributes_of(value.get("attributes")) or _below(value, "attributes"),
         events=tuple(events),
+        annotations=tuple(note for note in _list(value, "annotations") if isinstance(note, dict)),
     )
 
 

@@ -94,6 +94,15 @@ def test_the_mask_covers_what_the_assistant_says_with_its_end(renderer, messages
     assert sum(mask) == sum(map(len, spoken))
 
 
+def test_what_was_said_before_is_context(renderer):
+    messages = [SYSTEM, USER, says("Hello."), USER, calls(("look", {})), reply("a.log"), says("Done.")]
+    ids, mask = renderer.conversation_ids(messages, [TOOL], opening=3)
+    assert ids == renderer.conversation_ids(messages, [TOOL])[0]
+    own = [renderer.assistant_ids(message) for message in (messages[4], messages[6])]
+    assert [token for token, marked in zip(ids, mask, strict=True) if marked] == own[0] + own[1]
+    assert ids[: mask.index(1)] == renderer.prompt_ids(messages[:4], [TOOL]), "as a policy is shown it"
+
+
 def test_the_wire_format_is_that_of_qwen(renderer):
     messages = [
         SYSTEM, USER, calls(("look", {"at": "/a", "all": True}), ("look", {}), content="I look."),

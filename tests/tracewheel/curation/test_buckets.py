@@ -5,7 +5,7 @@ import pandas as pd
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracewheel.curation.buckets import bucket_numbers, in_buckets
+from tracewheel.curation.buckets import bucket_numbers, in_buckets, parts_of
 
 
 def test_rows_come_in_the_order_of_their_ranks(tmp_path):
@@ -46,3 +46,15 @@ def test_a_task_is_in_one_bucket_and_buckets_are_in_order(rows, size):
 def test_of_no_rows_there_is_no_bucket(tmp_path):
     pd.DataFrame({"name": ["a"]}).to_parquet(tmp_path / "rows.parquet")
     assert list(in_buckets(tmp_path / "rows.parquet", np.array([-1]), np.array([-1]), tmp_path / "scratch")) == []
+
+
+@given(st.lists(st.integers(0, 4)), st.integers(1, 5))
+def test_parts_hold_whole_tasks_and_all_rows_in_order(tasks, rows):
+    frame = pd.DataFrame({"task": np.array(sorted(tasks), dtype=np.int64), "row": np.arange(len(tasks))})
+    parts = list(parts_of(frame, "task", rows))
+    assert [row for part in parts for row in part["row"]] == list(range(len(tasks)))
+    assert all(list(part.index) == list(range(len(part))) for part in parts)
+    held = [set(part["task"]) for part in parts]
+    assert sum(map(len, held)) == len(set(tasks)), "no task is in two parts"
+    assert all(len(part) >= rows for part in parts[:-1])
+    assert all(len(part[part["task"] != part["task"].iloc[-1]]) < rows for part in parts)

@@ -5,9 +5,9 @@ import json
 import pandas
 import pytest
 
-from tracewheel.config import DuplicatesConfig
+from tracewheel.config import CurationConfig, DuplicatesConfig
 from tracewheel.curation.duplicates import find_duplicates
-from tracewheel.curation.leaks import check_leaks, describe_leaks, leak_report
+from tracewheel.curation.leaks import check_curated, check_leaks, describe_leaks, leak_report
 from tracewheel.curation.splits import components
 from tracewheel.errors import DataError, LeakError
 
@@ -134,3 +134,43 @@ def test_the_log_s_own_name_of_a_task_links_and_leaks():
     episodes["task"] = "airline-7"
     assert components(episodes) == {"t1": "t1", "t2": "t1"}
     assert "logged task airline-7 is in held_out and train" in describe_leaks(leak_report(tasks, episodes))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A curated folder, by whoever, that trains on a copy of what it holds out."""
+    tasks, episodes = logs(COPIES["whitespace"])
+    tasks.to_parquet(tmp_path / "tasks.parquet")
+    episodes.to_parquet(tmp_path / "episodes.parquet")
+    find_duplicates([episodes], DuplicatesConfig()).to_parquet(tmp_path / "duplicates.parquet")
+    return tmp_path
+
+
+def test_training_refuses_a_folder_that_leaks_by_a_copy(folder):
+    with pytest.raises(LeakError, match="near duplicate .* is in held_out and train"):
+        check_curated(folder, CurationConfig())
+    (leak,) = check_curated(folder, CurationConfig(allow_leak=True))
+    assert leak["traces"] == ["trace1", "trace2"]
+    assert check_curated(folder, CurationConfig(duplicates=DuplicatesConfig(link=("exact", "semantic")))) == []
+
+
+def test_a_folder_without_duplicates_is_checked_for_the_rest(folder):
+    (folder / "duplicates.parquet").unlink()
+    assert check_curated(folder, CurationConfig()) == []
+    _, episodes = logs(UNRELATED, same_user=True)
+    episodes.to_parquet(folder / "episodes.parquet")
+    with pytest.raises(LeakError, match="user u1"):
+        check_curated(folder, CurationConfig())
+
+
+@pytest.mark.parametrize(
+    ("name", "columns", "said"),
+    [
+        ("duplicates.parquet", {"trace_id": ["trace1"], "kind": ["near"]}, r"duplicates\.parquet: no column 'cluster'"),
+        ("episodes.parquet", {"task_id": ["t1"], "split": ["train"]}, r"episodes\.parquet: no column 'trace_id'"),
+    ],
+)
+def test_a_folder_that_is_none_is_an_error_that_names_the_file(folder, name, columns, said):
+    pandas.DataFrame(columns).to_parquet(folder / name)
+    with pytest.raises(DataError, match=said):
+        check_curated(folder, CurationConfig())

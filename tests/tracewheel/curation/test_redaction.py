@@ -40,6 +40,7 @@ PLANTED = [
     ("authorization", "Zm9vOmJhcjEyMzQ1Njc4OQ==", "Authorization: Basic {}"),
     ("authorization", "9f8e7d6c5b4a39281706", 'curl -H "Authorization: Bearer {}" host'),
     ("password", "hunter2-and-more", "My password is {}."),
+    ("password", "hunter2", "My password is {}. Do not tell."),
     ("password", "s3cr3tWord", "postgresql://app:{}@db.internal:5432/app"),
     ("password", "correct horse battery staple", '"db_password": "{}"'),
     ("cookie", "sid=8f14e45fceea167a5a36dedd4bea2543; theme=dark", "Cookie: {}"),

@@ -5,6 +5,7 @@ import json
 import pandas as pd
 import pytest
 
+from tracewheel.config.curation import SetsConfig
 from tracewheel.curation.agent_flan import DECLINE
 from tracewheel.curation.labels import label_episodes
 from tracewheel.curation.stage_sets import SetsWriter, stage_sets
@@ -52,7 +53,7 @@ def test_what_was_only_logged_is_no_proof(dataset):
     tasks, episodes = dataset
     hearsay = episodes.assign(outcome_source="logged")
     assert stage_sets(tasks, hearsay)[0]["demonstrations"].empty
-    assert len(stage_sets(tasks, hearsay, sources=("logged",))[0]["demonstrations"])
+    assert len(stage_sets(tasks, hearsay, SetsConfig(sources=("logged",)))[0]["demonstrations"])
 
 
 def test_agent_flan_has_its_three_classes(made):

@@ -54,9 +54,9 @@ def row(**changes):
     return values | changes
 
 
-def facts(score=None, tools=("look",), **changes):
+def facts(score=None, tools=("look",), recorded=False, **changes):
     scores = pd.DataFrame([score] if score else [], columns=["trajectory_id", "status", "total", "breakdown", "turn_rewards"])
-    return episode_facts(pd.DataFrame([row(**changes)]), scores, tools, 2).iloc[0]
+    return episode_facts(pd.DataFrame([row(**changes)]), scores, tools, 2, recorded=recorded).iloc[0]
 
 
 def test_tokens_and_steps_of_an_episode():
@@ -72,6 +72,31 @@ def test_tokens_and_steps_of_an_episode():
     assert (one["oldest_version"], one["newest_version"]) == (3, 4)
     assert (one["turns"], one["calls"], one["named_calls"], one["errors"], one["loop"]) == (2, 1, 1, 1, 1)
     assert one["unknown"] == []
+
+
+def test_what_was_said_before_the_episode_is_none_of_its_doing():
+    """Other tools, errors and a loop, and a call with the id of one of the episode's own."""
+    earlier = [{"role": "user", "content": "before"}]
+    for _ in range(3):
+        call = {"id": "call-1-0", "type": "function", "function": {"name": "shout", "arguments": "{}"}}
+        earlier.append({"role": "assistant", "content": None, "tool_calls": [call]})
+        earlier.append({"role": "tool", "tool_call_id": "call-1-0", "content": "fine"})
+    own = json.loads(row()["messages"])
+    opened = facts(messages=json.dumps([own[0], *earlier, {"role": "assistant", "content": "so"}, *own[1:]]))
+    steps = ["turns", "calls", "malformed", "named_calls", "unknown", "errors", "loop"]
+    assert opened[steps].tolist() == facts()[steps].tolist() == [2, 1, 0, 1, [], 1, 1]
+
+
+def test_an_episode_that_never_spoke_has_no_steps():
+    silent = facts(turns="[]", stop_reason="max_tokens")
+    assert (silent["turns"], silent["named_calls"], silent["errors"], silent["loop"]) == (0, 0, 0, 0)
+
+
+def test_unrecorded_calls_are_read_from_the_state_of_a_recorded_environment_alone():
+    state = json.dumps({"task": "x", "calls": [], "unrecorded": [{"name": "look", "arguments": {}}]})
+    assert facts(final_state=state, recorded=True)["unrecorded"] == ["look"]
+    assert facts(final_state="{}", recorded=True)["unrecorded"] == []
+    assert "unrecorded" not in facts(final_state=state)
 
 
 def test_a_tool_that_is_not_offered_and_tools_that_are_not_known():

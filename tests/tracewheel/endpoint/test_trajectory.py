@@ -6,7 +6,7 @@ import pytest
 
 from tracewheel.endpoint.episode import Attempt
 from tracewheel.endpoint.trajectory import to_trajectory
-from tracewheel.types import Trajectory
+from tracewheel.types import Trajectory, first_turn
 
 USAGE = {"prompt_tokens": 1, "cached_tokens": 0, "completion_tokens": 1, "cost": None, "known": True}
 
@@ -41,6 +41,37 @@ def test_tokens_in_are_tokens_out():
     assert (trajectory.task_id, trajectory.sample, trajectory.seed, trajectory.stop_reason) == ("task", 2, 9, "finished")
     assert trajectory.policy_version == -1 and set(trajectory.token_versions()) == {-1}, "nobody knows whose they are"
     assert Trajectory.from_record(trajectory.to_record()) == trajectory
+
+
+def test_an_episode_that_goes_on_from_a_conversation_learns_from_its_own_turns_alone():
+    """Turn by turn the ids are the same: what others said is in the first prompt."""
+    plain = attempt(FIRST, SECOND)
+    earlier = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "y"}]
+    opened = attempt(FIRST, SECOND, messages=[*earlier, *plain.messages])
+    assert (plain.opening, opened.opening) == (0, 2)
+    trajectory, why = to_trajectory(opened, processed_logprobs=False)
+    assert why == "" and trajectory.messages == opened.messages
+    assert first_turn(trajectory.messages, trajectory.turns) == 3
+    expected, _ = to_trajectory(plain, processed_logprobs=False)
+    for name in ("token_ids", "action_mask", "logprobs", "turns"):
+        assert getattr(trajectory, name) == getattr(expected, name)
+
+
+@pytest.mark.parametrize(
+    ("messages", "turns", "opening"),
+    [
+        ([], 0, 0),  # the environment failed before anything was said
+        (["system", "user"], 0, 0),
+        (["system", "user", "assistant", "tool", "assistant"], 2, 0),
+        (["system", "user", "user", "assistant"], 1, 0),
+        (["system", "assistant", "user"], 0, 2),
+        (["system", "assistant", "user", "assistant"], 1, 2),
+        (["user", "assistant", "tool", "assistant", "user", "assistant", "tool", "assistant"], 2, 4),
+    ],
+)
+def test_the_opening_ends_before_the_prompt(messages, turns, opening):
+    said = [{"role": role, "content": "x"} for role in messages]
+    assert attempt(*[FIRST] * turns, messages=said).opening == opening
 
 
 @pytest.mark.parametrize(

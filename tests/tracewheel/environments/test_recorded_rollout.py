@@ -6,7 +6,7 @@ import pytest
 from tracewheel.config import RolloutConfig, RubricConfig
 from tracewheel.curation.replay import replay_traces
 from tracewheel.environments.recorded_traces import recorded_traces
-from tracewheel.rollout import run_episodes
+from tracewheel.rollout import rollout_metrics, run_episodes
 from tracewheel.rubric import Rubric
 
 ROOMY = RolloutConfig(max_tokens=8000, max_turn_tokens=1000)
@@ -55,3 +55,11 @@ def test_an_unrecorded_call_leaves_the_episode_unscored_whatever_went_before(pla
     trajectory, score = play(call_text("stock", item="tea"), call_text("stock", item="coffee"), "None.")
     assert (score.status, score.total) == ("unscored", None)
     assert "unrecorded call of stock" in score.detail and trajectory.stop_reason == "finished"
+
+
+def test_how_unlike_episodes_are_is_said_of_their_own_calls(scripted_engine, renderer, task, call_text):
+    """The conversation before them is the same for all, and would make any two look alike."""
+    engine = scripted_engine(renderer, [[call_text("stock", item="tea"), "One."], ["I do not know."]])
+    episodes = run_episodes(engine, renderer, ROOMY, [task], samples=2, seed=0)
+    metrics = rollout_metrics(ROOMY, episodes)
+    assert (metrics["group_diversity"], metrics["distinct_tool_sequences"]) == (1.0, 1.0)

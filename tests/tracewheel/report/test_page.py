@@ -12,7 +12,8 @@ import pytest
 from tracewheel.pareto import pareto_points
 from tracewheel.report import ReportData, load_report_data, write_report
 from tracewheel.report.data import Aim, Estimate
-from tracewheel.report.page import aim_sentence, duration, embedded_json, gate_axis, percent, points
+from tracewheel.report.page import aim_sentence, duration, embedded_json, gate_axis, points
+from tracewheel.report.templates import percent
 
 # Parquet holds UTF-8, so half a surrogate pair can only come from elsewhere, for instance a prompt made by hand.
 STORABLE = (
@@ -135,6 +136,16 @@ def test_the_pareto_front_is_shown_where_there_are_objectives(run, tmp_path):
     text = read(write_report(load_report_data(finished.summary, **finished.arguments), tmp_path / "front.html")).text
     for said in ("rl-2 0.750 0.500 on it", "rl-4 0.500 0.250 beaten by rl-2", "rl-6 0.250 – not compared", "<b>safety"):
         assert said in text
+
+
+def test_a_leak_that_was_allowed_is_said_before_all_figures(run, tmp_path):
+    finished = run()
+    plain = write_report(load_report_data(finished.summary, **finished.arguments), tmp_path / "plain.html")
+    assert "in doubt" not in read(plain).text
+    finished.summary["leaks"] = "user <b>u1 is in held_out and train"
+    text = read(write_report(load_report_data(finished.summary, **finished.arguments), tmp_path / "leaks.html")).text
+    assert "every figure of this run is in doubt. user <b>u1 is in held_out and train" in text
+    assert text.index("in doubt") < text.index("Gate: promoted")
 
 
 def test_equal_data_gives_equal_bytes(page, run, tmp_path):

@@ -217,3 +217,17 @@ def test_reading_goes_on_where_it_ended(tmp_path):
 )
 def test_the_beginning_decides_between_lines_and_documents(head, layout):
     assert layout_of(head, whole=True) == layout
+
+
+ELEMENTS = st.recursive(
+    st.integers(0, 9) | st.sampled_from(["", "},{", '"', ', {"id": 1}']),
+    lambda inner: st.lists(inner, max_size=3) | st.fixed_dictionaries({"id": inner}, optional={"list": inner}),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(ELEMENTS, min_size=1, max_size=6), st.sampled_from([None, 0, 2]), st.sampled_from([(", ", ": "), (",", ":")]))
+def test_elements_that_hold_others_like_themselves_are_not_cut_within(elements, indent, separators):
+    """What begins as an element does may be within one, and what lies between two beginnings may be several values."""
+    assert values(cut(json.dumps(elements, indent=indent, separators=separators).encode())) == elements

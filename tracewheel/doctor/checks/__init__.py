@@ -15,6 +15,7 @@ from tracewheel.doctor.checks.reward_hacking import reward_hacking
 from tracewheel.doctor.checks.sampler_mismatch import sampler_mismatch
 from tracewheel.doctor.checks.stale_adapter import stale_adapter
 from tracewheel.doctor.checks.truncation import truncation
+from tracewheel.doctor.checks.unrecorded_calls import unrecorded_calls
 from tracewheel.doctor.checks.weak_start import weak_start
 from tracewheel.doctor.checks.zero_variance import zero_variance
 from tracewheel.doctor.finding import Finding
@@ -37,6 +38,7 @@ CHECKS: dict[str, Check] = {
         length_explosion,
         truncation,
         invented_tools,
+        unrecorded_calls,
         repetition,
     )
 }

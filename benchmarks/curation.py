@@ -1,0 +1,129 @@
+"""The way from a log to tasks, splits, episodes and sets, measured as a whole: speed, memory, and how both grow.
+
+    python benchmarks/curation.py                                  # 10k and 100k traces
+    python benchmarks/curation.py --traces 10000 100000 1000000    # about 12 GB on the disk
+    python benchmarks/curation.py --json docs/curation.json
+
+The log is one of the workspace's deployed agent: four attempts at each task, three tasks a user, calls and replies that
+are true, so that each trace is replayed, verified and compared, each task probed, and two tasks in five are used. `orjson`
+parses the log's lines and lets them go; `ingest` and `curate` are what the commands of these names do. Each side is a process
+of its own; CPU seconds without imports, MB are millions of bytes of the log. Prints JSON and a table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import resource
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from ingest_sides import ingest, parse, warm_up
+from measuring import Meter, emit, environment, machine, table
+
+SIDES = ("orjson", "ingest", "curate")
+ATTEMPTS, TASKS_A_USER = 4, 3
+SHARES = {"train_tasks": 0.3, "validation_tasks": 0.05, "held_out_tasks": 0.03, "harder_tasks": 0.02}
+
+
+def lines(traces: int) -> Iterator[bytes]:
+    """The lines of a log; equal numbers give equal bytes."""
+    from tracewheel.environments.workspace_logs import HARDER_TIER, TRAINED_TIERS, log_line, log_record
+    from tracewheel.environments.workspace_tasks import FAMILIES, make_task
+
+    drawn, time = random.Random(0), datetime(2026, 10, 1, tzinfo=UTC)
+    strata = [(family, tier) for tier in (*TRAINED_TIERS, HARDER_TIER) for family in FAMILIES]
+    for number in range(traces // ATTEMPTS):
+        task = make_task(*strata[number % len(strata)], drawn)
+        user = f"user-{number // TASKS_A_USER}"
+        for attempt in range(ATTEMPTS):
+            time += timedelta(seconds=1)
+            yield log_line(log_record(task, user, f"{user}-{attempt}", time, drawn)) + b"\n"
+
+
+def curate(ingested: Path, out: Path) -> int:
+    """Replay, probe, find copies, split, check, label, write the sets and the report."""
+    import pyarrow.dataset
+
+    from tracewheel.config import CurationConfig, RetrainConfig
+    from tracewheel.curate import curate
+
+    traces = pyarrow.dataset.dataset(ingested / "traces.parquet").count_rows()
+    counts = {name: int(share * traces / ATTEMPTS) for name, share in SHARES.items()}
+    curate(RetrainConfig(name="benchmark", curation=CurationConfig(**counts)), ingested, out)
+    return traces
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--traces", type=int, nargs="+", default=[10_000, 100_000])
+    parser.add_argument("--folder", type=Path, help="where logs and outputs go (default: a temporary folder)")
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.one:
+        print(json.dumps(one(arguments.one[0], Path(arguments.one[1]))))
+        return
+    sizes = [measure(count, arguments.folder) for count in arguments.traces]
+    emit({"machine": machine(1), "sizes": sizes}, shown(sizes), arguments.json)
+
+
+def measure(count: int, folder: Path | None) -> dict[str, Any]:
+    """All sides on one log, one after the other."""
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+        log = Path(scratch) / "log.jsonl"
+        with log.open("wb") as file:
+            file.writelines(lines(count))
+        found = {}
+        for side in SIDES:
+            command = [sys.executable, __file__, "--one", side, scratch]
+            done = subprocess.run(command, env=environment(1), capture_output=True, text=True, check=False)
+            if done.returncode:
+                raise SystemExit(f"{side} ended with {done.returncode}\n{done.stderr[-3000:]}")
+            found[side] = json.loads(done.stdout)
+        return {"traces": count, "bytes": log.stat().st_size, "sides": found}
+
+
+def one(side: str, folder: Path) -> dict[str, Any]:
+    """One side, in this process."""
+    import pandas  # noqa: F401 - imports are not what is measured
+    import pyarrow.dataset
+    import pyarrow.parquet  # noqa: F401
+
+    import tracewheel.curate  # noqa: F401
+
+    log, ingested = folder / "log.jsonl", folder / "ingested"
+    work: dict[str, Callable[[], int]] = {
+        "orjson": lambda: parse(log, folder),
+        "ingest": lambda: ingest(log, ingested),
+        "curate": lambda: curate(ingested, folder / "curated"),
+    }
+    if side != "curate":
+        warm_up("orjson" if side == "orjson" else "ingest", log)
+    with Meter() as meter:
+        count = work[side]()
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return {"traces": count, "cpu_s": meter.cpu_s, "wall_s": meter.wall_s, "peak_mib": peak}
+
+
+def shown(sizes: list[dict[str, Any]]) -> str:
+    """What each side did, by size of the log."""
+    head = ["traces", "MB", "side", "MB/s", "traces/s", "µs a trace", "times orjson's seconds", "CPU s", "peak MiB"]
+    rows: list[list[Any]] = []
+    for size in sizes:
+        alone = size["sides"]["orjson"]["cpu_s"]
+        for side, facts in size["sides"].items():
+            seconds = facts["cpu_s"]
+            speed = [size["bytes"] / seconds / 1e6, size["traces"] / seconds, seconds / size["traces"] * 1e6, seconds / alone]
+            rows.append([size["traces"], size["bytes"] / 1e6, side, *speed, seconds, facts["peak_mib"]])
+    return table(head, rows)
+
+
+if __name__ == "__main__":
+    main()

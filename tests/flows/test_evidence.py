@@ -1,0 +1,176 @@
+"""Pass rates are kept from run to run: which curation a run goes on from, and what each trace counts for."""
+
+import json
+
+import pandas as pd
+import pytest
+import yaml
+
+from flows.opening import earlier_curation, starting_facts
+from flows.plan import make_plan
+from flows.retrain import learn
+from flows.setup import resolve_config
+from tasks.curate import curate_tasks
+from tasks.evidence import EVIDENCE_FILE, remember
+from tasks.ingest import ingest_traces
+from tasks.run import Run
+from tasks.stage import NotStored
+from tracewheel.curate import curate
+from tracewheel.errors import DataError
+from tracewheel.fingerprint import digest_of
+from tracewheel.store import remove
+
+pytestmark = pytest.mark.usefixtures("prefect_harness")
+FEW = {"train_tasks": 8, "validation_tasks": 1, "held_out_tasks": 1, "harder_tasks": 1, "min_attempts": 2}
+
+
+class Listener:
+    """A reporter that keeps what is said."""
+
+    def __init__(self):
+        self.said = []
+
+    def start(self, label): ...
+
+    def move(self, done, total): ...
+
+    def end(self, label, state, seconds): ...
+
+    def say(self, text):
+        self.said.append(text)
+
+
+@pytest.fixture(scope="module")
+def logs(profile):
+    """The lines of the shipped log."""
+    (path,) = yaml.safe_load(profile.read_text())["ingest"]["paths"]
+    with open(path, "rb") as stream:
+        return stream.readlines()
+
+
+@pytest.fixture
+def work(profile, logs, tmp_path):
+    """A work folder: `write` writes a share of the logs, `begin` begins a run on them and curates, as the flow does."""
+    values = yaml.safe_load(profile.read_text())
+    values["ingest"], values["curation"] = {"paths": [str(tmp_path / "log.jsonl")]}, FEW
+    (tmp_path / "profile.yaml").write_text(yaml.safe_dump(values))
+
+    class Work:
+        folder, listener = tmp_path / "run", Listener()
+
+        def write(self, step):
+            (tmp_path / "log.jsonl").write_bytes(b"".join(logs[::step]))
+
+        def run(self, *overrides):
+            return Run.of(resolve_config(str(tmp_path / "profile.yaml"), list(overrides), str(self.folder)), self.listener)
+
+        def begin(self, *overrides):
+            run = self.run(*overrides)
+            with run.hold():
+                traces = ingest_traces(run, inputs=run.trace_digests())
+                start = starting_facts(run, traces)
+                return run, traces, start, curate_tasks(run, traces=traces, earlier=earlier_curation(run, start))
+
+        def complete(self, *overrides):
+            run, traces, start, curated = self.begin(*overrides)
+            remember(run, traces, curated, start["evidence"])
+            return curated
+
+        def links(self):
+            return json.loads((self.folder / EVIDENCE_FILE).read_text())
+
+    return Work()
+
+
+def test_a_run_on_grown_logs_goes_on_from_the_last(work):
+    """By hand: of a trace that the first run has counted the half is left, of a new one all."""
+    work.write(2)
+    first = work.complete()
+    work.write(1)
+    run, _, start, second = work.begin()
+    assert start["evidence"] == first.path.name
+    before = set(pd.read_parquet(first.path / "counted.parquet")["trace_id"])
+    tasks = pd.read_parquet(second.path / "tasks.parquet").set_index("id")
+    episodes = pd.read_parquet(second.path / "episodes.parquet")
+    old = episodes["trace_id"].isin(before)
+    assert old.any() and not old.all()
+    for task_id, own in episodes.groupby("task_id"):
+        weights = [0.5 if trace in before else 1.0 for trace in own["trace_id"]]
+        solved = sum(weight for weight, success in zip(weights, own["success"], strict=True) if success == 1.0)
+        assert tasks.loc[task_id, "posterior"] == pytest.approx((1 + solved) / (2 + sum(weights)))
+        assert tasks.loc[task_id, "attempts"] == len(own)
+    assert json.loads((run.record.path / "start.json").read_text())["evidence"] == first.path.name
+
+
+def test_other_settings_of_the_learner_have_the_same_data(work):
+    work.write(2)
+    work.complete()
+    work.write(1)
+    second, third = work.complete(), work.complete("learner.kl=0.5")
+    assert (third.path, third.digest, third.reused) == (second.path, second.digest, True)
+    work.write(2)
+    again = work.complete("learner.kl=0.25")
+    assert again.path.name == work.links()[0]["curated"], "also after a run on other traces"
+    assert [link["began_with"] for link in work.links()] == [None, again.path.name]
+    work.write(3)
+    assert work.begin()[2]["evidence"] == second.path.name, "what is new goes on from the newest"
+
+
+def test_a_run_that_was_killed_goes_on_with_what_it_began_with(work):
+    """Between its curation and its end another run becomes complete."""
+    work.write(2)
+    first = work.complete()
+    work.write(1)
+    run, _, start, curated = work.begin()
+    work.write(3)
+    work.complete()
+    work.write(1)
+    again, _, resumed, same = work.begin()
+    assert run.record.run_id == again.record.run_id and start == resumed and start["evidence"] == first.path.name
+    assert (same.path, same.digest, same.reused) == (curated.path, curated.digest, True)
+    remove(curated.path)
+    assert work.begin()[3].digest == curated.digest, "the same bytes when it is made again"
+
+
+def test_a_first_run_makes_the_bytes_of_the_command_line(work, tmp_path):
+    work.write(1)
+    run, traces, start, curated = work.begin()
+    assert start["evidence"] is None and not (work.folder / EVIDENCE_FILE).exists()
+    curate(run.config, traces.path, tmp_path / "curated")
+    assert digest_of(tmp_path / "curated") == curated.digest
+
+
+def test_a_plan_finds_the_curation_that_the_run_would_make(work):
+    work.write(2)
+    work.complete()
+    work.write(1)
+    run = work.run()
+    assert make_plan(run)["next"] == "ingest" and run.record.started() is None
+    work.begin()
+    other = work.run("learner.kl=0.5")
+    plan = {stage["stage"]: stage["stored"] for stage in make_plan(other)["stages"]}
+    assert (plan["ingest"], plan["curate"], plan["warm_start"]) == (1, 1, 0)
+    assert other.record.started() is None, "a plan begins nothing"
+    with pytest.raises(NotStored, match="warm_start"):
+        learn(Run(other.config, other.store, other.record, planning=True))
+
+
+def test_a_curation_that_is_gone_is_said_and_pass_rates_begin_anew(work):
+    work.write(2)
+    first = work.complete()
+    remove(first.path)
+    work.write(1)
+    _, _, start, curated = work.begin()
+    assert start["evidence"] is None
+    assert any(first.path.name in said and "begin anew" in said for said in work.listener.said)
+    tasks = pd.read_parquet(curated.path / "tasks.parquet")
+    assert ((1 + tasks["successes"]) / (2 + tasks["attempts"])).tolist() == pytest.approx(tasks["posterior"].tolist())
+
+
+@pytest.mark.parametrize("text", ["{}", '[{"traces": "a"}]', '[{"traces": "a", "curated": 1, "began_with": null}]', "[1]", "x"])
+def test_a_file_that_no_run_wrote_is_named(work, text):
+    work.write(3)
+    work.folder.mkdir()
+    (work.folder / EVIDENCE_FILE).write_text(text)
+    with pytest.raises(DataError, match=r"run/evidence\.json: not "):
+        work.begin()
