@@ -5,24 +5,21 @@ from __future__ import annotations
 import json
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracewheel.config import RetrainConfig
-from tracewheel.curation.buckets import bucket_numbers, in_buckets, parts_of
 from tracewheel.curation.contamination import Overlap
 from tracewheel.curation.difficulty import check_held_out_tier, pass_rates
 from tracewheel.curation.duplicates import describe_duplicates
+from tracewheel.curation.episode_files import EpisodeOrder, write_episodes
 from tracewheel.curation.evidence import KeptEvidence
 from tracewheel.curation.filters import Filter
-from tracewheel.curation.labels import LABEL_COLUMNS, label_episodes, label_report
 from tracewheel.curation.leaks import DUPLICATES_FILE, check_leaks, describe_leaks, linking_clusters
 from tracewheel.curation.probes import probe_tasks
 from tracewheel.curation.replayed import Replayed, replay_all
 from tracewheel.curation.shelf import STATES, TASK_COLUMNS, Tasks
 from tracewheel.curation.splits import SPLITS, assign_splits, components
-from tracewheel.curation.stage_sets import SetsWriter
 from tracewheel.curation.temporal import seen_times
 from tracewheel.environments.recorded import PREFIX as RECORDED
 from tracewheel.errors import DataError
@@ -33,10 +30,8 @@ from tracewheel.types import Task
 if TYPE_CHECKING:
     import pandas
 
-TASKS_FILE, EPISODES_FILE, REPORT_FILE = "tasks.parquet", "episodes.parquet", "report.json"
-CONTAMINATION_FILE, SETS_FOLDER = "contamination.parquet", "sets"
-KNOWN_COLUMNS = ("trace_id", "task_id", "split", "success", "failure", "user", "session", "opening", "messages", "tools")
-EPISODE_COLUMNS = [*KNOWN_COLUMNS, *LABEL_COLUMNS]
+TASKS_FILE, REPORT_FILE = "tasks.parquet", "report.json"
+CONTAMINATION_FILE = "contamination.parquet"
 RATE_COLUMNS = ["attempts", "successes", "pass_rate", "posterior", "low", "high", "pass_tier"]
 IN_A_BENCHMARK, FILTERED = "in a benchmark", "left out by the filter"
 
@@ -71,26 +66,38 @@ def curate(config: RetrainConfig, traces: Path, out: Path, earlier: KeptEvidence
     if not path.exists():
         raise DataError(f"{path}: no ingested traces; run `tracewheel ingest` first")
     existing = next(folder for folder in (out, *out.absolute().parents) if folder.exists())
-    with (
-        tempfile.TemporaryDirectory(prefix=f"{PARTIAL}curate-", dir=existing) as scratch,
-        replay_all(path, config.environment.kind, config.curation, Path(scratch)) as replayed,
-    ):
-        report = _Curation(config, replayed, earlier).write(out, Path(scratch), path)
+    with tempfile.TemporaryDirectory(prefix=f"{PARTIAL}curate-", dir=existing) as scratch:
+        # One after the other: what was decided on and what was said are not in memory together.
+        written, report = _decide(config, path, out, Path(scratch), earlier)
+        proves = not config.environment.kind.startswith(RECORDED)
+        labels, sets = write_episodes(written, out, config.curation.sets, replay_proves=proves)
+    report = {name: {"labels": labels, "sets": sets}.get(name, value) for name, value in report.items()}
+    _write_json(out / REPORT_FILE, report)
     write_quality(quality_report(out, traces if (traces / REPORT_FILE).exists() else None), out)
     return report
 
 
+def _decide(
+    config: RetrainConfig, traces: Path, out: Path, scratch: Path, earlier: KeptEvidence | None
+) -> tuple[EpisodeOrder, dict[str, Any]]:
+    """Write all but the episodes; says in which order they come, and the report, in which their part is missing."""
+    with replay_all(traces, config.environment.kind, config.curation, scratch) as replayed:
+        return _Curation(config, replayed, earlier).write(out, scratch, traces)
+
+
 class _Curation:
-    """What is decided on the facts of all traces, and then written a part at a time."""
+    """What is decided on the facts of all traces."""
 
     def __init__(self, config: RetrainConfig, replayed: Replayed, earlier: KeptEvidence | None) -> None:
         self.config, self.replayed = config.curation, replayed
         self.kind = config.environment.kind
-        self.usable = replayed.facts[replayed.facts["dropped"] == ""]
+        dropped = replayed.facts["dropped"] != ""
+        self.usable = replayed.facts[~dropped] if dropped.any() else replayed.facts
         self.probes, self.probe_report = probe_tasks(replayed.tasks, replayed.solutions)
-        self.rates, self.kept_evidence = pass_rates(self.usable, self.config.difficulty, earlier)
+        self.rates, self.kept_evidence = pass_rates(self.usable[["id", "task_id", "success"]], self.config.difficulty, earlier)
 
-    def write(self, out: Path, scratch: Path, path: Path) -> dict[str, Any]:
+    def write(self, out: Path, scratch: Path, path: Path) -> tuple[EpisodeOrder, dict[str, Any]]:
+        import numpy as np
         import pandas
 
         unfit = {task_id: probe.verdict for task_id, probe in sorted(self.probes.items()) if not probe.fit}
@@ -122,7 +129,6 @@ class _Curation:
             out / CONTAMINATION_FILE, index=False
         )
         self.kept_evidence.write(out)
-        labels, sets = self._write_episodes(in_use, episodes, out, scratch)
         report = {
             "funnel": self._funnel(unfit, tasks, in_use),
             "drift": {
@@ -136,13 +142,15 @@ class _Curation:
             "contamination": _contamination(self.replayed.overlaps),
             "filter": clauses,
             "leaks": {"found": bool(leaks), "says": describe_leaks(leaks)},
-            "labels": labels,
-            "sets": sets,
+            "labels": {},
+            "sets": {},
             "splits": {split: _describe_split(in_use[in_use["split"] == split]) for split in SPLITS},
             "deployed": {split: _deployed(episodes[episodes["split"] == split], self.replayed.tasks) for split in SPLITS},
         }
-        _write_json(out / REPORT_FILE, report)
-        return report
+        ranks = np.full(len(self.replayed.facts), -1, dtype=np.int64)
+        ranks[episodes["row"].to_numpy()] = np.arange(len(episodes))
+        together = self.replayed.facts["task_id"].factorize()[0]
+        return EpisodeOrder(self.replayed.file, ranks, together, in_use, scratch / "buckets"), report
 
     def _in_benchmarks(self) -> list[str]:
         """Tasks of which a trace holds an item of a benchmark."""
@@ -168,40 +176,6 @@ class _Curation:
         facts = self.usable.reset_index(names="row")
         found = facts.merge(in_use[["id", "split"]].rename(columns={"id": "task_id"}), on="task_id")
         return found.sort_values(["split", "task_id", "id"], key=_split_order).reset_index(drop=True)
-
-    def _write_episodes(
-        self, in_use: pandas.DataFrame, episodes: pandas.DataFrame, out: Path, scratch: Path
-    ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Write the episodes and the sets; returns the reports of the labels and of the sets."""
-        import pandas
-        import pyarrow
-        import pyarrow.parquet
-
-        labels: list[pandas.DataFrame] = []
-        writer = None
-        with SetsWriter(in_use, out / SETS_FOLDER, self.config.sets) as sets:
-            for part in self._labelled(in_use, episodes, scratch):
-                sets.add(part)
-                labels.append(part[list(LABEL_COLUMNS)])
-                table = pyarrow.Table.from_pandas(part[EPISODE_COLUMNS], preserve_index=False)
-                writer = writer or pyarrow.parquet.ParquetWriter(out / EPISODES_FILE, table.schema)
-                writer.write_table(table.cast(writer.schema))
-        assert writer is not None, "a task in use has an episode"
-        writer.close()
-        return label_report(pandas.concat(labels)), sets.report()
-
-    def _labelled(self, in_use: pandas.DataFrame, episodes: pandas.DataFrame, scratch: Path) -> Iterator[pandas.DataFrame]:
-        """The episodes with what was said and their labels, all of a task together."""
-        import numpy as np
-
-        ranks = np.full(len(self.replayed.facts), -1, dtype=np.int64)
-        ranks[episodes["row"].to_numpy()] = np.arange(len(episodes))
-        buckets = bucket_numbers(ranks, self.replayed.facts["task_id"].to_numpy())
-        split_of = dict(zip(in_use["id"], in_use["split"], strict=True))
-        in_order = in_buckets(self.replayed.file, buckets, ranks, scratch / "buckets")
-        for part in (part for bucket in in_order for part in parts_of(bucket, "task_id")):
-            labelled, _ = label_episodes(part, replay_proves=not self.kind.startswith(RECORDED))
-            yield labelled.assign(split=labelled["task_id"].map(split_of)).rename(columns={"id": "trace_id"})
 
     def _funnel(self, unfit: dict[str, str], tasks: pandas.DataFrame, in_use: pandas.DataFrame) -> dict[str, Any]:
         facts = self.replayed.facts

@@ -1,7 +1,7 @@
 """The record of a run: what it was asked, what it started from, what it came to.
 
 `work_dir/<run id>/` holds `config.yaml` (resolved), `lineage.json` (commit, input digests, package
-versions), `start.json` (champion and task posterior at the start, so that a resumed run sees the
+versions), `start.json` (champion, evidence and task posterior at the start, so that a resumed run sees the
 same), during reinforcement learning `loop.json` (which entries of the store each iteration made) and
 `doctor.json` (what the doctor found), and at the end `gate.json`, `report.html` and `summary.json`. A run
 with a summary is complete.

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tracewheel.config import RetrainConfig
+from tracewheel.curation.episode_files import KNOWN_COLUMNS
 from tracewheel.endpoint.episode import Attempt
 from tracewheel.endpoint.imitation import find_faults, verified
 from tracewheel.endpoint.play import Progress, play_all, wanted_episodes
@@ -20,7 +21,6 @@ from tracewheel.files import write_json
 from tracewheel.types import Task
 
 EPISODES_FILE, ATTEMPTS_FILE, REPORT_FILE = "episodes.parquet", "attempts.parquet", "metrics.json"
-EPISODE_COLUMNS = ("trace_id", "task_id", "split", "success", "failure", "user", "session", "opening", "messages", "tools")
 
 
 def teach(
@@ -68,7 +68,7 @@ def teach(
     ]
     chosen = [_episode(row) for row in rows if not row["fault"]]
     out.mkdir(parents=True, exist_ok=True)
-    episodes = pd.DataFrame(chosen, columns=list(EPISODE_COLUMNS))
+    episodes = pd.DataFrame(chosen, columns=list(KNOWN_COLUMNS))
     episodes.astype({"success": "float64", "opening": "int64"}).to_parquet(out / EPISODES_FILE, index=False)
     pd.DataFrame(rows).astype({"success": "float64", "cost": "float64"}).to_parquet(out / ATTEMPTS_FILE, index=False)
     scored = [success for success in successes if success is not None]

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from tracewheel.curate import KNOWN_COLUMNS, RATE_COLUMNS
+from tracewheel.curate import RATE_COLUMNS
+from tracewheel.curation.episode_files import KNOWN_COLUMNS
 from tracewheel.curation.evidence import COUNTED_COLUMNS
 from tracewheel.curation.labels import LABEL_COLUMNS
 from tracewheel.curation.message_pairs import PAIR_COLUMNS
 from tracewheel.curation.stage_sets import DEMONSTRATION_COLUMNS, FLAN_COLUMNS
 from tracewheel.environments.recorded_build import COLUMNS
-from tracewheel.teach import EPISODE_COLUMNS
 from tracewheel.types import Task, Trace
 
 PAGE = (Path(__file__).parents[2] / "docs/datasets.md").read_text()
@@ -30,7 +30,6 @@ def documented(heading):
     [
         ("`traces.parquet`", [field.name for field in fields(Trace)]),
         ("`episodes.parquet`", KNOWN_COLUMNS),
-        ("`episodes.parquet`", EPISODE_COLUMNS),
         ("Labels", LABEL_COLUMNS),
         ("`counted.parquet`", COUNTED_COLUMNS),
         ("`calls.parquet`", COLUMNS),

@@ -85,9 +85,9 @@ def in_buckets(
 def parts_of(frame: pandas.DataFrame, together: str, rows: int = PART_ROWS) -> Iterator[pandas.DataFrame]:
     """A frame in parts of so many rows, or a few more: rows that are alike in a column and lie side by side are in one part."""
     values = frame[together].to_numpy()
-    ends = np.flatnonzero(np.append(values[1:] != values[:-1], True)) + 1 if len(frame) else []
+    ends = np.flatnonzero(np.append(values[1:] != values[:-1], True)) + 1
     begun = 0
-    for end in ends:
+    for end in ends.tolist() if len(frame) else ():
         if end - begun >= rows or end == len(frame):
             yield frame.iloc[begun:end].reset_index(drop=True)
             begun = end

@@ -1,0 +1,86 @@
+"""The episodes of the tasks in use, labelled, and the sets for the stages of training: what holds all that was said.
+
+They are more than memory holds, so they are written a part at a time, all episodes of a task in one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tracewheel.config.curation import SetsConfig
+from tracewheel.curation.buckets import bucket_numbers, in_buckets, parts_of
+from tracewheel.curation.labels import LABEL_COLUMNS, label_episodes, label_report
+from tracewheel.curation.stage_sets import SetsWriter
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import pandas
+
+EPISODES_FILE, SETS_FOLDER = "episodes.parquet", "sets"
+KNOWN_COLUMNS = ("trace_id", "task_id", "split", "success", "failure", "user", "session", "opening", "messages", "tools")
+EPISODE_COLUMNS = [*KNOWN_COLUMNS, *LABEL_COLUMNS]
+
+
+@dataclass(frozen=True)
+class EpisodeOrder:
+    """Which replayed traces are the episodes of the tasks in use, and their order.
+
+    Attributes:
+        file: The replayed traces, N rows (see `replayed.py`).
+        ranks: [N] place of the row among the episodes, -1 where it is none.
+        together: [N] a number for the row's task.
+        tasks: Records of the tasks in use, with `split`.
+        scratch: A folder to write into.
+    """
+
+    file: Path
+    ranks: npt.NDArray[np.int64]
+    together: npt.NDArray[np.int64]
+    tasks: pandas.DataFrame
+    scratch: Path
+
+
+def write_episodes(
+    order: EpisodeOrder, out: Path, config: SetsConfig, *, replay_proves: bool
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Write episodes.parquet and the folder sets/.
+
+    Args:
+        order: Which, and in which order.
+        out: The folder.
+        config: What goes into the sets.
+        replay_proves: As for `label_episodes`.
+
+    Returns:
+        The report of the labels, and that of the sets.
+    """
+    import pandas
+    import pyarrow
+    import pyarrow.parquet
+
+    labels: list[pandas.DataFrame] = []
+    writer = None
+    with SetsWriter(order.tasks, out / SETS_FOLDER, config) as sets:
+        for part in _labelled(order, replay_proves):
+            sets.add(part)
+            labels.append(part[list(LABEL_COLUMNS)])
+            table = pyarrow.Table.from_pandas(part[EPISODE_COLUMNS], preserve_index=False)
+            writer = writer or pyarrow.parquet.ParquetWriter(out / EPISODES_FILE, table.schema)
+            writer.write_table(table.cast(writer.schema))
+    assert writer is not None, "a task in use has an episode"
+    writer.close()
+    return label_report(pandas.concat(labels)), sets.report()
+
+
+def _labelled(order: EpisodeOrder, replay_proves: bool) -> Iterator[pandas.DataFrame]:
+    """The episodes with what was said and their labels, all of a task together."""
+    buckets = bucket_numbers(order.ranks, order.together)
+    split_of = dict(zip(order.tasks["id"], order.tasks["split"], strict=True))
+    for bucket in in_buckets(order.file, buckets, order.ranks, order.scratch):
+        for part in parts_of(bucket, "task_id"):
+            labelled, _ = label_episodes(part, replay_proves=replay_proves)
+            yield labelled.assign(split=labelled["task_id"].map(split_of)).rename(columns={"id": "trace_id"})
