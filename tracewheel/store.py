@@ -13,6 +13,7 @@ import errno
 import fcntl
 import json
 import os
+import re
 import shutil
 import threading
 import time
@@ -165,20 +166,50 @@ def write_whole(path: Path, text: str) -> None:
 def produce_whole(out: Path, produce: Callable[[Path], Any]) -> Any:
     """Run a stage whose output is to be `out`; an `out` that is already there is replaced as one.
 
+    What killed processes left half-written of it is cleared away.
+
     Raises:
         InfrastructureError: the disk is full or cannot be written to. `out` is then as it was before.
     """
     partial = out.with_name(f"{PARTIAL}{out.name}-{os.getpid()}")
     with disk_errors(out):
+        for leftover in out.parent.glob(f"{PARTIAL}*"):
+            if re.fullmatch(rf"{re.escape(PARTIAL + out.name)}-\d+", leftover.name) and _is_abandoned(leftover):
+                remove(leftover)
         try:
             partial.mkdir(parents=True)
-            result = produce(partial)
-            flush(partial)
-            remove(out)
-            os.replace(partial, out)
+            with _held(partial):
+                result = produce(partial)
+                flush(partial)
+                remove(out)
+                os.replace(partial, out)
         finally:
             remove(partial)
     return result
+
+
+@contextlib.contextmanager
+def _held(folder: Path) -> Iterator[bool]:
+    """Mark a folder as one that a process is at work in, which goes with the process.
+
+    Yields:
+        Whether it is marked: not where another process has done so, nor where the disk knows no locks.
+    """
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        marked = True
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            marked = False
+        yield marked
+    finally:
+        os.close(handle)
+
+
+def _is_abandoned(folder: Path) -> bool:
+    with _held(folder) as marked:
+        return marked
 
 
 @contextlib.contextmanager

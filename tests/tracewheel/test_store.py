@@ -225,3 +225,40 @@ def test_facts_hold_what_is_not_part_of_the_output(tmp_path):
     Store(tmp_path).make("count", "k1", write_numbers(1))
     facts = json.loads((tmp_path / ".facts" / "count-k1.json").read_text())
     assert set(facts) == {"digest", "seconds", "result", "finished"}
+
+
+SLOW_STAGE = """
+import sys, time
+from pathlib import Path
+from tracewheel.store import produce_whole
+
+def produce(folder):
+    (folder / "half").write_text("written")
+    print("begun", flush=True)
+    time.sleep(60)
+
+produce_whole(Path(sys.argv[1]), produce)
+"""
+
+
+def test_what_a_killed_process_left_is_cleared_away_and_what_a_living_one_writes_is_not(tmp_path):
+    out = tmp_path / "out"
+    (tmp_path / ".partial-out-of-another-stage-1").mkdir()
+
+    def begin():
+        process = subprocess.Popen([sys.executable, "-c", SLOW_STAGE, str(out)], stdout=subprocess.PIPE, text=True)
+        assert process.stdout.readline() == "begun\n"
+        return process, tmp_path / f".partial-out-{process.pid}"
+
+    (killed, left), (living, growing) = begin(), begin()
+    killed.kill()
+    killed.wait()
+    assert left.is_dir(), "nobody has looked yet"
+    try:
+        produce_whole(out, lambda folder: (folder / "whole").write_text("written"))
+        assert not left.exists() and (growing / "half").is_file() and (out / "whole").is_file()
+    finally:
+        living.kill()
+        living.wait()
+    produce_whole(out, lambda folder: None)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".partial-out-of-another-stage-1", "out"]
