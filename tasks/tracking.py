@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import functools
+import glob
 import json
 import logging
 import os
@@ -19,6 +21,7 @@ from urllib.parse import urlparse
 from tracewheel.config import RetrainConfig, TrackingConfig
 from tracewheel.errors import InfrastructureError
 from tracewheel.run_record import NOT_IDENTITY, RunRecord
+from tracewheel.store import PARTIAL
 
 # Read by MLflow when it is used. They bound what a server that stops answering can cost.
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
@@ -97,9 +100,31 @@ def make_client(uri: str) -> Any:
     import mlflow
 
     if database := sqlite_file(uri):
-        database.parent.mkdir(parents=True, exist_ok=True)
+        _make_database(database)
     mlflow.set_tracking_uri(uri)
     return mlflow.MlflowClient(uri)
+
+
+def _make_database(database: Path) -> None:
+    """Have MLflow make its tables under another name: where a kill comes between them, it cannot go on with those there are."""
+    import mlflow
+
+    if database.exists():
+        return
+    database.parent.mkdir(parents=True, exist_ok=True)
+    folder = os.open(database.parent, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):  # a disk without locks: there MLflow's own must do
+            fcntl.flock(folder, fcntl.LOCK_EX)
+        if database.exists():
+            return  # another process was first
+        partial = database.with_name(f"{PARTIAL}{database.name}")
+        for leftover in database.parent.glob(f"{glob.escape(partial.name)}*"):
+            leftover.unlink()
+        mlflow.MlflowClient(f"sqlite:///{partial}").search_experiments(max_results=1)
+        os.replace(partial, database)
+    finally:
+        os.close(folder)
 
 
 def sqlite_file(uri: str) -> Path | None:

@@ -2,13 +2,15 @@
 
 import http.server
 import socket
+import subprocess
+import sys
 import threading
 import time
 
 import pytest
 
 from tasks import tracking
-from tasks.tracking import Tracking, check_tracking
+from tasks.tracking import Tracking, check_tracking, make_client
 from tracewheel.config import TrackingConfig
 from tracewheel.errors import InfrastructureError
 
@@ -102,3 +104,28 @@ def test_a_server_that_fails_after_the_probe_is_one_clear_error_in_bounded_time(
     with pytest.raises(InfrastructureError, match="MLflow: "):
         Tracking.open(config, run.record)
     assert time.monotonic() - started < 60
+
+
+FIRST_USE = """
+import sys
+import mlflow
+from tasks.tracking import make_client
+print("begun", flush=True)
+make_client(sys.argv[1])
+print("made", flush=True)
+"""
+
+
+def test_a_kill_while_the_tables_are_made_leaves_a_store_that_can_be_used(tmp_path):
+    uri = f"sqlite:///{tmp_path}/mlflow.db"
+    for size in (1, 100_000, 300_000):
+        process = subprocess.Popen([sys.executable, "-c", FIRST_USE, uri], stdout=subprocess.PIPE, text=True)
+        assert process.stdout.readline() == "begun\n"
+        while process.poll() is None and sum(path.stat().st_size for path in tmp_path.glob("*.db")) < size:
+            time.sleep(0.001)
+        process.kill()
+        assert "made" not in process.stdout.read(), "killed too late to show anything"
+        process.wait()
+    client = make_client(uri)
+    assert client.create_experiment("after the kills")
+    assert [path.name for path in tmp_path.iterdir()] == ["mlflow.db"]
