@@ -43,7 +43,7 @@ def digest_of(path: Path) -> str:
 
 @functools.cache
 def code_version(module: str, plugins: tuple[str, ...] = ()) -> str:
-    """Hash of a `tracewheel` module and of all it imports from `tracewheel`; comments do not count.
+    """Hash of a `tracewheel` module and of all it imports from `tracewheel`; comments and docstrings do not count.
 
     Templates and style sheets count where a module names them that lie beside it.
 
@@ -53,18 +53,12 @@ def code_version(module: str, plugins: tuple[str, ...] = ()) -> str:
     """
     hashes: dict[str, str] = {}
     for name, source, tree in _reached(module):
-        hashes[name] = hashlib.sha256(ast.dump(tree).encode()).hexdigest()
+        hashes[name] = hashlib.sha256(ast.dump(_without_docstrings(tree)).encode()).hexdigest()
         hashes |= {f"{name} {asset.name}": digest_file(asset) for asset in _assets(tree, source.parent)}
     for plugin in plugins:
         spec = importlib.util.find_spec(plugin)
         hashes[plugin] = digest_file(Path(spec.origin)) if spec and spec.origin else ""
     return content_hash([SCHEMA_VERSION, sorted(hashes.items())])
-
-
-def imported_packages(module: str) -> set[str]:
-    """What a `tracewheel` module and those it imports take from elsewhere, by top-level names, the standard library's too."""
-    names = (name.partition(".")[0] for _, _, tree in _reached(module) for name in _imported(tree))
-    return {name for name in names if name != PACKAGE.name}
 
 
 @functools.cache
@@ -97,6 +91,17 @@ def _reached(module: str) -> Iterator[tuple[str, Path, ast.Module]]:
         tree = ast.parse(source.read_bytes())
         yield name, source, tree
         waiting += _imported(tree)
+
+
+def _without_docstrings(tree: ast.Module) -> ast.Module:
+    """The tree, its docstrings removed in place: rewording one does not change what the code computes."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) or not node.body:
+            continue
+        first = node.body[0]
+        if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str):
+            del node.body[0]
+    return tree
 
 
 def _source(module: str) -> Path | None:

@@ -4,6 +4,7 @@ import importlib.metadata
 import shutil
 import sys
 
+import grimp
 import pytest
 
 from tasks.curate import curate_tasks
@@ -14,7 +15,7 @@ from tasks.score import score_trajectories
 from tasks.stage import NotStored, stage_task
 from tracewheel.adapters import PolicyRef
 from tracewheel.errors import DataError, InfrastructureError
-from tracewheel.fingerprint import NUMERIC_PACKAGES, imported_packages, package_versions
+from tracewheel.fingerprint import NUMERIC_PACKAGES, package_versions
 from tracewheel.run_record import input_digests
 from tracewheel.store import Entry
 
@@ -105,10 +106,16 @@ def test_another_version_of_a_package_makes_the_stages_anew_that_depend_on_it(ne
     assert {name for name, stage in stages.items() if stage.key(run, {}) != before[name]} == made_anew
 
 
+@pytest.fixture(scope="module")
+def imports():
+    return grimp.build_graph("tracewheel", include_external_packages=True)
+
+
 @pytest.mark.parametrize("stage", [ingest_traces, curate_tasks], ids=["ingest", "curate"])
-def test_a_stage_names_the_packages_that_its_code_imports(stage):
+def test_a_stage_names_the_packages_that_its_code_imports(imports, stage):
     providers = importlib.metadata.packages_distributions()
-    imported = {name for name in imported_packages(stage.code) if name not in sys.stdlib_module_names}
+    imported = imports.find_upstream_modules(stage.code) - sys.stdlib_module_names
+    imported = {name for name in imported if not name.startswith("tracewheel")}
     named = {name.lower() for name in (*NUMERIC_PACKAGES, *stage.packages, *READ_PROFILES)}
     missing = {name: providers[name] for name in imported if not named & {provider.lower() for provider in providers[name]}}
     assert missing == {}
