@@ -34,8 +34,8 @@ SHARES = {"train_tasks": 0.3, "validation_tasks": 0.05, "held_out_tasks": 0.03, 
 
 def lines(traces: int) -> Iterator[bytes]:
     """The lines of a log; equal numbers give equal bytes."""
-    from tracewheel.environments.workspace_logs import HARDER_TIER, TRAINED_TIERS, log_line, log_record
-    from tracewheel.environments.workspace_tasks import FAMILIES, make_task
+    from tracewheel.demo.workspace_logs import HARDER_TIER, TRAINED_TIERS, log_line, log_record
+    from tracewheel.environments.workspace.tasks import FAMILIES, make_task
 
     drawn, time = random.Random(0), datetime(2026, 10, 1, tzinfo=UTC)
     strata = [(family, tier) for tier in (*TRAINED_TIERS, HARDER_TIER) for family in FAMILIES]
@@ -52,7 +52,7 @@ def curate(ingested: Path, out: Path) -> int:
     import pyarrow.dataset
 
     from tracewheel.config import CurationConfig, RetrainConfig
-    from tracewheel.curate import curate
+    from tracewheel.curation.curate import curate
 
     traces = pyarrow.dataset.dataset(ingested / "traces.parquet").count_rows()
     counts = {name: int(share * traces / ATTEMPTS) for name, share in SHARES.items()}
@@ -96,7 +96,7 @@ def one(side: str, folder: Path) -> dict[str, Any]:
     import pyarrow.dataset
     import pyarrow.parquet  # noqa: F401
 
-    import tracewheel.curate  # noqa: F401
+    import tracewheel.curation.curate  # noqa: F401
 
     log, ingested = folder / "log.jsonl", folder / "ingested"
     work: dict[str, Callable[[], int]] = {

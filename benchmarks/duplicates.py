@@ -62,9 +62,9 @@ def measure(count: int) -> dict[str, Any]:
     import pandas
 
     from tracewheel.config import DuplicatesConfig, RedactionConfig
+    from tracewheel.core.types import Trace
     from tracewheel.curation.duplicates import DuplicateFinder, describe_duplicates
-    from tracewheel.curation.redaction import Redactor
-    from tracewheel.types import Trace
+    from tracewheel.traces.redaction.redactor import Redactor
 
     result: dict[str, Any] = {"traces": count}
     redactor = Redactor(RedactionConfig())

@@ -18,11 +18,11 @@ from typing import Any
 
 from measuring import emit, machine, table
 
+from tracewheel.core.types import Task
 from tracewheel.environments import make_environment
-from tracewheel.environments.workspace_agent import solution
-from tracewheel.environments.workspace_tasks import FAMILIES, make_task
-from tracewheel.types import Task
-from tracewheel.verifiers.workspace import WorkspaceVerifier
+from tracewheel.environments.workspace.agent import solution
+from tracewheel.environments.workspace.tasks import FAMILIES, make_task
+from tracewheel.scoring.verifiers.workspace import WorkspaceVerifier
 
 TASKS_A_STRATUM, TIERS = 10, (1, 2, 3, 4, 5)
 CALIBRATION = 20_000

@@ -29,7 +29,7 @@ def parse(log: Path, out: Path) -> int:
 
 def read(log: Path, out: Path) -> int:
     """Parse, find the format, check roles, calls and replies, and make a Trace."""
-    from tracewheel.traces import read_traces
+    from tracewheel.traces.readers.reading import read_traces
 
     count = 0
     for _ in read_traces({log.name: log}):
@@ -49,7 +49,7 @@ def ingest_unredacted(log: Path, out: Path) -> int:
 
 def _ingest(log: Path, out: Path, *, redact: bool) -> int:
     from tracewheel.config import IngestConfig, RedactionConfig
-    from tracewheel.ingest import ingest_new
+    from tracewheel.traces.ingest import ingest_new
 
     config = IngestConfig(paths=(str(log),), redaction=RedactionConfig(enabled=redact))
     return int(ingest_new(config, out)["added"]["read"])

@@ -10,12 +10,12 @@ from typing import Any
 import torch
 from learner_workload import Workload, policy, trajectories
 
-from tracewheel.batch import Batch, micro_batches, step_totals
 from tracewheel.config import ClipConfig
-from tracewheel.language_model import checkpoint_activations
-from tracewheel.losses import StepTotals, policy_loss
-from tracewheel.packing import Layout, pack
-from tracewheel.token_logprobs import action_logprobs
+from tracewheel.learner.batch import Batch, micro_batches, step_totals
+from tracewheel.learner.kernels.language_model import checkpoint_activations
+from tracewheel.learner.kernels.packing import Layout, pack
+from tracewheel.learner.kernels.token_logprobs import action_logprobs
+from tracewheel.learner.losses import StepTotals, policy_loss
 
 QWEN_7B = Workload(
     vocabulary=152_064, hidden=3584, layers=28, intermediate=18_944, heads=28, key_heads=4, group=8, prompts=4, tied=0

@@ -44,12 +44,12 @@ def _status(key: str) -> float:
 
 def ours(workload: Workload, table: pd.DataFrame, setting: dict[str, Any]) -> tuple[Meter, float, dict[str, torch.Tensor]]:
     """What the learner does in one step: advantages, micro-batches, loss, gradients, clipping, AdamW."""
-    from tracewheel.advantages import sample_advantages
-    from tracewheel.batch import micro_batches, step_totals
     from tracewheel.config import ClipConfig, GroupAdvantageConfig
-    from tracewheel.language_model import checkpoint_activations
-    from tracewheel.losses import policy_loss
-    from tracewheel.token_logprobs import action_logprobs
+    from tracewheel.learner.advantages import sample_advantages
+    from tracewheel.learner.batch import micro_batches, step_totals
+    from tracewheel.learner.kernels.language_model import checkpoint_activations
+    from tracewheel.learner.kernels.token_logprobs import action_logprobs
+    from tracewheel.learner.losses import policy_loss
 
     model = policy(workload)
     if setting["checkpointing"]:

@@ -21,22 +21,22 @@ from typing import Any
 import pandas as pd
 import torch
 
-from tracewheel.adapters import PolicyRef, write_adapter
-from tracewheel.batch import micro_batches
 from tracewheel.config import RetrainConfig, load_config
-from tracewheel.curate import curate, load_tasks
-from tracewheel.engines.policy_model import load_for_generation
-from tracewheel.evaluation import evaluate
-from tracewheel.ingest import ingest
+from tracewheel.curation.curate import curate, load_tasks
+from tracewheel.evaluation.evaluate import evaluate
+from tracewheel.learner.batch import micro_batches
+from tracewheel.learner.kernels.token_logprobs import action_logprobs
 from tracewheel.learner.learner import Learner
 from tracewheel.learner.models import POLICY
 from tracewheel.learner.update import update
-from tracewheel.rollout import rollout
-from tracewheel.sampler import TaskSampler
-from tracewheel.schedule import evaluation_seed, observe_scores, rollout_seed
-from tracewheel.score import score
-from tracewheel.token_logprobs import action_logprobs
-from tracewheel.warm_start import warm_start
+from tracewheel.learner.warm_start.stage import warm_start
+from tracewheel.policy.adapters import PolicyRef, write_adapter
+from tracewheel.policy.loading import load_for_generation
+from tracewheel.rollout.rollout import rollout
+from tracewheel.sampling.sampler import TaskSampler
+from tracewheel.sampling.schedule import evaluation_seed, observe_scores, rollout_seed
+from tracewheel.scoring.score import score
+from tracewheel.traces.ingest import ingest
 
 POLICIES = {
     "deployed": "deployed agent (as logged)",

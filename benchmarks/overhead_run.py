@@ -94,7 +94,7 @@ def _watch(ledger: Ledger) -> None:
     from mlflow.tracing.client import TracingClient
 
     import mlflow
-    from tracewheel.store import Store
+    from tracewheel.core.store import Store
 
     make = Store.make
 

@@ -14,9 +14,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+from tracewheel.core.types import Task
 from tracewheel.environments.base import Observation
-from tracewheel.environments.workspace import WorkspaceEnvironment
-from tracewheel.types import Task
+from tracewheel.environments.workspace.environment import WorkspaceEnvironment
 
 
 class SlowWorkspace(WorkspaceEnvironment):

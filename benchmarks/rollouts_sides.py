@@ -19,7 +19,7 @@ import torch
 from measuring import Meter
 from rollouts_workload import CALL, ChainEnvironment, Workload, tasks, trl_chat_template
 
-from tracewheel.engines.policy_model import load_renderer
+from tracewheel.policy.loading import load_renderer
 
 BASE = Path("data/base")
 TURN_ROOM, LONGEST = 16, 2048
@@ -29,10 +29,10 @@ Rollout = Callable[[Workload], tuple[Meter, int]]  # the meter of one rollout, a
 
 def ours(folder: Path, threads: int, setting: dict[str, Any]) -> Rollout:
     """`run_episodes` over the engine of the setting; the engine is made anew for each rollout, outside the meter's time."""
-    from tracewheel.adapters import PolicyRef
     from tracewheel.config import RetrainConfig
     from tracewheel.engines.making import make_engine
-    from tracewheel.rollout import run_episodes
+    from tracewheel.policy.adapters import PolicyRef
+    from tracewheel.rollout.rollout import run_episodes
 
     def roll(workload: Workload) -> tuple[Meter, int]:
         config = RetrainConfig.model_validate(

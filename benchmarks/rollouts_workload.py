@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tracewheel.core.types import Task
 from tracewheel.environments.base import Observation
-from tracewheel.environments.workspace import SYSTEM_PROMPT, TOOLS
-from tracewheel.types import Task
+from tracewheel.environments.workspace.environment import SYSTEM_PROMPT, TOOLS
 
 CALL = ("move_file", {"source": "/inbox/inv1.log", "destination": "/archive"})
 SURE = 40.0  # the scripted token's logit; the others' are near 0
@@ -95,7 +95,7 @@ def write_policy(base: Path, out: Path) -> None:
     import torch
     from transformers import AutoModelForCausalLM
 
-    from tracewheel.engines.policy_model import load_renderer
+    from tracewheel.policy.loading import load_renderer
 
     renderer = load_renderer(str(base), "hermes")
     name, arguments = CALL

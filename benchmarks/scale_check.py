@@ -87,11 +87,11 @@ def engine_rates(folder: Path) -> dict[str, float]:
     import numpy
     import torch
 
-    from tracewheel.adapters import policy_of
     from tracewheel.config import load_config
-    from tracewheel.curate import load_tasks
+    from tracewheel.curation.curate import load_tasks
     from tracewheel.engines.making import make_engine
-    from tracewheel.rollout import run_episodes
+    from tracewheel.policy.adapters import policy_of
+    from tracewheel.rollout.rollout import run_episodes
 
     torch.set_num_threads(1)
     config = load_config(folder.parent / "profile.yaml")
@@ -128,8 +128,8 @@ def recorded(folder: Path, tool: Spread, seed: int = 0) -> list[Episode]:
     """The synchronous run's episodes, each turn with a tool call drawn from the distribution."""
     import random
 
-    from tracewheel.files import read_records
-    from tracewheel.types import Trajectory
+    from tracewheel.core.files import read_records
+    from tracewheel.core.types import Trajectory
 
     rng = random.Random(seed)
     episodes = []

@@ -23,18 +23,18 @@ from learner_workload import trajectories as random_tokens
 from measuring import Meter, emit, machine, table
 from scale_sim import RATES
 
-from tracewheel.adapters import PolicyRef
 from tracewheel.config import RetrainConfig
+from tracewheel.core.files import read_records, write_records
+from tracewheel.core.types import Task, Trajectory
 from tracewheel.engines.base import Generation, Request
-from tracewheel.engines.policy_model import load_renderer
-from tracewheel.environments.workspace_tasks import FAMILIES, make_task
-from tracewheel.episode_loop import EpisodeLoop
-from tracewheel.files import read_records, write_records
-from tracewheel.orders import Order
-from tracewheel.rollout import TRAJECTORIES_FILE, episode_seed, rollout
-from tracewheel.score import score
-from tracewheel.trajectory_queue import TrajectoryQueue
-from tracewheel.types import Task, Trajectory
+from tracewheel.environments.workspace.tasks import FAMILIES, make_task
+from tracewheel.policy.adapters import PolicyRef
+from tracewheel.policy.loading import load_renderer
+from tracewheel.rollout.episode_loop import EpisodeLoop
+from tracewheel.rollout.orders import Order
+from tracewheel.rollout.rollout import TRAJECTORIES_FILE, episode_seed, rollout
+from tracewheel.rollout.trajectory_queue import TrajectoryQueue
+from tracewheel.scoring.score import score
 
 BASE = Path(__file__).parents[1] / "data" / "base"
 TASKS, SAMPLES = 32, 8

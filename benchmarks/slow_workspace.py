@@ -8,9 +8,9 @@ import time
 from dataclasses import replace
 from typing import Any
 
+from tracewheel.core.types import Task
 from tracewheel.environments.base import Observation
-from tracewheel.environments.workspace import WorkspaceEnvironment
-from tracewheel.types import Task
+from tracewheel.environments.workspace.environment import WorkspaceEnvironment
 
 MEAN, SIGMA = "SLOW_TOOL_SECONDS", "SLOW_TOOL_SIGMA"
 

@@ -10,13 +10,13 @@ from pathlib import Path
 from measuring import Meter
 from time_to_success_sides import Race
 
-from tracewheel.adapters import policy_of, weights_folder
-from tracewheel.curate import load_tasks
-from tracewheel.curriculum import make_sampler
+from tracewheel.curation.curate import load_tasks
 from tracewheel.learner.update import update
-from tracewheel.rollout import rollout
-from tracewheel.schedule import observe_scores, rollout_seed, rollout_temperature
-from tracewheel.score import SCORES_FILE, score
+from tracewheel.policy.adapters import policy_of, weights_folder
+from tracewheel.rollout.rollout import rollout
+from tracewheel.sampling.curriculum import make_sampler
+from tracewheel.sampling.schedule import observe_scores, rollout_seed, rollout_temperature
+from tracewheel.scoring.score import SCORES_FILE, score
 
 
 def main() -> None:

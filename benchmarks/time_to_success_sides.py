@@ -11,11 +11,11 @@ from typing import Any
 
 from measuring import cpu_seconds
 
-from tracewheel.adapters import PolicyRef
 from tracewheel.config import RetrainConfig, load_config
-from tracewheel.curate import load_tasks
-from tracewheel.evaluation import evaluate
-from tracewheel.schedule import VALIDATION_SAMPLES, evaluation_seed, validation_rate
+from tracewheel.curation.curate import load_tasks
+from tracewheel.evaluation.evaluate import evaluate
+from tracewheel.policy.adapters import PolicyRef
+from tracewheel.sampling.schedule import VALIDATION_SAMPLES, evaluation_seed, validation_rate
 
 CURATED, START = "curated", "warm_start"
 EPISODES = 256  # between two evaluations, on both sides
@@ -23,9 +23,9 @@ EPISODES = 256  # between two evaluations, on both sides
 
 def prepare(profile: str, seed: int, threads: int, out: Path) -> None:
     """Curate the logs and train the warm start that the loop begins from; nothing where both are there already."""
-    from tracewheel.curate import curate
-    from tracewheel.ingest import ingest
-    from tracewheel.warm_start import warm_start
+    from tracewheel.curation.curate import curate
+    from tracewheel.learner.warm_start.stage import warm_start
+    from tracewheel.traces.ingest import ingest
 
     if (out / "done").exists():
         return

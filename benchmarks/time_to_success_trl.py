@@ -19,12 +19,12 @@ from typing import Any
 from rollouts_workload import trl_chat_template
 from time_to_success_sides import EPISODES, Race
 
-from tracewheel.adapters import write_adapter
-from tracewheel.curate import load_tasks
-from tracewheel.engines.policy_model import load_policy_for_training
-from tracewheel.environments.workspace import SYSTEM_PROMPT, TOOLS, WorkspaceEnvironment
-from tracewheel.types import Task
-from tracewheel.verifiers.workspace import WorkspaceVerifier
+from tracewheel.core.types import Task
+from tracewheel.curation.curate import load_tasks
+from tracewheel.environments.workspace.environment import SYSTEM_PROMPT, TOOLS, WorkspaceEnvironment
+from tracewheel.policy.adapters import write_adapter
+from tracewheel.policy.loading import load_policy_for_training
+from tracewheel.scoring.verifiers.workspace import WorkspaceVerifier
 
 
 class TrlWorkspace:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from tracewheel.environments.workspace_logs import log_lines
+from tracewheel.demo.workspace_logs import log_lines
 
 
 def main() -> None:

@@ -10,8 +10,8 @@ from typing import Any
 from flows.progress import TerminalReporter, result_console
 from flows.setup import prepare_environment, resolve_config
 from flows.single import tasks_of_split
-from tracewheel.errors import DataError
-from tracewheel.store import produce_whole
+from tracewheel.core.errors import DataError
+from tracewheel.core.store import produce_whole
 
 
 def baseline(options: argparse.Namespace) -> dict[str, Any]:
@@ -34,7 +34,7 @@ def baseline(options: argparse.Namespace) -> dict[str, Any]:
     tasks = tasks_of_split(options)[: options.tasks]
     if not tasks:
         raise DataError(f"--split {options.split}: no task of it is in {options.curated}")
-    from tracewheel.baseline import evaluate_endpoint
+    from tracewheel.teacher.baseline import evaluate_endpoint
 
     out = Path(options.out)
     journal = out.with_name(f"{out.name}.journal.jsonl")

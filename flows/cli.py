@@ -13,7 +13,7 @@ from typing import Any
 from flows.data import add_data_commands
 from flows.ingest import add_ingest_command
 from tracewheel import __version__
-from tracewheel.errors import GateRefused, InputError, TracewheelError, UnhealthyRun
+from tracewheel.core.errors import GateRefused, InputError, TracewheelError, UnhealthyRun
 from tracewheel.learner.processes import is_first
 
 DONE, FAILED, BAD_INPUT, REFUSED, UNHEALTHY, INTERRUPTED = 0, 1, 2, 3, 4, 130

@@ -8,7 +8,7 @@ from typing import Any
 
 from flows.setup import prepare_environment, resolve_config
 from tracewheel.config import RetrainConfig
-from tracewheel.errors import DataError, GateRefused
+from tracewheel.core.errors import DataError, GateRefused
 
 
 def retrain(options: argparse.Namespace) -> dict[str, Any]:
@@ -68,8 +68,8 @@ def report(options: argparse.Namespace) -> dict[str, Any]:
 def status(options: argparse.Namespace) -> dict[str, Any]:
     """`tracewheel status`."""
     config = _config(options)
-    from tracewheel.files import read_json
-    from tracewheel.run_record import find_runs
+    from tracewheel.core.files import read_json
+    from tracewheel.core.run_record import find_runs
 
     runs = []
     for record in find_runs(Path(config.work_dir)):
@@ -119,11 +119,11 @@ def _stored_outcome(config: RetrainConfig) -> tuple[Any, Any]:
 
 def _promote_evaluation(options: argparse.Namespace, config: RetrainConfig) -> dict[str, Any]:
     """Judge stored evaluations; with an adapter to register, crown it when it is promoted."""
-    from tracewheel.evaluation import RESULTS_FILE
-    from tracewheel.files import read_json, read_table, write_json
-    from tracewheel.gate import decide
-    from tracewheel.schedule import validation_rate
-    from tracewheel.store import produce_whole
+    from tracewheel.core.files import read_json, read_table, write_json
+    from tracewheel.core.store import produce_whole
+    from tracewheel.evaluation.evaluate import RESULTS_FILE
+    from tracewheel.evaluation.gate import decide
+    from tracewheel.sampling.schedule import validation_rate
 
     baselines = dict(_named(pair, "--baseline") for pair in options.baseline or [])
     validations = dict(_named(pair, "--validation") for pair in options.validation or [])

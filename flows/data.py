@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tracewheel.errors import DataError
+from tracewheel.core.errors import DataError
 
 EXAMPLES_SHOWN = 10
 Options = argparse.Namespace
@@ -53,7 +53,7 @@ def add_data_commands(commands: Any, exit_codes: str) -> None:
 
 def diff(options: Options) -> dict[str, Any]:
     """`tracewheel data diff`."""
-    from tracewheel.dataset_diff import diff_datasets
+    from tracewheel.curation.dataset_diff import diff_datasets
 
     limit = options.limit or None
     if limit is not None and limit < 0:
@@ -64,10 +64,10 @@ def diff(options: Options) -> dict[str, Any]:
 
 def record(options: Options) -> dict[str, Any]:
     """`tracewheel data record`."""
-    from tracewheel.environments.recorded_build import build_recording
-    from tracewheel.environments.recorded_tools import tool_sets
-    from tracewheel.files import read_table
-    from tracewheel.store import produce_whole
+    from tracewheel.core.files import read_table
+    from tracewheel.core.store import produce_whole
+    from tracewheel.environments.recorded.build import build_recording
+    from tracewheel.environments.recorded.toolsets import tool_sets
 
     traces = read_table(_folder(options.traces) / "traces.parquet")
     if options.tool_set:
@@ -85,8 +85,8 @@ def record(options: Options) -> dict[str, Any]:
 
 def report(options: Options) -> dict[str, Any]:
     """`tracewheel data report`."""
-    from tracewheel.report.quality import quality_report, write_quality
-    from tracewheel.store import produce_whole
+    from tracewheel.core.store import produce_whole
+    from tracewheel.curation.quality.report import quality_report, write_quality
 
     data = quality_report(_folder(options.curated), _folder(options.traces) if options.traces else None)
     produce_whole(Path(options.out), lambda out: write_quality(data, out))
@@ -95,9 +95,9 @@ def report(options: Options) -> dict[str, Any]:
 
 def filter_dry_run(options: Options) -> dict[str, Any]:
     """`tracewheel data filter`."""
-    from tracewheel.curate import TASKS_FILE
+    from tracewheel.core.files import read_table
+    from tracewheel.curation.curate import TASKS_FILE
     from tracewheel.curation.filters import Filter, dry_run_by_split
-    from tracewheel.files import read_table
 
     wanted = Filter(options.filter)
     tasks = read_table(_folder(options.curated) / TASKS_FILE)

@@ -10,7 +10,7 @@ from typing import Any
 
 from flows.setup import prepare_environment, resolve_config
 from tracewheel.config import RetrainConfig, load_config
-from tracewheel.errors import DataError, UnhealthyRun
+from tracewheel.core.errors import DataError, UnhealthyRun
 
 COLOURS = {"severe": "red", "warning": "yellow", "healthy": "green", "not_checked": "dim"}
 WORDS = {"not_checked": "not checked"}
@@ -26,8 +26,9 @@ def doctor(options: argparse.Namespace) -> dict[str, Any]:
     config = resolve_config(options.config, options.overrides, options.run_dir)
     prepare_environment(config.work_dir, debug=options.debug)
     from tasks.doctor import result
-    from tracewheel.doctor import examine, loops_of, read_records
-    from tracewheel.run_record import RunRecord, identify, input_digests
+    from tasks.inputs import identify, input_digests
+    from tracewheel.core.run_record import RunRecord
+    from tracewheel.report.doctor import examine, loops_of, read_records
 
     work_dir = Path(config.work_dir)
     run_id = options.run or identify(config, input_digests(config))
@@ -53,7 +54,7 @@ def show_findings(said: Mapping[str, Any]) -> None:
     from rich.text import Text
 
     from flows.progress import result_console
-    from tracewheel.doctor.finding import SEVERITIES, shown
+    from tracewheel.report.doctor.finding import SEVERITIES, shown
 
     console = result_console()
     table = Table(title=f"Run {said['run_id']} after {said['iterations']} iterations: {said['severity']}")

@@ -12,10 +12,10 @@ from tasks.doctor import Watch
 from tasks.evaluate import evaluate_and_log, evaluate_policy
 from tasks.run import Policy, Run
 from tasks.update import update_policy
-from tracewheel.dynamic_sampling import sampling_figures
-from tracewheel.sampler import TaskSampler
-from tracewheel.schedule import VALIDATION_SAMPLES, validates, validation_rate
-from tracewheel.store import Entry
+from tracewheel.core.store import Entry
+from tracewheel.sampling.dynamic_sampling import sampling_figures
+from tracewheel.sampling.sampler import TaskSampler
+from tracewheel.sampling.schedule import VALIDATION_SAMPLES, validates, validation_rate
 
 
 @dataclass(frozen=True)

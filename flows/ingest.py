@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tracewheel.errors import InputError
+from tracewheel.core.errors import InputError
 
 if TYPE_CHECKING:
     from tracewheel.config import IngestConfig
@@ -56,7 +56,7 @@ def ingest(options: argparse.Namespace) -> dict[str, Any]:
     if any(path.endswith(PROFILES) for path in options.paths):
         return _ingest_profile(options)
     from tracewheel.config.loading import load_ingest_config
-    from tracewheel.ingest import ingest_new
+    from tracewheel.traces.ingest import ingest_new
 
     config = load_ingest_config(tuple(options.paths), options.format, options.overrides)
     with _mlflow_traces(options) as passing, _progress(config, options, passing) as watch:
@@ -69,8 +69,8 @@ def _ingest_profile(options: argparse.Namespace) -> dict[str, Any]:
     if len(options.paths) > 1 or any(value for _, value in unfit):
         raise InputError(f"{options.paths[0]}: a profile says by itself what to read; give it alone, and settings with --set")
     from flows.setup import prepare_environment, resolve_config
-    from tracewheel.ingest import ingest
-    from tracewheel.store import produce_whole
+    from tracewheel.core.store import produce_whole
+    from tracewheel.traces.ingest import ingest
 
     config = resolve_config(options.paths[0], options.overrides, options.run_dir)
     prepare_environment(None, debug=options.debug)

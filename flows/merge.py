@@ -10,8 +10,8 @@ from pydantic import ValidationError
 
 from flows.setup import prepare_environment, resolve_config
 from tracewheel.config import MergeConfig, RetrainConfig
-from tracewheel.errors import ConfigError, DataError, GateRefused
-from tracewheel.store import produce_whole
+from tracewheel.core.errors import ConfigError, DataError, GateRefused
+from tracewheel.core.store import produce_whole
 
 MERGED = "merged"
 SETTINGS = ("method", "weight", "density", "space", "rank")
@@ -44,8 +44,8 @@ def merge_into(
     config: RetrainConfig, folders: dict[str, str], settings: MergeConfig, options: argparse.Namespace, out: Path
 ) -> dict[str, Any]:
     """Write the merge to `out`, and beside it what the validation split says."""
-    from tracewheel.adapters import policy_of
-    from tracewheel.merge import Part, merge
+    from tracewheel.policy.adapters import policy_of
+    from tracewheel.policy.merge import Part, merge
 
     refs = {name: policy_of(folder_of(folder, f"--adapter {name}"), config.policy.base) for name, folder in folders.items()}
     start = policy_of(folder_of(options.start, "--start"), config.policy.base) if options.start else None
@@ -64,9 +64,9 @@ def merge_into(
 
 def evaluate_all(config: RetrainConfig, curated: Path, policies: dict[str, Any], out: Path) -> dict[str, float]:
     """Each policy's success on the validation split; the evaluations lie in `out/validation`."""
-    from tracewheel.curate import load_tasks
-    from tracewheel.evaluation import evaluate
-    from tracewheel.schedule import VALIDATION_SAMPLES, evaluation_seed, validation_rate
+    from tracewheel.curation.curate import load_tasks
+    from tracewheel.evaluation.evaluate import evaluate
+    from tracewheel.sampling.schedule import VALIDATION_SAMPLES, evaluation_seed, validation_rate
 
     tasks, seed = load_tasks(curated, "validation"), evaluation_seed(config.seed, "validation")
     rates = {}
@@ -78,8 +78,8 @@ def evaluate_all(config: RetrainConfig, curated: Path, policies: dict[str, Any],
 
 def judged(record: dict[str, Any], rates: dict[str, float], out: Path) -> dict[str, Any]:
     """The result with the comparison, which is also written down; a merge that is worse than a part is refused."""
-    from tracewheel.files import write_json
-    from tracewheel.merge import compare
+    from tracewheel.core.files import write_json
+    from tracewheel.policy.merge import compare
 
     comparison = compare(rates[MERGED], {name: rate for name, rate in rates.items() if name != MERGED})
     result = {**record, "evaluated": True, **{name: value for name, value in comparison.items() if name != "parts"}}

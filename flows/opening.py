@@ -14,10 +14,10 @@ from tasks.evidence import begins_with, find_curated
 from tasks.registry import find_champion, load_champion
 from tasks.run import Policy, Run
 from tasks.tracking import Tracking
-from tracewheel.curriculum import make_sampler, sampler_kind
-from tracewheel.files import read_json
-from tracewheel.sampler import TaskSampler
-from tracewheel.store import Entry
+from tracewheel.core.files import read_json
+from tracewheel.core.store import Entry
+from tracewheel.sampling.curriculum import make_sampler, sampler_kind
+from tracewheel.sampling.sampler import TaskSampler
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from flows.progress import result_console
 from flows.retrain import FINAL_SPLITS, learn
 from tasks.run import Run
 from tasks.stage import NotStored
-from tracewheel.schedule import VALIDATION_SAMPLES, validates
+from tracewheel.sampling.schedule import VALIDATION_SAMPLES, validates
 
 # Seconds for one unit of work on two CPU cores with the tiny base, for a work folder without a past.
 ROUGH_SECONDS = {

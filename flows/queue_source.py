@@ -13,20 +13,20 @@ from tasks.collect import collect_batch
 from tasks.fleet import make_fleet
 from tasks.run import Policy, Run, settings_for
 from tasks.stage import NotStored
-from tracewheel.curate import load_tasks
-from tracewheel.fingerprint import code_version, package_versions
-from tracewheel.fleet import Fleet
-from tracewheel.orders import Order
-from tracewheel.sampler import TaskSampler
-from tracewheel.schedule import has_room, rollout_seed, rollout_temperature
-from tracewheel.store import Entry
-from tracewheel.trajectory_queue import Batch, TrajectoryQueue
-from tracewheel.types import content_hash
+from tracewheel.core.fingerprint import code_version, package_versions
+from tracewheel.core.store import Entry
+from tracewheel.core.types import content_hash
+from tracewheel.curation.curate import load_tasks
+from tracewheel.rollout.fleet import Fleet
+from tracewheel.rollout.orders import Order
+from tracewheel.rollout.trajectory_queue import Batch, TrajectoryQueue
+from tracewheel.sampling.sampler import TaskSampler
+from tracewheel.sampling.schedule import has_room, rollout_seed, rollout_temperature
 
 WAIT_SECONDS = 0.05
 CHECK_SECONDS = 0.5
 SECTIONS = ("seed", "threads", "policy", "environment", "rollout", "rubric", "sampler", "learner", "training")
-CODE = ("tracewheel.rollout_worker", "tracewheel.score", "tracewheel.learner.update", "tracewheel.curriculum")
+CODE = ("tracewheel.rollout.worker", "tracewheel.scoring.score", "tracewheel.learner.update", "tracewheel.sampling.curriculum")
 
 
 class QueueSource:

@@ -24,8 +24,8 @@ from tasks.registry import promote_policy
 from tasks.report import Outcome, write_report
 from tasks.run import Policy, Run
 from tasks.warm_start import warm_start_policy
+from tracewheel.core.store import Entry
 from tracewheel.report import HARDER_AIM
-from tracewheel.store import Entry
 
 FINAL_SPLITS = ("held_out", "harder")
 

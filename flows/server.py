@@ -17,8 +17,8 @@ import urllib.request
 from pathlib import Path
 from types import TracebackType
 
-from tracewheel.errors import InfrastructureError
-from tracewheel.store import disk_errors
+from tracewheel.core.errors import InfrastructureError
+from tracewheel.core.store import disk_errors
 
 START_SECONDS = 300.0
 WATCH_SECONDS = 1.0

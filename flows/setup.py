@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from tracewheel.config import RetrainConfig, TrackingConfig, load_config
-from tracewheel.store import disk_errors
+from tracewheel.core.store import disk_errors
 
 QUIET = {
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",

@@ -9,15 +9,15 @@ from typing import Any
 
 from flows.setup import prepare_environment, resolve_config
 from tracewheel.config import RetrainConfig, load_base_config
-from tracewheel.errors import DataError
-from tracewheel.store import produce_whole
+from tracewheel.core.errors import DataError
+from tracewheel.core.store import produce_whole
 
 SPLITS = ("train", "validation", "held_out", "harder")
 
 
 def curate(options: argparse.Namespace) -> dict[str, Any]:
     """`tracewheel curate`."""
-    from tracewheel.curate import curate
+    from tracewheel.curation.curate import curate
     from tracewheel.curation.evidence import KeptEvidence
 
     config = _config(options)
@@ -29,7 +29,7 @@ def curate(options: argparse.Namespace) -> dict[str, Any]:
 def base_policy(options: argparse.Namespace) -> dict[str, Any]:
     """`tracewheel base-policy`."""
     config = load_base_config(options.config, options.overrides)
-    from tracewheel.base_policy import train_base_policy
+    from tracewheel.demo.base_policy import train_base_policy
 
     return _result(options, produce_whole(Path(options.out), lambda out: train_base_policy(config, out)))
 
@@ -39,7 +39,7 @@ def warm_start(options: argparse.Namespace) -> dict[str, Any]:
     config = _config(options)
     curated = curated_folder(options)
     from tracewheel.curation.leaks import check_curated
-    from tracewheel.warm_start import warm_start
+    from tracewheel.learner.warm_start.stage import warm_start
 
     warn_of_leaks(check_curated(curated, config.curation))
     kind = options.demonstrations or config.warm_start.demonstrations
@@ -51,11 +51,11 @@ def rollout(options: argparse.Namespace) -> dict[str, Any]:
     config = _config(options)
     curated = curated_folder(options)
     policy = _policy(config, options.state)
-    from tracewheel.curate import load_tasks
+    from tracewheel.curation.curate import load_tasks
     from tracewheel.curation.leaks import check_curated
-    from tracewheel.curriculum import make_sampler, write_variants
-    from tracewheel.rollout import rollout
-    from tracewheel.schedule import observe_scores, rollout_seed, rollout_temperature
+    from tracewheel.rollout.rollout import rollout
+    from tracewheel.sampling.curriculum import make_sampler, write_variants
+    from tracewheel.sampling.schedule import observe_scores, rollout_seed, rollout_temperature
 
     warn_of_leaks(check_curated(curated, config.curation))
     sampler = make_sampler(config, curated)
@@ -77,8 +77,8 @@ def rollout(options: argparse.Namespace) -> dict[str, Any]:
 
 def score(options: argparse.Namespace) -> dict[str, Any]:
     """`tracewheel score`."""
-    from tracewheel.curriculum import read_variants
-    from tracewheel.score import score
+    from tracewheel.sampling.curriculum import read_variants
+    from tracewheel.scoring.score import score
 
     config = _config(options)
     trajectories = Path(options.trajectories)
@@ -109,8 +109,8 @@ def evaluate(options: argparse.Namespace) -> dict[str, Any]:
     """`tracewheel evaluate`."""
     config = _config(options)
     tasks = tasks_of_split(options)
-    from tracewheel.evaluation import evaluate
-    from tracewheel.schedule import VALIDATION_SAMPLES, evaluation_seed
+    from tracewheel.evaluation.evaluate import evaluate
+    from tracewheel.sampling.schedule import VALIDATION_SAMPLES, evaluation_seed
 
     state = _best_of(options.best_of) if options.best_of else options.state
     samples = options.samples or (VALIDATION_SAMPLES if options.split == "validation" else config.evaluation.samples)
@@ -162,7 +162,7 @@ def tasks_of_split(options: argparse.Namespace) -> list[Any]:
     Raises:
         DataError: there is no such split, or the curated folder is none.
     """
-    from tracewheel.curate import load_tasks
+    from tracewheel.curation.curate import load_tasks
 
     if options.split not in SPLITS:
         raise DataError(f"--split {options.split}: the splits are {', '.join(SPLITS)}")
@@ -170,15 +170,15 @@ def tasks_of_split(options: argparse.Namespace) -> list[Any]:
 
 
 def _policy(config: RetrainConfig, state: str | None) -> Any:
-    from tracewheel.adapters import PolicyRef, policy_of
+    from tracewheel.policy.adapters import PolicyRef, policy_of
 
     return PolicyRef(config.policy.base) if state is None else policy_of(_folder(state, "--state"), config.policy.base)
 
 
 def _best_of(pairs: list[str]) -> str:
     """The state whose validation is best; of equals the first."""
-    from tracewheel.files import read_json
-    from tracewheel.schedule import validation_rate
+    from tracewheel.core.files import read_json
+    from tracewheel.sampling.schedule import validation_rate
 
     split = [pair.partition("=") for pair in pairs]
     rates = [validation_rate(read_json(Path(evaluation) / "evaluation.json")) for evaluation, _, _ in split]

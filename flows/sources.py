@@ -13,11 +13,11 @@ from tasks.helper import Helper
 from tasks.rollout import roll_out
 from tasks.run import Policy, Run
 from tasks.score import score_trajectories
-from tracewheel.dynamic_sampling import refill_size
-from tracewheel.sampler import TaskSampler
-from tracewheel.schedule import has_room, observe_scores, rollout_temperature
-from tracewheel.score import SCORES_FILE
-from tracewheel.store import Entry
+from tracewheel.core.store import Entry
+from tracewheel.sampling.dynamic_sampling import refill_size
+from tracewheel.sampling.sampler import TaskSampler
+from tracewheel.sampling.schedule import has_room, observe_scores, rollout_temperature
+from tracewheel.scoring.score import SCORES_FILE
 
 
 class Source(Protocol):

@@ -9,11 +9,11 @@ from flows.improve import Candidate, Improvement, improve, validate
 from tasks.merge import merge_policies
 from tasks.run import Policy, Run
 from tasks.warm_start import warm_start_policy
-from tracewheel.merge import MERGES_FILE, compare
-from tracewheel.run_record import RunRecord
-from tracewheel.sampler import TaskSampler
-from tracewheel.specialists import FamilySampler, families_of, family_rate, specialist_config
-from tracewheel.store import Entry
+from tracewheel.core.run_record import RunRecord
+from tracewheel.core.store import Entry
+from tracewheel.policy.merge import MERGES_FILE, compare
+from tracewheel.sampling.sampler import TaskSampler
+from tracewheel.sampling.specialists import FamilySampler, families_of, family_rate, specialist_config
 
 
 def improve_specialists(run: Run, curated: Entry, start: Policy, sampler: TaskSampler) -> Improvement:

@@ -9,8 +9,8 @@ from typing import Any
 from flows.progress import TerminalReporter
 from flows.setup import prepare_environment, resolve_config
 from flows.single import curated_folder
-from tracewheel.errors import DataError
-from tracewheel.store import produce_whole
+from tracewheel.core.errors import DataError
+from tracewheel.core.store import produce_whole
 
 LABEL = "teach"
 
@@ -32,8 +32,8 @@ def teach(options: argparse.Namespace) -> dict[str, Any]:
     curated = curated_folder(options)
     if options.tasks is not None and options.tasks < 1:
         raise DataError(f"--tasks {options.tasks}: at least 1")
-    from tracewheel.curate import load_tasks
-    from tracewheel.teach import teach
+    from tracewheel.curation.curate import load_tasks
+    from tracewheel.teacher.teach import teach
 
     tasks = load_tasks(curated, "train")[: options.tasks]
     if not tasks:

@@ -7,13 +7,15 @@ from typing import Any
 
 from tasks.run import Run
 from tasks.stage import stage_task
-from tracewheel.curate import curate
+from tracewheel.core.fingerprint import CURATION_PACKAGES
+from tracewheel.core.store import Entry
+from tracewheel.curation.curate import curate
 from tracewheel.curation.evidence import KeptEvidence
-from tracewheel.fingerprint import CURATION_PACKAGES
-from tracewheel.store import Entry
 
 
-@stage_task("curate", code="tracewheel.curate", sections=("seed", "environment", "curation"), packages=CURATION_PACKAGES)
+@stage_task(
+    "curate", code="tracewheel.curation.curate", sections=("seed", "environment", "curation"), packages=CURATION_PACKAGES
+)
 def curate_tasks(run: Run, out: Path, *, traces: Entry, earlier: Entry | None = None) -> dict[str, Any]:
     """Replay and verify the traces, make tasks of them, split, and check for leaks.
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from tasks.run import Run
 from tasks.tracking import DataInput
-from tracewheel.curate import TASKS_FILE
-from tracewheel.files import read_table
-from tracewheel.report.quality import JSON_FILE, PAGE_FILE
-from tracewheel.store import Entry
-from tracewheel.types import content_hash
+from tracewheel.core.files import read_table
+from tracewheel.core.store import Entry
+from tracewheel.core.types import content_hash
+from tracewheel.curation.curate import TASKS_FILE
+from tracewheel.curation.quality.report import JSON_FILE, PAGE_FILE
 
 if TYPE_CHECKING:
     import pyarrow

@@ -8,7 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from tasks.run import Policy, Run
-from tracewheel.doctor import (
+from tracewheel.core.errors import UnhealthyRun
+from tracewheel.core.files import read_json, read_table
+from tracewheel.core.run_record import RunRecord
+from tracewheel.core.store import Entry
+from tracewheel.evaluation.evaluate import RESULTS_FILE
+from tracewheel.report.doctor import (
     LOOP_FILE,
     Finding,
     Iteration,
@@ -19,12 +24,7 @@ from tracewheel.doctor import (
     read_iteration,
     worst,
 )
-from tracewheel.doctor.records import offered_tools
-from tracewheel.errors import UnhealthyRun
-from tracewheel.evaluation import RESULTS_FILE
-from tracewheel.files import read_json, read_table
-from tracewheel.run_record import RunRecord
-from tracewheel.store import Entry
+from tracewheel.report.doctor.records import offered_tools
 
 FINDINGS_FILE = "doctor.json"
 ALARMS = ("severe", "warning")

@@ -8,16 +8,16 @@ from typing import Any
 from tasks.run import Policy, Run
 from tasks.stage import stage_task
 from tasks.traces import log_traces
-from tracewheel.curate import load_tasks
-from tracewheel.evaluation import evaluate
-from tracewheel.schedule import evaluation_seed
-from tracewheel.store import Entry
+from tracewheel.core.store import Entry
+from tracewheel.curation.curate import load_tasks
+from tracewheel.evaluation.evaluate import evaluate
+from tracewheel.sampling.schedule import evaluation_seed
 
 SECTIONS = ("seed", "threads", "policy", "environment", "rollout", "rubric", "evaluation")
 FEWER_TRACES = 4
 
 
-@stage_task("evaluate", code="tracewheel.evaluation", sections=SECTIONS)
+@stage_task("evaluate", code="tracewheel.evaluation.evaluate", sections=SECTIONS)
 def evaluate_policy(run: Run, out: Path, *, policy: Policy, curated: Entry, split: str, samples: int) -> dict[str, Any]:
     """Greedy and sampled success of a policy on the tasks of a split."""
     seed = evaluation_seed(run.config.seed, split)

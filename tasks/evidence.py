@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from tasks.run import Run
-from tracewheel.errors import DataError
-from tracewheel.files import read_json
-from tracewheel.store import Entry, write_whole
+from tracewheel.core.errors import DataError
+from tracewheel.core.files import read_json
+from tracewheel.core.store import Entry, write_whole
 
 EVIDENCE_FILE = "evidence.json"
 FIELDS = ("traces", "curated", "began_with")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from tracewheel.config import RetrainConfig
-from tracewheel.fleet import Fleet, LocalFleet
-from tracewheel.trajectory_queue import TrajectoryQueue
+from tracewheel.rollout.fleet import Fleet, LocalFleet
+from tracewheel.rollout.trajectory_queue import TrajectoryQueue
 
 
 def make_fleet(config: RetrainConfig, queue: TrajectoryQueue, logs: Path) -> Fleet:

@@ -7,12 +7,12 @@ from typing import Any
 
 from tasks.run import Run
 from tasks.stage import stage_task
-from tracewheel.files import read_table, write_json
-from tracewheel.gate import decide
-from tracewheel.store import Entry
+from tracewheel.core.files import read_table, write_json
+from tracewheel.core.store import Entry
+from tracewheel.evaluation.gate import decide
 
 
-@stage_task("gate", code="tracewheel.gate", sections=("seed", "gate", "evaluation"))
+@stage_task("gate", code="tracewheel.evaluation.gate", sections=("seed", "gate", "evaluation"))
 def decide_gate(run: Run, out: Path, *, challenger: Entry, baseline: Entry, baseline_name: str) -> dict[str, Any]:
     """Compare two evaluations of the same tasks, pair by pair."""
     verdict = decide(

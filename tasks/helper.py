@@ -10,8 +10,8 @@ from concurrent.futures.process import BrokenProcessPool
 from types import TracebackType
 from typing import Any
 
-from tracewheel.errors import InfrastructureError
-from tracewheel.worker_process import end_with
+from tracewheel.core.errors import InfrastructureError
+from tracewheel.rollout.worker_process import end_with
 
 
 class Helper:

@@ -7,11 +7,11 @@ from typing import Any
 
 from tasks.run import Run
 from tasks.stage import stage_task
-from tracewheel.fingerprint import READING_PACKAGES
-from tracewheel.ingest import ingest
+from tracewheel.core.fingerprint import READING_PACKAGES
+from tracewheel.traces.ingest import ingest
 
 
-@stage_task("ingest", code="tracewheel.ingest", sections=("ingest",), packages=READING_PACKAGES)
+@stage_task("ingest", code="tracewheel.traces.ingest", sections=("ingest",), packages=READING_PACKAGES)
 def ingest_traces(run: Run, out: Path, *, inputs: dict[str, str]) -> dict[str, Any]:
     """Read the logged traces; put aside what cannot be read. `inputs` are the files' digests."""
     return ingest(run.config.ingest, out)

@@ -8,10 +8,10 @@ from typing import Any
 from tasks.run import Policy, Run
 from tasks.stage import stage_task
 from tracewheel.config import MergeConfig
-from tracewheel.merge import Part, merge
+from tracewheel.policy.merge import Part, merge
 
 
-@stage_task("merge", code="tracewheel.merge", sections=("seed", "policy"))
+@stage_task("merge", code="tracewheel.policy.merge", sections=("seed", "policy"))
 def merge_policies(
     run: Run,
     out: Path,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tracewheel.errors import DataError, InfrastructureError
+from tracewheel.core.errors import DataError, InfrastructureError
 
 PAGE = 100
 

@@ -12,8 +12,8 @@ import prefect
 from prefect.cache_policies import NO_CACHE
 
 from tracewheel.config import RetrainConfig
-from tracewheel.errors import ConfigError, InfrastructureError, InputError
-from tracewheel.trajectory_queue import TrajectoryQueue
+from tracewheel.core.errors import ConfigError, InfrastructureError, InputError
+from tracewheel.rollout.trajectory_queue import TrajectoryQueue
 
 MOST_DEATHS = 5
 SILENT_SECONDS = 900.0
@@ -31,8 +31,8 @@ def run_rollout_worker(owner: Any, profile: dict[str, Any], worker: str, code: s
         worker: What it is called.
         code: Hash of the driver's code.
     """
-    from tracewheel.ray_queue import RemoteQueue, check_code
-    from tracewheel.rollout_worker import work
+    from tracewheel.rollout.ray_queue import RemoteQueue, check_code
+    from tracewheel.rollout.worker import work
 
     config = RetrainConfig.model_validate(profile)
     check_code(config, code)
@@ -91,7 +91,7 @@ class RayFleet:
         """As a `Fleet`."""
         from prefect_ray import RayTaskRunner
 
-        from tracewheel.ray_queue import start_owner
+        from tracewheel.rollout.ray_queue import start_owner
 
         self._connect()
         self._runner = RayTaskRunner()
@@ -164,7 +164,7 @@ class RayFleet:
         """Submit a worker; it starts when the cluster has the processors for it, on the machine that has most of them free."""
         from prefect_ray.context import remote_options
 
-        from tracewheel.ray_queue import worker_code
+        from tracewheel.rollout.ray_queue import worker_code
 
         name = f"ray-{uuid.uuid4().hex[:12]}"
         parameters = {

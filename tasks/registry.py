@@ -15,10 +15,10 @@ from prefect.cache_policies import NO_CACHE
 from tasks.run import Policy, Run
 from tasks.stage import stage_task
 from tasks.tracking import bounded, make_client, sqlite_file
-from tracewheel.adapters import ADAPTER, MODEL, MODEL_INFO, base_hash, policy_of
 from tracewheel.config import RetrainConfig
-from tracewheel.errors import InfrastructureError
-from tracewheel.fingerprint import digest_of
+from tracewheel.core.errors import InfrastructureError
+from tracewheel.core.fingerprint import digest_of
+from tracewheel.policy.adapters import ADAPTER, MODEL, MODEL_INFO, base_hash, policy_of
 
 CHAMPION = "champion"
 
@@ -62,7 +62,7 @@ def find_champion(config: RetrainConfig) -> tuple[Champion | None, str]:
     return champion, f"champion: {name} version {champion.version}, of run {champion.run_id}"
 
 
-@stage_task("champion", code="tracewheel.adapters", sections=("policy",))
+@stage_task("champion", code="tracewheel.policy.adapters", sections=("policy",))
 def load_champion(run: Run, out: Path, *, version: str, digest: str) -> dict[str, Any]:
     """Fetch the champion's adapter, or whole model, from the registry."""
     return _download(run, out, version, digest)

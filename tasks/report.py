@@ -17,14 +17,14 @@ from tasks.doctor import findings_file, stored_findings
 from tasks.evidence import remember
 from tasks.run import Policy, Run
 from tasks.summary import costs, harder_differences, intervals, rates, result_metrics
-from tracewheel.adapters import ADAPTER
-from tracewheel.files import read_json
-from tracewheel.merge import MERGES_FILE
-from tracewheel.pareto import pareto_points
+from tracewheel.core.files import read_json
+from tracewheel.core.store import PARTIAL, Entry, produce_whole, write_whole
+from tracewheel.core.types import canonical_json
+from tracewheel.evaluation.pareto import pareto_points
+from tracewheel.policy.adapters import ADAPTER
+from tracewheel.policy.merge import MERGES_FILE
 from tracewheel.report import ReportData, load_report_data
 from tracewheel.report import write_report as write_page
-from tracewheel.store import PARTIAL, Entry, produce_whole, write_whole
-from tracewheel.types import canonical_json
 
 
 @dataclass(frozen=True)

@@ -8,15 +8,15 @@ from typing import Any
 
 from tasks.run import Policy, Run
 from tasks.stage import stage_task
-from tracewheel.curate import load_tasks
-from tracewheel.curriculum import write_variants
-from tracewheel.rollout import rollout
-from tracewheel.schedule import rollout_seed
-from tracewheel.store import Entry
-from tracewheel.types import Task
+from tracewheel.core.store import Entry
+from tracewheel.core.types import Task
+from tracewheel.curation.curate import load_tasks
+from tracewheel.rollout.rollout import rollout
+from tracewheel.sampling.curriculum import write_variants
+from tracewheel.sampling.schedule import rollout_seed
 
 
-@stage_task("rollout", code="tracewheel.rollout", sections=("seed", "threads", "policy", "environment", "rollout"))
+@stage_task("rollout", code="tracewheel.rollout.rollout", sections=("seed", "threads", "policy", "environment", "rollout"))
 def roll_out(
     run: Run,
     out: Path,

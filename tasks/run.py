@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tracewheel.adapters import ADAPTER, MODEL, PolicyRef, base_folder, base_hash
+from tasks.inputs import identify, input_digests, named_inputs
 from tracewheel.config import RetrainConfig, TeacherAdvantageConfig
-from tracewheel.fingerprint import digest_file, plugin_modules
-from tracewheel.named_inputs import named_inputs
-from tracewheel.run_record import RunRecord, identify, input_digests
-from tracewheel.store import Entry, Store
-from tracewheel.trajectory_queue import Batch
-from tracewheel.types import content_hash
+from tracewheel.core.fingerprint import digest_file, plugin_modules
+from tracewheel.core.run_record import RunRecord
+from tracewheel.core.store import Entry, Store
+from tracewheel.core.types import content_hash
+from tracewheel.policy.adapters import ADAPTER, MODEL, PolicyRef, base_folder, base_hash
+from tracewheel.rollout.trajectory_queue import Batch
 
 if TYPE_CHECKING:
     from tasks.helper import Helper
@@ -119,7 +119,7 @@ class Run:
     def hold(self) -> Iterator[None]:
         """Hold the store, and open the record."""
         with self.store.exclusive():
-            self.record.open(self.config, input_digests(self.config))
+            self.record.open(self.config.model_dump(mode="json"), input_digests(self.config))
             yield
 
     def trace_digests(self) -> dict[str, str]:

@@ -7,13 +7,13 @@ from typing import Any
 
 from tasks.run import Run
 from tasks.stage import stage_task
-from tracewheel.curate import load_tasks
-from tracewheel.curriculum import read_variants
-from tracewheel.score import score
-from tracewheel.store import Entry
+from tracewheel.core.store import Entry
+from tracewheel.curation.curate import load_tasks
+from tracewheel.sampling.curriculum import read_variants
+from tracewheel.scoring.score import score
 
 
-@stage_task("score", code="tracewheel.score", sections=("policy", "environment", "rubric"))
+@stage_task("score", code="tracewheel.scoring.score", sections=("policy", "environment", "rubric"))
 def score_trajectories(run: Run, out: Path, *, curated: Entry, trajectories: Entry, iteration: int) -> dict[str, Any]:
     """Judge every trajectory by the rubric; the breakdown is kept."""
     tasks = [*load_tasks(curated.path, "train"), *read_variants(trajectories.path)]

@@ -18,10 +18,10 @@ import prefect
 from prefect.client.schemas.objects import State, TaskRun
 
 from tasks.run import Run, describe, plugins_of, settings_for
-from tracewheel.errors import InputError
-from tracewheel.fingerprint import NUMERIC_PACKAGES, code_version, package_versions
-from tracewheel.store import Entry
-from tracewheel.types import content_hash
+from tracewheel.core.errors import InputError
+from tracewheel.core.fingerprint import NUMERIC_PACKAGES, code_version, package_versions
+from tracewheel.core.store import Entry
+from tracewheel.core.types import content_hash
 
 P = ParamSpec("P")
 RETRIES = 2

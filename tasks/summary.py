@@ -7,11 +7,11 @@ from typing import Any
 
 import pandas as pd
 
-from tracewheel.evaluation import RESULTS_FILE
-from tracewheel.files import read_table
+from tracewheel.core.files import read_table
+from tracewheel.core.statistics import paired_difference
+from tracewheel.core.store import Entry
+from tracewheel.evaluation.evaluate import RESULTS_FILE
 from tracewheel.report.data import Estimate, PolicyResult
-from tracewheel.statistics import paired_difference
-from tracewheel.store import Entry
 
 FIGURES = {"success": "greedy", "sampled": "sampled", "harder": "harder"}
 

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from tasks.tracking import Tracking, bounded
-from tracewheel.files import read_records
-from tracewheel.score import read_scores
-from tracewheel.types import Score, Task, Trajectory, first_turn
+from tracewheel.core.files import read_records
+from tracewheel.core.types import Score, Task, Trajectory, first_turn
+from tracewheel.scoring.score import read_scores
 
 MILLISECOND = 1_000_000
 LONGEST_PREVIEW = 500
@@ -124,7 +124,7 @@ class _Trace:
     def _assessments(self) -> Iterator[Any]:
         from mlflow.entities import AssessmentError, AssessmentSource, Feedback
 
-        source = AssessmentSource("CODE", "tracewheel.rubric")
+        source = AssessmentSource("CODE", "tracewheel.scoring.rubric")
         if self.score.total is None:
             error = AssessmentError(self.score.status.upper(), self.score.detail)
             yield Feedback(name="total", error=error, source=source, trace_id=self.id)

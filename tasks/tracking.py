@@ -18,10 +18,11 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 from urllib.parse import urlparse
 
+from tasks.inputs import NOT_IDENTITY
 from tracewheel.config import RetrainConfig, TrackingConfig
-from tracewheel.errors import InfrastructureError
-from tracewheel.run_record import NOT_IDENTITY, RunRecord
-from tracewheel.store import PARTIAL
+from tracewheel.core.errors import InfrastructureError
+from tracewheel.core.run_record import RunRecord
+from tracewheel.core.store import PARTIAL
 
 # Read by MLflow when it is used. They bound what a server that stops answering can cost.
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")

@@ -7,10 +7,10 @@ from typing import Any
 
 from tasks.run import Run
 from tasks.stage import stage_task
-from tracewheel.adapters import weights_folder
+from tracewheel.core.store import Entry
 from tracewheel.learner.mismatch import sentence
 from tracewheel.learner.update import update
-from tracewheel.store import Entry
+from tracewheel.policy.adapters import weights_folder
 
 
 @stage_task("update", code="tracewheel.learner.update", sections=("seed", "threads", "policy", "learner", "training"))

@@ -1,3 +1,53 @@
-"""Tracewheel: from the logged traces of an LLM agent to a better agent."""
+"""Tracewheel: from the logged traces of an LLM agent to a better agent.
+
+The names below are the public interface for environments, verifiers and readers of your own. They stay where they are; all
+other modules may move. Each is imported when it is first asked for, so `import tracewheel` loads nothing heavy.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from tracewheel.core.moved import install
 
 __version__ = "0.1.0"
+
+PUBLIC = {
+    "tracewheel.core.errors": (
+        "AdapterMismatchError",
+        "ConfigError",
+        "DataError",
+        "GateRefused",
+        "InfrastructureError",
+        "InputError",
+        "LeakError",
+        "SamplerMismatchError",
+        "SecretError",
+        "TracewheelError",
+        "UnhealthyRun",
+    ),
+    "tracewheel.core.types": ("Score", "Task", "Trace", "Trajectory", "Turn", "canonical_json", "content_hash"),
+    "tracewheel.environments.base": ("Environment", "GoalFinder", "Observation", "Opening", "Solver", "VariantMaker"),
+    "tracewheel.scoring.verifiers.base": ("GradedVerifier", "Verifier"),
+    "tracewheel.traces.quarantine": ("Quarantined", "Unfit"),
+    "tracewheel.traces.readers.building": ("Place",),
+    "tracewheel.traces.readers.reader": ("Reader",),
+}
+_MODULES = {name: module for module, names in PUBLIC.items() for name in names}
+
+__all__ = ["__version__", *_MODULES]  # noqa: PLE0604 (they are strings)
+
+install()
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module 'tracewheel' has no attribute '{name}'")
+    value = getattr(importlib.import_module(_MODULES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

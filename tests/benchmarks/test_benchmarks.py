@@ -21,7 +21,7 @@ def test_the_scripted_policy_says_one_call_a_turn_until_the_environment_ends(tmp
     from rollouts_sides import ours, prefill_each_turn
     from rollouts_workload import CALL, Workload, write_policy
 
-    from tracewheel.engines.policy_model import load_renderer
+    from tracewheel.policy.loading import load_renderer
 
     write_policy(ROOT / "data/base", tmp_path)
     renderer = load_renderer(str(tmp_path), "hermes")
@@ -38,7 +38,7 @@ def test_trls_chat_template_says_what_ours_says() -> None:
     from rollouts_workload import trl_chat_template
     from transformers import AutoTokenizer
 
-    from tracewheel.environments.workspace import TOOLS
+    from tracewheel.environments.workspace.environment import TOOLS
 
     base = ROOT / "data/base"
     messages = [
@@ -80,7 +80,7 @@ def test_time_goes_to_the_innermost_account_and_all_of_it_once() -> None:
 def test_only_listed_tasks_are_slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import overlap_environment
 
-    from tracewheel.environments.workspace_tasks import make_task
+    from tracewheel.environments.workspace.tasks import make_task
 
     slow, fast = (make_task("pattern", 1, random.Random(seed)) for seed in (0, 1))
     (tmp_path / "tasks.json").write_text(json.dumps([slow.id]))

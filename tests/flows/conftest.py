@@ -11,7 +11,7 @@ import psutil
 import pytest
 import yaml
 
-from tracewheel.store import Store
+from tracewheel.core.store import Store
 
 ROOT = Path(__file__).parents[2]
 

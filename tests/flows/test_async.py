@@ -17,9 +17,9 @@ import psutil
 import pytest
 import yaml
 
-from tracewheel.files import read_json, read_table
-from tracewheel.trajectory_queue import TrajectoryQueue
-from tracewheel.types import token_versions
+from tracewheel.core.files import read_json, read_table
+from tracewheel.core.types import token_versions
+from tracewheel.rollout.trajectory_queue import TrajectoryQueue
 
 ITERATIONS, GROUPS, SAMPLES, STALENESS = 4, 4, 4, 2
 PATIENCE = 600.0
@@ -30,7 +30,7 @@ SLOW_TOOL = """
     import time
     from dataclasses import replace
 
-    from tracewheel.environments.workspace import WorkspaceEnvironment
+    from tracewheel.environments.workspace.environment import WorkspaceEnvironment
 
     IN_A_WORKER = any("worker_process" in word for word in sys.orig_argv)
 
@@ -139,7 +139,7 @@ def workers_of(process):
     found = []
     for child in psutil.Process(process.pid).children():
         with contextlib.suppress(psutil.NoSuchProcess):  # a dead one that nobody has waited for yet, among them
-            found += [child] if "tracewheel.worker_process" in child.cmdline() else []
+            found += [child] if "tracewheel.rollout.worker_process" in child.cmdline() else []
     return found
 
 

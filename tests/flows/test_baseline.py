@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from flows.cli import main
-from tracewheel.environments.workspace_agent import play, solution
-from tracewheel.environments.workspace_tasks import FAMILIES, make_task
+from tracewheel.environments.workspace.agent import play, solution
+from tracewheel.environments.workspace.tasks import FAMILIES, make_task
 
 
 @pytest.fixture

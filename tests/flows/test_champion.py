@@ -9,7 +9,7 @@ from flows.setup import resolve_config
 from tasks.registry import find_champion, register
 from tasks.run import Run
 from tasks.tracking import Tracking
-from tracewheel.files import read_json
+from tracewheel.core.files import read_json
 
 
 @pytest.fixture(scope="module")

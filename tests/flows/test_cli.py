@@ -8,9 +8,9 @@ import sys
 import pytest
 
 from flows.cli import build_parser, main
-from tracewheel.adapters import ADAPTER_INFO, base_hash
-from tracewheel.errors import InfrastructureError
-from tracewheel.files import write_json
+from tracewheel.core.errors import InfrastructureError
+from tracewheel.core.files import write_json
+from tracewheel.policy.adapters import ADAPTER_INFO, base_hash
 
 COMMANDS = [
     "retrain", "ingest", "curate", "base-policy", "teach", "warm-start", "rollout", "score", "update",

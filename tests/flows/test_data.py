@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from flows.cli import build_parser, main
-from tracewheel.fingerprint import digest_of
+from tracewheel.core.fingerprint import digest_of
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tracewheel.config import DoctorConfig
-from tracewheel.doctor import CHECKS
+from tracewheel.report.doctor import CHECKS
 
 # No run can keep below a limit of nothing: a fault for as long as the test wants one.
 SEVERE = ("--set", "doctor.truncation={warn: 0, severe: 0}")

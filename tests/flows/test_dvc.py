@@ -13,8 +13,8 @@ from flows.retrain import learn
 from flows.setup import resolve_config
 from tasks.run import Run
 from tracewheel.config import load_config
-from tracewheel.fingerprint import digest_of
-from tracewheel.schedule import validates
+from tracewheel.core.fingerprint import digest_of
+from tracewheel.sampling.schedule import validates
 
 ROOT = Path(__file__).parents[2]
 PIPELINE = yaml.safe_load((ROOT / "dvc.yaml").read_text())
@@ -96,8 +96,8 @@ def test_the_data_stages_make_the_same_bytes(project, monkeypatch):
     folder, dvc = project
     dvc("repro", "curate")
     monkeypatch.chdir(folder)
-    from tracewheel.curate import curate
-    from tracewheel.ingest import ingest
+    from tracewheel.curation.curate import curate
+    from tracewheel.traces.ingest import ingest
 
     config = load_config("configs/tiny.yaml")
     ingest(config.ingest, folder / "ingested")

@@ -11,10 +11,10 @@ import pytest
 from flows import improve as loop
 from flows import sources
 from tracewheel.config import RetrainConfig
-from tracewheel.sampler import TaskSampler
-from tracewheel.score import SCORES_FILE, write_scores
-from tracewheel.store import Entry
-from tracewheel.types import Score
+from tracewheel.core.store import Entry
+from tracewheel.core.types import Score
+from tracewheel.sampling.sampler import TaskSampler
+from tracewheel.scoring.score import SCORES_FILE, write_scores
 
 TASKS = [f"task-{number:02}" for number in range(20)]
 

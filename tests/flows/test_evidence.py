@@ -15,10 +15,10 @@ from tasks.evidence import EVIDENCE_FILE, remember
 from tasks.ingest import ingest_traces
 from tasks.run import Run
 from tasks.stage import NotStored
-from tracewheel.curate import curate
-from tracewheel.errors import DataError
-from tracewheel.fingerprint import digest_of
-from tracewheel.store import remove
+from tracewheel.core.errors import DataError
+from tracewheel.core.fingerprint import digest_of
+from tracewheel.core.store import remove
+from tracewheel.curation.curate import curate
 
 pytestmark = pytest.mark.usefixtures("prefect_harness")
 FEW = {"train_tasks": 8, "validation_tasks": 1, "held_out_tasks": 1, "harder_tasks": 1, "min_attempts": 2}

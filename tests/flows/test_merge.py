@@ -10,14 +10,14 @@ import torch
 from peft import get_peft_model
 
 from flows.cli import main
-from tracewheel import evaluation
-from tracewheel.adapters import ADAPTER_INFO, check_adapter, write_adapter, write_full_model
 from tracewheel.config import LoraShape, PolicyConfig
-from tracewheel.engines.policy_model import load_base
-from tracewheel.environments.workspace_tasks import make_task
-from tracewheel.files import read_json, write_json
-from tracewheel.fingerprint import digest_of
-from tracewheel.warm_start import peft_config
+from tracewheel.core.files import read_json, write_json
+from tracewheel.core.fingerprint import digest_of
+from tracewheel.environments.workspace.tasks import make_task
+from tracewheel.evaluation import evaluate as evaluation
+from tracewheel.learner.warm_start.stage import peft_config
+from tracewheel.policy.adapters import ADAPTER_INFO, check_adapter, write_adapter, write_full_model
+from tracewheel.policy.loading import load_base
 
 
 @pytest.fixture(scope="module")

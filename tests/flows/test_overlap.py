@@ -7,8 +7,8 @@ import time
 import psutil
 import pytest
 
-from tracewheel.files import read_table
-from tracewheel.fingerprint import digest_of
+from tracewheel.core.files import read_table
+from tracewheel.core.fingerprint import digest_of
 
 OVERLAP = ("--set", "rollout.mode=overlap", "--set", "training.iterations=3")
 

@@ -7,9 +7,9 @@ from flows.queue_source import QueueSource
 from flows.setup import resolve_config
 from tasks.run import Run
 from tasks.stage import NotStored
-from tracewheel.environments.workspace_tasks import FAMILIES, make_task
-from tracewheel.sampler import TaskSampler
-from tracewheel.store import Entry
+from tracewheel.core.store import Entry
+from tracewheel.environments.workspace.tasks import FAMILIES, make_task
+from tracewheel.sampling.sampler import TaskSampler
 
 GROUPS, SAMPLES = 3, 4
 

@@ -21,7 +21,7 @@ SLOW_TOOL = """
     import time
     from dataclasses import replace
 
-    from tracewheel.environments.workspace import WorkspaceEnvironment
+    from tracewheel.environments.workspace.environment import WorkspaceEnvironment
 
     IN_A_WORKER = any("default_worker" in word for word in sys.orig_argv)
 

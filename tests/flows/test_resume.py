@@ -7,7 +7,7 @@ import time
 import psutil
 import pytest
 
-from tracewheel.fingerprint import digest_of
+from tracewheel.core.fingerprint import digest_of
 
 EARLIEST, LATEST = 0.05, 0.95
 
@@ -85,7 +85,7 @@ def test_twenty_kills_twenty_resumes_one_adapter(finished, duration, profile, co
 
 
 def test_a_second_run_in_the_same_folder_is_told_to_wait(finished, profile, command):
-    from tracewheel.store import Store
+    from tracewheel.core.store import Store
 
     folder, _, _ = finished
     with Store(folder / "store").exclusive():

@@ -15,9 +15,9 @@ from flows.summary import show_summary
 from tasks.datasets import log_datasets
 from tasks.report import write_report
 from tasks.run import Run
-from tracewheel.adapters import base_hash
 from tracewheel.config import load_config
-from tracewheel.fingerprint import digest_of
+from tracewheel.core.fingerprint import digest_of
+from tracewheel.policy.adapters import base_hash
 
 KEYS = {"deployed", "base", "warm_start", "warm_start_verified", "rl"}
 

@@ -13,12 +13,12 @@ from tasks.run import Run
 from tasks.score import score_trajectories
 from tasks.update import update_policy
 from tasks.warm_start import warm_start_policy
-from tracewheel.adapters import PolicyRef
-from tracewheel.curate import load_tasks
-from tracewheel.files import read_records
-from tracewheel.orders import Order
-from tracewheel.trajectory_queue import TrajectoryQueue
-from tracewheel.types import Trajectory
+from tracewheel.core.files import read_records
+from tracewheel.core.types import Trajectory
+from tracewheel.curation.curate import load_tasks
+from tracewheel.policy.adapters import PolicyRef
+from tracewheel.rollout.orders import Order
+from tracewheel.rollout.trajectory_queue import TrajectoryQueue
 
 STAGES = [
     ingest_traces, curate_tasks, warm_start_policy, roll_out, collect_batch, score_trajectories, update_policy,

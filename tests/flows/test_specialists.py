@@ -13,9 +13,9 @@ from tasks.curate import curate_tasks
 from tasks.ingest import ingest_traces
 from tasks.run import Run
 from tasks.warm_start import warm_start_policy
-from tracewheel.curriculum import make_sampler
-from tracewheel.files import read_json
-from tracewheel.merge import MERGES_FILE
+from tracewheel.core.files import read_json
+from tracewheel.policy.merge import MERGES_FILE
+from tracewheel.sampling.curriculum import make_sampler
 
 GROUPS = {"names": ["pattern", "prefix"], "contents": ["list", "content"]}
 

@@ -14,8 +14,8 @@ import yaml
 from flows.cli import main
 from tasks.run import settings_for
 from tracewheel.config import load_config
-from tracewheel.environments.workspace_agent import play, solution
-from tracewheel.environments.workspace_tasks import FAMILIES, make_task
+from tracewheel.environments.workspace.agent import play, solution
+from tracewheel.environments.workspace.tasks import FAMILIES, make_task
 
 
 @pytest.fixture

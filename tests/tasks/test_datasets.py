@@ -12,9 +12,9 @@ import pytest
 from tasks.datasets import leaks_of, log_datasets, mlflow_schema
 from tasks.tracking import LONGEST_TAG, Tracking
 from tracewheel.config import CurationConfig, IngestConfig, RetrainConfig
-from tracewheel.curate import curate
-from tracewheel.ingest import ingest
-from tracewheel.store import Entry
+from tracewheel.core.store import Entry
+from tracewheel.curation.curate import curate
+from tracewheel.traces.ingest import ingest
 
 LOGS = str(Path(__file__).parents[2] / "data/traces/workspace.jsonl")
 FEW = CurationConfig(train_tasks=10, validation_tasks=2, held_out_tasks=2, harder_tasks=1)

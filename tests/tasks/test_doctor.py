@@ -9,12 +9,12 @@ import pytest
 from tasks.doctor import FINDINGS_FILE, Watch, findings_file, stored_findings
 from tasks.run import Policy, Run, Silent
 from tracewheel.config import RetrainConfig
-from tracewheel.doctor import LOOP_FILE
-from tracewheel.errors import UnhealthyRun
-from tracewheel.run_record import RunRecord
-from tracewheel.score import write_scores
-from tracewheel.store import Entry, Store
-from tracewheel.types import Score
+from tracewheel.core.errors import UnhealthyRun
+from tracewheel.core.run_record import RunRecord
+from tracewheel.core.store import Entry, Store
+from tracewheel.core.types import Score
+from tracewheel.report.doctor import LOOP_FILE
+from tracewheel.scoring.score import write_scores
 
 TASKS, SAMPLES = 8, 4
 PROFILE = RetrainConfig.model_validate({"name": "test", "doctor": {"window": 1}})

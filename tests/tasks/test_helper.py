@@ -7,8 +7,8 @@ import psutil
 import pytest
 
 from tasks.helper import Helper
-from tracewheel.errors import DataError, InfrastructureError
-from tracewheel.files import read_json
+from tracewheel.core.errors import DataError, InfrastructureError
+from tracewheel.core.files import read_json
 
 
 def test_it_computes_elsewhere_and_keeps_its_process():

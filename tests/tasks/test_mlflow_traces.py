@@ -6,8 +6,8 @@ import pytest
 
 import mlflow
 from tasks.mlflow_traces import write_traces
-from tracewheel.errors import DataError
-from tracewheel.traces import read_traces
+from tracewheel.core.errors import DataError
+from tracewheel.traces.readers.reading import read_traces
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Rome"}'}}
 CHAT = [

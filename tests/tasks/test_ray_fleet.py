@@ -12,21 +12,21 @@ import pytest
 
 from tasks.fleet import make_fleet
 from tasks.ray_fleet import run_rollout_worker
-from tracewheel.adapters import PolicyRef
 from tracewheel.config import RetrainConfig
-from tracewheel.environments.workspace_tasks import FAMILIES, make_task
-from tracewheel.errors import ConfigError
-from tracewheel.fingerprint import digest_of
-from tracewheel.orders import Order
-from tracewheel.ray_queue import RemoteQueue, absolute
-from tracewheel.trajectory_queue import TrajectoryQueue
+from tracewheel.core.errors import ConfigError
+from tracewheel.core.fingerprint import digest_of
+from tracewheel.environments.workspace.tasks import FAMILIES, make_task
+from tracewheel.policy.adapters import PolicyRef
+from tracewheel.rollout.orders import Order
+from tracewheel.rollout.ray_queue import RemoteQueue, absolute
+from tracewheel.rollout.trajectory_queue import TrajectoryQueue
 
 SAMPLES = 2
 LONGEST = 300  # seconds that a step of these tests may take on a busy machine
 SLOW_TOOL = """
     import time
 
-    from tracewheel.environments.workspace import WorkspaceEnvironment
+    from tracewheel.environments.workspace.environment import WorkspaceEnvironment
 
 
     class SlowOnRayFleet(WorkspaceEnvironment):
@@ -92,7 +92,7 @@ def adapter(base, out, version):
     from peft import LoraConfig, get_peft_model
     from transformers import AutoModelForCausalLM
 
-    from tracewheel.adapters import write_adapter
+    from tracewheel.policy.adapters import write_adapter
 
     model = get_peft_model(AutoModelForCausalLM.from_pretrained(base), LoraConfig(r=4))
     write_adapter(model, out, "default", base, version)

@@ -3,10 +3,10 @@
 import pytest
 
 from tasks.registry import find_champion, load_champion, register
-from tracewheel.adapters import ADAPTER_INFO, MODEL_INFO, base_hash
-from tracewheel.errors import InfrastructureError
-from tracewheel.files import write_json
-from tracewheel.fingerprint import digest_of
+from tracewheel.core.errors import InfrastructureError
+from tracewheel.core.files import write_json
+from tracewheel.core.fingerprint import digest_of
+from tracewheel.policy.adapters import ADAPTER_INFO, MODEL_INFO, base_hash
 
 PROMOTED, REFUSED = {"verdict": "promoted"}, {"verdict": "refused"}
 

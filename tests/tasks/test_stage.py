@@ -9,15 +9,15 @@ import pytest
 
 from tasks.curate import curate_tasks
 from tasks.ingest import ingest_traces
+from tasks.inputs import input_digests
 from tasks.rollout import roll_out
 from tasks.run import Policy, settings_for
 from tasks.score import score_trajectories
 from tasks.stage import NotStored, stage_task
-from tracewheel.adapters import PolicyRef
-from tracewheel.errors import DataError, InfrastructureError
-from tracewheel.fingerprint import NUMERIC_PACKAGES, package_versions
-from tracewheel.run_record import input_digests
-from tracewheel.store import Entry
+from tracewheel.core.errors import DataError, InfrastructureError
+from tracewheel.core.fingerprint import NUMERIC_PACKAGES, package_versions
+from tracewheel.core.store import Entry
+from tracewheel.policy.adapters import PolicyRef
 
 # They check and read a profile; what they made of it is in the key.
 READ_PROFILES = {"pydantic", "PyYAML"}
@@ -29,7 +29,7 @@ def counted():
     calls = []
     failures = []
 
-    @stage_task("count", code="tracewheel.types", sections=("seed", "gate"))
+    @stage_task("count", code="tracewheel.core.types", sections=("seed", "gate"))
     def count_up(run, out, *, number, policy=None):
         """Write a number."""
         calls.append(number)

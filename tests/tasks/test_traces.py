@@ -7,12 +7,12 @@ import pytest
 
 from tasks.mlflow_traces import write_traces
 from tasks.traces import log_traces
-from tracewheel.environments.workspace_agent import play, solution
-from tracewheel.environments.workspace_tasks import make_task
-from tracewheel.files import read_records, write_records
-from tracewheel.score import write_scores
-from tracewheel.traces import read_traces
-from tracewheel.types import Score, Trajectory
+from tracewheel.core.files import read_records, write_records
+from tracewheel.core.types import Score, Trajectory
+from tracewheel.environments.workspace.agent import play, solution
+from tracewheel.environments.workspace.tasks import make_task
+from tracewheel.scoring.score import write_scores
+from tracewheel.traces.readers.reading import read_traces
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 from tasks import tracking
 from tasks.tracking import Tracking, check_tracking, make_client
 from tracewheel.config import TrackingConfig
-from tracewheel.errors import InfrastructureError
+from tracewheel.core.errors import InfrastructureError
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import tasks.update
 from tasks.run import Run, Silent
 from tasks.update import update_policy
 from tracewheel.config import RetrainConfig
-from tracewheel.store import Entry
+from tracewheel.core.store import Entry
 
 
 class Listening(Silent):

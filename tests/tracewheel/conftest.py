@@ -11,14 +11,14 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from tracewheel.adapters import write_adapter
 from tracewheel.config import LoraConfig, PolicyConfig, RetrainConfig
 from tracewheel.engines.base import Generation
-from tracewheel.engines.policy_model import load_base, load_renderer
-from tracewheel.environments.workspace import TOOLS
-from tracewheel.environments.workspace_agent import play, solution
-from tracewheel.environments.workspace_tasks import FAMILIES, make_task
-from tracewheel.warm_start import peft_config
+from tracewheel.environments.workspace.agent import play, solution
+from tracewheel.environments.workspace.environment import TOOLS
+from tracewheel.environments.workspace.tasks import FAMILIES, make_task
+from tracewheel.learner.warm_start.stage import peft_config
+from tracewheel.policy.adapters import write_adapter
+from tracewheel.policy.loading import load_base, load_renderer
 
 ADAPTER_VERSION = 3
 

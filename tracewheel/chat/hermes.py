@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from tracewheel.strict_json import parse_json
+from tracewheel.core.strict_json import parse_json
 
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
 REPLY_FRAMES = ("<tool_response>", "</tool_response>")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracewheel.chat.hermes import REPLY_FRAMES, ParsedTurn, parse_hermes
 from tracewheel.chat.plain_text import PlainText
-from tracewheel.errors import ConfigError
+from tracewheel.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

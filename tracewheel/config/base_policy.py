@@ -23,7 +23,7 @@ class BasePolicyConfig(Strict):
     """The tiny base policy: its size, its text and its training.
 
     `complete_share` of the conversations are complete episodes of `complete_families`; the rest are
-    single skills (`tracewheel/base_text.py`). Tokens outside assistant turns count `prompt_weight`.
+    single skills (`tracewheel/demo/base_text.py`). Tokens outside assistant turns count `prompt_weight`.
     """
 
     seed: int = 0

@@ -12,7 +12,7 @@ from tracewheel.config.base import Strict
 from tracewheel.config.base_policy import BasePolicyConfig
 from tracewheel.config.ingest import IngestConfig
 from tracewheel.config.profile import RetrainConfig
-from tracewheel.errors import ConfigError
+from tracewheel.core.errors import ConfigError
 
 T = TypeVar("T", bound=Strict)
 

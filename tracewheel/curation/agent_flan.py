@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tracewheel.errors import DataError
+from tracewheel.core.errors import DataError
 
 if TYPE_CHECKING:
     import pandas

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy
 
-from tracewheel.errors import DataError
+from tracewheel.core.errors import DataError
 
 
 @dataclass(frozen=True)

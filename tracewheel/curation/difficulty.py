@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tracewheel.config.curation import DifficultyConfig
+from tracewheel.core.errors import DataError
 from tracewheel.curation.evidence import Evidence, KeptEvidence
-from tracewheel.errors import DataError
 
 if TYPE_CHECKING:
     import pandas

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from tracewheel.environments.recorded_calls import LoggedCall, calls_in, normalised_key, parameters_of
+from tracewheel.environments.recorded.calls import LoggedCall, calls_in, normalised_key, parameters_of
 
 Message = Mapping[str, Any]
 # What the failed trace did where the success made its next call: a call of another tool, the same tool with other

@@ -22,9 +22,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tracewheel.config.curation import DuplicatesConfig
+from tracewheel.core.types import canonical_json
 from tracewheel.curation.minhash import Partition, Signatures, signatures, similar_parts
 from tracewheel.curation.task_text import TaskText
-from tracewheel.types import canonical_json
 
 if TYPE_CHECKING:
     import pandas

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from tracewheel.errors import DataError
-from tracewheel.files import read_json, read_table, write_json
+from tracewheel.core.errors import DataError
+from tracewheel.core.files import read_json, read_table, write_json
 
 if TYPE_CHECKING:
     import pandas

@@ -9,7 +9,7 @@ from typing import Any
 
 from tracewheel.curation.divergence import Divergence
 from tracewheel.curation.invalid_calls import invalid_argument
-from tracewheel.environments.recorded_calls import LoggedCall, calls_in, parameters_of
+from tracewheel.environments.recorded.calls import LoggedCall, calls_in, parameters_of
 
 INVENTED_TOOL, INVALID_CALL, LOOP, TOO_LONG = "invented_tool", "invalid_call", "loop", "too_long"
 EARLY_STOP, WRONG_ARGUMENTS, WRONG_FINAL_STATE, UNKNOWN = "early_stop", "wrong_arguments", "wrong_final_state", "unknown"

@@ -14,7 +14,7 @@ import operator
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
-from tracewheel.errors import ConfigError, DataError
+from tracewheel.core.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     import pandas

@@ -11,10 +11,10 @@ import json
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
+from tracewheel.core.types import Task
 from tracewheel.curation.faults import UNKNOWN, find_fault
 from tracewheel.curation.replay import judge, play, probe
 from tracewheel.environments import GoalFinder, make_environment
-from tracewheel.types import Task
 
 if TYPE_CHECKING:
     import pandas

@@ -9,10 +9,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tracewheel.core.errors import DataError
 from tracewheel.curation.agent_flan import opening_lengths
 from tracewheel.curation.divergence import Divergence, Path, first_divergence
 from tracewheel.curation.faults import Fault, find_fault
-from tracewheel.errors import DataError
 
 if TYPE_CHECKING:
     import pandas

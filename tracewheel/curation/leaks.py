@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracewheel.config.curation import CurationConfig, DuplicatesConfig
+from tracewheel.core.errors import DataError, LeakError
+from tracewheel.core.files import read_columns, read_table
 from tracewheel.curation.splits import HARDER, HELD_OUT, TRAIN, VALIDATION
-from tracewheel.errors import DataError, LeakError
-from tracewheel.files import read_columns, read_table
 
 if TYPE_CHECKING:
     import pandas

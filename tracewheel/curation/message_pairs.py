@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from tracewheel.environments.recorded_calls import Schema, normalised, normalised_key, parameters_of, parsed_arguments
-from tracewheel.types import canonical_json, content_hash
+from tracewheel.core.types import canonical_json, content_hash
+from tracewheel.environments.recorded.calls import Schema, normalised, normalised_key, parameters_of, parsed_arguments
 
 if TYPE_CHECKING:
     import pandas

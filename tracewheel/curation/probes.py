@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from tracewheel.core.types import Task, canonical_json
 from tracewheel.curation.replay import after_opening, judge
 from tracewheel.environments import Environment, Opening, Solver, make_environment
-from tracewheel.environments.recorded_calls import calls_in
-from tracewheel.types import Task, canonical_json
+from tracewheel.environments.recorded.calls import calls_in
 
 if TYPE_CHECKING:
     import pandas

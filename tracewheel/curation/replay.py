@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tracewheel.core.errors import DataError
+from tracewheel.core.types import Task, Trace, canonical_json
 from tracewheel.environments import Environment, Opening, make_environment
-from tracewheel.environments.recorded import PREFIX as RECORDED
-from tracewheel.errors import DataError
-from tracewheel.types import Task, Trace, canonical_json
-from tracewheel.verifiers import make_verifier
+from tracewheel.environments.recorded.environment import PREFIX as RECORDED
+from tracewheel.scoring.verifiers import make_verifier
 
 if TYPE_CHECKING:
     import pandas

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from tracewheel.config.curation import CurationConfig
+from tracewheel.core.types import Task
 from tracewheel.curation.contamination import BenchmarkIndex, Overlap
 from tracewheel.curation.duplicates import DuplicateFinder, trace_batches
 from tracewheel.curation.faults import fault_kind
@@ -16,9 +17,8 @@ from tracewheel.curation.probes import verified_solutions
 from tracewheel.curation.replay import replay_traces
 from tracewheel.curation.shelf import Solutions, Tasks
 from tracewheel.environments import Environment, Solver, make_environment
-from tracewheel.environments.recorded import PREFIX as RECORDED
-from tracewheel.environments.recorded_traces import recorded_traces
-from tracewheel.types import Task
+from tracewheel.environments.recorded.environment import PREFIX as RECORDED
+from tracewheel.environments.recorded.traces import recorded_traces
 
 if TYPE_CHECKING:
     import pandas

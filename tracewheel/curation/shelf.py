@@ -8,8 +8,8 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tracewheel.core.types import Task
 from tracewheel.curation.probes import Call
-from tracewheel.types import Task
 
 if TYPE_CHECKING:
     import pandas

@@ -16,9 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tracewheel.config import CurationConfig
+from tracewheel.core.errors import DataError
+from tracewheel.core.types import content_hash
 from tracewheel.curation.minhash import Partition
-from tracewheel.errors import DataError
-from tracewheel.types import content_hash
 
 if TYPE_CHECKING:
     import pandas

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from tracewheel.config import CurationConfig
-from tracewheel.errors import DataError
-from tracewheel.types import content_hash
+from tracewheel.core.errors import DataError
+from tracewheel.core.types import content_hash
 
 if TYPE_CHECKING:
     import pandas

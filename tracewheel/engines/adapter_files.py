@@ -8,8 +8,8 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from tracewheel.adapters import WEIGHTS, PolicyRef, check_adapter
-from tracewheel.errors import AdapterMismatchError, ConfigError
+from tracewheel.core.errors import AdapterMismatchError, ConfigError
+from tracewheel.policy.adapters import WEIGHTS, PolicyRef, check_adapter
 
 CONFIG = "adapter_config.json"
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from tracewheel.adapters import PolicyRef
+from tracewheel.policy.adapters import PolicyRef
 
 
 @dataclass(frozen=True)

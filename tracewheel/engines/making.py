@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tracewheel.adapters import PolicyRef
 from tracewheel.config import RetrainConfig, TransformersEngineConfig, VllmEngineConfig
+from tracewheel.policy.adapters import PolicyRef
 
 if TYPE_CHECKING:
     from tracewheel.chat.renderer import ChatRenderer
@@ -28,7 +28,7 @@ def make_engine(config: RetrainConfig, policy: PolicyRef, *, greedy: bool, slots
     import torch
 
     from tracewheel.engines.base import Sampling
-    from tracewheel.engines.policy_model import load_renderer
+    from tracewheel.policy.loading import load_renderer
 
     torch.set_num_threads(config.threads)
     renderer = load_renderer(policy.base, config.policy.tool_format)
@@ -50,8 +50,8 @@ def make_engine(config: RetrainConfig, policy: PolicyRef, *, greedy: bool, slots
 
 
 def _transformers(config: RetrainConfig, policy: PolicyRef, stop_id: int, sampling: Sampling, slots: int) -> Engine:
-    from tracewheel.engines.policy_model import PolicyWeights
     from tracewheel.engines.transformers import TransformersEngine
+    from tracewheel.policy.loading import PolicyWeights
 
     weights = PolicyWeights(config.policy)
     return TransformersEngine(

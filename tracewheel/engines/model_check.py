@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from tracewheel.errors import InputError
+from tracewheel.core.errors import InputError
 
 LOGIT_FACTORS = ("logit_scale", "logits_scaling", "lm_head_multiplier", "output_multiplier_scale")
 LOGIT_CAPS = ("final_logit_softcapping", "output_logit_soft_cap")

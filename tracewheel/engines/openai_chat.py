@@ -16,11 +16,11 @@ from typing import Any
 import httpx
 
 from tracewheel.config import EndpointConfig
+from tracewheel.core.errors import InfrastructureError, InputError
 from tracewheel.engines.chat_reply import Message, Reply, read_reply
 from tracewheel.engines.rate_headers import asked_wait, exhausted_for
 from tracewheel.engines.rate_limit import MINUTE, RateLimiter
 from tracewheel.engines.spending import Spending
-from tracewheel.errors import InfrastructureError, InputError
 
 FIRST_WAIT, LONGEST_BACKOFF = 0.5, 30.0
 PUT_OFF = {408, 409, 425, 429}

@@ -12,7 +12,7 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
-from tracewheel.errors import InputError
+from tracewheel.core.errors import InputError
 
 if TYPE_CHECKING:
     import torch

@@ -7,7 +7,7 @@ import time
 from collections import deque
 from dataclasses import dataclass
 
-from tracewheel.errors import InfrastructureError
+from tracewheel.core.errors import InfrastructureError
 
 MINUTE = 60.0
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tracewheel.adapters import PolicyRef
 from tracewheel.engines.base import Generation, Request, Sampling
 from tracewheel.engines.draws import Draws
+from tracewheel.policy.adapters import PolicyRef
 
 
 @dataclass

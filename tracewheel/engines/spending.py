@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from tracewheel.errors import InfrastructureError
+from tracewheel.core.errors import InfrastructureError
 
 
 class BudgetReached(InfrastructureError):

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from tracewheel.adapters import PolicyRef
+from tracewheel.core.errors import ConfigError
 from tracewheel.engines.base import Generation, Request, Sampling
 from tracewheel.engines.draws import draw
 from tracewheel.engines.lean_decoder import LeanDecoder
@@ -22,7 +22,7 @@ from tracewheel.engines.model_check import refuse_unlike_models
 from tracewheel.engines.ragged_attention import use_ragged_attention
 from tracewheel.engines.ragged_cache import RaggedCache
 from tracewheel.engines.ragged_session import RaggedSession
-from tracewheel.errors import ConfigError
+from tracewheel.policy.adapters import PolicyRef
 
 ROWS_A_SLOT = 4  # sessions whose keys and values are kept, waiting ones included, for each that may speak
 READ_CHUNK = 1024  # tokens of one session that are read in one pass: bounds the attention mask

@@ -11,12 +11,12 @@ from typing import Any, TypeVar
 
 import httpx
 
+from tracewheel.core.errors import ConfigError, InfrastructureError
 from tracewheel.engines.adapter_files import AdapterFiles
 from tracewheel.engines.draws import Draws
-from tracewheel.engines.probe import compare, read_probe
 from tracewheel.engines.vllm_server import VllmServer
 from tracewheel.engines.vllm_settings import VllmSettings
-from tracewheel.errors import ConfigError, InfrastructureError
+from tracewheel.policy.probe import compare, read_probe
 
 T = TypeVar("T")
 GENERATE, ABORT = "/inference/v1/generate", "/inference/v1/abort_requests"

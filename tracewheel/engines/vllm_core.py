@@ -20,12 +20,12 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-from tracewheel.adapters import PolicyRef, base_folder, base_hash
+from tracewheel.core.errors import ConfigError, InfrastructureError
 from tracewheel.engines.adapter_files import AdapterFiles
 from tracewheel.engines.draws import Draws
-from tracewheel.engines.probe import PROBE, check_probe
 from tracewheel.engines.vllm_settings import VllmSettings, environment
-from tracewheel.errors import ConfigError, InfrastructureError
+from tracewheel.policy.adapters import PolicyRef, base_folder, base_hash
+from tracewheel.policy.probe import PROBE, check_probe
 
 Ended = Callable[[str, list[int], list[float]], None]
 _core: VllmCore | None = None

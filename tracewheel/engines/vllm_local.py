@@ -10,12 +10,12 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable
 
-from tracewheel.adapters import PolicyRef
+from tracewheel.core.errors import ConfigError
 from tracewheel.engines.adapter_files import AdapterFiles
 from tracewheel.engines.base import Generation, Request, Sampling
 from tracewheel.engines.sessions import Session
 from tracewheel.engines.vllm_core import VllmCore
-from tracewheel.errors import ConfigError
+from tracewheel.policy.adapters import PolicyRef
 
 
 class VllmEngine:

@@ -17,15 +17,15 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from tracewheel.adapters import PolicyRef, base_hash
 from tracewheel.config import VllmServerConfig
+from tracewheel.core.errors import ConfigError
 from tracewheel.engines.adapter_files import AdapterFiles
 from tracewheel.engines.base import Generation, Request, Sampling
 from tracewheel.engines.sessions import Session
 from tracewheel.engines.vllm_client import Said, VllmClient
 from tracewheel.engines.vllm_server import VllmServer
 from tracewheel.engines.vllm_settings import VllmSettings
-from tracewheel.errors import ConfigError
+from tracewheel.policy.adapters import PolicyRef, base_hash
 
 T = TypeVar("T")
 WAIT_SECONDS = 0.02

@@ -17,8 +17,8 @@ from typing import Any
 
 import httpx
 
+from tracewheel.core.errors import InfrastructureError
 from tracewheel.engines.vllm_settings import VllmSettings, environment
-from tracewheel.errors import InfrastructureError
 
 POLL_SECONDS = 0.25
 LINES_SHOWN = 15

@@ -6,9 +6,9 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-from tracewheel.adapters import base_folder
 from tracewheel.config import RetrainConfig, VllmEngineConfig, VllmServerConfig
-from tracewheel.engines.probe import TOKENS
+from tracewheel.policy.adapters import base_folder
+from tracewheel.policy.probe import TOKENS
 
 DRAWS = "tracewheel.engines.vllm_draws:SessionDraws"
 RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from tracewheel.core.plugins import load_class
 from tracewheel.environments.base import Environment, GoalFinder, Observation, Opening, Solver, VariantMaker, opening_messages
-from tracewheel.environments.recorded import PREFIX, RecordedEnvironment
-from tracewheel.environments.workspace import WorkspaceEnvironment
-from tracewheel.plugins import load_class
+from tracewheel.environments.recorded.environment import PREFIX, RecordedEnvironment
+from tracewheel.environments.workspace.environment import WorkspaceEnvironment
 
 ENVIRONMENTS: dict[str, type] = {WorkspaceEnvironment.kind: WorkspaceEnvironment}
 

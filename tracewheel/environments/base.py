@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-from tracewheel.types import Task
+from tracewheel.core.types import Task
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from tracewheel.batch import Batch
+from tracewheel.learner.batch import Batch
 
 
 class Backend(Protocol):

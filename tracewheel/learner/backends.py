@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import torch
 
 from tracewheel.config import DeepSpeedConfig, RetrainConfig
-from tracewheel.errors import ConfigError
+from tracewheel.core.errors import ConfigError
 from tracewheel.learner.backend import Backend, LocalBackend
 from tracewheel.learner.models import FullModels, Models
 from tracewheel.learner.processes import world_size

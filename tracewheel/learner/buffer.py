@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from tracewheel.config import BufferConfig
-from tracewheel.errors import DataError
-from tracewheel.files import read_table
+from tracewheel.core.errors import DataError
+from tracewheel.core.files import read_table
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -15,12 +15,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tracewheel.batch import Batch
 from tracewheel.config import CriticConfig
-from tracewheel.errors import ConfigError, DataError
+from tracewheel.core.errors import ConfigError, DataError
+from tracewheel.learner.batch import Batch
+from tracewheel.learner.kernels.packing import Layout
+from tracewheel.learner.kernels.token_logprobs import hidden_states
 from tracewheel.learner.models import LoraModels, Models
-from tracewheel.packing import Layout
-from tracewheel.token_logprobs import hidden_states
 
 ADAPTER = "critic"
 WEIGHTS, OPTIMIZER = "critic.safetensors", "critic_optimizer.pt"

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from tracewheel.config import DeepSpeedConfig
-from tracewheel.errors import InfrastructureError
+from tracewheel.core.errors import InfrastructureError
 from tracewheel.learner.processes import Together, world_size
 from tracewheel.learner.zero import Scaled, meet, spread, start_passes_at_the_decoder, zero_settings
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from tracewheel.batch import Batch
+from tracewheel.learner.batch import Batch
 
 if TYPE_CHECKING:
     from tracewheel.learner.rows import Rows

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tracewheel.config import UpdateConfig
-from tracewheel.files import read_table
+from tracewheel.core.files import read_table
 
 if TYPE_CHECKING:
-    from tracewheel.batch import Batch
+    from tracewheel.learner.batch import Batch
 
 
 class GenericText:
@@ -31,7 +31,7 @@ class GenericText:
 
     def draw(self, rng: random.Random) -> list[Batch]:
         """The batches of one step; none when no generic text is mixed in."""
-        from tracewheel.batch import micro_batches
+        from tracewheel.learner.batch import micro_batches
 
         if not self._rows:
             return []

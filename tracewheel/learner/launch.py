@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
-import tracewheel.errors as errors
+import tracewheel.core.errors as errors
 from tracewheel.config import DeepSpeedConfig, RetrainConfig
-from tracewheel.errors import InfrastructureError, TracewheelError
-from tracewheel.files import read_json, write_json
+from tracewheel.core.errors import InfrastructureError, TracewheelError
+from tracewheel.core.files import read_json, write_json
 
 LAST_LINES = 12
 SECONDS_TO_END = 40

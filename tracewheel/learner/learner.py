@@ -16,26 +16,17 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from tracewheel.adapters import policy_of
-from tracewheel.batch import Batch, step_totals
 from tracewheel.config import GaeAdvantageConfig, OffPolicyConfig, PolicyGradientConfig, RetrainConfig
-from tracewheel.kl import Direction, adapted_weight, direction_at, k3
-from tracewheel.language_model import checkpoint_activations
 from tracewheel.learner.backend import Backend
 from tracewheel.learner.backends import loading, make_backend
+from tracewheel.learner.batch import Batch, step_totals
+from tracewheel.learner.credit import Judge
 from tracewheel.learner.differences import Differences, differences_of
 from tracewheel.learner.generic_text import GenericText
-from tracewheel.learner.judge import Judge
+from tracewheel.learner.kernels.language_model import checkpoint_activations
+from tracewheel.learner.kernels.token_logprobs import action_logprobs
 from tracewheel.learner.learning_rate import learning_rate
-from tracewheel.learner.memory import Memory
-from tracewheel.learner.mismatch import ACTION, CORRECTED, act_on, corrected
-from tracewheel.learner.models import load_models
-from tracewheel.learner.passes import Passes
-from tracewheel.learner.per_token import spread
-from tracewheel.learner.rows import Rows
-from tracewheel.learner.value_learning import ValueLearner
-from tracewheel.learner.versions import current_tokens
-from tracewheel.losses import (
+from tracewheel.learner.losses import (
     Diagnostics,
     StepTotals,
     aggregate,
@@ -45,7 +36,16 @@ from tracewheel.losses import (
     kl_term,
     policy_loss,
 )
-from tracewheel.token_logprobs import action_logprobs
+from tracewheel.learner.losses.kl import Direction, adapted_weight, direction_at, k3
+from tracewheel.learner.memory import Memory
+from tracewheel.learner.mismatch import ACTION, CORRECTED, act_on, corrected
+from tracewheel.learner.models import load_models
+from tracewheel.learner.passes import Passes
+from tracewheel.learner.per_token import spread
+from tracewheel.learner.rows import Rows
+from tracewheel.learner.value_learning import ValueLearner
+from tracewheel.learner.versions import current_tokens
+from tracewheel.policy.adapters import policy_of
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Self
 
 from tracewheel.config import KlConfig
-from tracewheel.errors import DataError
-from tracewheel.files import read_json, write_json
+from tracewheel.core.errors import DataError
+from tracewheel.core.files import read_json, write_json
 
 FILE = "learner.json"
 

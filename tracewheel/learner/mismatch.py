@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 
 from tracewheel.config import MismatchConfig, OffPolicyConfig
-from tracewheel.errors import SamplerMismatchError
+from tracewheel.core.errors import SamplerMismatchError
 from tracewheel.learner.differences import MAX, MEAN, MEASURED
 
 ACTION = "sampler_mismatch_action"

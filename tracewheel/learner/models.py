@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tracewheel.adapters import policy_of
 from tracewheel.config import RetrainConfig
-from tracewheel.errors import DataError
+from tracewheel.core.errors import DataError
+from tracewheel.policy.adapters import policy_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -25,7 +25,7 @@ class LoraModels:
     """
 
     def __init__(self, config: RetrainConfig, state: Path, reference: Path) -> None:
-        from tracewheel.engines.policy_model import load_policy_for_training
+        from tracewheel.policy.loading import load_policy_for_training
 
         beside = policy_of(reference, config.policy.base).adapter
         if beside is None:
@@ -58,7 +58,7 @@ class LoraModels:
 
     def save(self, out: Path, base: str, version: int, weights: dict[str, Tensor] | None = None) -> None:
         """Write the policy's adapter; `weights` are its weights by name where the model holds but a share of them."""
-        from tracewheel.adapters import write_adapter
+        from tracewheel.policy.adapters import write_adapter
 
         write_adapter(self.model, out / "adapter", POLICY, base, version=version, weights=weights)
         _probe(self.model, out / "adapter")
@@ -68,7 +68,7 @@ class FullModels:
     """Every weight of the policy is trained; the reference is a second, frozen model."""
 
     def __init__(self, config: RetrainConfig, state: Path, reference: Path) -> None:
-        from tracewheel.engines.policy_model import load_policy_for_training
+        from tracewheel.policy.loading import load_policy_for_training
 
         self.model: Any = load_policy_for_training(config, state)
         self._reference: Any = load_policy_for_training(config, reference).requires_grad_(False)
@@ -88,7 +88,7 @@ class FullModels:
 
     def save(self, out: Path, base: str, version: int, weights: dict[str, Tensor] | None = None) -> None:
         """Write the whole model; `weights` are its weights by name where the model holds but a share of them."""
-        from tracewheel.adapters import write_full_model
+        from tracewheel.policy.adapters import write_full_model
 
         write_full_model(self.model, out / "model", base, version=version, weights=weights)
         _probe(self.model, out / "model")
@@ -99,8 +99,8 @@ Models = LoraModels | FullModels
 
 def _probe(model: Any, folder: Path) -> None:
     """Leave a probe beside the weights. Among several processes none can make a pass alone, and there is none."""
-    from tracewheel.engines.probe import write_probe
     from tracewheel.learner.processes import world_size
+    from tracewheel.policy.probe import write_probe
 
     if world_size() == 1:
         write_probe(model, folder)

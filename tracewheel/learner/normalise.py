@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from tracewheel.config import PolicyGradientConfig
-from tracewheel.errors import DataError
+from tracewheel.core.errors import DataError
 
 RETAIN = 0.9  # of the earlier evidence, at each update: the policy that earned it has changed since
 LEAST_DEVIATION = 0.05  # of rewards from 0 to 1: in a family that is nearly mastered, trifles are not blown up

@@ -7,12 +7,12 @@ from typing import Any
 
 from torch import Tensor
 
-from tracewheel.batch import Batch
 from tracewheel.config import PolicyGradientConfig
 from tracewheel.learner.backend import Backend
+from tracewheel.learner.batch import Batch
+from tracewheel.learner.kernels.token_logprobs import action_logprobs
 from tracewheel.learner.models import Models
 from tracewheel.learner.rows import Rows
-from tracewheel.token_logprobs import action_logprobs
 
 
 class Passes:

@@ -15,12 +15,12 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from tracewheel.errors import InfrastructureError
+from tracewheel.core.errors import InfrastructureError
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from tracewheel.batch import Batch
+    from tracewheel.learner.batch import Batch
 
 
 def started() -> bool:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from torch import Tensor
 
-from tracewheel.batch import Batch, micro_batches
+from tracewheel.learner.batch import Batch, micro_batches
+from tracewheel.learner.kernels.packing import Layout
 from tracewheel.learner.per_token import collect
-from tracewheel.packing import Layout
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracewheel.errors import DataError
-from tracewheel.files import read_table
+from tracewheel.core.errors import DataError
+from tracewheel.core.files import read_table
 
 if TYPE_CHECKING:
     import pandas as pd

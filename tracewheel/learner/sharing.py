@@ -11,7 +11,7 @@ from dataclasses import fields, replace
 
 import torch
 
-from tracewheel.batch import Batch
+from tracewheel.learner.batch import Batch
 
 
 def shares(batches: list[Batch], world_size: int) -> list[list[Batch]]:

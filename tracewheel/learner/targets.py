@@ -13,13 +13,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tracewheel.advantages import clamped, gae, sample_advantages, turn_advantages, vtrace, zero_variance
-from tracewheel.batch import Batch, turn_numbers
 from tracewheel.config import BatchAdvantageConfig, GaeAdvantageConfig, PolicyGradientConfig
-from tracewheel.kl import Direction, k3
+from tracewheel.learner.advantages import clamped, gae, sample_advantages, turn_advantages, vtrace, zero_variance
+from tracewheel.learner.batch import Batch, turn_numbers
+from tracewheel.learner.losses import kl_term
+from tracewheel.learner.losses.kl import Direction, k3
 from tracewheel.learner.per_token import spread
 from tracewheel.learner.rows import Rows
-from tracewheel.losses import kl_term
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from tracewheel.adapters import PolicyRef
 from tracewheel.config import RetrainConfig, TeacherAdvantageConfig
-from tracewheel.engines.policy_model import load_for_generation, load_renderer
-from tracewheel.errors import ConfigError, DataError
-from tracewheel.token_logprobs import action_logprobs
+from tracewheel.core.errors import ConfigError, DataError
+from tracewheel.learner.kernels.token_logprobs import action_logprobs
+from tracewheel.policy.adapters import PolicyRef
+from tracewheel.policy.loading import load_for_generation, load_renderer
 
 if TYPE_CHECKING:
-    from tracewheel.batch import Batch
+    from tracewheel.learner.batch import Batch
 
 
 def teacher_logprobs(config: RetrainConfig, advantage: TeacherAdvantageConfig) -> Callable[[Batch], Tensor]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tracewheel.config import DpoConfig, RetrainConfig
-from tracewheel.files import write_json
+from tracewheel.core.files import write_json
 from tracewheel.learner import processes
 
 Paths = Path | Sequence[Path]
@@ -36,9 +36,9 @@ def update(
         return update_by_processes(config, _listed(trajectories), _listed(scores), state, reference, out, iteration=iteration)
     import torch
 
-    from tracewheel.adapters import policy_of
     from tracewheel.learner.samples import describe, read_samples
     from tracewheel.learner.versions import staleness_figures
+    from tracewheel.policy.adapters import policy_of
 
     torch.set_num_threads(config.threads)
     samples = read_samples(_listed(trajectories), _listed(scores))
@@ -46,7 +46,7 @@ def update(
     version = min(policy_of(state, config.policy.base).version, iteration - 1)
     metrics = describe(samples) | staleness_figures(samples, version, iteration)
     if isinstance(config.learner, DpoConfig):
-        from tracewheel.learner.dpo import learn_dpo
+        from tracewheel.learner.dpo.learner import learn_dpo
 
         metrics |= learn_dpo(config, samples, state, reference, out, iteration)
     else:

@@ -9,17 +9,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tracewheel.advantages.actions import turn_starts
-from tracewheel.batch import Batch
 from tracewheel.config import GaeAdvantageConfig, RetrainConfig
+from tracewheel.learner.advantages.actions import turn_starts
 from tracewheel.learner.backend import Backend
 from tracewheel.learner.backends import make_critic_backend
+from tracewheel.learner.batch import Batch
 from tracewheel.learner.critic import OPTIMIZER, Critic
+from tracewheel.learner.losses import StepTotals, explained_variance, value_loss
 from tracewheel.learner.models import Models
 from tracewheel.learner.passes import Passes
 from tracewheel.learner.per_token import spread
 from tracewheel.learner.rows import Rows
-from tracewheel.losses import StepTotals, explained_variance, value_loss
 
 
 class ValueLearner:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tracewheel.types import token_versions
+from tracewheel.core.types import token_versions
 
 if TYPE_CHECKING:
     import pandas as pd

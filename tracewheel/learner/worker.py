@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 from tracewheel.config import RetrainConfig
-from tracewheel.errors import TracewheelError
-from tracewheel.files import read_json, write_json
+from tracewheel.core.errors import TracewheelError
+from tracewheel.core.files import read_json, write_json
 from tracewheel.learner import processes
 from tracewheel.learner.update import update
 

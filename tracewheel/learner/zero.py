@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from tracewheel.config import DeepSpeedConfig
-from tracewheel.errors import InfrastructureError
-from tracewheel.language_model import language_model
+from tracewheel.core.errors import InfrastructureError
+from tracewheel.learner.kernels.language_model import language_model
 from tracewheel.learner.processes import join
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from tracewheel.doctor.finding import Finding
+from tracewheel.report.doctor.finding import Finding
 
 Outcome = Literal["gained", "lost", "solved", "failed", "unscored"]
 

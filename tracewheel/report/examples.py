@@ -6,9 +6,9 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from tracewheel.core.types import content_hash
 from tracewheel.report.data import Comparison, Episode, Outcome
-from tracewheel.rubric import success_of
-from tracewheel.types import content_hash
+from tracewheel.scoring.rubric import success_of
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tracewheel.doctor.finding import Finding
-from tracewheel.errors import DataError
-from tracewheel.files import read_table
+from tracewheel.core.errors import DataError
+from tracewheel.core.files import read_table
+from tracewheel.core.statistics import paired_difference, pass_at_k, rate_interval
 from tracewheel.report.curves import training_curves
 from tracewheel.report.data import Aim, Cost, Episode, Estimate, Group, PolicyResult, ReportData
+from tracewheel.report.doctor.finding import Finding
 from tracewheel.report.examples import choose_examples
-from tracewheel.statistics import paired_difference, pass_at_k, rate_interval
 
 if TYPE_CHECKING:
     import pandas as pd

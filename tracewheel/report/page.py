@@ -13,11 +13,12 @@ from typing import Any
 
 from markupsafe import Markup
 
-from tracewheel.doctor.finding import shown, worst_first
+from tracewheel.core.pages import percent, render
 from tracewheel.report import charts
 from tracewheel.report.data import Aim, Comparison, ReportData
-from tracewheel.report.templates import HERE, percent, render
+from tracewheel.report.doctor.finding import shown, worst_first
 
+HERE = Path(__file__).parent
 KNOWN_COLOURS = ("deployed", "base", "warm_start", "warm_start_verified", "champion", "rl")
 
 
@@ -43,8 +44,9 @@ def write_report(data: ReportData, out: Path) -> Path:
         "worst_first": worst_first,
     }
     html = render(
+        HERE,
         "page.html",
-        ("page.css",),
+        (),
         filters,
         data=data,
         headline=headline(data),

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tracewheel.errors import DataError, InfrastructureError
-from tracewheel.store import PARTIAL, flush, remove
+from tracewheel.core.errors import DataError, InfrastructureError
+from tracewheel.core.store import PARTIAL, flush, remove
 from tracewheel.traces.counts import Counts
 from tracewheel.traces.hash_index import HashIndex
 from tracewheel.traces.intake import Known

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from tracewheel.types import Trace
+from tracewheel.core.types import Trace
 
 NAMES = ("read", "kept", "duplicates", "quarantined", "messages", "tool_calls", "tool_results")
 

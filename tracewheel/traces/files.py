@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from tracewheel.errors import DataError
+from tracewheel.core.errors import DataError
 from tracewheel.traces.compression import is_compressed
 
 SUFFIXES = {".json", ".jsonl", ".ndjson", ".traj", ".parquet"}

@@ -9,12 +9,12 @@ from typing import Protocol
 
 import orjson
 
+from tracewheel.core.types import Trace
 from tracewheel.traces.counts import Counts
 from tracewheel.traces.hash_index import HashIndex, hash_of
 from tracewheel.traces.parquet import PartWriter, json_of
 from tracewheel.traces.quarantine import Quarantined
 from tracewheel.traces.spool import Group
-from tracewheel.types import Trace
 
 BATCH, BATCH_BYTES = 500, 32 << 20
 

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tracewheel.errors import DataError
+from tracewheel.core.errors import DataError
 from tracewheel.traces.compression import is_compressed
 
 PROBE = 4096

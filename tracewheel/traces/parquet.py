@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from tracewheel.types import Trace
+from tracewheel.core.types import Trace
 
 if TYPE_CHECKING:
     import pyarrow

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import NamedTuple
 
-from tracewheel.traces.building import Place
+from tracewheel.traces.readers.building import Place
 
 MEMORY_KIB = 64 << 10
 ROWS_PER_WRITE = 1000

@@ -9,8 +9,8 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from tracewheel.chat.renderer import ChatRenderer
-from tracewheel.chat.template import CHAT_TEMPLATE
-from tracewheel.errors import ConfigError
+from tracewheel.core.errors import ConfigError
+from tracewheel.demo.chat_template import CHAT_TEMPLATE
 
 SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 FRAMES = ("<tool_response>", "</tool_response>")

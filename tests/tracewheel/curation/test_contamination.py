@@ -6,9 +6,9 @@ import pandas
 import pytest
 
 from tracewheel.config import DecontaminationConfig
+from tracewheel.core.errors import DataError
 from tracewheel.curation.benchmarks import read_benchmark
 from tracewheel.curation.contamination import find_contamination
-from tracewheel.errors import DataError
 
 ITEM = (
     "A farmer has seventeen sheep and all but nine of them run away during the storm, so he buys four more at the market "

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tracewheel.config import DifficultyConfig, SamplerConfig
+from tracewheel.core.errors import DataError
 from tracewheel.curation.difficulty import (
     beta_below,
     beta_quantile,
@@ -17,8 +18,7 @@ from tracewheel.curation.difficulty import (
     pass_tier,
 )
 from tracewheel.curation.evidence import Evidence, KeptEvidence
-from tracewheel.errors import DataError
-from tracewheel.sampler import TaskSampler
+from tracewheel.sampling.sampler import TaskSampler
 
 CONFIG = DifficultyConfig()
 

@@ -6,14 +6,14 @@ import re
 
 import pytest
 
+from tracewheel.core.types import Trace
 from tracewheel.curation.divergence import Path, first_divergence
 from tracewheel.curation.faults import FAULT_OF_PART, KINDS, Fault, fault_kind, find_fault
 from tracewheel.curation.replay import replay_trace
-from tracewheel.environments.workspace import TOOLS, WorkspaceEnvironment
-from tracewheel.environments.workspace_agent import play, solution
-from tracewheel.environments.workspace_logs import faulty_calls
-from tracewheel.environments.workspace_tasks import make_task
-from tracewheel.types import Trace
+from tracewheel.demo.workspace_logs import faulty_calls
+from tracewheel.environments.workspace.agent import play, solution
+from tracewheel.environments.workspace.environment import TOOLS, WorkspaceEnvironment
+from tracewheel.environments.workspace.tasks import make_task
 
 
 def kind_of(task, calls):

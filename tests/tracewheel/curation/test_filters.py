@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tracewheel.core.errors import ConfigError
 from tracewheel.curation.filters import Filter
-from tracewheel.errors import ConfigError
 
 NAN = float("nan")
 TASKS = pandas.DataFrame(

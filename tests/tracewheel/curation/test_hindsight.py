@@ -6,9 +6,9 @@ import pandas as pd
 import pytest
 
 from tracewheel.curation.hindsight import hindsight_episodes
-from tracewheel.environments.workspace import TOOLS, WorkspaceEnvironment
-from tracewheel.environments.workspace_agent import manifest_call, move_call, play
-from tracewheel.environments.workspace_tasks import selected_files, workspace_task
+from tracewheel.environments.workspace.agent import manifest_call, move_call, play
+from tracewheel.environments.workspace.environment import TOOLS, WorkspaceEnvironment
+from tracewheel.environments.workspace.tasks import selected_files, workspace_task
 
 FINISH = ("finish", {})
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tracewheel.core.errors import DataError
 from tracewheel.curation.labels import LABEL_COLUMNS, SOURCES, conversation_ended, label_episodes, outcome_of
-from tracewheel.errors import DataError
 
 TOOLS = json.dumps([{"type": "function", "function": {"name": name}} for name in ("look", "take", "finish")])
 NAN = float("nan")

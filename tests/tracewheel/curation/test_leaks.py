@@ -6,10 +6,10 @@ import pandas
 import pytest
 
 from tracewheel.config import CurationConfig, DuplicatesConfig
+from tracewheel.core.errors import DataError, LeakError
 from tracewheel.curation.duplicates import find_duplicates
 from tracewheel.curation.leaks import check_curated, check_leaks, describe_leaks, leak_report
 from tracewheel.curation.splits import components
-from tracewheel.errors import DataError, LeakError
 
 TASKS = [
     ("t1", "f1", "state1", "goal1", "train"),

@@ -6,13 +6,13 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
+from tracewheel.core.types import Task, canonical_json
 from tracewheel.curation.probes import BROKEN, FLAKY, GOLD, NO_OP, probe_task, probe_tasks, verified_solutions
 from tracewheel.curation.replay import probe
 from tracewheel.environments import Observation, make_environment
-from tracewheel.environments.workspace import WorkspaceEnvironment
-from tracewheel.environments.workspace_agent import play, solution
-from tracewheel.types import Task, canonical_json
-from tracewheel.verifiers import VERIFIERS
+from tracewheel.environments.workspace.agent import play, solution
+from tracewheel.environments.workspace.environment import WorkspaceEnvironment
+from tracewheel.scoring.verifiers import VERIFIERS
 
 CLOCK = itertools.count()
 

@@ -8,12 +8,12 @@ import random
 import pandas
 import pytest
 
+from tracewheel.core.errors import DataError
+from tracewheel.core.types import Trace
 from tracewheel.curation.replay import probe, replay_trace, replay_traces
-from tracewheel.environments.workspace import TOOLS, WorkspaceEnvironment
-from tracewheel.environments.workspace_agent import manifest_call, move_call, play, solution
-from tracewheel.environments.workspace_tasks import FAMILIES, make_task, workspace_task
-from tracewheel.errors import DataError
-from tracewheel.types import Trace
+from tracewheel.environments.workspace.agent import manifest_call, move_call, play, solution
+from tracewheel.environments.workspace.environment import TOOLS, WorkspaceEnvironment
+from tracewheel.environments.workspace.tasks import FAMILIES, make_task, workspace_task
 
 
 def trace_of(task, calls=None, **changes):

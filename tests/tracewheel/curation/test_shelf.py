@@ -6,7 +6,7 @@ import pandas
 import pytest
 
 from tracewheel.curation.shelf import ROWS_AT_ONCE, STATES, TASK_COLUMNS, Shelf, Solutions, Tasks
-from tracewheel.environments.workspace_tasks import FAMILIES, make_task
+from tracewheel.environments.workspace.tasks import FAMILIES, make_task
 
 
 @pytest.fixture

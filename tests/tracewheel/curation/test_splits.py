@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tracewheel.config import CurationConfig
+from tracewheel.core.errors import DataError
 from tracewheel.curation.splits import assign_splits, components, quotas
-from tracewheel.errors import DataError
 
 CONFIG = CurationConfig(train_tasks=8, validation_tasks=8, held_out_tasks=16, harder_tasks=4, harder_tier=4, min_attempts=2)
 

@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from tracewheel.adapters import PolicyRef, write_adapter
 from tracewheel.config import LoraConfig, PolicyConfig
-from tracewheel.engines.policy_model import load_base
-from tracewheel.engines.probe import write_probe
-from tracewheel.warm_start import peft_config
+from tracewheel.learner.warm_start.stage import peft_config
+from tracewheel.policy.adapters import PolicyRef, write_adapter
+from tracewheel.policy.loading import load_base
+from tracewheel.policy.probe import write_probe
 
 
 class Versions:

@@ -13,9 +13,9 @@ from transformers import (
     Qwen3Config,
 )
 
+from tracewheel.core.errors import InputError
 from tracewheel.engines.base import Request, Sampling
 from tracewheel.engines.transformers import TransformersEngine
-from tracewheel.errors import InputError
 
 SIZES = {
     "vocab_size": 48, "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2,

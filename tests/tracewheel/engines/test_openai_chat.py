@@ -9,10 +9,10 @@ import pytest
 from pydantic import ValidationError
 
 from tracewheel.config import EndpointConfig, PricesConfig, TeacherConfig
+from tracewheel.core.errors import InfrastructureError, InputError
 from tracewheel.engines.chat_reply import Reply, ReplyTokens, Usage
 from tracewheel.engines.openai_chat import OpenAiChat, RefusedRequest, TooLong
 from tracewheel.engines.spending import BudgetReached
-from tracewheel.errors import InfrastructureError, InputError
 
 ASKED = [{"role": "user", "content": "hello"}]
 TOOLS = [{"type": "function", "function": {"name": "finish", "description": "Ends.", "parameters": {"type": "object"}}}]

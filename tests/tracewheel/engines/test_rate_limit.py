@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from tracewheel.core.errors import InfrastructureError
 from tracewheel.engines.rate_limit import RateLimiter
-from tracewheel.errors import InfrastructureError
 
 PERIOD = 0.5
 

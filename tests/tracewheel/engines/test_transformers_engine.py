@@ -8,14 +8,14 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, LlamaConfig, Qwen2Config
 
-from tracewheel.adapters import PolicyRef
 from tracewheel.config import RolloutConfig
 from tracewheel.engines import transformers as transformers_engine
 from tracewheel.engines.base import Request, Sampling
-from tracewheel.engines.policy_model import load_base, load_for_generation
 from tracewheel.engines.transformers import TransformersEngine
-from tracewheel.environments.workspace_tasks import FAMILIES, make_task
-from tracewheel.rollout import run_episodes
+from tracewheel.environments.workspace.tasks import FAMILIES, make_task
+from tracewheel.policy.adapters import PolicyRef
+from tracewheel.policy.loading import load_base, load_for_generation
+from tracewheel.rollout.rollout import run_episodes
 
 VOCABULARY, STOP = 64, 5
 SIZES = {

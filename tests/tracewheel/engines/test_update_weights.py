@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from tracewheel.adapters import PolicyRef, write_adapter
 from tracewheel.config import LoraConfig, PolicyConfig
+from tracewheel.core.errors import AdapterMismatchError, ConfigError
 from tracewheel.engines.base import Request, Sampling
-from tracewheel.engines.policy_model import PolicyWeights, load_base, load_for_generation
 from tracewheel.engines.transformers import TransformersEngine
-from tracewheel.errors import AdapterMismatchError, ConfigError
-from tracewheel.warm_start import peft_config
+from tracewheel.learner.warm_start.stage import peft_config
+from tracewheel.policy.adapters import PolicyRef, write_adapter
+from tracewheel.policy.loading import PolicyWeights, load_base, load_for_generation
 
 STOP, PROMPT = 258, [260, 40, 50, 60, 70]
 

@@ -8,15 +8,15 @@ import shutil
 import pytest
 import torch
 
-from tracewheel.adapters import PolicyRef, write_full_model
 from tracewheel.config import PolicyConfig, RetrainConfig
+from tracewheel.core.errors import AdapterMismatchError, ConfigError
 from tracewheel.engines.base import Request, Sampling
 from tracewheel.engines.making import make_engine
-from tracewheel.engines.policy_model import load_base
-from tracewheel.engines.probe import PROBE
-from tracewheel.environments.workspace_tasks import FAMILIES, make_task
-from tracewheel.errors import AdapterMismatchError, ConfigError
-from tracewheel.rollout import run_episodes
+from tracewheel.environments.workspace.tasks import FAMILIES, make_task
+from tracewheel.policy.adapters import PolicyRef, write_full_model
+from tracewheel.policy.loading import load_base
+from tracewheel.policy.probe import PROBE
+from tracewheel.rollout.rollout import run_episodes
 
 pytestmark = pytest.mark.vllm
 
@@ -275,7 +275,7 @@ def test_a_policy_with_all_weights_trained_gets_a_core_of_its_own(engine_of, bas
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(1.01)
-    from tracewheel.engines.probe import write_probe
+    from tracewheel.policy.probe import write_probe
 
     write_full_model(model, tmp_path / "model", base, version=4)
     write_probe(model, tmp_path / "model")

@@ -12,13 +12,13 @@ import time
 
 import pytest
 
-from tracewheel.adapters import PolicyRef
 from tracewheel.config import RetrainConfig
+from tracewheel.core.errors import AdapterMismatchError, ConfigError, InfrastructureError
 from tracewheel.engines.base import Request, Sampling
 from tracewheel.engines.making import make_engine
-from tracewheel.environments.workspace_tasks import FAMILIES, make_task
-from tracewheel.errors import AdapterMismatchError, ConfigError, InfrastructureError
-from tracewheel.rollout import run_episodes
+from tracewheel.environments.workspace.tasks import FAMILIES, make_task
+from tracewheel.policy.adapters import PolicyRef
+from tracewheel.rollout.rollout import run_episodes
 
 pytestmark = pytest.mark.vllm
 

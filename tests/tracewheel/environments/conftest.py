@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
-from tracewheel.environments.recorded_build import build_recording
-from tracewheel.types import Trace
+from tracewheel.core.types import Trace
+from tracewheel.environments.recorded.build import build_recording
 
 TAU_BENCH = Path(__file__).parents[4] / "shared/traces/tau_bench/gpt-4o-airline.tasks0-24.json"
 NUMBER, TEXT = {"type": "integer"}, {"type": "string"}

@@ -2,13 +2,13 @@
 
 import pytest
 
-from tracewheel.adapters import policy_of
 from tracewheel.config import RetrainConfig
-from tracewheel.files import read_records, read_table
+from tracewheel.core.files import read_records, read_table
+from tracewheel.core.types import Score, Trajectory
 from tracewheel.learner.update import update
-from tracewheel.rollout import rollout
-from tracewheel.score import write_scores
-from tracewheel.types import Score, Trajectory
+from tracewheel.policy.adapters import policy_of
+from tracewheel.rollout.rollout import rollout
+from tracewheel.scoring.score import write_scores
 
 COMMON = ("replay_path", "replay_rows", "minibatches", "micro_batch_tokens")
 

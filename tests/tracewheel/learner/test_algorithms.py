@@ -7,11 +7,11 @@ import math
 import pytest
 
 from tracewheel.config.algorithms import PRESETS
-from tracewheel.files import read_records, read_table, write_records
-from tracewheel.learner.dpo import learn_dpo
+from tracewheel.core.files import read_records, read_table, write_records
+from tracewheel.core.types import Trajectory
+from tracewheel.learner.dpo.learner import learn_dpo
 from tracewheel.learner.learner import Learner
 from tracewheel.learner.samples import read_samples
-from tracewheel.types import Trajectory
 
 WEIGHTS = "adapter/adapter_model.safetensors"
 VARIANTS = {

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from tracewheel.config import BufferConfig
-from tracewheel.errors import DataError
+from tracewheel.core.errors import DataError
 from tracewheel.learner.buffer import ITERATION, ReplayBuffer
 
 

@@ -13,10 +13,10 @@ import torch
 import yaml
 from safetensors.torch import load_file
 
-from tracewheel.engines.probe import PROBE
-from tracewheel.errors import DataError, InfrastructureError, SamplerMismatchError
-from tracewheel.files import read_json
+from tracewheel.core.errors import DataError, InfrastructureError, SamplerMismatchError
+from tracewheel.core.files import read_json
 from tracewheel.learner.launch import update_by_processes, write_job
+from tracewheel.policy.probe import PROBE
 
 WEIGHTS = "adapter/adapter_model.safetensors"
 SCRIPT = Path(__file__).with_name("several_updates.py")

@@ -8,13 +8,13 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from tracewheel.batch import micro_batches
 from tracewheel.config import CriticConfig
-from tracewheel.errors import ConfigError, DataError
-from tracewheel.files import read_records, read_table, write_records
+from tracewheel.core.errors import ConfigError, DataError
+from tracewheel.core.files import read_records, read_table, write_records
+from tracewheel.core.types import Trajectory
+from tracewheel.learner.batch import micro_batches
 from tracewheel.learner.critic import Critic
 from tracewheel.learner.models import load_models
-from tracewheel.types import Trajectory
 
 WEIGHTS = "adapter/adapter_model.safetensors"
 
@@ -87,7 +87,7 @@ def test_equal_totals_with_different_turns_speak_under_credit_by_turn(run, traje
     """Every total is 1; in each group one trajectory earned it in its first turn, the others in their last."""
     import pandas as pd
 
-    from tracewheel.batch import turn_numbers
+    from tracewheel.learner.batch import turn_numbers
     from tracewheel.learner.update import update
 
     table = read_table(trajectories)

@@ -11,14 +11,14 @@ from pydantic import ValidationError
 from safetensors.torch import load_file
 
 from tracewheel.config import MismatchConfig, OffPolicyConfig, RetrainConfig
-from tracewheel.errors import SamplerMismatchError
-from tracewheel.files import read_records, read_table, write_records
+from tracewheel.core.errors import SamplerMismatchError
+from tracewheel.core.files import read_records, read_table, write_records
+from tracewheel.core.types import Trajectory, Turn
 from tracewheel.learner.differences import Differences
-from tracewheel.learner.dpo import learn_dpo
+from tracewheel.learner.dpo.learner import learn_dpo
+from tracewheel.learner.losses import correction_shares, correction_weights
 from tracewheel.learner.mismatch import act_on, corrected, sentence
 from tracewheel.learner.versions import current_tokens, staleness, staleness_figures, versions_of
-from tracewheel.losses import correction_shares, correction_weights
-from tracewheel.types import Trajectory, Turn
 
 WEIGHTS = "adapter/adapter_model.safetensors"
 VERSION = 3  # of the adapter that is updated

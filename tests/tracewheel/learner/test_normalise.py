@@ -6,7 +6,7 @@ import math
 import pytest
 
 from tracewheel.config import PolicyGradientConfig
-from tracewheel.errors import DataError
+from tracewheel.core.errors import DataError
 from tracewheel.learner.normalise import LEAST_DEVIATION, RETAIN, deviation, normalise, normalise_turns
 
 DOMAIN = PolicyGradientConfig(reward_normalisation="domain")

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracewheel.batch import micro_batches, step_totals
+from tracewheel.learner.batch import micro_batches, step_totals
 from tracewheel.learner.sharing import shares
 
 

@@ -7,15 +7,15 @@ import pytest
 import torch
 from peft import PeftModel, get_peft_model
 
-from tracewheel.adapters import PolicyRef, write_adapter
-from tracewheel.batch import micro_batches
 from tracewheel.config import LoraConfig, TeacherAdvantageConfig
-from tracewheel.engines.policy_model import load_base
-from tracewheel.errors import AdapterMismatchError, ConfigError, DataError
-from tracewheel.files import read_table
+from tracewheel.core.errors import AdapterMismatchError, ConfigError, DataError
+from tracewheel.core.files import read_table
+from tracewheel.learner.batch import micro_batches
 from tracewheel.learner.teacher import teacher_logprobs
-from tracewheel.rollout import rollout
-from tracewheel.warm_start import peft_config
+from tracewheel.learner.warm_start.stage import peft_config
+from tracewheel.policy.adapters import PolicyRef, write_adapter
+from tracewheel.policy.loading import load_base
+from tracewheel.rollout.rollout import rollout
 
 
 @pytest.fixture(scope="module")

@@ -12,16 +12,16 @@ import torch
 from peft import PeftModel
 from safetensors.torch import load_file
 
-from tracewheel.adapters import PolicyRef, base_hash
 from tracewheel.config import RetrainConfig
-from tracewheel.engines.policy_model import load_base
-from tracewheel.errors import AdapterMismatchError, DataError
-from tracewheel.files import read_records, read_table, write_records
+from tracewheel.core.errors import AdapterMismatchError, DataError
+from tracewheel.core.files import read_records, read_table, write_records
+from tracewheel.core.types import Trajectory
 from tracewheel.learner.learner import Learner
 from tracewheel.learner.models import POLICY
 from tracewheel.learner.update import update
-from tracewheel.rollout import rollout
-from tracewheel.types import Trajectory
+from tracewheel.policy.adapters import PolicyRef, base_hash
+from tracewheel.policy.loading import load_base
+from tracewheel.rollout.rollout import rollout
 
 WEIGHTS = "adapter/adapter_model.safetensors"
 

@@ -7,14 +7,14 @@ import pandas as pd
 import pytest
 
 from tracewheel.config import RetrainConfig
-from tracewheel.environments.workspace import WorkspaceEnvironment
-from tracewheel.environments.workspace_agent import play, solution
-from tracewheel.environments.workspace_tasks import FAMILIES, make_task
-from tracewheel.files import write_records
-from tracewheel.gate import decide
-from tracewheel.rubric import success_of
-from tracewheel.score import read_scores, score
-from tracewheel.types import Trajectory
+from tracewheel.core.files import write_records
+from tracewheel.core.types import Trajectory
+from tracewheel.environments.workspace.agent import play, solution
+from tracewheel.environments.workspace.environment import WorkspaceEnvironment
+from tracewheel.environments.workspace.tasks import FAMILIES, make_task
+from tracewheel.evaluation.gate import decide
+from tracewheel.scoring.rubric import success_of
+from tracewheel.scoring.score import read_scores, score
 
 CONFIG = RetrainConfig(name="small")
 SKILLS = {"base": 0.3, "warm_start": 0.5, "warm_start_verified": 0.7, "rl": 0.95}

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from tracewheel.doctor import Finding
 from tracewheel.report import load_report_data, write_report
+from tracewheel.report.doctor import Finding
 
 HOSTILE = "</td><script>document.title='owned'</script>"
 FINDINGS = [

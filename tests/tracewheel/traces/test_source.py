@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tracewheel.traces import Source, json_cutter
+from tracewheel.traces import json_cutter
 from tracewheel.traces.json_cutter import JsonCutter
-from tracewheel.traces.source import layout_of
+from tracewheel.traces.source import Source, layout_of
 
 RECORDS = [{"id": number, "text": 'a "quoted" {bracket] \\ line\nend', "list": [1, {"deep": []}]} for number in range(5)]
 

@@ -1,0 +1,95 @@
+"""What a run reads, by content: traces, base model, recordings, benchmarks, the pseudonyms' key. The run id is made of it.
+
+Stage keys and the run id hold these digests beside the settings, so another recording under the same path is another run.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+
+from tracewheel.config import RetrainConfig
+from tracewheel.core.errors import DataError
+from tracewheel.core.fingerprint import digest_file
+from tracewheel.core.types import content_hash
+from tracewheel.environments.recorded.environment import PREFIX as RECORDED
+from tracewheel.environments.recorded.recording import ABOUT_FILE, CALLS_FILE
+from tracewheel.policy.adapters import base_hash
+from tracewheel.traces.ingest import find_files
+from tracewheel.traces.redaction.redactor import Redactor, key_digest
+
+# Where a run is stored and tracked, what it is warned of and compared with does not change what comes out of it.
+NOT_IDENTITY = {"work_dir", "tracking", "name", "doctor", "baseline"}
+
+
+def input_digests(config: RetrainConfig) -> dict[str, str]:
+    """Digests of what a run reads: each trace file by name, the base model, and what else the profile names (`named_inputs`).
+
+    Raises:
+        DataError: one of them is missing.
+    """
+    files, redactor = find_files(config.ingest.paths), Redactor(config.ingest.redaction)
+    traces = {f"traces/{redactor.name(name)}": digest_file(path) for name, path in files.items()}
+    return traces | {"base": base_hash(config.policy.base)} | all_named_inputs(config)
+
+
+def identify(config: RetrainConfig, inputs: dict[str, str]) -> str:
+    """The run id: equal for equal settings and inputs."""
+    settings = {key: value for key, value in config.model_dump(mode="json").items() if key not in NOT_IDENTITY}
+    return content_hash([settings, inputs], length=12)
+
+
+def named_inputs(config: RetrainConfig, section: str) -> dict[str, str]:
+    """Digests of what a section of a profile names, by what it is; nothing where it names nothing.
+
+    A digest does not depend on where its file lies.
+
+    Raises:
+        DataError: a file is missing.
+    """
+    return SECTIONS[section](config) if section in SECTIONS else {}
+
+
+def all_named_inputs(config: RetrainConfig) -> dict[str, str]:
+    """`named_inputs` of all sections.
+
+    Raises:
+        DataError: a file is missing.
+    """
+    return {name: digest for section in SECTIONS for name, digest in named_inputs(config, section).items()}
+
+
+def _recording(config: RetrainConfig) -> dict[str, str]:
+    if not config.environment.kind.startswith(RECORDED):
+        return {}
+    folder = Path(config.environment.kind.removeprefix(RECORDED))
+    hint = f"environment.kind is to be {RECORDED}DIR with what `tracewheel data record` wrote to DIR"
+    return {"recording": content_hash([_digest(folder / name, hint) for name in (ABOUT_FILE, CALLS_FILE)])}
+
+
+def _benchmarks(config: RetrainConfig) -> dict[str, str]:
+    """Two files of one name stay apart by their numbers, as a report tells them by name."""
+    paths = [Path(path) for path in config.curation.decontamination.benchmarks]
+    hint = "curation.decontamination.benchmarks names it"
+    return {f"benchmarks/{number}/{path.name}": _digest(path, hint) for number, path in enumerate(paths, start=1)}
+
+
+SECTIONS: dict[str, Callable[[RetrainConfig], dict[str, str]]] = {
+    "ingest": lambda config: key_digest(config.ingest.redaction),
+    "environment": _recording,
+    "curation": _benchmarks,
+}
+
+
+def _digest(path: Path, hint: str) -> str:
+    if not path.is_file():
+        raise DataError(f"{path}: no such file; {hint}")
+    state = path.stat()
+    return _digest_as_of(path, (state.st_ino, state.st_mtime_ns, state.st_size))
+
+
+@functools.lru_cache(maxsize=64)
+def _digest_as_of(path: Path, state: tuple[int, ...]) -> str:
+    """The digest of a file, read once while it stays as it is: every key of a stage asks for it."""
+    return digest_file(path)

@@ -1,0 +1,93 @@
+"""Profiles: every shipped one parses; what does not fit is named."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tracewheel.config import BasePolicyConfig, RetrainConfig, load_base_config, load_config
+from tracewheel.core.errors import ConfigError
+
+CONFIGS = Path(__file__).parents[3] / "configs"
+BASE_PROFILES = {"base.yaml"}
+
+
+@pytest.fixture
+def profile(tmp_path):
+    def write(values):
+        path = tmp_path / "profile.yaml"
+        path.write_text(values if isinstance(values, str) else yaml.safe_dump(values))
+        return path
+
+    return write
+
+
+@pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.yaml")), ids=lambda path: path.name)
+def test_every_shipped_profile_parses(path):
+    load, kind = (load_base_config, BasePolicyConfig) if path.name in BASE_PROFILES else (load_config, RetrainConfig)
+    assert isinstance(load(path), kind)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"name": "x", "trainig": {}}, "trainig: no such key"),
+        ({"name": "x", "training": {"iteration": 3}}, "training.iteration: no such key"),
+        ({"name": "x", "training": {"iterations": "many"}}, "training.iterations: Input should be a valid integer"),
+        ({"name": "x", "training": {"iterations": 0}}, "training.iterations: Input should be greater"),
+        ({"name": "x", "sampler": {"kind": "best"}}, "sampler.kind"),
+        ({"name": "x", "rollout": {"engine": {"kind": "abacus"}}}, "rollout.engine"),
+        ({"name": "x", "rollout": {"max_tokens": 10}}, "rollout.max_turn_tokens is larger than rollout.max_tokens"),
+        ({"name": "x", "evaluation": {"samples": 2}}, "evaluation.pass_at asks for more samples"),
+        ({"seed": 1}, "name: Field required"),
+        ("- a list", "a mapping of keys"),
+        ("a: [", "cannot be read as YAML"),
+        ("", "a mapping of keys"),
+    ],
+)
+def test_what_does_not_fit_is_named(profile, values, message):
+    path = profile(values)
+    with pytest.raises(ConfigError, match=message.replace("[", r"\[")) as raised:
+        load_config(path)
+    assert str(path) in str(raised.value)
+
+
+def test_several_mistakes_are_all_named(profile):
+    with pytest.raises(ConfigError, match=r"bar: no such key.*foo: no such key"):
+        load_config(profile({"name": "x", "foo": 1, "bar": 2}))
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(ConfigError, match="nowhere.yaml: no such config file"):
+        load_config(tmp_path / "nowhere.yaml")
+
+
+def test_overrides_are_yaml_values_under_dotted_keys(profile):
+    config = load_config(
+        profile({"name": "x", "training": {"iterations": 3}}),
+        ["seed=7", "training.iterations=4", "evaluation.pass_at=[1, 2]", "warm_start.replay.path=null", "name=a=b"],
+    )
+    assert (config.seed, config.training.iterations, config.evaluation.pass_at) == (7, 4, (1, 2))
+    assert config.warm_start.replay.path is None
+    assert config.name == "a=b"
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("seed", "expected key=value"),
+        ("=3", "expected key=value"),
+        ("seed=[", "not YAML"),
+        ("seed.deep=3", "'seed' holds a value"),
+        ("training.iterations=none", "training.iterations"),
+        ("nothing.here=1", "nothing: no such key"),
+    ],
+)
+def test_overrides_that_do_not_fit_are_named(profile, override, message):
+    with pytest.raises(ConfigError, match=message):
+        load_config(profile({"name": "x", "seed": 1}), [override])
+
+
+def test_profiles_are_frozen(profile):
+    with pytest.raises(ValueError, match="frozen"):
+        load_config(profile({"name": "x"})).seed = 3

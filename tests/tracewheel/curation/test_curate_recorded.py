@@ -1,0 +1,76 @@
+"""Nothing but logs: the shipped ones without their environments become a recording, tasks, demonstrations and pairs."""
+
+import json
+from pathlib import Path
+
+import pandas
+import pytest
+
+from tracewheel.config import CurationConfig, IngestConfig, RetrainConfig
+from tracewheel.core.types import content_hash
+from tracewheel.curation.curate import curate
+from tracewheel.environments.recorded.build import build_recording
+from tracewheel.traces.ingest import ingest
+
+LOGS = Path(__file__).parents[3] / "data/traces/workspace.jsonl"
+# The tier of a recorded task is how many calls its shortest success makes.
+COUNTS = {"train_tasks": 30, "validation_tasks": 20, "held_out_tasks": 40, "harder_tasks": 5, "harder_tier": 10}
+
+
+def without_environment(line):
+    """The record as another team would have it: it knows its tasks by name, and no simulator."""
+    record = json.loads(line)
+    environment = record.pop("environment")
+    return {**record, "task_id": content_hash([environment, record["messages"][1]])}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("logs")
+    lines = []
+    for line in LOGS.read_bytes().splitlines():
+        try:
+            lines.append(json.dumps(without_environment(line)))
+        except (ValueError, KeyError, TypeError, AttributeError):
+            continue  # the broken lines that ship with the log
+    (folder / "log.jsonl").write_text("\n".join(lines) + "\n")
+    ingest(IngestConfig(paths=(str(folder / "log.jsonl"),)), folder / "ingested")
+    (folder / "recording").mkdir()
+    build_recording(pandas.read_parquet(folder / "ingested/traces.parquet"), folder / "recording")
+    return folder
+
+
+@pytest.fixture
+def curated(folder, tmp_path):
+    def curated(**sets):
+        config = RetrainConfig(
+            name="test",
+            environment={"kind": f"recorded:{folder / 'recording'}"},
+            curation=CurationConfig(**COUNTS, sets=sets),
+        )
+        return curate(config, folder / "ingested", tmp_path / "out"), tmp_path / "out"
+
+    return curated
+
+
+def test_logged_rewards_make_demonstrations_and_pairs_where_they_are_trusted(folder, curated):
+    report, out = curated(sources=("logged",))
+    traces = pandas.read_parquet(folder / "ingested/traces.parquet").set_index("id")["outcome"]
+    tasks = pandas.read_parquet(out / "tasks.parquet").set_index("id")["split"]
+
+    def rewards(names):
+        return [traces[name.removesuffix("-turn0")] for name in names]
+
+    demonstrations = pandas.read_parquet(out / "sets/demonstrations.parquet")
+    pairs = pandas.read_parquet(out / "sets/preference_pairs.parquet")
+    assert len(demonstrations) > 20 and set(rewards(demonstrations["trace_id"])) == {1.0}
+    logged = list(zip(rewards(pairs["chosen_trace"]), rewards(pairs["rejected_trace"]), strict=True))
+    assert logged.count((1.0, 0.0)) > 20 and not {(0.0, 1.0), (0.0, 0.0), (1.0, 1.0)} & set(logged)
+    assert {tasks[name] for name in [*demonstrations["task_id"], *pairs["task_id"]]} == {"train"}
+    assert report["labels"]["outcomes"]["verified"] == 0, "replaying a log proves nothing"
+    assert report["drift"]["logged_rewards"] > 0 and report["drift"]["reward"] == 0
+
+
+def test_a_logged_reward_is_no_proof_unless_one_says_so(curated):
+    _, out = curated()
+    assert pandas.read_parquet(out / "sets/demonstrations.parquet").empty

@@ -1,0 +1,98 @@
+"""Scores under an output embedding against the plain log-softmax over all logits."""
+
+import pytest
+import torch
+
+from tracewheel.learner.kernels import fused_logprobs
+from tracewheel.learner.kernels.fused_logprobs import scores
+
+N, H, V = 13, 5, 31
+
+
+@pytest.fixture(params=[7, 31, 1000], ids=lambda columns: f"{columns} columns")
+def columns(request, monkeypatch):
+    monkeypatch.setattr(fused_logprobs, "COLUMNS", {"cpu": request.param})
+
+
+def problem(dtype=torch.float64, spread=3.0, with_bias=False):
+    generator = torch.Generator().manual_seed(0)
+    states = torch.randn(N, H, dtype=torch.float64, generator=generator).to(dtype)
+    weight = (torch.randn(V, H, dtype=torch.float64, generator=generator) * spread).to(dtype)
+    bias = torch.randn(V, dtype=torch.float64, generator=generator).to(dtype) if with_bias else None
+    targets = torch.randint(0, V, (N,), generator=generator)
+    factor = torch.rand(N, dtype=torch.float64, generator=generator) + 0.5
+    if dtype is not torch.float64:
+        factor = factor.float()
+    return states, weight, bias, targets, factor
+
+
+def plain(states, weight, bias, targets, factor):
+    logits = (states @ weight.T + (0 if bias is None else bias)) * factor.unsqueeze(-1)
+    log_softmax = logits.log_softmax(-1)
+    return log_softmax.gather(-1, targets.unsqueeze(-1)).squeeze(-1), -(log_softmax.exp() * log_softmax).sum(-1)
+
+
+@pytest.mark.parametrize("chunk", [4, 100])
+@pytest.mark.parametrize("with_bias", [False, True])
+@pytest.mark.parametrize("trains_weight", [False, True])
+@pytest.mark.parametrize("entropy_gradient", [False, True])
+def test_values_and_gradients_are_those_of_the_log_softmax(columns, chunk, with_bias, trains_weight, entropy_gradient):
+    states, weight, *rest = problem(with_bias=with_bias)
+    leaves = [states.requires_grad_(), *([weight.requires_grad_()] if trains_weight else [])]
+    ours = scores(states, weight, *rest, chunk=chunk, entropy_gradient=entropy_gradient)
+    theirs = plain(states, weight, *rest)
+    for our, their in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(our, their, rtol=0, atol=1e-12)
+    assert ours[1].requires_grad == entropy_gradient
+    by_logprob, by_entropy = torch.linspace(-2, 1, N).double(), torch.linspace(1, 3, N).double()
+
+    def loss(logprobs, entropy):
+        return (logprobs * by_logprob).sum() + ((entropy * by_entropy).sum() if entropy_gradient else 0)
+
+    for our, their in zip(torch.autograd.grad(loss(*ours), leaves), torch.autograd.grad(loss(*theirs), leaves), strict=True):
+        assert their.abs().max() > 0.1
+        torch.testing.assert_close(our, their, rtol=0, atol=1e-11)
+
+
+def test_two_tokens_by_hand():
+    """From logits (0, log 3) p = (1/4, 3/4), so log p[0] = -log 4, and its slope is W[0] - (W[0] + 3 W[1]) / 4."""
+    weight = torch.tensor([[0.0], [1.0]])
+    states = torch.tensor([[torch.log(torch.tensor(3.0))]], requires_grad=True)
+    logprobs, entropy = scores(states, weight, None, torch.tensor([0]), torch.ones(1))
+    assert logprobs.item() == pytest.approx(-1.386294, abs=1e-6)
+    assert entropy.item() == pytest.approx(0.562335, abs=1e-6)
+    logprobs.sum().backward()
+    assert states.grad.item() == pytest.approx(-0.75, abs=1e-6)
+
+
+def test_logits_far_beyond_the_range_of_exp_stay_finite(columns):
+    states, weight, bias, targets, factor = problem(torch.float32, spread=500.0)
+    states.requires_grad_()
+    logprobs, entropy = scores(states, weight, bias, targets, factor, entropy_gradient=True)
+    (logprobs.sum() + entropy.sum()).backward()
+    exact = [values.double() if values is not None and values.is_floating_point() else values for values in (states, weight)]
+    expected, _ = plain(exact[0].detach(), exact[1], bias, targets, factor.double())
+    assert expected.min() < -1000
+    torch.testing.assert_close(logprobs.detach().double(), expected, rtol=1e-5, atol=1e-3)
+    assert states.grad.isfinite().all() and entropy.isfinite().all()
+
+
+def test_half_precision_is_summed_in_float32(columns):
+    states, weight, bias, targets, factor = problem(torch.bfloat16, spread=0.5)
+    states.requires_grad_()
+    logprobs, entropy = scores(states, weight, bias, targets, factor)
+    logprobs.sum().backward()
+    exact = states.detach().double().requires_grad_()
+    expected, expected_entropy = plain(exact, weight.double(), None, targets, factor.double())
+    expected.sum().backward()
+    assert logprobs.dtype == entropy.dtype == torch.float32 and states.grad.dtype == torch.bfloat16
+    assert (logprobs.detach() - expected).abs().max() < 0.03 and (entropy - expected_entropy).abs().max() < 0.03
+    assert (states.grad - exact.grad).abs().max() < 0.02 * exact.grad.abs().max()
+
+
+def test_no_tokens_score_nothing_and_have_a_gradient():
+    states, weight, _, targets, factor = problem()
+    none = states[:0].requires_grad_()
+    logprobs, entropy = scores(none, weight.requires_grad_(), None, targets[:0], factor[:0])
+    logprobs.sum().backward()
+    assert logprobs.shape == entropy.shape == (0,) and not weight.grad.any()

@@ -1,0 +1,79 @@
+"""The KL term: values by hand, and gradients that are those of the divergence they stand for."""
+
+import itertools
+import math
+
+import pytest
+import torch
+
+from tracewheel.config import KlConfig
+from tracewheel.learner.losses import kl_term
+
+
+def term(logprobs, reference, behaviour=None, **settings):
+    direction = settings.pop("direction", "reverse")
+    mask = torch.ones(1, len(logprobs))
+    given = [torch.tensor([[math.log(p) for p in each]]) for each in (logprobs, reference, behaviour or logprobs)]
+    return kl_term(KlConfig(**settings), direction, *given, mask)[0].tolist()
+
+
+def test_estimators_by_hand():
+    """The policy gives 1 and 1/4 to what the reference gives 1/2."""
+    log2 = math.log(2)
+    plain = {"corrected": False}
+    assert term([1, 0.25], [0.5, 0.5], estimator="k1", **plain) == pytest.approx([log2, -log2])
+    assert term([1, 0.25], [0.5, 0.5], estimator="k2", **plain) == pytest.approx([log2**2 / 2] * 2)
+    assert term([1, 0.25], [0.5, 0.5], estimator="k3", **plain) == pytest.approx([0.5 - 1 + log2, 2 - 1 - log2])
+    # Forward: q/p log(q/p) - q/p + 1 at 1/2 and at 2, whatever the estimator.
+    for estimator in ("k1", "k2", "k3"):
+        forward = term([1, 0.25], [0.5, 0.5], estimator=estimator, direction="forward", **plain)
+        assert forward == pytest.approx([0.5 - log2 / 2, 2 * log2 - 1])
+
+
+def test_correction_multiplies_by_the_ratio_to_the_behaviour_policy():
+    plain = term([0.5, 0.25], [0.25, 0.25], estimator="k3", corrected=False)
+    corrected = term([0.5, 0.25], [0.25, 0.25], [0.25, 0.5], estimator="k3")
+    assert corrected == pytest.approx([2 * plain[0], 0.5 * plain[1]])
+
+
+def test_off_the_mask_it_is_zero():
+    values = torch.tensor([[-1.0, math.nan, -math.inf]])
+    assert kl_term(KlConfig(), "reverse", values, values * 2, values, torch.tensor([[1, 0, 0]]))[0, 1:].tolist() == [0.0, 0.0]
+
+
+REFERENCE = torch.tensor([0.2, 0.5, 0.3], dtype=torch.double).log()
+POLICY = torch.tensor([0.3, -0.4, 1.0], dtype=torch.double)
+OTHER = torch.tensor([0.1, 0.6, 0.3], dtype=torch.double).log()
+
+
+def true_gradient(direction):
+    logits = POLICY.clone().requires_grad_()
+    policy = torch.log_softmax(logits, 0)
+    p, q = (policy, REFERENCE) if direction == "reverse" else (REFERENCE, policy)
+    (p.exp() * (p - q)).sum().backward()
+    return logits.grad
+
+
+def expected_gradient(direction, behaviour, **settings):
+    """The gradient of the term, in the mean over tokens that the behaviour policy samples."""
+    logits = POLICY.clone().requires_grad_()
+    policy = torch.log_softmax(logits, 0)
+    behaviour = policy.detach() if behaviour is None else behaviour
+    one = torch.ones(1, 3)
+    terms = kl_term(KlConfig(**settings), direction, policy[None], REFERENCE[None], behaviour[None], one)
+    (behaviour.exp() * terms[0]).sum().backward()
+    return logits.grad
+
+
+@pytest.mark.parametrize("behaviour", [None, OTHER], ids=["on-policy", "off-policy"])
+@pytest.mark.parametrize(("direction", "estimator"), itertools.product(["reverse", "forward"], ["k1", "k2", "k3"]))
+def test_corrected_terms_have_the_gradient_of_the_divergence(direction, estimator, behaviour):
+    gradient = expected_gradient(direction, behaviour, estimator=estimator, corrected=True)
+    torch.testing.assert_close(gradient, true_gradient(direction), rtol=0, atol=1e-12)
+    assert gradient.abs().max() > 0.05
+
+
+def test_uncorrected_k1_regularises_nothing():
+    """Why `corrected` is the default, and why k1 belongs in the reward otherwise."""
+    gradient = expected_gradient("reverse", None, estimator="k1", corrected=False)
+    assert gradient.abs().max() < 1e-12

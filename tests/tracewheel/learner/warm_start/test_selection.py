@@ -1,0 +1,103 @@
+"""Which episodes a warm start imitates: of the logs, of a teacher, and in hindsight."""
+
+import json
+
+import pandas as pd
+import pytest
+
+from tracewheel.config import WarmStartConfig
+from tracewheel.core.errors import DataError, LeakError
+from tracewheel.environments.workspace.agent import manifest_call, move_call, play, solution
+from tracewheel.environments.workspace.environment import TOOLS
+from tracewheel.environments.workspace.tasks import selected_files
+from tracewheel.learner.warm_start.selection import episodes_to_imitate
+from tracewheel.learner.warm_start.stage import warm_start
+
+
+def half(task):
+    """The calls that move one file of two, and list it."""
+    name = selected_files(task.initial_state, task.goal)[0]
+    moved = move_call(task.goal["source"], name, task.goal["destination"])
+    return [("list_files", {"path": task.goal["source"]}), moved, manifest_call(task, [name]), ("finish", {})]
+
+
+def row(number, task, split, success, calls):
+    said = {"messages": json.dumps(play(task, calls)), "tools": json.dumps(TOOLS)}
+    return {"trace_id": f"trace-{number}", "task_id": task.id, "split": split, "success": success, "failure": "", **said}
+
+
+@pytest.fixture
+def curated(tasks, tmp_path):
+    """Six training tasks and two held-out ones; of each a good episode, and of those with two files one that did half."""
+    splits = ["train"] * 6 + ["held_out"] * 2
+    rows = []
+    for task, split in zip(tasks, splits, strict=True):
+        rows.append(row(len(rows), task, split, 1.0, solution(task)))
+        if task.tier == 2:
+            rows.append(row(len(rows), task, split, 0.0, half(task)))
+    folder = tmp_path / "curated"
+    folder.mkdir()
+    pd.DataFrame(rows).to_parquet(folder / "episodes.parquet")
+    records = [task.to_record() | {"split": split} for task, split in zip(tasks, splits, strict=True)]
+    pd.DataFrame(records).to_parquet(folder / "tasks.parquet")
+    return folder
+
+
+@pytest.fixture
+def lessons(tasks, tmp_path):
+    """A teacher's folder: a success, and one that is none."""
+
+    def write(*rows, name="lessons"):
+        folder = tmp_path / name
+        folder.mkdir()
+        pd.DataFrame(rows).to_parquet(folder / "episodes.parquet")
+        return str(folder)
+
+    return write
+
+
+def test_as_it_always_was(curated):
+    assert episodes_to_imitate(WarmStartConfig(), curated, "verified")["trace_id"].tolist() == [
+        f"trace-{number}" for number in (0, 1, 3, 4, 6, 7)
+    ]
+    assert len(episodes_to_imitate(WarmStartConfig(), curated, "all")) == 9
+
+
+def test_a_teachers_successes_come_after_the_logs(curated, lessons, tasks):
+    folder = lessons(row("a", tasks[0], "train", 1.0, solution(tasks[0])), row("b", tasks[1], "train", 0.0, half(tasks[1])))
+    episodes = episodes_to_imitate(WarmStartConfig(extra_demonstrations=(folder,)), curated, "verified")
+    assert episodes["trace_id"].tolist()[5:] == ["trace-7", "trace-a"]
+
+
+def test_a_teacher_may_not_have_played_what_is_held_out(curated, lessons, tasks):
+    folder = lessons(row("a", tasks[7], "train", 1.0, solution(tasks[7])))
+    with pytest.raises(LeakError, match=f"1 of its tasks are not in the training split, the first is {tasks[7].id}"):
+        episodes_to_imitate(WarmStartConfig(extra_demonstrations=(folder,)), curated, "verified")
+
+
+def test_a_folder_that_is_not_a_teachers(curated, lessons, tmp_path):
+    with pytest.raises(DataError, match="absent/episodes.parquet: no such file"):
+        episodes_to_imitate(WarmStartConfig(extra_demonstrations=(str(tmp_path / "absent"),)), curated, "verified")
+    with pytest.raises(DataError, match="has no column messages.*`tracewheel teach`"):
+        folder = lessons({"task_id": "x", "success": 1.0})
+        episodes_to_imitate(WarmStartConfig(extra_demonstrations=(folder,)), curated, "verified")
+
+
+def test_hindsight_adds_the_failures_of_the_training_split(curated):
+    episodes = episodes_to_imitate(WarmStartConfig(hindsight=True), curated, "verified")
+    assert episodes["trace_id"].tolist()[6:] == ["trace-2-hindsight", "trace-5-hindsight", "trace-8-hindsight"]
+    assert set(episodes["success"]) == {1.0}
+
+
+def test_the_warm_start_learns_from_all_of_them(curated, lessons, tasks, config, tmp_path):
+    """Also from a teacher alone, where no logged episode is any good."""
+    table = pd.read_parquet(curated / "episodes.parquet")
+    table.assign(success=0.0).iloc[2:].to_parquet(curated / "episodes.parquet")
+    with pytest.raises(DataError, match="no verified episode"):
+        warm_start(config, curated, tmp_path / "none", "verified")
+    folder = lessons(*(row(f"t{number}", task, "train", 1.0, solution(task)) for number, task in enumerate(tasks[:6])))
+    changes = {"extra_demonstrations": (folder,), "hindsight": True, "epochs": 1}
+    changed = config.model_copy(update={"warm_start": config.warm_start.model_copy(update=changes)})
+    metrics = warm_start(changed, curated, tmp_path, "verified")
+    assert metrics["demonstrations"] == 6 + 3
+    assert (tmp_path / "adapter" / "adapter_model.safetensors").is_file()

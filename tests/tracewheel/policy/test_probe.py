@@ -1,0 +1,52 @@
+"""The probe beside an adapter, with the trainer's model in the engine's place."""
+
+import json
+import logging
+
+import pytest
+
+from tracewheel.core.errors import AdapterMismatchError, DataError
+from tracewheel.policy.probe import PROBE, check_probe, write_probe
+
+
+def scores_of(versions, version):
+    return lambda ids: versions.logprobs(version, ids)
+
+
+def test_the_policy_itself_passes_and_every_other_does_not(versions):
+    adapter = versions.policy(1).adapter
+    assert check_probe(adapter, scores_of(versions, 1), "float32") < 1e-5
+    for other in (2, 3, 4):
+        versions.policy(other)
+        with pytest.raises(AdapterMismatchError, match="does not serve the weights"):
+            check_probe(adapter, scores_of(versions, other), "float32")
+
+
+def test_what_is_not_a_number_does_not_pass(versions):
+    with pytest.raises(AdapterMismatchError):
+        check_probe(versions.policy(1).adapter, lambda ids: [float("nan")] * (len(ids) - 1), "bfloat16")
+
+
+def test_equal_weights_give_equal_bytes_and_leave_the_model_as_it_was(versions, tmp_path):
+    versions.policy(5)
+    versions.logprobs(1, [1, 2])
+    versions._model.train()
+    write_probe(versions._model, tmp_path)
+    assert versions._model.training
+    versions._model.eval()
+    with open(f"{versions.policy(1).adapter}/{PROBE}", "rb") as stream:
+        assert (tmp_path / PROBE).read_bytes() == stream.read()
+
+
+def test_no_probe_is_said_once(tmp_path, caplog):
+    with caplog.at_level(logging.WARNING, logger="tracewheel"):
+        assert check_probe(tmp_path, lambda ids: [], "float32") is None
+        assert check_probe(tmp_path, lambda ids: [], "float32") is None
+    assert [PROBE in message for message in caplog.messages] == [True]
+
+
+@pytest.mark.parametrize("text", ["{", "{}", json.dumps({"token_ids": [1, 2], "logprobs": []}), '{"token_ids": 1}'])
+def test_a_broken_probe_is_named(tmp_path, text):
+    (tmp_path / PROBE).write_text(text)
+    with pytest.raises(DataError, match=PROBE):
+        check_probe(tmp_path, lambda ids: [], "float32")

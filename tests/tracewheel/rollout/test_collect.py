@@ -1,0 +1,62 @@
+"""Collecting a claimed batch: a rollout's files, and how old its tokens are."""
+
+import pytest
+
+from tracewheel.core.files import read_json, read_records
+from tracewheel.core.types import Trajectory
+from tracewheel.policy.adapters import PolicyRef
+from tracewheel.rollout.collect import age_figures, collect
+from tracewheel.rollout.orders import Order
+from tracewheel.rollout.trajectory_queue import TrajectoryQueue
+from tracewheel.sampling.curriculum import read_variants
+
+
+def trajectory(name, sample, turns, length=8, **changes):
+    mask = [0] * length
+    for turn in turns:
+        mask[turn["start"] : turn["end"]] = [1] * (turn["end"] - turn["start"])
+    oldest = min([turn["policy_version"] for turn in turns] + [v for turn in turns for _, v in turn.get("changes", [])])
+    values = {"id": name, "task_id": "t", "group": "t#0.0", "sample": sample, "seed": sample, "policy_version": oldest}
+    values |= {"temperature": 1.0, "token_ids": list(range(length)), "action_mask": mask, "logprobs": [-0.5 * m for m in mask]}
+    values |= {"turns": turns, "final_state": {}, "messages": [{"role": "assistant", "content": name}]}
+    return Trajectory(**{**values, "stop_reason": "finished", **changes})
+
+
+PURE = trajectory("pure", 0, [{"start": 2, "end": 4, "policy_version": 4, "forced": 0}])
+# Tokens 2 and 3 by version 3, 4 by version 4, and a turn of version 4 with tokens 6 and 7.
+MIXED = trajectory(
+    "mixed",
+    1,
+    [
+        {"start": 2, "end": 5, "policy_version": 3, "changes": [[4, 4]], "forced": 0},
+        {"start": 6, "end": 8, "policy_version": 4, "forced": 0},
+    ],
+)
+
+
+def test_ages_are_of_sampled_tokens():
+    figures = age_figures([PURE, MIXED], version=4)
+    assert figures == {"staleness_mean": pytest.approx(2 / 7), "staleness_max": 1.0, "mixed_episodes": 1}
+
+
+def test_nothing_sampled_has_no_age():
+    silent = trajectory("silent", 0, [{"start": 2, "end": 2, "policy_version": 0, "forced": 0}])
+    assert age_figures([silent], version=9) == {"mixed_episodes": 0}
+
+
+def test_a_batch_becomes_the_files_of_a_rollout(config, tasks, tmp_path):
+    queue = TrajectoryQueue.open(tmp_path / "queue.sqlite", "run", max_staleness=1)
+    queue.publish(PolicyRef("base", None, 4))
+    queue.issue([Order(0, 5, tasks[0].to_record(), variant=True, samples=2, seed=1, temperature=1.0)])
+    (order,) = queue.lease("w", 1)
+    queue.complete(order, "w", [PURE, MIXED])
+    outs = [tmp_path / "out", tmp_path / "again"]
+    results = [collect(config.rollout, queue.claim(5, 1, 4), out) for out in outs]
+    assert results[0] == results[1] == read_json(outs[0] / "metrics.json")
+    assert results[0]["episodes"] == 2
+    assert results[0]["generated_tokens"] == 7
+    assert results[0]["dropped_groups"] == 0
+    assert read_records(outs[0] / "trajectories.parquet", Trajectory) == [PURE, MIXED]
+    assert read_variants(outs[0]) == [tasks[0]]
+    for file in outs[0].iterdir():
+        assert file.read_bytes() == (outs[1] / file.name).read_bytes()

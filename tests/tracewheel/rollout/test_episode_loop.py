@@ -1,0 +1,211 @@
+"""Episodes whose tools run in threads: the same trajectories, nobody held up, and errors that come out."""
+
+import dataclasses
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tracewheel.config import RolloutConfig
+from tracewheel.core.errors import ConfigError
+from tracewheel.core.types import Turn, token_versions
+from tracewheel.environments.workspace.environment import WorkspaceEnvironment
+from tracewheel.rollout.episode_loop import EpisodeLoop
+from tracewheel.rollout.rollout import run_episodes, tool_threads
+
+ROOMY = RolloutConfig(max_tokens=4000, max_turn_tokens=1000)
+PAUSE = 0.05  # seconds
+
+
+class Slow(WorkspaceEnvironment):
+    """Takes its time for every call."""
+
+    def step(self, tool, args):
+        time.sleep(PAUSE)
+        return super().step(tool, args)
+
+
+class BreaksOnMove(WorkspaceEnvironment):
+    def step(self, tool, args):
+        if tool == "move_file":
+            raise TimeoutError("the file server is gone")
+        return super().step(tool, args)
+
+
+class BreaksAtReset(WorkspaceEnvironment):
+    def reset(self, task):
+        raise ConnectionError("no container")
+
+
+class Waits(WorkspaceEnvironment):
+    """Every call waits until the test lets it go on."""
+
+    go_on = threading.Event()
+
+    def step(self, tool, args):
+        assert self.go_on.wait(30)
+        return super().step(tool, args)
+
+
+def threaded(config=ROOMY, count=64):
+    return config.model_copy(update={"tool_threads": count})
+
+
+def in_environment(task, kind):
+    return dataclasses.replace(task, environment=f"{__name__}:{kind.__name__}")
+
+
+@pytest.fixture
+def play(scripted_engine, renderer, solution_words):
+    """Run the solutions of tasks in an environment; trajectories and the seconds that it took."""
+
+    def run(tasks, config, kind=WorkspaceEnvironment, samples=1, **options):
+        wanted = [in_environment(task, kind) for task in tasks]
+        engine = scripted_engine(renderer, [solution_words(task) for task in wanted for _ in range(samples)], **options)
+        started = time.monotonic()
+        found = run_episodes(engine, renderer, config, wanted, samples=samples, seed=0)
+        return found, time.monotonic() - started
+
+    return run
+
+
+def tool_threads_alive():
+    return [thread for thread in threading.enumerate() if thread.name.startswith("tool")]
+
+
+@pytest.mark.parametrize("count", [1, 4, 64])
+def test_threads_change_no_trajectory(play, tasks, count):
+    """Not one byte of what is stored, in whatever order tools come back."""
+    assert play(tasks, threaded(count=count), samples=3) == (play(tasks, ROOMY, samples=3)[0], pytest.approx(0, abs=60))
+
+
+def test_episodes_wait_for_their_tools_side_by_side(play, tasks):
+    """64 episodes: as long as the longest of them, not as all together."""
+    found, seconds = play(tasks[:8], threaded(), Slow, samples=8)
+    assert len(found) == 64 and {trajectory.stop_reason for trajectory in found} == {"finished"}
+    calls = [len(trajectory.turns) for trajectory in found]
+    assert seconds < PAUSE * sum(calls) / 4
+    assert seconds >= PAUSE * max(calls)
+
+
+def test_what_a_tool_raises_in_a_thread_ends_its_episode_alone(play, tasks):
+    broken, _ = play(tasks, threaded(), BreaksOnMove)
+    assert {trajectory.stop_reason for trajectory in broken} == {"infrastructure_failed"}
+    assert {trajectory.detail for trajectory in broken} == {"TimeoutError: the file server is gone"}
+    assert broken == play(tasks, ROOMY, BreaksOnMove)[0]
+
+
+def test_a_reset_that_raises_in_a_thread_ends_its_episode_alone(scripted_engine, renderer, tasks, solution_words):
+    mixed = [in_environment(task, BreaksAtReset if n % 2 else WorkspaceEnvironment) for n, task in enumerate(tasks[:4])]
+
+    def run(config):
+        engine = scripted_engine(renderer, [solution_words(task) for task in mixed])
+        return run_episodes(engine, renderer, config, mixed, samples=1, seed=0), engine
+
+    found, engine = run(threaded())
+    assert [trajectory.stop_reason for trajectory in found] == ["finished", "infrastructure_failed"] * 2
+    assert found[1].detail == "ConnectionError: no container" and found[1].turns == []
+    assert sorted(engine.closed) == [0, 2], "who never spoke has no session"
+    assert found == run(ROOMY)[0]
+
+
+def test_a_wrong_config_comes_out_of_step(scripted_engine, renderer, tasks):
+    config = RolloutConfig(exploration={"epsilon": 0.5, "tools": ["no_such_tool"]})
+    with ThreadPoolExecutor(2) as tools:
+        loop = EpisodeLoop(scripted_engine(renderer, [["x"]]), renderer, config, tools)
+        loop.begin(0, tasks[0], sample=0, seed=0)
+        with pytest.raises(ConfigError, match="no_such_tool"):
+            for _ in range(50):
+                loop.step()
+    loop = EpisodeLoop(scripted_engine(renderer, [["x"]]), renderer, config)
+    with pytest.raises(ConfigError, match="no_such_tool"):
+        loop.begin(0, tasks[0], sample=0, seed=0)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
+def test_a_rollout_that_fails_leaves_no_thread_waiting(scripted_engine, renderer, tasks, solution_words, error):
+    """Calls under way end, those that were not begun are not carried out."""
+    Waits.go_on.clear()
+    carried_out = []
+
+    def fails(engine):
+        carried_out.append(len(tool_threads_alive()))
+        if len(carried_out) == 6:
+            raise error("in the middle")
+
+    some = [in_environment(task, Waits) for task in tasks]
+    engine = scripted_engine(renderer, [solution_words(task) for task in some], on_turn=fails)
+    with pytest.raises(error):
+        run_episodes(engine, renderer, threaded(count=2), some, samples=1, seed=0)
+    assert tool_threads_alive(), "it comes out without waiting for the tools"
+    Waits.go_on.set()
+    for thread in tool_threads_alive():
+        thread.join(10)
+    assert tool_threads_alive() == []
+
+
+def test_without_threads_there_is_no_executor():
+    with tool_threads(ROOMY) as tools:
+        assert tools is None
+
+
+def test_episodes_are_counted_until_they_are_handed_out(scripted_engine, renderer, tasks, solution_words):
+    Waits.go_on.clear()
+    with ThreadPoolExecutor(4) as tools:
+        loop = EpisodeLoop(scripted_engine(renderer, [["Enough."], solution_words(tasks[1])]), renderer, ROOMY, tools)
+        loop.begin(0, tasks[0], sample=0, seed=1)
+        loop.begin(1, in_environment(tasks[1], Waits), sample=0, seed=2)
+        assert loop.open == 2
+        ended = []
+        while not ended:
+            ended = loop.step()
+        assert [number for number, _ in ended] == [0] and loop.open == 1
+        assert ended[0][1].stop_reason == "no_tool_call"
+        started = time.monotonic()
+        while not loop._engine.idle:
+            assert loop.step() == []
+        assert loop.step() == [] and time.monotonic() - started < 10, "a step waits a little, not for ever"
+        Waits.go_on.set()
+        while loop.open:
+            ended += loop.step()
+    assert [(number, trajectory.seed) for number, trajectory in ended] == [(0, 1), (1, 2)]
+
+
+def test_new_weights_in_mid_turn_are_marked_where_they_came(scripted_engine, renderer, tasks, call_text):
+    """By hand: the first turn all of version 4; the second changes to 5 at its third token and to 6 at its last."""
+
+    class Changing(type(scripted_engine(renderer, []))):
+        def step(self):
+            (generation,) = super().step()
+            count = len(generation.token_ids)
+            changing = [4, 4, *[5] * (count - 3), 6]
+            versions = [4] * count if len(self.spoken) == 0 else changing
+            self.spoken.append(count)
+            return [dataclasses.replace(generation, versions=versions)]
+
+    engine = Changing(renderer, [[call_text("list_files", path="/"), "I am done now."]], policy_version=6)
+    engine.spoken = []
+    (trajectory,) = run_episodes(engine, renderer, ROOMY, tasks[:1], samples=1, seed=0)
+    first, second = trajectory.turns
+    start, end = second["start"], second["end"]
+    assert end - start > 4
+    assert (first["policy_version"], first["changes"]) == (4, [])
+    assert (second["policy_version"], second["changes"]) == (4, [[start + 2, 5], [end - 1, 6]])
+    assert trajectory.policy_version == 4
+    versions = trajectory.token_versions()
+    assert versions[first["start"] : first["end"]] == [4] * (first["end"] - first["start"])
+    assert versions[start:end] == [4, 4, *[5] * (end - start - 3), 6]
+    assert [version == -1 for version in versions] == [mask == 0 for mask in trajectory.action_mask]
+
+
+def test_token_versions_by_hand():
+    turns = [
+        {"start": 2, "end": 5, "policy_version": 3, "changes": [[4, 4]]},
+        {"start": 7, "end": 8, "policy_version": 4, "changes": []},
+        {"start": 8, "end": 10, "policy_version": 4},
+    ]
+    assert token_versions(turns, 11) == [-1, -1, 3, 3, 4, -1, -1, 4, 4, 4, -1]
+    assert token_versions([], 3) == [-1, -1, -1]
+    assert Turn(0, 5, 1, 0, 7, changes=[[2, 5], [3, 6]]).oldest_version == 5
+    assert Turn(0, 5, 1, 0, 7).oldest_version == 7

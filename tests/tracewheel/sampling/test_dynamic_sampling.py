@@ -1,0 +1,88 @@
+"""When an iteration rolls out more tasks, how many, and what it says of it."""
+
+import pytest
+
+from tracewheel.config import RetrainConfig
+from tracewheel.core.types import Score
+from tracewheel.learner.advantages import zero_variance
+from tracewheel.sampling.dynamic_sampling import count_groups, refill_size, sampling_figures
+from tracewheel.scoring.score import SCORES_FILE, write_scores
+
+MIXED, SAME = [1.0, 0.0, 1.0, 0.0], [1.0, 1.0, 1.0, 1.0]
+
+
+def profile(**learner):
+    return RetrainConfig.model_validate({"name": "t", "training": {"tasks_per_iteration": 8}, "learner": learner})
+
+
+def dynamic(**settings):
+    return profile(kind="grpo", zero_variance={"kind": "dynamic", **settings})
+
+
+@pytest.fixture
+def round_of(tmp_path):
+    """Write a round's scores: one list of rewards a group, None for an unscored sample."""
+
+    def write(*groups):
+        number = len(list(tmp_path.iterdir()))
+        scores = [
+            Score(f"{number}-{g}-{s}", f"task-{number}-{g}", f"task-{number}-{g}", "unscored" if r is None else "scored", r)
+            for g, rewards in enumerate(groups)
+            for s, r in enumerate(rewards)
+        ]
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        write_scores(folder / SCORES_FILE, scores)
+        return folder / SCORES_FILE
+
+    return write
+
+
+def test_groups_with_a_signal_are_those_whose_rewards_differ(round_of):
+    groups = [MIXED, SAME, [None, None], [None, 1.0], [None, 1.0, 0.5], [0.5, 0.5 + 1e-12], [float("inf"), 1.0]]
+    assert count_groups([round_of(*groups)]) == (7, 2)
+    assert count_groups([round_of(SAME), round_of(MIXED, MIXED)]) == (3, 2)
+
+
+def test_what_counts_as_a_signal_is_what_the_learner_learns_from(round_of):
+    import torch
+
+    groups = [MIXED, SAME, [None, None], [None, 1.0], [None, 1.0, 0.5], [0.5, 0.5 + 1e-12]]
+    rewards = torch.tensor([float("nan") if r is None else r for g in groups for r in g], dtype=torch.float64)
+    names = [number for number, g in enumerate(groups) for _ in g]
+    dropped = zero_variance(rewards, names).tolist()
+    learned = {
+        name for name, drop, reward in zip(names, dropped, rewards.tolist(), strict=True) if not drop and reward == reward
+    }
+    assert count_groups([round_of(*groups)])[1] == len(learned)
+
+
+@pytest.mark.parametrize(
+    ("rounds", "settings", "wanted"),
+    [
+        ([[MIXED] * 4], {"min_groups": 4}, 0),  # enough
+        ([[MIXED] * 2 + [SAME] * 2], {"min_groups": 4}, 4),  # 2 missing, half carry one
+        ([[MIXED] * 1 + [SAME] * 7], {"min_groups": 4}, 8),  # 3 missing at 1 in 8 would be 24: no more than a round's
+        ([[SAME] * 8], {"min_groups": 1}, 8),  # none so far
+        ([[SAME] * 8, [SAME] * 8], {"min_groups": 1, "max_rounds": 2}, 8),  # the second refill
+        ([[SAME] * 8, [SAME] * 8], {"min_groups": 1, "max_rounds": 1}, 0),  # the cap
+        ([[MIXED, SAME], [MIXED, MIXED]], {"min_groups": 3}, 0),  # rounds add up
+    ],
+)
+def test_how_many_more_by_hand(round_of, rounds, settings, wanted):
+    assert refill_size(dynamic(**settings), [round_of(*groups) for groups in rounds]) == wanted
+
+
+def test_only_where_the_profile_asks_for_it(round_of):
+    scores = [round_of(SAME)]
+    for config in (profile(kind="grpo"), profile(kind="dpo"), profile(kind="ppo")):
+        assert refill_size(config, scores) == 0
+        assert sampling_figures(config, scores) == {}
+    assert refill_size(profile(kind="dapo"), scores) == 8
+
+
+def test_the_figures_say_whether_the_cap_was_met(round_of):
+    scores = [round_of(MIXED, SAME), round_of(SAME)]
+    figures = {"sampling_rounds": 2.0, "sampled_groups": 3.0, "signal_groups": 1.0}
+    assert sampling_figures(dynamic(min_groups=2), scores) == {**figures, "sampling_capped": 1.0}
+    assert sampling_figures(dynamic(min_groups=1), scores) == {**figures, "sampling_capped": 0.0}

@@ -1,0 +1,431 @@
+"""One conversation, as each of the formats writes it: all come to the same messages, and each to what it alone knows."""
+
+import copy
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tracewheel.config import IngestConfig
+from tracewheel.core.types import Trace, canonical_json
+from tracewheel.traces.json_cutter import Piece
+from tracewheel.traces.quarantine import REASONS, Quarantined
+from tracewheel.traces.readers import detect
+from tracewheel.traces.readers.detect import FORMATS, READERS, Detector
+from tracewheel.traces.readers.reading import read_traces
+from tracewheel.traces.spool import Spool
+
+SAMPLES = json.loads(Path(__file__).with_name("samples.json").read_text())
+RECORDS, SPANS = SAMPLES["records"], SAMPLES["spans"]
+CITY = {"city": "Rome"}
+
+
+def read(*values, format="auto"):
+    """What values on lines of their own come to."""
+    pieces = [Piece(json.dumps(value).encode(), number, 0) for number, value in enumerate(values, start=1)]
+    with Spool() as spool:
+        detector = Detector(format, spool)
+        items = list(detector.read(pieces, "log"))
+        return items + [item for _, item in detector.spooled()]
+
+
+def told(trace):
+    """The conversation without what formats tell differently: ids, and whether nothing said is no text or an empty one."""
+    lines = []
+    for message in trace.messages:
+        calls = [
+            (call["function"]["name"], json.loads(call["function"]["arguments"])) for call in message.get("tool_calls") or []
+        ]
+        lines.append((message["role"], message["content"] or "", calls))
+    return lines
+
+
+STORY = [
+    ("user", "Weather in Rome?", []),
+    ("assistant", "", [("weather", CITY)]),
+    ("tool", "sunny", []),
+    ("assistant", "It is sunny.", []),
+]
+ALL = {**{name: [record] for name, record in RECORDS.items()}, **SPANS}
+
+
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("asked", ["auto", "by name"])
+def test_every_format_comes_to_the_same_conversation(name, asked):
+    (trace,) = read(*ALL[name], format="auto" if asked == "auto" else name)
+    assert isinstance(trace, Trace), trace
+    assert trace.format == name
+    assert told(trace) == STORY
+    reply = trace.messages[2]
+    assert reply["tool_call_id"] == trace.messages[1]["tool_calls"][0]["id"]
+    assert trace.source_line == 1
+    assert Trace.from_record(trace.to_record()) == trace
+
+
+def test_all_formats_have_a_sample_and_a_name_in_the_config_and_on_the_command_line():
+    from flows.ingest import FORMATS as OFFERED
+
+    assert set(ALL) == set(FORMATS)
+    assert set(IngestConfig.model_fields["format"].annotation.__args__) == {"auto", *FORMATS} == set(OFFERED)
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_each_record_is_recognised_by_its_own_reader_first(name):
+    first = next(reader for reader in READERS if reader.gathers == "record" and reader.recognises(RECORDS[name]))
+    assert first.name == name
+
+
+KNOWN = {
+    "openai": {"id": "x", "session": "conv", "user": "u1", "created": "2026-10-01T08:00:00Z", "model": "m", "outcome": 1.0},
+    "anthropic": {"id": "x", "session": "conv", "user": "u1", "model": "m", "outcome": 1.0},
+    "tau_bench": {"user": "u1", "outcome": 1.0, "task": "4"},
+    "langfuse": {
+        "id": "x", "session": "conv", "user": "u1", "created": "2026-10-01T08:00:00Z", "model": "m", "outcome": 1.0
+    },
+    "mlflow": {
+        "id": "x", "session": "conv", "user": "u1", "created": "2026-10-01T08:00:00.000000Z", "model": "m", "outcome": 1.0,
+        "task": "4",
+    },
+    "sweagent": {"outcome": None, "task": "4"},
+    "mini_swe_agent": {"model": "m", "outcome": None, "task": "4"},
+    "openhands": {"model": "m", "created": "2026-10-01T08:00:00", "outcome": None, "task": "4"},
+    "atif": {"id": "x", "session": "conv", "model": "m", "created": "2026-10-01T08:00:00.000000Z", "outcome": None},
+    "sharegpt": {"id": "x", "outcome": None},
+    "tracewheel": {"id": "x", "task": "4", "outcome": None},
+    "otel": {
+        "id": "t1", "session": "conv", "user": "u1", "model": "m-1", "created": "2026-09-21T14:13:20.000000Z", "outcome": None
+    },
+    "openinference": {"id": "t1", "session": "conv", "user": "u1", "model": "m", "outcome": None},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_what_the_log_says_beside_the_conversation_is_kept(name):
+    (trace,) = read(*ALL[name])
+    assert {key: getattr(trace, key) for key in KNOWN[name]} == KNOWN[name]
+
+
+GIVEN_TOOLS = {"openai", "anthropic", "langfuse", "mlflow", "atif", "sharegpt", "otel", "openinference"}
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_tools_are_the_given_ones_or_inferred_and_marked(name):
+    (trace,) = read(*ALL[name])
+    assert [tool["function"]["name"] for tool in trace.tools] == ["weather"]
+    parameters = trace.tools[0]["function"]["parameters"]
+    assert parameters == {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+    assert trace.tools_inferred == (name not in GIVEN_TOOLS)
+
+
+def test_tokens_and_log_probabilities_are_kept():
+    (trace,) = read(RECORDS["tracewheel"])
+    assert trace.tokens == {"token_ids": [1, 2, 3], "logprobs": [0.0, -0.5, -0.25], "action_mask": [0, 1, 1]}
+    (trace,) = read(RECORDS["atif"])
+    assert trace.tokens == {
+        "token_ids": [1, 2, 3, 4, 5, 6],
+        "logprobs": [0.0, 0.0, -0.1, -0.2, 0.0, -0.3],
+        "action_mask": [0, 0, 1, 1, 0, 1],
+    }
+
+
+def test_tokens_whose_prompts_do_not_go_on_are_not_kept():
+    record = copy.deepcopy(RECORDS["atif"])
+    record["steps"][2]["metrics"]["prompt_token_ids"] = [9, 2, 3, 4, 5]
+    (trace,) = read(record)
+    assert trace.tokens is None
+
+
+@pytest.mark.parametrize("name", ["anthropic", "atif"])
+def test_reasoning_is_kept_apart_from_what_is_said(name):
+    (trace,) = read(RECORDS[name])
+    assert trace.messages[1]["reasoning"] == "I look."
+
+
+def test_an_otlp_export_is_read_like_a_list_of_its_spans():
+    (exported,), (listed,) = read(SAMPLES["otlp"]), read(*SPANS["otel"])
+    assert exported.messages == listed.messages
+    assert (exported.id, exported.session, exported.user) == (listed.id, listed.session, listed.user)
+
+
+def test_a_result_that_no_later_call_was_shown_comes_from_the_tools_own_span():
+    (trace,) = read(*SPANS["otel"][:3])
+    assert told(trace) == STORY[:3]
+    (trace,) = read(*SPANS["otel"][:2])
+    assert told(trace) == STORY[:2]
+
+
+def test_spans_of_two_traces_in_any_order_are_two_traces():
+    others = [{**span, "traceId": "t2"} for span in SPANS["otel"]]
+    mixed = [span for pair in zip(reversed(SPANS["otel"]), others, strict=True) for span in pair]
+    first, second = read(*mixed)
+    assert [first.id, second.id] == ["t1", "t2"]
+    assert told(first) == told(second) == STORY
+    assert (first.source_line, second.source_line) == (1, 2)
+
+
+def test_another_agents_conversation_in_the_trace_is_kept_beside_it():
+    judge = {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.input.messages": json.dumps([{"role": "user", "parts": [{"type": "text", "content": "Good?"}]}]),
+        "gen_ai.output.messages": json.dumps([{"role": "assistant", "parts": [{"type": "text", "content": "Yes."}]}]),
+    }
+    (trace,) = read(*SPANS["otel"], {**SPANS["otel"][1], "spanId": "s9", "attributes": judge})
+    assert told(trace) == STORY
+    assert trace.info["other_conversations"] == [
+        [{"role": "user", "content": "Good?"}, {"role": "assistant", "content": "Yes."}]
+    ]
+
+
+def test_a_table_of_spans_is_read_like_the_spans():
+    """As Phoenix exports them: a column for each path, lists as values with paths in them, and what a row lacks as null."""
+
+    def row(number, inputs, output):
+        return {
+            "name": "ChatCompletion",
+            "context.trace_id": "t1",
+            "context.span_id": f"s{number}",
+            "parent_id": None,
+            "start_time": f"2026-10-01T08:00:0{number}+00:00",
+            "attributes.openinference.span.kind": "LLM",
+            "attributes.llm.model_name": "m",
+            "attributes.llm.input_messages": inputs,
+            "attributes.llm.output_messages": [output],
+            "attributes.metadata": None,
+        }
+
+    function = {"tool_call.function.name": "weather", "tool_call.function.arguments": '{"city": "Rome"}', "tool_call.id": "c1"}
+    asked = {"message.role": "user", "message.content": "Weather in Rome?"}
+    called = {"message.role": "assistant", "message.tool_calls": [function]}
+    replied = {"message.role": "tool", "message.tool_call_id": "c1", "message.content": "sunny"}
+    ended = {"message.role": "assistant", "message.content": "It is sunny."}
+    (trace,) = read(row(1, [asked], called), row(2, [asked, called, replied], ended))
+    assert (trace.format, told(trace)) == ("openinference", STORY)
+    assert trace.created == "2026-10-01T08:00:01.000000Z"
+
+
+EVENTS = [
+    {"name": "gen_ai.user.message", "attributes": {"content": "Weather in Rome?"}},
+    {"name": "gen_ai.choice", "attributes": {"index": 0, "message": json.dumps(RECORDS["openai"]["messages"][1])}},
+]
+NUMBERED = {
+    "gen_ai.prompt.0.role": "user",
+    "gen_ai.prompt.0.content": "Weather in Rome?",
+    "gen_ai.completion.0.role": "assistant",
+    "gen_ai.completion.0.tool_calls.0.id": "c1",
+    "gen_ai.completion.0.tool_calls.0.name": "weather",
+    "gen_ai.completion.0.tool_calls.0.arguments": '{"city": "Rome"}',
+}
+
+
+@pytest.mark.parametrize(("attributes", "events"), [({"gen_ai.system": "x"}, EVENTS), (NUMBERED, [])])
+def test_older_conventions_of_spans_are_read_too(attributes, events):
+    (trace,) = read({**SPANS["otel"][1], "attributes": attributes, "events": events})
+    assert (trace.format, told(trace)) == ("otel", STORY[:2])
+
+
+def test_two_responses_and_results_of_a_responses_log_are_turns():
+    items = [
+        {"role": "user", "content": [{"type": "input_text", "text": "Weather in Rome?"}]},
+        {"type": "function_call", "call_id": "c1", "name": "weather", "arguments": '{"city": "Rome"}'},
+        {"type": "function_call_output", "call_id": "c1", "output": "sunny"},
+    ]
+    said = {
+        "object": "response",
+        "output": [{"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "It is sunny."}]}],
+    }
+    observation = {"type": "GENERATION", "startTime": "2026-10-01T08:00:00Z", "input": items, "output": said}
+    (trace,) = read({"trace": {"id": "x"}, "observations": [observation]})
+    assert told(trace) == STORY
+
+
+def test_openhands_actions_of_one_response_are_one_turn_and_errors_are_the_users():
+    record = copy.deepcopy(RECORDS["openhands"])
+    call = {"id": "c2", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Oslo"}'}}
+    record["history"][3]["tool_call_metadata"]["model_response"]["choices"][0]["message"]["tool_calls"].append(call)
+    second = copy.deepcopy(record["history"][3])
+    second |= {"id": 6}
+    second["tool_call_metadata"]["tool_call_id"] = "c2"
+    answer = {**record["history"][4], "id": 7, "cause": 6, "content": "rain"}
+    answer["tool_call_metadata"] = {"function_name": "weather", "tool_call_id": "c2"}
+    error = {"id": 8, "source": "agent", "observation": "error", "content": "no such tool"}
+    record["history"][5:5] = [second, answer, error]
+    (trace,) = read(record)
+    assert [message["role"] for message in trace.messages] == ["user", "assistant", "tool", "tool", "user", "assistant"]
+    assert trace.info["unseen_events"] == {"recall": 2}
+
+
+def test_results_of_atif_that_name_no_call_belong_to_the_calls_in_order():
+    record = copy.deepcopy(RECORDS["atif"])
+    step = record["steps"][1]
+    step["tool_calls"].append({"tool_call_id": "c2", "function_name": "weather", "arguments": {"city": "Oslo"}})
+    step["observation"]["results"] = [{"content": "both"}]
+    (trace,) = read(record)
+    assert [(message["tool_call_id"], message["content"]) for message in trace.messages if message["role"] == "tool"] == [
+        ("c1", ""),
+        ("c2", "both"),
+    ]
+
+
+def test_tracewheels_own_mlflow_traces_are_read_again():
+    """They log what is new with each turn, not the whole conversation."""
+    chat = RECORDS["openai"]["messages"]
+    kinds = [
+        ("episode", "AGENT", chat[:1], {"stop_reason": "finished"}),
+        ("turn", "LLM", None, chat[1]),
+        ("weather", "TOOL", '{"city": "Rome"}', "sunny"),
+    ]
+    kinds.append(("turn", "LLM", None, chat[3]))
+    spans = []
+    for number, (name, kind, asked, said) in enumerate(kinds):
+        values = {"spanType": kind, "spanInputs": asked, "spanOutputs": said}
+        attributes = {f"mlflow.{key}": json.dumps(value) for key, value in values.items() if value is not None}
+        parent = "s0" if number else None
+        spans.append(
+            {
+                "trace_id": "t",
+                "span_id": f"s{number}",
+                "parent_span_id": parent,
+                "name": name,
+                "start_time_unix_nano": 1_790_000_000_000_000_000 + number,
+                "attributes": attributes,
+            }
+        )
+    (trace,) = read({"info": {"trace_id": "x"}, "data": {"spans": spans}})
+    assert told(trace) == STORY
+
+
+def test_a_list_of_messages_is_one_conversation_unless_it_is_too_large(monkeypatch):
+    elements = [
+        Piece(json.dumps(message).encode(), number, 0, 1) for number, message in enumerate(RECORDS["openai"]["messages"], 1)
+    ]
+    for limit, kind in ((1 << 20, Trace), (50, Quarantined)):
+        monkeypatch.setattr(detect, "LARGEST_LIST", limit)
+        with Spool() as spool:
+            (item,) = Detector("auto", spool).read(elements, "log")
+        assert isinstance(item, kind)
+    assert item.reason == "too large"
+    assert (item.line, item.raw) == (1, elements[0].raw)
+
+
+def test_a_list_of_messages_that_is_damaged_or_cut_off_is_put_aside_whole():
+    """A conversation without its middle or its end is not what was said."""
+    whole = [
+        Piece(json.dumps(message).encode(), number, 0, 1) for number, message in enumerate(RECORDS["openai"]["messages"], 1)
+    ]
+    for last, reason in ((Piece(b"", 9, 0, 1, "truncated", True), "truncated"), (Piece(b"{,}", 9, 0, 1), "not JSON")):
+        with Spool() as spool:
+            (item,) = Detector("auto", spool).read([*whole, last], "log")
+        assert item.reason == reason
+        assert item.raw.startswith(whole[0].raw)
+
+
+def damaged(name, change):
+    record = copy.deepcopy(RECORDS[name])
+    change(record)
+    return record
+
+
+@pytest.mark.parametrize(
+    ("record", "reason"),
+    [
+        ({"hello": "world"}, "unknown format"),
+        ([{"role": "user"}], "not an object"),
+        (damaged("anthropic", lambda r: r["messages"][1]["content"].append({"type": "image"})), "content is not text"),
+        (damaged("anthropic", lambda r: r["messages"][2]["content"][0].update(tool_use_id="c9")), "tool reply without a call"),
+        (damaged("tau_bench", lambda r: r.update(reward="good")), "reward is not a number"),
+        (damaged("tau_bench", lambda r: r.update(traj=[])), "no messages"),
+        (damaged("langfuse", lambda r: r.update(observations=[])), "no messages"),
+        (damaged("sweagent", lambda r: r["history"].pop(3)), "call without a reply"),
+        (damaged("atif", lambda r: r["steps"][0].update(source="wizard")), "unknown role"),
+        (damaged("atif", lambda r: r["steps"].insert(1, 3)), "message unreadable"),
+        (damaged("atif", lambda r: r["steps"][1]["tool_calls"][0].update(arguments="{city")), "arguments are not JSON"),
+        (damaged("sharegpt", lambda r: r["conversations"][1].update(value="{city")), "arguments are not JSON"),
+        (damaged("sharegpt", lambda r: r["conversations"][0].update({"from": "wizard"})), "unknown role"),
+        (damaged("openhands", lambda r: r["history"].insert(1, {"id": 9})), "message unreadable"),
+        (damaged("tracewheel", lambda r: r.update(logprobs=[0.0])), "tokens unreadable"),
+        (damaged("mlflow", lambda r: r["data"].update(spans=[])), "no messages"),
+        ({**SPANS["otel"][0]}, "no messages"),
+    ],
+)
+def test_damage_is_named_in_every_format(record, reason):
+    (item,) = read(record)
+    assert isinstance(item, Quarantined)
+    assert item.reason == reason
+    assert reason in REASONS
+
+
+words = st.sampled_from(
+    ["assistant", "tool", "user", "system", "c1", "{}", "[]", '{"a": 1}', "text", "tool_use", "weather", "agent", ""]
+)
+values = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | st.text(max_size=4) | words,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(words | st.text(max_size=4), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+def mutate(data, record):
+    """Replace, remove or repeat a value somewhere in a record."""
+    node, key = record, data.draw(st.sampled_from(sorted(record) if isinstance(record, dict) else range(len(record))))
+    while isinstance(node[key], dict | list) and node[key] and data.draw(st.integers(0, 4)):
+        node = node[key]
+        key = data.draw(st.sampled_from(sorted(node) if isinstance(node, dict) else range(len(node))))
+    match data.draw(st.sampled_from(["replace", "replace", "remove", "repeat"])):
+        case "remove":
+            del node[key]
+        case "repeat" if isinstance(node, list):
+            node.insert(key, copy.deepcopy(node[key]))
+        case _:
+            node[key] = data.draw(values)
+
+
+@settings(max_examples=120)
+@pytest.mark.parametrize("name", [*ALL, "otlp"])
+@given(data=st.data())
+def test_no_change_of_a_record_crashes_its_reader(name, data):
+    """Changes anywhere: a trace that can be stored, or quarantine with a known reason, never an error that was not foreseen."""
+    parts = copy.deepcopy(ALL.get(name) or [SAMPLES["otlp"]])
+    for _ in range(data.draw(st.integers(1, 3))):
+        part = data.draw(st.sampled_from(parts))
+        if part:
+            mutate(data, part)
+    for format in ("auto", {"otlp": "otel"}.get(name, name)):
+        for item in read(*parts, format=format):
+            if isinstance(item, Quarantined):
+                assert item.reason in REASONS
+                assert "not as" not in item.detail, item.detail
+                json.dumps(item.to_record()).encode()
+            else:
+                canonical_json(item.to_record()).encode()
+
+
+FILES = [
+    json.dumps(list(RECORDS.values()), indent=1).encode(),
+    b"\n".join(json.dumps(record).encode() for record in RECORDS.values()),
+    json.dumps(SPANS["otel"]).encode(),
+    json.dumps(RECORDS["openai"]["messages"]).encode(),
+    json.dumps(RECORDS["openhands"]["history"], indent=2).encode(),
+]
+
+
+@settings(max_examples=150)
+@given(
+    st.binary(max_size=200) | st.sampled_from(FILES),
+    st.lists(st.tuples(st.integers(0, 10**5), st.binary(max_size=4), st.integers(0, 3))),
+)
+def test_no_bytes_of_a_file_crash_the_readers(tmp_path_factory, data, changes):
+    """Any bytes, and whole files with bytes changed, added and lost anywhere."""
+    for place, inserted, lost in changes:
+        place %= len(data) + 1
+        data = data[:place] + inserted + data[place + lost :]
+    path = tmp_path_factory.mktemp("any") / "log"
+    path.write_bytes(data)
+    for item in read_traces({"log": path}):
+        if isinstance(item, Quarantined):
+            assert item.reason in REASONS
+            assert "not as" not in item.detail, item.detail
+            json.dumps(item.to_record()).encode()
+        else:
+            canonical_json(item.to_record()).encode()

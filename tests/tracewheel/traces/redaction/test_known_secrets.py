@@ -1,0 +1,166 @@
+"""A secret that one record gives away is in no other either; what cannot be cleaned fails the ingest and says where."""
+
+import base64
+import json
+
+import pandas
+import pytest
+
+from flows.cli import main
+from tracewheel.config import IngestConfig, RedactionConfig
+from tracewheel.core.errors import SecretError
+from tracewheel.traces.ingest import ingest, ingest_new
+from tracewheel.traces.redaction import known_values
+from tracewheel.traces.redaction.known_values import KnownSecrets
+from tracewheel.traces.redaction.unescaped import Unescaped
+
+SECRET = "hunter2-and-more"
+NAMED = f"My password is {SECRET}."
+BARE = f"I typed {SECRET} and nothing came of it."
+CODES = {"patterns": {"code": r"code ([0-9a-f]{12})"}}
+
+
+def line(text, **fields):
+    """A record of a log."""
+    messages = [{"role": "user", "content": text}, {"role": "assistant", "content": "Done."}]
+    return json.dumps({"messages": messages, **fields}).encode()
+
+
+def read(folder):
+    """What an ingest wrote, but for hashes."""
+    texts = [frame.to_json() for frame in map(pandas.read_parquet, sorted(folder.rglob("part-*.parquet")))]
+    for entry in (folder / "quarantine.jsonl").read_text().splitlines():
+        record = json.loads(entry)
+        texts += [entry, base64.b64decode(record.get("raw_base64", "")).decode("utf-16-le", "ignore")]
+    return "\n".join(texts)
+
+
+@pytest.fixture
+def log(tmp_path):
+    """Writes a log, and says how to read it."""
+
+    def write(*lines, name="log.jsonl", **redaction):
+        path = tmp_path / "logs" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"\n".join(lines) + b"\n")
+        return IngestConfig(paths=(str(path.parent),), redaction=RedactionConfig(**redaction))
+
+    return write
+
+
+ORDERS = {
+    "given away first": [line(NAMED), line(BARE)],
+    "given away last": [line(BARE), line(NAMED)],
+    "bare in what cannot be read": [line(BARE)[:-5], line(BARE).replace(b"typed", b"typed \xff"), line(NAMED)],
+    "bare in UTF-16": [line(BARE).decode().encode("utf-16-le"), line(NAMED)],
+    "given away in what cannot be read": [line(BARE), line(NAMED)[:-5]],
+    "given away as a session": [line(BARE), line("Hello", session=f"password={SECRET}")],
+    "bare in letters as escapes": [line(BARE).replace(b"hunter", b"h\\u0075nter"), line(NAMED)],
+    "bare in an argument": [line(json.dumps({"deep": json.dumps(BARE)})), line(NAMED)],
+}
+
+
+@pytest.mark.parametrize("lines", ORDERS.values(), ids=ORDERS)
+@pytest.mark.parametrize("incremental", [False, True])
+def test_a_secret_that_one_record_gives_away_is_in_no_other(log, tmp_path, lines, incremental):
+    config = log(*lines)
+    report = ingest_new(config, tmp_path / "out") if incremental else ingest(config, tmp_path / "out")
+    written = read(tmp_path / "out")
+    assert SECRET not in written and "hunter" not in written
+    assert report["redacted"]["password"] >= len(lines)
+    assert report["read"] == report["kept"] + report["quarantined"] == len(lines)
+
+
+@pytest.mark.parametrize("most_searched", [known_values.MOST_SEARCHED, 1], ids=["one search", "word by word"])
+def test_many_secrets_are_found_as_few_are(monkeypatch, most_searched):
+    monkeypatch.setattr(known_values, "MOST_SEARCHED", most_searched)
+    known = KnownSecrets({f"secret{number:08d}-x": "password" for number in range(100)})
+    for written in (
+        "a secret00000042-x.",
+        json.dumps("a\nsecret00000042-x"),
+        json.dumps(json.dumps("é\tsecret00000042-x")),
+    ):
+        assert known.may_be_in(written.encode())
+        assert [item.value for item in known.find(Unescaped(written))] == ["secret00000042-x"]
+    for written in ("secret00000043", "secret00000042-xy", ""):
+        assert list(known.find(Unescaped(written))) == []
+    assert not known.may_be_in(b"secret0000004 2-x")
+    assert not KnownSecrets().may_be_in(b"secret00000042-x")
+
+
+def test_what_the_users_own_patterns_find_counts_too(log, tmp_path):
+    config = log(line("Why a1b2c3d4e5f6?"), line("It is code a1b2c3d4e5f6."), **CODES)
+    assert ingest(config, tmp_path / "out")["redacted"] == {"code": 2}
+    assert "a1b2c3d4e5f6" not in read(tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "My password is sunshine!",
+        "My phone number is 4158675309.",
+        "My password is a1b2c.",
+        "password: 1234567",
+        "password: пароль٣٣٣",
+    ],
+)
+def test_what_may_stand_elsewhere_for_something_else_stays_there(log, tmp_path, text):
+    value = text.split()[-1].rstrip(".!")
+    ingest(log(line(f"order {value} please"), line(text)), tmp_path / "out")
+    first, second = pandas.read_parquet(tmp_path / "out/traces.parquet")["messages"]
+    assert f"order {value} please" in first
+    assert value not in second or value == "sunshine"
+
+
+def test_equal_logs_give_equal_bytes_whichever_way_the_secret_was_learned(log, tmp_path):
+    config = log(line(BARE), line(NAMED), line("Hello"))
+    for name in ("one", "two"):
+        ingest(config, tmp_path / name)
+    files = ("traces.parquet/part-00000.parquet", "quarantine.jsonl", "report.json")
+    assert all((tmp_path / "one" / file).read_bytes() == (tmp_path / "two" / file).read_bytes() for file in files)
+    assert [json.loads(text)[0]["content"] for text in pandas.read_parquet(tmp_path / "one/traces.parquet")["messages"]] == [
+        "I typed REDACTED_PASSWORD_1 and nothing came of it.",
+        "My password is REDACTED_PASSWORD_1",
+        "Hello",
+    ]
+
+
+def test_what_an_earlier_part_holds_fails_the_ingest_until_everything_is_read_again(log, tmp_path):
+    config = log(*[line("Hello", user=f"u{number}") for number in range(300)], line(BARE), *[line("x")] * 300, line(NAMED))
+    with pytest.raises(SecretError, match=r"log\.jsonl:301: .*password.*--full") as failure:
+        ingest_new(config, tmp_path / "out", records_per_commit=100)
+    assert SECRET not in str(failure.value)
+    report = ingest_new(config, tmp_path / "out", records_per_commit=100, full=True)
+    assert (report["read"], report["added"]["read"], report["redacted"]) == (602, 602, {"password": 2})
+    assert len(list((tmp_path / "out").rglob("part-*.parquet"))) > 1
+    assert SECRET not in read(tmp_path / "out")
+
+
+@pytest.mark.parametrize("cut", [None, -5], ids=["in a trace", "in quarantine"])
+def test_what_is_found_again_and_again_fails_the_stage_with_file_and_line(log, tmp_path, capsys, cut):
+    config = log(line("Hello"), line("It costs 73519 EUR.")[:cut])
+    profile = tmp_path / "profile.yaml"
+    # What stands in for the number ends with one, which stands before EUR too.
+    redaction = {"patterns": {"amount": r"\d+(?= EUR)"}}
+    profile.write_text(json.dumps({"name": "x", "ingest": {"paths": list(config.paths), "redaction": redaction}}))
+    assert main(["ingest", str(profile), "--out", str(tmp_path / "out"), "--json"]) == 2
+    said = capsys.readouterr()
+    assert "log.jsonl:2: after redaction it still holds amount" in said.err
+    assert "ingest.redaction" in said.err and "73519" not in said.err + said.out
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_files_name_is_redacted_wherever_it_is_told(log, tmp_path):
+    names = ["of maria@corp.com.jsonl", "of bob@corp.com.jsonl"]
+    for name in names:
+        config = log(line(f"Hello {name[3:4]}"), b"{", name=name)
+    (tmp_path / "logs" / "of maria@corp.com.txt").write_text("no log")
+    report = ingest_new(config, tmp_path / "out")
+    stored = pandas.read_parquet(tmp_path / "out/traces.parquet")["source_file"]
+    put_aside = [json.loads(entry)["file"] for entry in (tmp_path / "out/quarantine.jsonl").read_text().splitlines()]
+    assert len(set(stored)) == 2 and set(stored) == set(put_aside)
+    assert all(name.startswith("file-") for name in [*stored, *report["skipped"]])
+    for path in (tmp_path / "out").rglob("*"):
+        assert path.is_dir() or b"corp.com" not in path.read_bytes()
+    assert ingest_new(config, tmp_path / "out")["added"]["read"] == 0
+    assert ingest(config, tmp_path / "all")["skipped"] == report["skipped"]

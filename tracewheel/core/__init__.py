@@ -1,0 +1,1 @@
+"""Ground for all rooms: records, errors, files, the store, fingerprints, statistics."""

@@ -1,0 +1,135 @@
+"""What a stage's result depends on beside its inputs: its code, and the packages that compute it."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import hashlib
+import importlib.metadata
+import importlib.util
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from tracewheel.core.types import SCHEMA_VERSION, content_hash
+
+PACKAGE = Path(__file__).parents[1]
+NUMERIC_PACKAGES = ("numpy", "pandas", "peft", "pyarrow", "tokenizers", "torch", "transformers", "trl")
+# What the reading of logs depends on further, and what curation does: other stages' results outlive a new version of these.
+READING_PACKAGES = ("detect-secrets", "google-re2", "orjson", "phonenumbers", "python-stdnum")
+CURATION_PACKAGES = ("jinja2", "markupsafe", "orjson", "rensa")
+ASSETS = (".css", ".html", ".jinja", ".js", ".json", ".svg")
+
+
+def digest_file(path: Path) -> str:
+    """SHA-256 of a file's bytes."""
+    digest = hashlib.sha256()
+    with path.open("rb") as stream:
+        while block := stream.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def digest_of(path: Path) -> str:
+    """Digest of a file, or of a folder as the sorted pairs of relative name and file digest.
+
+    It does not depend on where the path lies or on when its files were written.
+    """
+    if path.is_file():
+        return digest_file(path)
+    names = sorted(file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file())
+    return content_hash([[name, digest_file(path / name)] for name in names], length=64)
+
+
+@functools.cache
+def code_version(module: str, plugins: tuple[str, ...] = ()) -> str:
+    """Hash of a `tracewheel` module and of all it imports from `tracewheel`; comments and docstrings do not count.
+
+    Templates and style sheets count where a module names them that lie beside it.
+
+    Args:
+        module: The stage's module, as in "tracewheel.curation.curate".
+        plugins: Modules of the user's own classes, whose source counts too.
+    """
+    hashes: dict[str, str] = {}
+    for name, source, tree in _reached(module):
+        hashes[name] = hashlib.sha256(ast.dump(_without_docstrings(tree)).encode()).hexdigest()
+        hashes |= {f"{name} {asset.name}": digest_file(asset) for asset in _assets(tree, source.parent)}
+    for plugin in plugins:
+        spec = importlib.util.find_spec(plugin)
+        hashes[plugin] = digest_file(Path(spec.origin)) if spec and spec.origin else ""
+    return content_hash([SCHEMA_VERSION, sorted(hashes.items())])
+
+
+@functools.cache
+def package_versions(names: tuple[str, ...] = NUMERIC_PACKAGES) -> dict[str, str]:
+    """Installed versions of packages, without importing them; those not installed are left out."""
+    versions = {}
+    for name in names:
+        try:
+            versions[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return versions
+
+
+def plugin_modules(names: Iterable[str]) -> tuple[str, ...]:
+    """The modules in names of the form `module:Class`; built-in names have none."""
+    return tuple(sorted({name.partition(":")[0] for name in names if ":" in name}))
+
+
+def _reached(module: str) -> Iterator[tuple[str, Path, ast.Module]]:
+    """A `tracewheel` module and all it imports from `tracewheel`, each once: name, file, syntax tree."""
+    seen: set[str] = set()
+    waiting = [module]
+    while waiting:
+        name = waiting.pop()
+        source = _source(name)
+        if source is None or name in seen:
+            continue
+        seen.add(name)
+        tree = ast.parse(source.read_bytes())
+        yield name, source, tree
+        waiting += _imported(tree)
+
+
+def _without_docstrings(tree: ast.Module) -> ast.Module:
+    """The tree, its docstrings removed in place: rewording one does not change what the code computes."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) or not node.body:
+            continue
+        first = node.body[0]
+        if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str):
+            del node.body[0]
+    return tree
+
+
+def _source(module: str) -> Path | None:
+    parts = module.split(".")
+    if parts[0] != PACKAGE.name:
+        return None
+    path = PACKAGE.joinpath(*parts[1:])
+    candidates = (path.with_suffix(".py"), path / "__init__.py") if len(parts) > 1 else (path / "__init__.py",)
+    return next((file for file in candidates if file.is_file()), None)
+
+
+def _imported(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def _assets(tree: ast.AST, folder: Path) -> Iterator[Path]:
+    """The files beside a module whose names it spells out, and those whose names these spell out in turn."""
+    waiting = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    seen: set[str] = set()
+    while waiting:
+        name = waiting.pop()
+        if name in seen or not name.endswith(ASSETS) or Path(name).name != name or not (folder / name).is_file():
+            continue
+        seen.add(name)
+        yield folder / name
+        waiting += re.findall(r"[\w.-]+", (folder / name).read_text(encoding="utf-8"))

@@ -1,0 +1,101 @@
+"""The record of a run: what it was asked, what it started from, what it came to.
+
+`work_dir/<run id>/` holds `config.yaml` (resolved), `lineage.json` (commit, input digests, package
+versions), `start.json` (champion, evidence and task posterior at the start, so that a resumed run sees the
+same), during reinforcement learning `loop.json` (which entries of the store each iteration made) and
+`doctor.json` (what the doctor found), and at the end `gate.json`, `report.html` and `summary.json`. A run
+with a summary is complete.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tracewheel.core.files import read_json
+from tracewheel.core.fingerprint import CURATION_PACKAGES, NUMERIC_PACKAGES, READING_PACKAGES, package_versions
+from tracewheel.core.store import PARTIAL, remove, write_whole
+
+ORCHESTRATION_PACKAGES = ("prefect", "mlflow", "dvc")
+PACKAGES = tuple(sorted({*NUMERIC_PACKAGES, *READING_PACKAGES, *CURATION_PACKAGES, *ORCHESTRATION_PACKAGES}))
+
+
+class RunRecord:
+    """Reads and writes one run's folder; every file is written whole or not at all."""
+
+    def __init__(self, work_dir: Path, run_id: str) -> None:
+        self.run_id = run_id
+        self.path = work_dir / run_id
+
+    @property
+    def summary(self) -> dict[str, Any] | None:
+        """The summary of a complete run, else None."""
+        path = self.path / "summary.json"
+        return read_json(path) if path.is_file() else None
+
+    def open(self, config: dict[str, Any], inputs: dict[str, str]) -> None:
+        """Clear away what a kill left half-written, and write what is known at the start, unless it is there."""
+        for leftover in self.path.glob(f"{PARTIAL}*"):
+            remove(leftover)
+        self._keep("config.yaml", lambda: yaml.safe_dump(config, sort_keys=False))
+        self._keep("lineage.json", lambda: _json(_lineage(inputs)))
+
+    def start(self, look: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """What the run starts from: as stored, or as `look` finds it now, which is then stored."""
+        self._keep("start.json", lambda: _json(look()))
+        return read_json(self.path / "start.json")
+
+    def started(self) -> dict[str, Any] | None:
+        """What the run started from, None when it has not started."""
+        path = self.path / "start.json"
+        return read_json(path) if path.is_file() else None
+
+    def write(self, name: str, value: Any) -> Path:
+        """Write a JSON file of the record."""
+        write_whole(self.path / name, _json(value))
+        return self.path / name
+
+    def _keep(self, name: str, text: Callable[[], str]) -> None:
+        if not (self.path / name).is_file():
+            write_whole(self.path / name, text())
+
+
+def find_runs(work_dir: Path) -> list[RunRecord]:
+    """The runs under a work folder, the last started first."""
+    records = [RunRecord(work_dir, path.parent.name) for path in work_dir.glob("*/lineage.json")]
+    return sorted(records, key=lambda record: read_json(record.path / "lineage.json")["started"], reverse=True)
+
+
+def _lineage(inputs: dict[str, str]) -> dict[str, Any]:
+    return {
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "git": _git_state(),
+        "inputs": inputs,
+        "packages": package_versions(PACKAGES),
+    }
+
+
+def _git_state() -> dict[str, Any] | None:
+    """Commit and whether tracked files differ from it; None outside a repository."""
+    commit = _git("rev-parse", "HEAD")
+    if commit is None:
+        return None
+    return {"commit": commit, "changed": bool(_git("status", "--porcelain", "--untracked-files=no"))}
+
+
+def _git(*arguments: str) -> str | None:
+    try:
+        done = subprocess.run(["git", *arguments], capture_output=True, text=True, timeout=10, check=False)
+    except (FileNotFoundError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, indent=2) + "\n"

@@ -1,0 +1,248 @@
+"""The stage that turns traces into tasks: replay, verify, probe, find copies and benchmarks, split, check for leaks, label."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tracewheel.config import RetrainConfig
+from tracewheel.core.errors import DataError
+from tracewheel.core.store import PARTIAL
+from tracewheel.core.types import Task
+from tracewheel.curation.contamination import Overlap
+from tracewheel.curation.difficulty import check_held_out_tier, pass_rates
+from tracewheel.curation.duplicates import describe_duplicates
+from tracewheel.curation.episode_files import EpisodeOrder, write_episodes
+from tracewheel.curation.evidence import KeptEvidence
+from tracewheel.curation.filters import Filter
+from tracewheel.curation.leaks import DUPLICATES_FILE, check_leaks, describe_leaks, linking_clusters
+from tracewheel.curation.probes import probe_tasks
+from tracewheel.curation.quality.report import quality_report, write_quality
+from tracewheel.curation.replayed import Replayed, replay_all
+from tracewheel.curation.shelf import STATES, TASK_COLUMNS, Tasks
+from tracewheel.curation.splits import SPLITS, assign_splits, components
+from tracewheel.curation.temporal import seen_times
+from tracewheel.environments.recorded.environment import PREFIX as RECORDED
+
+if TYPE_CHECKING:
+    import pandas
+
+TASKS_FILE, REPORT_FILE = "tasks.parquet", "report.json"
+CONTAMINATION_FILE = "contamination.parquet"
+RATE_COLUMNS = ["attempts", "successes", "pass_rate", "posterior", "low", "high", "pass_tier"]
+IN_A_BENCHMARK, FILTERED = "in a benchmark", "left out by the filter"
+
+
+def curate(config: RetrainConfig, traces: Path, out: Path, earlier: KeptEvidence | None = None) -> dict[str, Any]:
+    """Make tasks and verified episodes from ingested traces.
+
+    Writes into `out` (every column is in docs/datasets.md):
+
+    - tasks.parquet: Task records with `split` (train, validation, held_out, harder) and how often the logged agent
+      solved them.
+    - episodes.parquet: the traces of these tasks, `success` as replayed (NaN when unscored), with labels.
+    - sets/: what the stages of training learn from.
+    - duplicates.parquet: clusters of traces that are one task twice.
+    - contamination.parquet: traces that hold an item of a benchmark, with its file and line.
+    - evidence.json, counted.parquet: successes and failures by task, and the traces whose outcomes are in them, for the next
+      curation.
+    - report.json: what the function returns.
+    - quality.html, quality.json: what a careful engineer asks before training on it.
+
+    Args:
+        config: `curation` and `environment` are used.
+        traces: Directory that `ingest` wrote.
+        out: Directory to write to.
+        earlier: The evidence that an earlier curation ended with. Traces that it counted do not count again.
+
+    Raises:
+        DataError: no traces, too few tasks for the splits, or `curation.harder_tier` is not one above the hardest trained on.
+        LeakError: a task, user, session or copy is on two sides, and `curation.allow_leak` is not set.
+    """
+    path = traces / "traces.parquet"
+    if not path.exists():
+        raise DataError(f"{path}: no ingested traces; run `tracewheel ingest` first")
+    existing = next(folder for folder in (out, *out.absolute().parents) if folder.exists())
+    with tempfile.TemporaryDirectory(prefix=f"{PARTIAL}curate-", dir=existing) as scratch:
+        # One after the other: what was decided on and what was said are not in memory together.
+        written, report = _decide(config, path, out, Path(scratch), earlier)
+        proves = not config.environment.kind.startswith(RECORDED)
+        labels, sets = write_episodes(written, out, config.curation.sets, replay_proves=proves)
+    report = {name: {"labels": labels, "sets": sets}.get(name, value) for name, value in report.items()}
+    _write_json(out / REPORT_FILE, report)
+    write_quality(quality_report(out, traces if (traces / REPORT_FILE).exists() else None), out)
+    return report
+
+
+def _decide(
+    config: RetrainConfig, traces: Path, out: Path, scratch: Path, earlier: KeptEvidence | None
+) -> tuple[EpisodeOrder, dict[str, Any]]:
+    """Write all but the episodes; says in which order they come, and the report, in which their part is missing."""
+    with replay_all(traces, config.environment.kind, config.curation, scratch) as replayed:
+        return _Curation(config, replayed, earlier).write(out, scratch, traces)
+
+
+class _Curation:
+    """What is decided on the facts of all traces."""
+
+    def __init__(self, config: RetrainConfig, replayed: Replayed, earlier: KeptEvidence | None) -> None:
+        self.config, self.replayed = config.curation, replayed
+        self.kind = config.environment.kind
+        dropped = replayed.facts["dropped"] != ""
+        self.usable = replayed.facts[~dropped] if dropped.any() else replayed.facts
+        self.probes, self.probe_report = probe_tasks(replayed.tasks, replayed.solutions)
+        self.rates, self.kept_evidence = pass_rates(self.usable[["id", "task_id", "success"]], self.config.difficulty, earlier)
+
+    def write(self, out: Path, scratch: Path, path: Path) -> tuple[EpisodeOrder, dict[str, Any]]:
+        import numpy as np
+        import pandas
+
+        unfit = {task_id: probe.verdict for task_id, probe in sorted(self.probes.items()) if not probe.fit}
+        unfit |= {task_id: IN_A_BENCHMARK for task_id in self._in_benchmarks() if task_id not in unfit}
+        kept = [task_id for task_id in sorted(self.probes) if task_id not in unfit]
+        if not kept:
+            raise DataError(
+                f"{path}: none of the {len(self.replayed.facts)} traces gives a task for the environment '{self.kind}'"
+            )
+        tasks = self._tasks(kept)
+        wanted = Filter(self.config.filter)
+        clauses, keeps = wanted.dry_run(tasks), wanted.keep(tasks)
+        unfit |= dict.fromkeys(tasks.loc[~keeps, "id"], FILTERED)
+        tasks = tasks[keeps].reset_index(drop=True)
+        tasks["split"] = assign_splits(tasks, self.config)
+        check_held_out_tier(tasks)
+        in_use = tasks[tasks["split"] != ""].drop(columns=["component", "first_seen", "last_seen"])
+        in_use = self._with_states(in_use.sort_values(["split", "id"], key=_split_order).reset_index(drop=True))
+        episodes = self._episodes(in_use)
+        clusters = self.replayed.clusters
+        assert clusters is not None
+        linking = linking_clusters(clusters, self.config.duplicates)
+        leaks = check_leaks(in_use, episodes.rename(columns={"id": "trace_id"}), linking, allow=self.config.allow_leak)
+
+        out.mkdir(parents=True, exist_ok=True)
+        in_use.to_parquet(out / TASKS_FILE, index=False)
+        clusters.to_parquet(out / DUPLICATES_FILE, index=False)
+        pandas.DataFrame(self.replayed.overlaps, columns=list(Overlap._fields)).to_parquet(
+            out / CONTAMINATION_FILE, index=False
+        )
+        self.kept_evidence.write(out)
+        report = {
+            "funnel": self._funnel(unfit, tasks, in_use),
+            "drift": {
+                "logged_rewards": int(self.usable["outcome"].notna().sum()),
+                "reward": int(self.usable["reward_drift"].sum()),
+                "observations": int(self.usable["observation_drift"].sum()),
+            },
+            "faults": _faults(self.usable, self.replayed.tasks.families),
+            "probes": self.probe_report,
+            "duplicates": describe_duplicates(clusters),
+            "contamination": _contamination(self.replayed.overlaps),
+            "filter": clauses,
+            "leaks": {"found": bool(leaks), "says": describe_leaks(leaks)},
+            "labels": {},
+            "sets": {},
+            "splits": {split: _describe_split(in_use[in_use["split"] == split]) for split in SPLITS},
+            "deployed": {split: _deployed(episodes[episodes["split"] == split], self.replayed.tasks) for split in SPLITS},
+        }
+        ranks = np.full(len(self.replayed.facts), -1, dtype=np.int64)
+        ranks[episodes["row"].to_numpy()] = np.arange(len(episodes))
+        together = self.replayed.facts["task_id"].factorize()[0]
+        return EpisodeOrder(self.replayed.file, ranks, together, in_use, scratch / "buckets"), report
+
+    def _in_benchmarks(self) -> list[str]:
+        """Tasks of which a trace holds an item of a benchmark."""
+        held = {overlap.trace_id for overlap in self.replayed.overlaps}
+        return sorted(set(self.usable.loc[self.usable["id"].isin(held), "task_id"]))
+
+    def _tasks(self, kept: list[str]) -> pandas.DataFrame:
+        """Task records but for `STATES`, with how often they are solved, when they were tried, and `component`."""
+        tasks = self.replayed.tasks.frame(kept, [name for name in TASK_COLUMNS if name not in STATES])
+        rates = self.rates.set_index("task_id")[RATE_COLUMNS]
+        tasks = tasks.join(rates, on="id").join(seen_times(self.usable), on="id")
+        links = components(self.usable, self.replayed.clusters, self.config.duplicates.link)
+        return tasks.assign(component=tasks["id"].map(links))
+
+    def _with_states(self, in_use: pandas.DataFrame) -> pandas.DataFrame:
+        """The tasks in use with `STATES`, in the order of a task's record."""
+        states = self.replayed.tasks.frame(in_use["id"], STATES)
+        whole = in_use.assign(**{name: states[name] for name in STATES})
+        return whole[[*TASK_COLUMNS, *(name for name in in_use if name not in TASK_COLUMNS)]]
+
+    def _episodes(self, in_use: pandas.DataFrame) -> pandas.DataFrame:
+        """The facts of these tasks' traces in the order they are written in, with `split` and their `row` in the file."""
+        facts = self.usable.reset_index(names="row")
+        found = facts.merge(in_use[["id", "split"]].rename(columns={"id": "task_id"}), on="task_id")
+        return found.sort_values(["split", "task_id", "id"], key=_split_order).reset_index(drop=True)
+
+    def _funnel(self, unfit: dict[str, str], tasks: pandas.DataFrame, in_use: pandas.DataFrame) -> dict[str, Any]:
+        facts = self.replayed.facts
+        return {
+            "traces": len(facts),
+            "dropped_traces": dict(sorted(Counter(facts.loc[facts["dropped"] != "", "dropped"]).items())),
+            "replayed": len(self.usable),
+            "unscored": int(self.usable["success"].isna().sum()),
+            "tasks": len(self.replayed.tasks),
+            "dropped_tasks": unfit,
+            "tasks_unused": int((tasks["split"] == "").sum()),
+            "tasks_used": len(in_use),
+        }
+
+
+def load_tasks(curated: Path, split: str) -> list[Task]:
+    """The tasks of one split, from a directory that `curate` wrote."""
+    import pandas
+
+    frame = pandas.read_parquet(curated / TASKS_FILE)
+    rows = frame[frame["split"] == split].to_dict("records")
+    return [Task.from_record({str(key): value for key, value in row.items()}) for row in rows]
+
+
+def _split_order(column: pandas.Series) -> pandas.Series:
+    return column.map(SPLITS.index) if column.name == "split" else column
+
+
+def _faults(usable: pandas.DataFrame, families: dict[str, str]) -> dict[str, dict[str, int]]:
+    """How often each fault occurs, in all and by family."""
+    failed = usable[usable["failure"] != ""]
+    counts: dict[str, Counter[str]] = {"all": Counter(failed["failure"])}
+    for task_id, failure in zip(failed["task_id"], failed["failure"], strict=True):
+        counts.setdefault(families[task_id], Counter())[failure] += 1
+    return {name: dict(sorted(count.items())) for name, count in sorted(counts.items())}
+
+
+def _contamination(overlaps: list[Overlap]) -> dict[str, Any]:
+    return {
+        "traces": len({overlap.trace_id for overlap in overlaps}),
+        "items": len({(overlap.file, overlap.line) for overlap in overlaps}),
+        "by_file": dict(sorted(Counter(overlap.file for overlap in overlaps).items())),
+    }
+
+
+def _describe_split(tasks: pandas.DataFrame) -> dict[str, Any]:
+    return {
+        "tasks": len(tasks),
+        "families": {name: int(n) for name, n in sorted(Counter(tasks["family"]).items())},
+        "tiers": {str(tier): int(n) for tier, n in sorted(Counter(tasks["tier"]).items())},
+        "tasks_never_solved": int((tasks["successes"] == 0).sum()),
+    }
+
+
+def _deployed(episodes: pandas.DataFrame, tasks: Tasks) -> dict[str, Any]:
+    """The logged agent's replayed success, over scored episodes; None where there are none."""
+    scored = episodes[episodes["success"].notna()]
+    solved = (scored["success"] >= 1.0).astype(float)
+    families, tiers = scored["task_id"].map(tasks.families), scored["task_id"].map(tasks.tiers).astype(str)
+    return {
+        "episodes": len(episodes),
+        "unscored": len(episodes) - len(scored),
+        "success": float(solved.mean()) if len(scored) else None,
+        "families": {str(name): float(rate) for name, rate in solved.groupby(families).mean().items()},
+        "tiers": {str(name): float(rate) for name, rate in solved.groupby(tiers).mean().items()},
+    }
+
+
+def _write_json(path: Path, value: Any) -> None:
+    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -1,0 +1,1 @@
+"""How the shipped logs and the tiny base policy are made; nothing else depends on it."""

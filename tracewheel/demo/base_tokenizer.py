@@ -1,0 +1,130 @@
+"""The tokenizer of the tiny base policy: every name and every piece of tool-call syntax is one token.
+
+Below those pieces lies a plain byte alphabet, so any text can be encoded and decodes to itself.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from tracewheel.demo.chat_template import CHAT_TEMPLATE
+from tracewheel.environments.workspace import tasks as words
+from tracewheel.environments.workspace.environment import EMPTY_FOLDER, SYSTEM_PROMPT, TOOLS
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+END_OF_TURN, START_OF_TURN, PADDING = "<|im_end|>", "<|im_start|>", "<|endoftext|>"
+INVENTED_TOOLS = ("copy_file", "search_files", "delete_file")
+PHRASES = (
+    "Do this: ",
+    "List ",
+    "Read ",
+    "Move ",
+    "Write ",
+    " listing the files in ",
+    " listing ",
+    "Repeat: ",
+    "Which of these match *",
+    "Which of these start with ",
+    "Which of these are in both: ",
+    "What follows ",
+    " says",
+    "Sort: ",
+    "? ",
+    ": ",
+    ", ",
+    ". ",
+    ".",
+    "Archive the ",
+    " files of ",
+    " in ",
+    " with a manifest.",
+    " and ",
+    " to ",
+    " from ",
+    "none",
+    "ok",
+    "done",
+    EMPTY_FOLDER,
+    "error: ",
+    "error: no such file ",
+    "error: no such folder ",
+    "error: no tool named ",
+    "error: arguments must be ",
+    "error: malformed call ",
+    "error: a file is already at ",
+)
+
+
+def build_tokenizer() -> PreTrainedTokenizerFast:
+    """Build the tokenizer afresh; deterministic."""
+    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    alphabet = {symbol: index for index, symbol in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
+    tokenizer = Tokenizer(models.BPE(vocab=alphabet, merges=[]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens([AddedToken(t, normalized=False) for t in (PADDING, START_OF_TURN, END_OF_TURN)])
+    tokenizer.add_tokens([AddedToken(piece, normalized=False) for piece in _pieces()])
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        eos_token=END_OF_TURN,
+        pad_token=PADDING,
+        chat_template=CHAT_TEMPLATE,
+        clean_up_tokenization_spaces=False,
+        model_max_length=2048,
+    )
+
+
+def _pieces() -> list[str]:
+    """The strings that are one token each, longest first so that ids do not depend on a set's order."""
+    pieces = {*words.STEMS, *words.STEM_GROUPS, *words.EXTENSIONS, *words.SOURCES, *words.DESTINATIONS, *words.WORDS}
+    pieces |= {words.LIST_PATH, f"/{words.MANIFEST_NAME}", "/", "\n", '", "', '"]', '["', '\\", \\"', '[\\"', '\\"]'}
+    pieces |= set(PHRASES) | set(_prompt_pieces()) | set(_chat_pieces())
+    return sorted(pieces, key=lambda piece: (-len(piece), piece))
+
+
+def _prompt_pieces() -> list[str]:
+    """The fixed text between the fields of each task wording."""
+    import string
+
+    texts = [
+        text for wordings in words.PROMPTS.values() for wording in wordings for text, *_ in string.Formatter().parse(wording)
+    ]
+    return [text for text in texts if text]
+
+
+def _chat_pieces() -> list[str]:
+    """Tool-call syntax and the scaffolding around turns, as the chat template writes them."""
+    pieces = ["<tool_call>", "</tool_call>", '"}}\n</tool_call>', "{}}\n</tool_call>", '"}', '": "']
+    for name in INVENTED_TOOLS:
+        pieces += [name, f'<tool_call>\n{{"name": "{name}", "arguments": {{"path": "']
+    for tool in TOOLS:
+        function = tool["function"]
+        head = f'<tool_call>\n{{"name": "{function["name"]}", "arguments": '
+        required = function["parameters"]["required"]
+        pieces.append(head + (f'{{"{required[0]}": "' if required else "{}}\n</tool_call>"))
+        pieces += [f'", "{parameter}": "' for parameter in required[1:]]
+        pieces += ["\n" + json.dumps(tool, ensure_ascii=False), function["name"]]
+    call_help = (
+        "For each function call, return a json object with function name and arguments within <tool_call></tool_call> XML tags:"
+    )
+    example = '<tool_call>\n{"name": <function-name>, "arguments": <args-json-object>}\n</tool_call>'
+    tools_help = (
+        "\n\n# Tools\n\nYou may call one or more functions to assist with the user query.\n\n"
+        "You are provided with function signatures within <tools></tools> XML tags:\n<tools>"
+    )
+    return [
+        *pieces,
+        f"system\n{SYSTEM_PROMPT}",
+        tools_help,
+        f"\n</tools>\n\n{call_help}\n{example}",
+        f"\n{START_OF_TURN}user\n<tool_response>\n",
+        f"\n</tool_response>{END_OF_TURN}\n{START_OF_TURN}assistant\n",
+        "\n</tool_response>\n<tool_response>\n",
+        f"\n{START_OF_TURN}user\n",
+        f"{END_OF_TURN}\n{START_OF_TURN}assistant\n",
+    ]

@@ -1,0 +1,5 @@
+"""Environments recorded from logs."""
+
+from tracewheel.environments.recorded.environment import PREFIX, RecordedEnvironment
+
+__all__ = ["PREFIX", "RecordedEnvironment"]

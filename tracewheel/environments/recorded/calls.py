@@ -1,0 +1,150 @@
+"""The tool calls of a logged conversation, and when two of them are the same call."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tracewheel.core.types import content_hash
+
+Message = Mapping[str, Any]
+Schema = Mapping[str, Any]
+ERROR_BEGINNINGS = ("error", "traceback (most recent call last)")
+NUMBERS, NESTED = {"integer", "number"}, {"array", "object"}
+
+
+@dataclass(frozen=True)
+class LoggedCall:
+    """A call of a log.
+
+    Attributes:
+        name: The tool's.
+        arguments: As parsed from the log; anything but an object is not a call that a tool can take.
+        reply: What the tool said; None where the log holds no reply, because the episode ended with the call.
+        message: Position of the assistant message that makes the call.
+    """
+
+    name: str
+    arguments: Any
+    reply: str | None
+    message: int
+
+
+def calls_in(messages: Sequence[Message]) -> list[LoggedCall]:
+    """The calls of a conversation in order, each with its reply.
+
+    A reply belongs to the last call before it with its id: some agents number their calls anew in each turn.
+    """
+    replies: dict[tuple[int, int], str] = {}
+    made: dict[str, tuple[int, int]] = {}
+    for index, message in enumerate(messages):
+        for place, call in enumerate(message.get("tool_calls") or []):
+            made[call["id"]] = (index, place)
+        if message["role"] == "tool" and (call_id := message.get("tool_call_id")) in made:
+            replies[made.pop(call_id)] = message["content"] or ""
+    return [
+        LoggedCall(
+            call["function"]["name"], parsed_arguments(call["function"]["arguments"]), replies.get((index, place)), index
+        )
+        for index, message in enumerate(messages)
+        for place, call in enumerate(message.get("tool_calls") or [])
+    ]
+
+
+def parsed_arguments(arguments: Any) -> Any:
+    """Arguments as an object where they are one; what does not parse stays text. No arguments at all are an empty object."""
+    if not isinstance(arguments, str):
+        return arguments
+    try:
+        return json.loads(arguments or "{}")
+    except (ValueError, RecursionError):
+        return arguments
+
+
+def is_error(reply: str) -> bool:
+    """Whether a tool's reply says that the call failed, as far as its first word tells: logs have no mark for it."""
+    return reply.lstrip("<[{\"' ").lower().startswith(ERROR_BEGINNINGS)
+
+
+def parameters_of(tools: Iterable[Mapping[str, Any]]) -> dict[str, Schema]:
+    """The JSON Schema of each tool's parameters, by the tool's name."""
+    functions = [tool["function"] for tool in tools]
+    return {function["name"]: function.get("parameters") or {} for function in functions}
+
+
+def exact_key(name: str, arguments: Any) -> str:
+    """Equal for the same tool with the same arguments, in whatever order they are given."""
+    return content_hash([name, arguments])
+
+
+def normalised_key(name: str, arguments: Any, parameters: Mapping[str, Schema]) -> str:
+    """Equal for calls between which a tool cannot be expected to tell a difference; see `normalised`."""
+    return content_hash([name, normalised(arguments, parameters.get(name, {}))])
+
+
+def normalised(value: Any, schema: Schema) -> Any:
+    """An argument without what makes no difference to a tool.
+
+    That is Unicode's forms of one character, space around a text, line ends, runs of spaces in a text of one line,
+    3.0 for 3, null for an optional argument and an argument that is its own default; and, where the schema asks for
+    a number, a truth value, an object or an array, the same written as text. Upper and lower case stay: a path or
+    an identifier may differ by it. So does the space within a text of several lines, which may be a program.
+    """
+    match value:
+        case str():
+            return _normalised_text(value, schema)
+        case bool():
+            return value
+        case float() if value.is_integer():
+            return int(value)
+        case list():
+            items = schema.get("items")
+            return [normalised(item, items if isinstance(items, Mapping) else {}) for item in value]
+        case dict():
+            return _normalised_object(value, schema)
+        case _:
+            return value
+
+
+def _normalised_object(value: dict[str, Any], schema: Schema) -> dict[str, Any]:
+    properties, required = schema.get("properties") or {}, schema.get("required") or ()
+    kept = {}
+    for name, item in value.items():
+        own = properties.get(name)
+        own = own if isinstance(own, Mapping) else {}
+        plain = normalised(item, own)
+        is_default = "default" in own and plain == normalised(own["default"], own)
+        if name in required or not (plain is None or is_default):
+            kept[name] = plain
+    return kept
+
+
+def _normalised_text(value: str, schema: Schema) -> Any:
+    text = unicodedata.normalize("NFC", value).replace("\r\n", "\n").strip()
+    kinds = schema.get("type")
+    kinds = {kinds} if isinstance(kinds, str) else set(kinds or ())
+    if "string" not in kinds and kinds & (NUMBERS | NESTED | {"boolean"}):
+        try:
+            parsed = json.loads(text.lower() if "boolean" in kinds else text)
+        except (ValueError, RecursionError):
+            return text
+        if _is_of(parsed, kinds):
+            return normalised(parsed, schema)
+    return text if "\n" in text else " ".join(text.split())
+
+
+def _is_of(value: Any, kinds: set[str]) -> bool:
+    match value:
+        case bool():
+            return "boolean" in kinds
+        case int() | float():
+            return bool(kinds & NUMBERS)
+        case list():
+            return "array" in kinds
+        case dict():
+            return "object" in kinds
+        case _:
+            return False

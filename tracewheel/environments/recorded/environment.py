@@ -1,0 +1,102 @@
+"""The recorded environment: tools that answer as they did in the logs, for where no simulator exists.
+
+A call that some trace made is answered with what its tool replied then, a call that no trace made is *unrecorded*: the
+episode ends, and cannot be scored, whatever it did before. Nobody knows where such a call would have led, so it is neither
+a success nor a failure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tracewheel.core.errors import DataError
+from tracewheel.core.types import Task
+from tracewheel.environments.base import Observation
+from tracewheel.environments.recorded.calls import Message, calls_in, is_error
+from tracewheel.environments.recorded.recording import read_recording
+from tracewheel.environments.recorded.tasks import recorded_task
+
+PREFIX = "recorded:"
+UNRECORDED = "unrecorded call: no log shows what {tool} replies to this here; the episode ends without a score"
+ECHO_LIMIT = 64
+
+
+def unrecorded_tools(final_state: Mapping[str, Any]) -> list[str]:
+    """The tools of an episode's unrecorded calls, by the state it ended in; that of an episode that failed has none."""
+    return [str(call["name"]) for call in final_state.get("unrecorded", ())]
+
+
+class RecordedEnvironment:
+    """A world made of logs. Its kind is `recorded:PATH`, PATH being the folder of a recording.
+
+    State: `{"task": the log's name, "calls": [{"name", "arguments", "key"}], "unrecorded": [{"name", "arguments"}]}`, the
+    calls being those of the episode; what an opening conversation has already done is in the task. A call of a tool that
+    the tool set does not have gets an error, and counts as a call that no success made. An episode ends with a call that
+    ended a logged one, with an unrecorded call, or when the policy calls nothing.
+
+    Raises:
+        DataError: PATH is not a recording.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.kind = f"{PREFIX}{path}"
+        self.system_prompt = ""
+        self._recording = read_recording(path)
+        self._task = ""
+        self._earlier: list[str] = []
+        self._calls: list[dict[str, Any]] = []
+        self._unrecorded: list[dict[str, Any]] = []
+
+    def task_from_log(self, prompt: str, logged: dict[str, Any]) -> Task:
+        return recorded_task(self.kind, prompt, logged, self._recording)
+
+    def tools(self) -> list[dict[str, Any]]:
+        return self._recording.tools
+
+    def reset(self, task: Task) -> None:
+        """Start an episode.
+
+        Raises:
+            DataError: the task is not one of a recording.
+        """
+        state = task.initial_state
+        if "task" not in state or "context" not in state:
+            raise DataError(f"task {task.id}: its initial state has no 'task' and 'context'; it is not of a recording")
+        self._task = state["task"]
+        context: list[Message] = state["context"]
+        self.system_prompt = next((message["content"] for message in context if message["role"] == "system"), "")
+        self._earlier = [
+            self._recording.key(call.name, call.arguments)
+            for call in calls_in(context)
+            if call.name not in self._recording.free_tools
+        ]
+        self._calls, self._unrecorded = [], []
+
+    def opening(self, task: Task) -> list[dict[str, Any]]:
+        """The logged conversation before the task's prompt, the system prompt left out."""
+        return [message for message in task.initial_state["context"] if message["role"] != "system"]
+
+    def solution(self, task: Task) -> list[tuple[str, dict[str, Any]]] | None:
+        """The shortest sequence of calls of a successful trace."""
+        references = task.goal["references"]
+        shortest = min(references, key=len, default=None)
+        return None if shortest is None else [(call["name"], call["arguments"]) for call in shortest]
+
+    def step(self, tool: str, args: dict[str, Any]) -> Observation:
+        if tool not in self._recording.parameters:
+            self._calls.append({"name": tool, "arguments": args, "key": self._recording.key(tool, args)})
+            return Observation(f"error: no tool named {tool[:ECHO_LIMIT]}", error=True)
+        found = self._recording.find(self._task, self._earlier, tool, args)
+        if found is None:
+            self._unrecorded.append({"name": tool, "arguments": args})
+            return Observation(UNRECORDED.format(tool=tool), error=True, done=True)
+        if tool not in self._recording.free_tools:
+            key = self._recording.key(tool, args)
+            self._earlier.append(key)
+            self._calls.append({"name": tool, "arguments": args, "key": key})
+        reply = found.reply or ""
+        return Observation(reply, error=is_error(reply), done=found.reply is None)
+
+    def snapshot(self) -> dict[str, Any]:
+        return {"task": self._task, "calls": list(self._calls), "unrecorded": list(self._unrecorded)}

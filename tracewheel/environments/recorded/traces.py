@@ -1,0 +1,143 @@
+"""Traces as episodes of a recorded environment: each with the logged starting point that a replay asks for."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from tracewheel.core.types import canonical_json, content_hash
+from tracewheel.environments.recorded.build import log_task
+from tracewheel.environments.recorded.calls import LoggedCall, calls_in
+from tracewheel.environments.recorded.tasks import spoken
+
+if TYPE_CHECKING:
+    import pandas
+
+By = Literal["turn", "episode"]
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class _Stretch:
+    """Part of a trace: what was said before, the user's words, and all that follows up to the user's next ones."""
+
+    record: Record
+    number: int
+    task: str
+    prompt: str
+    context: list[dict[str, Any]]
+    rest: list[dict[str, Any]]
+    only: bool = True
+
+    @property
+    def calls(self) -> list[LoggedCall]:
+        return calls_in(self.rest)
+
+
+def recorded_traces(
+    traces: pandas.DataFrame, kind: str, *, by: By = "turn", success: Mapping[str, float] | None = None
+) -> pandas.DataFrame:
+    """Trace records with an `environment` from which the recorded environment `kind` makes tasks and replays them.
+
+    - By "turn", a trace becomes one record for each time that the user spoke, `id` with `-turn<n>` behind it. Its messages are
+      the conversation up to the user's next words. These are tasks that a policy can be set: it needs no user to talk to. Of
+      one the references are the calls that successful traces made there, after an equal conversation; a time at which
+      no success calls anything is no task and left out.
+    - By "episode", a trace is one record, whose references are all calls of each successful trace of its task. In a
+      conversation with a user such a task serves comparisons (labels, divergence, pairs), not rollouts.
+
+    A record without a session gets the name of its task as one, so that no split parts the attempts at one task. A turn of
+    a trace has no outcome of its own, unless it is the only one: a reward is for the whole, and so is what a judge said.
+
+    Args:
+        traces: Trace records of one tool set.
+        kind: `recorded:PATH`.
+        success: Outcome by trace id, instead of the logged one; at 1 a trace is a success.
+    """
+    import pandas
+
+    known = dict(zip(traces["id"], traces["outcome"], strict=True)) if success is None else success
+    wins = {str(trace_id) for trace_id, outcome in known.items() if outcome is not None and outcome >= 1.0}
+    stretches = [stretch for record in _records(traces) for stretch in (_turns(record) if by == "turn" else _whole(record))]
+    identities = [_identity(stretch, by) for stretch in stretches]
+    references: dict[str, dict[str, list[Record]]] = defaultdict(dict)
+    prompts: dict[str, tuple[str, _Stretch]] = {}
+    for identity, stretch in zip(identities, stretches, strict=True):
+        calls = [{"name": call.name, "arguments": call.arguments} for call in stretch.calls if isinstance(call.arguments, dict)]
+        if stretch.record["id"] in wins and (calls or by == "episode"):
+            references[identity].setdefault(content_hash(calls), calls)
+        # All attempts at a task are asked in the words of one, a success where there is one.
+        rank = f"{stretch.record['id'] not in wins:d} {stretch.record['id']}"
+        prompts[identity] = min(prompts.get(identity, (rank, stretch)), (rank, stretch), key=lambda pair: pair[0])
+    rows = [
+        _row(stretch, kind, by, prompts[identity][1], list(references[identity].values()))
+        for identity, stretch in zip(identities, stretches, strict=True)
+        if by == "episode" or references[identity]
+    ]
+    return pandas.DataFrame(rows, columns=list(traces.columns))
+
+
+def _records(traces: pandas.DataFrame) -> Iterator[Record]:
+    for row in traces.to_dict("records"):
+        yield {str(name): value for name, value in row.items()}
+
+
+def _whole(record: Record) -> Iterator[_Stretch]:
+    messages = json.loads(record["messages"])
+    first = _users(messages)[:1]
+    for index in first:
+        yield _Stretch(record, 0, log_task(record), messages[index]["content"], messages[:index], messages[index + 1 :])
+
+
+def _turns(record: Record) -> Iterator[_Stretch]:
+    messages = json.loads(record["messages"])
+    starts = _users(messages)
+    for number, (start, end) in enumerate(zip(starts, [*starts[1:], len(messages)], strict=True)):
+        prompt = messages[start]["content"]
+        yield _Stretch(record, number, log_task(record), prompt, messages[:start], messages[start + 1 : end], len(starts) == 1)
+
+
+def _without_opinion(record: Record) -> str:
+    """What is known of a trace beside, but for what a judge said of the whole."""
+    info = json.loads(record["info"]) if isinstance(record.get("info"), str) else {}
+    return canonical_json({name: value for name, value in info.items() if name != "judged"})
+
+
+def _users(messages: list[dict[str, Any]]) -> list[int]:
+    """Where the user says something; of several messages in a row the last counts as the prompt."""
+    spoke = [index for index, message in enumerate(messages) if message["role"] == "user" and message.get("content")]
+    return [index for index in spoke if index + 1 == len(messages) or messages[index + 1]["role"] != "user"]
+
+
+def _identity(stretch: _Stretch, by: By) -> str:
+    if by == "episode":
+        return stretch.task
+    return content_hash([stretch.task, spoken(stretch.context), stretch.prompt])
+
+
+def _row(stretch: _Stretch, kind: str, by: By, asked: _Stretch, references: list[list[Record]]) -> Record:
+    logged = {
+        "kind": kind,
+        "prompt": asked.prompt,
+        "task": stretch.task,
+        # An episode begins with the user's words: what an agent said before them is played with the rest.
+        "context": [message for message in asked.context if message["role"] == "system"]
+        if by == "episode"
+        else stretch.context,
+        "references": references,
+    }
+    record = stretch.record
+    session = record.get("session")
+    changes: Record = {
+        "environment": canonical_json(logged),
+        "session": session if isinstance(session, str) and session else f"task {stretch.task}",
+    }
+    if by == "turn":
+        said = [*stretch.context, {"role": "user", "content": stretch.prompt}, *stretch.rest]
+        changes |= {"id": f"{record['id']}-turn{stretch.number}", "messages": json.dumps(said, ensure_ascii=False)}
+        if not stretch.only:
+            changes |= {"outcome": None, "info": _without_opinion(record)}
+    return {**record, **changes}

@@ -1,0 +1,170 @@
+"""The workspace: an in-memory file tree that an agent tidies with five tools."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from tracewheel.core.errors import DataError
+from tracewheel.core.types import Task
+from tracewheel.environments.base import Observation
+from tracewheel.environments.workspace.goals import task_reached
+from tracewheel.environments.workspace.tasks import FAMILIES, make_task, workspace_task
+
+SYSTEM_PROMPT = "You are a file-management agent."
+ECHO_LIMIT = 64
+EMPTY_FOLDER = "(empty)"
+
+
+def _tool(name: str, description: str, **parameters: str) -> dict[str, Any]:
+    properties = {key: {"type": "string", "description": text} for key, text in parameters.items()}
+    return {
+        "type": "function",
+        "function": {
+            "name": name,
+            "description": description,
+            "parameters": {"type": "object", "properties": properties, "required": list(parameters)},
+        },
+    }
+
+
+TOOLS = [
+    _tool("list_files", "Lists the names of the files in a folder.", path="The folder."),
+    _tool("read_file", "Returns the text of a file.", path="The file."),
+    _tool(
+        "move_file",
+        "Moves a file into a folder and lists what is left where it was.",
+        source="The file.",
+        destination="The folder to move it into.",
+    ),
+    _tool(
+        "write_file",
+        "Writes a text file, replacing what was there.",
+        path="The file.",
+        content="Its new text.",
+    ),
+    _tool("finish", "Ends the work."),
+]
+REQUIRED = {tool["function"]["name"]: tool["function"]["parameters"]["properties"] for tool in TOOLS}
+
+
+class WorkspaceEnvironment:
+    """File tree with folders one level deep; paths look like `/inbox/inv1.log`.
+
+    State: `{"folders": [path], "files": {path: text}, "finished": bool}`. A call that cannot be
+    carried out changes nothing and says why in its observation.
+    """
+
+    kind = "workspace"
+    system_prompt = SYSTEM_PROMPT
+
+    def __init__(self) -> None:
+        self._folders: set[str] = set()
+        self._files: dict[str, str] = {}
+        self._finished = False
+
+    def task_from_log(self, prompt: str, logged: dict[str, Any]) -> Task:
+        state, goal = logged.get("initial_state"), logged.get("goal")
+        if not isinstance(state, dict) or not _is_texts(state.get("folders")) or not _is_text_map(state.get("files")):
+            raise DataError("'initial_state' needs 'folders' (a list of paths) and 'files' (path to text)")
+        if not isinstance(goal, dict) or not _is_texts([goal.get(key) for key in ("source", "destination", "manifest")]):
+            raise DataError("'goal' needs 'source', 'destination' and 'manifest'")
+        selector = goal.get("selector")
+        if not isinstance(selector, dict) or selector.get("kind") not in FAMILIES or not isinstance(selector.get("value"), str):
+            raise DataError(f"'goal.selector' needs a 'value' and a 'kind', one of {', '.join(FAMILIES)}")
+        if selector["kind"] == "list" and selector["value"] not in state["files"]:
+            raise DataError(f"the list {selector['value']} is not among the files")
+        return workspace_task(prompt, state, goal)
+
+    def variants(self, task: Task, n: int, seed: int) -> list[Task]:
+        """Tasks of the same family and selector word, of the same tier or the one below."""
+        rng = random.Random(f"variants-{task.id}-{seed}")
+        asked = (task.goal["selector"]["value"],)
+        return [make_task(task.family, rng.randint(max(1, task.tier - 1), task.tier), rng, asked=asked) for _ in range(n)]
+
+    def task_reached(self, task: Task, final_state: dict[str, Any]) -> Task | None:
+        """The task of the same family that the state solves."""
+        return task_reached(task, final_state)
+
+    def solution(self, task: Task) -> list[tuple[str, dict[str, Any]]] | None:
+        """The calls that solve the task in the plainest way."""
+        from tracewheel.environments.workspace.agent import solution  # which is written in terms of this environment
+
+        return list(solution(task))
+
+    def tools(self) -> list[dict[str, Any]]:
+        return TOOLS
+
+    def reset(self, task: Task) -> None:
+        self._folders = set(task.initial_state["folders"])
+        self._files = dict(task.initial_state["files"])
+        self._finished = False
+
+    def snapshot(self) -> dict[str, Any]:
+        return {
+            "folders": sorted(self._folders),
+            "files": dict(sorted(self._files.items())),
+            "finished": self._finished,
+        }
+
+    def step(self, tool: str, args: dict[str, Any]) -> Observation:
+        required = REQUIRED.get(tool)
+        if required is None:
+            return _error("no tool named", tool)
+        if args.keys() != required.keys():
+            return _error("arguments must be", ", ".join(required) or "none")
+        if not all(isinstance(value, str) for value in args.values()):
+            return _error("arguments must be", "strings")
+        return getattr(self, f"_{tool}")(**args)
+
+    def _list_files(self, path: str) -> Observation:
+        folder = path.rstrip("/")
+        if folder not in self._folders:
+            return _error("no such folder", path)
+        return Observation(self._listing(folder))
+
+    def _read_file(self, path: str) -> Observation:
+        if path not in self._files:
+            return _error("no such file", path)
+        return Observation(self._files[path])
+
+    def _move_file(self, source: str, destination: str) -> Observation:
+        if source not in self._files:
+            return _error("no such file", source)
+        folder = destination.rstrip("/")
+        if folder not in self._folders:
+            return _error("no such folder", destination)
+        origin, name = source.rsplit("/", 1)
+        target = f"{folder}/{name}"
+        if target in self._files:
+            return _error("a file is already at", target)
+        self._files[target] = self._files.pop(source)
+        return Observation(self._listing(origin))
+
+    def _write_file(self, path: str, content: str) -> Observation:
+        folder, _, name = path.rpartition("/")
+        if folder not in self._folders or not name:
+            return _error("no such folder", path)
+        self._files[path] = content
+        return Observation("ok")
+
+    def _finish(self) -> Observation:
+        self._finished = True
+        return Observation("done", done=True)
+
+    def _listing(self, folder: str) -> str:
+        prefix = folder + "/"
+        names = [path.removeprefix(prefix) for path in self._files if path.startswith(prefix)]
+        return "\n".join(sorted([name for name in names if "/" not in name])) or EMPTY_FOLDER
+
+
+def _is_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(text, str) for text in value)
+
+
+def _is_text_map(value: Any) -> bool:
+    return isinstance(value, dict) and all(isinstance(text, str) for text in value.values())
+
+
+def _error(what: str, which: str) -> Observation:
+    return Observation(f"error: {what} {which[:ECHO_LIMIT]}", error=True)

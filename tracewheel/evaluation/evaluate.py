@@ -1,0 +1,159 @@
+"""The evaluation stage: one greedy and some sampled episodes of each task, scored and summed up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tracewheel.config import EvaluationConfig, ExplorationConfig, RetrainConfig
+from tracewheel.core.files import write_json
+from tracewheel.core.statistics import bootstrap_interval, pass_at_k, wilson_interval
+from tracewheel.core.types import Score, Task
+from tracewheel.policy.adapters import PolicyRef
+from tracewheel.rollout.rollout import rollout
+from tracewheel.scoring.objectives import PREFIX
+from tracewheel.scoring.rubric import success_of
+from tracewheel.scoring.score import SCORES_FILE, read_scores, score
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+RESULTS_FILE = "results.parquet"
+
+
+def evaluate(
+    config: RetrainConfig,
+    policy: PolicyRef,
+    tasks: list[Task],
+    out: Path,
+    *,
+    samples: int,
+    seed: int,
+    progress: Callable[[int, int], None] | None = None,
+) -> dict[str, Any]:
+    """Evaluate a policy; writes both modes' trajectories and scores, `results.parquet`, `evaluation.json`.
+
+    `results.parquet` has a row a task: `task_id`, `family`, `tier`, `greedy` (1, 0, or NaN where it
+    could not be scored), `sampled_successes`, `sampled_attempts` (scored ones).
+
+    Args:
+        samples: Sampled episodes a task.
+        seed: Fixes the sampled episodes.
+        progress: Called with (episodes done, episodes in all) of each mode.
+
+    Returns:
+        The summary: `greedy` and `sampled`, each with `rate`, `interval` (95%), `n`; `pass_at`;
+        `by_tier` and `by_family` with the same two rates; `episodes` and `generated_tokens`; where the
+        rubric has `objectives`, the mean of each over both modes' scored episodes (None when there are none).
+    """
+    settings = config.evaluation
+    sampling = {"temperature": settings.temperature, "top_p": settings.top_p, "exploration": ExplorationConfig()}
+    config = config.model_copy(update={"rollout": config.rollout.model_copy(update=sampling)})
+    scores, spent = {}, {"episodes": 0.0, "generated_tokens": 0.0}
+    for mode, greedy in (("greedy", True), ("sampled", False)):
+        folder = out / mode
+        metrics = rollout(
+            config, policy, tasks, folder, samples=1 if greedy else samples, seed=seed, greedy=greedy, progress=progress
+        )
+        spent = {key: spent[key] + metrics[key] for key in spent}
+        score(config, tasks, folder / "trajectories.parquet", folder)
+        scores[mode] = read_scores(folder / SCORES_FILE)
+    return sum_up(config, tasks, scores, out, spent)
+
+
+def sum_up(
+    config: RetrainConfig, tasks: list[Task], scores: Mapping[str, list[Score]], out: Path, spent: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Write `results.parquet` and `evaluation.json` of scored episodes, whoever played them; see `evaluate`.
+
+    Args:
+        scores: `greedy` and `sampled`, or one of them.
+        spent: Figures that the summary is to have as well.
+    """
+    outcomes = {mode: _outcomes(found) for mode, found in scores.items()}
+    results = _results(tasks, outcomes.get("greedy", {}), outcomes.get("sampled", {}))
+    results.to_parquet(out / RESULTS_FILE, index=False)
+    summary = summarise(config.evaluation, results) | dict(spent)
+    if config.rubric.objectives:
+        names = [objective.name for objective in config.rubric.objectives]
+        summary["objectives"] = {name: _mean_objective(list(scores.values()), name) for name in names}
+    write_json(out / "evaluation.json", summary)
+    return summary
+
+
+def summarise(config: EvaluationConfig, results: pd.DataFrame) -> dict[str, Any]:
+    """Rates with 95% intervals: Wilson's for greedy, a bootstrap over tasks for sampled. `n` of the `tasks` were scored."""
+    return {
+        "tasks": len(results),
+        **_rates(config, results),
+        "pass_at": {str(k): _pass_at(results, k) for k in config.pass_at},
+        "by_tier": {str(tier): _rates(config, rows) for tier, rows in results.groupby("tier")},
+        "by_family": {str(family): _rates(config, rows) for family, rows in results.groupby("family")},
+    }
+
+
+def _mean_objective(modes: list[list[Score]], name: str) -> float | None:
+    """The mean of the modes' means, as candidates are ranked by."""
+    means = []
+    for scores in modes:
+        values = [item.breakdown[f"{PREFIX}{name}"] for item in scores if item.status == "scored"]
+        if not values:
+            return None
+        means.append(sum(values) / len(values))
+    return sum(means) / len(means)
+
+
+def _outcomes(scores: list[Score]) -> dict[str, list[float]]:
+    """The successes (1 or 0) of each task's scored episodes."""
+    outcomes: dict[str, list[float]] = {}
+    for item in scores:
+        kept = outcomes.setdefault(item.task_id, [])
+        if item.status == "scored":
+            kept.append(float(success_of(item)))
+    return outcomes
+
+
+def _results(tasks: list[Task], greedy: dict[str, list[float]], sampled: dict[str, list[float]]) -> pd.DataFrame:
+    import pandas as pd
+
+    rows = [
+        {
+            "task_id": task.id,
+            "family": task.family,
+            "tier": task.tier,
+            "greedy": greedy[task.id][0] if greedy.get(task.id) else float("nan"),
+            "sampled_successes": sum(sampled.get(task.id, [])),
+            "sampled_attempts": len(sampled.get(task.id, [])),
+        }
+        for task in tasks
+    ]
+    return pd.DataFrame(rows)
+
+
+def _rates(config: EvaluationConfig, results: pd.DataFrame) -> dict[str, Any]:
+    greedy = results["greedy"].dropna()
+    tried = results[results["sampled_attempts"] > 0]
+    per_task = tried["sampled_successes"] / tried["sampled_attempts"]
+    return {
+        "greedy": {
+            "rate": float(greedy.mean()) if len(greedy) else None,
+            "interval": list(wilson_interval(float(greedy.sum()), len(greedy))),
+            "n": len(greedy),
+        },
+        "sampled": {
+            "rate": float(per_task.mean()) if len(tried) else None,
+            "interval": list(bootstrap_interval(per_task, resamples=config.bootstrap)) if len(tried) else [0.0, 1.0],
+            "n": len(tried),
+        },
+    }
+
+
+def _pass_at(results: pd.DataFrame, k: int) -> float | None:
+    """Mean unbiased pass@k over the tasks with at least k scored sampled episodes."""
+    enough = results[results["sampled_attempts"] >= k]
+    values = [
+        pass_at_k(int(row.sampled_attempts), round(row.sampled_successes), k)  # type: ignore[arg-type]
+        for row in enough.itertuples()
+    ]
+    return sum(values) / len(values) if values else None

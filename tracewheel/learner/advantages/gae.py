@@ -1,0 +1,73 @@
+"""Generalised advantage estimation (Schulman et al. 2016, arXiv:1506.02438) over a trajectory's actions."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from tracewheel.config import GaeAdvantageConfig
+from tracewheel.learner.advantages.actions import Steps, discounted_sums, over_turns, turn_starts, turn_sums
+
+
+def gae(rewards: Tensor, values: Tensor, turns: Tensor, config: GaeAdvantageConfig) -> tuple[Tensor, Tensor]:
+    """Advantages and returns of each action, observation tokens skipped.
+
+    delta_i = r_i + gamma V_(i+1) - V_i and A_i = delta_i + gamma lambda A_(i+1), where i + 1 is the next
+    action of the row and V after the last is 0; the return is A_i + V_i. With `granularity` "token" each
+    action token is an action, with `gamma` and `lam` inside a turn and `turn_gamma` and `turn_lam` from the
+    last token of a turn to the first of the next. With "turn" each turn is one action: its reward is the sum
+    of its tokens', its value the one before its first token, and all its tokens get its advantage and return.
+
+    Values where `turns` is -1 may be anything, NaN included: they are not read.
+
+    Args:
+        rewards: [B, T], of action tokens (a terminal reward lies on the last one).
+        values: [B, T], the critic's value of the state before each token; no gradient flows through it.
+        turns: [B, T], the number of an action token's turn, -1 elsewhere.
+        config: granularity and discounts.
+
+    Returns:
+        Advantages and returns [B, T] in the type of `values`, 0 off the actions.
+    """
+    steps = steps_of(rewards, values, turns, None, config)
+    delta = steps.rewards + steps.discount * steps.following(steps.values) - steps.values
+    advantages = discounted_sums(delta.masked_fill(~steps.here, 0.0), steps.discount * steps.trace)
+    return spread(steps, advantages, advantages + steps.values, turns, config, values.dtype)
+
+
+def steps_of(rewards: Tensor, values: Tensor, turns: Tensor, log_ratio: Tensor | None, config: GaeAdvantageConfig) -> Steps:
+    """The actions of a batch at the granularity of `config`, in double precision."""
+    if not rewards.shape == values.shape == turns.shape or turns.ndim != 2:
+        raise ValueError(
+            f"rewards, values and turns are not of one shape [B, T]: {rewards.shape}, {values.shape}, {turns.shape}"
+        )
+    observed = turns < 0
+    rewards, values = (each.detach().double().masked_fill(observed, 0.0) for each in (rewards, values))
+    ratios = torch.zeros_like(values) if log_ratio is None else log_ratio.detach().double().masked_fill(observed, 0.0)
+    starts = turn_starts(turns)
+    if config.granularity == "turn":
+        elsewhere = ~starts
+        rewards, ratios = (turn_sums(each, turns).masked_fill(elsewhere, 0.0) for each in (rewards, ratios))
+        steps = Steps(starts, rewards, values.masked_fill(elsewhere, 0.0), ratios, values, values)
+        changes = starts
+    else:
+        steps = Steps(~observed, rewards, values, ratios, values, values)
+        changes = steps.following(starts.double()).bool()
+    has_next = steps.following(steps.here.double())
+
+    def factor(inside: float, across: float) -> Tensor:
+        number = torch.full_like(values, inside).masked_fill(changes, across) * has_next
+        return torch.where(steps.here, number, torch.ones_like(number))
+
+    discount, trace = factor(config.gamma, config.turn_gamma), factor(config.lam, config.turn_lam)
+    return Steps(steps.here, steps.rewards, steps.values, steps.log_ratio, discount, trace)
+
+
+def spread(
+    steps: Steps, advantages: Tensor, returns: Tensor, turns: Tensor, config: GaeAdvantageConfig, dtype: torch.dtype
+) -> tuple[Tensor, Tensor]:
+    """Give what was computed at the actions to all of their tokens, and 0 to the others."""
+    advantages, returns = (each.masked_fill(~steps.here, 0.0) for each in (advantages, returns))
+    if config.granularity == "turn":
+        advantages, returns = over_turns(advantages, turns), over_turns(returns, turns)
+    return advantages.to(dtype), returns.to(dtype)

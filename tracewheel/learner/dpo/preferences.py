@@ -1,0 +1,125 @@
+"""Preference pairs out of scored trajectories: of two ways on from the same tokens, the one that came to more.
+
+Pairs are cut where their token ids part, so what they share is the prompt and what they differ in is
+what is judged. Ids stay as they were sampled; nothing is decoded or tokenised again.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tracewheel.core.errors import DataError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class Continuation:
+    """One way on from a pair's prompt, of T tokens: ids [T], and mask [T], 1 where the policy sampled the token.
+
+    `row` is the trajectory's position in the table it came from.
+    """
+
+    token_ids: list[int]
+    action_mask: list[int]
+    row: int
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two continuations of the same prompt, of which `chosen` earned `margin` more.
+
+    Invariant: the first tokens of both were sampled by the policy, and differ.
+    """
+
+    group: str
+    prompt_ids: list[int]
+    chosen: Continuation
+    rejected: Continuation
+    margin: float
+
+
+@dataclass(frozen=True)
+class _Sample:
+    row: int
+    token_ids: tuple[int, ...]
+    action_mask: tuple[int, ...]
+    reward: float
+
+
+def preference_pairs(rollouts: pd.DataFrame, *, per_group: int, margin: float, rng: random.Random) -> list[Pair]:
+    """Pair the better with the worse samples of each group.
+
+    Samples without a finite reward are left out, and of samples with the same tokens all but one: the
+    same pair twice would say no more, only louder. Within a group those pairs are taken whose samples
+    have been used least so far, then the wider margin, then by lot. Two samples make no pair when one is
+    the beginning of the other, or when they part at a token that neither sampled: then the world
+    answered differently, and the difference is not the policy's doing.
+
+    Args:
+        rollouts: Trajectory rows (token_ids, action_mask, group) with their reward in `total`.
+        per_group: At most so many pairs of a group.
+        margin: The least difference of the two rewards, above 0.
+        rng: Breaks ties; the same state gives the same pairs.
+
+    Raises:
+        DataError: a trajectory's columns differ in length.
+    """
+    pairs = []
+    samples = _samples(rollouts)
+    for group in sorted(samples):
+        candidates = [
+            pair
+            for better, worse in itertools.permutations(samples[group], 2)
+            if better.reward - worse.reward >= margin and (pair := _pair(group, better, worse))
+        ]
+        pairs += _choose(candidates, per_group, rng)
+    return pairs
+
+
+def _samples(rollouts: pd.DataFrame) -> dict[str, list[_Sample]]:
+    """The scored samples of each group that differ in their tokens."""
+    groups: dict[str, dict[tuple[int, ...], _Sample]] = {}
+    columns = zip(rollouts["group"], rollouts["token_ids"], rollouts["action_mask"], rollouts["total"], strict=True)
+    for row, (group, ids, mask, total) in enumerate(columns):
+        if len(ids) != len(mask):
+            raise DataError(f"trajectory in row {row}: token_ids and action_mask have {len(ids)} and {len(mask)} entries")
+        if total is None or not math.isfinite(total):
+            continue
+        tokens = tuple(map(int, ids))
+        groups.setdefault(str(group), {}).setdefault(tokens, _Sample(row, tokens, tuple(map(int, mask)), float(total)))
+    return {group: list(by_tokens.values()) for group, by_tokens in groups.items()}
+
+
+def _pair(group: str, better: _Sample, worse: _Sample) -> Pair | None:
+    cut = divergence(better.token_ids, worse.token_ids)
+    if cut == min(len(better.token_ids), len(worse.token_ids)) or not (better.action_mask[cut] and worse.action_mask[cut]):
+        return None
+    chosen, rejected = (
+        Continuation(list(sample.token_ids[cut:]), list(sample.action_mask[cut:]), sample.row) for sample in (better, worse)
+    )
+    return Pair(group, list(better.token_ids[:cut]), chosen, rejected, better.reward - worse.reward)
+
+
+def divergence(one: Sequence[int], other: Sequence[int]) -> int:
+    """The first position at which two sequences differ; the length of the shorter where they do not."""
+    return next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+
+
+def _choose(candidates: list[Pair], limit: int, rng: random.Random) -> list[Pair]:
+    rng.shuffle(candidates)
+    used: Counter[int] = Counter()
+    chosen: list[Pair] = []
+    while candidates and len(chosen) < limit:
+        best = min(candidates, key=lambda pair: (used[pair.chosen.row] + used[pair.rejected.row], -pair.margin))
+        candidates.remove(best)
+        used.update((best.chosen.row, best.rejected.row))
+        chosen.append(best)
+    return chosen

@@ -1,0 +1,1 @@
+"""Log-probabilities of action tokens: packed rows, attention within segments, a fused output embedding."""

@@ -1,0 +1,145 @@
+"""Inside a causal language model: where its body ends, how its logits come about, and what of it we can rely on."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from tracewheel.core.errors import InputError
+from tracewheel.learner.kernels.packing import pack
+
+_logits_checked: weakref.WeakSet[nn.Module] = weakref.WeakSet()
+_packing_checked: weakref.WeakSet[nn.Module] = weakref.WeakSet()
+
+
+def language_model(model: Any) -> Any:
+    """The model of transformers inside wrappers and a `PeftModel`: its layers carry the adapters in place."""
+    while not hasattr(type(model), "get_output_embeddings") and isinstance(getattr(model, "module", None), nn.Module):
+        model = model.module
+    if not hasattr(model, "get_base_model"):
+        return model
+    if any(config.is_prompt_learning for config in model.peft_config.values()):
+        raise InputError("prompt-learning adapters (prefix, prompt, p-tuning) cannot be trained here: use LoRA")
+    return model.get_base_model()
+
+
+def output_embedding(inner: Any) -> tuple[nn.Module, float, float | None]:
+    """The output embedding, with the scale and the soft cap that some models put on the logits."""
+    config = inner.config.get_text_config()
+    scale = (getattr(config, "logit_scale", None) or 1.0) / (getattr(config, "logits_scaling", None) or 1.0)
+    return inner.get_output_embeddings(), scale, getattr(config, "final_logit_softcapping", None)
+
+
+def projection(inner: Any) -> Callable[[Tensor], Tensor]:
+    """From hidden states [N, H] to logits [N, V]."""
+    head, scale, cap = output_embedding(inner)
+
+    def project(states: Tensor) -> Tensor:
+        logits: Tensor = head(states)
+        if scale != 1.0:
+            logits = logits * scale
+        return torch.tanh(logits / cap) * cap if cap else logits
+
+    return project
+
+
+def packed_hidden(body: Any, token_ids: Tensor, attention_mask: Tensor, share_prefixes: bool) -> tuple[Tensor, Tensor]:
+    """Hidden states [N, H] of the packed row, and for each token of the batch [B, T] where in it the token is."""
+    packed = pack(token_ids, attention_mask, share_prefixes=share_prefixes)
+    # A mask of four dimensions is taken as it is, so that transformers makes none of [N, N]; ours is never read.
+    unread = torch.zeros(1, 1, 1, 1, dtype=torch.bool, device=token_ids.device)
+    output = body(
+        input_ids=packed.token_ids,
+        position_ids=packed.position_ids,
+        attention_mask=unread,
+        segments=packed.segments,
+        use_cache=False,
+    )
+    return output.last_hidden_state[0], packed.index
+
+
+def check_logits(inner: Any) -> None:
+    """Refuse a model whose own logits for a few tokens are not what `projection` makes of its states.
+
+    Raises:
+        InputError: they are not. The model is looked at once.
+    """
+    if inner in _logits_checked:
+        return
+    states: list[Tensor] = []
+    device = inner.device
+    ids = torch.arange(4, device=device).unsqueeze(0)
+    hook = inner.get_decoder().register_forward_hook(lambda module, inputs, output: states.append(output[0]))
+    # Forked, so that dropout in this one pass does not shift the random stream of the training.
+    with torch.no_grad(), torch.random.fork_rng([device] if device.type == "cuda" else []):
+        try:
+            expected = inner(input_ids=ids, attention_mask=torch.ones_like(ids), use_cache=False).logits
+        finally:
+            hook.remove()
+        project = projection(inner)
+        difference = (project(states[0]).double() - expected.double()).abs().max() if states else torch.inf
+    if not difference <= _tolerance(expected) * expected.abs().max():
+        raise InputError(
+            f"{type(inner).__name__} does something to its logits after the output embedding that the learner "
+            "does not know; it cannot be trained here"
+        )
+    _logits_checked.add(inner)
+
+
+def allow_packing(inner: Any) -> None:
+    """Give the model our attention; refuse it when two trajectories in one row do not stay apart.
+
+    Raises:
+        InputError: they do not. The model is looked at once.
+    """
+    if inner in _packing_checked:
+        return
+    from tracewheel.learner.kernels.segment_attention import NAME
+
+    body, device = inner.get_decoder(), inner.device
+    ids = torch.arange(24, device=device).remainder(12).view(2, 12) % inner.config.get_text_config().vocab_size
+    ids[1, 9:] = ids[1, :3]
+    training = [module for module in inner.modules() if module.training]
+    inner.eval()  # dropout would make the two passes differ
+    try:
+        with torch.no_grad():
+            expected = body(input_ids=ids, attention_mask=torch.ones_like(ids), use_cache=False).last_hidden_state
+            inner.set_attn_implementation(NAME)
+            pairs = (packed_hidden(body, ids, torch.ones_like(ids), share_prefixes) for share_prefixes in (False, True))
+            differences = [(hidden[index].double() - expected.double()).abs().max() for hidden, index in pairs]
+    finally:
+        for module in training:
+            module.training = True
+    if not max(differences) <= _tolerance(expected) * expected.abs().max():
+        raise InputError(
+            f"{type(inner).__name__} mixes trajectories that are packed into one row: set learner.layout to 'padded'"
+        )
+    _packing_checked.add(inner)
+
+
+def checkpoint_activations(model: Any) -> None:
+    """Keep each layer's input alone for the backward pass, and compute the layer again there.
+
+    Transformers does so only for layers in training mode: they are set to it, and what is in them (dropout)
+    is left as it is. The adapter that was active in the forward pass must still be in the backward pass.
+    """
+    from transformers.modeling_layers import GradientCheckpointingLayer
+
+    inner = language_model(model)
+    inner.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    for module in inner.modules():
+        if isinstance(module, GradientCheckpointingLayer):
+            module.training = True
+
+
+def _tolerance(values: Tensor) -> float:
+    return 1e-4 if values.dtype in (torch.float32, torch.float64) else 2e-2
+
+
+def at_least_float32(logits: Tensor) -> Tensor:
+    """Half precision made float32; a log-softmax over a vocabulary needs it."""
+    return logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits

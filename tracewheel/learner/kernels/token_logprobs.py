@@ -1,0 +1,133 @@
+"""Log-probabilities of the tokens a policy sampled, without the logits of all the others.
+
+At a vocabulary of 150,000 the logits [B, T, V] of one micro-batch outweigh a 7B model. Here the
+transformer's body runs once, and only the hidden states that predict an action token are scored
+against the output embedding, tile by tile (`tracewheel.learner.kernels.fused_logprobs`). The body can run on the padded
+batch or on one row without padding (`tracewheel.learner.kernels.packing`); the result is the same.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from tracewheel.learner.batch import Batch
+from tracewheel.learner.kernels.fused_logprobs import scores
+from tracewheel.learner.kernels.language_model import (
+    allow_packing,
+    at_least_float32,
+    check_logits,
+    language_model,
+    output_embedding,
+    packed_hidden,
+    projection,
+)
+from tracewheel.learner.kernels.packing import Layout
+
+if TYPE_CHECKING:
+    from peft import PeftModel
+    from transformers import PreTrainedModel
+
+
+def action_logprobs(
+    model: PreTrainedModel | PeftModel,
+    batch: Batch,
+    *,
+    layout: Layout = "padded",
+    chunk: int = 1024,
+    entropy_gradient: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """Score the action tokens of `batch` under `model`, each row at its own temperature.
+
+    Args:
+        model: a causal language model of transformers, with or without PEFT adapters, plain or inside
+            a wrapper with a `module` (DeepSpeed, DistributedDataParallel).
+        batch: on the model's device. Its `temperature` [B] is what the logits are divided by.
+        layout: how the tokens lie in memory while the body runs: as in the batch (`padded`), in one row
+            without padding (`packed`), or in one row with common beginnings once (`shared_prefix`).
+            The result is the same. The other two than `padded` set the model's attention to "tracewheel".
+        chunk: how many positions are projected onto the vocabulary at a time.
+        entropy_gradient: whether the entropy is differentiable, as an entropy bonus needs.
+
+    Returns:
+        `logprobs` [B, T], where `logprobs[b, t]` belongs to `token_ids[b, t]`, and `entropy` [B, T] of
+        the distribution that token was drawn from, in nats. Both are 0 where `action_mask` is 0, and
+        float32 or better.
+
+    Raises:
+        InputError: the model makes its logits, or attends, in a way this function does not reproduce.
+    """
+    inner = language_model(model)
+    check_logits(inner)
+    hidden, index = _body(inner, batch, layout)
+    actions = batch.action_mask.bool()
+    targets = batch.token_ids[:, 1:][actions[:, 1:]]
+    states = hidden[index[:, :-1][actions[:, 1:]]]
+    temperature = batch.temperature.unsqueeze(-1).expand(actions.shape)[:, 1:][actions[:, 1:]]
+    factor = temperature.to(at_least_float32(states[:0]).dtype).reciprocal()
+    scored = _score(inner, states, targets, factor, chunk, entropy_gradient)
+    empty = torch.zeros(actions.shape, dtype=factor.dtype, device=factor.device)
+    logprobs, entropy = (empty.masked_scatter(actions, values) for values in scored)
+    return logprobs, entropy
+
+
+def hidden_states(model: PreTrainedModel | PeftModel, batch: Batch, layout: Layout = "padded") -> Tensor:
+    """The body's last hidden states [B, T, H]; `[b, t]` is the state after `token_ids[b, t]`, 0 at padding."""
+    hidden, index = _body(language_model(model), batch, layout)
+    return hidden[index].masked_fill(~batch.attention_mask.bool().unsqueeze(-1), 0.0)
+
+
+def _body(inner: Any, batch: Batch, layout: Layout) -> tuple[Tensor, Tensor]:
+    """Hidden states [N, H] of some arrangement of the batch, and for each of its tokens [B, T] where in N it is."""
+    body = inner.get_decoder()
+    if layout == "padded":
+        mask = batch.attention_mask.clone()
+        mask[:, 0] = 1  # a row of padding alone attends to itself: attention to nothing is not a number
+        hidden = body(input_ids=batch.token_ids, attention_mask=mask, use_cache=False).last_hidden_state
+        return hidden.flatten(0, 1), torch.arange(mask.numel(), device=mask.device).view(mask.shape)
+    allow_packing(inner)
+    return packed_hidden(body, batch.token_ids, batch.attention_mask, layout == "shared_prefix")
+
+
+def _score(
+    inner: Any, states: Tensor, targets: Tensor, factor: Tensor, chunk: int, entropy_gradient: bool
+) -> tuple[Tensor, Tensor]:
+    """Log-probability and entropy [N] of `targets` [N] after `states` [N, H]."""
+    head, scale, cap = output_embedding(inner)
+    if type(head) is nn.Linear and not cap and not (head.bias is not None and head.bias.requires_grad):
+        partitioned = hasattr(head.weight, "ds_id")
+        if not (partitioned and head.weight.requires_grad):
+            with _gathered(head.weight, head.bias) if partitioned else nullcontext():
+                return scores(
+                    states, head.weight, head.bias, targets, factor * scale, chunk=chunk, entropy_gradient=entropy_gradient
+                )
+    if any(hasattr(parameter, "ds_id") for parameter in head.parameters()):
+        chunk = max(len(states), 1)  # processes gather a spread weight together, so none may project more often than another
+    project = projection(inner)
+
+    def score(states: Tensor, targets: Tensor, factor: Tensor) -> tuple[Tensor, Tensor]:
+        log_softmax = torch.log_softmax(at_least_float32(project(states)) * factor.unsqueeze(-1), dim=-1)
+        with torch.set_grad_enabled(entropy_gradient and torch.is_grad_enabled()):
+            entropy = -(log_softmax.exp() * log_softmax).sum(-1)
+        return log_softmax.gather(-1, targets.unsqueeze(-1)).squeeze(-1), entropy
+
+    pieces = []
+    for start in range(0, max(len(states), 1), chunk):
+        piece = states[start : start + chunk], targets[start : start + chunk], factor[start : start + chunk]
+        recompute = torch.is_grad_enabled() and len(states) > chunk
+        pieces.append(checkpoint(score, *piece, use_reentrant=False) if recompute else score(*piece))
+    logprobs, entropy = (torch.cat(parts) for parts in zip(*pieces, strict=True))
+    return logprobs, entropy
+
+
+def _gathered(*parameters: Any) -> AbstractContextManager[Any]:
+    """The whole of parameters that ZeRO-3 has spread over the processes."""
+    import deepspeed
+
+    # A tied embedding may be whole already, and gathering it again would confuse whoever gathered it.
+    spread = [each for each in parameters if each is not None and each.ds_status.name != "AVAILABLE"]
+    return deepspeed.zero.GatheredParameters(spread)

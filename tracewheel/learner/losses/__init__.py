@@ -1,0 +1,34 @@
+"""Losses of the policy and of the critic, one part per file.
+
+Shapes: B sequences, T tokens; everything is [B, T], and [b, t] belongs to the token at [b, t]: its
+log-probability, the value of the state before it. A loss has three parts that vary apart from each other: a
+per-token term, a mask of the tokens that count, and an `Aggregation` that makes one number of them. The
+aggregations divide by totals of the whole optimiser step (`StepTotals`), so the losses of its micro-batches
+add up to the loss of the step, however it was cut: call `backward` on each, then step.
+
+Values at masked tokens (prompt, observations, padding) may be anything, NaN and infinity included: they
+reach neither a loss nor, by exactly zero gradients, the model.
+"""
+
+from tracewheel.learner.losses.aggregation import Aggregation, StepTotals, aggregate
+from tracewheel.learner.losses.correction import correction_shares, correction_weights
+from tracewheel.learner.losses.diagnostics import Diagnostics
+from tracewheel.learner.losses.entropy import entropy_weight
+from tracewheel.learner.losses.policy import PolicyLoss, policy_loss
+from tracewheel.learner.losses.reference import kl_term
+from tracewheel.learner.losses.value import explained_variance, value_loss
+
+__all__ = [
+    "Aggregation",
+    "Diagnostics",
+    "PolicyLoss",
+    "StepTotals",
+    "aggregate",
+    "correction_shares",
+    "correction_weights",
+    "entropy_weight",
+    "explained_variance",
+    "kl_term",
+    "policy_loss",
+    "value_loss",
+]

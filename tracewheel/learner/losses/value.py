@@ -1,0 +1,46 @@
+"""The critic's loss (Schulman et al. 2017, with the clip of the PPO baselines), and how well it explains the returns."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from tracewheel.learner.losses.aggregation import StepTotals, aggregate
+
+
+def value_loss(
+    values: Tensor, old_values: Tensor, returns: Tensor, mask: Tensor, totals: StepTotals, clip: float | None
+) -> Tensor:
+    """Half the squared error of the values, per action token of the step.
+
+    With `clip` it is the larger of that error and the one of the value held within `clip` of the old value,
+    so a value that has moved further than that, toward its return, gets no gradient.
+
+    Args:
+        values: [B, T] of the critic, with gradients.
+        old_values: [B, T], those that the advantages were computed with.
+        returns: [B, T], what they should be.
+        mask: [B, T], 1 at action tokens.
+        totals: of the whole optimiser step.
+        clip: how far a value may move in an update, in units of the return; None for no limit.
+    """
+    masked = ~mask.bool()
+    values, old, returns = (each.masked_fill(masked, 0.0) for each in (values, old_values.detach(), returns.detach()))
+    errors = (values - returns).square()
+    if clip is not None:
+        held = old + (values - old).clamp(-clip, clip)
+        errors = torch.maximum(errors, (held - returns).square())
+    return aggregate(0.5 * errors, mask, "token", totals)
+
+
+def explained_variance(values: Tensor, returns: Tensor, mask: Tensor) -> float | None:
+    """1 - Var(returns - values) / Var(returns) over the tokens where `mask` is 1.
+
+    1 is a perfect critic, 0 one that is as good as a constant, below 0 a worse one. None where the returns do
+    not vary, for then there is nothing to explain.
+    """
+    kept = mask.bool()
+    targets, errors = returns[kept].double(), (returns - values.detach())[kept].double()
+    if len(targets) < 2 or float(targets.var()) <= 1e-12:
+        return None
+    return 1.0 - float(errors.var() / targets.var())

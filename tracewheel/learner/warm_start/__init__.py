@@ -1,0 +1,1 @@
+"""The warm start: demonstrations chosen, tokenised and imitated."""

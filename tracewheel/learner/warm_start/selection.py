@@ -1,0 +1,68 @@
+"""Which episodes a warm start imitates: logged ones, a teacher's, and failures seen in hindsight."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tracewheel.config import WarmStartConfig
+from tracewheel.core.errors import DataError, LeakError
+from tracewheel.core.files import read_table
+from tracewheel.core.types import Task
+from tracewheel.curation.hindsight import hindsight_episodes
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+EPISODES_FILE, TASKS_FILE = "episodes.parquet", "tasks.parquet"
+NEEDED = ("task_id", "success", "messages", "tools")
+
+
+def episodes_to_imitate(settings: WarmStartConfig, curated: Path, kind: str) -> pd.DataFrame:
+    """The episodes of the training split, those of a teacher and those relabelled, in this order.
+
+    Args:
+        curated: The curation stage's output.
+        kind: "verified" for the logged episodes that replay proved good; any other takes all logged ones.
+
+    Returns:
+        Rows with at least `messages` and `tools` (JSON text).
+
+    Raises:
+        DataError: there is none, or a file is not what it should be.
+        LeakError: a teacher's episode is of a task outside the training split.
+    """
+    import pandas as pd
+
+    path = curated / EPISODES_FILE
+    logged = read_table(path)
+    logged = logged[logged["split"] == "train"]
+    parts = [logged[logged["success"] == 1.0] if kind == "verified" else logged]
+    if settings.extra_demonstrations or settings.hindsight:
+        tasks = read_table(curated / TASKS_FILE)
+        training = tasks[tasks["split"] == "train"]
+        parts += [_taught(Path(folder), set(training["id"])) for folder in settings.extra_demonstrations]
+        if settings.hindsight:
+            rows = [{str(name): value for name, value in row.items()} for row in training.to_dict("records")]
+            by_id = {task.id: task for task in map(Task.from_record, rows)}
+            taken = set(tasks.loc[tasks["split"] != "train", "fingerprint"])
+            parts.append(hindsight_episodes(logged, by_id, taken))
+    episodes = pd.concat([part for part in parts if len(part)] or parts[:1], ignore_index=True)
+    if episodes.empty:
+        raise DataError(f"{path}: no {kind} episode in the training split to learn from")
+    return episodes
+
+
+def _taught(folder: Path, training: set[str]) -> pd.DataFrame:
+    path = folder / EPISODES_FILE
+    episodes = read_table(path)
+    missing = [name for name in NEEDED if name not in episodes]
+    if missing:
+        raise DataError(f"{path}: has no column {missing[0]}; it is to be the output of `tracewheel teach`")
+    strangers = sorted(set(episodes["task_id"]) - training)
+    if strangers:
+        raise LeakError(
+            f"{path}: {len(strangers)} of its tasks are not in the training split, the first is {strangers[0]}; "
+            "let the teacher play this curation's training tasks"
+        )
+    return episodes[episodes["success"] == 1.0]

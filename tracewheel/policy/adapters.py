@@ -1,0 +1,226 @@
+"""Policies on disk: an adapter, or a whole model, that says which base it was trained from.
+
+A state folder holds `adapter/` or `model/`. Beside PEFT's own files in `adapter/` lies `adapter.json`,
+beside a model's own files in `model/` lies `model.json`: each with the hash of the weights of the base
+that the profile names, and the policy version. What was made from another base is refused.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tracewheel.core.errors import AdapterMismatchError, DataError
+
+if TYPE_CHECKING:
+    from peft import PeftModel
+    from torch import Tensor
+
+ADAPTER, MODEL = "adapter", "model"
+ADAPTER_INFO, MODEL_INFO = "adapter.json", "model.json"
+WEIGHTS = "adapter_model.safetensors"
+# What a model needs to read and write text, beside its weights and config.
+TEXT_FILES = (
+    "tokenizer*",
+    "chat_template*",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.*",
+    "merges.txt",
+    "generation_config.json",
+    "spiece.model",
+)
+
+
+@dataclass(frozen=True)
+class PolicyRef:
+    """A policy: a base model (path or Hugging Face id), an adapter on it or none, and its version.
+
+    A policy all of whose weights were trained is its own base: the folder of that model, without an adapter.
+    """
+
+    base: str
+    adapter: str | None = None
+    version: int = 0
+
+
+def base_folder(base: str) -> Path:
+    """The local folder of a base model; a Hugging Face id is looked up in the local cache or the hub.
+
+    Raises:
+        DataError: there is no such folder and no such model can be had.
+    """
+    path = Path(base)
+    if path.is_dir():
+        return path
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OfflineModeIsEnabled
+
+    try:
+        return Path(snapshot_download(base))
+    except (HFValidationError, LocalEntryNotFoundError, HfHubHTTPError, OfflineModeIsEnabled, OSError) as error:
+        raise DataError(f"policy.base: '{base}' is neither a folder nor a model that can be downloaded: {error}") from error
+
+
+def base_hash(base: str) -> str:
+    """SHA-256 (16 digits) over the base's config and weights.
+
+    Raises:
+        DataError: the folder has no safetensors weights.
+    """
+    folder = base_folder(base)
+    weights = sorted(folder.glob("*.safetensors"))
+    if not weights:
+        raise DataError(f"policy.base: {folder} holds no .safetensors file")
+    stamps = tuple((str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in [folder / "config.json", *weights])
+    return _hash_files(stamps)
+
+
+@functools.lru_cache(maxsize=16)
+def _hash_files(stamps: tuple[tuple[str, int, int], ...]) -> str:
+    digest = hashlib.sha256()
+    for name, _, _ in stamps:
+        with open(name, "rb") as stream:
+            while block := stream.read(1 << 20):
+                digest.update(block)
+    return digest.hexdigest()[:16]
+
+
+def write_adapter(
+    model: PeftModel, out: Path, adapter_name: str, base: str, version: int, weights: Mapping[str, Tensor] | None = None
+) -> None:
+    """Write one adapter of `model` to `out`, with its base's hash. Equal weights give equal bytes.
+
+    Args:
+        model: The model that has the adapter.
+        out: The folder to write.
+        adapter_name: Which of its adapters.
+        base: The base it was trained for.
+        version: The policy version.
+        weights: All of the model's weights by name, where the model itself holds but a share of them.
+    """
+    from peft import get_peft_model_state_dict
+    from safetensors.torch import save_file
+
+    out.mkdir(parents=True, exist_ok=True)
+    stored = get_peft_model_state_dict(
+        model, state_dict=None if weights is None else dict(weights), adapter_name=adapter_name, save_embedding_layers=False
+    )
+    state = {name: tensor.detach().cpu().contiguous() for name, tensor in sorted(stored.items())}
+    save_file(state, out / WEIGHTS, metadata={"format": "pt"})
+    config = model.peft_config[adapter_name].to_dict()
+    config |= {"inference_mode": True, "base_model_name_or_path": base}
+    config = {key: sorted(value) if isinstance(value, set) else value for key, value in config.items()}
+    (out / "adapter_config.json").write_text(json.dumps(config, indent=2, sort_keys=True, default=str) + "\n")
+    info = {"base_hash": base_hash(base), "version": version}
+    (out / ADAPTER_INFO).write_text(json.dumps(info, indent=2) + "\n")
+
+
+def write_full_model(model: Any, out: Path, base: str, version: int, weights: Mapping[str, Tensor] | None = None) -> None:
+    """Write a whole model to `out`: weights, config, the base's tokenizer, and `model.json` with the base's hash.
+
+    The folder can be loaded like any model. Weights keep the type they are trained in, so that training goes
+    on from it without a rounding in between. Equal weights give equal bytes.
+
+    Args:
+        model: A causal language model of transformers.
+        out: The folder to write.
+        base: The base it was trained from, as the profile names it.
+        version: The policy version.
+        weights: All of the model's weights by name, where the model itself holds but a share of them.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    if weights is not None:
+        own = {name for name, _ in (*model.named_parameters(), *model.named_buffers())}  # a tied one has one name here
+        weights = {name: tensor for name, tensor in weights.items() if name in own}
+    model.save_pretrained(out, state_dict=weights)
+    # Trainers leave their marks on a model's config, such as use_cache: only the type of the weights is not the base's.
+    settings = json.loads((base_folder(base) / "config.json").read_text())
+    settings.pop("torch_dtype", None)
+    settings["dtype"] = str(model.dtype).removeprefix("torch.")
+    (out / "config.json").write_text(json.dumps(settings, indent=2) + "\n")
+    for pattern in TEXT_FILES:
+        for file in sorted(base_folder(base).glob(pattern)):
+            if file.is_file():
+                shutil.copyfile(file, out / file.name)
+    info = {"base_hash": base_hash(base), "version": version}
+    (out / MODEL_INFO).write_text(json.dumps(info, indent=2) + "\n")
+
+
+def policy_of(state: str | Path, base: str) -> PolicyRef:
+    """The policy that a state folder holds, or that lies in an adapter's or a whole model's own folder.
+
+    Args:
+        state: A folder with `adapter/` or `model/`, or one of these themselves.
+        base: The base that the profile names.
+
+    Raises:
+        DataError: there is no policy of Tracewheel in the folder, or more than one.
+        AdapterMismatchError: it was trained from another base.
+    """
+    folder = weights_folder(state)
+    if folder.name == MODEL or (folder / MODEL_INFO).is_file():
+        return PolicyRef(str(folder), None, check_model(folder, base))
+    return PolicyRef(base, str(folder), check_adapter(folder, base))
+
+
+def weights_folder(state: str | Path) -> Path:
+    """Where the weights of a state folder lie: its `adapter/` or its `model/`.
+
+    Raises:
+        DataError: it has neither, or both.
+    """
+    state = Path(state)
+    if (state / ADAPTER_INFO).is_file() or (state / MODEL_INFO).is_file():
+        return state
+    found = [state / name for name in (ADAPTER, MODEL) if (state / name).is_dir()]
+    if len(found) != 1:
+        what = "both adapter/ and model/" if found else "neither adapter/ nor model/"
+        raise DataError(f"{state}: holds {what}; it is to be the output of a warm start or an update")
+    return found[0]
+
+
+def check_adapter(adapter: str | Path, base: str) -> int:
+    """Check that an adapter belongs to a base. Returns the policy version it holds.
+
+    Raises:
+        DataError: the folder is not an adapter written by Tracewheel.
+        AdapterMismatchError: it was trained for another base.
+    """
+    return _check(Path(adapter), ADAPTER_INFO, WEIGHTS, base, "an adapter")
+
+
+def check_model(model: str | Path, base: str) -> int:
+    """Check that a whole model was trained from a base. Returns the policy version it holds.
+
+    Raises:
+        DataError: the folder is not a model written by Tracewheel.
+        AdapterMismatchError: it was trained from another base.
+    """
+    return _check(Path(model), MODEL_INFO, "*.safetensors", base, "a model")
+
+
+def _check(folder: Path, info_name: str, weights: str, base: str, kind: str) -> int:
+    info_path = folder / info_name
+    try:
+        info = json.loads(info_path.read_text())
+        made_for, version = str(info["base_hash"]), int(info["version"])
+    except FileNotFoundError as error:
+        raise DataError(f"{info_path}: no such file; {folder} is not {kind} of Tracewheel") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{info_path}: not the description of {kind}: {error}") from error
+    if not any(folder.glob(weights)):
+        raise DataError(f"{folder / weights}: no such file; what {folder} holds is not complete")
+    actual = base_hash(base)
+    if made_for != actual:
+        raise AdapterMismatchError(
+            f"{folder} was trained for the base with hash {made_for}, but policy.base '{base}' has hash {actual}; "
+            "use the base it was made for, or train it anew"
+        )
+    return version

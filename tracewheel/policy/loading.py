@@ -1,0 +1,133 @@
+"""Loading a policy: base model, tokenizer, and an adapter folded in or kept trainable."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from tracewheel.chat.renderer import ChatRenderer
+from tracewheel.config import PolicyConfig, RetrainConfig
+from tracewheel.core.errors import DataError
+from tracewheel.policy.adapters import PolicyRef, base_folder, check_adapter, policy_of
+
+
+@functools.lru_cache(maxsize=2)
+def load_renderer(base: str, tool_format: str) -> ChatRenderer:
+    """The base's tokenizer with its chat template.
+
+    Raises:
+        DataError: there is no such base.
+        ConfigError: its tokenizer cannot hold a conversation.
+    """
+    return ChatRenderer(AutoTokenizer.from_pretrained(base_folder(base)), tool_format)
+
+
+def load_base(config: PolicyConfig, base: str, dtype: str | None = None) -> Any:
+    """A fresh causal language model of the base, in evaluation mode and in the profile's type unless another is named."""
+    model = AutoModelForCausalLM.from_pretrained(
+        base_folder(base), dtype=getattr(torch, dtype or config.dtype), attn_implementation="sdpa"
+    )
+    return model.to(config.device).eval()
+
+
+class PolicyWeights:
+    """Loads a base once and puts one adapter after another on it, to the same bits as `load_for_generation`.
+
+    In float32 an adapter is folded into the weights; what they were before is kept and put back, so that
+    nothing is subtracted and no rounding adds up. It is kept from the second policy on: who needs only one
+    does not pay for two models' memory, and who needs more loads the base twice.
+
+    Args:
+        config: The base's type and device.
+    """
+
+    def __init__(self, config: PolicyConfig) -> None:
+        self._config = config
+        self._base: str | None = None  # the one whose weights the model has, or can be given back
+        self._model: Any = None
+        self._keeps = False
+        self._adapted: Any = None  # with its adapter beside the weights
+        self._plain: dict[str, torch.Tensor] = {}  # by name, the base's weights that an adapter was folded into
+
+    def load(self, policy: PolicyRef) -> Any:
+        """The policy's model: the same object as before, changed, while the base is the same.
+
+        Raises:
+            AdapterMismatchError: the adapter was made for another base; the model is as it was.
+            DataError: there is no such base or adapter.
+        """
+        if policy.adapter is not None:
+            check_adapter(policy.adapter, policy.base)
+        if policy.base != self._base:
+            self._model, self._base, self._adapted, self._plain = load_base(self._config, policy.base), policy.base, None, {}
+        self._take_off()
+        if policy.adapter is not None:
+            self._put_on(policy.adapter)
+        self._keeps = True
+        return self._model
+
+    @torch.no_grad()
+    def _take_off(self) -> None:
+        if self._adapted is not None:
+            self._model, self._adapted = self._adapted.unload(), None
+        for name, weight in self._plain.items():
+            self._model.get_parameter(name).copy_(weight)
+
+    def _put_on(self, adapter: str) -> None:
+        from peft import PeftModel
+        from peft.tuners.tuners_utils import BaseTunerLayer
+        from peft.utils.other import AuxiliaryTrainingWrapper
+
+        adapted = PeftModel.from_pretrained(self._model, adapter)
+        if self._config.dtype != "float32":
+            self._model, self._adapted = adapted.get_base_model().eval(), adapted
+            return
+        folded = {
+            f"{name}.weight": module.get_base_layer().weight
+            for name, module in adapted.get_base_model().named_modules()
+            if isinstance(module, BaseTunerLayer)
+        }
+        if not self._keeps or any(isinstance(module, AuxiliaryTrainingWrapper) for module in adapted.modules()):
+            self._base = None  # what the model was before is not to be had again
+        else:
+            self._plain |= {name: weight.detach().clone() for name, weight in folded.items() if name not in self._plain}
+        self._model = adapted.merge_and_unload().eval()
+
+
+def load_for_generation(config: PolicyConfig, policy: PolicyRef) -> Any:
+    """The policy as one plain model: in float32 the adapter is folded into the weights.
+
+    In lower precision folding would round the adapter away, so it stays beside them.
+
+    Raises:
+        AdapterMismatchError: the adapter was made for another base.
+    """
+    return PolicyWeights(config).load(policy)
+
+
+def load_policy_for_training(config: RetrainConfig, state: Path, adapter_name: str = "policy") -> Any:
+    """The policy of a state folder, with what `learner.weights` says trainable and nothing else.
+
+    With `lora`, a PEFT model whose adapter has the given name. With `full`, a plain model in float32, because
+    small steps would vanish in the rounding of a lower precision; an adapter that the state holds is folded in.
+
+    Raises:
+        DataError: the folder holds no policy, or a whole model where an adapter is to be trained.
+        AdapterMismatchError: it was trained from another base.
+    """
+    policy = policy_of(state, config.policy.base)
+    if config.learner.weights == "full":
+        whole = config.policy.model_copy(update={"dtype": "float32"})
+        return load_for_generation(whole, policy).requires_grad_(True)
+    if policy.adapter is None:
+        raise DataError(
+            f"{state}: holds a whole model, and learner.weights is 'lora'; set it to 'full', or start from an adapter"
+        )
+    from peft import PeftModel
+
+    base = load_base(config.policy, policy.base)
+    return PeftModel.from_pretrained(base, policy.adapter, adapter_name=adapter_name, is_trainable=True)

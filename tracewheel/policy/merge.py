@@ -1,0 +1,197 @@
+"""Merging adapters: several into one, through PEFT's `add_weighted_adapter`.
+
+What is merged is what each adapter has learnt since the one it began as: merging adapters of one start
+whole would count, trim and elect the start itself. The merged change is then put onto an adapter, as a
+rule the same start. In the space of weights all of this is done on the products B A, and a result that
+is not a sum is brought to low rank by singular values; see `MergeConfig` for the space of factors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tracewheel.config import MergeConfig, RetrainConfig
+from tracewheel.core.errors import DataError
+from tracewheel.core.files import write_json
+from tracewheel.core.fingerprint import digest_of
+from tracewheel.policy.adapters import ADAPTER, base_hash, check_adapter, write_adapter
+from tracewheel.policy.probe import write_probe
+
+if TYPE_CHECKING:
+    from peft import PeftModel
+
+MERGED = "merged"
+MERGES_FILE = "merges.json"  # of a run's record: each merge, its parts and whether it was used
+ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class Part:
+    """An adapter to merge, and the one that it began as; None when it began as the bare base."""
+
+    name: str
+    adapter: Path
+    start: Path | None = None
+
+
+def merge(
+    config: RetrainConfig,
+    parts: Sequence[Part],
+    settings: MergeConfig,
+    out: Path,
+    *,
+    onto: Path | None = None,
+    version: int = 0,
+) -> dict[str, Any]:
+    """Merge adapters of one base; writes `adapter/` and `merge.json` (settings, parts and their digests).
+
+    Args:
+        config: The profile: base, seed.
+        parts: At least two adapters.
+        settings: How they are merged.
+        out: The folder to write.
+        onto: The adapter that what was learnt is added to; None for the bare base.
+        version: The policy version of the result.
+
+    Raises:
+        AdapterMismatchError: an adapter belongs to another base.
+        DataError: there are too few parts, or their ranks do not fit.
+    """
+    import torch
+
+    if len(parts) < 2:
+        raise DataError("a merge needs at least two adapters")
+    folders = dict.fromkeys(folder for part in parts for folder in (part.adapter, part.start) if folder)
+    folders |= {onto: None} if onto else {}
+    for folder in folders:
+        check_adapter(folder, config.policy.base)
+    with torch.random.fork_rng(), torch.no_grad():
+        torch.manual_seed(config.seed)
+        model, names = _load(config, list(folders))
+        learnt = [(names[part.adapter], names[part.start] if part.start else None) for part in parts]
+        _combine(model, learnt, names[onto] if onto else None, settings)
+        write_adapter(model, out / ADAPTER, MERGED, config.policy.base, version=version)
+        model.set_adapter(MERGED)
+        write_probe(model, out / ADAPTER)
+    record = {
+        "settings": settings.model_dump(mode="json"),
+        "weight": settings.weight_of(len(parts)),
+        "base_hash": base_hash(config.policy.base),
+        "parts": {
+            part.name: {"digest": digest_of(part.adapter), "start": digest_of(part.start) if part.start else None}
+            for part in parts
+        },
+        "onto": digest_of(onto) if onto else None,
+        "rank": model.peft_config[MERGED].r,
+    }
+    write_json(out / "merge.json", record)
+    return record
+
+
+def compare(merged: float, parts: Mapping[str, float]) -> dict[str, Any]:
+    """Whether a merge may be used: only when it is not worse than the best of its parts.
+
+    Args:
+        merged: The merge's success on the validation split.
+        parts: Each part's, by name.
+    """
+    best = max(parts, key=lambda name: parts[name])
+    return {
+        "rate": merged,
+        "parts": dict(parts),
+        "best_part": best,
+        "best_part_rate": parts[best],
+        "accepted": merged >= parts[best] - ROUNDING,
+    }
+
+
+def _load(config: RetrainConfig, folders: list[Path]) -> tuple[PeftModel, dict[Path, str]]:
+    """The base with every adapter, under names that PEFT takes."""
+    from peft import PeftModel
+
+    from tracewheel.policy.loading import load_base
+
+    names = {folder: f"adapter_{number}" for number, folder in enumerate(folders)}
+    base = load_base(config.policy, config.policy.base)
+    model = PeftModel.from_pretrained(base, folders[0], adapter_name=names[folders[0]])
+    for folder in folders[1:]:
+        model.load_adapter(folder, adapter_name=names[folder])
+    return model, names
+
+
+def _combine(model: PeftModel, learnt: list[tuple[str, str | None]], onto: str | None, settings: MergeConfig) -> None:
+    """Add the adapter `merged` to the model.
+
+    Args:
+        model: The base with all adapters.
+        learnt: The names of each part's adapter and of its start.
+        onto: The name of the adapter that is added to.
+        settings: How.
+    """
+    weights = [settings.weight_of(len(learnt))] * len(learnt)
+    if settings.space == "factors":
+        ranks = {model.peft_config[part].r for part, _ in learnt}
+        if len(ranks) > 1 or settings.rank not in (None, *ranks):
+            raise DataError(f"space 'factors' keeps the one rank that all adapters have, here {sorted(ranks)}: use 'weights'")
+        _add(model, [part for part, _ in learnt], weights, MERGED, settings.method, density=settings.density)
+    elif settings.method == "linear":
+        terms: dict[str, float] = {onto: 1.0} if onto else {}
+        for (part, start), weight in zip(learnt, weights, strict=True):
+            terms[part] = terms.get(part, 0.0) + weight
+            if start:
+                terms[start] = terms.get(start, 0.0) - weight
+        _sum(model, {name: factor for name, factor in terms.items() if abs(factor) > ROUNDING}, settings.rank)
+    else:
+        changes = [_change(model, part, start) for part, start in learnt]
+        name, rank = ("combined", None) if onto else (MERGED, settings.rank)
+        whole = _rank_of_all(model, [*(part for part, _ in learnt), *dict.fromkeys(start for _, start in learnt if start)])
+        rank = min(rank or whole, _smallest_side(model))
+        _add(model, changes, weights, name, f"{settings.method}_svd", rank=rank, density=settings.density)
+        if onto:
+            _sum(model, {onto: 1.0, name: 1.0}, settings.rank)
+
+
+def _change(model: PeftModel, part: str, start: str | None) -> str:
+    """The name of an adapter that is a part less its start."""
+    if start is None:
+        return part
+    name = f"{part}_since_{start}"
+    if name not in model.peft_config:
+        _add(model, [part, start], [1.0, -1.0], name, "cat")
+    return name
+
+
+def _sum(model: PeftModel, terms: dict[str, float], rank: int | None) -> None:
+    """Make `merged` the weighted sum: exact, or the nearest of a lower rank."""
+    if rank is None or rank >= _rank_of_all(model, list(terms)):
+        _add(model, list(terms), list(terms.values()), MERGED, "cat")
+    else:
+        _add(model, list(terms), list(terms.values()), MERGED, "svd", rank=min(rank, _smallest_side(model)))
+
+
+def _add(
+    model: PeftModel,
+    names: list[str],
+    weights: list[float],
+    name: str,
+    kind: Any,
+    *,
+    rank: int | None = None,
+    density: float | None = None,
+) -> None:
+    model.base_model.add_weighted_adapter(names, weights, name, kind, svd_rank=rank, svd_full_matrices=False, density=density)
+
+
+def _rank_of_all(model: PeftModel, names: list[str]) -> int:
+    return sum(model.peft_config[name].r for name in names)
+
+
+def _smallest_side(model: PeftModel) -> int:
+    """The rank that every adapted layer can have; PEFT cuts what a smaller layer cannot, and then cannot load it."""
+    from peft.tuners.lora import LoraLayer
+
+    layers = [module for module in model.modules() if isinstance(module, LoraLayer)]
+    return min(min(layer.in_features, layer.out_features) for layer in layers)

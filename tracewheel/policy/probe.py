@@ -1,0 +1,120 @@
+"""A probe beside an adapter: what its trainer makes of a few fixed tokens, to tell whether an engine serves it.
+
+An engine that takes over an adapter by its folder may serve another one, or none, without a sign of it: a
+file was exchanged, a cache was stale, a layer was not recognised. So the trainer leaves the log-probabilities
+that its own model gives to random tokens, and the engine is asked for the same. Two policies that are
+nearer to each other than the tolerance cannot be told apart this way; in bfloat16 that may be neighbouring
+versions of one run.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tracewheel.core.errors import AdapterMismatchError, DataError
+
+PROBE = "probe.json"
+TOKENS = 32
+DIGITS = 6
+# The mean difference of a log-probability that rounding alone may make between two ways of computing it.
+TOLERANCES = {"float32": 1e-3, "bfloat16": 0.1}
+
+Score = Callable[[list[int]], list[float]]
+logger = logging.getLogger(__name__)
+_without: set[str] = set()
+
+
+def write_probe(model: Any, folder: Path) -> None:
+    """Write the probe of the policy that `model` is at this moment. Equal weights give equal bytes.
+
+    Args:
+        model: A causal language model of transformers, with its adapter active if it has one.
+        folder: Where the adapter's, or the whole model's, files are.
+    """
+    import torch
+
+    rng = random.Random("probe")
+    ids = [rng.randrange(model.config.get_text_config().vocab_size) for _ in range(TOKENS + 1)]
+    device = next(model.parameters()).device
+    training = model.training
+    model.eval()
+    try:
+        with torch.no_grad():
+            logits = model(input_ids=torch.tensor([ids], device=device), use_cache=False).logits[0, :-1]
+    finally:
+        model.train(training)
+    scored = torch.log_softmax(logits.float(), dim=-1).cpu().gather(1, torch.tensor(ids[1:])[:, None])[:, 0]
+    probe = {"token_ids": ids, "logprobs": [round(value, DIGITS) for value in scored.tolist()]}
+    (folder / PROBE).write_text(json.dumps(probe) + "\n")
+
+
+def check_probe(folder: str | Path, score: Score, dtype: str) -> float | None:
+    """Compare what an engine serves with the probe of what it was asked to serve.
+
+    Args:
+        folder: The folder of the adapter, or of the whole model.
+        score: The log-probabilities [T - 1] that the engine gives to all but the first of ids [T], at temperature 1.
+        dtype: The engine's type of weights.
+
+    Returns:
+        The mean absolute difference; None where the folder has no probe, which is said once.
+
+    Raises:
+        AdapterMismatchError: the engine serves something else.
+        DataError: the probe cannot be read.
+    """
+    probe = read_probe(folder)
+    return None if probe is None else compare(folder, score(probe.token_ids), probe, dtype)
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Ids [T] and the trainer's log-probabilities [T - 1] of all but the first."""
+
+    token_ids: list[int]
+    logprobs: list[float]
+
+
+def read_probe(folder: str | Path) -> Probe | None:
+    """The probe in a folder; None where there is none, which is said once.
+
+    Raises:
+        DataError: it cannot be read.
+    """
+    path = Path(folder) / PROBE
+    if not path.is_file():
+        if str(path) not in _without:
+            _without.add(str(path))
+            logger.warning("%s: no such file, so nothing tells whether the engine serves just this policy", path)
+        return None
+    try:
+        stored = json.loads(path.read_text())
+        probe = Probe([int(token) for token in stored["token_ids"]], [float(value) for value in stored["logprobs"]])
+        if len(probe.token_ids) != len(probe.logprobs) + 1 or not probe.logprobs:
+            raise ValueError("its lists do not fit each other")
+    except (ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{path}: not a probe: {error}; delete it to do without the check") from error
+    return probe
+
+
+def compare(folder: str | Path, found: list[float], probe: Probe, dtype: str) -> float:
+    """The mean absolute difference between an engine's log-probabilities of a probe and the trainer's.
+
+    Raises:
+        AdapterMismatchError: it is more than rounding.
+    """
+    difference = sum(abs(a - b) for a, b in zip(found, probe.logprobs, strict=True)) / len(found)
+    if not difference <= TOLERANCES[dtype]:
+        raise AdapterMismatchError(
+            f"{folder}: the engine's log-probabilities of {len(found)} probe tokens differ from the trainer's by "
+            f"{difference:.3g} on average (at most {TOLERANCES[dtype]:g} is rounding): it does not serve the weights that the "
+            "probe was made with. Were files of the folder exchanged? Then train or copy it anew; if not, the engine does "
+            "not know this kind of adapter: set rollout.engine.kind to 'transformers'"
+        )
+    return difference

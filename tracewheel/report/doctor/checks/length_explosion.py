@@ -1,0 +1,60 @@
+"""Length explosion: episodes of the same tasks grow longer and longer."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from tracewheel.report.doctor.figures import too_high, windows
+from tracewheel.report.doctor.finding import Finding, Severity, not_checked, worst
+from tracewheel.report.doctor.records import RunRecords
+
+NAME = "length_explosion"
+ADVICE = (
+    "Episodes grow without gaining by it. A mean over sequences favours long failures (learner.aggregation: token or "
+    "constant, or kind: dr_grpo); charge for length in the rubric, or lower rollout.max_turn_tokens."
+)
+LEAST_TASKS = 5
+GAIN = 0.05
+
+
+def length_explosion(records: RunRecords) -> Finding:
+    """By which factor the sampled tokens of an episode have grown since the first iterations, on the tasks of both.
+
+    Where too few tasks are in both, over all. Growth that success came with is a warning at most.
+    """
+    numbers = [item.number for item in records.iterations]
+    if records.episodes.empty or len(numbers) < 2:
+        return not_checked(NAME, "A course needs two iterations.")
+    settings = records.config.doctor
+    size = min(settings.window, len(numbers) // 2)
+    early = records.span(numbers[:size])
+    factors: dict[int, float] = {}
+    severities: dict[int, Severity] = {}
+    for number, span in windows(numbers, size).items():
+        if number <= numbers[size - 1] or span[0] in numbers[:size]:
+            continue
+        late = records.span(span)
+        factors[number] = growth(early, late)
+        severity = too_high(factors[number], settings.length)
+        gained = late["success"].mean() - early["success"].mean() > GAIN
+        severities[number] = "warning" if severity == "severe" and gained else severity
+    sick = tuple(number for number, severity in severities.items() if severity != "healthy")
+    evidence = {
+        "factor": max(factors.values(), default=1.0),
+        "tokens at first": float(early["action_tokens"].mean()),
+        "tokens at last": float(records.span(numbers[-size:])["action_tokens"].mean()),
+        "turns at first": float(early["turns"].mean()),
+        "turns at last": float(records.span(numbers[-size:])["turns"].mean()),
+        "by_iteration": factors,
+    }
+    return Finding(NAME, worst(severities.values()), evidence, ADVICE if sick else "", sick)
+
+
+def growth(early: pd.DataFrame, late: pd.DataFrame) -> float:
+    """The geometric mean over tasks of how many more tokens their episodes have; over all when few tasks are shared."""
+    before, after = (part.groupby("task_id")["action_tokens"].mean().clip(lower=1.0) for part in (early, late))
+    both = before.index.intersection(after.index)
+    if len(both) < LEAST_TASKS:
+        return float(late["action_tokens"].mean() / max(early["action_tokens"].mean(), 1.0))
+    return float(np.exp(np.log(after[both] / before[both]).mean()))

@@ -1,0 +1,213 @@
+"""What of a run the checks look at: episodes as rows of facts, the metrics of the updates, the validations.
+
+The loop writes down, in `loop.json` of the run's record, which entries of the store each iteration made.
+So a run can be examined while it goes on, after it was stopped or killed, and by another version of the code.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tracewheel.config import PolicyGradientConfig, RetrainConfig
+from tracewheel.core.errors import TracewheelError
+from tracewheel.core.files import read_json, read_table
+from tracewheel.core.fingerprint import digest_file
+from tracewheel.environments import make_environment
+from tracewheel.environments.recorded.environment import PREFIX as RECORDED
+from tracewheel.evaluation.evaluate import RESULTS_FILE
+from tracewheel.policy.adapters import ADAPTER_INFO, MODEL_INFO
+from tracewheel.report.doctor.facts import GRADER, episode_facts
+from tracewheel.report.doctor.figures import by_iteration
+from tracewheel.scoring.score import SCORES_FILE
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+LOOP_FILE = "loop.json"
+TRAJECTORIES_FILE = "trajectories.parquet"
+# More than an adapter has: reading whole models again after each update would cost more than it tells.
+MOST_BYTES = 4 << 30
+
+
+@dataclass(frozen=True)
+class Weights:
+    """The weights that an update left: the policy version they say they are, and a digest of their files (empty: too large)."""
+
+    version: int
+    digest: str
+
+
+@dataclass(frozen=True)
+class Iteration:
+    """One iteration: facts of its episodes (`tracewheel.report.doctor.facts`), its update's metrics and weights."""
+
+    number: int
+    episodes: pd.DataFrame
+    metrics: Mapping[str, float]
+    weights: Weights | None = None
+
+
+@dataclass(frozen=True)
+class RunRecords:
+    """What is known of a run so far.
+
+    Attributes:
+        config: Its profile.
+        iterations: In order.
+        validations: Iteration (0 is the start of RL) to the rows of its `results.parquet`.
+        start_version: Policy version that RL started from; None when it is not known.
+        tools: Whether it is known which tools were offered.
+        families: The family of each curated task.
+    """
+
+    config: RetrainConfig
+    iterations: Sequence[Iteration] = ()
+    validations: Mapping[int, pd.DataFrame] = field(default_factory=dict)
+    start_version: int | None = None
+    tools: bool = True
+    families: Mapping[str, str] = field(default_factory=dict)
+
+    @functools.cached_property
+    def episodes(self) -> pd.DataFrame:
+        """The facts of all episodes."""
+        import pandas as pd
+
+        tables = [item.episodes for item in self.iterations]
+        return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=["iteration"])
+
+    @property
+    def replays(self) -> bool:
+        """Whether updates also learn from trajectories of earlier iterations."""
+        learner = self.config.learner
+        return isinstance(learner, PolicyGradientConfig) and learner.buffer.kind != "none"
+
+    @property
+    def trained_families(self) -> set[str]:
+        """The families of the tasks that were rolled out; empty when they are not known."""
+        if self.episodes.empty:
+            return set()
+        return {self.families[task] for task in self.episodes["task_id"].unique() if task in self.families}
+
+    @functools.cached_property
+    def graders(self) -> list[str]:
+        """Columns of `episodes` that hold a verifier's mark; empty when no episode was judged by two."""
+        marks = [str(column) for column in self.episodes.columns if str(column).startswith(GRADER)]
+        judged = self.episodes[marks].notna().sum(axis=1)
+        return marks if (judged > 1).any() else []
+
+    def metric(self, name: str) -> dict[int, float]:
+        """A metric of the updates by iteration; those without it, or with a number that is none, are left out."""
+        values = {item.number: item.metrics.get(name) for item in self.iterations}
+        return {number: float(value) for number, value in values.items() if value is not None and math.isfinite(value)}
+
+    def count(self, column: str | pd.Series) -> dict[int, int]:
+        """The sum of a column of `episodes`, or of a series along its rows, by iteration."""
+        series = self.episodes[column] if isinstance(column, str) else column
+        return {number: int(value) for number, value in by_iteration(series.groupby(self.episodes["iteration"]).sum()).items()}
+
+    def span(self, numbers: Sequence[int]) -> pd.DataFrame:
+        """The episodes of some iterations."""
+        return self.episodes[self.episodes["iteration"].isin(numbers)]
+
+
+@functools.lru_cache(maxsize=8)
+def offered_tools(kind: str) -> frozenset[str] | None:
+    """Names of the tools of an environment; None when it cannot be made here."""
+    try:
+        return frozenset(str(tool["function"]["name"]) for tool in make_environment(kind).tools())
+    except (TracewheelError, KeyError, TypeError):
+        return None
+
+
+def read_iteration(
+    config: RetrainConfig, number: int, rollouts: Sequence[Path], scores: Sequence[Path], update: Path | None
+) -> Iteration:
+    """Read one iteration.
+
+    Args:
+        config: The profile.
+        number: The iteration's number.
+        rollouts: Folders of its rollouts, each with `trajectories.parquet`.
+        scores: Folders of their scores, each with `scores.parquet`.
+        update: Folder of the state that the update left.
+
+    Raises:
+        DataError: a file is missing or cannot be read.
+    """
+    import pandas as pd
+
+    tables = [pd.concat([read_table(folder / name) for folder in folders], ignore_index=True) for folders, name in (
+        (rollouts, TRAJECTORIES_FILE), (scores, SCORES_FILE))]  # fmt: skip
+    kind = config.environment.kind
+    facts = episode_facts(tables[0], tables[1], offered_tools(kind), number, recorded=kind.startswith(RECORDED))
+    if update is None:
+        return Iteration(number, facts, {})
+    return Iteration(number, facts, _figures(read_json(update / "metrics.json")), read_weights(update))
+
+
+def read_records(config: RetrainConfig, record: Path, store: Path) -> RunRecords:
+    """Read all that is stored of a loop.
+
+    Args:
+        config: The run's profile.
+        record: The folder that holds `loop.json`: one of `loops_of`.
+        store: The store that its entries lie in.
+
+    Raises:
+        DataError: a file is missing or cannot be read.
+    """
+    loop = read_json(record / LOOP_FILE)
+    iterations = [
+        read_iteration(
+            config,
+            int(number),
+            [store / name for name in entries["rollouts"]],
+            [store / name for name in entries["scores"]],
+            store / entries["update"],
+        )
+        for number, entries in sorted(loop["iterations"].items(), key=lambda item: int(item[0]))
+    ]
+    return RunRecords(
+        config=config,
+        iterations=iterations,
+        validations={int(number): read_table(store / name / RESULTS_FILE) for number, name in loop["validations"].items()},
+        start_version=loop["start_version"],
+        tools=offered_tools(config.environment.kind) is not None,
+        families=read_families(store / loop["curated"]),
+    )
+
+
+def read_families(curated: Path) -> dict[str, str]:
+    """The family of each task of a curation.
+
+    Raises:
+        DataError: its tasks cannot be read.
+    """
+    tasks = read_table(curated / "tasks.parquet")
+    return dict(zip(tasks["id"].map(str), tasks["family"].map(str), strict=True))
+
+
+def loops_of(record: Path) -> dict[str, Path]:
+    """The loops of a run: a specialist's name, or nothing for the run's own, to the folder of what it wrote down."""
+    found = {"": record} if (record / LOOP_FILE).is_file() else {}
+    # A specialist's loop has a record of its own in the run's: `specialists/<name>/<run id>`.
+    return found | {path.parents[1].name: path.parent for path in sorted(record.glob(f"specialists/*/*/{LOOP_FILE}"))}
+
+
+def read_weights(state: Path) -> Weights | None:
+    """The weights in a state folder: an adapter's, or a whole model's; None when there are none."""
+    for folder, info in ((state / "adapter", ADAPTER_INFO), (state / "model", MODEL_INFO)):
+        files = sorted(folder.glob("*.safetensors"))
+        if files and (folder / info).is_file():
+            small = sum(file.stat().st_size for file in files) <= MOST_BYTES
+            return Weights(int(read_json(folder / info)["version"]), "-".join(map(digest_file, files)) if small else "")
+    return None
+
+
+def _figures(metrics: Mapping[str, Any]) -> dict[str, float]:
+    return {name: float(value) for name, value in metrics.items() if isinstance(value, int | float)}

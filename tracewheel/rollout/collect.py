@@ -1,0 +1,41 @@
+"""The collect stage of asynchronous training: what an iteration claimed, in the files that a rollout would have left."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from tracewheel.config import RolloutConfig
+from tracewheel.core.files import write_json, write_records
+from tracewheel.core.types import Trajectory
+from tracewheel.rollout.rollout import TRAJECTORIES_FILE, rollout_metrics
+from tracewheel.rollout.trajectory_queue import Batch
+from tracewheel.sampling.curriculum import write_variants
+
+
+def collect(config: RolloutConfig, batch: Batch, out: Path) -> dict[str, float]:
+    """Write `trajectories.parquet`, the curriculum's variants among their tasks, and `metrics.json`, which it returns.
+
+    The metrics are a rollout's, and `staleness_mean` and `staleness_max` over the sampled tokens: by how many updates
+    the policy that sampled a token is older than the one that is updated. `mixed_episodes` were sampled by more than
+    one policy, `dropped_groups` were left out as too old.
+    """
+    trajectories = batch.trajectories()
+    out.mkdir(parents=True, exist_ok=True)
+    write_records(out / TRAJECTORIES_FILE, trajectories)
+    write_variants(out, batch.variants())
+    metrics = rollout_metrics(config, trajectories) | age_figures(trajectories, batch.version)
+    metrics["dropped_groups"] = batch.dropped
+    write_json(out / "metrics.json", metrics)
+    return metrics
+
+
+def age_figures(trajectories: list[Trajectory], version: int) -> dict[str, float]:
+    """How old the sampled tokens are, and how many episodes have tokens of several ages."""
+    versions = [np.array([v for v in trajectory.token_versions() if v >= 0]) for trajectory in trajectories]
+    ages = version - np.concatenate([np.zeros(0), *versions])
+    mixed = sum(len(np.unique(own)) > 1 for own in versions)
+    if not len(ages):
+        return {"mixed_episodes": mixed}
+    return {"staleness_mean": float(ages.mean()), "staleness_max": float(ages.max()), "mixed_episodes": mixed}

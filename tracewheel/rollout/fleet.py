@@ -1,0 +1,154 @@
+"""Fleets: how rollout workers are started, watched and stopped."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import yaml
+
+from tracewheel.config import RetrainConfig
+from tracewheel.core.errors import InfrastructureError, InputError
+from tracewheel.core.store import disk_errors, write_whole
+from tracewheel.rollout.trajectory_queue import TrajectoryQueue
+from tracewheel.rollout.worker_process import BAD_INPUT
+
+MOST_DEATHS = 5
+SILENT_SECONDS = 900.0
+GRACE_SECONDS = 5.0
+LAST_WORDS = 2000
+
+
+class Fleet(Protocol):
+    """The rollout workers of a run."""
+
+    def start(self) -> None:
+        """Start the workers; they may still be loading when it returns."""
+        ...
+
+    def check(self) -> None:
+        """Put new workers in the place of dead ones, and give back what these had leased. To be called often.
+
+        Raises:
+            InfrastructureError: they die again and again without handing anything in.
+            InputError: they cannot work with what they are given.
+        """
+        ...
+
+    def stop(self) -> None:
+        """Stop all workers; none is left when it returns. May be called again."""
+        ...
+
+
+@dataclass
+class _Place:
+    """One worker's place, and who is in it now."""
+
+    log: Path
+    name: str
+    process: subprocess.Popen[bytes]
+
+
+class LocalFleet:
+    """Worker processes on this machine. Their leases are given back when they die or fall silent.
+
+    Args:
+        config: The profile.
+        queue: What the workers are to work off.
+        logs: The folder for what they print, and for the profile as they see it.
+    """
+
+    def __init__(self, config: RetrainConfig, queue: TrajectoryQueue, logs: Path) -> None:
+        assert config.rollout.workers.kind == "local"
+        self._queue = queue
+        self._logs = logs
+        self._profile = logs / "profile.yaml"
+        self._workers = config.rollout.workers
+        self._config = config.model_copy(update={"threads": self._workers.threads})
+        self._places: list[_Place] = []
+        self._deaths = 0
+        self._handed_in = 0
+
+    def start(self) -> None:
+        write_whole(self._profile, yaml.safe_dump(self._config.model_dump(mode="json"), sort_keys=False))
+        self._handed_in = self._queue.handed_in()
+        for number in range(self._workers.count):
+            log = self._logs / f"worker-{number}.log"
+            self._places.append(_Place(log, *self._launch(log)))
+
+    def check(self) -> None:
+        silent = self._queue.expire(SILENT_SECONDS)
+        for place in self._places:
+            if place.name in silent:
+                place.process.kill()
+                place.process.wait()
+            code = place.process.poll()
+            if code is None:
+                continue
+            self._queue.release(place.name)
+            self._count_death(place, code)
+            place.name, place.process = self._launch(place.log)
+
+    def stop(self) -> None:
+        self._queue.end()
+        processes = [place.process for place in self._places]
+        deadline = time.monotonic() + GRACE_SECONDS
+        for ending in (None, signal.SIGTERM, signal.SIGKILL):
+            for process in processes:
+                if ending is not None and process.poll() is None:
+                    process.send_signal(ending)
+            for process in processes:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(timeout=max(0.0, deadline - time.monotonic()))
+            deadline = time.monotonic() + GRACE_SECONDS
+        for place in self._places:
+            self._queue.release(place.name)
+        self._places = []
+
+    def pids(self) -> Iterator[int]:
+        """The process ids of the workers."""
+        return (place.process.pid for place in self._places)
+
+    def _launch(self, log: Path) -> tuple[str, subprocess.Popen[bytes]]:
+        name = f"{log.stem}-{uuid.uuid4().hex[:12]}"
+        command = [
+            sys.executable,
+            "-m",
+            "tracewheel.rollout.worker_process",
+            self._queue.path,
+            self._profile,
+            name,
+            os.getpid(),
+        ]
+        with disk_errors(log), log.open("ab") as stream:
+            process = subprocess.Popen(
+                [str(part) for part in command],
+                stdin=subprocess.DEVNULL,
+                stdout=stream,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, "OMP_NUM_THREADS": str(self._workers.threads)},
+            )
+        return name, process
+
+    def _count_death(self, place: _Place, code: int) -> None:
+        """Give up on workers that die without anything being handed in between."""
+        handed_in = self._queue.handed_in()
+        self._deaths = 1 if handed_in > self._handed_in else self._deaths + 1
+        self._handed_in = handed_in
+        words = place.log.read_text(errors="replace")[-LAST_WORDS:].strip() or "it printed nothing"
+        if code == BAD_INPUT:
+            raise InputError(f"rollout worker: {words.splitlines()[-1]}")
+        if self._deaths >= MOST_DEATHS:
+            raise InfrastructureError(
+                f"rollout workers died {self._deaths} times without handing anything in, the last with exit code {code}; "
+                f"{place.log} ends: {words}"
+            )

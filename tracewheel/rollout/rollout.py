@@ -1,0 +1,128 @@
+"""The rollout stage: many episodes at once, token in and token out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tracewheel.config import ExplorationConfig, RetrainConfig, RolloutConfig
+from tracewheel.core.files import write_json, write_records
+from tracewheel.core.types import Task, Trajectory, content_hash, first_turn
+from tracewheel.engines.making import make_engine
+from tracewheel.policy.adapters import PolicyRef
+from tracewheel.rollout.diversity import group_diversity
+from tracewheel.rollout.episode_loop import EpisodeLoop
+from tracewheel.rollout.exploration import group_temperatures
+
+if TYPE_CHECKING:
+    from tracewheel.chat.renderer import ChatRenderer
+    from tracewheel.engines.base import Engine
+
+TRAJECTORIES_FILE = "trajectories.parquet"
+Progress = Callable[[int, int], None]
+
+
+def rollout(
+    config: RetrainConfig,
+    policy: PolicyRef,
+    tasks: list[Task],
+    out: Path,
+    *,
+    samples: int,
+    seed: int,
+    greedy: bool = False,
+    temperature: float | None = None,
+    progress: Progress | None = None,
+) -> dict[str, float]:
+    """Roll a policy out on tasks and write `trajectories.parquet` and `metrics.json` to `out`.
+
+    Args:
+        samples: Episodes a task; those of one task form a group.
+        seed: Fixes every random number of every episode.
+        greedy: Take the most likely token at each step instead of sampling; nothing is then explored.
+        temperature: What to sample at instead of the profile's `rollout.temperature`.
+        progress: Called with (episodes done, episodes in all).
+
+    Raises:
+        AdapterMismatchError: the policy's adapter belongs to another base.
+        DataError: the base cannot be loaded.
+        InputError: the engine would get the base's logits wrong.
+    """
+    changed: dict[str, Any] = {} if temperature is None else {"temperature": temperature}
+    if greedy:
+        changed["exploration"] = ExplorationConfig()
+    config = config.model_copy(update={"rollout": config.rollout.model_copy(update=changed)})
+    engine, renderer = make_engine(config, policy, greedy=greedy, slots=len(tasks) * samples)
+    trajectories = run_episodes(engine, renderer, config.rollout, tasks, samples=samples, seed=seed, progress=progress)
+    out.mkdir(parents=True, exist_ok=True)
+    write_records(out / TRAJECTORIES_FILE, trajectories)
+    metrics = rollout_metrics(config.rollout, trajectories)
+    write_json(out / "metrics.json", metrics)
+    return metrics
+
+
+def rollout_metrics(config: RolloutConfig, trajectories: list[Trajectory]) -> dict[str, float]:
+    """How much was sampled, and how much the episodes of a group differ."""
+    metrics: dict[str, float] = {
+        "episodes": len(trajectories),
+        "prompt_and_observation_tokens": sum(len(t.action_mask) - sum(t.action_mask) for t in trajectories),
+        "generated_tokens": sum(sum(t.action_mask) for t in trajectories),
+        **group_diversity(
+            [t.group for t in trajectories], [t.messages[first_turn(t.messages, t.turns) :] for t in trajectories]
+        ),
+    }
+    if config.exploration.epsilon:
+        forced = [turn["forced"] for t in trajectories for turn in t.turns if turn["forced"]]
+        metrics |= {"forced_turns": len(forced), "forced_tokens": sum(forced)}
+    return metrics
+
+
+def run_episodes(
+    engine: Engine,
+    renderer: ChatRenderer,
+    config: RolloutConfig,
+    tasks: list[Task],
+    *,
+    samples: int,
+    seed: int,
+    progress: Progress | None = None,
+) -> list[Trajectory]:
+    """Run `samples` episodes of each task; trajectories in the order of tasks, then samples.
+
+    Raises:
+        ConfigError: `exploration.tools` names no tool that is offered.
+    """
+    temperatures = group_temperatures(config.temperature, config.exploration.temperature_spread, samples)
+    wanted = [(task, sample) for task in tasks for sample in range(samples)]
+    found: dict[int, Trajectory] = {}
+    with tool_threads(config) as tools:
+        loop = EpisodeLoop(engine, renderer, config, tools)
+        for number, (task, sample) in enumerate(wanted):
+            loop.begin(number, task, sample=sample, seed=episode_seed(seed, task, sample), temperature=temperatures[sample])
+        while loop.open:
+            for number, trajectory in loop.step():
+                found[number] = trajectory
+                if progress:
+                    progress(len(found), len(wanted))
+    return [found[number] for number in range(len(wanted))]
+
+
+def episode_seed(seed: int, task: Task, sample: int) -> int:
+    """What fixes the random numbers of one episode of a rollout with `seed`."""
+    return int(content_hash([seed, task.id, sample], 15), 16)
+
+
+@contextmanager
+def tool_threads(config: RolloutConfig) -> Iterator[Executor | None]:
+    """The threads that environments step in; None when they are to step in the caller's."""
+    if not config.tool_threads:
+        yield None
+        return
+    tools = ThreadPoolExecutor(config.tool_threads, thread_name_prefix="tool")
+    try:
+        yield tools
+    finally:
+        tools.shutdown(wait=False, cancel_futures=True)  # a tool that hangs is not waited for when the rollout has failed

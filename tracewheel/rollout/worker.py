@@ -1,0 +1,116 @@
+"""A rollout worker: leases orders, keeps an engine busy with their episodes, and hands in whole groups.
+
+It goes on while the learner learns. When a newer policy has been published, the engine takes it over between two
+steps: episodes under way go on with it, and each token keeps the version that sampled it.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import TYPE_CHECKING
+
+from tracewheel.config import RetrainConfig
+from tracewheel.core.types import Trajectory
+from tracewheel.engines.making import make_engine
+from tracewheel.rollout.episode_loop import EpisodeLoop
+from tracewheel.rollout.exploration import group_temperatures
+from tracewheel.rollout.orders import Order, RolloutSource
+from tracewheel.rollout.rollout import episode_seed, tool_threads
+
+if TYPE_CHECKING:
+    from tracewheel.engines.base import Engine
+
+POLL_SECONDS = 0.05
+BEAT_SECONDS = 1.0
+
+
+def work(source: RolloutSource, config: RetrainConfig, worker: str) -> None:
+    """Roll out what the source orders, until it says that the run has ended.
+
+    Args:
+        source: Where orders, policies and the word to end come from.
+        config: The profile; `threads` are this worker's own.
+        worker: What it is called: no other worker of the run, dead or alive, has this name.
+
+    Raises:
+        AdapterMismatchError: a published policy belongs to another base.
+        DataError: the base cannot be loaded.
+        InfrastructureError: the source fails.
+        InputError: the engine would get the base's logits wrong.
+    """
+    most = most_episodes(config)
+    engine, renderer = make_engine(config, source.policy(), greedy=False, slots=most)
+    with tool_threads(config.rollout) as tools:
+        groups = Groups(EpisodeLoop(engine, renderer, config.rollout, tools), config)
+        beat = poll = 0.0
+        while True:
+            now = time.monotonic()
+            if now >= beat:
+                if not source.heartbeat(worker):
+                    return
+                beat = now + BEAT_SECONDS
+            if now >= poll:
+                _take_over(engine, source)
+                if room := (most - groups.episodes) // config.rollout.group_size:
+                    for order in source.lease(worker, room):
+                        groups.begin(order)
+                poll = now + POLL_SECONDS
+            if not groups.episodes:
+                time.sleep(POLL_SECONDS)
+                continue
+            for order, trajectories in groups.step():
+                source.complete(order, worker, trajectories)
+                poll = 0.0
+
+
+def most_episodes(config: RetrainConfig) -> int:
+    """How many episodes a worker has under way: its share of what may be sampled ahead, as far as its engine has slots."""
+    rollout, training = config.rollout, config.training
+    ahead = (1 + rollout.max_staleness) * training.tasks_per_iteration
+    share = math.ceil(ahead / rollout.workers.count) * rollout.group_size
+    return max(rollout.group_size, min(share, rollout.engine.slots))
+
+
+class Groups:
+    """The groups that a worker has under way, on a loop of episodes."""
+
+    def __init__(self, loop: EpisodeLoop, config: RetrainConfig) -> None:
+        self._loop = loop
+        self._spread = config.rollout.exploration.temperature_spread
+        self._begun = 0
+        self._order_of: dict[int, Order] = {}
+        self._found: dict[str, list[Trajectory]] = {}
+
+    @property
+    def episodes(self) -> int:
+        """How many episodes are under way."""
+        return self._loop.open
+
+    def begin(self, order: Order) -> None:
+        """Begin all episodes of an order."""
+        task = order.load_task()
+        self._found[order.id] = []
+        temperatures = group_temperatures(order.temperature, self._spread, order.samples)
+        for sample, temperature in enumerate(temperatures):
+            seed = episode_seed(order.rollout_seed, task, sample)
+            self._order_of[self._begun] = order
+            self._loop.begin(self._begun, task, sample=sample, seed=seed, temperature=temperature)
+            self._begun += 1
+
+    def step(self) -> list[tuple[Order, list[Trajectory]]]:
+        """Move on; returns the groups of which the last episode has ended."""
+        whole = []
+        for number, trajectory in self._loop.step():
+            order = self._order_of.pop(number)
+            found = self._found[order.id]
+            found.append(order.own(trajectory))
+            if len(found) == order.samples:
+                whole.append((order, sorted(self._found.pop(order.id), key=lambda trajectory: trajectory.sample)))
+        return whole
+
+
+def _take_over(engine: Engine, source: RolloutSource) -> None:
+    policy = source.policy()
+    if policy.version != engine.policy_version:
+        engine.update_weights(policy)

@@ -1,0 +1,1 @@
+"""Which tasks an iteration rolls out: sampler, curriculum, schedule, specialists."""

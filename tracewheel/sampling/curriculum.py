@@ -1,0 +1,233 @@
+"""The self-evolving curriculum: tasks that keep failing come back with variants, and variants go when they have served.
+
+The environment's own task generator makes the variants. Each belongs to the training split of the task it
+comes from, and none has the fingerprint, or the starting point and goal, of any task of any split.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from tracewheel.config import RetrainConfig, SamplerConfig
+from tracewheel.core.errors import ConfigError, DataError
+from tracewheel.core.files import read_records, read_table, write_records
+from tracewheel.core.types import Task, content_hash
+from tracewheel.curation.replay import probe
+from tracewheel.environments import VariantMaker, make_environment
+from tracewheel.sampling.sampler import TaskSampler
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+VARIANTS_FILE = "variants.parquet"
+ATTEMPTS = 4  # at the generator, when what it makes is taken
+
+
+class SelfEvolvingSampler(TaskSampler):
+    """Weighs tasks as `difficulty` does, and offers variants of those that keep failing.
+
+    Beside the posterior its state holds, for each task, the rounds in a row that it was failed (below 0) or
+    solved (above 0), how often it got variants, and the variants themselves. What `evolve` makes depends on
+    that state, the seed and the curated tasks alone: a restored sampler makes the same.
+    """
+
+    def __init__(self, config: SamplerConfig, task_ids: Iterable[str], seed: int) -> None:
+        super().__init__(config, task_ids, seed)
+        self._curated_ids = list(self._task_ids)
+        self._streaks: dict[str, int] = {}
+        self._generations: dict[str, int] = {}
+        self._variants: dict[str, Task] = {}
+        self._origins: dict[str, str] = {}
+
+    def observe(self, task_id: str, successes: float, failures: float) -> None:
+        """Add the outcomes of a task's rollouts, which are one round of it."""
+        super().observe(task_id, successes, failures)
+        rounds = self._streaks.get(task_id, 0)
+        if successes + failures == 0:
+            return
+        if successes / (successes + failures) <= self._config.variants.at_most:
+            rounds = min(rounds, 0) - 1
+        else:
+            rounds = max(rounds, 0) + 1 if failures == 0 else 0
+        self._streaks[task_id] = rounds
+
+    def evolve(self, curated: Path) -> list[Task]:
+        """Withdraw the variants that have been solved, or failed too, and make new ones of what keeps failing.
+
+        Args:
+            curated: The folder of the curation stage; its tasks of every split are kept clear of.
+
+        Returns:
+            The new variants.
+
+        Raises:
+            ConfigError: the environment of a failing task has no task generator.
+            DataError: its generator fails.
+        """
+        settings = self._config.variants
+        self._withdraw([name for name in self._variants if abs(self._streaks.get(name, 0)) >= settings.after])
+        failing = [name for name in self._curated_ids if self._streaks.get(name, 0) <= -settings.after]
+        if not failing:
+            return []
+        table = read_table(curated / "tasks.parquet")
+        by_id = {task.id: task for task in _tasks_of(table[table["id"].isin(failing)])}
+        taken = _identities(_tasks_of(table)) | _identities(self._variants.values())
+        made: list[Task] = []
+        for origin in sorted(failing, key=lambda name: (self._streaks[name], name)):
+            living = sum(parent == origin for parent in self._origins.values())
+            wanted = min(settings.per_task - living, settings.limit - len(self._variants))
+            if wanted <= 0:
+                continue
+            fresh = self._make(by_id[origin], wanted, taken)
+            self._offer(fresh, origin)
+            self._streaks[origin] = 0
+            self._generations[origin] = self._generations.get(origin, 0) + 1
+            made += fresh
+        return made
+
+    def variants(self, task_ids: Iterable[str]) -> list[Task]:
+        return [self._variants[task_id] for task_id in sorted(set(task_ids)) if task_id in self._variants]
+
+    def figures(self) -> dict[str, float]:
+        return {"variants": float(len(self._variants))}
+
+    def keep_clear_of(self, curated: Path) -> None:
+        """Withdraw the variants that are a task of some split by now, or whose task is no longer trained on."""
+        if not self._variants:
+            return
+        taken = _identities(_tasks_of(read_table(curated / "tasks.parquet")))
+        trained = set(self._curated_ids)
+        self._withdraw(
+            [name for name, task in self._variants.items() if self._origins[name] not in trained or _identities([task]) & taken]
+        )
+
+    def to_state(self) -> dict[str, Any]:
+        """The posterior, and under `curriculum` the rounds, the generations, and the variants with their origins."""
+        variants = [
+            {"origin": self._origins[name], "task": self._variants[name].to_record()} for name in sorted(self._variants)
+        ]
+        curriculum = {
+            "streaks": {name: rounds for name, rounds in sorted(self._streaks.items()) if rounds},
+            "generations": dict(sorted(self._generations.items())),
+            "variants": variants,
+        }
+        return super().to_state() | {"curriculum": curriculum}
+
+    @classmethod
+    def from_state(cls, config: SamplerConfig, task_ids: Iterable[str], seed: int, state: Any) -> Self:
+        """A sampler that goes on from a state; one of another kind of sampler has no variants yet.
+
+        Raises:
+            DataError: this is not the state of a sampler.
+        """
+        sampler = super().from_state(config, task_ids, seed, state)
+        curriculum = state.get("curriculum", {"streaks": {}, "generations": {}, "variants": []})
+        try:
+            sampler._streaks = {name: int(rounds) for name, rounds in curriculum["streaks"].items()}
+            sampler._generations = {name: int(count) for name, count in curriculum["generations"].items()}
+            for item in curriculum["variants"]:
+                sampler._offer([Task.from_record(item["task"])], item["origin"])
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise DataError(f"sampler state: 'curriculum' is not what a sampler wrote: {error!r}") from error
+        return sampler
+
+    def _offer(self, tasks: Iterable[Task], origin: str) -> None:
+        for task in tasks:
+            self._variants[task.id] = task
+            self._origins[task.id] = origin
+        self._task_ids = sorted({*self._curated_ids, *self._variants})
+
+    def _withdraw(self, names: Iterable[str]) -> None:
+        for name in names:
+            del self._variants[name], self._origins[name]
+            self._evidence.pop(name, None)
+            self._streaks.pop(name, None)
+        self._task_ids = sorted({*self._curated_ids, *self._variants})
+
+    def _make(self, task: Task, wanted: int, taken: set[str]) -> list[Task]:
+        """At most `wanted` variants that are no taken task and fit to be set; `taken` gets theirs."""
+        environment = make_environment(task.environment)
+        if not isinstance(environment, VariantMaker):
+            raise ConfigError(_no_generator(task.environment))
+        fresh: list[Task] = []
+        for attempt in range(ATTEMPTS):
+            seed = int(content_hash(["variants", self._seed, task.id, self._generations.get(task.id, 0), attempt], 8), 16)
+            try:
+                candidates = environment.variants(task, wanted, seed)
+            except Exception as error:  # it may be anyone's code
+                raise DataError(f"environment '{task.environment}' makes no variants of {task.id}: {error!r}") from error
+            for candidate in candidates:
+                identities = _identities([candidate])
+                if len(fresh) < wanted and not identities & taken and not probe(candidate, environment):
+                    fresh.append(candidate)
+                    taken |= identities
+            if len(fresh) == wanted:
+                break
+        return fresh
+
+
+def sampler_kind(config: SamplerConfig) -> type[TaskSampler]:
+    """The class of sampler that a profile asks for."""
+    return SelfEvolvingSampler if config.kind == "self_evolving" else TaskSampler
+
+
+def make_sampler(config: RetrainConfig, curated: Path, state: Mapping[str, Any] | None = None) -> TaskSampler:
+    """The sampler of a run over the training tasks of a curation, at its start or from a state.
+
+    Raises:
+        ConfigError: the curriculum is to evolve, and the environment has no task generator.
+        DataError: the state is not a sampler's, or the tasks cannot be read.
+    """
+    if config.sampler.kind == "self_evolving" and not isinstance(make_environment(config.environment.kind), VariantMaker):
+        raise ConfigError(_no_generator(config.environment.kind))
+    table = read_table(curated / "tasks.parquet")
+    task_ids = table.loc[table["split"] == "train", "id"].tolist()
+    kind = sampler_kind(config.sampler)
+    if not state:
+        return kind(config.sampler, task_ids, config.seed)
+    sampler = kind.from_state(config.sampler, task_ids, config.seed, state)
+    if isinstance(sampler, SelfEvolvingSampler):
+        sampler.keep_clear_of(curated)
+    return sampler
+
+
+def write_variants(folder: Path, variants: list[Task]) -> None:
+    """Leave the variants that were rolled out beside their trajectories, for the stage that scores them."""
+    if variants:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_records(folder / VARIANTS_FILE, variants)
+
+
+def read_variants(folder: Path) -> list[Task]:
+    """The variants beside trajectories; none where there is no such file.
+
+    Raises:
+        DataError: the file is not one of tasks.
+    """
+    path = folder / VARIANTS_FILE
+    return read_records(path, Task) if path.is_file() else []
+
+
+def _tasks_of(table: pd.DataFrame) -> list[Task]:
+    return [Task.from_record({str(name): value for name, value in row.items()}) for row in table.to_dict("records")]
+
+
+def _identities(tasks: Iterable[Task]) -> set[str]:
+    """All by which a task may be recognised: its id, its fingerprint, its starting point and goal."""
+    found = set()
+    for task in tasks:
+        found |= {
+            f"id {task.id}",
+            f"fingerprint {task.fingerprint}",
+            f"content {content_hash([task.initial_state, task.goal])}",
+        }
+    return found
+
+
+def _no_generator(environment: str) -> str:
+    return (
+        f"sampler.kind 'self_evolving' needs an environment with a method variants(task, n, seed), which "
+        f"'{environment}' has not; choose another sampler.kind"
+    )

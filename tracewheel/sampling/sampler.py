@@ -1,0 +1,154 @@
+"""Difficulty-weighted sampling: which tasks an iteration rolls out.
+
+Each task has a Beta posterior of the policy's success on it, Beta(1 + successes, 1 + failures) with
+decayed counts. Its weight is
+
+- `difficulty`: the posterior probability that success is below the target, the regularised
+  incomplete beta function I_target(1 + successes, 1 + failures): near 1 for what the policy fails,
+  near 0 for what it has mastered, and the target itself (for instance 0.6) for a task not yet tried;
+- `learnability`: the posterior mean of p(1-p), which is the chance (halved) that two rollouts of the
+  task differ, hence that its group carries a gradient;
+- `uniform`: the same for all;
+- `self_evolving`: as `difficulty`; see `curriculum.py` for what else it does.
+
+No weight is below `floor` times the largest, so no task is forgotten.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from tracewheel.config import SamplerConfig
+from tracewheel.core.errors import DataError
+from tracewheel.core.files import read_json, write_json
+from tracewheel.core.types import Task, content_hash
+from tracewheel.curation.difficulty import beta_below
+from tracewheel.curation.evidence import Evidence
+
+STATE_VERSION = 1
+
+
+class TaskSampler:
+    """Chooses tasks by weight, without replacement, and learns from what their rollouts gave.
+
+    A choice depends on the seed, the iteration and the posterior alone, not on earlier calls: a
+    sampler restored from its state goes on exactly as the first would have.
+
+    Args:
+        config: Kind of weight, target, decay and floor.
+        task_ids: The tasks to choose from; their order does not matter.
+        seed: Seed of the choices.
+    """
+
+    def __init__(self, config: SamplerConfig, task_ids: Iterable[str], seed: int) -> None:
+        self._config = config
+        self._task_ids = sorted(set(task_ids))
+        self._seed = seed
+        self._evidence = Evidence()
+
+    def observe(self, task_id: str, successes: float, failures: float) -> None:
+        """Add the outcomes of a task's rollouts. Leave unscored ones out: they are not failures.
+
+        Earlier evidence of the task is first shrunk to the share `retain`: an earlier policy gave it.
+        """
+        self._evidence.observe(task_id, successes, failures, retain=self._config.retain)
+
+    def decay(self) -> None:
+        """Shrink all evidence by the configured factor: call once at the start of a run.
+
+        Tasks that are no longer offered are kept until little is left of their evidence.
+        """
+        self._evidence = self._evidence.decayed(self._config.decay)
+
+    def posterior(self, task_id: str) -> tuple[float, float]:
+        """(alpha, beta) of the task's Beta posterior; (1, 1) for a task not yet tried."""
+        return self._evidence.posterior(task_id)
+
+    def weights(self) -> dict[str, float]:
+        """The weight of each task, the largest being 1."""
+        raw = {task_id: self._raw_weight(*self.posterior(task_id)) for task_id in self._task_ids}
+        largest = max(raw.values(), default=0.0)
+        if largest <= 0.0:
+            return dict.fromkeys(raw, 1.0)
+        return {task_id: max(weight / largest, self._config.floor) for task_id, weight in raw.items()}
+
+    def select(self, n: int, iteration: int, exclude: Collection[str] = ()) -> list[str]:
+        """`n` different tasks for an iteration, or all of them when there are no more than `n`; none of `exclude`.
+
+        Draws without replacement with probability proportional to weight, by the exponential keys of
+        Efraimidis and Spirakis (2006): the n smallest of E_i / w_i, E_i standard exponential.
+        """
+        stream = np.random.default_rng(int(content_hash(["sampler", self._seed, iteration]), 16))
+        draws = stream.exponential(size=len(self._task_ids))
+        weights = self.weights()
+        keys = {
+            task_id: draw / weights[task_id] if weights[task_id] > 0 else math.inf
+            for task_id, draw in zip(self._task_ids, draws.tolist(), strict=True)
+        }
+        left = [task_id for task_id in self._task_ids if task_id not in exclude]
+        return sorted(left, key=lambda task_id: (keys[task_id], task_id))[:n]
+
+    def evolve(self, curated: Path) -> list[Task]:
+        """Change the pool of tasks after an iteration; returns what came to it. This sampler's pool stays.
+
+        Args:
+            curated: The folder of the curation stage.
+        """
+        return []
+
+    def variants(self, task_ids: Iterable[str]) -> list[Task]:
+        """Those of the given tasks that curation did not make."""
+        return []
+
+    def figures(self) -> dict[str, float]:
+        """What is worth a curve."""
+        return {}
+
+    def to_state(self) -> dict[str, Any]:
+        """The posterior as JSON types: `{"version", "evidence": {task id: [successes, failures]}}`."""
+        return {"version": STATE_VERSION, "evidence": self._evidence.to_json()}
+
+    @classmethod
+    def from_state(cls, config: SamplerConfig, task_ids: Iterable[str], seed: int, state: Any) -> Self:
+        """A sampler that goes on from a state.
+
+        Raises:
+            DataError: this is not the state of a sampler.
+        """
+        sampler = cls(config, task_ids, seed)
+        if not isinstance(state, Mapping) or state.get("version") != STATE_VERSION:
+            raise DataError(f"not a sampler state of version {STATE_VERSION}")
+        sampler._evidence = Evidence.from_json(state.get("evidence"), "sampler state: 'evidence'")
+        return sampler
+
+    def save(self, path: Path) -> None:
+        """Write the state as JSON; equal states give equal bytes."""
+        write_json(path, self.to_state())
+
+    @classmethod
+    def load(cls, config: SamplerConfig, task_ids: Iterable[str], seed: int, path: Path) -> Self:
+        """Read a state that `save` wrote.
+
+        Raises:
+            DataError: the file is missing, is not JSON, or is not a sampler's state; names the file.
+        """
+        state = read_json(path)
+        try:
+            return cls.from_state(config, task_ids, seed, state)
+        except DataError as error:
+            raise DataError(f"{path}: {error}") from error
+
+    def _raw_weight(self, alpha: float, beta: float) -> float:
+        match self._config.kind:
+            case "difficulty" | "self_evolving":
+                return beta_below(alpha, beta, self._config.target)
+            case "learnability":
+                total = alpha + beta
+                return alpha * beta / (total * (total + 1.0))
+            case "uniform":
+                return 1.0

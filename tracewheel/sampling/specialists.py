@@ -1,0 +1,89 @@
+"""What a specialist has of its own: the tasks of its families, its settings, and how it is judged."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from tracewheel.config import LoraConfig, RetrainConfig
+from tracewheel.core.errors import DataError
+from tracewheel.core.files import read_table
+from tracewheel.sampling.sampler import TaskSampler
+
+
+def specialist_config(config: RetrainConfig, families: tuple[str, ...]) -> RetrainConfig:
+    """The profile as a specialist for some families sees it: its number of iterations and its LoRA shape.
+
+    The way of merging is not in it, so another one leaves what is stored of the specialists valid.
+    """
+    training, warm_start = config.training, config.warm_start
+    assert training.specialists is not None
+    iterations = training.specialists.iterations or training.iterations
+    shape = warm_start.lora.of(families)
+    lora = LoraConfig(**shape.model_dump()) if shape else warm_start.lora
+    changes = {
+        "training": training.model_copy(update={"iterations": iterations, "specialists": None}),
+        "warm_start": warm_start.model_copy(update={"lora": lora}),
+    }
+    return config.model_copy(update=changes)
+
+
+def families_of(curated: Path, groups: Mapping[str, Collection[str]]) -> dict[str, str]:
+    """The family of each training task.
+
+    Args:
+        curated: The folder of the curation stage.
+        groups: The specialists' names and families.
+
+    Raises:
+        DataError: a family has no training task.
+    """
+    tasks = read_table(curated / "tasks.parquet")
+    tasks = tasks[tasks["split"] == "train"]
+    families = {str(task_id): str(family) for task_id, family in zip(tasks["id"], tasks["family"], strict=True)}
+    for name, wanted in groups.items():
+        if missing := sorted(set(wanted) - set(families.values())):
+            raise DataError(
+                f"training.specialists.groups.{name}: no training task is of {', '.join(missing)}; "
+                f"the families are {', '.join(sorted(set(families.values())))}"
+            )
+    return families
+
+
+class FamilySampler:
+    """The part of a sampler that offers tasks of some families. What is observed is the whole sampler's to learn from.
+
+    Args:
+        whole: The sampler of all tasks.
+        families: The family of each curated task.
+        chosen: The families whose tasks are offered.
+    """
+
+    def __init__(self, whole: TaskSampler, families: Mapping[str, str], chosen: Collection[str]) -> None:
+        self._whole, self._families, self._chosen = whole, families, set(chosen)
+
+    def select(self, n: int, iteration: int, exclude: Collection[str] = ()) -> list[str]:
+        """As `TaskSampler.select`, without the tasks of other families."""
+        offered = self._whole.weights()
+        families = {**self._families, **{task.id: task.family for task in self._whole.variants(offered)}}
+        others = {task_id for task_id in offered if families[task_id] not in self._chosen}
+        return self._whole.select(n, iteration, {*exclude, *others})
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._whole, name)
+
+
+def family_rate(evaluation: Mapping[str, Any], families: Collection[str]) -> float:
+    """The mean of greedy and sampled success on the tasks of some families.
+
+    Args:
+        evaluation: The summary of an evaluation.
+        families: Which of its families count.
+    """
+    rates = []
+    for mode in ("greedy", "sampled"):
+        parts = [evaluation["by_family"][family][mode] for family in families if family in evaluation["by_family"]]
+        tasks = sum(part["n"] for part in parts)
+        rates.append(sum(part["rate"] * part["n"] for part in parts if part["n"]) / tasks if tasks else 0.0)
+    return sum(rates) / 2

@@ -1,0 +1,1 @@
+"""Verifiers, rubrics and rewards: what an episode is worth."""

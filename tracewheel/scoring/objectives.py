@@ -1,0 +1,69 @@
+"""Several objectives at once: what an episode came to on each, from its breakdown or from what it took."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tracewheel.config import CostObjective, ObjectiveConfig
+from tracewheel.core.errors import DataError
+from tracewheel.core.types import Trajectory
+
+PREFIX = "objective."
+UNREADABLE_OBJECTIVE = "objective '"
+
+
+def objective_values(
+    objectives: Sequence[ObjectiveConfig], breakdown: Mapping[str, float], trajectory: Trajectory
+) -> dict[str, float]:
+    """Each objective by name, from 0 to 1, more is better.
+
+    Args:
+        breakdown: What the verifiers said, with `success`.
+
+    Raises:
+        DataError: the breakdown has no such part, or the part is not within 0 to 1; the message names it.
+    """
+    return {objective.name: _value(objective, breakdown, trajectory) for objective in objectives}
+
+
+def weighted(objectives: Sequence[ObjectiveConfig], values: Mapping[str, float]) -> float:
+    """The weighted mean of the objectives: the reward."""
+    weights = sum(objective.weight for objective in objectives)
+    return sum(objective.weight * values[objective.name] for objective in objectives) / weights
+
+
+def state_share(objectives: Sequence[ObjectiveConfig]) -> float:
+    """The share of the reward that is judged by the final state and not by what the episode took; 1 without objectives."""
+    if not objectives:
+        return 1.0
+    cost = sum(objective.weight for objective in objectives if isinstance(objective, CostObjective))
+    return 1.0 - cost / sum(objective.weight for objective in objectives)
+
+
+def _value(objective: ObjectiveConfig, breakdown: Mapping[str, float], trajectory: Trajectory) -> float:
+    unreadable = f"{UNREADABLE_OBJECTIVE}{objective.name}'"
+    if isinstance(objective, CostObjective):
+        if objective.only_success and not breakdown["success"]:
+            return 0.0
+        if objective.measure in ("generated_tokens", "trajectory_tokens") and trajectory.turns and not trajectory.token_ids:
+            raise DataError(f"{unreadable}: the episode has no token ids to count, as an endpoint's mostly has none")
+        return max(0.0, 1.0 - _measure(objective, trajectory) / objective.budget)
+    if objective.part not in breakdown:
+        there = ", ".join(sorted(breakdown))
+        raise DataError(f"{unreadable}: the breakdown has no part '{objective.part}'; there are {there}")
+    value = breakdown[objective.part]
+    if not 0.0 <= value <= 1.0:
+        raise DataError(f"{unreadable}: part '{objective.part}' is {value}, outside 0 to 1")
+    return value
+
+
+def _measure(objective: CostObjective, trajectory: Trajectory) -> int:
+    match objective.measure:
+        case "turns":
+            return len(trajectory.turns)
+        case "calls":
+            return sum(turn["calls"] for turn in trajectory.turns)
+        case "generated_tokens":
+            return sum(trajectory.action_mask)
+        case "trajectory_tokens":
+            return len(trajectory.token_ids)

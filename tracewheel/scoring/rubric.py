@@ -1,0 +1,131 @@
+"""A rubric: weighted verifiers that turn a trajectory into a score with its breakdown."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from tracewheel.config import RubricConfig
+from tracewheel.core.errors import DataError
+from tracewheel.core.types import Score, Task, Trajectory
+from tracewheel.scoring.objectives import PREFIX, objective_values, state_share, weighted
+from tracewheel.scoring.turn_rewards import turn_rewards
+from tracewheel.scoring.verifiers import Verifier, make_verifier, progress
+
+TASK_VERIFIER = "task"
+
+
+class Rubric:
+    """Scores trajectories of the given tasks.
+
+    The breakdown of a scored trajectory holds, for each verifier, its total under the verifier's
+    kind and its parts under `kind.part`; `success` is 1 when the first verifier gives its full mark;
+    `objective.<name>` is each objective's value; `malformed_penalty` is what malformed calls cost, when
+    the rubric charges for them. The score's total is the weighted mean of the objectives, or without any
+    of the verifiers' totals, less that penalty, and never below 0.
+
+    Args:
+        tool_format: How the policy writes calls; turn rewards read them again.
+
+    Raises:
+        ConfigError: a verifier that the rubric or a task names does not exist. Nothing is scored then.
+    """
+
+    def __init__(self, config: RubricConfig, tasks: Iterable[Task], tool_format: str = "hermes") -> None:
+        self._config = config
+        self._tool_format = tool_format
+        named = {term.kind for term in config.verifiers} - {TASK_VERIFIER}
+        if any(term.kind == TASK_VERIFIER for term in config.verifiers):
+            named |= {task.verifier for task in tasks}
+        self._verifiers: dict[str, Verifier] = {kind: make_verifier(kind) for kind in sorted(named)}
+
+    def score(self, task: Task, trajectory: Trajectory) -> Score:
+        """The score of one trajectory.
+
+        A rollout that the machinery failed has status `infrastructure_failed`. When a verifier raises or
+        gives a number outside [0, 1], or an objective has no part to be read from, the status is `unscored`
+        and the detail says why. Neither has a total: what was not judged is not a failure of the policy.
+        A trajectory whose turns cannot be rewarded keeps its total; the detail says why they are not.
+        """
+        if trajectory.stop_reason == "infrastructure_failed":
+            return _without_total(task, trajectory, "infrastructure_failed", trajectory.detail)
+        breakdown: dict[str, float] = {}
+        totals = []
+        for term in self._config.verifiers:
+            kind = task.verifier if term.kind == TASK_VERIFIER else term.kind
+            try:
+                total, parts = self._verifiers[kind].verify(task, trajectory.final_state)
+                total, parts = float(total), {f"{kind}.{name}": float(value) for name, value in parts.items()}
+            except Exception as error:  # a verifier may be anyone's code: whatever it raises, this episode is unscored
+                return _without_total(task, trajectory, "unscored", f"verifier {kind}: {type(error).__name__}: {error}")
+            if not 0.0 <= total <= 1.0 or not all(map(math.isfinite, parts.values())):
+                return _without_total(
+                    task, trajectory, "unscored", f"verifier {kind}: gave {total} with {parts}, outside 0 to 1"
+                )
+            totals.append(total)
+            breakdown |= {kind: total, **parts}
+        breakdown["success"] = float(totals[0] >= 1.0)
+        reward = self._mean(totals)
+        if self._config.objectives:
+            try:
+                values = objective_values(self._config.objectives, breakdown, trajectory)
+            except DataError as error:
+                return _without_total(task, trajectory, "unscored", str(error))
+            reward = weighted(self._config.objectives, values)
+            breakdown |= {f"{PREFIX}{name}": value for name, value in values.items()}
+        scored = Score(trajectory.id, trajectory.task_id, trajectory.group, "scored", reward, breakdown, family=task.family)
+        if self._config.turn_rewards:
+            scored = self._with_turn_rewards(scored, task, trajectory)
+        if self._config.malformed_penalty:
+            malformed = sum(turn["malformed"] for turn in trajectory.turns)
+            breakdown["malformed_penalty"] = self._config.malformed_penalty * malformed
+            scored = replace(scored, total=max(0.0, reward - breakdown["malformed_penalty"]))
+        return scored
+
+    def _with_turn_rewards(self, scored: Score, task: Task, trajectory: Trajectory) -> Score:
+        assert scored.total is not None
+        try:
+            rewards = turn_rewards(
+                task, trajectory, lambda state: self._potential(task, state), scored.total, self._tool_format
+            )
+        except DataError as error:
+            return replace(scored, detail=f"no turn rewards: {error}")
+        except Exception as error:  # an environment or a verifier may be anyone's code, as above
+            return replace(scored, detail=f"no turn rewards: {type(error).__name__}: {error}")
+        return replace(scored, turn_rewards=rewards)
+
+    def _potential(self, task: Task, state: dict[str, Any]) -> float:
+        """How far a state is on the way to the goal, from 0 to 1: the verifiers' progress, weighted as their totals are.
+
+        Where cost is an objective, a state can only earn what the other objectives are worth: the rest is
+        known at the end, and falls to the last turn.
+        """
+        kinds = [task.verifier if term.kind == TASK_VERIFIER else term.kind for term in self._config.verifiers]
+        return state_share(self._config.objectives) * self._mean(
+            [progress(self._verifiers[kind], task, state) for kind in kinds]
+        )
+
+    def _mean(self, values: list[float]) -> float:
+        weights = [term.weight for term in self._config.verifiers]
+        return sum(weight * value for weight, value in zip(weights, values, strict=True)) / sum(weights)
+
+
+def success_of(score: Score | Mapping[str, float]) -> float:
+    """1 or 0 for a scored trajectory, NaN for any other. Takes a score or its breakdown."""
+    breakdown = score.breakdown if isinstance(score, Score) else score
+    return breakdown.get("success", math.nan)
+
+
+def _without_total(task: Task, trajectory: Trajectory, status: str, detail: str) -> Score:
+    return Score(
+        trajectory.id,
+        trajectory.task_id,
+        trajectory.group,
+        status,  # type: ignore[arg-type]
+        None,
+        {},
+        detail,
+        task.family,
+    )

@@ -1,0 +1,104 @@
+"""The scoring stage: stored trajectories in, scores out. Another rubric needs no new rollout."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from tracewheel.config import RetrainConfig
+from tracewheel.core.errors import ConfigError, DataError
+from tracewheel.core.files import read_records, write_json
+from tracewheel.core.types import Score, Task, Trajectory
+from tracewheel.scoring.objectives import UNREADABLE_OBJECTIVE
+from tracewheel.scoring.rubric import Rubric, success_of
+
+SCORES_FILE = "scores.parquet"
+
+
+def score(config: RetrainConfig, tasks: list[Task], trajectories: Path, out: Path) -> dict[str, Any]:
+    """Score every trajectory of a file with the profile's rubric.
+
+    Args:
+        config: The profile; only `rubric` and the policy's `tool_format` are read.
+        tasks: At least the tasks that the trajectories are of.
+        trajectories: A Parquet file of Trajectory rows.
+        out: Directory for `scores.parquet` (Score rows, in the trajectories' order) and `metrics.json`.
+
+    Returns:
+        The metrics: how many trajectories have each status, and over the scored ones the mean
+        `reward`, `success` and each part of the breakdown (None when nothing was scored); with turn
+        rewards, how many scored ones are `without_turn_rewards`.
+
+    Raises:
+        ConfigError: a verifier does not exist, or no trajectory has the part that an objective is read from.
+        DataError: the file cannot be read, or has a trajectory of a task that was not given.
+    """
+    by_id = {task.id: task for task in tasks}
+    rollouts = read_records(trajectories, Trajectory)
+    unknown = sorted({rollout.task_id for rollout in rollouts} - set(by_id))
+    if unknown:
+        raise DataError(f"{trajectories}: {len(unknown)} of its tasks are not among those given, the first is {unknown[0]}")
+    used = [by_id[task_id] for task_id in sorted({rollout.task_id for rollout in rollouts})]
+    rubric = Rubric(config.rubric, used, config.policy.tool_format)
+    scores = [rubric.score(by_id[rollout.task_id], rollout) for rollout in rollouts]
+    judged = [item for item in scores if item.status != "infrastructure_failed"]
+    if judged and all(item.detail.startswith(UNREADABLE_OBJECTIVE) for item in judged):
+        raise ConfigError(f"rubric.objectives: {judged[0].detail}")
+    out.mkdir(parents=True, exist_ok=True)
+    write_scores(out / SCORES_FILE, scores)
+    metrics = _metrics(scores)
+    if config.rubric.turn_rewards:
+        metrics["without_turn_rewards"] = sum(item.status == "scored" and item.turn_rewards is None for item in scores)
+    write_json(out / "metrics.json", metrics)
+    return metrics
+
+
+def write_scores(path: Path, scores: list[Score]) -> None:
+    """Write scores as Parquet; `total` is a float column and `turn_rewards` one of lists, null where there is none."""
+    import pandas as pd
+
+    columns = list(Score("", "", "", "unscored", None).to_record())
+    table = pd.DataFrame([item.to_record() for item in scores], columns=columns)
+    table.astype({"total": "float64"}).to_parquet(path, index=False)
+
+
+def read_scores(path: Path) -> list[Score]:
+    """Read scores; `total` and `turn_rewards` are None where a score has none.
+
+    Raises:
+        DataError: the file cannot be read as scores.
+    """
+    scores = read_records(path, Score)
+    return [
+        replace(
+            item,
+            total=None if item.total is None or math.isnan(item.total) else item.total,
+            turn_rewards=item.turn_rewards if isinstance(item.turn_rewards, list) else None,
+        )
+        for item in scores
+    ]
+
+
+def _metrics(scores: list[Score]) -> dict[str, Any]:
+    statuses = Counter(item.status for item in scores)
+    scored = [item for item in scores if item.status == "scored"]
+    parts: defaultdict[str, list[float]] = defaultdict(list)
+    for item in scored:
+        for name, value in item.breakdown.items():
+            parts[name].append(value)
+    return {
+        "trajectories": len(scores),
+        "scored": statuses["scored"],
+        "unscored": statuses["unscored"],
+        "infrastructure_failed": statuses["infrastructure_failed"],
+        "reward": _mean([item.total for item in scored if item.total is not None]),
+        "success": _mean([success_of(item) for item in scored]),
+        "breakdown": {name: _mean(values) for name, values in sorted(parts.items())},
+    }
+
+
+def _mean(values: list[float]) -> float | None:
+    return sum(values) / len(values) if values else None

@@ -1,0 +1,70 @@
+"""Which of a teacher's episodes are fit to be imitated."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tracewheel.config import RolloutConfig
+from tracewheel.core.types import Task, content_hash
+from tracewheel.scoring.verifiers import make_verifier
+from tracewheel.teacher.episode import UNFINISHED, Attempt
+
+if TYPE_CHECKING:
+    from tracewheel.chat.renderer import ChatRenderer
+
+
+def verified(attempt: Attempt, task: Task) -> tuple[float | None, str]:
+    """What the task's verifier gives an episode, None when it cannot be known, and what is to be said of it."""
+    if attempt.final_state is None:
+        return None, attempt.detail
+    try:
+        return float(make_verifier(task.verifier).verify(task, attempt.final_state)[0]), attempt.detail
+    except Exception as error:  # a verifier may be anyone's code: whatever it raises, this episode is unscored
+        return None, f"the verifier cannot judge: {type(error).__name__}: {error}"
+
+
+def find_faults(attempts: list[Attempt], marks: list[float | None], renderer: ChatRenderer, config: RolloutConfig) -> list[str]:
+    """Why each attempt is no demonstration; empty for one that is.
+
+    Args:
+        attempts: Episodes.
+        marks: What the verifier gave each.
+        renderer: Of the policy that is to imitate them.
+        config: The limits that its episodes have.
+    """
+    known: set[str] = set()
+    faults = []
+    for attempt, mark in zip(attempts, marks, strict=True):
+        fault = _fault(attempt, mark, renderer, config)
+        if not fault:
+            same = content_hash([attempt.task_id, [_spoken(message) for message in attempt.messages]])
+            fault = "same as another" if same in known else ""
+            known.add(same)
+        faults.append(fault)
+    return faults
+
+
+def _spoken(message: dict[str, Any]) -> list[Any]:
+    """A message without the ids that an endpoint gives its calls."""
+    calls = [[call["function"]["name"], call["function"]["arguments"]] for call in message.get("tool_calls", [])]
+    return [message["role"], message.get("content"), calls]
+
+
+def _fault(attempt: Attempt, mark: float | None, renderer: ChatRenderer, config: RolloutConfig) -> str:
+    if attempt.stop_reason in (*UNFINISHED, "refused"):
+        return attempt.stop_reason
+    if mark is None:
+        return "unscored"
+    if mark < 1.0:
+        return "failed"
+    if attempt.malformed:
+        return "malformed call"
+    if attempt.stop_reason not in ("finished", "no_tool_call"):
+        return "not ended"
+    ids, mask = renderer.conversation_ids(attempt.messages, attempt.tools, attempt.opening)
+    if len(ids) > config.max_tokens:
+        return "longer than rollout.max_tokens"
+    stretches = "".join(map(str, mask)).split("0")
+    if max(map(len, stretches)) > config.max_turn_tokens:
+        return "a turn longer than rollout.max_turn_tokens"
+    return ""

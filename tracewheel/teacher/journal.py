@@ -1,0 +1,107 @@
+"""What an endpoint has said so far, on disk as soon as it has said it, since it may have cost money.
+
+A file of JSON lines. One holds a reply, with the episode it is of and a hash of the conversation it answers; one holds an
+episode that has come to its end, after which its replies are of no use any more.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, TextIO
+
+from tracewheel.core.errors import DataError
+from tracewheel.core.types import content_hash
+from tracewheel.engines.chat_reply import Message, Reply
+from tracewheel.teacher.episode import Attempt, Speak, Wanted
+
+# Asks the endpoint for an episode's next reply.
+Ask = Callable[[Wanted, list[Message], list[dict[str, Any]]], Reply]
+
+
+class Journal:
+    """Use it as a context manager. Many threads may write to it at once.
+
+    Args:
+        path: The file; made with its folder when it is not there. A last line that was cut off in the writing is dropped.
+
+    Attributes:
+        ended: The episodes that have come to an end, by their key.
+        spent: What all replies in the file cost.
+
+    Raises:
+        DataError: the file is no journal.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.ended: dict[str, Attempt] = {}
+        self.spent = 0.0
+        self._path = path
+        self._replies: dict[tuple[str, str], Reply] = {}
+        self._lock = threading.Lock()
+        self._file: TextIO | None = None
+        for line in _whole_lines(path):
+            self._take_in(line)
+
+    def __enter__(self) -> Journal:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = self._path.open("a", encoding="utf-8")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._file is not None
+        with self._lock:
+            self._file.close()
+
+    def speaker(self, wanted: Wanted, ask: Ask) -> Speak:
+        """What the model says in one episode: what it has said to the same words before, else what it says now."""
+
+        def speak(messages: list[Message], tools: list[dict[str, Any]]) -> Reply:
+            asked = content_hash([messages, tools])
+            known = self._replies.get((wanted.key, asked))
+            if known:
+                return known
+            reply = ask(wanted, messages, tools)
+            self._write({"episode": wanted.key, "asked": asked, "reply": reply.to_record()})
+            return reply
+
+        return speak
+
+    def note(self, attempt: Attempt) -> None:
+        """Note an episode that has come to its end; one that has not is to be gone on with another time."""
+        if attempt.finished:
+            self._write({"attempt": asdict(attempt)})
+            self.ended[attempt.key] = attempt
+
+    def _write(self, entry: dict[str, Any]) -> None:
+        line = json.dumps(entry, ensure_ascii=False) + "\n"
+        with self._lock:
+            assert self._file is not None
+            if not self._file.closed:  # a thread that is still under way when a command has given up
+                self._file.write(line)
+                self._file.flush()
+
+    def _take_in(self, line: bytes) -> None:
+        try:
+            entry = json.loads(line)
+            if "attempt" in entry:
+                attempt = Attempt(**entry["attempt"])
+                self.ended[attempt.key] = attempt
+            else:
+                reply = Reply.from_record(entry["reply"])
+                self._replies[entry["episode"], entry["asked"]] = reply
+                self.spent += reply.usage.cost or 0.0
+        except (ValueError, KeyError, TypeError) as error:
+            raise DataError(f"{self._path}: is no journal of this version ({error}); move it away to begin anew") from error
+
+
+def _whole_lines(path: Path) -> list[bytes]:
+    if not path.exists():
+        return []
+    whole, end, cut = path.read_bytes().rpartition(b"\n")
+    if cut:
+        path.write_bytes(whole + end)
+    return whole.splitlines()

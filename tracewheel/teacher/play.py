@@ -1,0 +1,131 @@
+"""Many episodes of a model behind an endpoint, at once, within its limits, and never paid for twice."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tracewheel.config import EndpointConfig, RetrainConfig
+from tracewheel.config.endpoint import HOW_ASKED
+from tracewheel.core.errors import InfrastructureError
+from tracewheel.core.types import Task, content_hash
+from tracewheel.teacher.episode import Attempt, Wanted, play
+from tracewheel.teacher.journal import Ask, Journal
+
+if TYPE_CHECKING:
+    from tracewheel.engines.chat_reply import Message, Reply
+    from tracewheel.engines.openai_chat import OpenAiChat
+
+Progress = Callable[[int, int], None]
+# How often is the command's affair; the temperature is each episode's own.
+NOT_OF_AN_EPISODE = HOW_ASKED | {"samples", "temperature"}
+
+
+@dataclass(frozen=True)
+class Played:
+    """Episodes in the order they were wanted, what was asked of the endpoint for them this time, and how long it took."""
+
+    attempts: list[Attempt]
+    counts: dict[str, int]
+    seconds: float
+
+    @property
+    def stopped(self) -> str:
+        """Why some episodes were not played to their end, for the user; empty when all were."""
+        budget = [attempt for attempt in self.attempts if attempt.stop_reason == "budget"]
+        if budget:
+            return f"{len(budget)} of {len(self.attempts)} episodes were not played to their end: {budget[0].detail}"
+        failed = [attempt for attempt in self.attempts if not attempt.finished]
+        return f"{len(failed)} of {len(self.attempts)} episodes failed, the first: {failed[0].detail}" if failed else ""
+
+
+def wanted_episodes(
+    config: RetrainConfig, endpoint: EndpointConfig, tasks: list[Task], samples: int, temperature: float
+) -> list[Wanted]:
+    """`samples` episodes of each task, in the order of tasks, then samples."""
+    settings = endpoint.model_dump(mode="json", exclude=NOT_OF_AN_EPISODE)
+    wanted = []
+    for task in tasks:
+        for sample in range(samples):
+            key = content_hash([settings, config.rollout.max_turns, config.seed, task.id, sample, temperature])
+            seed = int(content_hash([config.seed, task.id, sample], 8), 16)
+            wanted.append(Wanted(key, task, sample, seed, temperature))
+    return wanted
+
+
+def play_all(
+    config: RetrainConfig,
+    endpoint: EndpointConfig,
+    wanted: list[Wanted],
+    *,
+    journal: Path,
+    progress: Progress | None = None,
+) -> Played:
+    """Play the episodes that the journal does not hold, and go on with those it holds the beginning of.
+
+    Args:
+        config: `rollout.max_turns` is used.
+        endpoint: Who plays.
+        journal: See `Journal`; the caller deletes it when all is done.
+        progress: Called with (episodes done, episodes in all).
+
+    Raises:
+        DataError: the journal is none.
+        InputError: the endpoint, the model or the key is wrong.
+        InfrastructureError: the very first episode got no answer, or none did.
+    """
+    from tracewheel.engines.openai_chat import OpenAiChat
+
+    started = time.monotonic()
+    with Journal(journal) as notes, OpenAiChat(endpoint, spent=notes.spent) as chat:
+        done = {item.key: notes.ended[item.key] for item in wanted if item.key in notes.ended}
+
+        def note(attempt: Attempt) -> None:
+            notes.note(attempt)
+            done[attempt.key] = attempt
+            if progress:
+                progress(len(done), len(wanted))
+
+        def ask(item: Wanted, messages: list[Message], tools: list[dict[str, Any]]) -> Reply:
+            return chat.complete(messages, tools, item.seed, item.temperature)
+
+        _play_missing(chat, notes, ask, [item for item in wanted if item.key not in done], config, endpoint, note)
+    attempts = [done[item.key] for item in wanted]
+    if attempts and all(attempt.stop_reason in ("infrastructure_failed", "refused") for attempt in attempts):
+        raise InfrastructureError(f"all {len(attempts)} episodes of {endpoint.model} failed, the first: {attempts[0].detail}")
+    return Played(attempts, dict(chat.counts), time.monotonic() - started)
+
+
+def _play_missing(
+    chat: OpenAiChat,
+    notes: Journal,
+    ask: Ask,
+    missing: list[Wanted],
+    config: RetrainConfig,
+    endpoint: EndpointConfig,
+    note: Callable[[Attempt], None],
+) -> None:
+    """Play episodes, the first one alone: an endpoint that does not answer is found out before all wait for it."""
+
+    def play_one(item: Wanted) -> Attempt:
+        return play(notes.speaker(item, ask), item, config.rollout.max_turns)
+
+    if not missing:
+        return
+    first = play_one(missing[0])
+    note(first)
+    if first.stop_reason == "infrastructure_failed":
+        raise InfrastructureError(f"{endpoint.model}: {first.detail}")
+    with ThreadPoolExecutor(endpoint.concurrency) as pool:
+        futures = [pool.submit(play_one, item) for item in missing[1:]]
+        try:
+            for future in as_completed(futures):
+                note(future.result())
+        except BaseException:
+            chat.close()  # who waits for a limit would wait in vain
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise

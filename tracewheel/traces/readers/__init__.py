@@ -1,0 +1,1 @@
+"""Readers of trace logs, one file for each format."""

@@ -1,0 +1,82 @@
+"""Reads logs of Anthropic's messages: `tool_use` and `tool_result` blocks, the system prompt apart from the messages.
+
+A record is a request with its messages so far and, where the log has it, the `response` to it; or both under
+`request` and `response`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tracewheel.core.types import Trace
+from tracewheel.traces.readers.building import Place, build_trace, message_list, object_field, reward_field, text_field
+from tracewheel.traces.readers.content import as_text, read_parts
+from tracewheel.traces.readers.dialects import as_chat
+from tracewheel.traces.readers.reader import Reader
+from tracewheel.traces.readers.tools import as_tools
+
+FORMAT = "anthropic"
+BLOCKS = ("tool_use", "tool_result", "thinking", "redacted_thinking")
+STOP_REASONS = ("end_turn", "tool_use", "max_tokens", "stop_sequence", "pause_turn", "refusal")
+READ = {"id", "session", "session_id", "user", "created", "model", "messages", "system", "tools", "reward", "task", "response"}
+READ |= {"request", "metadata"}
+
+
+def recognises(value: Any) -> bool:
+    """Whether a record has what only Anthropic's messages have: their blocks, a system prompt apart, their tools or answer."""
+    if not isinstance(value, dict):
+        return False
+    request = value["request"] if isinstance(value.get("request"), dict) else value
+    messages = request.get("messages")
+    if not isinstance(messages, list):
+        return False
+    response = value.get("response")
+    if isinstance(response, dict) and response.get("type") == "message" and isinstance(response.get("content"), list):
+        return True
+    if isinstance(request.get("system"), str | list) or _has_own_tools(request.get("tools")):
+        return True
+    return value.get("stop_reason") in STOP_REASONS or any(map(_has_block, messages))
+
+
+def _has_block(message: Any) -> bool:
+    content = message.get("content") if isinstance(message, dict) else None
+    return isinstance(content, list) and any(isinstance(part, dict) and part.get("type") in BLOCKS for part in content)
+
+
+def _has_own_tools(tools: Any) -> bool:
+    return isinstance(tools, list) and any(isinstance(tool, dict) and "input_schema" in tool for tool in tools)
+
+
+def read(value: Any, place: Place) -> Trace:
+    """The trace of one record.
+
+    Raises:
+        Unfit: it cannot be read.
+    """
+    request = {**value, **object_field(value, "request")}
+    messages = as_chat(message_list(request))
+    system = request.get("system")
+    if system:
+        messages.insert(0, {"role": "system", "content": read_parts(system).text})
+    response = object_field(value, "response")
+    if response:
+        messages += as_chat([{"role": "assistant", **response}])
+    metadata = object_field(request, "metadata")
+    return build_trace(
+        FORMAT,
+        place,
+        messages,
+        id=text_field(value, "id") or text_field(response, "id"),
+        tools=as_tools(request.get("tools")),
+        session=text_field(value, "session", "session_id"),
+        user=text_field(value, "user") or text_field(metadata, "user_id"),
+        created=text_field(value, "created", "created_at", "timestamp"),
+        model=text_field(response, "model") or text_field(request, "model"),
+        outcome=reward_field(value, "reward"),
+        task=text_field(value, "task", "task_id"),
+        info={key: part for key, part in value.items() if key not in READ}
+        | {"stop_reason": as_text(response.get("stop_reason"))},
+    )
+
+
+READER = Reader(FORMAT, recognises, read)

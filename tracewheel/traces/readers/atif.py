@@ -1,0 +1,144 @@
+"""Reads trajectories in Harbor's agent trajectory interchange format (ATIF, v1.0 to v1.7): steps of user, system and agent.
+
+An agent's step is an assistant turn, and what it observed are the replies to its calls. A result that names no
+call belongs to the step's calls in their order; of several calls with one such result, the last has it and the
+others an empty reply. What a step without calls observed is said by the user, as it was to the model.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tracewheel.core.types import Trace
+from tracewheel.traces.quarantine import Unfit
+from tracewheel.traces.readers.building import Place, build_trace, list_field, object_field, reward_field, text_field, time_text
+from tracewheel.traces.readers.content import arguments_text, as_text, identity_of, read_parts
+from tracewheel.traces.readers.reader import Reader
+from tracewheel.traces.readers.spans import nanoseconds
+from tracewheel.traces.readers.tools import as_tools
+
+FORMAT = "atif"
+
+
+def recognises(value: Any) -> bool:
+    """Whether this is one trajectory."""
+    if not isinstance(value, dict) or not isinstance(value.get("steps"), list):
+        return False
+    version = value.get("schema_version")
+    return isinstance(version, str) and version.upper().startswith("ATIF")
+
+
+def read(value: Any, place: Place) -> Trace:
+    """The trace of one trajectory; token ids and log-probabilities are kept where every agent step has them.
+
+    Raises:
+        Unfit: it cannot be read.
+    """
+    steps = value["steps"]
+    if not steps:
+        raise Unfit("no messages", "'steps' is to be a list with at least one step")
+    agent = object_field(value, "agent")
+    messages: list[dict[str, Any]] = []
+    for position, step in enumerate(steps):
+        if not isinstance(step, dict):
+            raise Unfit("message unreadable", f"step {position} is not an object")
+        _append(messages, step, position)
+    models = [step["model_name"] for step in steps if isinstance(step.get("model_name"), str)]
+    times = [nanoseconds(step["timestamp"]) for step in steps if step.get("timestamp")]
+    info = {key: value[key] for key in ("schema_version", "final_metrics", "notes", "extra") if key in value}
+    return build_trace(
+        FORMAT,
+        place,
+        messages,
+        id=text_field(value, "trajectory_id"),
+        tools=as_tools(agent.get("tool_definitions")),
+        session=text_field(value, "session_id"),
+        created=time_text(min(times, default=0) or None),
+        model=models[0] if models else text_field(agent, "model_name"),
+        outcome=reward_field(value, "reward"),
+        tokens=_tokens(steps),
+        info={**info, "agent": {key: part for key, part in agent.items() if key != "tool_definitions"}},
+    )
+
+
+def _append(messages: list[dict[str, Any]], step: dict[str, Any], position: int) -> None:
+    source = step.get("source")
+    text = read_parts(step.get("message")).text
+    if source == "agent":
+        _append_turn(messages, step, text)
+    elif source == "user":
+        messages.append({"role": "user", "content": text})
+    elif source == "system":
+        # What the harness says once the agent is at work reaches the model as the user's words.
+        spoken = any(message["role"] == "assistant" for message in messages)
+        messages.append({"role": "user", "content": text, "name": "system"} if spoken else {"role": "system", "content": text})
+    else:
+        raise Unfit("unknown role", f"step {position} has the source {source!r:.40}")
+
+
+def _append_turn(messages: list[dict[str, Any]], step: dict[str, Any], text: str | None) -> None:
+    message: dict[str, Any] = {"role": "assistant", "content": text}
+    calls = [_call(call) for call in list_field(step, "tool_calls")]
+    if calls:
+        message["tool_calls"] = calls
+    if isinstance(step.get("reasoning_content"), str):
+        message["reasoning"] = step["reasoning_content"]
+    messages.append(message)
+    results = [result for result in list_field(object_field(step, "observation"), "results") if isinstance(result, dict)]
+    if not calls:
+        messages += [{"role": "user", "content": _result_text(result)} for result in results]
+        return
+    named = [(call_id, _result_text(result)) for result in results if (call_id := identity_of(result.get("source_call_id")))]
+    nameless = [result for result in results if not identity_of(result.get("source_call_id"))]
+    replied = {call_id for call_id, _ in named}
+    waiting = [call["id"] for call in calls if call["id"] not in replied] if nameless else []
+    texts = [""] * (len(waiting) - len(nameless)) + [_result_text(result) for result in nameless]
+    if nameless and not waiting:
+        raise Unfit("tool reply without a call", "a result names no call, and every call has one")
+    if len(texts) > len(waiting) > 0:
+        texts = [*texts[: len(waiting) - 1], "\n".join(texts[len(waiting) - 1 :])]
+    replies = [*named, *zip(waiting, texts, strict=True)]
+    messages += [{"role": "tool", "tool_call_id": call_id, "content": content} for call_id, content in replies]
+
+
+def _call(call: Any) -> dict[str, Any]:
+    if not isinstance(call, dict):
+        raise Unfit("tool calls unreadable", "a tool call is not an object")
+    function = {"name": call.get("function_name"), "arguments": arguments_text(call.get("arguments"))}
+    return {"id": identity_of(call.get("tool_call_id")), "type": "function", "function": function}
+
+
+def _result_text(result: dict[str, Any]) -> str:
+    content = result.get("content")
+    if isinstance(content, list):
+        return read_parts(content).text or ""
+    if content is None and result.get("subagent_trajectory_ref"):
+        return as_text(result["subagent_trajectory_ref"])
+    return as_text(content)
+
+
+def _tokens(steps: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """The tokens of the whole episode, where each step's prompt goes on from the step before; else None."""
+    ids: list[Any] = []
+    logprobs: list[float] = []
+    mask: list[int] = []
+    for step in steps:
+        metrics = object_field(step, "metrics")
+        sampled, prompt = metrics.get("completion_token_ids"), metrics.get("prompt_token_ids")
+        if step.get("source") != "agent":
+            continue
+        if not isinstance(sampled, list) or not isinstance(prompt, list) or prompt[: len(ids)] != ids:
+            return None
+        drawn = metrics.get("logprobs")
+        seen = len(prompt) - len(ids)
+        known = isinstance(drawn, list) and len(drawn) == len(sampled)
+        logprobs += [0.0] * seen + (drawn if known and drawn else [float("nan")] * len(sampled))
+        mask += [0] * seen + [1] * len(sampled)
+        ids = [*prompt, *sampled]
+    if not ids or not all(isinstance(token, int) for token in ids):
+        return None
+    complete = all(isinstance(number, int | float) and number == number for number in logprobs)
+    return {"token_ids": ids, "logprobs": logprobs if complete else None, "action_mask": mask}
+
+
+READER = Reader(FORMAT, recognises, read)

@@ -1,0 +1,157 @@
+"""From what a reader found in a log to a `Trace`: the last checks, and the fields that every format has in its own way."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from tracewheel.core.types import Trace, content_hash
+from tracewheel.traces.quarantine import Unfit
+from tracewheel.traces.readers.messages import check_messages
+from tracewheel.traces.readers.tools import infer_tools
+
+
+class Place(NamedTuple):
+    """Where a record begins: the file's name as records call it, and the line, counted from 1."""
+
+    file: str
+    line: int
+
+
+def build_trace(
+    format: str,
+    place: Place,
+    messages: list[Any],
+    *,
+    id: str | None = None,
+    tools: list[dict[str, Any]] | None = None,
+    environment: dict[str, Any] | None = None,
+    session: str | None = None,
+    user: str | None = None,
+    created: str | None = None,
+    model: str | None = None,
+    outcome: float | None = None,
+    task: str | None = None,
+    tokens: dict[str, Any] | None = None,
+    info: dict[str, Any] | None = None,
+) -> Trace:
+    """The trace. Messages are checked; tools are inferred where calls have no schemas; an id is made where there is none.
+
+    Raises:
+        Unfit: the messages do not hold together.
+    """
+    checked = check_messages(messages)
+    inferred = [] if tools else infer_tools(checked)
+    return Trace(
+        id=id or made_id(checked, environment, session, user),
+        messages=checked,
+        tools=tools or inferred,
+        environment=environment,
+        session=session,
+        user=user,
+        created=created,
+        model=model,
+        outcome=outcome,
+        source_file=place.file,
+        source_line=place.line,
+        format=format,
+        task=task,
+        tools_inferred=bool(inferred),
+        tokens=tokens,
+        info={key: value for key, value in (info or {}).items() if value not in (None, {}, [], "")},
+    )
+
+
+def made_id(messages: list[dict[str, Any]], environment: Any, session: str | None, user: str | None) -> str:
+    """An id made of the content, for a trace that the log gives none."""
+    identity = {"messages": messages, "environment": environment, "session": session, "user": user}
+    return f"trace-{content_hash(identity)}"
+
+
+def message_list(record: dict[str, Any], key: str = "messages") -> list[Any]:
+    """The messages of a record.
+
+    Raises:
+        Unfit: there are none.
+    """
+    messages = record.get(key)
+    if not isinstance(messages, list) or not messages:
+        raise Unfit("no messages", f"'{key}' is to be a list with at least one message")
+    return messages
+
+
+def text_field(record: dict[str, Any], *keys: str) -> str | None:
+    """The first of a record's fields that is there, as text; numbers may be ids and times.
+
+    Raises:
+        Unfit: it is neither text nor a number.
+    """
+    for key in keys:
+        value = record.get(key)
+        if isinstance(value, str):
+            return value
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return str(value)
+        if value is not None:
+            raise Unfit("field unreadable", f"'{key}' is to be text")
+    return None
+
+
+def reward_field(record: dict[str, Any], *keys: str) -> float | None:
+    """The first of a record's fields that is there, as a reward; None when the log has none, which is unscored and not 0.
+
+    Raises:
+        Unfit: it is no number.
+    """
+    for key in keys:
+        value = record.get(key)
+        if value is None:
+            continue
+        if not isinstance(value, int | float):
+            raise Unfit("reward is not a number", f"'{key}' is {value!r:.40}")
+        return float(value)
+    return None
+
+
+def object_field(record: dict[str, Any], key: str) -> dict[str, Any]:
+    """A field that is an object; an empty one when it is missing or something else."""
+    value = record.get(key)
+    return value if isinstance(value, dict) else {}
+
+
+def list_field(record: dict[str, Any], key: str) -> list[Any]:
+    """A field that is a list; an empty one when it is missing or something else."""
+    value = record.get(key)
+    return value if isinstance(value, list) else []
+
+
+def checked_tokens(value: Any) -> dict[str, Any] | None:
+    """Logged tokens: `token_ids` and, of the same length, `action_mask` and `logprobs` (None where they were not logged).
+
+    Raises:
+        Unfit: they do not fit each other.
+    """
+    if value is None:
+        return None
+    names = ("token_ids", "logprobs", "action_mask")
+    parts = {name: value.get(name) for name in names} if isinstance(value, dict) else {}
+    lengths = {len(part) for part in parts.values() if isinstance(part, list)}
+    if not isinstance(parts.get("token_ids"), list) or len(lengths) != 1:
+        raise Unfit("tokens unreadable", f"{', '.join(names)} are to be lists of the same length")
+    for name in names:
+        part = parts[name] if parts[name] is not None else []
+        numbers = int | float if name == "logprobs" else int
+        if not isinstance(part, list) or not all(isinstance(number, numbers) for number in part):
+            raise Unfit("tokens unreadable", f"'{name}' is to be a list of numbers")
+    return parts
+
+
+def time_text(nanoseconds: int | None) -> str | None:
+    """A time in nanoseconds since 1970 as ISO 8601 text."""
+    if nanoseconds is None:
+        return None
+    try:
+        moment = datetime.fromtimestamp(nanoseconds // 1_000_000_000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return None
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{nanoseconds % 1_000_000_000 // 1000:06d}Z"

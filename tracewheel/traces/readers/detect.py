@@ -1,0 +1,196 @@
+"""Which reader a piece is for, and what it makes of it: `Trace` or `Quarantined`, one for each record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from operator import attrgetter
+from typing import Any
+
+import orjson
+
+from tracewheel.core.types import Trace
+from tracewheel.traces.json_cutter import KEPT_OF_TOO_LARGE, Piece
+from tracewheel.traces.quarantine import Quarantined, Unfit
+from tracewheel.traces.readers import (
+    anthropic,
+    atif,
+    langfuse,
+    mini_swe_agent,
+    mlflow,
+    openai,
+    openhands,
+    sharegpt,
+    span_traces,
+    sweagent,
+    tau_bench,
+    tracewheel,
+)
+from tracewheel.traces.readers.building import Place
+from tracewheel.traces.readers.parsing import parse_piece
+from tracewheel.traces.readers.reader import Reader
+from tracewheel.traces.readers.spans import is_span, read_span, span_values
+from tracewheel.traces.readers.tool_memory import ToolMemory
+from tracewheel.traces.spool import Group, Spool
+
+AUTO = "auto"
+LARGEST_LIST = 256 << 20
+# The more particular come first: the last takes anything that has messages.
+READERS: tuple[Reader, ...] = (
+    tracewheel.READER,
+    tau_bench.READER,
+    langfuse.READER,
+    mlflow.READER,
+    atif.READER,
+    sweagent.READER,
+    openhands.READER,
+    mini_swe_agent.READER,
+    sharegpt.READER,
+    anthropic.READER,
+    openai.READER,
+    openhands.LIST_READER,
+    mini_swe_agent.LIST_READER,
+    *span_traces.READERS,
+)
+FORMATS = tuple(dict.fromkeys(reader.name for reader in READERS))
+
+
+class Detector:
+    """Reads pieces of one format, or of the one that each is found to be.
+
+    Args:
+        format: A format's name, or "auto".
+        spool: Where spans wait for the others of their trace.
+    """
+
+    def __init__(self, format: str, spool: Spool) -> None:
+        readers = [reader for reader in READERS if format in (AUTO, reader.name)]
+        self._format, self._spool = format, spool
+        self._records = [reader for reader in readers if reader.gathers == "record"]
+        self._lists = [reader for reader in readers if reader.gathers == "list"]
+        self._spans = [reader for reader in readers if reader.gathers == "trace id"]
+        self._reads_openai = openai.READER in readers
+        self._usual = self._reads_openai
+        self._memory = ToolMemory()
+
+    def read(self, pieces: Iterable[Piece], file: str) -> Iterator[Trace | Quarantined]:
+        """What the pieces of one file come to; spans go to the spool. No bytes raise."""
+        for document, group in groupby(pieces, key=attrgetter("document")):
+            read = self._read_list if document else self._read_each
+            yield from read(group, file)
+
+    def _read_each(self, pieces: Iterable[Piece], file: str) -> Iterator[Trace | Quarantined]:
+        read_usual, memory = openai.read_usual, self._memory
+        for piece in pieces:
+            if self._usual and not piece.damage:
+                trace = read_usual(piece.raw, file, piece.line, memory)
+                if trace is not None:
+                    yield trace
+                    continue
+            try:
+                value = parse_piece(piece)
+            except Unfit as unfit:
+                yield quarantined(piece, file, unfit)
+                continue
+            yield from self._read_value(value, piece, file)
+
+    def _read_list(self, pieces: Iterator[Piece], file: str) -> Iterator[Trace | Quarantined]:
+        """A list in a file is records, or the parts of one; its first element says which."""
+        first = next(pieces)
+        try:
+            value = parse_piece(first)
+        except Unfit as unfit:
+            yield quarantined(first, file, unfit)
+            yield from self._read_each((piece for piece in pieces if piece.raw or not first.damage), file)
+            return
+        reader = self._list_reader(value)
+        if reader is None:
+            yield from self._read_value(value, first, file)
+            yield from self._read_each(pieces, file)
+            return
+        parts, size = [first], len(first.raw)
+        for piece in pieces:
+            size += len(piece.raw)
+            if size <= LARGEST_LIST:
+                parts.append(piece)
+        whole = Piece(b"\n".join(part.raw for part in parts), first.line, first.offset)
+        if size > LARGEST_LIST:
+            large = whole._replace(raw=whole.raw[:KEPT_OF_TOO_LARGE])
+            yield quarantined(large, file, Unfit("too large", f"a list of {size} bytes; what is kept of it is its beginning"))
+            return
+        try:
+            values = [value, *map(parse_piece, parts[1:])]
+        except Unfit as unfit:
+            yield quarantined(whole, file, unfit)
+            return
+        yield outcome(reader, values, whole, file)
+
+    def _list_reader(self, value: Any) -> Reader | None:
+        if any(reader.recognises(value) for reader in self._records) or is_span(value):
+            return None
+        return next((reader for reader in self._lists if reader.recognises(value)), None)
+
+    def _read_value(self, value: Any, piece: Piece, file: str) -> Iterator[Trace | Quarantined]:
+        if isinstance(value, list) and self._spans and value and all(map(span_traces.is_exported, value)):
+            for span in value:
+                yield from self._spool_spans(span, piece._replace(raw=orjson.dumps(span)), file)
+            return
+        if not isinstance(value, dict):
+            unfit = Unfit("not an object", f"a record is one JSON object, this is a {type(value).__name__}")
+            yield quarantined(piece, file, unfit)
+            return
+        if self._spans and span_traces.is_exported(value):
+            yield from self._spool_spans(value, piece, file)
+            return
+        reader = self._reader_of(value)
+        if reader is None:
+            shown = ", ".join(sorted(map(repr, value))[:8])
+            known = "no reader knows" if self._format == AUTO else f"the reader of {self._format} does not know"
+            detail = f"{known} an object with the keys {shown:.200}"
+            yield quarantined(piece, file, Unfit("unknown format", detail))
+            return
+        self._usual = reader is openai.READER
+        yield outcome(reader, value, piece, file)
+
+    def _reader_of(self, value: dict[str, Any]) -> Reader | None:
+        """The first that recognises it; where the format was given, that one, which then says what is missing."""
+        if self._format == openai.FORMAT:
+            return openai.READER
+        return next((reader for reader in self._records if reader.recognises(value)), None)
+
+    def _spool_spans(self, value: dict[str, Any], piece: Piece, file: str) -> Iterator[Quarantined]:
+        spans = span_values(value) or ([value] if is_span(value) else [])
+        if not spans:
+            yield quarantined(piece, file, Unfit("no messages", "the export holds no spans"))
+        for span in spans:
+            raw = piece.raw if span is value else orjson.dumps(span)
+            if not is_span(span):
+                yield quarantined(
+                    piece._replace(raw=raw), file, Unfit("unknown format", "a span needs a name, its id and its trace's id")
+                )
+                continue
+            self._spool.add(read_span(span).trace_id, raw, Place(file, piece.line), piece.offset)
+
+    def spooled(self) -> Iterator[tuple[Group, Trace | Quarantined]]:
+        """What the traces in the spool come to, once all files have been read, in the order of their first spans."""
+        reader = self._spans[0] if len(self._spans) == 1 else span_traces.ANY_READER
+        for group in self._spool.groups():
+            piece = Piece(b"\n".join(group.raws), group.place.line, group.offset)
+            yield group, outcome(reader, [orjson.loads(raw) for raw in group.raws], piece, group.place.file)
+
+
+def outcome(reader: Reader, value: Any, piece: Piece, file: str) -> Trace | Quarantined:
+    """What a reader makes of a value. An error that no reader should make stops nothing: its record goes to quarantine."""
+    try:
+        return reader.read(value, Place(file, piece.line))
+    except Unfit as unfit:
+        return quarantined(piece, file, unfit)
+    except (TypeError, ValueError, LookupError, AttributeError, RecursionError) as error:
+        return quarantined(
+            piece, file, Unfit("message unreadable", f"not as {reader.name} writes it: {type(error).__name__}: {error}")
+        )
+
+
+def quarantined(piece: Piece, file: str, unfit: Unfit) -> Quarantined:
+    """The piece in quarantine."""
+    return Quarantined(file, piece.line, unfit.reason, unfit.detail, piece.raw, piece.offset)

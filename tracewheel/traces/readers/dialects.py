@@ -1,0 +1,230 @@
+"""Messages as providers, frameworks and tracers write them, in OpenAI's chat form.
+
+Understood are OpenAI's chat and responses forms, Anthropic's content blocks, OpenTelemetry's message parts, and
+what LangChain and the AI SDK write. Whether the result holds together is for `messages` to say.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tracewheel.core.strict_json import parse_json
+from tracewheel.traces.quarantine import Unfit
+from tracewheel.traces.readers.content import TEXTS, Content, arguments_text, as_text, identity_of, read_parts
+
+ROLE_NAMES = {
+    "human": "user",
+    "HumanMessage": "user",
+    "ai": "assistant",
+    "AIMessage": "assistant",
+    "AIMessageChunk": "assistant",
+    "model": "assistant",
+    "bot": "assistant",
+    "gpt": "assistant",
+    "SystemMessage": "system",
+    "function": "tool",
+    "ToolMessage": "tool",
+    "FunctionMessage": "tool",
+}
+KNOWN_ROLES = {"system", "developer", "user", "assistant", "tool", *ROLE_NAMES}
+ITEM_TYPES = {"function_call", "function_call_output", "reasoning", "message"}
+
+
+def as_chat(value: Any, speaker: str = "user") -> list[dict[str, Any]]:
+    """The messages in a model's input or output; none where there are none.
+
+    Args:
+        value: Text, a message, a list of messages, an object that holds them, or the JSON text of one of these.
+        speaker: Whose words a bare text is: "user" of inputs, "assistant" of outputs.
+
+    Raises:
+        Unfit: a message has content that is not text.
+    """
+    value = parsed(value)
+    if isinstance(value, str):
+        return [{"role": speaker, "content": value}] if value else []
+    if isinstance(value, dict):
+        return _of_object(value, speaker)
+    if not isinstance(value, list):
+        return []
+    if value and all(isinstance(item, list) for item in value):
+        return as_chat(value[0], speaker)
+    if value and all(isinstance(item, dict) and "toolCallId" in item for item in value):
+        return [{"role": "assistant", "content": None, "tool_calls": [_call(item) for item in value]}]
+    if value and all(isinstance(item, dict) and "role" not in item and _name(item, "type") in TEXTS for item in value):
+        return [{"role": speaker, "content": read_parts(value).text}]
+    messages: list[dict[str, Any]] = []
+    for item in value:
+        _append(messages, item, speaker)
+    return messages
+
+
+def _of_object(value: dict[str, Any], speaker: str) -> list[dict[str, Any]]:
+    if is_message(value):
+        messages: list[dict[str, Any]] = []
+        _append(messages, value, speaker)
+        return messages
+    system = [{"role": "system", "content": as_text(value["system"])}] if isinstance(value.get("system"), str) else []
+    for key in ("messages", "prompt", "input", "output", "text", "message", "content"):
+        if value.get(key):
+            return system + as_chat(value[key], "assistant" if key == "output" else speaker)
+    if isinstance(value.get("choices"), list) and value["choices"]:
+        return as_chat(value["choices"][0], "assistant")
+    if isinstance(value.get("generations"), list) and value["generations"]:
+        return as_chat(value["generations"][0], "assistant")
+    return []
+
+
+def is_message(value: Any) -> bool:
+    """Whether a value is one message, or one item of the responses form."""
+    if not isinstance(value, dict):
+        return False
+    role, kind = _name(value, "role"), _name(value, "type")
+    if role in KNOWN_ROLES or kind in ITEM_TYPES:
+        return True
+    return (kind in ROLE_NAMES and "content" in value) or ("kwargs" in value and value.get("lc") == 1)
+
+
+def _name(value: dict[str, Any], key: str) -> str | None:
+    """A field that is text; None of any other."""
+    return value[key] if isinstance(value.get(key), str) else None
+
+
+def has_tool_definition(value: Any) -> dict[str, Any] | None:
+    """The tool that a message of LangChain's tracers offers instead of saying something; None of any other message."""
+    content = value.get("content") if isinstance(value, dict) and value.get("role") == "tool" else None
+    is_definition = (
+        isinstance(content, dict) and content.get("type") == "function" and isinstance(content.get("function"), dict)
+    )
+    return content if is_definition else None
+
+
+def _append(messages: list[dict[str, Any]], item: Any, speaker: str) -> None:
+    """Add what one item says. Calls of one response are one turn, whether they come in one item or in several."""
+    if isinstance(item, str):
+        messages.append({"role": speaker, "content": item})
+        return
+    if not isinstance(item, dict):
+        raise Unfit("message unreadable", f"message {len(messages)} is not an object")
+    if item.get("lc") == 1 and isinstance(item.get("kwargs"), dict):
+        path = item.get("id")
+        item = {"type": str(path[-1]) if isinstance(path, list) and path else "", **item["kwargs"]}
+    if has_tool_definition(item):
+        return
+    kind = _name(item, "type")
+    if kind == "function_call_output":
+        messages.append(
+            {"role": "tool", "tool_call_id": identity_of(item.get("call_id")), "content": as_text(item.get("output"))}
+        )
+    elif kind in ("function_call", "reasoning") and "role" not in item:
+        turn = _response_turn(messages)
+        if kind == "function_call":
+            turn.setdefault("tool_calls", []).append(_call({**item, "id": item.get("call_id") or item.get("id")}))
+        elif summary := _reasoning(item):
+            turn["reasoning"] = f"{turn.get('reasoning', '')}{summary}"
+    else:
+        role = item.get("role") or kind or speaker
+        said = _said(item, ROLE_NAMES.get(role, role) if isinstance(role, str) else role)
+        if kind == "message" and said and said[0]["role"] == "assistant" and messages and messages[-1].get("content") is None:
+            last = messages[-1] if messages[-1]["role"] == "assistant" and "tool_calls" not in messages[-1] else None
+            if last is not None:
+                last.update(said.pop(0))
+        messages += said
+
+
+def _response_turn(messages: list[dict[str, Any]]) -> dict[str, Any]:
+    """The assistant turn that an item of the responses form is part of."""
+    if not messages or messages[-1]["role"] != "assistant":
+        messages.append({"role": "assistant", "content": None})
+    return messages[-1]
+
+
+def _reasoning(item: dict[str, Any]) -> str:
+    parts = [part for key in ("summary", "content") if isinstance(item.get(key), list) for part in item[key]]
+    return "".join(part["text"] for part in parts if isinstance(part, dict) and isinstance(part.get("text"), str))
+
+
+def _said(item: dict[str, Any], role: str) -> list[dict[str, Any]]:
+    """The messages of one message: its tool results, then what it says and calls."""
+    content = read_parts(item["parts"] if isinstance(item.get("parts"), list) else item.get("content"))
+    calls = _calls_of(item)
+    content.calls.extend(call for call in calls if call not in content.calls)
+    content.reasoning += as_text(item.get("reasoning_content") or item.get("reasoning") or "")
+    messages: list[dict[str, Any]] = [_result(result) for result in content.results]
+    if role == "tool" and not content.results:
+        call_id = identity_of(item.get("tool_call_id") or item.get("toolCallId"))
+        return [_result({"id": call_id, "name": item.get("name"), "content": content.text or ""})]
+    if role != "tool" and (content.text is not None or content.calls or not content.results):
+        messages.append(_turn(role, content))
+    return messages
+
+
+def _turn(role: str, content: Content) -> dict[str, Any]:
+    message: dict[str, Any] = {"role": role, "content": content.text}
+    if content.calls:
+        message["content"] = content.text or None
+        message["tool_calls"] = [_call(call) for call in content.calls]
+    if content.reasoning and role == "assistant":
+        message["reasoning"] = content.reasoning
+    return message
+
+
+def _result(result: dict[str, Any]) -> dict[str, Any]:
+    message = {"role": "tool", "tool_call_id": result.get("id"), "content": as_text(result.get("content"))}
+    if isinstance(result.get("name"), str):
+        message["name"] = result["name"]
+    return message
+
+
+def _calls_of(item: dict[str, Any]) -> list[dict[str, Any]]:
+    extra = item.get("additional_kwargs")
+    for holder in (item, extra if isinstance(extra, dict) else {}):
+        if isinstance(holder.get("tool_calls"), list) and holder["tool_calls"]:
+            return [call for call in holder["tool_calls"] if isinstance(call, dict)]
+        if isinstance(holder.get("function_call"), dict):
+            return [holder["function_call"]]
+    return []
+
+
+def _call(call: dict[str, Any]) -> dict[str, Any]:
+    """A call in OpenAI's form; its id may be missing still."""
+    function = call["function"] if isinstance(call.get("function"), dict) else call
+    arguments = next((function[key] for key in ("arguments", "args", "input") if function.get(key) is not None), None)
+    identity = identity_of(call.get("id") or call.get("toolCallId") or call.get("tool_call_id"))
+    name = function.get("name") or function.get("toolName")
+    return {"id": identity, "type": "function", "function": {"name": name, "arguments": arguments_text(arguments)}}
+
+
+def parsed(value: Any) -> Any:
+    """The value of what is JSON text of an object or a list; anything else as it is."""
+    if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
+        try:
+            return parse_json(value)
+        except ValueError:
+            return value
+    return value
+
+
+def tie_calls(messages: list[Any]) -> list[Any]:
+    """Give calls without an id one, and replies without one the id of the first open call of their name, or else of any."""
+    open_calls: list[tuple[str, str]] = []
+    for position, message in enumerate(messages):
+        if not isinstance(message, dict):
+            continue
+        if message.get("role") == "assistant":
+            calls = message.get("tool_calls") or []
+            for number, call in enumerate(calls if isinstance(calls, list) else []):
+                if isinstance(call, dict) and not call.get("id"):
+                    call["id"] = f"call_{position}_{number}"
+            open_calls = [(call["id"], call["function"]["name"]) for call in calls if _has_name(call)]
+        elif message.get("role") == "tool" and open_calls:
+            call_id = message.get("tool_call_id")
+            if not call_id:
+                named = [call for call in open_calls if call[1] == message.get("name")]
+                message["tool_call_id"] = call_id = (named or open_calls)[0][0]
+            open_calls = [call for call in open_calls if call[0] != call_id]
+    return messages
+
+
+def _has_name(call: Any) -> bool:
+    return isinstance(call, dict) and isinstance(call.get("function"), dict) and "name" in call["function"]

@@ -1,0 +1,76 @@
+"""Reads runs of mini-swe-agent: `{"info", "messages"}`, or the bare list of messages.
+
+Its commands are code blocks in the agent's words, with what they print as the user's; they stay so, because that is
+what the model wrote. Newer versions call a tool, and then the messages have `tool_calls`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tracewheel.core.types import Trace
+from tracewheel.traces.readers.building import Place, build_trace, message_list, object_field, reward_field, text_field
+from tracewheel.traces.readers.openai import openai_messages
+from tracewheel.traces.readers.openai import read as openai_read
+from tracewheel.traces.readers.reader import Reader
+
+FORMAT = "mini_swe_agent"
+KEYS = {"exit_status", "submission", "mini_version", "model_stats"}
+SIGNS = ("<returncode>", "```mswea_", "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT", "MINI_SWE_AGENT")
+SAID = ("role", "content", "tool_calls", "tool_call_id", "name", "reasoning_content", "reasoning")
+
+
+def recognises(value: Any) -> bool:
+    """Whether this is one run."""
+    if not isinstance(value, dict) or not isinstance(value.get("messages"), list):
+        return False
+    layout, info = value.get("trajectory_format"), value.get("info")
+    return (isinstance(layout, str) and layout.startswith("mini-swe-agent")) or (
+        isinstance(info, dict) and bool(KEYS & info.keys())
+    )
+
+
+def read(value: Any, place: Place) -> Trace:
+    """The trace of one run.
+
+    Raises:
+        Unfit: it cannot be read.
+    """
+    info = object_field(value, "info")
+    model = object_field(object_field(info, "config"), "model")
+    return _trace(message_list(value), place, info, text_field(value, "instance_id"), text_field(model, "model_name"), value)
+
+
+def is_message(value: Any) -> bool:
+    """Whether this is an element of a bare list of messages."""
+    return isinstance(value, dict) and isinstance(value.get("role"), str) and "content" in value
+
+
+def read_list(value: Any, place: Place) -> Trace:
+    """The trace of a bare list of messages; one without any sign of mini-swe-agent is OpenAI's.
+
+    Raises:
+        Unfit: it cannot be read.
+    """
+    if any(isinstance(message, dict) and _has_sign(message.get("content")) for message in value):
+        return _trace(value, place, {}, None, None, {})
+    return openai_read({"messages": value}, place)
+
+
+def _has_sign(content: Any) -> bool:
+    return isinstance(content, str) and any(sign in content for sign in SIGNS)
+
+
+def _trace(
+    messages: list[Any], place: Place, info: dict[str, Any], task: str | None, model: str | None, value: dict[str, Any]
+) -> Trace:
+    said = [
+        {key: message[key] for key in SAID if key in message} if isinstance(message, dict) else message for message in messages
+    ]
+    return build_trace(
+        FORMAT, place, openai_messages(said), model=model, outcome=reward_field(value, "reward"), task=task, info=info
+    )
+
+
+READER = Reader(FORMAT, recognises, read)
+LIST_READER = Reader(FORMAT, is_message, read_list, "list")

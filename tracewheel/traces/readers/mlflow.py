@@ -1,0 +1,151 @@
+"""Reads MLflow's traces: `{"info", "data": {"spans"}}` as MLflow writes them to JSON, and their spans exported alone.
+
+A span of a chat model has the conversation in its inputs and outputs. Where model spans have outputs alone, as those
+have that Tracewheel logs, the conversation is the root's inputs and then what each span says in its turn.
+Source of the format: https://mlflow.org/docs/latest/genai/tracing/
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tracewheel.core.types import Trace
+from tracewheel.traces.quarantine import Unfit
+from tracewheel.traces.readers.building import Place, build_trace, list_field, object_field, text_field, time_text
+from tracewheel.traces.readers.content import as_text
+from tracewheel.traces.readers.conversation import Conversation, ModelCall, ToolRun, join_calls
+from tracewheel.traces.readers.dialects import as_chat, parsed
+from tracewheel.traces.readers.reader import Reader
+from tracewheel.traces.readers.scores import LoggedScore, judge_of, outcome_of, told
+from tracewheel.traces.readers.spans import Span, first_text, in_order, nanoseconds, read_span
+from tracewheel.traces.readers.tools import as_tools
+
+FORMAT = "mlflow"
+KIND = "mlflow.spanType"
+MODEL_KINDS = ("CHAT_MODEL", "LLM")
+SESSION_KEYS = ("mlflow.trace.session", "session.id")
+USER_KEYS = ("mlflow.trace.user", "user.id")
+
+
+def recognises(value: Any) -> bool:
+    """Whether this is one trace."""
+    if not isinstance(value, dict) or not isinstance(value.get("info"), dict):
+        return False
+    return isinstance(value.get("data"), dict) and isinstance(value["data"].get("spans"), list)
+
+
+def speaks(span: Span) -> bool:
+    """Whether the span has MLflow's attributes."""
+    return any(key.startswith("mlflow.") for key in span.attributes)
+
+
+def read(value: Any, place: Place) -> Trace:
+    """The trace of one MLflow trace.
+
+    Raises:
+        Unfit: it cannot be read.
+    """
+    about = value["info"]
+    written = [span for span in value["data"]["spans"] if isinstance(span, dict)]
+    spans = list(in_order([read_span(span) for span in written]))
+    conversation = _conversation(spans)
+    if not conversation.messages:
+        raise Unfit("no messages", "no span of the trace has messages of a model call")
+    metadata = {**object_field(about, "request_metadata"), **object_field(about, "trace_metadata")}
+    tags = object_field(about, "tags")
+    scores = _scores(about)
+    moment = nanoseconds(about.get("request_time") or about.get("timestamp_ms"))
+    return build_trace(
+        FORMAT,
+        place,
+        conversation.messages,
+        id=text_field(about, "trace_id", "request_id"),
+        tools=conversation.tools,
+        session=first_text(metadata, *SESSION_KEYS),
+        user=first_text(metadata, *USER_KEYS),
+        created=time_text(moment or None),
+        model=conversation.model,
+        outcome=outcome_of(scores),
+        task=first_text(tags, "task_id"),
+        info={
+            "state": about.get("state") or about.get("status"),
+            "tags": {name: tag for name, tag in tags.items() if not name.startswith("mlflow.")},
+            **told(scores),
+            "other_conversations": conversation.others,
+        },
+    )
+
+
+def _scores(about: dict[str, Any]) -> list[LoggedScore]:
+    """The feedback on a trace; what should have come out (an expectation) is none, nor is what later feedback replaced."""
+    scores = []
+    for assessment in list_field(about, "assessments"):
+        if isinstance(assessment, dict) and "expectation" not in assessment and assessment.get("valid") is not False:
+            name, value = assessment.get("assessment_name") or assessment.get("name"), object_field(assessment, "feedback")
+            judge = judge_of(object_field(assessment, "source").get("source_type"))
+            scores.append(LoggedScore(name, value.get("value"), judge, whole=not assessment.get("span_id")))
+    return scores
+
+
+def _conversation(spans: list[Span]) -> Conversation:
+    return join_calls(model_calls(spans), tool_runs(spans))
+
+
+def model_calls(spans: list[Span]) -> list[ModelCall]:
+    """The model calls in a trace's spans; the root's inputs and outputs where there are none.
+
+    Raises:
+        Unfit: a message has content that is not text.
+    """
+    models = [span for span in spans if _attribute(span, KIND) in MODEL_KINDS]
+    calls = [_model_call(span) for span in models or spans[:1]]
+    if len(spans) > 1 and models and not any(call.inputs for call in calls):
+        return [ModelCall(spans[0].start, _retold(spans), [], calls[0].model, calls[0].tools)]
+    return calls
+
+
+def _model_call(span: Span) -> ModelCall:
+    inputs, outputs = _attribute(span, "mlflow.spanInputs"), _attribute(span, "mlflow.spanOutputs")
+    offered = _attribute(span, "mlflow.chat.tools") or (inputs.get("tools") if isinstance(inputs, dict) else None)
+    model = _attribute(span, "mlflow.llm.model") or (inputs.get("model") if isinstance(inputs, dict) else None)
+    whole = _attribute(span, "mlflow.chat.messages")
+    said = (as_chat(whole), []) if isinstance(whole, list) else (as_chat(inputs), as_chat(outputs, "assistant"))
+    return ModelCall(span.start, *said, model if isinstance(model, str) else None, as_tools(offered))
+
+
+def _retold(spans: list[Span]) -> list[dict[str, Any]]:
+    """The conversation in spans that say only what is new."""
+    messages = as_chat(_attribute(spans[0], "mlflow.spanInputs"))
+    waiting: list[dict[str, Any]] = []
+    for span in spans[1:]:
+        outputs = _attribute(span, "mlflow.spanOutputs")
+        if _attribute(span, KIND) in MODEL_KINDS:
+            messages += as_chat(outputs, "assistant")
+            waiting = list(messages[-1].get("tool_calls") or []) if messages else []
+        elif _attribute(span, KIND) == "TOOL" and waiting:
+            call = next((call for call in waiting if call["function"]["name"] == span.name), waiting[0])
+            waiting.remove(call)
+            messages.append({"role": "tool", "tool_call_id": call["id"], "name": span.name, "content": as_text(outputs)})
+    return messages
+
+
+def tool_runs(spans: list[Span]) -> list[ToolRun]:
+    """The runs of tools in a trace's spans."""
+    runs = []
+    for span in spans:
+        if _attribute(span, KIND) == "TOOL":
+            result = _attribute(span, "mlflow.spanOutputs")
+            runs.append(ToolRun(span.start, span.name, None, None if result is None else as_text(result)))
+    return runs
+
+
+def _attribute(span: Span, key: str) -> Any:
+    """An attribute, which MLflow writes as JSON text, also where it is a text."""
+    value = span.attributes.get(key)
+    if isinstance(value, str) and value[:1] == '"' and value[-1:] == '"':
+        inner = parsed(f"[{value}]")
+        return inner[0] if isinstance(inner, list) and len(inner) == 1 else value
+    return parsed(value)
+
+
+READER = Reader(FORMAT, recognises, read)

@@ -1,0 +1,164 @@
+"""Reads logs in OpenAI chat format: one JSON object a conversation, with `messages` and `tools`.
+
+A record holds `messages` (roles, `tool_calls` with JSON text as arguments, tool replies with the id of
+their call) and, as far as the log has them, `id`, `session`, `user`, `created`, `model`, `tools`,
+`reward`, `task`, `tokens` and `environment` (`{"kind": …}` and what that environment needs to start the episode
+again). The older `functions` and `function_call` are read too, as are pairs of `request` and `response`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tracewheel.core.types import Trace
+from tracewheel.traces.quarantine import Unfit
+from tracewheel.traces.readers.building import (
+    Place,
+    build_trace,
+    checked_tokens,
+    list_field,
+    made_id,
+    message_list,
+    object_field,
+    reward_field,
+    text_field,
+)
+from tracewheel.traces.readers.dialects import tie_calls
+from tracewheel.traces.readers.messages import are_sound, is_strict
+from tracewheel.traces.readers.reader import Reader
+from tracewheel.traces.readers.tool_memory import ToolMemory
+from tracewheel.traces.readers.tools import as_tools, check_tools
+
+FORMAT = "openai"
+TEXTS = ("id", "session", "user", "created", "model", "task")
+USUAL = {*TEXTS, "messages", "tools", "environment", "reward"}
+ALIASES = {
+    "id": ("id",),
+    "session": ("session", "session_id", "conversation_id", "thread_id"),
+    "user": ("user", "user_id"),
+    "created": ("created", "created_at", "timestamp"),
+    "model": ("model",),
+    "task": ("task", "task_id"),
+}
+READ = {
+    *USUAL,
+    *(alias for names in ALIASES.values() for alias in names),
+    "functions",
+    "tokens",
+    "request",
+    "response",
+    "choices",
+}
+
+
+def recognises(value: Any) -> bool:
+    """Whether this may be a conversation: the last format to be asked, as it is the least particular."""
+    if not isinstance(value, dict):
+        return False
+    request, response = value.get("request"), value.get("response")
+    if isinstance(request, dict) and "messages" in request:
+        return isinstance(response, dict) and "choices" in response
+    return "messages" in value
+
+
+def read(value: Any, place: Place) -> Trace:
+    """The trace of one record.
+
+    Raises:
+        Unfit: it cannot be read.
+    """
+    request, response = object_field(value, "request"), object_field(value, "response")
+    record = {**request, **{key: response[key] for key in ("id", "created", "model", "choices") if key in response}, **value}
+    messages = message_list(record)
+    choices = list_field(record, "choices")
+    if choices and isinstance(choices[0], dict):
+        messages = [*messages, choices[0].get("message")]
+    messages = openai_messages(messages)
+    environment = record.get("environment")
+    if environment is not None and not (isinstance(environment, dict) and isinstance(environment.get("kind"), str)):
+        raise Unfit("environment unreadable", "'environment' is to be an object with a 'kind'")
+    tools = check_tools(record.get("tools") or []) or as_tools(record.get("functions"))
+    texts = {name: text_field(record, *names) for name, names in ALIASES.items()}
+    return build_trace(
+        FORMAT,
+        place,
+        messages,
+        tools=tools,
+        environment=environment,
+        outcome=reward_field(record, "reward"),
+        tokens=checked_tokens(record.get("tokens")),
+        info={key: part for key, part in value.items() if key not in READ},
+        **texts,
+    )
+
+
+def openai_messages(messages: list[Any]) -> list[Any]:
+    """The messages with today's names for what older logs and other servers call otherwise."""
+    if not any(_is_old(message) for message in messages):
+        return messages
+    return tie_calls([_renewed(message) for message in messages])
+
+
+def _is_old(message: Any) -> bool:
+    if not isinstance(message, dict):
+        return False
+    return message.get("role") == "function" or "function_call" in message or "reasoning_content" in message
+
+
+def _renewed(message: Any) -> Any:
+    if not _is_old(message):
+        return message
+    renewed = {key: value for key, value in message.items() if key not in ("function_call", "reasoning_content")}
+    if message.get("role") == "function":
+        renewed["role"] = "tool"
+    if isinstance(message.get("function_call"), dict) and not message.get("tool_calls"):
+        renewed["tool_calls"] = [{"id": None, "type": "function", "function": message["function_call"]}]
+    if isinstance(message.get("reasoning_content"), str) and "reasoning" not in message:
+        renewed["reasoning"] = message["reasoning_content"]
+    return renewed
+
+
+def read_usual(raw: bytes, file: str, line: int, memory: ToolMemory) -> Trace | None:
+    """The trace of a line that has nothing but the usual and nothing wrong, quickly; None of any other, which needs `read`."""
+    try:
+        record = memory.parse(raw)
+    except ValueError:
+        return None
+    if record.__class__ is not dict or not record.keys() <= USUAL:
+        return None
+    get = record.get
+    messages, environment, reward = get("messages"), get("environment"), get("reward")
+    texts = get("id"), get("session"), get("user"), get("created"), get("model"), get("task")
+    for text in texts:
+        if text.__class__ is not str and text is not None:
+            return None
+    if reward is not None and (reward.__class__ not in (int, float) or not is_strict(reward)):
+        return None
+    if environment is not None and not _is_usual_environment(environment):
+        return None
+    tools = memory.checked(get("tools"), raw)
+    if not tools or messages.__class__ is not list or not are_sound(messages):
+        return None
+    identity, session, user, created, model, task = texts
+    return Trace(
+        identity or made_id(messages, environment, session, user),
+        messages,
+        tools,
+        environment,
+        session,
+        user,
+        created,
+        model,
+        None if reward is None else float(reward),
+        file,
+        line,
+        FORMAT,
+        task,
+    )
+
+
+def _is_usual_environment(environment: Any) -> bool:
+    return environment.__class__ is dict and environment.get("kind").__class__ is str and is_strict(environment)
+
+
+READER = Reader(FORMAT, recognises, read)

@@ -1,0 +1,173 @@
+"""Reads OpenHands: lists of events, and results of its evaluations that have such a list as their `history`.
+
+An action of the agent is a call of a tool, and the observation that it caused is the reply. Actions that came of one
+response of the model are one turn. What the environment says unasked is said by the user, as it was to the model.
+Events that the model was not shown as they are (recalled context, changes of state) are counted in `info`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from tracewheel.core.types import Trace
+from tracewheel.traces.quarantine import Unfit
+from tracewheel.traces.readers.building import Place, build_trace, list_field, object_field, reward_field, text_field
+from tracewheel.traces.readers.content import arguments_text, as_text
+from tracewheel.traces.readers.reader import Reader
+from tracewheel.traces.readers.tools import as_tools
+
+FORMAT = "openhands"
+UNSEEN = {
+    "recall",
+    "null",
+    "change_agent_state",
+    "agent_state_changed",
+    "condensation",
+    "condensation_request",
+    "loop_recovery",
+}
+KEPT_OF_RESULT = ("test_result", "metrics", "error", "report")
+
+
+def is_event(value: Any) -> bool:
+    """Whether this is one event."""
+    return isinstance(value, dict) and "source" in value and ("action" in value or "observation" in value)
+
+
+def recognises(value: Any) -> bool:
+    """Whether this is the result of one evaluation."""
+    history = value.get("history") if isinstance(value, dict) else None
+    if not isinstance(history, list) or not history:
+        return False
+    return is_event(history[0]) or (isinstance(history[0], list) and bool(history[0]) and is_event(history[0][0]))
+
+
+def read(value: Any, place: Place) -> Trace:
+    """The trace of one evaluation.
+
+    Raises:
+        Unfit: it cannot be read.
+    """
+    history = [event for entry in value["history"] for event in (entry if isinstance(entry, list) else [entry])]
+    metadata = object_field(value, "metadata")
+    info: dict[str, Any] = {key: value[key] for key in KEPT_OF_RESULT if value.get(key) is not None}
+    info |= {key: metadata[key] for key in ("agent_class", "dataset", "max_iterations") if key in metadata}
+    model = text_field(object_field(metadata, "llm_config"), "model")
+    return _trace(
+        history, place, info, task=text_field(value, "instance_id"), model=model, outcome=reward_field(value, "reward")
+    )
+
+
+def read_events(value: Any, place: Place) -> Trace:
+    """The trace of a list of events.
+
+    Raises:
+        Unfit: it cannot be read.
+    """
+    return _trace(value, place, {})
+
+
+def _trace(
+    events: list[Any],
+    place: Place,
+    info: dict[str, Any],
+    *,
+    task: str | None = None,
+    model: str | None = None,
+    outcome: float | None = None,
+) -> Trace:
+    stream = _Stream()
+    for position, event in enumerate(events):
+        if not is_event(event):
+            raise Unfit("message unreadable", f"event {position} is no action and no observation")
+        stream.take(event)
+    return build_trace(
+        FORMAT,
+        place,
+        stream.messages,
+        tools=as_tools(stream.tools),
+        created=text_field(events[0], "timestamp") if events else None,
+        model=stream.model or model,
+        outcome=outcome,
+        task=task,
+        info={**info, "unseen_events": dict(sorted(stream.unseen.items()))},
+    )
+
+
+class _Stream:
+    """The conversation that a stream of events comes to."""
+
+    def __init__(self) -> None:
+        self.messages: list[dict[str, Any]] = []
+        self.tools: list[Any] = []
+        self.model: str | None = None
+        self.unseen: Counter[str] = Counter()
+        self._calls: dict[str, str] = {}
+        self._response: str | None = None
+
+    def take(self, event: dict[str, Any]) -> None:
+        action, observation = event.get("action"), event.get("observation")
+        if str(action or observation) in UNSEEN:
+            self.unseen[str(action or observation)] += 1
+        elif action == "system":
+            self.messages.append({"role": "system", "content": _content(event)})
+            self.tools += list_field(object_field(event, "args"), "tools")
+        elif action == "message" and event["source"] != "agent":
+            self.messages.append({"role": "user", "content": _content(event)})
+        elif action == "message" and not isinstance(event.get("tool_call_metadata"), dict):
+            self.messages.append({"role": "assistant", "content": _content(event)})
+        elif action is not None:
+            self._act(str(action), event)
+        else:
+            self._observe(event)
+
+    def _act(self, action: str, event: dict[str, Any]) -> None:
+        metadata = object_field(event, "tool_call_metadata")
+        response = object_field(metadata, "model_response")
+        choices = list_field(response, "choices")
+        said = object_field(choices[0], "message") if choices and isinstance(choices[0], dict) else {}
+        self.model = text_field(response, "model") or self.model
+        if isinstance(response.get("id"), str) and response["id"] == self._response:
+            # Its turn is there already, with all its calls.
+            self._calls[str(event.get("id"))] = str(metadata.get("tool_call_id"))
+            return
+        self._response = response["id"] if isinstance(response.get("id"), str) else None
+        calls = [call for call in list_field(said, "tool_calls") if isinstance(call, dict)]
+        if calls:
+            identity = str(metadata.get("tool_call_id"))
+            turn = [_call(call.get("id"), object_field(call, "function")) for call in calls]
+        else:
+            arguments = {key: value for key, value in object_field(event, "args").items() if key != "thought"}
+            identity = str(metadata.get("tool_call_id") or f"event_{event.get('id')}")
+            turn = [_call(identity, {"name": metadata.get("function_name") or action, "arguments": arguments})]
+        self._calls[str(event.get("id"))] = identity
+        thought = said.get("content") if said else object_field(event, "args").get("thought")
+        self.messages.append({"role": "assistant", "content": as_text(thought) or None, "tool_calls": turn})
+
+    def _observe(self, event: dict[str, Any]) -> None:
+        metadata = object_field(event, "tool_call_metadata")
+        call_id = metadata.get("tool_call_id") or self._calls.get(str(event.get("cause")))
+        if call_id is None:
+            self.messages.append({"role": "user", "content": _content(event)})
+            return
+        message = {"role": "tool", "tool_call_id": call_id, "content": _content(event)}
+        if isinstance(metadata.get("function_name"), str):
+            message["name"] = metadata["function_name"]
+        self.messages.append(message)
+
+
+def _call(identity: Any, function: dict[str, Any]) -> dict[str, Any]:
+    arguments = arguments_text(function.get("arguments"))
+    return {"id": identity, "type": "function", "function": {"name": function.get("name"), "arguments": arguments}}
+
+
+def _content(event: dict[str, Any]) -> str:
+    said = event.get("content")
+    if said is None:
+        said = object_field(event, "args").get("content")
+    return as_text(said if said is not None else event.get("message"))
+
+
+READER = Reader(FORMAT, recognises, read)
+LIST_READER = Reader(FORMAT, is_event, read_events, "list")

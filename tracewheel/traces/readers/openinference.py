@@ -1,0 +1,107 @@
+"""Reads OpenInference spans (`llm.*`), and the spans of the AI SDK (`ai.*`) that OpenInference's tools take in.
+
+Source of the conventions: https://arize-ai.github.io/openinference/spec/
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tracewheel.traces.readers.content import as_text
+from tracewheel.traces.readers.conversation import ModelCall, ToolRun
+from tracewheel.traces.readers.dialects import as_chat, parsed
+from tracewheel.traces.readers.otel import model_of
+from tracewheel.traces.readers.spans import Span, first_text, nested, unflattened
+from tracewheel.traces.readers.tools import as_tools
+
+FORMAT = "openinference"
+KIND = "openinference.span.kind"
+SESSION_KEYS = ("session.id", "ai.telemetry.metadata.sessionId", "ai.telemetry.metadata.session_id")
+USER_KEYS = ("user.id", "ai.telemetry.metadata.userId", "ai.telemetry.metadata.user_id")
+
+
+def speaks(span: Span) -> bool:
+    """Whether the span has these attributes."""
+    return any(
+        key == KIND or key.startswith(("llm.input_messages", "llm.output_messages", "ai.operationId"))
+        for key in span.attributes
+    )
+
+
+def model_calls(spans: list[Span]) -> list[ModelCall]:
+    """The model calls in a trace's spans.
+
+    Raises:
+        Unfit: a message has content that is not text.
+    """
+    return [call for call in map(_model_call, spans) if call is not None]
+
+
+def _model_call(span: Span) -> ModelCall | None:
+    attributes = span.attributes
+    if "ai.operationId" in attributes:
+        inputs, outputs, tools = _ai_sdk(attributes)
+    else:
+        inputs = [message for entry in nested(attributes, "llm.input_messages") for message in _chat(entry)]
+        outputs = [message for entry in nested(attributes, "llm.output_messages") for message in _chat(entry)]
+        tools = as_tools([_schema(entry) for entry in nested(attributes, "llm.tools")])
+        if not inputs and not outputs and attributes.get(KIND) == "LLM":
+            inputs, outputs = as_chat(attributes.get("input.value")), as_chat(attributes.get("output.value"), "assistant")
+    return ModelCall(span.start, inputs, outputs, model_of(attributes), tools) if inputs or outputs else None
+
+
+def _chat(entry: Any) -> list[dict[str, Any]]:
+    message = unflattened(entry).get("message") if isinstance(entry, dict) else None
+    if not isinstance(message, dict):
+        return []
+    said = {key: message[key] for key in ("role", "content", "tool_call_id", "name") if key in message}
+    parts = [part["message_content"] for part in _items(message, "contents") if isinstance(part.get("message_content"), dict)]
+    if parts and "content" not in said:
+        said["content"] = parts
+    calls = [part["tool_call"] for part in _items(message, "tool_calls") if isinstance(part.get("tool_call"), dict)]
+    if calls:
+        said["tool_calls"] = calls
+    elif "function_call_name" in message:
+        function = {"name": message["function_call_name"], "arguments": message.get("function_call_arguments_json")}
+        said["tool_calls"] = [{"function": function}]
+    return as_chat(said)
+
+
+def _items(message: dict[str, Any], key: str) -> list[dict[str, Any]]:
+    listed = message.get(key)
+    return [unflattened(item) for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
+
+
+def _schema(entry: Any) -> Any:
+    tool = unflattened(entry).get("tool") if isinstance(entry, dict) else None
+    if not isinstance(tool, dict):
+        return None
+    schema = parsed(tool.get("json_schema"))
+    if isinstance(schema, dict) and ("function" in schema or "name" in schema):
+        return schema
+    return {"name": tool.get("name"), "description": tool.get("description"), "parameters": schema}
+
+
+def _ai_sdk(attributes: dict[str, Any]) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[dict[str, Any]]]:
+    """Inputs, outputs and tools of a call through the AI SDK; of an embedding there are none."""
+    asked = attributes.get("ai.prompt.messages") or attributes.get("ai.prompt")
+    outputs: list[dict[str, Any]] = []
+    text = attributes.get("ai.response.text") or attributes.get("ai.response.object")
+    calls = parsed(attributes.get("ai.response.toolCalls"))
+    if text or calls:
+        outputs = as_chat([{"role": "assistant", "content": text, "tool_calls": calls if isinstance(calls, list) else []}])
+    return (as_chat(asked) if outputs else []), outputs, as_tools(attributes.get("ai.prompt.tools"))
+
+
+def tool_runs(spans: list[Span]) -> list[ToolRun]:
+    """The runs of tools in a trace's spans."""
+    runs = []
+    for span in spans:
+        attributes = span.attributes
+        if attributes.get(KIND) != "TOOL" and "ai.toolCall.name" not in attributes:
+            continue
+        name = first_text(attributes, "tool.name", "ai.toolCall.name") or span.name
+        call_id = first_text(attributes, "tool_call.id", "tool.id", "ai.toolCall.id")
+        result = next((attributes[key] for key in ("output.value", "ai.toolCall.result") if key in attributes), None)
+        runs.append(ToolRun(span.start, name, call_id, None if result is None else as_text(result)))
+    return runs

@@ -1,0 +1,37 @@
+"""Reads whole files in one go, for those who need no ledger: tests, benchmarks and people at a prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from tracewheel.core.types import Trace
+from tracewheel.traces.json_cutter import Piece
+from tracewheel.traces.quarantine import Quarantined
+from tracewheel.traces.readers.detect import AUTO, Detector
+from tracewheel.traces.readers.tracewheel import parquet_pieces
+from tracewheel.traces.source import Source
+from tracewheel.traces.spool import Spool
+
+
+def read_traces(paths: dict[str, Path], format: str = AUTO) -> Iterator[Trace | Quarantined]:
+    """What files come to, in their order; traces that are made of spans come last.
+
+    Args:
+        paths: The files by the names that records are to call them.
+        format: A format's name, or "auto".
+
+    Raises:
+        OSError: a file cannot be read.
+    """
+    with Spool() as spool:
+        detector = Detector(format, spool)
+        for name, path in paths.items():
+            yield from detector.read(pieces_of(path), name)
+        for _, item in detector.spooled():
+            yield item
+
+
+def pieces_of(path: Path) -> Iterator[Piece]:
+    """The records of a file of any kind."""
+    return parquet_pieces(path) if path.suffix.lower() == ".parquet" else Source(path).pieces()

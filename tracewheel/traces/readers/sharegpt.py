@@ -1,0 +1,105 @@
+"""Reads ShareGPT conversations: `{"conversations": [{"from", "value"}]}`.
+
+Calls of tools are turns of their own (`function_call`, `tool_call`), which is one JSON object or a list of them;
+replies are turns too (`observation`, `tool`). An assistant's words right before its calls are one turn with these.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tracewheel.core.strict_json import parse_json
+from tracewheel.core.types import Trace
+from tracewheel.traces.quarantine import Unfit
+from tracewheel.traces.readers.building import Place, build_trace, message_list, reward_field, text_field
+from tracewheel.traces.readers.content import arguments_text
+from tracewheel.traces.readers.dialects import tie_calls
+from tracewheel.traces.readers.reader import Reader
+from tracewheel.traces.readers.tools import as_tools
+
+FORMAT = "sharegpt"
+SPEAKERS = {
+    "system": "system",
+    "human": "user",
+    "user": "user",
+    "gpt": "assistant",
+    "assistant": "assistant",
+    "chatgpt": "assistant",
+    "bot": "assistant",
+    "model": "assistant",
+    "function_call": "call",
+    "tool_call": "call",
+    "observation": "tool",
+    "function_response": "tool",
+    "tool": "tool",
+    "tool_response": "tool",
+}
+READ = {"conversations", "system", "tools", "id", "session", "user", "created", "model", "reward", "task"}
+
+
+def recognises(value: Any) -> bool:
+    """Whether this is one conversation."""
+    turns = value.get("conversations") if isinstance(value, dict) else None
+    return isinstance(turns, list) and bool(turns) and any(isinstance(turn, dict) and "from" in turn for turn in turns)
+
+
+def read(value: Any, place: Place) -> Trace:
+    """The trace of one conversation.
+
+    Raises:
+        Unfit: it cannot be read.
+    """
+    messages: list[dict[str, Any]] = []
+    if isinstance(value.get("system"), str) and value["system"]:
+        messages.append({"role": "system", "content": value["system"]})
+    for position, turn in enumerate(message_list(value, "conversations")):
+        _append(messages, turn, position)
+    return build_trace(
+        FORMAT,
+        place,
+        tie_calls(messages),
+        id=text_field(value, "id"),
+        tools=as_tools(value.get("tools")),
+        session=text_field(value, "session"),
+        user=text_field(value, "user"),
+        created=text_field(value, "created"),
+        model=text_field(value, "model"),
+        outcome=reward_field(value, "reward"),
+        task=text_field(value, "task"),
+        info={key: part for key, part in value.items() if key not in READ},
+    )
+
+
+def _append(messages: list[dict[str, Any]], turn: Any, position: int) -> None:
+    if not isinstance(turn, dict) or not isinstance(turn.get("value"), str):
+        raise Unfit("message unreadable", f"turn {position} has no text as its 'value'")
+    speaker = turn.get("from")
+    role = SPEAKERS.get(speaker) if isinstance(speaker, str) else None
+    if role is None:
+        raise Unfit("unknown role", f"turn {position} is from {speaker!r:.40}")
+    if role != "call":
+        messages.append({"role": role, "content": turn["value"]})
+        return
+    if not messages or messages[-1]["role"] != "assistant" or "tool_calls" in messages[-1]:
+        messages.append({"role": "assistant", "content": None})
+    messages[-1]["tool_calls"] = [_call(call, position) for call in _calls(turn["value"], position)]
+
+
+def _calls(text: str, position: int) -> list[Any]:
+    try:
+        value = parse_json(text)
+    except ValueError as error:
+        raise Unfit("arguments are not JSON", f"turn {position}: {error}") from error
+    return value if isinstance(value, list) else [value]
+
+
+def _call(call: Any, position: int) -> dict[str, Any]:
+    if not isinstance(call, dict) or not isinstance(call.get("name"), str):
+        raise Unfit("tool calls unreadable", f"turn {position}: a call needs a name, as in {json.dumps({'name': 'tool'})}")
+    arguments = next((call[key] for key in ("arguments", "parameters") if call.get(key) is not None), None)
+    identity = call.get("id") if isinstance(call.get("id"), str) else None
+    return {"id": identity, "type": "function", "function": {"name": call["name"], "arguments": arguments_text(arguments)}}
+
+
+READER = Reader(FORMAT, recognises, read)

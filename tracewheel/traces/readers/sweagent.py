@@ -1,0 +1,61 @@
+"""Reads runs of SWE-agent (`.traj`): the `history` that the model saw, and what the run came to.
+
+With function calling the history has `tool_calls`; otherwise thoughts and commands are plain text and stay so.
+Demonstrations in the history are not what the agent did: they are left out, and counted in `info`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tracewheel.core.types import Trace
+from tracewheel.traces.readers.building import Place, build_trace, message_list, object_field, reward_field, text_field
+from tracewheel.traces.readers.openai import openai_messages
+from tracewheel.traces.readers.reader import Reader
+
+FORMAT = "sweagent"
+
+
+def recognises(value: Any) -> bool:
+    """Whether this is one run."""
+    return isinstance(value, dict) and isinstance(value.get("trajectory"), list) and isinstance(value.get("history"), list)
+
+
+def read(value: Any, place: Place) -> Trace:
+    """The trace of one run.
+
+    Raises:
+        Unfit: it cannot be read.
+    """
+    history = message_list(value, "history")
+    seen = [message for message in history if not (isinstance(message, dict) and message.get("is_demo"))]
+    info = dict(object_field(value, "info"))
+    info |= {"environment": value.get("environment"), "demonstration_messages": (len(history) - len(seen)) or None}
+    if isinstance(value.get("replay_config"), str | dict):
+        info["replay_config"] = value["replay_config"]
+    return build_trace(
+        FORMAT,
+        place,
+        openai_messages([_message(message) for message in seen]),
+        id=text_field(value, "id"),
+        outcome=reward_field(value, "reward"),
+        task=text_field(value, "instance_id"),
+        info=info,
+    )
+
+
+def _message(message: Any) -> Any:
+    """A message without what the history says of it beside: the command in other words, and the agent's name."""
+    if not isinstance(message, dict):
+        return message
+    said = {key: message[key] for key in ("role", "content", "tool_calls", "tool_call_id", "name") if key in message}
+    replied = message.get("tool_call_ids")
+    if isinstance(replied, list) and replied and "tool_call_id" not in said:
+        said["tool_call_id"] = replied[0]
+    if isinstance(message.get("thinking_blocks"), list):
+        blocks = [block["thinking"] for block in message["thinking_blocks"] if isinstance(block, dict) and "thinking" in block]
+        said |= {"reasoning": "".join(map(str, blocks))} if blocks else {}
+    return said
+
+
+READER = Reader(FORMAT, recognises, read)

@@ -1,0 +1,92 @@
+"""Tool schemas: those that a log gives, in OpenAI's form, or else what can be inferred from the calls seen."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tracewheel.core.strict_json import parse_json
+from tracewheel.traces.quarantine import Unfit
+
+SCHEMA_KEYS = ("parameters", "input_schema", "inputSchema", "parameters_json_schema", "json_schema", "schema")
+TYPES = {str: "string", bool: "boolean", int: "integer", float: "number", list: "array", dict: "object", type(None): "null"}
+
+
+def check_tools(tools: Any) -> list[dict[str, Any]]:
+    """The tools as they are, once they are OpenAI's: functions with a name.
+
+    Raises:
+        Unfit: they are not.
+    """
+    if not isinstance(tools, list) or not all(_is_tool(tool) for tool in tools):
+        raise Unfit("tools unreadable", "'tools' is to be a list of functions with a name")
+    return tools
+
+
+def as_tools(tools: Any) -> list[dict[str, Any]]:
+    """Tools as providers and tracers write them, in OpenAI's form: those with a name, of equal names the first.
+
+    Args:
+        tools: A list or an object of names to tools, of objects or of their JSON text.
+    """
+    if isinstance(tools, str):
+        tools = _parsed(tools)
+    if isinstance(tools, dict):
+        tools = [{"name": name, **tool} for name, tool in tools.items() if isinstance(tool, dict)]
+    found: dict[str, dict[str, Any]] = {}
+    for tool in tools if isinstance(tools, list) else []:
+        tool = _parsed(tool) if isinstance(tool, str) else tool
+        shaped = _as_tool(tool) if isinstance(tool, dict) else None
+        if shaped is not None:
+            found.setdefault(shaped["function"]["name"], shaped)
+    return list(found.values())
+
+
+def _as_tool(tool: dict[str, Any]) -> dict[str, Any] | None:
+    if _is_tool(tool):
+        return tool
+    name = tool.get("name")
+    if not isinstance(name, str):
+        return None
+    function: dict[str, Any] = {"name": name}
+    if isinstance(tool.get("description"), str):
+        function["description"] = tool["description"]
+    parameters: Any = next((tool[key] for key in SCHEMA_KEYS if tool.get(key) is not None), {})
+    parameters = _parsed(parameters) if isinstance(parameters, str) else parameters
+    function["parameters"] = parameters if isinstance(parameters, dict) else {}
+    return {"type": "function", "function": function}
+
+
+def infer_tools(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Schemas of the tools that are called: each argument seen, with the types seen; required is what every call has."""
+    calls: dict[str, list[dict[str, Any]]] = {}
+    for message in messages:
+        for call in message.get("tool_calls") or []:
+            function = call["function"]
+            calls.setdefault(function["name"], []).append(json.loads(function["arguments"]))
+    return [_inferred(name, arguments) for name, arguments in calls.items()]
+
+
+def _inferred(name: str, calls: list[dict[str, Any]]) -> dict[str, Any]:
+    types: dict[str, list[str]] = {}
+    for arguments in calls:
+        for key, value in arguments.items():
+            seen = types.setdefault(key, [])
+            if (kind := TYPES[type(value)]) not in seen:
+                seen.append(kind)
+    properties = {key: {"type": kinds[0] if len(kinds) == 1 else kinds} for key, kinds in types.items()}
+    required = [key for key in types if all(key in arguments for arguments in calls)]
+    parameters = {"type": "object", "properties": properties, "required": required}
+    return {"type": "function", "function": {"name": name, "parameters": parameters}}
+
+
+def _is_tool(tool: Any) -> bool:
+    function = tool.get("function") if isinstance(tool, dict) else None
+    return isinstance(function, dict) and isinstance(function.get("name"), str)
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return parse_json(text)
+    except ValueError:
+        return None

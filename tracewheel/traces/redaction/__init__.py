@@ -1,0 +1,1 @@
+"""Secrets and personal data are found and replaced before anything is stored."""

@@ -1,0 +1,112 @@
+"""Values that something gave away, looked for where nothing does: "the password is hunter2 … I typed hunter2"."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from tracewheel.config.curation import PERSONAL_KINDS
+from tracewheel.traces.redaction.detector import mixed
+from tracewheel.traces.redaction.triggers import Triggers
+from tracewheel.traces.redaction.unescaped import Unescaped
+
+SHORTEST_SECRET = 8
+MOST_SEARCHED = 20_000  # beyond, looking up each word costs less than one search for all, whatever their number
+WORD = re.compile(r"[A-Za-z0-9]+")
+BACKSLASH = ord("\\")
+WORDS_ALONE = bytes(byte if WORD.fullmatch(chr(byte)) else ord(" ") for byte in range(256))
+
+
+class Found(NamedTuple):
+    """A value in a text as written, from `start` to `end`; `value` is how it reads."""
+
+    start: int
+    end: int
+    kind: str
+    value: str
+    identity: str
+
+
+class KnownValues:
+    """What was found in a text, by kind and identity, to be found again in it without what gave it away."""
+
+    def __init__(self, identities: Iterable[tuple[str, str]]) -> None:
+        known = [(form, pair) for pair in identities for form in _forms(*pair)]
+        self._meant = {form: pair for form, pair in known if _is_telling(form)}
+        self._cores = {_core(form) for form in self._meant}
+        longest_first = sorted(self._meant, key=len, reverse=True)
+        self._pattern = re.compile(rf"(?<![A-Za-z0-9])(?:{'|'.join(map(re.escape, longest_first))})(?![A-Za-z0-9])")
+
+    def may_be_in(self, written: str) -> bool:
+        """Whether the longest word of some value is in a text."""
+        return any(core in written for core in self._cores)
+
+    def find(self, text: Unescaped) -> Iterator[Found]:
+        """The values in a text."""
+        for match in self._pattern.finditer(text.plain) if self._meant else ():
+            kind, identity = self._meant[match.group()]
+            yield Found(*text.span(*match.span()), kind, match.group(), identity)
+
+
+class KnownSecrets:
+    """Secrets of some traces, to be found in all others.
+
+    Only those that nobody would write by chance: eight characters or more, letters and digits, and nothing personal, as what
+    is a phone number here may be an order there.
+    """
+
+    def __init__(self, kinds: Mapping[str, str] | None = None) -> None:
+        self._kinds = dict(kinds or {})
+        self._by_core: dict[str, list[str]] = {}
+        for value in self._kinds:
+            self._by_core.setdefault(_core(value), []).append(value)
+        few = 0 < len(self._by_core) <= MOST_SEARCHED
+        self._search = Triggers(list(self._by_core)) if few else None
+
+    def __len__(self) -> int:
+        return len(self._kinds)
+
+    def with_more(self, kinds: Mapping[str, str]) -> KnownSecrets:
+        """These and others, by value."""
+        return KnownSecrets({**self._kinds, **kinds})
+
+    def may_be_in(self, data: bytes) -> bool:
+        """Whether the longest word of some secret is in bytes, unless it is written as escapes there."""
+        if self._search or not self._by_core:
+            return self._search is not None and self._search.fire(data)
+        for control in b"nrtbf":  # a line's end as it is written in JSON is no letter of the next word
+            data = data.replace(bytes((BACKSLASH, control)), b"  ")
+        return any(word.decode() in self._by_core for word in set(data.translate(WORDS_ALONE).split()))
+
+    def find(self, text: Unescaped) -> Iterator[Found]:
+        """The secrets in a text."""
+        there = [value for word in set(WORD.findall(text.plain)) for value in self._by_core.get(word, ())]
+        if there:
+            yield from KnownValues((self._kinds[value], value) for value in there).find(text)
+
+
+def telling_secrets(identities: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Of what was found in a trace, by kind and identity, what `KnownSecrets` is about: kinds by value."""
+    return {value: kind for kind, value in identities if kind not in PERSONAL_KINDS and _is_unmistakable(value)}
+
+
+def _forms(kind: str, identity: str) -> list[str]:
+    """How a value that was found may be written where nothing shows what it is."""
+    if kind != "phone":
+        return [identity]
+    return [identity, identity.removeprefix("+"), identity.removeprefix("+1")]
+
+
+def _core(value: str) -> str:
+    """The longest word of a value."""
+    return max(WORD.findall(value), key=len, default=value)
+
+
+def _is_telling(value: str) -> bool:
+    """Whether a value is found by itself: a short or plain word stands in other places for other things."""
+    return len(value) >= 6 and any(not c.isalpha() for c in value)
+
+
+def _is_unmistakable(value: str) -> bool:
+    return len(value) >= SHORTEST_SECRET and mixed("".join(WORD.findall(value)))

@@ -1,0 +1,94 @@
+"""Secrets that no form gives away, only the name before them: `password: hunter2`, `"client_secret": "…"`, `--token …`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from tracewheel.traces.redaction.detector import GAP, Detector, mixed
+from tracewheel.traces.redaction.unescaped import QUOTES
+
+_STRONG = {
+    "password": r"passw(?:or)?ds?|passphrase|passcode|pwd",
+    "secret": r"secret|credential",
+    "api_key": r"(?:api|access|auth|private|client|account|service|encryption|signing)[_\- ]?key(?:[_\-]id)?|apikey",
+    "token": r"(?:access|auth|refresh|bearer|bot|session|security|csrf|api|id|oauth|private|deploy)[_\- ]?token",
+}
+_WEAK = {"token": r"token"}
+_SAYS_NOTHING = re.compile(
+    r"(?i)(?:none|null|nil|true|false|undefined|str|string|text|int|integer|number|bool|boolean|object|array|any|bytes|secretstr"
+    r"|optional|required|required!|missing|invalid|incorrect|wrong|empty|unset|hidden|redacted|masked|placeholder|changeme|changed"
+    r"|example|password|passwd|secret|token|basic|bearer|plain(?:text)?|hashed|encrypted|char|varchar|field|value|input|type"
+    r"|[*•.xX#_\-]+|<.*|\$.*|%.*|\{.*|\[.*|your.*|my[-_].*|test|null\}.*)"
+)
+_REFERENCE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+|[a-z]+(?:_[a-z]+)+|[A-Z]+(?:_[A-Z]+)+|/\S*|\.\S*")
+_PROSE = re.compile(r"(?i)\b(?:the|your|must|should|to|of|for|is|an?|not|and|or)\b")
+_END = rf"(?=$|[\s,;&{QUOTES})\]}}<>|])"
+_BARE = rf"[^\s,;&(){{}}\[\]<>|{QUOTES}]++"
+
+
+def _names(words: str) -> str:
+    """The name of what follows: affixes, the end of a quotation or of an index."""
+    return rf"(?:{words})[\w\-]{{0,24}}[{QUOTES}]?\]?"
+
+
+_ASSIGNED = r"[ \t]{0,8}(?::=|=>|={1,3}|:)[ \t]{0,8}"
+
+
+def _fits_quoted(value: str) -> bool:
+    if len(value) < 4 or _SAYS_NOTHING.fullmatch(value) or "REDACTED_" in value:
+        return False
+    words = value.split()
+    return len(words) == 1 or (len(words) <= 8 and not _PROSE.search(value) and len(value) <= 80)
+
+
+def _fits_bare(value: str) -> bool:
+    value = value.rstrip(".:!?")
+    if len(value) < 6 or _SAYS_NOTHING.fullmatch(value) or _REFERENCE.fullmatch(value) or "REDACTED_" in value:
+        return False
+    return any(not c.isalpha() for c in value)
+
+
+def _fits_line(value: str) -> bool:
+    return len(value) >= 6 and value.islower() and not _SAYS_NOTHING.fullmatch(value) and not _REFERENCE.fullmatch(value)
+
+
+def _fits_prose(value: str) -> bool:
+    value = value.rstrip(".:!?")
+    return len(value) >= 5 and _fits_bare(value + "x") and mixed(value)
+
+
+def _fits_weak(value: str) -> bool:
+    return len(value) >= 10 and mixed(value) and _fits_bare(value)
+
+
+def _named(fits: Callable[[str], bool]) -> Callable[[str], str | None]:
+    """Identifies what fits; what ends a sentence is no part of the identity, so that the secret is known within one too."""
+    return lambda value: (value.rstrip(".:!?") or value) if fits(value) else None
+
+
+def _detectors() -> list[Detector]:
+    found = []
+    for kind, words in _STRONG.items():
+        trigger = rf"(?i)(?:{words})[A-Za-z0-9_\-]{{0,24}}{GAP}*(?:[:=]|(?:[\s\x0b]|\\[nrtbf])(?:is|was|to))"
+        quoted = rf"{_names(words)}{_ASSIGNED}[@rbuf]?([{QUOTES}])(?P<value>[^\n\r]{{1,300}}?)\1"
+        bare = rf"{_names(words)}{_ASSIGNED}(?P<value>{_BARE}){_END}"
+        line = rf"^[ \t]*[\w.\-]*{_names(words)}[ \t]{{0,8}}[:=][ \t]{{0,8}}(?P<value>{_BARE})[ \t]*$"
+        prose = rf"\b(?:{words})(?:\s{{1,4}}(?:is|was|to)\b:?\s{{0,4}}|\s{{0,4}}:\s{{0,4}})[{QUOTES}]?(?P<value>{_BARE}){_END}"
+        for pattern, fits in ((quoted, _fits_quoted), (bare, _fits_bare), (line, _fits_line), (prose, _fits_prose)):
+            compiled = re.compile(pattern, re.IGNORECASE | re.ASCII | re.MULTILINE)
+            found.append(Detector(kind, trigger, compiled, compiled.groupindex["value"], _named(fits), nested=True, doubt=2))
+        option = re.compile(rf"--?(?:{words})[ =][{QUOTES}]?(?P<value>{_BARE})", re.IGNORECASE | re.ASCII)
+        found.append(Detector(kind, rf"(?i)-(?:{words})[ =]", option, 1, _named(_fits_option), nested=True, doubt=2))
+    for kind, words in _WEAK.items():
+        assigned = re.compile(rf"{_names(words)}{_ASSIGNED}[{QUOTES}]?(?P<value>{_BARE})", re.IGNORECASE | re.ASCII)
+        trigger = rf"(?i)(?:{words})[A-Za-z0-9_\-]{{0,24}}{GAP}*[:=]{GAP}*[^\s\",;(){{}}<>]{{10}}"
+        found.append(Detector(kind, trigger, assigned, 1, _named(_fits_weak), nested=True, doubt=2))
+    return found
+
+
+def _fits_option(value: str) -> bool:
+    return len(value) >= 4 and not value.startswith("-") and not _SAYS_NOTHING.fullmatch(value) and "REDACTED_" not in value
+
+
+NAMED_SECRETS = tuple(_detectors())

@@ -1,0 +1,166 @@
+"""What personal data looks like: e-mail addresses, phone numbers, cards, IBANs and IP addresses.
+
+Forms alone find too much: order numbers look like phone numbers, versions like addresses. So each candidate is checked by
+what its kind promises: the plan of its country's phone numbers (phonenumbers), the card's issuer and check digit (Luhn),
+the country's structure and check digits of an IBAN (python-stdnum), the address itself (ipaddress).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import lru_cache
+
+from tracewheel.config.curation import PersonalKind
+from tracewheel.traces.redaction.detector import Detector
+
+_EMAIL = re.compile(r"(?<![\w.+%&'=-])[\w+&'-][\w.+%&'-]{0,80}(?:@|%40)(?:[\w-]{1,63}\.){1,8}[^\W\d_]{2,24}(?![\w-])")
+_SPACE = r"[ \u00a0\u2007\u202f.\-\u2010\u2011\u2012\u2013/]"
+_INTERNATIONAL = re.compile(
+    rf"(?<![\w+.])(?:\+|(?<!\d )00(?=[1-9]))[ (]?\d(?:{_SPACE}?[()]?{_SPACE}?\d){{6,14}}(?!\w)", re.ASCII
+)
+_AMERICAN = re.compile(
+    rf"(?<![\w.\-/])(?<!\d[ ,])(?:1{_SPACE})?"
+    rf"(?:\(\d{{3}}\){_SPACE}?|\d{{3}}([ .\-]))\d{{3}}(?(1)\1|[ .\-])\d{{4}}(?![\w\-/])(?![ ,.]\d)",
+    re.ASCII,
+)
+_NATIONAL = re.compile(
+    r"(?<![\w.:\-/+])(?<!\d )\(?0\d{1,5}\)?(?:[ \u00a0/\-]\d{2,8}){1,5}(?![\w\-/])(?![.,]\d)"
+    r"|(?<![\w.:\-/+])0\d(?:\.\d\d){4}(?![\w.])",
+    re.ASCII,
+)
+_BETWEEN = r"[ \t\u00a0:=#.,()\"'`*-]"
+_CALLED = re.compile(
+    r"(?:\b|_|[a-z])(?:phone|telephone|tel|telefon|mobile|cell|fax|whatsapp|sms|call(?: me)?)(?:[ _]?(?:number|nr|no)\b)?"
+    rf"{_BETWEEN}{{0,8}}(?:(?:is|at|on){_BETWEEN}{{1,4}})?(\+?\(?\d(?:{_SPACE}?[()]?{_SPACE}?\d){{6,14}})(?!\w)",
+    re.IGNORECASE | re.ASCII,
+)
+_DATE = re.compile(r"\d{1,4}[-/. ]\d{1,2}[-/. ]\d{1,4}\D*")
+_CARD = re.compile(
+    r"(?<![0-9A-Za-z])(?<![0-9][.\-])(?:\d{4}([ -]?)\d{4}\1\d{4}\1\d{1,7}|3\d{3}([ -]?)\d{6}\2\d{4,5})(?![0-9A-Za-z])(?!\.\d)",
+    re.ASCII,
+)
+_ISSUER = re.compile(
+    r"4\d{12}(?:\d{3}){0,2}|5[1-5]\d{14}|2(?:22[1-9]|2[3-9]\d|[3-6]\d\d|7[01]\d|720)\d{12}|3[47]\d{13}|6(?:011|5\d\d|4[4-9]\d)\d{12}"
+    r"|3(?:0[0-5]|[68]\d)\d{11}|35(?:2[89]|[3-8]\d)\d{12}|62\d{14,17}|(?:50|5[6-9]|6[0-9])\d{14}"
+)
+_IBAN = re.compile(r"(?<![A-Za-z0-9])[A-Za-z]{2}\d{2}(?: ?[A-Za-z0-9]{4}){2,7}(?: ?[A-Za-z0-9]{1,3})?(?![A-Za-z0-9])", re.ASCII)
+_IPV4 = re.compile(
+    r"(?<![\w.\-])(?<![A-Za-z]/)(?<!==)(?<!version )(?<!Version )(?:\d{1,3}\.){3}\d{1,3}(?![\w\-]|\.\d)", re.ASCII
+)
+_IPV6 = re.compile(r"(?<![\w:.])(?:[0-9A-Fa-f]{0,4}:){3,7}[0-9A-Fa-f]{0,4}(?:\.\d{1,3}){0,3}(?![\w:])", re.ASCII)
+_NOBODY = re.compile(r"(?i)(?:git|hg|svn)(?:@|%40).*")
+
+
+def personal_detectors(kinds: Iterable[PersonalKind], phone_regions: tuple[str, ...]) -> list[Detector]:
+    """The detectors of the kinds asked for, those with check digits before those without."""
+    phone = lru_cache(maxsize=4096)(lambda written: _phone(written, phone_regions, sure=False))
+    named_phone = lru_cache(maxsize=4096)(lambda written: _phone(written, phone_regions, sure=True))
+    # In bytes as written: where a word may begin, and what lies between digits (in UTF-8 or as an escape).
+    edge = r"(?:^|[^0-9A-Za-z_.+]|\\[nrtbf]|\\u[0-9a-fA-F]{4})"
+    inner_edge = r"(?:^|[^0-9A-Za-z_.+:/\-]|\\[nrtbf]|\\u[0-9a-fA-F]{4})"
+    gap = r"(?:[ ().\-/]|\xc2\xa0|\xe2\x80[\x87\x90-\x93\xaf]|\\+u[0-9a-fA-F]{4}|\\+/){0,3}"
+    number = rf"[ (]{{0,2}}(?:[0-9]{gap}){{6}}[0-9]"
+    called = r"(?i)(?:phone|tel|telefon|mobile|cell|fax|whatsapp|sms|call(?: me)?)(?:[ _]?(?:number|nr|no))?"
+    apart = r"(?:[^0-9A-Za-z_+]|\\[nrtbf])"
+    between = rf"{apart}*(?:(?:is|at|on){apart}+)?"
+    makes: dict[PersonalKind, list[Detector]] = {
+        "email": [Detector("email", r"[^\s@\"]@[^\s@\"]+\.[^\s@\"]|%40[^\s\"]+\.", _EMAIL, identify=_email)],
+        "card": [
+            Detector(
+                "card",
+                r"[2-6][0-9]{3}[ -]?[0-9]{4}[ -]?[0-9]{4}[ -]?[0-9]{2}|3[0-9]{3}[ -]?[0-9]{6}[ -]?[0-9]{4}",
+                _CARD,
+                identify=_card,
+            )
+        ],
+        "iban": [
+            Detector(
+                "iban",
+                r"(?:^|[^0-9A-Za-z]|\\[nrtbf]|\\u[0-9a-fA-F]{4})[A-Za-z]{2}[0-9]{2}(?: ?[A-Za-z0-9]{4}){2} ?[A-Za-z0-9]{3}",
+                _IBAN,
+                identify=_iban,
+            )
+        ],
+        "ip": [
+            Detector("ip", r"[0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,3}", _IPV4, identify=_address),
+            Detector("ip", r"(?:[0-9A-Fa-f]{0,4}:){3}", _IPV6, identify=_address),
+        ],
+        "phone": [
+            Detector("phone", rf"\+{number}|{edge}00[1-9]{number}", _INTERNATIONAL, identify=phone),
+            Detector("phone", rf"[0-9]{{3}}{gap}[0-9]{{3}}[ .\-][0-9]{{4}}", _AMERICAN, identify=phone),
+            Detector("phone", rf"{inner_edge}\(?0{number}", _NATIONAL, identify=_national(phone)),
+            Detector("phone", called + between + rf"\+?{number}", _CALLED, 1, named_phone),
+        ],
+    }
+    return [replace(detector, doubt=3) for kind, detectors in makes.items() if kind in tuple(kinds) for detector in detectors]
+
+
+def luhn_digit(digits: str) -> str:
+    """The check digit to put behind `digits` (ISO/IEC 7812-1)."""
+    doubled = [int(digit) * (2 if place % 2 == 0 else 1) for place, digit in enumerate(reversed(digits))]
+    return str(-sum(value // 10 + value % 10 for value in doubled) % 10)
+
+
+def _email(written: str) -> str | None:
+    return None if _NOBODY.fullmatch(written) else written.lower().replace("%40", "@")
+
+
+def _card(written: str) -> str | None:
+    digits = re.sub(r"\D", "", written)
+    return digits if _ISSUER.fullmatch(digits) and luhn_digit(digits[:-1]) == digits[-1] else None
+
+
+@lru_cache(maxsize=4096)
+def _iban(written: str) -> str | None:
+    from stdnum import iban
+
+    compact = written.replace(" ", "").upper()
+    return compact if iban.is_valid(compact, check_country=False) else None
+
+
+@lru_cache(maxsize=4096)
+def _address(written: str) -> str | None:
+    """The address; None for what is no address, or says nothing of anybody: this very machine, no machine, a mask."""
+    import ipaddress
+
+    try:
+        address = ipaddress.ip_address(written)
+    except ValueError:
+        return None
+    if address.is_loopback or address.is_unspecified or written.startswith("255.") or written == "0.0.0.0":
+        return None
+    if address.version == 6 and (written.count(":") < 3 or not any(c.isdigit() for c in written)):
+        return None  # `a::b` is a name in many languages
+    return address.compressed
+
+
+def _national(phone: Callable[[str], str | None]) -> Callable[[str], str | None]:
+    """A number of eight digits or more that is no date."""
+
+    def identify(written: str) -> str | None:
+        return None if sum(map(str.isdigit, written)) < 8 or _DATE.fullmatch(written) else phone(written)
+
+    return identify
+
+
+def _phone(written: str, regions: tuple[str, ...], *, sure: bool) -> str | None:
+    """The number in international form, +4930123456.
+
+    With a country's code, or in the form of North America, it has to be possible; else valid in one of the regions, or
+    possible where the words before it say that it is a phone (`sure`). None where it is no such number.
+    """
+    import phonenumbers
+
+    number = "+" + written[2:] if re.match(r"00[1-9]", written) else written
+    american = _AMERICAN.fullmatch(written) is not None
+    for region in [None] if number.startswith("+") else regions:
+        try:
+            parsed = phonenumbers.parse(number, region)
+        except phonenumbers.NumberParseException:
+            continue
+        loose = sure or region is None or (american and region == "US")
+        if phonenumbers.is_possible_number(parsed) if loose else phonenumbers.is_valid_number(parsed):
+            return str(phonenumbers.format_number(parsed, phonenumbers.PhoneNumberFormat.E164))
+    return None

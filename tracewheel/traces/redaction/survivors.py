@@ -1,0 +1,87 @@
+"""The check before an ingest ends: is a secret that some trace gave away still in what is about to be stored?"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import orjson
+
+from tracewheel.core.errors import SecretError
+from tracewheel.traces.redaction.known_values import KnownSecrets
+from tracewheel.traces.redaction.redactor import ESCAPE, encoding_of
+from tracewheel.traces.redaction.unescaped import Unescaped
+
+if TYPE_CHECKING:
+    import pyarrow
+
+ROWS_AT_ONCE = 2000
+
+
+def check_stored(secrets: Mapping[str, str], parts: Iterable[Path], quarantine: Path, start: int = 0) -> None:
+    """Look for secrets in what is about to be stored.
+
+    Args:
+        secrets: Their kinds by value.
+        parts: Parts of traces; one that is not there has none.
+        quarantine: The file of records that could not be read.
+        start: The first of its bytes to look at.
+
+    Raises:
+        SecretError: there is one; it is named by its kind and by the file and line of the record.
+    """
+    if not secrets:
+        return
+    known = KnownSecrets(secrets)
+    for part in parts:
+        if part.exists():
+            _check_part(known, part)
+    _check_quarantine(known, quarantine, start)
+
+
+def _check_part(known: KnownSecrets, part: Path) -> None:
+    """The texts of many traces are searched at once."""
+    import pyarrow.parquet
+
+    for batch in pyarrow.parquet.ParquetFile(part).iter_batches(ROWS_AT_ONCE):
+        texts = [column for column in batch.columns if pyarrow.types.is_string(column.type)]
+        if not any(_may_hold(known, data) for column in texts for data in _bytes(column)):
+            continue
+        for number, row in enumerate(zip(*(column.to_pylist() for column in texts), strict=True)):
+            for text in row:
+                if text and _may_hold(known, text.encode()):
+                    place = [batch.column(name)[number].as_py() for name in ("source_file", "source_line")]
+                    _check(known, text, f"{place[0]}:{place[1]}")
+
+
+def _check_quarantine(known: KnownSecrets, quarantine: Path, start: int) -> None:
+    with quarantine.open("rb") as lines:
+        lines.seek(start)
+        for line in lines:
+            record = orjson.loads(line)
+            raw = base64.b64decode(record["raw_base64"]) if "raw_base64" in record else record["raw"].encode()
+            for text in (raw.decode(*encoding_of(raw)), record["detail"]):
+                if _may_hold(known, text.encode("utf-8", "surrogatepass")):
+                    _check(known, text, f"{record['file']}:{record['line']} (in quarantine)")
+
+
+def _check(known: KnownSecrets, text: str, place: str) -> None:
+    found = next(known.find(Unescaped(text)), None)
+    if found:
+        raise SecretError(
+            f"{place}: still holds a secret ({found.kind}) that another record gave away; ingest everything again with --full,"
+            " or allow the text in ingest.redaction.allow"
+        )
+
+
+def _may_hold(known: KnownSecrets, data: bytes) -> bool:
+    return known.may_be_in(data) or ESCAPE.search(data) is not None
+
+
+def _bytes(column: pyarrow.Array) -> Iterator[bytes]:
+    """The bytes of all texts of a column, one behind the other."""
+    buffer = column.buffers()[2]
+    if buffer is not None:
+        yield buffer.to_pybytes()
