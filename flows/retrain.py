@@ -25,7 +25,6 @@ from tasks.report import Outcome, write_report
 from tasks.run import Policy, Run
 from tasks.warm_start import warm_start_policy
 from tracewheel.core.store import Entry
-from tracewheel.report import HARDER_AIM
 
 FINAL_SPLITS = ("held_out", "harder")
 
@@ -86,13 +85,15 @@ def learn(run: Run) -> Outcome:
         baseline=evaluations[baseline]["held_out"],
         baseline_name=baseline,
     )
+    missed = missed_aim(run, evaluations["rl"]["harder"])
+    validation = with_harder_tier(run, curated, learned) if missed else learned.validation
     return Outcome(
         traces=traces,
         curated=curated,
         policies=policies,
         evaluations=evaluations,
         updates=learned.updates,
-        validation=with_harder_tier(run, curated, learned) if missed_aim(evaluations["rl"]["harder"]) else learned.validation,
+        validation=validation,
         best_iteration=learned.best.iteration,
         gate=gate.result,
         sampler=sampler.to_state(),
@@ -102,10 +103,10 @@ def learn(run: Run) -> Outcome:
     )
 
 
-def missed_aim(harder: Entry) -> bool:
-    """Whether the harder tier stays below its aim; the report then says so and shows how it went."""
-    rate = harder.result["greedy"]["rate"]
-    return rate is not None and rate < HARDER_AIM
+def missed_aim(run: Run, harder: Entry) -> bool:
+    """Whether the profile sets an aim for the harder tier and the run stays below it."""
+    aim, rate = run.config.aims.harder, harder.result["greedy"]["rate"]
+    return aim is not None and rate is not None and rate < aim
 
 
 def best_on_validation(run: Run, curated: Entry, policies: dict[str, Policy]) -> str:

@@ -20,7 +20,7 @@ from tracewheel.traces.ingest import find_files
 from tracewheel.traces.redaction.redactor import Redactor, key_digest
 
 # Where a run is stored and tracked, what it is warned of and compared with does not change what comes out of it.
-NOT_IDENTITY = {"work_dir", "tracking", "name", "doctor", "baseline"}
+NOT_IDENTITY = {"work_dir", "tracking", "name", "doctor", "aims", "baseline"}
 
 
 def input_digests(config: RetrainConfig) -> dict[str, str]:

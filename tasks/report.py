@@ -142,5 +142,6 @@ def _report_data(run: Run, outcome: Outcome, summary: dict[str, Any]) -> ReportD
         config=run.config.model_dump(mode="json"),
         pass_at=run.config.evaluation.pass_at,
         seed=run.config.seed,
+        harder_aim=run.config.aims.harder,
         findings=stored_findings(run.record),
     )

@@ -52,6 +52,7 @@ from tracewheel.config.learner import (
 from tracewheel.config.loading import load_base_config, load_config, load_ingest_config
 from tracewheel.config.mismatch import MismatchConfig
 from tracewheel.config.profile import (
+    AimsConfig,
     EnvironmentConfig,
     EvaluationConfig,
     ExplorationConfig,
@@ -71,6 +72,7 @@ from tracewheel.config.workers import LocalWorkersConfig, RayWorkersConfig, Work
 
 __all__ = [
     "AdvantageConfig",
+    "AimsConfig",
     "BackendConfig",
     "BasePhaseConfig",
     "BasePolicyConfig",

@@ -140,6 +140,16 @@ class GateConfig(Strict):
     min_pairs: Count = 20
 
 
+class AimsConfig(Strict):
+    """Rates that a run is meant to reach. The report says whether it did; nothing is trained or chosen by them.
+
+    `harder` is greedy success on the harder tier. A run below it also measures each validated policy on that tier, so that
+    the report shows how the rate developed.
+    """
+
+    harder: Share | None = None
+
+
 class TrackingConfig(Strict):
     """MLflow: where to log and under which names."""
 
@@ -171,6 +181,7 @@ class RetrainConfig(Strict):
     evaluation: EvaluationConfig = EvaluationConfig()
     gate: GateConfig = GateConfig()
     doctor: DoctorConfig = DoctorConfig()
+    aims: AimsConfig = AimsConfig()
     tracking: TrackingConfig = TrackingConfig()
 
     @model_validator(mode="after")

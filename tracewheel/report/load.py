@@ -29,7 +29,6 @@ LABELS = {
     "rl": ("After RL", "After RL"),
 }
 AFTER = "rl"
-HARDER_AIM = 0.5
 EVALUATION_COLUMNS = ["task_id", "greedy", "sampled_successes", "sampled_attempts"]
 
 
@@ -47,7 +46,7 @@ def load_report_data(
     pass_at: Iterable[int] = (1, 4),
     examples: int = 80,
     seed: int = 0,
-    harder_aim: float = HARDER_AIM,
+    harder_aim: float | None = None,
     findings: Sequence[Finding] = (),
 ) -> ReportData:
     """Gather what the report of a run shows.
@@ -71,7 +70,7 @@ def load_report_data(
         pass_at: The k of pass@k.
         examples: How many tasks the viewer holds.
         seed: Seed of the bootstrap intervals.
-        harder_aim: Harder-tier success that was aimed at.
+        harder_aim: Harder-tier success that the run was meant to reach; None where the profile sets no aim.
         findings: What the doctor says of the run.
 
     Raises:
@@ -94,7 +93,7 @@ def load_report_data(
         policies=policies,
         groups=_groups(results),
         curves=training_curves(updates or {}, validation or {}, best_iteration),
-        aims=[Aim("harder-tier success, greedy", harder_aim, after.harder)] if after and after.harder else [],
+        aims=_aims(harder_aim, after),
         costs=[
             Cost(stage, seconds.get(stage), tokens.get(stage), stage in cached) for stage in dict.fromkeys([*seconds, *tokens])
         ],
@@ -114,6 +113,12 @@ def load_report_data(
         findings=findings,
         leaks=str(summary.get("leaks", "")),
     )
+
+
+def _aims(harder: float | None, after: PolicyResult | None) -> list[Aim]:
+    if harder is None or after is None or after.harder is None:
+        return []
+    return [Aim("harder-tier success, greedy", harder, after.harder)]
 
 
 def _tasks(curated: Path) -> pd.DataFrame:

@@ -82,6 +82,7 @@ def test_the_aim_of_the_harder_tier(run):
     finished = run()
     data = load_report_data(finished.summary, **finished.arguments, harder_aim=0.99)
     assert not data.aims[0].met and data.aims[0].reached == data.policy("rl").harder
+    assert load_report_data(finished.summary, **finished.arguments).aims == [], "the profile sets no aim"
 
 
 @pytest.mark.parametrize(
