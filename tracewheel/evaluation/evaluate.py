@@ -59,10 +59,10 @@ def evaluate(
         spent = {key: spent[key] + metrics[key] for key in spent}
         score(config, tasks, folder / "trajectories.parquet", folder)
         scores[mode] = read_scores(folder / SCORES_FILE)
-    return sum_up(config, tasks, scores, out, spent)
+    return write_evaluation(config, tasks, scores, out, spent)
 
 
-def sum_up(
+def write_evaluation(
     config: RetrainConfig, tasks: list[Task], scores: Mapping[str, list[Score]], out: Path, spent: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Write `results.parquet` and `evaluation.json` of scored episodes, whoever played them; see `evaluate`.

@@ -1,9 +1,9 @@
-"""The report of a run: one HTML page that needs nothing else, not even a server."""
+"""The report of a run: one self-contained HTML page."""
 
 from __future__ import annotations
 
-from tracewheel.report.data import ReportData
 from tracewheel.report.load import load_report_data
 from tracewheel.report.page import write_report
+from tracewheel.report.report_data import ReportData
 
 __all__ = ["ReportData", "load_report_data", "write_report"]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from markupsafe import Markup
 
-from tracewheel.report.data import Curve
+from tracewheel.report.report_data import Curve
 
 WIDTH, HEIGHT = 360, 190
 LEFT, RIGHT, TOP, BOTTOM = 44, 12, 10, 34

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tracewheel.report.data import Curve
+from tracewheel.report.report_data import Curve
 
 Metrics = Mapping[int, Mapping[str, float]]
 Points = list[tuple[int, float | None]]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tracewheel.core.types import content_hash
-from tracewheel.report.data import Comparison, Episode, Outcome
+from tracewheel.report.report_data import Comparison, Episode, Outcome
 from tracewheel.scoring.rubric import success_of
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from tracewheel.core.errors import DataError
 from tracewheel.core.files import read_table
 from tracewheel.core.statistics import paired_difference, pass_at_k, rate_interval
 from tracewheel.report.curves import training_curves
-from tracewheel.report.data import Aim, Cost, Episode, Estimate, Group, PolicyResult, ReportData
 from tracewheel.report.doctor.finding import Finding
 from tracewheel.report.examples import choose_examples
+from tracewheel.report.report_data import Aim, Cost, Episode, Estimate, Group, PolicyResult, ReportData
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -15,8 +15,8 @@ from markupsafe import Markup
 
 from tracewheel.core.pages import percent, render
 from tracewheel.report import charts
-from tracewheel.report.data import Aim, Comparison, ReportData
 from tracewheel.report.doctor.finding import shown, worst_first
+from tracewheel.report.report_data import Aim, Comparison, ReportData
 
 HERE = Path(__file__).parent
 KNOWN_COLOURS = ("deployed", "base", "warm_start", "warm_start_verified", "champion", "rl")

@@ -9,7 +9,7 @@ from tracewheel.config import RetrainConfig
 from tracewheel.core.errors import ConfigError
 from tracewheel.core.files import write_records
 from tracewheel.core.types import Task
-from tracewheel.evaluation.evaluate import sum_up
+from tracewheel.evaluation.evaluate import write_evaluation
 from tracewheel.scoring.score import SCORES_FILE, read_scores, score
 from tracewheel.teacher.episode import Attempt
 from tracewheel.teacher.play import Played, Progress, play_all, wanted_episodes
@@ -84,7 +84,7 @@ def evaluate_endpoint(
         "generated_tokens": usage["completion_tokens"],
         "endpoint": {"model": endpoint.model, **usage, "trainable": sum(row["trainable"] for row in rows)},
     }
-    return sum_up(config, tasks, scores, out, spent), played
+    return write_evaluation(config, tasks, scores, out, spent), played
 
 
 def _row(mode: str, attempt: Attempt, why: str) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 import pytest
 
 from tracewheel.report.charts import describe, integer_ticks, line_chart, nice_ticks, number, padded_range
-from tracewheel.report.data import Curve
+from tracewheel.report.report_data import Curve
 
 
 def test_a_chart_is_well_formed_and_inside_its_box():

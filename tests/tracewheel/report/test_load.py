@@ -8,8 +8,8 @@ import pytest
 from tracewheel.core.errors import DataError
 from tracewheel.core.statistics import paired_difference, wilson_interval
 from tracewheel.report import load_report_data
-from tracewheel.report.data import Episode
 from tracewheel.report.examples import choose_examples, outcome_of
+from tracewheel.report.report_data import Episode
 
 
 def test_the_table_s_numbers_come_from_the_files(run):

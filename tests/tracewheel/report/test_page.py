@@ -12,8 +12,8 @@ import pytest
 from tracewheel.core.pages import percent
 from tracewheel.evaluation.pareto import pareto_points
 from tracewheel.report import ReportData, load_report_data, write_report
-from tracewheel.report.data import Aim, Estimate
 from tracewheel.report.page import aim_sentence, duration, embedded_json, gate_axis, points
+from tracewheel.report.report_data import Aim, Estimate
 
 # Parquet holds UTF-8, so half a surrogate pair can only come from elsewhere, for instance a prompt made by hand.
 STORABLE = (

@@ -1,9 +1,9 @@
-"""The doctor: the known ways in which agentic reinforcement learning goes wrong, looked for in a run's records."""
+"""The doctor: checks of a run's records for the known failure modes of agentic reinforcement learning."""
 
 from tracewheel.report.doctor.checks import CHECKS
 from tracewheel.report.doctor.examine import examine
 from tracewheel.report.doctor.finding import SEVERITIES, Finding, worst
-from tracewheel.report.doctor.records import (
+from tracewheel.report.doctor.run_records import (
     LOOP_FILE,
     Iteration,
     RunRecords,

@@ -1,4 +1,4 @@
-"""What a check says of a run."""
+"""The result of one check of a run."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ SEVERITIES: tuple[Severity, ...] = ("severe", "warning", "not_checked", "healthy
 
 @dataclass(frozen=True)
 class Finding:
-    """What one check came to.
+    """The result of one check.
 
     Attributes:
         check: Name of the check.
-        severity: `severe`, `warning`, `healthy`, or `not_checked` when the records say nothing about it.
-        evidence: The figures it rests on, as JSON types.
-        advice: What to do about it; of what was not checked, what was missing; empty for what is healthy.
-        iterations: The iterations in which it shows.
-        loop: The specialist whose loop it is of; empty where a run has one loop.
+        severity: `severe`, `warning`, `healthy`, or `not_checked` where records are missing.
+        evidence: The figures behind it, as JSON types.
+        advice: What to do; for `not_checked`, what is missing; empty for `healthy`.
+        iterations: The iterations that it concerns.
+        loop: The specialist whose loop was checked; empty where a run has one loop.
     """
 
     check: str
@@ -37,12 +37,12 @@ class Finding:
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Finding:
-        """The finding that `to_record` gave."""
+        """The finding that `to_record` wrote."""
         return cls(**{**record, "iterations": tuple(record["iterations"])})
 
     @property
     def sentence(self) -> str:
-        """The finding in a line, for a terminal."""
+        """The finding in one line, for a terminal."""
         where = f" (iteration {_ranges(self.iterations)})" if self.iterations else ""
         figures = ", ".join(f"{name} {shown(value)}" for name, value in self.evidence.items() if not isinstance(value, Mapping))
         name = f"{self.loop}: {self.check}" if self.loop else self.check
@@ -50,22 +50,22 @@ class Finding:
 
 
 def not_checked(check: str, why: str) -> Finding:
-    """The finding of a check whose records are not there."""
+    """The finding of a check whose records are missing."""
     return Finding(check, "not_checked", {}, why)
 
 
 def worst(severities: Iterable[Severity]) -> Severity:
-    """The worst of some severities; `healthy` when there are none."""
+    """The worst severity; `healthy` where there is none."""
     return min(severities, key=SEVERITIES.index, default="healthy")
 
 
 def worst_first(findings: Iterable[Finding]) -> list[Finding]:
-    """Findings by severity, those of one severity in their order."""
+    """Findings sorted by severity; those of equal severity keep their order."""
     return sorted(findings, key=lambda item: SEVERITIES.index(item.severity))
 
 
 def shown(value: Any) -> str:
-    """A figure of the evidence for a reader."""
+    """A figure of the evidence as text."""
     if isinstance(value, float):
         return f"{value:.3g}"
     if isinstance(value, list | tuple):
@@ -74,7 +74,7 @@ def shown(value: Any) -> str:
 
 
 def _ranges(numbers: Iterable[int]) -> str:
-    """Numbers with stretches shortened: 2, 4 to 7."""
+    """Numbers as text, with consecutive ones as ranges: 2, 4 to 7."""
     stretches: list[list[int]] = []
     for number in sorted(numbers):
         if stretches and number == stretches[-1][-1] + 1:

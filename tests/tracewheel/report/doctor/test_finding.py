@@ -7,7 +7,8 @@ from pydantic import ValidationError
 
 from tracewheel.config import Ceiling, DoctorConfig, Floor
 from tracewheel.report.doctor import Finding, worst
-from tracewheel.report.doctor.figures import medians, rates, too_high, too_low
+from tracewheel.report.doctor.limits import severity_above, severity_below
+from tracewheel.report.doctor.windows import medians, rates
 
 
 def test_a_finding_survives_a_file():
@@ -43,7 +44,7 @@ def test_the_median_passes_over_one_wild_value():
     [(0.05, None, "healthy"), (0.1, None, "warning"), (0.3, None, "severe"), (0.5, 0.09, "healthy"), (0.5, 0.1, "severe")],
 )
 def test_what_is_to_stay_low(value, surely, severity):
-    assert too_high(value, Ceiling(warn=0.1, severe=0.3), surely=surely) == severity
+    assert severity_above(value, Ceiling(warn=0.1, severe=0.3), lower_bound=surely) == severity
 
 
 @pytest.mark.parametrize(
@@ -51,7 +52,7 @@ def test_what_is_to_stay_low(value, surely, severity):
     [(0.3, None, "healthy"), (0.2, None, "warning"), (0.05, None, "severe"), (0.0, 0.21, "healthy"), (0.0, 0.2, "severe")],
 )
 def test_what_is_to_stay_high(value, surely, severity):
-    assert too_low(value, Floor(warn=0.2, severe=0.05), surely=surely) == severity
+    assert severity_below(value, Floor(warn=0.2, severe=0.05), upper_bound=surely) == severity
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The checks by name, what spoils a run at once first. Each takes the records of a run and gives one finding."""
+"""The checks by name, the most urgent first. Each takes the records of a run and returns one finding."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tracewheel.report.doctor.checks.unrecorded_calls import unrecorded_calls
 from tracewheel.report.doctor.checks.weak_start import weak_start
 from tracewheel.report.doctor.checks.zero_variance import zero_variance
 from tracewheel.report.doctor.finding import Finding
-from tracewheel.report.doctor.records import RunRecords
+from tracewheel.report.doctor.run_records import RunRecords
 
 Check = Callable[[RunRecords], Finding]
 

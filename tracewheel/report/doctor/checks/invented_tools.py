@@ -1,30 +1,30 @@
-"""Invented tools: calls to what was never offered."""
+"""Invented tools: calls to tools that were never offered."""
 
 from __future__ import annotations
 
 from collections import Counter
 
-from tracewheel.report.doctor.checks.shares import share_finding
+from tracewheel.report.doctor.checks.shares import Share, share_finding
 from tracewheel.report.doctor.finding import Finding, not_checked
-from tracewheel.report.doctor.records import RunRecords
+from tracewheel.report.doctor.run_records import RunRecords
 
 NAME = "invented_tools"
 ADVICE = (
-    "The policy calls tools that do not exist. See whether the prompt lists the tools in the form the model knows "
-    "(policy.tool_format), put such logs out of the warm start, and set rubric.malformed_penalty or a verifier that "
-    "charges for it."
+    "The policy calls tools that do not exist. Check that the prompt lists the tools in the form the model knows "
+    "(policy.tool_format), remove such logs from the warm start, and set rubric.malformed_penalty or add a verifier that "
+    "penalises it."
 )
 MOST_NAMES = 5
 
 
 def invented_tools(records: RunRecords) -> Finding:
-    """The share of readable calls that name a tool which was not offered."""
+    """The share of well-formed calls that name a tool which was not offered."""
     if not records.tools:
         return not_checked(NAME, "The environment's tools are not known here.")
     if records.episodes.empty or not records.episodes["named_calls"].sum():
-        return not_checked(NAME, "No trajectory holds a call that can be read.")
-    unknown = records.episodes["unknown"]
+        return not_checked(NAME, "No trajectory holds a well-formed call.")
+    unknown = records.episodes["unknown_tools"]
     names = Counter(name for names in unknown for name in names)
-    more = {"names": [name for name, _ in names.most_common(MOST_NAMES)]}
+    counts = {"names": [name for name, _ in names.most_common(MOST_NAMES)]}
     limits = records.config.doctor.invented_tools
-    return share_finding(NAME, records, unknown.map(len), records.episodes["named_calls"], limits, ADVICE, more)
+    return share_finding(NAME, records, Share(unknown.map(len), records.episodes["named_calls"], counts), limits, ADVICE)

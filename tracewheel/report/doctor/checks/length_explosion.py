@@ -1,31 +1,33 @@
-"""Length explosion: episodes of the same tasks grow longer and longer."""
+"""Length explosion: episodes of the same tasks keep growing."""
 
 from __future__ import annotations
 
 import numpy as np
 import pandas as pd
 
-from tracewheel.report.doctor.figures import too_high, windows
 from tracewheel.report.doctor.finding import Finding, Severity, not_checked, worst
-from tracewheel.report.doctor.records import RunRecords
+from tracewheel.report.doctor.limits import severity_above
+from tracewheel.report.doctor.run_records import RunRecords
+from tracewheel.report.doctor.windows import windows
 
 NAME = "length_explosion"
 ADVICE = (
-    "Episodes grow without gaining by it. A mean over sequences favours long failures (learner.aggregation: token or "
-    "constant, or kind: dr_grpo); charge for length in the rubric, or lower rollout.max_turn_tokens."
+    "Episodes grow longer without more success. A mean over sequences favours long failures: set learner.aggregation to "
+    "token or constant (or kind: dr_grpo), penalise length in the rubric, or lower rollout.max_turn_tokens."
 )
 LEAST_TASKS = 5
 GAIN = 0.05
 
 
 def length_explosion(records: RunRecords) -> Finding:
-    """By which factor the sampled tokens of an episode have grown since the first iterations, on the tasks of both.
+    """The factor by which episodes have grown, in sampled tokens, since the first iterations.
 
-    Where too few tasks are in both, over all. Growth that success came with is a warning at most.
+    Compared on the tasks that both windows hold, or on all tasks where these are too few. Growth that comes with more
+    success is a warning at most.
     """
     numbers = [item.number for item in records.iterations]
     if records.episodes.empty or len(numbers) < 2:
-        return not_checked(NAME, "A course needs two iterations.")
+        return not_checked(NAME, "A trend needs at least two iterations.")
     settings = records.config.doctor
     size = min(settings.window, len(numbers) // 2)
     early = records.span(numbers[:size])
@@ -36,7 +38,7 @@ def length_explosion(records: RunRecords) -> Finding:
             continue
         late = records.span(span)
         factors[number] = growth(early, late)
-        severity = too_high(factors[number], settings.length)
+        severity = severity_above(factors[number], settings.length)
         gained = late["success"].mean() - early["success"].mean() > GAIN
         severities[number] = "warning" if severity == "severe" and gained else severity
     sick = tuple(number for number, severity in severities.items() if severity != "healthy")
@@ -52,7 +54,7 @@ def length_explosion(records: RunRecords) -> Finding:
 
 
 def growth(early: pd.DataFrame, late: pd.DataFrame) -> float:
-    """The geometric mean over tasks of how many more tokens their episodes have; over all when few tasks are shared."""
+    """The geometric mean over tasks of the growth in tokens; over all episodes where few tasks are shared."""
     before, after = (part.groupby("task_id")["action_tokens"].mean().clip(lower=1.0) for part in (early, late))
     both = before.index.intersection(after.index)
     if len(both) < LEAST_TASKS:

@@ -1,22 +1,21 @@
-"""Observation tokens in the loss: the policy learns to write what the environment says."""
+"""Observation tokens in the loss: the policy learns to write the environment's replies."""
 
 from __future__ import annotations
 
 from tracewheel.report.doctor.finding import Finding, not_checked
-from tracewheel.report.doctor.records import RunRecords
+from tracewheel.report.doctor.run_records import RunRecords
 
 NAME = "observation_loss"
 ADVICE = (
-    "The loss covers tokens that the policy did not sample, and teaches it to invent what tools answer. Look at where "
-    "the action mask is made (the engine, the renderer or an import of trajectories): it is 1 on sampled tokens "
-    "alone."
+    "The loss covers tokens that the policy did not sample, which teaches it to invent tool replies. Check the code that "
+    "makes the action mask (the engine, the renderer or an import of trajectories): it must be 1 on sampled tokens only."
 )
-# The learner's count is a mean of whole numbers; anything beyond rounding is another mask.
+# The learner reports a mean of whole numbers; a difference beyond rounding means another mask.
 TOLERANCE = 0.01
 
 
 def observation_loss(records: RunRecords) -> Finding:
-    """Compare the action mask with the turns, with where turns end, and with how many tokens the learner learned from."""
+    """Compare the action mask with the turns, with their end-of-turn tokens, and with the learner's token count."""
     if records.episodes.empty:
         return not_checked(NAME, "No trajectories are stored.")
     outside, past = records.count("outside_turns"), records.count("past_the_end")
@@ -35,9 +34,9 @@ def observation_loss(records: RunRecords) -> Finding:
 
 
 def _learned_too_many(records: RunRecords) -> set[int]:
-    """Iterations whose update learned from more tokens a trajectory than the turns of its trajectories hold.
+    """Iterations whose update used more tokens per trajectory than its turns hold.
 
-    Left alone where an update learns from other trajectories than the iteration's own.
+    Empty where updates also learn from trajectories of earlier iterations.
     """
     if records.replays:
         return set()

@@ -1,25 +1,26 @@
-"""Loops and repetition: the same call over and over, or a turn that says one phrase again and again."""
+"""Loops and repetition: episodes that repeat a cycle of calls, or turns that repeat a phrase."""
 
 from __future__ import annotations
 
-from tracewheel.report.doctor.checks.shares import share_finding
+from tracewheel.report.doctor.checks.shares import Share, share_finding
 from tracewheel.report.doctor.finding import Finding, not_checked
-from tracewheel.report.doctor.records import RunRecords
+from tracewheel.report.doctor.run_records import RunRecords
 
 NAME = "repetition"
 LOOP = 3
 ADVICE = (
-    "Episodes go round in circles. Often the entropy has collapsed or a cap rewards length: raise rollout.temperature "
-    "or learner.entropy.bonus, lower rollout.max_turns, and see that a reply which changes nothing says so."
+    "Episodes go in circles. Often the entropy has collapsed or a cap rewards length: raise rollout.temperature or "
+    "learner.entropy.bonus, lower rollout.max_turns, and let tools report a call that changes nothing."
 )
 
 
 def repetition(records: RunRecords) -> Finding:
-    """The share of episodes with a cycle of calls gone through three times for nothing new, or a turn that repeats itself."""
+    """The share of episodes that repeat a cycle of calls three times with equal replies, or have a repetitive turn."""
     if records.episodes.empty:
         return not_checked(NAME, "No trajectories are stored.")
     loops = records.episodes["loop"] >= LOOP
     phrases = records.episodes["repetition"] >= records.config.doctor.repeated_phrases
-    more = {"with a loop of calls": int(loops.sum()), "with a repeating turn": int(phrases.sum())}
+    counts = {"with a loop of calls": int(loops.sum()), "with a repeating turn": int(phrases.sum())}
     limits = records.config.doctor.repetition
-    return share_finding(NAME, records, loops | phrases, records.episodes["id"].notna(), limits, ADVICE, more)
+    share = Share(loops | phrases, records.episodes["id"].notna(), counts)
+    return share_finding(NAME, records, share, limits, ADVICE)

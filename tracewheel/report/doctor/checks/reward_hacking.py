@@ -1,35 +1,36 @@
-"""Reward hacking: the reward goes up while what it stands for goes down."""
+"""Reward hacking: the reward rises while the success that it should measure falls."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tracewheel.report.doctor.facts import GRADER
-from tracewheel.report.doctor.figures import mean_and_error, too_high, windows
+from tracewheel.report.doctor.episode_rows import GRADER
 from tracewheel.report.doctor.finding import Finding, Severity, not_checked, worst
-from tracewheel.report.doctor.records import RunRecords
+from tracewheel.report.doctor.limits import severity_above
+from tracewheel.report.doctor.run_records import RunRecords
+from tracewheel.report.doctor.windows import mean_and_error, windows
 
 if TYPE_CHECKING:
     import pandas as pd
 
 NAME = "reward_hacking"
 ADVICE = (
-    "Read episodes of the highest reward: the policy has found what the reward misses. Mend or add a verifier, weigh "
-    "the second grader into the rubric, keep closer to the reference (learner.kl), and go on from the best candidate "
-    "on validation."
+    "Read the episodes with the highest reward: the policy exploits what the reward misses. Fix or add a verifier, give "
+    "the second grader a weight in the rubric, stay closer to the reference (learner.kl), and continue from the best "
+    "candidate on validation."
 )
-# Standard errors: a rise is easily believed, a fall has to be beyond doubt, for it is looked for many times.
+# In standard errors. The bar for a fall is higher because it is tested many times.
 RISE, FALL = 1.64, 3.0
 
 
 def reward_hacking(records: RunRecords) -> Finding:
-    """Compare the reward's course with the success on validation, task by task, and with each grader by itself."""
+    """Compare the trend of the reward with success on validation, task by task, and with each grader alone."""
     graders = [*records.graders, *_success(records)]
     marks = _validation_marks(records)
     if marks.shape[1] < 2 and not graders:
-        return not_checked(NAME, "There is neither a second validation nor a second grader of the episodes.")
+        return not_checked(NAME, "There is neither a second validation nor a second grader.")
     if len(records.iterations) < 2:
-        return not_checked(NAME, "There is one iteration: a course needs two.")
+        return not_checked(NAME, "A trend needs at least two iterations.")
     found = _validation_falls(records, marks) + _grader_falls(records, graders)
     severity = worst(item["severity"] for item in found)
     last = _early_and_late(records, records.iterations[-1].number)
@@ -46,7 +47,7 @@ def reward_hacking(records: RunRecords) -> Finding:
 
 
 def _success(records: RunRecords) -> list[str]:
-    """Success by itself is a grader where the reward is made of more."""
+    """Success counts as a grader where the reward has other parts too."""
     scored = records.episodes.dropna(subset=["total"]) if not records.episodes.empty else records.episodes
     return ["success"] if not scored.empty and (scored["total"] != scored["success"]).any() else []
 
@@ -54,7 +55,7 @@ def _success(records: RunRecords) -> list[str]:
 def _validation_marks(records: RunRecords) -> pd.DataFrame:
     """Success of each validation task (rows) at each validation (columns): the mean of its greedy and sampled episodes.
 
-    Only tasks of families that are trained: what a specialist forgets of others is not what its reward stands for.
+    Only tasks of trained families: a specialist may forget the others without exploiting its reward.
     """
     import pandas as pd
 
@@ -68,7 +69,7 @@ def _validation_marks(records: RunRecords) -> pd.DataFrame:
 
 
 def _validation_falls(records: RunRecords, marks: pd.DataFrame) -> list[dict[str, Any]]:
-    """Candidates that solve surely fewer tasks than the start or than the best before them, though the reward rose."""
+    """Candidates significantly worse than the start, or than the best before them, while the reward rose."""
     limits, falls = records.config.doctor.fall, []
     for position, number in enumerate(int(column) for column in marks.columns):
         if position == 0 or not _rose(records, "total", number):
@@ -82,8 +83,8 @@ def _validation_falls(records: RunRecords, marks: pd.DataFrame) -> list[dict[str
             fall, error = mean_and_error(pairs[before] - pairs[number])
             if fall <= FALL * error:
                 continue
-            severity = too_high(fall, limits)
-            # Against the best of several, a fall is in part the best one's luck.
+            severity = severity_above(fall, limits)
+            # The best of several was in part lucky, so a fall from it is weaker evidence.
             if severity == "severe" and before != marks.columns[0]:
                 severity = "warning"
             falls.append(_fall("validation success", number, severity, pairs[before].mean(), pairs[number].mean()))
@@ -91,7 +92,7 @@ def _validation_falls(records: RunRecords, marks: pd.DataFrame) -> list[dict[str
 
 
 def _grader_falls(records: RunRecords, graders: list[str]) -> list[dict[str, Any]]:
-    """Graders whose marks are surely lower in the last window than in the first, though the reward is higher."""
+    """Graders whose marks are significantly lower in the last window than in the first, while the reward is higher."""
     number = records.iterations[-1].number
     spans = _early_and_late(records, number)
     if not graders or not spans or not _rose(records, "total", number):
@@ -102,7 +103,7 @@ def _grader_falls(records: RunRecords, graders: list[str]) -> list[dict[str, Any
         error = (error_before**2 + error_after**2) ** 0.5
         if before - after > FALL * error:
             what = f"grader {grader.removeprefix(GRADER)}"
-            falls.append(_fall(what, number, too_high(before - after, records.config.doctor.fall), before, after))
+            falls.append(_fall(what, number, severity_above(before - after, records.config.doctor.fall), before, after))
     return [item for item in falls if item["severity"] != "healthy"]
 
 
@@ -116,7 +117,7 @@ def _rose(records: RunRecords, column: str, until: int) -> bool:
 
 
 def _early_and_late(records: RunRecords, until: int) -> tuple[list[int], list[int]] | None:
-    """The iterations of the first window and of the last one up to an iteration; None when they would overlap."""
+    """The iterations of the first window and of the last one up to an iteration; None where they overlap."""
     numbers = [item.number for item in records.iterations if item.number <= until]
     size = min(records.config.doctor.window, len(numbers) // 2)
     if size == 0:

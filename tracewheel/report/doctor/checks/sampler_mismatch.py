@@ -1,36 +1,36 @@
-"""The sampler and the trainer give the same token different log-probabilities: off-policy without knowing it."""
+"""Sampler mismatch: sampler and trainer give the same token different log-probabilities."""
 
 from __future__ import annotations
 
 import math
 
 from tracewheel.config import Ceiling, RetrainConfig
-from tracewheel.report.doctor.figures import medians, too_high
 from tracewheel.report.doctor.finding import Finding, not_checked, worst
-from tracewheel.report.doctor.records import RunRecords
+from tracewheel.report.doctor.limits import severity_above
+from tracewheel.report.doctor.run_records import RunRecords
+from tracewheel.report.doctor.windows import medians
 
 NAME = "sampler_mismatch"
 MEAN, MAX, MEASURED, ACTION = (f"sampler_mismatch_{name}" for name in ("mean", "max", "measured", "action"))
 CORRECTED = 2.0
 SEVERE = 5.0
 ADVICE = (
-    "What sampled the tokens is not the model that learns from them: other weights, another precision, another "
-    "temperature or a kernel that differs. Compare both on one prompt; until it is mended, "
-    "learner.mismatch.action: correct bounds the harm."
+    "The model that sampled the tokens differs from the one that learns from them: in weights, precision, temperature or "
+    "a kernel. Compare both on one prompt; until it is fixed, learner.mismatch.action: correct limits the harm."
 )
 
 
 def limits_of(config: RetrainConfig) -> Ceiling:
-    """The doctor's own limits, or those that follow from what the learner calls a mismatch."""
+    """The doctor's own limits, or those derived from the learner's threshold."""
     threshold = config.learner.mismatch.threshold
     return config.doctor.sampler_mismatch or Ceiling(warn=threshold, severe=SEVERE * threshold)
 
 
 def sampler_mismatch(records: RunRecords) -> Finding:
-    """The mean distance, in nats, of stored log-probabilities from the trainer's before it takes a step.
+    """The mean absolute difference, in nats, between stored log-probabilities and the trainer's before its first step.
 
-    Where every update was corrected for it, it is a warning at most. So it is with a replay buffer in records of
-    before tokens of earlier policies were left out of the figure.
+    A warning at most where every severe update was corrected, and with a replay buffer in old records, whose figure
+    still includes tokens of earlier policies.
     """
     measured = {item.number: item.metrics[MEAN] for item in records.iterations if MEAN in item.metrics}
     if not measured:
@@ -40,7 +40,7 @@ def sampler_mismatch(records: RunRecords) -> Finding:
         {number: value for number, value in measured.items() if math.isfinite(value)}, records.config.doctor.window
     )
     limits = limits_of(records.config)
-    severities = {number: too_high(value, limits) for number, value in figures.items()}
+    severities = {number: severity_above(value, limits) for number, value in figures.items()}
     evidence = {
         "nats a token": max(figures.values(), default=math.inf),
         "largest of a token": max(records.metric(MAX).values(), default=None),

@@ -1,22 +1,22 @@
-"""An old adapter was served: rollouts come from a policy that is no longer the one being trained."""
+"""Stale adapter: rollouts were sampled by an older policy than the one being trained."""
 
 from __future__ import annotations
 
 from tracewheel.config import PolicyGradientConfig
 from tracewheel.report.doctor.checks.sampler_mismatch import MEAN, limits_of
-from tracewheel.report.doctor.figures import by_iteration
 from tracewheel.report.doctor.finding import Finding, not_checked
-from tracewheel.report.doctor.records import RunRecords
+from tracewheel.report.doctor.run_records import RunRecords
+from tracewheel.report.doctor.windows import by_iteration
 
 NAME = "stale_adapter"
 ADVICE = (
-    "Episodes were sampled by an older policy than the last update left. Look at how the engine is given its adapter: "
-    "that it loads the new one and drops what it cached, or allow for the lag with learner.off_policy.max_staleness."
+    "Episodes were sampled by an older policy than the one that the last update left. Check that the engine loads the new "
+    "adapter and drops what it cached, or allow the lag with learner.off_policy.max_staleness."
 )
 
 
 def stale_adapter(records: RunRecords) -> Finding:
-    """Look at the turns' policy versions, at updates that changed nothing, and for a mismatch after a clean start."""
+    """Check the turns' policy versions, updates that changed no weight, and a mismatch that appears after a clean start."""
     if records.episodes.empty:
         return not_checked(NAME, "No trajectories are stored.")
     late = _late_versions(records)
@@ -32,7 +32,7 @@ def stale_adapter(records: RunRecords) -> Finding:
 
 
 def _late_versions(records: RunRecords) -> dict[int, int]:
-    """By how many versions an iteration's oldest turn is behind, where that is more than the profile allows."""
+    """The lag of each iteration's oldest turn in versions, where it exceeds the profile's limit."""
     learner = records.config.learner
     allowed = max(
         (isinstance(learner, PolicyGradientConfig) and learner.off_policy.max_staleness) or 0, records.config.rollout.lag
@@ -41,13 +41,13 @@ def _late_versions(records: RunRecords) -> dict[int, int]:
     if records.start_version is not None:
         newest[1] = records.start_version
     oldest = records.episodes.groupby("iteration")["oldest_version"].min()
-    # The first policy of a run may carry a higher number than the ones that follow: it counts from where it was trained.
+    # A run may start from a policy with a higher version than its own updates: versions count from that policy's training.
     behind = {number: newest[number] - int(version) for number, version in by_iteration(oldest).items() if number in newest}
     return {number: lag for number, lag in behind.items() if lag > allowed or (number > 1 and lag < 0)}
 
 
 def _unchanged_weights(records: RunRecords) -> list[int]:
-    """Updates that took steps and left the weights of the update before."""
+    """Updates that took steps but left the weights unchanged."""
     pairs = zip(records.iterations, records.iterations[1:], strict=False)
     return [
         after.number
@@ -61,7 +61,7 @@ def _unchanged_weights(records: RunRecords) -> list[int]:
 
 
 def _drifted_from_the_sampler(records: RunRecords) -> list[int]:
-    """Iterations whose log-probabilities are off though those of the first were right: old weights under a new number."""
+    """Iterations with a mismatch after a first iteration without one: old weights under a new version."""
     limits = limits_of(records.config)
     measured = {} if records.replays else records.metric(MEAN)
     if not measured or measured[min(measured)] >= limits.warn:

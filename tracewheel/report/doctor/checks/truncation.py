@@ -1,17 +1,16 @@
-"""Truncated trajectories: episodes that a cap ended are scored as if the policy had been done."""
+"""Truncation: episodes that a cap ended are scored as if the policy had finished."""
 
 from __future__ import annotations
 
-from tracewheel.report.doctor.checks.shares import share_finding
+from tracewheel.report.doctor.checks.shares import Share, share_finding
 from tracewheel.report.doctor.finding import Finding, not_checked
-from tracewheel.report.doctor.records import RunRecords
+from tracewheel.report.doctor.run_records import RunRecords
 
 NAME = "truncation"
 CAPS = ("max_tokens", "max_turns")
 ADVICE = (
-    "Episodes end at a cap, and what they would have come to is not known. Raise rollout.max_tokens, "
-    "rollout.max_turn_tokens or rollout.max_turns, whichever ends them, or look for a loop; do not train long on what "
-    "was cut off."
+    "Episodes end at a cap, so their outcome is unknown. Raise rollout.max_tokens, rollout.max_turn_tokens or "
+    "rollout.max_turns, whichever ends them, or look for a loop; do not train long on truncated episodes."
 )
 
 
@@ -22,4 +21,4 @@ def truncation(records: RunRecords) -> Finding:
     reasons = records.episodes["stop_reason"]
     cut = reasons.isin(CAPS)
     by_cap = {f"by {cap}": int((reasons == cap).sum()) for cap in CAPS}
-    return share_finding(NAME, records, cut, reasons.notna(), records.config.doctor.truncation, ADVICE, by_cap)
+    return share_finding(NAME, records, Share(cut, reasons.notna(), by_cap), records.config.doctor.truncation, ADVICE)

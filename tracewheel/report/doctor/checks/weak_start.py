@@ -1,35 +1,35 @@
-"""The start is too weak: reinforcement learning has nothing to reinforce."""
+"""Weak start: the first policy almost never succeeds, so there is nothing to reinforce."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from tracewheel.core.statistics import wilson_interval
-from tracewheel.report.doctor.figures import too_low
 from tracewheel.report.doctor.finding import Finding, not_checked
-from tracewheel.report.doctor.records import RunRecords
+from tracewheel.report.doctor.limits import severity_below
+from tracewheel.report.doctor.run_records import RunRecords
 
 if TYPE_CHECKING:
     import pandas as pd
 
 NAME = "weak_start"
 ADVICE = (
-    "The policy that training starts from hardly ever succeeds, so no group has a success to learn from. Warm start "
-    "it first on verified logs, distil from a stronger teacher (`tracewheel teach`), or begin with easier tasks."
+    "The policy that training starts from almost never succeeds, so few groups have a success to learn from. Warm start "
+    "it on verified logs, distil from a stronger teacher (`tracewheel teach`), or begin with easier tasks."
 )
 
 
 def weak_start(records: RunRecords) -> Finding:
-    """pass@k of the first iterations' groups; before there are any, of the validation at the start."""
+    """pass@k of the groups of the first iterations, or before the first iteration of the validation at the start."""
     limits = records.config.doctor.pass_at_k
     groups = _first_groups(records)
     if groups is None:
         return not_checked(NAME, "Neither a validation at the start nor a scored group is stored.")
     solved, k, where, varied = groups
     rate, high = float(solved.mean()), wilson_interval(float(solved.sum()), len(solved)).high
-    severity = too_low(rate, limits, surely=high)
+    severity = severity_below(rate, limits, upper_bound=high)
     if severity == "severe" and varied is not None and varied > limits.warn:
-        severity = "warning"  # rewards in between still say which way is up
+        severity = "warning"  # partial rewards still give a gradient
     evidence = {"pass@k": rate, "k": k, "at most": high, "tasks": len(solved), "measured on": where}
     if varied is not None:
         evidence["groups whose rewards differ"] = varied
@@ -37,7 +37,7 @@ def weak_start(records: RunRecords) -> Finding:
 
 
 def _first_groups(records: RunRecords) -> tuple[pd.Series, int, str, float | None] | None:
-    """Whether each task was solved at least once, in how many tries, where, and the share of groups whose rewards differ."""
+    """Whether each task was solved, the attempts k, the source, and the share of groups whose rewards differ."""
     first = [item.number for item in records.iterations[: records.config.doctor.window]]
     scored = records.span(first).dropna(subset=["success"]) if first else None
     if scored is not None and not scored.empty:

@@ -1,27 +1,28 @@
-"""Zero-variance collapse: all samples of a group get the same reward, and there is nothing to compare."""
+"""Zero variance: all samples of a group get the same reward, so the group has no advantage."""
 
 from __future__ import annotations
 
 import pandas as pd
 
-from tracewheel.report.doctor.figures import by_iteration, rates, too_high
 from tracewheel.report.doctor.finding import Finding, Severity, not_checked, worst
-from tracewheel.report.doctor.records import RunRecords
+from tracewheel.report.doctor.limits import severity_above
+from tracewheel.report.doctor.run_records import RunRecords
+from tracewheel.report.doctor.windows import by_iteration, rates
 
 NAME = "zero_variance"
 TOO_HARD = (
-    "Most groups fail as one, so most episodes teach nothing. Take easier tasks or warm start first, sample more "
-    "(rollout.group_size, rollout.temperature), let the reward tell failures apart, or refill with "
+    "All samples of most groups fail alike, so most episodes give no gradient. Take easier tasks or warm start first, "
+    "sample more (rollout.group_size, rollout.temperature), let the reward distinguish failures, or refill the batch with "
     "learner.zero_variance: dynamic."
 )
 TOO_EASY = (
-    "Nearly all groups are solved by every sample: the tasks are mastered and further iterations cost without "
-    "teaching. Stop here, or take harder tasks."
+    "Every sample of nearly all groups succeeds: the tasks are mastered, and further iterations cost time without a "
+    "gradient. Stop here, or take harder tasks."
 )
 
 
 def zero_variance(records: RunRecords) -> Finding:
-    """The share of groups without a signal, those that fail as one apart from those that are solved as one."""
+    """The share of groups without a gradient; those that fail are counted apart from those that are solved."""
     scored = records.episodes.dropna(subset=["total"]) if not records.episodes.empty else records.episodes
     if scored.empty:
         return not_checked(NAME, "No scored group is stored.")
@@ -37,7 +38,9 @@ def zero_variance(records: RunRecords) -> Finding:
 
     of = _counts(groups["size"] > 0)
     hard, easy = rates(_counts(alike), of, window), rates(_counts(solved), of, window)
-    severities: dict[int, Severity] = {number: too_high(rate.value, limits, surely=rate.low) for number, rate in hard.items()}
+    severities: dict[int, Severity] = {
+        number: severity_above(rate.value, limits, lower_bound=rate.low) for number, rate in hard.items()
+    }
     mastered = [number for number, rate in easy.items() if rate.low >= records.config.doctor.solved]
     evidence = {
         "share alike and not solved": max(rate.value for rate in hard.values()),

@@ -1,7 +1,7 @@
-"""What of a run the checks look at: episodes as rows of facts, the metrics of the updates, the validations.
+"""The records of a run that the checks read: rows of episodes, metrics of updates, validations.
 
-The loop writes down, in `loop.json` of the run's record, which entries of the store each iteration made.
-So a run can be examined while it goes on, after it was stopped or killed, and by another version of the code.
+The loop writes to `loop.json` which entries of the store each iteration made. So the doctor can examine a run that is
+still going on, was stopped or killed, or was made by another version of the code.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from tracewheel.environments import make_environment
 from tracewheel.environments.recorded.environment import PREFIX as RECORDED
 from tracewheel.evaluation.evaluate import RESULTS_FILE
 from tracewheel.policy.adapters import ADAPTER_INFO, MODEL_INFO
-from tracewheel.report.doctor.facts import GRADER, episode_facts
-from tracewheel.report.doctor.figures import by_iteration
+from tracewheel.report.doctor.episode_rows import GRADER, episode_rows
+from tracewheel.report.doctor.windows import by_iteration
 from tracewheel.scoring.score import SCORES_FILE
 
 if TYPE_CHECKING:
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 
 LOOP_FILE = "loop.json"
 TRAJECTORIES_FILE = "trajectories.parquet"
-# More than an adapter has: reading whole models again after each update would cost more than it tells.
+# More than an adapter has: hashing whole models after each update would cost more than it is worth.
 MOST_BYTES = 4 << 30
 
 
 @dataclass(frozen=True)
 class Weights:
-    """The weights that an update left: the policy version they say they are, and a digest of their files (empty: too large)."""
+    """The weights that an update left: their policy version, and a digest of their files (empty where they are too large)."""
 
     version: int
     digest: str
@@ -44,7 +44,7 @@ class Weights:
 
 @dataclass(frozen=True)
 class Iteration:
-    """One iteration: facts of its episodes (`tracewheel.report.doctor.facts`), its update's metrics and weights."""
+    """One iteration: its episodes (see `episode_rows`), and its update's metrics and weights."""
 
     number: int
     episodes: pd.DataFrame
@@ -54,14 +54,14 @@ class Iteration:
 
 @dataclass(frozen=True)
 class RunRecords:
-    """What is known of a run so far.
+    """The records of a run so far.
 
     Attributes:
         config: Its profile.
         iterations: In order.
         validations: Iteration (0 is the start of RL) to the rows of its `results.parquet`.
-        start_version: Policy version that RL started from; None when it is not known.
-        tools: Whether it is known which tools were offered.
+        start_version: Policy version that RL started from; None where it is unknown.
+        tools: Whether the offered tools are known.
         families: The family of each curated task.
     """
 
@@ -74,7 +74,7 @@ class RunRecords:
 
     @functools.cached_property
     def episodes(self) -> pd.DataFrame:
-        """The facts of all episodes."""
+        """The rows of all episodes."""
         import pandas as pd
 
         tables = [item.episodes for item in self.iterations]
@@ -88,25 +88,25 @@ class RunRecords:
 
     @property
     def trained_families(self) -> set[str]:
-        """The families of the tasks that were rolled out; empty when they are not known."""
+        """The families of the tasks that were rolled out; empty where they are unknown."""
         if self.episodes.empty:
             return set()
         return {self.families[task] for task in self.episodes["task_id"].unique() if task in self.families}
 
     @functools.cached_property
     def graders(self) -> list[str]:
-        """Columns of `episodes` that hold a verifier's mark; empty when no episode was judged by two."""
+        """Columns of `episodes` that hold a verifier's mark; empty unless an episode has marks of two verifiers."""
         marks = [str(column) for column in self.episodes.columns if str(column).startswith(GRADER)]
         judged = self.episodes[marks].notna().sum(axis=1)
         return marks if (judged > 1).any() else []
 
     def metric(self, name: str) -> dict[int, float]:
-        """A metric of the updates by iteration; those without it, or with a number that is none, are left out."""
+        """A metric of the updates by iteration; missing and non-finite values are left out."""
         values = {item.number: item.metrics.get(name) for item in self.iterations}
         return {number: float(value) for number, value in values.items() if value is not None and math.isfinite(value)}
 
     def count(self, column: str | pd.Series) -> dict[int, int]:
-        """The sum of a column of `episodes`, or of a series along its rows, by iteration."""
+        """The sum by iteration of a column of `episodes`, or of a series along its rows."""
         series = self.episodes[column] if isinstance(column, str) else column
         return {number: int(value) for number, value in by_iteration(series.groupby(self.episodes["iteration"]).sum()).items()}
 
@@ -117,7 +117,7 @@ class RunRecords:
 
 @functools.lru_cache(maxsize=8)
 def offered_tools(kind: str) -> frozenset[str] | None:
-    """Names of the tools of an environment; None when it cannot be made here."""
+    """Names of an environment's tools; None where it cannot be built here."""
     try:
         return frozenset(str(tool["function"]["name"]) for tool in make_environment(kind).tools())
     except (TracewheelError, KeyError, TypeError):
@@ -134,7 +134,7 @@ def read_iteration(
         number: The iteration's number.
         rollouts: Folders of its rollouts, each with `trajectories.parquet`.
         scores: Folders of their scores, each with `scores.parquet`.
-        update: Folder of the state that the update left.
+        update: Folder of the state that the update left; None before there is one.
 
     Raises:
         DataError: a file is missing or cannot be read.
@@ -144,14 +144,14 @@ def read_iteration(
     tables = [pd.concat([read_table(folder / name) for folder in folders], ignore_index=True) for folders, name in (
         (rollouts, TRAJECTORIES_FILE), (scores, SCORES_FILE))]  # fmt: skip
     kind = config.environment.kind
-    facts = episode_facts(tables[0], tables[1], offered_tools(kind), number, recorded=kind.startswith(RECORDED))
+    episodes = episode_rows(tables[0], tables[1], offered_tools(kind), number, recorded=kind.startswith(RECORDED))
     if update is None:
-        return Iteration(number, facts, {})
-    return Iteration(number, facts, _figures(read_json(update / "metrics.json")), read_weights(update))
+        return Iteration(number, episodes, {})
+    return Iteration(number, episodes, _figures(read_json(update / "metrics.json")), read_weights(update))
 
 
 def read_records(config: RetrainConfig, record: Path, store: Path) -> RunRecords:
-    """Read all that is stored of a loop.
+    """Read all stored records of a loop.
 
     Args:
         config: The run's profile.
@@ -193,14 +193,14 @@ def read_families(curated: Path) -> dict[str, str]:
 
 
 def loops_of(record: Path) -> dict[str, Path]:
-    """The loops of a run: a specialist's name, or nothing for the run's own, to the folder of what it wrote down."""
+    """The loops of a run: the specialist's name (empty for the run's own loop) to the folder with its `loop.json`."""
     found = {"": record} if (record / LOOP_FILE).is_file() else {}
-    # A specialist's loop has a record of its own in the run's: `specialists/<name>/<run id>`.
+    # A specialist's loop has its own record inside the run's: `specialists/<name>/<run id>`.
     return found | {path.parents[1].name: path.parent for path in sorted(record.glob(f"specialists/*/*/{LOOP_FILE}"))}
 
 
 def read_weights(state: Path) -> Weights | None:
-    """The weights in a state folder: an adapter's, or a whole model's; None when there are none."""
+    """The weights in a state folder, of an adapter or a whole model; None where there are none."""
     for folder, info in ((state / "adapter", ADAPTER_INFO), (state / "model", MODEL_INFO)):
         files = sorted(folder.glob("*.safetensors"))
         if files and (folder / info).is_file():

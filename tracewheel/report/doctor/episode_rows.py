@@ -1,4 +1,4 @@
-"""What the checks need to know of an episode, in one row: read once, small enough to keep for a whole run."""
+"""What the checks need of each episode, in one row: read once, small enough to keep for a whole run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 GRADER = "grader "
-# Stop reasons after which the last turn ended by itself, with the end-of-turn token.
+# Stop reasons after which the last token is the end-of-turn token.
 ENDED_BY_ITSELF = ("finished", "no_tool_call", "max_turns")
 PHRASE = 4
 LEAST_PHRASES = 24
@@ -28,22 +28,21 @@ NOT_GRADERS = ("success", "malformed_penalty")
 LEAST_STEP = 1e-9
 
 
-def episode_facts(
+def episode_rows(
     trajectories: pd.DataFrame, scores: pd.DataFrame, tools: Collection[str] | None, iteration: int, *, recorded: bool = False
 ) -> pd.DataFrame:
-    """One row for each episode of an iteration.
+    """One row per episode of an iteration.
 
     Args:
         trajectories: Rows of `Trajectory.to_record`.
-        scores: Rows of `Score.to_record`; an episode without one counts as unscored.
-        tools: Names of the tools that were offered; None when they are not known.
+        scores: Rows of `Score.to_record`; an episode without a score counts as unscored.
+        tools: Names of the offered tools; None where they are unknown.
         iteration: Number of the iteration.
-        recorded: Whether they were played in a recorded environment.
+        recorded: Whether the environment is a recorded one.
 
     Returns:
-        A table with `iteration`, `id`, `task_id`, `group`, `stop_reason`, `total` and `success` (NaN when
-        unscored), a column `grader <kind>` for each verifier, and the columns of `_tokens` and `_steps`; of a recorded
-        environment also `unrecorded`, the tools of the calls that no log answers.
+        A table with `iteration`, `id`, `task_id`, `group`, `stop_reason`, the columns of `_marks`, `_tokens` and `_steps`,
+        and for a recorded environment `unrecorded`: the tools of the calls that no log answers.
     """
     import pandas as pd
 
@@ -59,7 +58,7 @@ def episode_facts(
                 "task_id": row["task_id"],
                 "group": row["group"],
                 "stop_reason": row["stop_reason"],
-                **_judged(by_id.get(row["id"])),
+                **_marks(by_id.get(row["id"])),
                 **_tokens(row, turns, end_of_turn),
                 **_steps(json.loads(row["messages"]), turns, tools),
                 **({"unrecorded": unrecorded_tools(json.loads(row["final_state"]))} if recorded else {}),
@@ -68,31 +67,35 @@ def episode_facts(
     return pd.DataFrame(rows)
 
 
-def _judged(score: Mapping[str, Any] | None) -> dict[str, Any]:
+def _marks(score: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Columns of the score.
+
+    `total`, `success`: NaN where unscored; `negative_rewards`: how many turns lost reward; `grader <kind>`: each
+    verifier's mark.
+    """
     if score is None or score["status"] != "scored":
-        return {"total": float("nan"), "success": float("nan"), "lost_ground": 0}
+        return {"total": float("nan"), "success": float("nan"), "negative_rewards": 0}
     breakdown = json.loads(score["breakdown"])
-    # Parts of a verifier hold a dot, also in a class name that follows a colon; a verifier's own mark does not come after one.
     graders = {name: value for name, value in breakdown.items() if name not in NOT_GRADERS and not name.startswith(PREFIX)}
     whole = {name: value for name, value in graders.items() if not _is_part(name, graders)}
     rewards = score.get("turn_rewards")
-    # The last turn also gets what is only known at the end, such as the cost, which is no step back.
+    # The last turn also gets what is known only at the end, such as the cost, which is not a step back.
     earlier = [] if rewards is None else list(rewards)[:-1]
     return {
         "total": float(score["total"]),
         "success": float(success_of(breakdown)),
-        "lost_ground": sum(reward < -LEAST_STEP for reward in earlier),
+        "negative_rewards": sum(reward < -LEAST_STEP for reward in earlier),
         **{f"{GRADER}{name}": float(value) for name, value in whole.items()},
     }
 
 
 def _is_part(name: str, graders: Collection[str]) -> bool:
-    """Whether a mark is a part of another one's: the rubric stores it as `verifier.part`."""
+    """Whether a mark is a part of another one: the rubric stores parts as `verifier.part`."""
     return any(name.startswith(f"{other}.") for other in graders if other != name)
 
 
 def _end_of_turn(trajectories: pd.DataFrame) -> int | None:
-    """The token that ends a turn, as the last turns of episodes that ended by themselves show it; None when none did."""
+    """The end-of-turn token: the most frequent last token of episodes that ended with one; None where there is none."""
     ended = trajectories[trajectories["stop_reason"].isin(ENDED_BY_ITSELF)]
     last = Counter(
         int(ids[turns[-1]["end"] - 1])
@@ -103,12 +106,11 @@ def _end_of_turn(trajectories: pd.DataFrame) -> int | None:
 
 
 def _tokens(row: Mapping[str, Any], turns: Sequence[Mapping[str, int]], end_of_turn: int | None) -> dict[str, Any]:
-    """Facts of the token ids.
+    """Columns of the token ids.
 
-    `outside_turns`: tokens that the action mask holds though no turn sampled them; `past_the_end`: those
-    after an end-of-turn token within one stretch of the mask; `repetition`: the largest share of phrases in a
-    turn that it had already said; `surprise`: minus the sum of the sampled tokens' log-probabilities, nats;
-    `spoken`: a hash of all sampled tokens, equal for equal episodes.
+    `outside_turns`: action tokens that belong to no turn; `past_the_end`: action tokens after an end-of-turn token
+    without an observation between; `repetition`: the largest `repeated_share` of a turn; `negative_logprob`: minus the
+    sum of the sampled tokens' log-probabilities, in nats; `sampled_hash`: a hash of all sampled tokens.
     """
     ids, mask = np.asarray(row["token_ids"]), np.asarray(row["action_mask"]) != 0
     sampled = np.zeros(len(ids), dtype=bool)
@@ -123,15 +125,15 @@ def _tokens(row: Mapping[str, Any], turns: Sequence[Mapping[str, int]], end_of_t
         "outside_turns": int((mask & ~sampled).sum()),
         "past_the_end": _past_the_end(ids, mask, end_of_turn),
         "repetition": max((repeated_share(stretch) for stretch in stretches), default=0.0),
-        "surprise": -float(np.asarray(row["logprobs"])[mask].sum()),
+        "negative_logprob": -float(np.asarray(row["logprobs"])[mask].sum()),
         "oldest_version": min(versions),
         "newest_version": max(versions),
-        "spoken": content_hash([stretch.tolist() for stretch in stretches]),
+        "sampled_hash": content_hash([stretch.tolist() for stretch in stretches]),
     }
 
 
 def _past_the_end(ids: npt.NDArray[Any], mask: npt.NDArray[np.bool_], end_of_turn: int | None) -> int:
-    """Action tokens that follow an end-of-turn token without an observation between: sampling would have stopped there."""
+    """Action tokens right after an end-of-turn token, where sampling would have stopped."""
     if end_of_turn is None:
         return 0
     follows = mask[1:] & mask[:-1] & (ids[:-1] == end_of_turn)
@@ -139,7 +141,7 @@ def _past_the_end(ids: npt.NDArray[Any], mask: npt.NDArray[np.bool_], end_of_tur
 
 
 def repeated_share(ids: npt.NDArray[Any]) -> float:
-    """The share of phrases of four tokens that occurred before in `ids` [T]; 0 for a short text."""
+    """The share of four-token phrases in `ids` [T] that occurred before; 0 for short texts."""
     count = len(ids) - PHRASE + 1
     if count < LEAST_PHRASES:
         return 0.0
@@ -150,11 +152,10 @@ def repeated_share(ids: npt.NDArray[Any]) -> float:
 def _steps(
     messages: Sequence[Mapping[str, Any]], turns: Sequence[Mapping[str, int]], tools: Collection[str] | None
 ) -> dict[str, Any]:
-    """Facts of the calls and the replies.
+    """Columns of the calls and the replies. A conversation that the episode continues from does not count.
 
-    `errors`: replies that begin with "error", as those of the built-in environment and of malformed calls
-    do; `loop`: how often in a row the same calls were answered the same; `unknown`: names of tools that
-    were called and not offered. A conversation that the episode goes on from is none of its doing.
+    `named_calls`: well-formed calls; `unknown_tools`: tools that were called but not offered; `errors`: replies that begin
+    with "error", as those of the built-in environment and to malformed calls do; `loop`: see `longest_loop`.
     """
     steps = list(_calls_and_replies(messages[first_turn(messages, turns) :]))
     names = [name for name, _, _ in steps if name is not None]
@@ -163,14 +164,14 @@ def _steps(
         "calls": sum(turn["calls"] for turn in turns),
         "malformed": sum(turn["malformed"] for turn in turns),
         "named_calls": len(names),
-        "unknown": [name for name in names if tools is not None and name not in tools],
+        "unknown_tools": [name for name in names if tools is not None and name not in tools],
         "errors": sum(reply.lstrip().lower().startswith("error") for _, _, reply in steps),
         "loop": longest_loop([canonical_json(step) for step in steps]),
     }
 
 
 def _calls_and_replies(messages: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str | None, str, str]]:
-    """(tool, arguments, reply) of each call in order; a turn that could not be read has no tool."""
+    """(tool, arguments, reply) of each call in order; a turn without a readable call has tool None."""
     replies: dict[str, list[str]] = {}
     for message in messages:
         if message["role"] == "tool":
@@ -187,7 +188,7 @@ def _calls_and_replies(messages: Sequence[Mapping[str, Any]]) -> Iterator[tuple[
 
 
 def longest_loop(steps: Sequence[str]) -> int:
-    """How often in a row the same step, or the same cycle of two or three steps, was gone through; 1 when never again."""
+    """How often in a row the same step, or cycle of two or three steps, occurs; 1 without a repetition, 0 without steps."""
     longest = min(1, len(steps))
     for period in range(1, LONGEST_CYCLE + 1):
         alike = 0

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tracewheel.report.doctor.facts import episode_facts, longest_loop, repeated_share
+from tracewheel.report.doctor.episode_rows import episode_rows, longest_loop, repeated_share
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def row(**changes):
 
 def facts(score=None, tools=("look",), recorded=False, **changes):
     scores = pd.DataFrame([score] if score else [], columns=["trajectory_id", "status", "total", "breakdown", "turn_rewards"])
-    return episode_facts(pd.DataFrame([row(**changes)]), scores, tools, 2, recorded=recorded).iloc[0]
+    return episode_rows(pd.DataFrame([row(**changes)]), scores, tools, 2, recorded=recorded).iloc[0]
 
 
 def test_tokens_and_steps_of_an_episode():
@@ -68,10 +68,10 @@ def test_tokens_and_steps_of_an_episode():
         0,
         0,
     )
-    assert one["surprise"] == 1.75
+    assert one["negative_logprob"] == 1.75
     assert (one["oldest_version"], one["newest_version"]) == (3, 4)
     assert (one["turns"], one["calls"], one["named_calls"], one["errors"], one["loop"]) == (2, 1, 1, 1, 1)
-    assert one["unknown"] == []
+    assert one["unknown_tools"] == []
 
 
 def test_what_was_said_before_the_episode_is_none_of_its_doing():
@@ -83,7 +83,7 @@ def test_what_was_said_before_the_episode_is_none_of_its_doing():
         earlier.append({"role": "tool", "tool_call_id": "call-1-0", "content": "fine"})
     own = json.loads(row()["messages"])
     opened = facts(messages=json.dumps([own[0], *earlier, {"role": "assistant", "content": "so"}, *own[1:]]))
-    steps = ["turns", "calls", "malformed", "named_calls", "unknown", "errors", "loop"]
+    steps = ["turns", "calls", "malformed", "named_calls", "unknown_tools", "errors", "loop"]
     assert opened[steps].tolist() == facts()[steps].tolist() == [2, 1, 0, 1, [], 1, 1]
 
 
@@ -100,8 +100,8 @@ def test_unrecorded_calls_are_read_from_the_state_of_a_recorded_environment_alon
 
 
 def test_a_tool_that_is_not_offered_and_tools_that_are_not_known():
-    assert facts(tools=("see",))["unknown"] == ["look"]
-    assert facts(tools=None)["unknown"] == []
+    assert facts(tools=("see",))["unknown_tools"] == ["look"]
+    assert facts(tools=None)["unknown_tools"] == []
 
 
 def test_the_mask_over_the_observation():
@@ -128,7 +128,7 @@ def test_what_the_score_says():
         "turn_rewards": [0.5, -0.25, 0.25, -0.1],
     }  # fmt: skip
     one = facts(score)
-    assert (one["total"], one["success"], one["lost_ground"]) == (0.5, 1.0, 1)
+    assert (one["total"], one["success"], one["negative_rewards"]) == (0.5, 1.0, 1)
     assert {name: value for name, value in one.items() if name.startswith("grader ")} == {
         "grader judge": 1.0,
         "grader a.b:Second": 0.25,
