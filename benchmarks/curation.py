@@ -53,8 +53,9 @@ def curate(ingested: Path, out: Path) -> int:
 
     from tracewheel.config import CurationConfig, RetrainConfig
     from tracewheel.curation.curate import curate
+    from tracewheel.traces.ingested_folder import TRACES_FOLDER
 
-    traces = pyarrow.dataset.dataset(ingested / "traces.parquet").count_rows()
+    traces = pyarrow.dataset.dataset(ingested / TRACES_FOLDER).count_rows()
     counts = {name: int(share * traces / ATTEMPTS) for name, share in SHARES.items()}
     curate(RetrainConfig(name="benchmark", curation=CurationConfig(**counts)), ingested, out)
     return traces

@@ -22,7 +22,8 @@ import pandas as pd
 import torch
 
 from tracewheel.config import RetrainConfig, load_config
-from tracewheel.curation.curate import curate, load_tasks
+from tracewheel.curation.curate import curate
+from tracewheel.curation.curated_folder import load_tasks
 from tracewheel.evaluation.evaluate import evaluate
 from tracewheel.learner.batch import micro_batches
 from tracewheel.learner.kernels.token_logprobs import action_logprobs

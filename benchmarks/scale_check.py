@@ -88,7 +88,7 @@ def engine_rates(folder: Path) -> dict[str, float]:
     import torch
 
     from tracewheel.config import load_config
-    from tracewheel.curation.curate import load_tasks
+    from tracewheel.curation.curated_folder import load_tasks
     from tracewheel.engines.making import make_engine
     from tracewheel.policy.adapters import policy_of
     from tracewheel.rollout.rollout import run_episodes

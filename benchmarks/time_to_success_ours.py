@@ -10,7 +10,7 @@ from pathlib import Path
 from measuring import Meter
 from time_to_success_sides import Race
 
-from tracewheel.curation.curate import load_tasks
+from tracewheel.curation.curated_folder import load_tasks
 from tracewheel.learner.update import update
 from tracewheel.policy.adapters import policy_of, weights_folder
 from tracewheel.rollout.rollout import rollout

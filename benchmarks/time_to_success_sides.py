@@ -12,7 +12,7 @@ from typing import Any
 from measuring import cpu_seconds
 
 from tracewheel.config import RetrainConfig, load_config
-from tracewheel.curation.curate import load_tasks
+from tracewheel.curation.curated_folder import load_tasks
 from tracewheel.evaluation.evaluate import evaluate
 from tracewheel.policy.adapters import PolicyRef
 from tracewheel.sampling.schedule import VALIDATION_SAMPLES, evaluation_seed, validation_rate

@@ -20,7 +20,7 @@ from rollouts_workload import trl_chat_template
 from time_to_success_sides import EPISODES, Race
 
 from tracewheel.core.types import Task
-from tracewheel.curation.curate import load_tasks
+from tracewheel.curation.curated_folder import load_tasks
 from tracewheel.environments.workspace.environment import SYSTEM_PROMPT, TOOLS, WorkspaceEnvironment
 from tracewheel.policy.adapters import write_adapter
 from tracewheel.policy.loading import load_policy_for_training

@@ -68,8 +68,9 @@ def record(options: Options) -> dict[str, Any]:
     from tracewheel.core.store import produce_whole
     from tracewheel.environments.recorded.build import build_recording
     from tracewheel.environments.recorded.toolsets import tool_sets
+    from tracewheel.traces.ingested_folder import TRACES_FOLDER
 
-    traces = read_table(_folder(options.traces) / "traces.parquet")
+    traces = read_table(_folder(options.traces) / TRACES_FOLDER)
     if options.tool_set:
         chosen = tool_sets(traces).str.contains(re.escape(options.tool_set))
         if not chosen.any():
@@ -96,7 +97,7 @@ def report(options: Options) -> dict[str, Any]:
 def filter_dry_run(options: Options) -> dict[str, Any]:
     """`tracewheel data filter`."""
     from tracewheel.core.files import read_table
-    from tracewheel.curation.curate import TASKS_FILE
+    from tracewheel.curation.curated_folder import TASKS_FILE
     from tracewheel.curation.filters import Filter, dry_run_by_split
 
     wanted = Filter(options.filter)

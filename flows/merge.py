@@ -64,7 +64,7 @@ def merge_into(
 
 def evaluate_all(config: RetrainConfig, curated: Path, policies: dict[str, Any], out: Path) -> dict[str, float]:
     """Each policy's success on the validation split; the evaluations lie in `out/validation`."""
-    from tracewheel.curation.curate import load_tasks
+    from tracewheel.curation.curated_folder import load_tasks
     from tracewheel.evaluation.evaluate import evaluate
     from tracewheel.sampling.schedule import VALIDATION_SAMPLES, evaluation_seed, validation_rate
 

@@ -16,7 +16,7 @@ from tasks.stage import NotStored
 from tracewheel.core.fingerprint import code_version, package_versions
 from tracewheel.core.store import Entry
 from tracewheel.core.types import content_hash
-from tracewheel.curation.curate import load_tasks
+from tracewheel.curation.curated_folder import load_tasks
 from tracewheel.rollout.fleet import Fleet
 from tracewheel.rollout.orders import Order
 from tracewheel.rollout.trajectory_queue import Batch, TrajectoryQueue

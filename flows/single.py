@@ -11,6 +11,7 @@ from flows.setup import prepare_environment, resolve_config
 from tracewheel.config import RetrainConfig, load_base_config
 from tracewheel.core.errors import DataError
 from tracewheel.core.store import produce_whole
+from tracewheel.curation.curated_folder import EPISODES_FILE, TASKS_FILE
 
 SPLITS = ("train", "validation", "held_out", "harder")
 
@@ -51,7 +52,7 @@ def rollout(options: argparse.Namespace) -> dict[str, Any]:
     config = _config(options)
     curated = curated_folder(options)
     policy = _policy(config, options.state)
-    from tracewheel.curation.curate import load_tasks
+    from tracewheel.curation.curated_folder import load_tasks
     from tracewheel.curation.leaks import check_curated
     from tracewheel.rollout.rollout import rollout
     from tracewheel.sampling.curriculum import make_sampler, write_variants
@@ -150,7 +151,7 @@ def curated_folder(options: argparse.Namespace) -> Path:
         DataError: it is not the output of `tracewheel curate`.
     """
     folder = _folder(options.curated, "--curated")
-    for name in ("tasks.parquet", "episodes.parquet"):
+    for name in (TASKS_FILE, EPISODES_FILE):
         if not (folder / name).is_file():
             raise DataError(f"--curated {folder}: holds no {name}; it is to be the output of `tracewheel curate`")
     return folder
@@ -162,7 +163,7 @@ def tasks_of_split(options: argparse.Namespace) -> list[Any]:
     Raises:
         DataError: there is no such split, or the curated folder is none.
     """
-    from tracewheel.curation.curate import load_tasks
+    from tracewheel.curation.curated_folder import load_tasks
 
     if options.split not in SPLITS:
         raise DataError(f"--split {options.split}: the splits are {', '.join(SPLITS)}")

@@ -32,7 +32,7 @@ def teach(options: argparse.Namespace) -> dict[str, Any]:
     curated = curated_folder(options)
     if options.tasks is not None and options.tasks < 1:
         raise DataError(f"--tasks {options.tasks}: at least 1")
-    from tracewheel.curation.curate import load_tasks
+    from tracewheel.curation.curated_folder import load_tasks
     from tracewheel.teacher.teach import teach
 
     tasks = load_tasks(curated, "train")[: options.tasks]

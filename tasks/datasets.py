@@ -11,8 +11,8 @@ from tasks.tracking import DataInput
 from tracewheel.core.files import read_table
 from tracewheel.core.store import Entry
 from tracewheel.core.types import content_hash
-from tracewheel.curation.curate import TASKS_FILE
-from tracewheel.curation.quality.report import JSON_FILE, PAGE_FILE
+from tracewheel.curation.curated_folder import QUALITY_FILE, QUALITY_PAGE, TASKS_FILE
+from tracewheel.traces.ingested_folder import TRACES_FOLDER
 
 if TYPE_CHECKING:
     import pyarrow
@@ -31,13 +31,13 @@ def log_datasets(run: Run, traces: Entry, curated: Entry) -> None:
     if tracking is None:
         return
     inputs = [
-        _input("traces", "logs", traces, traces.path / "traces.parquet", traces.result),
+        _input("traces", "logs", traces, traces.path / TRACES_FOLDER, traces.result),
         _input("curated tasks", "curation", curated, curated.path / TASKS_FILE, curated.result["splits"]),
     ]
     tracking.log_inputs([*inputs, *_splits(curated, inputs[1].schema)])
     if tracking.tagged("data") == curated.digest:
         return
-    tracking.log_files([curated.path / name for name in (PAGE_FILE, JSON_FILE)], QUALITY_FOLDER)
+    tracking.log_files([curated.path / name for name in (QUALITY_PAGE, QUALITY_FILE)], QUALITY_FOLDER)
     if leaks := leaks_of(curated):
         tracking.tag(leaks=leaks)
     tracking.tag(data=curated.digest)

@@ -9,7 +9,7 @@ from tasks.run import Policy, Run
 from tasks.stage import stage_task
 from tasks.traces import log_traces
 from tracewheel.core.store import Entry
-from tracewheel.curation.curate import load_tasks
+from tracewheel.curation.curated_folder import load_tasks
 from tracewheel.evaluation.evaluate import evaluate
 from tracewheel.sampling.schedule import evaluation_seed
 

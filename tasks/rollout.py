@@ -10,7 +10,7 @@ from tasks.run import Policy, Run
 from tasks.stage import stage_task
 from tracewheel.core.store import Entry
 from tracewheel.core.types import Task
-from tracewheel.curation.curate import load_tasks
+from tracewheel.curation.curated_folder import load_tasks
 from tracewheel.rollout.rollout import rollout
 from tracewheel.sampling.curriculum import write_variants
 from tracewheel.sampling.schedule import rollout_seed

@@ -15,6 +15,7 @@ from tracewheel.core.fingerprint import digest_file, plugin_modules
 from tracewheel.core.run_record import RunRecord
 from tracewheel.core.store import Entry, Store
 from tracewheel.core.types import content_hash
+from tracewheel.curation.curated_folder import EPISODES_FILE
 from tracewheel.policy.adapters import ADAPTER, MODEL, PolicyRef, base_folder, base_hash
 from tracewheel.rollout.trajectory_queue import Batch
 
@@ -167,7 +168,7 @@ def settings_for(config: RetrainConfig, sections: tuple[str, ...]) -> dict[str, 
         if section in sections and name and Path(name).is_file():
             settings[f"{section} replay"] = digest_file(Path(name))
     if "warm_start" in sections and config.warm_start.extra_demonstrations:
-        taught = [Path(folder) / "episodes.parquet" for folder in config.warm_start.extra_demonstrations]
+        taught = [Path(folder) / EPISODES_FILE for folder in config.warm_start.extra_demonstrations]
         settings["extra demonstrations"] = [digest_file(path) for path in taught if path.is_file()]
     advantage = getattr(config.learner, "advantage", None)
     if "learner" in sections and isinstance(advantage, TeacherAdvantageConfig):

@@ -8,7 +8,7 @@ from typing import Any
 from tasks.run import Run
 from tasks.stage import stage_task
 from tracewheel.core.store import Entry
-from tracewheel.curation.curate import load_tasks
+from tracewheel.curation.curated_folder import load_tasks
 from tracewheel.sampling.curriculum import read_variants
 from tracewheel.scoring.score import score
 

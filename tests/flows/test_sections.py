@@ -15,7 +15,7 @@ from tasks.update import update_policy
 from tasks.warm_start import warm_start_policy
 from tracewheel.core.files import read_records
 from tracewheel.core.types import Trajectory
-from tracewheel.curation.curate import load_tasks
+from tracewheel.curation.curated_folder import load_tasks
 from tracewheel.policy.adapters import PolicyRef
 from tracewheel.rollout.orders import Order
 from tracewheel.rollout.trajectory_queue import TrajectoryQueue

@@ -11,27 +11,26 @@ from typing import TYPE_CHECKING, Any
 from tracewheel.config import RetrainConfig
 from tracewheel.core.errors import DataError
 from tracewheel.core.store import PARTIAL
-from tracewheel.core.types import Task
 from tracewheel.curation.contamination import Overlap
+from tracewheel.curation.curated_folder import CONTAMINATION_FILE, DUPLICATES_FILE, REPORT_FILE, SPLITS, TASKS_FILE
 from tracewheel.curation.difficulty import check_held_out_tier, pass_rates
 from tracewheel.curation.duplicates import describe_duplicates
 from tracewheel.curation.episode_files import EpisodeOrder, write_episodes
 from tracewheel.curation.evidence import KeptEvidence
 from tracewheel.curation.filters import Filter
-from tracewheel.curation.leaks import DUPLICATES_FILE, check_leaks, describe_leaks, linking_clusters
+from tracewheel.curation.leaks import check_leaks, describe_leaks, linking_clusters
 from tracewheel.curation.probes import probe_tasks
 from tracewheel.curation.quality.report import quality_report, write_quality
 from tracewheel.curation.replayed import Replayed, replay_all
 from tracewheel.curation.shelf import STATES, TASK_COLUMNS, Tasks
-from tracewheel.curation.splits import SPLITS, assign_splits, components
+from tracewheel.curation.splits import assign_splits, components
 from tracewheel.curation.temporal import seen_times
 from tracewheel.environments.recorded.environment import PREFIX as RECORDED
+from tracewheel.traces.ingested_folder import TRACES_FOLDER
 
 if TYPE_CHECKING:
     import pandas
 
-TASKS_FILE, REPORT_FILE = "tasks.parquet", "report.json"
-CONTAMINATION_FILE = "contamination.parquet"
 RATE_COLUMNS = ["attempts", "successes", "pass_rate", "posterior", "low", "high", "pass_tier"]
 IN_A_BENCHMARK, FILTERED = "in a benchmark", "left out by the filter"
 
@@ -62,7 +61,7 @@ def curate(config: RetrainConfig, traces: Path, out: Path, earlier: KeptEvidence
         DataError: no traces, too few tasks for the splits, or `curation.harder_tier` is not one above the hardest trained on.
         LeakError: a task, user, session or copy is on two sides, and `curation.allow_leak` is not set.
     """
-    path = traces / "traces.parquet"
+    path = traces / TRACES_FOLDER
     if not path.exists():
         raise DataError(f"{path}: no ingested traces; run `tracewheel ingest` first")
     existing = next(folder for folder in (out, *out.absolute().parents) if folder.exists())
@@ -189,15 +188,6 @@ class _Curation:
             "tasks_unused": int((tasks["split"] == "").sum()),
             "tasks_used": len(in_use),
         }
-
-
-def load_tasks(curated: Path, split: str) -> list[Task]:
-    """The tasks of one split, from a directory that `curate` wrote."""
-    import pandas
-
-    frame = pandas.read_parquet(curated / TASKS_FILE)
-    rows = frame[frame["split"] == split].to_dict("records")
-    return [Task.from_record({str(key): value for key, value in row.items()}) for row in rows]
 
 
 def _split_order(column: pandas.Series) -> pandas.Series:

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from tracewheel.core.errors import DataError
 from tracewheel.core.files import read_table
+from tracewheel.curation.curated_folder import EPISODES_FILE, TASKS_FILE
+from tracewheel.traces.ingested_folder import TRACES_FOLDER
 
 if TYPE_CHECKING:
     import pandas
 
-TASKS_FILE, EPISODES_FILE, TRACES_FILE = "tasks.parquet", "episodes.parquet", "traces.parquet"
 # What is said of a task or an episode, and may be said otherwise of the same one in another version.
 TASK_LABELS = ("split", "tier", "family", "success_rate", "attempts", "verifier")
 EPISODE_LABELS = ("split", "task_id", "success", "label", "outcome_source", "failure", "failure_kind")
@@ -43,7 +44,7 @@ def diff_datasets(before: Path, after: Path, *, limit: int | None = 100) -> dict
     if kinds[0] == "a curated data set":
         tables = {"tasks": (TASKS_FILE, "id", TASK_LABELS), "episodes": (EPISODES_FILE, "trace_id", EPISODE_LABELS)}
     else:
-        tables = {"traces": (TRACES_FILE, "id", TRACE_LABELS)}
+        tables = {"traces": (TRACES_FOLDER, "id", TRACE_LABELS)}
     for name, (file, key, labels) in tables.items():
         one, other = (_rows(folder / file, key, labels) for folder in (before, after))
         result["counts"][name] = {"before": len(one), "after": len(other)}
@@ -55,10 +56,10 @@ def diff_datasets(before: Path, after: Path, *, limit: int | None = 100) -> dict
 def _kind(folder: Path) -> str:
     if (folder / TASKS_FILE).exists() and (folder / EPISODES_FILE).exists():
         return "a curated data set"
-    if (folder / TRACES_FILE).exists():
+    if (folder / TRACES_FOLDER).exists():
         return "a folder of ingested traces"
     raise DataError(
-        f"{folder}: holds neither {TASKS_FILE} and {EPISODES_FILE} nor {TRACES_FILE}; name what curate or ingest wrote"
+        f"{folder}: holds neither {TASKS_FILE} and {EPISODES_FILE} nor {TRACES_FOLDER}; name what curate or ingest wrote"
     )
 
 

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from tracewheel.config.curation import DifficultyConfig
 from tracewheel.core.errors import DataError
+from tracewheel.curation.curated_folder import HARDER, TRAIN
 from tracewheel.curation.evidence import Evidence, KeptEvidence
 
 if TYPE_CHECKING:
@@ -111,10 +112,10 @@ def check_held_out_tier(tasks: pandas.DataFrame) -> None:
     Raises:
         DataError: they are not; the message says which tier `curation.harder_tier` should be.
     """
-    harder = sorted({int(tier) for tier in tasks.loc[tasks["split"] == "harder", "tier"]})
+    harder = sorted({int(tier) for tier in tasks.loc[tasks["split"] == HARDER, "tier"]})
     if not harder:
         return
-    wanted = held_out_tier(tasks.loc[tasks["split"] == "train", "tier"], tasks["tier"])
+    wanted = held_out_tier(tasks.loc[tasks["split"] == TRAIN, "tier"], tasks["tier"])
     if harder != [wanted]:
         raise DataError(
             f"the harder held-out tasks are of tier {', '.join(map(str, harder))}, and one above the hardest trained on would"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracewheel.config.curation import SetsConfig
 from tracewheel.curation.buckets import bucket_numbers, in_buckets, parts_of
+from tracewheel.curation.curated_folder import EPISODES_FILE, SETS_FOLDER
 from tracewheel.curation.labels import LABEL_COLUMNS, label_episodes, label_report
 from tracewheel.curation.stage_sets import SetsWriter
 
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pandas
 
-EPISODES_FILE, SETS_FOLDER = "episodes.parquet", "sets"
 KNOWN_COLUMNS = ("trace_id", "task_id", "split", "success", "failure", "user", "session", "opening", "messages", "tools")
 EPISODE_COLUMNS = [*KNOWN_COLUMNS, *LABEL_COLUMNS]
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 from tracewheel.core.errors import ConfigError, DataError
+from tracewheel.curation.curated_folder import TASKS_FILE
 
 if TYPE_CHECKING:
     import pandas
@@ -247,7 +248,7 @@ def dry_run_by_split(wanted: Filter, tasks: pandas.DataFrame) -> dict[str, Any]:
         DataError: the frame has no column `split`.
     """
     if "split" not in tasks:
-        raise DataError("tasks.parquet: no column 'split'; it is to be the file that `tracewheel curate` wrote")
+        raise DataError(f"{TASKS_FILE}: no column 'split'; it is to be the file that `tracewheel curate` wrote")
     parts = {str(split): part for split, part in tasks.groupby("split", sort=False)}
     whole, *described = (
         {"tasks": len(part), "kept": int(wanted.keep(part).sum()), "clauses": wanted.dry_run(part)}

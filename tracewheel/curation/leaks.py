@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 from tracewheel.config.curation import CurationConfig, DuplicatesConfig
 from tracewheel.core.errors import DataError, LeakError
 from tracewheel.core.files import read_columns, read_table
-from tracewheel.curation.splits import HARDER, HELD_OUT, TRAIN, VALIDATION
+from tracewheel.curation.curated_folder import DUPLICATES_FILE, EPISODES_FILE, HARDER, HELD_OUT, TASKS_FILE, TRAIN, VALIDATION
 
 if TYPE_CHECKING:
     import pandas
 
 SIDES = {TRAIN: "train", VALIDATION: "validation", HELD_OUT: "test", HARDER: "test"}
-DUPLICATES_FILE = "duplicates.parquet"
 SHOWN = 10
 EPISODE_CLAIMS = (("task", "task_id"), ("user", "user"), ("session", "session"), ("logged task", "task"), ("trace", "trace_id"))
 
@@ -95,8 +94,8 @@ def check_curated(curated: Path, config: CurationConfig) -> list[dict[str, Any]]
         DataError: a file cannot be read or lacks a column, or a split has another name than the four.
     """
     claims = {"split", *(column for _, column in EPISODE_CLAIMS)}
-    said = curated / "episodes.parquet"
-    tasks = read_table(curated / "tasks.parquet")
+    said = curated / EPISODES_FILE
+    tasks = read_table(curated / TASKS_FILE)
     episodes = read_table(said, [name for name in read_columns(said) if name in claims])  # the conversations may be large
     path, clusters = curated / DUPLICATES_FILE, None
     if path.is_file():

@@ -18,13 +18,12 @@ import numpy.typing as npt
 from tracewheel.config import CurationConfig
 from tracewheel.core.errors import DataError
 from tracewheel.core.types import content_hash
+from tracewheel.curation.curated_folder import HARDER, HELD_OUT, TRAIN, VALIDATION
 from tracewheel.curation.minhash import Partition
 
 if TYPE_CHECKING:
     import pandas
 
-TRAIN, VALIDATION, HELD_OUT, HARDER = "train", "validation", "held_out", "harder"
-SPLITS = (TRAIN, VALIDATION, HELD_OUT, HARDER)
 LINKS = ("fingerprint", "user", "session", "task")
 Stratum = tuple[str, int]
 

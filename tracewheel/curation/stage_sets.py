@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 from tracewheel.config.curation import SetsConfig
 from tracewheel.core.types import Task, content_hash
 from tracewheel.curation.agent_flan import CLASSES, flan_example, opening_lengths
+from tracewheel.curation.curated_folder import TRAIN
 from tracewheel.curation.hindsight import hindsight_episodes
 from tracewheel.curation.labels import VERIFIED
 from tracewheel.curation.message_pairs import preference_pairs
@@ -43,7 +44,7 @@ def stage_sets(
         the rows of each, the Agent-FLAN rows by class and the report of the pairs.
     """
     config = config or SetsConfig()
-    training = episodes[episodes["split"] == "train"].sort_values(["task_id", "trace_id"])
+    training = episodes[episodes["split"] == TRAIN].sort_values(["task_id", "trace_id"])
     training = training.assign(opening=opening_lengths(training))
     good = training[training["outcome_source"].isin(config.sources) & (training["label"] >= 1.0)]
     demonstrations = _demonstrations(good)
@@ -87,7 +88,7 @@ class SetsWriter:
         import pyarrow
         import pyarrow.parquet
 
-        if self._writers and not (episodes["split"] == "train").any():
+        if self._writers and not (episodes["split"] == TRAIN).any():
             return
         sets, report = stage_sets(self._tasks, episodes, self._config)
         self._report = _sum(self._report, report)
@@ -145,10 +146,10 @@ def _hindsight(tasks: pandas.DataFrame, training: pandas.DataFrame) -> pandas.Da
     """Failed episodes as successes of what they reached, where the environment can read a goal off a final state."""
     # The label is the outcome that counts; the column that hindsight reads is the replayed one.
     failed = training[training["outcome_source"] == VERIFIED]
-    own = tasks[(tasks["split"] == "train") & tasks["id"].isin(failed["task_id"])]
+    own = tasks[(tasks["split"] == TRAIN) & tasks["id"].isin(failed["task_id"])]
     records = [{str(name): value for name, value in row.items()} for row in own.to_dict("records")]
     by_id = {record["id"]: Task.from_record(record) for record in records}
-    taken = set(tasks.loc[tasks["split"] != "train", "fingerprint"])
+    taken = set(tasks.loc[tasks["split"] != TRAIN, "fingerprint"])
     failed = failed[failed["task_id"].isin(list(by_id))]
     found = hindsight_episodes(failed.assign(success=failed["label"]), by_id, taken)
     return found.assign(outcome_source=VERIFIED, label=found["success"])

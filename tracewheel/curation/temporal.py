@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from tracewheel.config import CurationConfig
 from tracewheel.core.errors import DataError
 from tracewheel.core.types import content_hash
+from tracewheel.curation.curated_folder import HARDER, HELD_OUT, TRAIN, VALIDATION
 
 if TYPE_CHECKING:
     import pandas
-
-TRAIN, VALIDATION, HELD_OUT, HARDER = "train", "validation", "held_out", "harder"
 
 
 class _Task(NamedTuple):

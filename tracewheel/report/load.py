@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tracewheel.core.errors import DataError
 from tracewheel.core.files import read_table
 from tracewheel.core.statistics import paired_difference, pass_at_k, rate_interval
+from tracewheel.curation.curated_folder import EPISODES_FILE, TASKS_FILE
 from tracewheel.report.curves import training_curves
 from tracewheel.report.doctor.finding import Finding
 from tracewheel.report.examples import choose_examples
@@ -123,16 +124,16 @@ def _aims(harder: float | None, after: PolicyResult | None) -> list[Aim]:
 
 def _tasks(curated: Path) -> pd.DataFrame:
     columns = ["id", "split", "family", "tier", "prompt", "initial_state"]
-    table = read_table(curated / "tasks.parquet")
+    table = read_table(curated / TASKS_FILE)
     missing = set(columns) - set(table.columns)
     if missing:
-        raise DataError(f"{curated / 'tasks.parquet'}: no column {', '.join(sorted(missing))}")
+        raise DataError(f"{curated / TASKS_FILE}: no column {', '.join(sorted(missing))}")
     return table[columns].rename(columns={"id": "task_id"})
 
 
 def _deployed(curated: Path, tasks: pd.DataFrame) -> pd.DataFrame:
     """A row for each task, as of an evaluation: `greedy` is the mean of the logged episodes."""
-    logged = read_table(curated / "episodes.parquet")
+    logged = read_table(curated / EPISODES_FILE)
     means = (logged["success"] >= 1.0).astype(float).where(logged["success"].notna()).groupby(logged["task_id"]).mean()
     table = tasks.merge(means.rename("greedy"), left_on="task_id", right_index=True)
     return table.assign(sampled_successes=0, sampled_attempts=0)

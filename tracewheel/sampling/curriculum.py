@@ -14,6 +14,7 @@ from tracewheel.config import RetrainConfig, SamplerConfig
 from tracewheel.core.errors import ConfigError, DataError
 from tracewheel.core.files import read_records, read_table, write_records
 from tracewheel.core.types import Task, content_hash
+from tracewheel.curation.curated_folder import TASKS_FILE
 from tracewheel.curation.replay import probe
 from tracewheel.environments import VariantMaker, make_environment
 from tracewheel.sampling.sampler import TaskSampler
@@ -71,7 +72,7 @@ class SelfEvolvingSampler(TaskSampler):
         failing = [name for name in self._curated_ids if self._streaks.get(name, 0) <= -settings.after]
         if not failing:
             return []
-        table = read_table(curated / "tasks.parquet")
+        table = read_table(curated / TASKS_FILE)
         by_id = {task.id: task for task in _tasks_of(table[table["id"].isin(failing)])}
         taken = _identities(_tasks_of(table)) | _identities(self._variants.values())
         made: list[Task] = []
@@ -97,7 +98,7 @@ class SelfEvolvingSampler(TaskSampler):
         """Withdraw the variants that are a task of some split by now, or whose task is no longer trained on."""
         if not self._variants:
             return
-        taken = _identities(_tasks_of(read_table(curated / "tasks.parquet")))
+        taken = _identities(_tasks_of(read_table(curated / TASKS_FILE)))
         trained = set(self._curated_ids)
         self._withdraw(
             [name for name, task in self._variants.items() if self._origins[name] not in trained or _identities([task]) & taken]
@@ -182,7 +183,7 @@ def make_sampler(config: RetrainConfig, curated: Path, state: Mapping[str, Any] 
     """
     if config.sampler.kind == "self_evolving" and not isinstance(make_environment(config.environment.kind), VariantMaker):
         raise ConfigError(_no_generator(config.environment.kind))
-    table = read_table(curated / "tasks.parquet")
+    table = read_table(curated / TASKS_FILE)
     task_ids = table.loc[table["split"] == "train", "id"].tolist()
     kind = sampler_kind(config.sampler)
     if not state:

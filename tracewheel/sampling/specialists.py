@@ -9,6 +9,7 @@ from typing import Any
 from tracewheel.config import LoraConfig, RetrainConfig
 from tracewheel.core.errors import DataError
 from tracewheel.core.files import read_table
+from tracewheel.curation.curated_folder import TASKS_FILE
 from tracewheel.sampling.sampler import TaskSampler
 
 
@@ -39,7 +40,7 @@ def families_of(curated: Path, groups: Mapping[str, Collection[str]]) -> dict[st
     Raises:
         DataError: a family has no training task.
     """
-    tasks = read_table(curated / "tasks.parquet")
+    tasks = read_table(curated / TASKS_FILE)
     tasks = tasks[tasks["split"] == "train"]
     families = {str(task_id): str(family) for task_id, family in zip(tasks["id"], tasks["family"], strict=True)}
     for name, wanted in groups.items():

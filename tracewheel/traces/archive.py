@@ -21,10 +21,10 @@ from tracewheel.core.errors import DataError, InfrastructureError
 from tracewheel.core.store import PARTIAL, flush, remove
 from tracewheel.traces.counts import Counts
 from tracewheel.traces.hash_index import HashIndex
+from tracewheel.traces.ingested_folder import QUARANTINE_FILE, REPORT_FILE, TRACES_FOLDER
 from tracewheel.traces.intake import Known
 from tracewheel.traces.ledger import FULL, Ledger
 
-TRACES_FOLDER, QUARANTINE_FILE, REPORT_FILE = "traces.parquet", "quarantine.jsonl", "report.json"
 STATE_FILE, STATE_VERSION = "state.json", 1
 INDEXES = ("contents", "ids", "span_traces")
 PREVIOUS = ".previous-"

@@ -14,9 +14,10 @@ from tracewheel.config import IngestConfig
 from tracewheel.core.errors import DataError, SecretError
 from tracewheel.core.store import remove
 from tracewheel.core.types import Trace, content_hash
-from tracewheel.traces.archive import QUARANTINE_FILE, REPORT_FILE, TRACES_FOLDER, Archive, State, part_name, write_report
+from tracewheel.traces.archive import Archive, State, part_name, write_report
 from tracewheel.traces.compression import is_compressed
 from tracewheel.traces.files import find_files, skipped_files
+from tracewheel.traces.ingested_folder import QUARANTINE_FILE, REPORT_FILE, TRACES_FOLDER
 from tracewheel.traces.intake import Intake, Known
 from tracewheel.traces.json_cutter import Piece
 from tracewheel.traces.ledger import Reading

@@ -11,7 +11,8 @@ import pytest
 from tracewheel.config import CurationConfig, IngestConfig, RetrainConfig
 from tracewheel.core.errors import DataError, LeakError
 from tracewheel.core.types import Trace
-from tracewheel.curation.curate import curate, load_tasks
+from tracewheel.curation.curate import curate
+from tracewheel.curation.curated_folder import load_tasks
 from tracewheel.curation.evidence import KeptEvidence
 from tracewheel.curation.leaks import check_curated, check_leaks
 from tracewheel.environments.workspace.environment import TOOLS

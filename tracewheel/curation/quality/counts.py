@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from tracewheel.core.statistics import Interval, rate_interval, wilson_interval
-from tracewheel.curation.splits import SPLITS
+from tracewheel.curation.curated_folder import SPLITS
 
 if TYPE_CHECKING:
     import pandas

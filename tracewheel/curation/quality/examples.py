@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tracewheel.curation.curated_folder import TRAIN
+
 if TYPE_CHECKING:
     import pandas
 
@@ -26,7 +28,7 @@ def choose_examples(labelled: pandas.DataFrame, tasks: pandas.DataFrame, limit: 
     """
     import pyarrow.dataset
 
-    training = labelled[labelled["split"] == "train"]
+    training = labelled[labelled["split"] == TRAIN]
     prompts = dict(zip(tasks["id"], tasks["prompt"], strict=True))
     known = training[training["label"].notna()].assign(unlike=lambda frame: frame["diverges_at"].isna())
     ordered = known.sort_values(["unlike", "trace_id"])

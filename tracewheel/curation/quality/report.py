@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracewheel.core.errors import DataError
 from tracewheel.core.files import read_columns, read_json, read_table
+from tracewheel.curation.curated_folder import EPISODES_FILE, QUALITY_FILE, QUALITY_PAGE, REPORT_FILE, TASKS_FILE
 from tracewheel.curation.labels import label_episodes, label_report
 from tracewheel.curation.leaks import describe_leaks, leak_report
 from tracewheel.curation.quality.conversations import SAID, Spoken, spoken_parts
@@ -20,8 +21,6 @@ from tracewheel.curation.quality.page import quality_page
 if TYPE_CHECKING:
     import pandas
 
-REPORT_FILE, TASKS_FILE, EPISODES_FILE = "report.json", "tasks.parquet", "episodes.parquet"
-JSON_FILE, PAGE_FILE = "quality.json", "quality.html"
 QUALITY_VERSION = 1
 # What other steps say of the data in the curation's report, passed on as it is.
 PASSED_ON = ("drift", "duplicates", "difficulty", "contamination", "probes", "sets")
@@ -81,8 +80,8 @@ def write_quality(data: Mapping[str, Any], out: Path) -> None:
     """Write `quality.json` and `quality.html` into the folder `out`."""
     out.mkdir(parents=True, exist_ok=True)
     text = json.dumps(data, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False)
-    (out / JSON_FILE).write_bytes(text.encode("utf-8", errors="replace") + b"\n")
-    (out / PAGE_FILE).write_bytes(quality_page(data).encode("utf-8", errors="replace"))
+    (out / QUALITY_FILE).write_bytes(text.encode("utf-8", errors="replace") + b"\n")
+    (out / QUALITY_PAGE).write_bytes(quality_page(data).encode("utf-8", errors="replace"))
 
 
 def funnel(report: Mapping[str, Any], read: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -9,12 +9,12 @@ from tracewheel.config import WarmStartConfig
 from tracewheel.core.errors import DataError, LeakError
 from tracewheel.core.files import read_table
 from tracewheel.core.types import Task
+from tracewheel.curation.curated_folder import EPISODES_FILE, TASKS_FILE
 from tracewheel.curation.hindsight import hindsight_episodes
 
 if TYPE_CHECKING:
     import pandas as pd
 
-EPISODES_FILE, TASKS_FILE = "episodes.parquet", "tasks.parquet"
 NEEDED = ("task_id", "success", "messages", "tools")
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from tracewheel.config import LoraShape, RetrainConfig
 from tracewheel.core.errors import DataError
 from tracewheel.core.files import read_table, write_json
+from tracewheel.curation.curated_folder import EPISODES_FILE
 from tracewheel.learner.warm_start.demonstrations import Example, demonstration_examples, with_replay
 from tracewheel.learner.warm_start.selection import episodes_to_imitate
 from tracewheel.policy.adapters import ADAPTER, MODEL, write_adapter, write_full_model
@@ -47,9 +48,7 @@ def warm_start(config: RetrainConfig, curated: Path, out: Path, demonstrations: 
     if demonstrations == "replay":
         examples = examples[n_demonstrations:]
     if not examples:
-        raise DataError(
-            f"{curated / 'episodes.parquet'}: no example of {', '.join(settings.classes)} and no replay to learn from"
-        )
+        raise DataError(f"{curated / EPISODES_FILE}: no example of {', '.join(settings.classes)} and no replay to learn from")
     loss = _fine_tune(config, examples, out)
     metrics = {"demonstrations": n_demonstrations, "examples": len(examples), "final_loss": loss}
     write_json(out / "metrics.json", metrics)

@@ -17,6 +17,7 @@ from tracewheel.config import PolicyGradientConfig, RetrainConfig
 from tracewheel.core.errors import TracewheelError
 from tracewheel.core.files import read_json, read_table
 from tracewheel.core.fingerprint import digest_file
+from tracewheel.curation.curated_folder import TASKS_FILE
 from tracewheel.environments import make_environment
 from tracewheel.environments.recorded.environment import PREFIX as RECORDED
 from tracewheel.evaluation.evaluate import RESULTS_FILE
@@ -188,7 +189,7 @@ def read_families(curated: Path) -> dict[str, str]:
     Raises:
         DataError: its tasks cannot be read.
     """
-    tasks = read_table(curated / "tasks.parquet")
+    tasks = read_table(curated / TASKS_FILE)
     return dict(zip(tasks["id"].map(str), tasks["family"].map(str), strict=True))
 
 
