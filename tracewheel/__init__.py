@@ -30,7 +30,7 @@ PUBLIC = {
     "tracewheel.core.types": ("Score", "Task", "Trace", "Trajectory", "Turn", "canonical_json", "content_hash"),
     "tracewheel.environments.base": ("Environment", "GoalFinder", "Observation", "Opening", "Solver", "VariantMaker"),
     "tracewheel.scoring.verifiers.base": ("GradedVerifier", "Verifier"),
-    "tracewheel.traces.quarantine": ("Quarantined", "Unfit"),
+    "tracewheel.traces.quarantine": ("Quarantined", "InvalidRecord"),
     "tracewheel.traces.readers.building": ("Place",),
     "tracewheel.traces.readers.reader": ("Reader",),
 }

@@ -70,7 +70,7 @@ class Quarantined:
         return record
 
 
-class Unfit(Exception):
+class InvalidRecord(Exception):
     """Raised and caught within the readers: the record at hand cannot be read. `reason` is one of `REASONS`."""
 
     def __init__(self, reason: str, detail: str = "") -> None:

@@ -9,7 +9,15 @@ from __future__ import annotations
 from typing import Any
 
 from tracewheel.core.types import Trace
-from tracewheel.traces.readers.building import Place, build_trace, message_list, object_field, reward_field, text_field
+from tracewheel.traces.readers.building import (
+    Place,
+    RawTrace,
+    build_trace,
+    message_list,
+    object_field,
+    reward_field,
+    text_field,
+)
 from tracewheel.traces.readers.content import as_text, read_parts
 from tracewheel.traces.readers.dialects import as_chat
 from tracewheel.traces.readers.reader import Reader
@@ -51,7 +59,7 @@ def read(value: Any, place: Place) -> Trace:
     """The trace of one record.
 
     Raises:
-        Unfit: it cannot be read.
+        InvalidRecord: it cannot be read.
     """
     request = {**value, **object_field(value, "request")}
     messages = as_chat(message_list(request))
@@ -65,17 +73,19 @@ def read(value: Any, place: Place) -> Trace:
     return build_trace(
         FORMAT,
         place,
-        messages,
-        id=text_field(value, "id") or text_field(response, "id"),
-        tools=as_tools(request.get("tools")),
-        session=text_field(value, "session", "session_id"),
-        user=text_field(value, "user") or text_field(metadata, "user_id"),
-        created=text_field(value, "created", "created_at", "timestamp"),
-        model=text_field(response, "model") or text_field(request, "model"),
-        outcome=reward_field(value, "reward"),
-        task=text_field(value, "task", "task_id"),
-        info={key: part for key, part in value.items() if key not in READ}
-        | {"stop_reason": as_text(response.get("stop_reason"))},
+        RawTrace(
+            messages,
+            id=text_field(value, "id") or text_field(response, "id"),
+            tools=as_tools(request.get("tools")),
+            session=text_field(value, "session", "session_id"),
+            user=text_field(value, "user") or text_field(metadata, "user_id"),
+            created=text_field(value, "created", "created_at", "timestamp"),
+            model=text_field(response, "model") or text_field(request, "model"),
+            outcome=reward_field(value, "reward"),
+            task=text_field(value, "task", "task_id"),
+            info={key: part for key, part in value.items() if key not in READ}
+            | {"stop_reason": as_text(response.get("stop_reason"))},
+        ),
     )
 
 

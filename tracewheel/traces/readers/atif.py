@@ -10,8 +10,17 @@ from __future__ import annotations
 from typing import Any
 
 from tracewheel.core.types import Trace
-from tracewheel.traces.quarantine import Unfit
-from tracewheel.traces.readers.building import Place, build_trace, list_field, object_field, reward_field, text_field, time_text
+from tracewheel.traces.quarantine import InvalidRecord
+from tracewheel.traces.readers.building import (
+    Place,
+    RawTrace,
+    build_trace,
+    list_field,
+    object_field,
+    reward_field,
+    text_field,
+    time_text,
+)
 from tracewheel.traces.readers.content import arguments_text, as_text, identity_of, read_parts
 from tracewheel.traces.readers.reader import Reader
 from tracewheel.traces.readers.spans import nanoseconds
@@ -32,16 +41,16 @@ def read(value: Any, place: Place) -> Trace:
     """The trace of one trajectory; token ids and log-probabilities are kept where every agent step has them.
 
     Raises:
-        Unfit: it cannot be read.
+        InvalidRecord: it cannot be read.
     """
     steps = value["steps"]
     if not steps:
-        raise Unfit("no messages", "'steps' is to be a list with at least one step")
+        raise InvalidRecord("no messages", "'steps' is to be a list with at least one step")
     agent = object_field(value, "agent")
     messages: list[dict[str, Any]] = []
     for position, step in enumerate(steps):
         if not isinstance(step, dict):
-            raise Unfit("message unreadable", f"step {position} is not an object")
+            raise InvalidRecord("message unreadable", f"step {position} is not an object")
         _append(messages, step, position)
     models = [step["model_name"] for step in steps if isinstance(step.get("model_name"), str)]
     times = [nanoseconds(step["timestamp"]) for step in steps if step.get("timestamp")]
@@ -49,15 +58,17 @@ def read(value: Any, place: Place) -> Trace:
     return build_trace(
         FORMAT,
         place,
-        messages,
-        id=text_field(value, "trajectory_id"),
-        tools=as_tools(agent.get("tool_definitions")),
-        session=text_field(value, "session_id"),
-        created=time_text(min(times, default=0) or None),
-        model=models[0] if models else text_field(agent, "model_name"),
-        outcome=reward_field(value, "reward"),
-        tokens=_tokens(steps),
-        info={**info, "agent": {key: part for key, part in agent.items() if key != "tool_definitions"}},
+        RawTrace(
+            messages,
+            id=text_field(value, "trajectory_id"),
+            tools=as_tools(agent.get("tool_definitions")),
+            session=text_field(value, "session_id"),
+            created=time_text(min(times, default=0) or None),
+            model=models[0] if models else text_field(agent, "model_name"),
+            outcome=reward_field(value, "reward"),
+            tokens=_tokens(steps),
+            info={**info, "agent": {key: part for key, part in agent.items() if key != "tool_definitions"}},
+        ),
     )
 
 
@@ -73,7 +84,7 @@ def _append(messages: list[dict[str, Any]], step: dict[str, Any], position: int)
         spoken = any(message["role"] == "assistant" for message in messages)
         messages.append({"role": "user", "content": text, "name": "system"} if spoken else {"role": "system", "content": text})
     else:
-        raise Unfit("unknown role", f"step {position} has the source {source!r:.40}")
+        raise InvalidRecord("unknown role", f"step {position} has the source {source!r:.40}")
 
 
 def _append_turn(messages: list[dict[str, Any]], step: dict[str, Any], text: str | None) -> None:
@@ -94,7 +105,7 @@ def _append_turn(messages: list[dict[str, Any]], step: dict[str, Any], text: str
     waiting = [call["id"] for call in calls if call["id"] not in replied] if nameless else []
     texts = [""] * (len(waiting) - len(nameless)) + [_result_text(result) for result in nameless]
     if nameless and not waiting:
-        raise Unfit("tool reply without a call", "a result names no call, and every call has one")
+        raise InvalidRecord("tool reply without a call", "a result names no call, and every call has one")
     if len(texts) > len(waiting) > 0:
         texts = [*texts[: len(waiting) - 1], "\n".join(texts[len(waiting) - 1 :])]
     replies = [*named, *zip(waiting, texts, strict=True)]
@@ -103,7 +114,7 @@ def _append_turn(messages: list[dict[str, Any]], step: dict[str, Any], text: str
 
 def _call(call: Any) -> dict[str, Any]:
     if not isinstance(call, dict):
-        raise Unfit("tool calls unreadable", "a tool call is not an object")
+        raise InvalidRecord("tool calls unreadable", "a tool call is not an object")
     function = {"name": call.get("function_name"), "arguments": arguments_text(call.get("arguments"))}
     return {"id": identity_of(call.get("tool_call_id")), "type": "function", "function": function}
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from tracewheel.core.types import Trace, content_hash
-from tracewheel.traces.quarantine import Unfit
+from tracewheel.traces.quarantine import InvalidRecord
 from tracewheel.traces.readers.messages import check_messages
 from tracewheel.traces.readers.tools import infer_tools
 
@@ -18,47 +19,49 @@ class Place(NamedTuple):
     line: int
 
 
-def build_trace(
-    format: str,
-    place: Place,
-    messages: list[Any],
-    *,
-    id: str | None = None,
-    tools: list[dict[str, Any]] | None = None,
-    environment: dict[str, Any] | None = None,
-    session: str | None = None,
-    user: str | None = None,
-    created: str | None = None,
-    model: str | None = None,
-    outcome: float | None = None,
-    task: str | None = None,
-    tokens: dict[str, Any] | None = None,
-    info: dict[str, Any] | None = None,
-) -> Trace:
-    """The trace. Messages are checked; tools are inferred where calls have no schemas; an id is made where there is none.
+@dataclass(frozen=True)
+class RawTrace:
+    """What a reader found in a record, before its messages are checked. None, or an empty list, where the log has nothing."""
+
+    messages: list[Any]
+    id: str | None = None
+    tools: list[dict[str, Any]] | None = None
+    environment: dict[str, Any] | None = None
+    session: str | None = None
+    user: str | None = None
+    created: str | None = None
+    model: str | None = None
+    outcome: float | None = None
+    task: str | None = None
+    tokens: dict[str, Any] | None = None
+    info: dict[str, Any] = field(default_factory=dict)
+
+
+def build_trace(format: str, place: Place, found: RawTrace) -> Trace:
+    """Check the messages, infer tools where calls have no schemas, and make an id where the log gives none.
 
     Raises:
-        Unfit: the messages do not hold together.
+        InvalidRecord: the messages do not hold together.
     """
-    checked = check_messages(messages)
-    inferred = [] if tools else infer_tools(checked)
+    messages = check_messages(found.messages)
+    inferred = [] if found.tools else infer_tools(messages)
     return Trace(
-        id=id or made_id(checked, environment, session, user),
-        messages=checked,
-        tools=tools or inferred,
-        environment=environment,
-        session=session,
-        user=user,
-        created=created,
-        model=model,
-        outcome=outcome,
+        id=found.id or made_id(messages, found.environment, found.session, found.user),
+        messages=messages,
+        tools=found.tools or inferred,
+        environment=found.environment,
+        session=found.session,
+        user=found.user,
+        created=found.created,
+        model=found.model,
+        outcome=found.outcome,
         source_file=place.file,
         source_line=place.line,
         format=format,
-        task=task,
+        task=found.task,
         tools_inferred=bool(inferred),
-        tokens=tokens,
-        info={key: value for key, value in (info or {}).items() if value not in (None, {}, [], "")},
+        tokens=found.tokens,
+        info={key: value for key, value in found.info.items() if value not in (None, {}, [], "")},
     )
 
 
@@ -72,11 +75,11 @@ def message_list(record: dict[str, Any], key: str = "messages") -> list[Any]:
     """The messages of a record.
 
     Raises:
-        Unfit: there are none.
+        InvalidRecord: there are none.
     """
     messages = record.get(key)
     if not isinstance(messages, list) or not messages:
-        raise Unfit("no messages", f"'{key}' is to be a list with at least one message")
+        raise InvalidRecord("no messages", f"'{key}' is to be a list with at least one message")
     return messages
 
 
@@ -84,7 +87,7 @@ def text_field(record: dict[str, Any], *keys: str) -> str | None:
     """The first of a record's fields that is there, as text; numbers may be ids and times.
 
     Raises:
-        Unfit: it is neither text nor a number.
+        InvalidRecord: it is neither text nor a number.
     """
     for key in keys:
         value = record.get(key)
@@ -93,7 +96,7 @@ def text_field(record: dict[str, Any], *keys: str) -> str | None:
         if isinstance(value, int | float) and not isinstance(value, bool):
             return str(value)
         if value is not None:
-            raise Unfit("field unreadable", f"'{key}' is to be text")
+            raise InvalidRecord("field unreadable", f"'{key}' is to be text")
     return None
 
 
@@ -101,14 +104,14 @@ def reward_field(record: dict[str, Any], *keys: str) -> float | None:
     """The first of a record's fields that is there, as a reward; None when the log has none, which is unscored and not 0.
 
     Raises:
-        Unfit: it is no number.
+        InvalidRecord: it is no number.
     """
     for key in keys:
         value = record.get(key)
         if value is None:
             continue
         if not isinstance(value, int | float):
-            raise Unfit("reward is not a number", f"'{key}' is {value!r:.40}")
+            raise InvalidRecord("reward is not a number", f"'{key}' is {value!r:.40}")
         return float(value)
     return None
 
@@ -129,7 +132,7 @@ def checked_tokens(value: Any) -> dict[str, Any] | None:
     """Logged tokens: `token_ids` and, of the same length, `action_mask` and `logprobs` (None where they were not logged).
 
     Raises:
-        Unfit: they do not fit each other.
+        InvalidRecord: they do not fit each other.
     """
     if value is None:
         return None
@@ -137,12 +140,12 @@ def checked_tokens(value: Any) -> dict[str, Any] | None:
     parts = {name: value.get(name) for name in names} if isinstance(value, dict) else {}
     lengths = {len(part) for part in parts.values() if isinstance(part, list)}
     if not isinstance(parts.get("token_ids"), list) or len(lengths) != 1:
-        raise Unfit("tokens unreadable", f"{', '.join(names)} are to be lists of the same length")
+        raise InvalidRecord("tokens unreadable", f"{', '.join(names)} are to be lists of the same length")
     for name in names:
         part = parts[name] if parts[name] is not None else []
         numbers = int | float if name == "logprobs" else int
         if not isinstance(part, list) or not all(isinstance(number, numbers) for number in part):
-            raise Unfit("tokens unreadable", f"'{name}' is to be a list of numbers")
+            raise InvalidRecord("tokens unreadable", f"'{name}' is to be a list of numbers")
     return parts
 
 

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from tracewheel.traces.quarantine import Unfit
+from tracewheel.traces.quarantine import InvalidRecord
 
 TEXTS = {"text", "input_text", "output_text", "summary_text"}
 THOUGHTS = {"thinking", "reasoning", "redacted_thinking", "redacted-reasoning"}
@@ -28,7 +28,7 @@ def read_parts(content: Any) -> Content:
     """Sort a message's content: a text, a part, or a list of these.
 
     Raises:
-        Unfit: a part is none of these.
+        InvalidRecord: a part is none of these.
     """
     found = Content()
     for part in content if isinstance(content, list) else [] if content is None else [content]:
@@ -36,10 +36,10 @@ def read_parts(content: Any) -> Content:
             found.text = (found.text or "") + part
             continue
         if not isinstance(part, dict):
-            raise Unfit("content is not text", f"a part of a message is a {type(part).__name__}")
+            raise InvalidRecord("content is not text", f"a part of a message is a {type(part).__name__}")
         kind = part.get("type")
         if not isinstance(kind, str | None):
-            raise Unfit("content is not text", f"a part of type {kind!r:.40}")
+            raise InvalidRecord("content is not text", f"a part of type {kind!r:.40}")
         if kind in TEXTS or (kind is None and isinstance(part.get("text"), str)):
             found.text = (found.text or "") + as_text(part.get("text", part.get("content")))
         elif kind == "refusal":
@@ -51,7 +51,7 @@ def read_parts(content: Any) -> Content:
         elif kind in RESULTS:
             found.results.append(_result(part))
         else:
-            raise Unfit("content is not text", f"a part of type {kind!r:.40}")
+            raise InvalidRecord("content is not text", f"a part of type {kind!r:.40}")
     return found
 
 

@@ -11,7 +11,7 @@ import orjson
 
 from tracewheel.core.types import Trace
 from tracewheel.traces.json_cutter import KEPT_OF_TOO_LARGE, Piece
-from tracewheel.traces.quarantine import Quarantined, Unfit
+from tracewheel.traces.quarantine import InvalidRecord, Quarantined
 from tracewheel.traces.readers import (
     anthropic,
     atif,
@@ -89,8 +89,8 @@ class Detector:
                     continue
             try:
                 value = parse_piece(piece)
-            except Unfit as unfit:
-                yield quarantined(piece, file, unfit)
+            except InvalidRecord as error:
+                yield quarantined(piece, file, error)
                 continue
             yield from self._read_value(value, piece, file)
 
@@ -99,8 +99,8 @@ class Detector:
         first = next(pieces)
         try:
             value = parse_piece(first)
-        except Unfit as unfit:
-            yield quarantined(first, file, unfit)
+        except InvalidRecord as error:
+            yield quarantined(first, file, error)
             yield from self._read_each((piece for piece in pieces if piece.raw or not first.damage), file)
             return
         reader = self._list_reader(value)
@@ -116,12 +116,14 @@ class Detector:
         whole = Piece(b"\n".join(part.raw for part in parts), first.line, first.offset)
         if size > LARGEST_LIST:
             large = whole._replace(raw=whole.raw[:KEPT_OF_TOO_LARGE])
-            yield quarantined(large, file, Unfit("too large", f"a list of {size} bytes; what is kept of it is its beginning"))
+            yield quarantined(
+                large, file, InvalidRecord("too large", f"a list of {size} bytes; what is kept of it is its beginning")
+            )
             return
         try:
             values = [value, *map(parse_piece, parts[1:])]
-        except Unfit as unfit:
-            yield quarantined(whole, file, unfit)
+        except InvalidRecord as error:
+            yield quarantined(whole, file, error)
             return
         yield outcome(reader, values, whole, file)
 
@@ -136,8 +138,8 @@ class Detector:
                 yield from self._spool_spans(span, piece._replace(raw=orjson.dumps(span)), file)
             return
         if not isinstance(value, dict):
-            unfit = Unfit("not an object", f"a record is one JSON object, this is a {type(value).__name__}")
-            yield quarantined(piece, file, unfit)
+            error = InvalidRecord("not an object", f"a record is one JSON object, this is a {type(value).__name__}")
+            yield quarantined(piece, file, error)
             return
         if self._spans and span_traces.is_exported(value):
             yield from self._spool_spans(value, piece, file)
@@ -147,7 +149,7 @@ class Detector:
             shown = ", ".join(sorted(map(repr, value))[:8])
             known = "no reader knows" if self._format == AUTO else f"the reader of {self._format} does not know"
             detail = f"{known} an object with the keys {shown:.200}"
-            yield quarantined(piece, file, Unfit("unknown format", detail))
+            yield quarantined(piece, file, InvalidRecord("unknown format", detail))
             return
         self._usual = reader is openai.READER
         yield outcome(reader, value, piece, file)
@@ -161,12 +163,14 @@ class Detector:
     def _spool_spans(self, value: dict[str, Any], piece: Piece, file: str) -> Iterator[Quarantined]:
         spans = span_values(value) or ([value] if is_span(value) else [])
         if not spans:
-            yield quarantined(piece, file, Unfit("no messages", "the export holds no spans"))
+            yield quarantined(piece, file, InvalidRecord("no messages", "the export holds no spans"))
         for span in spans:
             raw = piece.raw if span is value else orjson.dumps(span)
             if not is_span(span):
                 yield quarantined(
-                    piece._replace(raw=raw), file, Unfit("unknown format", "a span needs a name, its id and its trace's id")
+                    piece._replace(raw=raw),
+                    file,
+                    InvalidRecord("unknown format", "a span needs a name, its id and its trace's id"),
                 )
                 continue
             self._spool.add(read_span(span).trace_id, raw, Place(file, piece.line), piece.offset)
@@ -183,14 +187,14 @@ def outcome(reader: Reader, value: Any, piece: Piece, file: str) -> Trace | Quar
     """What a reader makes of a value. An error that no reader should make stops nothing: its record goes to quarantine."""
     try:
         return reader.read(value, Place(file, piece.line))
-    except Unfit as unfit:
-        return quarantined(piece, file, unfit)
+    except InvalidRecord as error:
+        return quarantined(piece, file, error)
     except (TypeError, ValueError, LookupError, AttributeError, RecursionError) as error:
         return quarantined(
-            piece, file, Unfit("message unreadable", f"not as {reader.name} writes it: {type(error).__name__}: {error}")
+            piece, file, InvalidRecord("message unreadable", f"not as {reader.name} writes it: {type(error).__name__}: {error}")
         )
 
 
-def quarantined(piece: Piece, file: str, unfit: Unfit) -> Quarantined:
+def quarantined(piece: Piece, file: str, error: InvalidRecord) -> Quarantined:
     """The piece in quarantine."""
-    return Quarantined(file, piece.line, unfit.reason, unfit.detail, piece.raw, piece.offset)
+    return Quarantined(file, piece.line, error.reason, error.detail, piece.raw, piece.offset)

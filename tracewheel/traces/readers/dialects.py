@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from tracewheel.core.strict_json import parse_json
-from tracewheel.traces.quarantine import Unfit
+from tracewheel.traces.quarantine import InvalidRecord
 from tracewheel.traces.readers.content import TEXTS, Content, arguments_text, as_text, identity_of, read_parts
 
 ROLE_NAMES = {
@@ -38,7 +38,7 @@ def as_chat(value: Any, speaker: str = "user") -> list[dict[str, Any]]:
         speaker: Whose words a bare text is: "user" of inputs, "assistant" of outputs.
 
     Raises:
-        Unfit: a message has content that is not text.
+        InvalidRecord: a message has content that is not text.
     """
     value = parsed(value)
     if isinstance(value, str):
@@ -105,7 +105,7 @@ def _append(messages: list[dict[str, Any]], item: Any, speaker: str) -> None:
         messages.append({"role": speaker, "content": item})
         return
     if not isinstance(item, dict):
-        raise Unfit("message unreadable", f"message {len(messages)} is not an object")
+        raise InvalidRecord("message unreadable", f"message {len(messages)} is not an object")
     if item.get("lc") == 1 and isinstance(item.get("kwargs"), dict):
         path = item.get("id")
         item = {"type": str(path[-1]) if isinstance(path, list) and path else "", **item["kwargs"]}

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from tracewheel.core.types import Trace
-from tracewheel.traces.quarantine import Unfit
-from tracewheel.traces.readers.building import Place, build_trace, list_field, object_field, text_field
+from tracewheel.traces.quarantine import InvalidRecord
+from tracewheel.traces.readers.building import Place, RawTrace, build_trace, list_field, object_field, text_field
 from tracewheel.traces.readers.content import as_text
 from tracewheel.traces.readers.conversation import ModelCall, ToolRun, join_calls
 from tracewheel.traces.readers.dialects import as_chat, has_tool_definition, parsed
@@ -46,7 +46,7 @@ def read(value: Any, place: Place) -> Trace:
     """The trace of one export.
 
     Raises:
-        Unfit: it cannot be read.
+        InvalidRecord: it cannot be read.
     """
     if "observations" not in value:
         return _read_normalised(value, place)
@@ -59,26 +59,28 @@ def read(value: Any, place: Place) -> Trace:
         calls, [_tool_run(observation) for observation in observations if observation.get("type") == "TOOL"]
     )
     if not conversation.messages:
-        raise Unfit("no messages", "no generation of the trace has messages")
+        raise InvalidRecord("no messages", "no generation of the trace has messages")
     scores = _scores(about, observations)
     metadata = parsed(about.get("metadata"))
     return build_trace(
         FORMAT,
         place,
-        conversation.messages,
-        id=text_field(about, "id"),
-        tools=conversation.tools,
-        session=text_field(about, "sessionId"),
-        user=text_field(about, "userId"),
-        created=text_field(about, "timestamp", "createdAt"),
-        model=conversation.model,
-        outcome=outcome_of(scores),
-        info={
-            **{key: about.get(key) for key in KEPT},
-            "metadata": metadata if isinstance(metadata, dict) else None,
-            **told(scores),
-            "other_conversations": conversation.others,
-        },
+        RawTrace(
+            conversation.messages,
+            id=text_field(about, "id"),
+            tools=conversation.tools,
+            session=text_field(about, "sessionId"),
+            user=text_field(about, "userId"),
+            created=text_field(about, "timestamp", "createdAt"),
+            model=conversation.model,
+            outcome=outcome_of(scores),
+            info={
+                **{key: about.get(key) for key in KEPT},
+                "metadata": metadata if isinstance(metadata, dict) else None,
+                **told(scores),
+                "other_conversations": conversation.others,
+            },
+        ),
     )
 
 
@@ -107,9 +109,9 @@ def _read_normalised(value: dict[str, Any], place: Place) -> Trace:
             calls.append(ModelCall(0, as_chat(inputs), as_chat(outputs, "assistant"), None, as_tools(offered)))
     conversation = join_calls(sorted(calls, key=lambda call: len(call.inputs)), [])
     if not conversation.messages:
-        raise Unfit("no messages", "no observation has messages")
+        raise InvalidRecord("no messages", "no observation has messages")
     info = {"other_conversations": conversation.others}
-    return build_trace(FORMAT, place, conversation.messages, tools=conversation.tools, info=info)
+    return build_trace(FORMAT, place, RawTrace(conversation.messages, tools=conversation.tools, info=info))
 
 
 def _model_call(observation: dict[str, Any]) -> ModelCall:

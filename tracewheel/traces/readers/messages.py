@@ -10,7 +10,7 @@ from typing import Any
 from orjson import loads
 
 from tracewheel.core.strict_json import LARGEST_INTEGER, parse_json
-from tracewheel.traces.quarantine import Unfit
+from tracewheel.traces.quarantine import InvalidRecord
 
 ROLES = ("system", "developer", "user", "assistant", "tool")
 
@@ -22,7 +22,7 @@ def check_messages(messages: list[Any]) -> list[dict[str, Any]]:
     a call. A system message comes before the agent's first turn, and the agent does not speak first.
 
     Raises:
-        Unfit: they do not.
+        InvalidRecord: they do not.
     """
     checked: list[dict[str, Any]] = []
     open_calls: set[str] = set()
@@ -30,31 +30,31 @@ def check_messages(messages: list[Any]) -> list[dict[str, Any]]:
     spoken = False
     for position, message in enumerate(messages):
         if not isinstance(message, dict):
-            raise Unfit("message unreadable", f"message {position} is not an object")
+            raise InvalidRecord("message unreadable", f"message {position} is not an object")
         role = message.get("role")
         if role not in ROLES:
-            raise Unfit("unknown role", f"message {position} has the role {role!r:.40}")
+            raise InvalidRecord("unknown role", f"message {position} has the role {role!r:.40}")
         if role == "tool":
             _close(message.get("tool_call_id"), open_calls, answered, position)
         elif open_calls:
-            raise Unfit("call without a reply", f"{min(open_calls)!r} has none when message {position} follows")
+            raise InvalidRecord("call without a reply", f"{min(open_calls)!r} has none when message {position} follows")
         if role == "system" and spoken:
-            raise Unfit("role out of order", f"message {position} is a system message after the agent has spoken")
+            raise InvalidRecord("role out of order", f"message {position} is a system message after the agent has spoken")
         if role == "assistant":
             if not checked:
-                raise Unfit("role out of order", "the agent speaks first")
+                raise InvalidRecord("role out of order", "the agent speaks first")
             spoken, open_calls, answered = True, _checked_calls(message.get("tool_calls"), position), set()
         checked.append({**message, "content": checked_text(message.get("content"), position)})
     if not spoken:
-        raise Unfit("no assistant turn", "the agent says nothing in this conversation")
+        raise InvalidRecord("no assistant turn", "the agent says nothing in this conversation")
     return checked
 
 
 def _close(call_id: Any, open_calls: set[str], answered: set[str], position: int) -> None:
     if not isinstance(call_id, str) or call_id not in open_calls | answered:
-        raise Unfit("tool reply without a call", f"message {position} replies to {call_id!r:.80}")
+        raise InvalidRecord("tool reply without a call", f"message {position} replies to {call_id!r:.80}")
     if call_id in answered:
-        raise Unfit("doubled call id", f"message {position} replies to {call_id!r:.80}, which has a reply")
+        raise InvalidRecord("doubled call id", f"message {position} replies to {call_id!r:.80}, which has a reply")
     open_calls.remove(call_id)
     answered.add(call_id)
 
@@ -64,15 +64,15 @@ def _checked_calls(calls: Any, position: int) -> set[str]:
     if calls is None:
         return set()
     if not isinstance(calls, list):
-        raise Unfit("tool calls unreadable", f"message {position}: 'tool_calls' is not a list")
+        raise InvalidRecord("tool calls unreadable", f"message {position}: 'tool_calls' is not a list")
     ids: set[str] = set()
     for call in calls:
         function = call.get("function") if isinstance(call, dict) else None
         if not isinstance(function, dict) or not isinstance(function.get("name"), str) or not isinstance(call.get("id"), str):
-            raise Unfit("tool calls unreadable", f"message {position}: a call needs an id and a function with a name")
+            raise InvalidRecord("tool calls unreadable", f"message {position}: a call needs an id and a function with a name")
         check_arguments(function.get("arguments"), f"message {position}, call {call['id']!r:.80}")
         if call["id"] in ids:
-            raise Unfit("doubled call id", f"message {position}: two calls have the id {call['id']!r:.80}")
+            raise InvalidRecord("doubled call id", f"message {position}: two calls have the id {call['id']!r:.80}")
         ids.add(call["id"])
     return ids
 
@@ -81,31 +81,31 @@ def check_arguments(text: Any, where: str) -> None:
     """Hold a call's arguments to be the JSON text of an object.
 
     Raises:
-        Unfit: they are not.
+        InvalidRecord: they are not.
     """
     try:
         arguments = parse_json(text) if isinstance(text, str) else None
     except ValueError as error:
-        raise Unfit("arguments are not JSON", f"{where}: {error}") from error
+        raise InvalidRecord("arguments are not JSON", f"{where}: {error}") from error
     if not isinstance(arguments, dict):
-        raise Unfit("arguments are not JSON", f"{where}: no JSON text of an object")
+        raise InvalidRecord("arguments are not JSON", f"{where}: no JSON text of an object")
 
 
 def checked_text(content: Any, position: int) -> str | None:
     """The content as text: text parts are joined.
 
     Raises:
-        Unfit: it has parts that are not text.
+        InvalidRecord: it has parts that are not text.
     """
     if content is None or isinstance(content, str):
         return content
     if not isinstance(content, list):
-        raise Unfit("content is not text", f"message {position}: content is a {type(content).__name__}")
+        raise InvalidRecord("content is not text", f"message {position}: content is a {type(content).__name__}")
     texts = []
     for part in content:
         if not isinstance(part, dict) or part.get("type") != "text" or not isinstance(part.get("text"), str):
             kind = part.get("type") if isinstance(part, dict) else type(part).__name__
-            raise Unfit("content is not text", f"message {position}: a part of type {kind!r:.40}")
+            raise InvalidRecord("content is not text", f"message {position}: a part of type {kind!r:.40}")
         texts.append(part["text"])
     return "".join(texts)
 

@@ -9,7 +9,15 @@ from __future__ import annotations
 from typing import Any
 
 from tracewheel.core.types import Trace
-from tracewheel.traces.readers.building import Place, build_trace, message_list, object_field, reward_field, text_field
+from tracewheel.traces.readers.building import (
+    Place,
+    RawTrace,
+    build_trace,
+    message_list,
+    object_field,
+    reward_field,
+    text_field,
+)
 from tracewheel.traces.readers.openai import openai_messages
 from tracewheel.traces.readers.openai import read as openai_read
 from tracewheel.traces.readers.reader import Reader
@@ -34,7 +42,7 @@ def read(value: Any, place: Place) -> Trace:
     """The trace of one run.
 
     Raises:
-        Unfit: it cannot be read.
+        InvalidRecord: it cannot be read.
     """
     info = object_field(value, "info")
     model = object_field(object_field(info, "config"), "model")
@@ -50,7 +58,7 @@ def read_list(value: Any, place: Place) -> Trace:
     """The trace of a bare list of messages; one without any sign of mini-swe-agent is OpenAI's.
 
     Raises:
-        Unfit: it cannot be read.
+        InvalidRecord: it cannot be read.
     """
     if any(isinstance(message, dict) and _has_sign(message.get("content")) for message in value):
         return _trace(value, place, {}, None, None, {})
@@ -68,7 +76,7 @@ def _trace(
         {key: message[key] for key in SAID if key in message} if isinstance(message, dict) else message for message in messages
     ]
     return build_trace(
-        FORMAT, place, openai_messages(said), model=model, outcome=reward_field(value, "reward"), task=task, info=info
+        FORMAT, place, RawTrace(openai_messages(said), model=model, outcome=reward_field(value, "reward"), task=task, info=info)
     )
 
 

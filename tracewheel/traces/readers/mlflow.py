@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 from tracewheel.core.types import Trace
-from tracewheel.traces.quarantine import Unfit
-from tracewheel.traces.readers.building import Place, build_trace, list_field, object_field, text_field, time_text
+from tracewheel.traces.quarantine import InvalidRecord
+from tracewheel.traces.readers.building import Place, RawTrace, build_trace, list_field, object_field, text_field, time_text
 from tracewheel.traces.readers.content import as_text
 from tracewheel.traces.readers.conversation import Conversation, ModelCall, ToolRun, join_calls
 from tracewheel.traces.readers.dialects import as_chat, parsed
@@ -43,14 +43,14 @@ def read(value: Any, place: Place) -> Trace:
     """The trace of one MLflow trace.
 
     Raises:
-        Unfit: it cannot be read.
+        InvalidRecord: it cannot be read.
     """
     about = value["info"]
     written = [span for span in value["data"]["spans"] if isinstance(span, dict)]
     spans = list(in_order([read_span(span) for span in written]))
     conversation = _conversation(spans)
     if not conversation.messages:
-        raise Unfit("no messages", "no span of the trace has messages of a model call")
+        raise InvalidRecord("no messages", "no span of the trace has messages of a model call")
     metadata = {**object_field(about, "request_metadata"), **object_field(about, "trace_metadata")}
     tags = object_field(about, "tags")
     scores = _scores(about)
@@ -58,21 +58,23 @@ def read(value: Any, place: Place) -> Trace:
     return build_trace(
         FORMAT,
         place,
-        conversation.messages,
-        id=text_field(about, "trace_id", "request_id"),
-        tools=conversation.tools,
-        session=first_text(metadata, *SESSION_KEYS),
-        user=first_text(metadata, *USER_KEYS),
-        created=time_text(moment or None),
-        model=conversation.model,
-        outcome=outcome_of(scores),
-        task=first_text(tags, "task_id"),
-        info={
-            "state": about.get("state") or about.get("status"),
-            "tags": {name: tag for name, tag in tags.items() if not name.startswith("mlflow.")},
-            **told(scores),
-            "other_conversations": conversation.others,
-        },
+        RawTrace(
+            conversation.messages,
+            id=text_field(about, "trace_id", "request_id"),
+            tools=conversation.tools,
+            session=first_text(metadata, *SESSION_KEYS),
+            user=first_text(metadata, *USER_KEYS),
+            created=time_text(moment or None),
+            model=conversation.model,
+            outcome=outcome_of(scores),
+            task=first_text(tags, "task_id"),
+            info={
+                "state": about.get("state") or about.get("status"),
+                "tags": {name: tag for name, tag in tags.items() if not name.startswith("mlflow.")},
+                **told(scores),
+                "other_conversations": conversation.others,
+            },
+        ),
     )
 
 
@@ -95,7 +97,7 @@ def model_calls(spans: list[Span]) -> list[ModelCall]:
     """The model calls in a trace's spans; the root's inputs and outputs where there are none.
 
     Raises:
-        Unfit: a message has content that is not text.
+        InvalidRecord: a message has content that is not text.
     """
     models = [span for span in spans if _attribute(span, KIND) in MODEL_KINDS]
     calls = [_model_call(span) for span in models or spans[:1]]

@@ -11,9 +11,10 @@ from __future__ import annotations
 from typing import Any
 
 from tracewheel.core.types import Trace
-from tracewheel.traces.quarantine import Unfit
+from tracewheel.traces.quarantine import InvalidRecord
 from tracewheel.traces.readers.building import (
     Place,
+    RawTrace,
     build_trace,
     checked_tokens,
     list_field,
@@ -65,7 +66,7 @@ def read(value: Any, place: Place) -> Trace:
     """The trace of one record.
 
     Raises:
-        Unfit: it cannot be read.
+        InvalidRecord: it cannot be read.
     """
     request, response = object_field(value, "request"), object_field(value, "response")
     record = {**request, **{key: response[key] for key in ("id", "created", "model", "choices") if key in response}, **value}
@@ -76,19 +77,21 @@ def read(value: Any, place: Place) -> Trace:
     messages = openai_messages(messages)
     environment = record.get("environment")
     if environment is not None and not (isinstance(environment, dict) and isinstance(environment.get("kind"), str)):
-        raise Unfit("environment unreadable", "'environment' is to be an object with a 'kind'")
+        raise InvalidRecord("environment unreadable", "'environment' is to be an object with a 'kind'")
     tools = check_tools(record.get("tools") or []) or as_tools(record.get("functions"))
     texts = {name: text_field(record, *names) for name, names in ALIASES.items()}
     return build_trace(
         FORMAT,
         place,
-        messages,
-        tools=tools,
-        environment=environment,
-        outcome=reward_field(record, "reward"),
-        tokens=checked_tokens(record.get("tokens")),
-        info={key: part for key, part in value.items() if key not in READ},
-        **texts,
+        RawTrace(
+            messages,
+            tools=tools,
+            environment=environment,
+            outcome=reward_field(record, "reward"),
+            tokens=checked_tokens(record.get("tokens")),
+            info={key: part for key, part in value.items() if key not in READ},
+            **texts,
+        ),
     )
 
 

@@ -11,8 +11,8 @@ from collections import Counter
 from typing import Any
 
 from tracewheel.core.types import Trace
-from tracewheel.traces.quarantine import Unfit
-from tracewheel.traces.readers.building import Place, build_trace, list_field, object_field, reward_field, text_field
+from tracewheel.traces.quarantine import InvalidRecord
+from tracewheel.traces.readers.building import Place, RawTrace, build_trace, list_field, object_field, reward_field, text_field
 from tracewheel.traces.readers.content import arguments_text, as_text
 from tracewheel.traces.readers.reader import Reader
 from tracewheel.traces.readers.tools import as_tools
@@ -47,7 +47,7 @@ def read(value: Any, place: Place) -> Trace:
     """The trace of one evaluation.
 
     Raises:
-        Unfit: it cannot be read.
+        InvalidRecord: it cannot be read.
     """
     history = [event for entry in value["history"] for event in (entry if isinstance(entry, list) else [entry])]
     metadata = object_field(value, "metadata")
@@ -63,7 +63,7 @@ def read_events(value: Any, place: Place) -> Trace:
     """The trace of a list of events.
 
     Raises:
-        Unfit: it cannot be read.
+        InvalidRecord: it cannot be read.
     """
     return _trace(value, place, {})
 
@@ -80,18 +80,20 @@ def _trace(
     stream = _Stream()
     for position, event in enumerate(events):
         if not is_event(event):
-            raise Unfit("message unreadable", f"event {position} is no action and no observation")
+            raise InvalidRecord("message unreadable", f"event {position} is no action and no observation")
         stream.take(event)
     return build_trace(
         FORMAT,
         place,
-        stream.messages,
-        tools=as_tools(stream.tools),
-        created=text_field(events[0], "timestamp") if events else None,
-        model=stream.model or model,
-        outcome=outcome,
-        task=task,
-        info={**info, "unseen_events": dict(sorted(stream.unseen.items()))},
+        RawTrace(
+            stream.messages,
+            tools=as_tools(stream.tools),
+            created=text_field(events[0], "timestamp") if events else None,
+            model=stream.model or model,
+            outcome=outcome,
+            task=task,
+            info={**info, "unseen_events": dict(sorted(stream.unseen.items()))},
+        ),
     )
 
 

@@ -32,7 +32,7 @@ def model_calls(spans: list[Span]) -> list[ModelCall]:
     """The model calls in a trace's spans.
 
     Raises:
-        Unfit: a message has content that is not text.
+        InvalidRecord: a message has content that is not text.
     """
     return [call for call in map(_model_call, spans) if call is not None]
 

@@ -36,7 +36,7 @@ def model_calls(spans: list[Span]) -> list[ModelCall]:
     """The model calls in a trace's spans; agents' own summaries of them only where there is nothing else.
 
     Raises:
-        Unfit: a message has content that is not text.
+        InvalidRecord: a message has content that is not text.
     """
     inner = [span for span in spans if span.attributes.get("gen_ai.operation.name") not in AGENT_OPERATIONS]
     calls = [call for call in map(_model_call, inner) if call is not None]

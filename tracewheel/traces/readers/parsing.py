@@ -7,7 +7,7 @@ from typing import Any
 
 from tracewheel.core.strict_json import parse_json
 from tracewheel.traces.json_cutter import Piece
-from tracewheel.traces.quarantine import Unfit
+from tracewheel.traces.quarantine import InvalidRecord
 
 BEGUN = re.compile(r"-|\.|t|tr|tru|f|fa|fal|fals|n|nu|nul|\\?u[0-9a-fA-F]{0,4}")
 
@@ -16,18 +16,18 @@ def parse_piece(piece: Piece) -> Any:
     """The value.
 
     Raises:
-        Unfit: it cannot be read: damaged, not UTF-8, not JSON, or cut off where the file ends.
+        InvalidRecord: it cannot be read: damaged, not UTF-8, not JSON, or cut off where the file ends.
     """
     if piece.damage:
-        raise Unfit(piece.damage, DETAILS[piece.damage])
+        raise InvalidRecord(piece.damage, DETAILS[piece.damage])
     try:
         return parse_json(piece.raw.decode())
     except UnicodeDecodeError as error:
         cut_off = piece.is_last and error.end == len(piece.raw) and "unexpected end" in error.reason
-        raise Unfit("truncated" if cut_off else "not UTF-8", f"at byte {error.start}") from error
+        raise InvalidRecord("truncated" if cut_off else "not UTF-8", f"at byte {error.start}") from error
     except ValueError as error:
         reason = "truncated" if piece.is_last and _ends_too_early(piece.raw, error) else "not JSON"
-        raise Unfit(reason, str(error)) from error
+        raise InvalidRecord(reason, str(error)) from error
 
 
 DETAILS = {

@@ -17,7 +17,7 @@ class Reader:
     Attributes:
         name: How `--format` and a trace's `format` call it.
         recognises: Whether a JSON value is a record of this format, or one of its parts. Never raises.
-        read: The trace of a record, or of the list of its parts. Raises `Unfit` and nothing else.
+        read: The trace of a record, or of the list of its parts. Raises `InvalidRecord` and nothing else.
         gathers: How the parts of one trace are found: a record is whole; the elements of one JSON list are parts of
             one trace; or spans anywhere that have one trace id.
     """

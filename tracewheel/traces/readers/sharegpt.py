@@ -11,8 +11,8 @@ from typing import Any
 
 from tracewheel.core.strict_json import parse_json
 from tracewheel.core.types import Trace
-from tracewheel.traces.quarantine import Unfit
-from tracewheel.traces.readers.building import Place, build_trace, message_list, reward_field, text_field
+from tracewheel.traces.quarantine import InvalidRecord
+from tracewheel.traces.readers.building import Place, RawTrace, build_trace, message_list, reward_field, text_field
 from tracewheel.traces.readers.content import arguments_text
 from tracewheel.traces.readers.dialects import tie_calls
 from tracewheel.traces.readers.reader import Reader
@@ -48,7 +48,7 @@ def read(value: Any, place: Place) -> Trace:
     """The trace of one conversation.
 
     Raises:
-        Unfit: it cannot be read.
+        InvalidRecord: it cannot be read.
     """
     messages: list[dict[str, Any]] = []
     if isinstance(value.get("system"), str) and value["system"]:
@@ -58,26 +58,28 @@ def read(value: Any, place: Place) -> Trace:
     return build_trace(
         FORMAT,
         place,
-        tie_calls(messages),
-        id=text_field(value, "id"),
-        tools=as_tools(value.get("tools")),
-        session=text_field(value, "session"),
-        user=text_field(value, "user"),
-        created=text_field(value, "created"),
-        model=text_field(value, "model"),
-        outcome=reward_field(value, "reward"),
-        task=text_field(value, "task"),
-        info={key: part for key, part in value.items() if key not in READ},
+        RawTrace(
+            tie_calls(messages),
+            id=text_field(value, "id"),
+            tools=as_tools(value.get("tools")),
+            session=text_field(value, "session"),
+            user=text_field(value, "user"),
+            created=text_field(value, "created"),
+            model=text_field(value, "model"),
+            outcome=reward_field(value, "reward"),
+            task=text_field(value, "task"),
+            info={key: part for key, part in value.items() if key not in READ},
+        ),
     )
 
 
 def _append(messages: list[dict[str, Any]], turn: Any, position: int) -> None:
     if not isinstance(turn, dict) or not isinstance(turn.get("value"), str):
-        raise Unfit("message unreadable", f"turn {position} has no text as its 'value'")
+        raise InvalidRecord("message unreadable", f"turn {position} has no text as its 'value'")
     speaker = turn.get("from")
     role = SPEAKERS.get(speaker) if isinstance(speaker, str) else None
     if role is None:
-        raise Unfit("unknown role", f"turn {position} is from {speaker!r:.40}")
+        raise InvalidRecord("unknown role", f"turn {position} is from {speaker!r:.40}")
     if role != "call":
         messages.append({"role": role, "content": turn["value"]})
         return
@@ -90,13 +92,15 @@ def _calls(text: str, position: int) -> list[Any]:
     try:
         value = parse_json(text)
     except ValueError as error:
-        raise Unfit("arguments are not JSON", f"turn {position}: {error}") from error
+        raise InvalidRecord("arguments are not JSON", f"turn {position}: {error}") from error
     return value if isinstance(value, list) else [value]
 
 
 def _call(call: Any, position: int) -> dict[str, Any]:
     if not isinstance(call, dict) or not isinstance(call.get("name"), str):
-        raise Unfit("tool calls unreadable", f"turn {position}: a call needs a name, as in {json.dumps({'name': 'tool'})}")
+        raise InvalidRecord(
+            "tool calls unreadable", f"turn {position}: a call needs a name, as in {json.dumps({'name': 'tool'})}"
+        )
     arguments = next((call[key] for key in ("arguments", "parameters") if call.get(key) is not None), None)
     identity = call.get("id") if isinstance(call.get("id"), str) else None
     return {"id": identity, "type": "function", "function": {"name": call["name"], "arguments": arguments_text(arguments)}}

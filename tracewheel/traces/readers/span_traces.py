@@ -6,9 +6,9 @@ from types import ModuleType
 from typing import Any
 
 from tracewheel.core.types import Trace
-from tracewheel.traces.quarantine import Unfit
+from tracewheel.traces.quarantine import InvalidRecord
 from tracewheel.traces.readers import mlflow, openinference, otel
-from tracewheel.traces.readers.building import Place, build_trace, object_field, time_text
+from tracewheel.traces.readers.building import Place, RawTrace, build_trace, object_field, time_text
 from tracewheel.traces.readers.conversation import join_calls
 from tracewheel.traces.readers.reader import Reader
 from tracewheel.traces.readers.scores import MODEL, LoggedScore, judge_of, outcome_of, told
@@ -30,7 +30,7 @@ def read_of(family: ModuleType | None) -> Any:
         spans = list(in_order([read_span(value) for value in values]))
         chosen = family or next((one for one in FAMILIES if any(map(one.speaks, spans))), None)
         if chosen is None:
-            raise Unfit("no messages", "no span of the trace is of a model call")
+            raise InvalidRecord("no messages", "no span of the trace is of a model call")
         return read_spans(spans, chosen, place)
 
     return read
@@ -40,26 +40,28 @@ def read_spans(spans: list[Span], family: ModuleType, place: Place) -> Trace:
     """The trace that spans come to.
 
     Raises:
-        Unfit: there is no conversation in them, or it does not hold together.
+        InvalidRecord: there is no conversation in them, or it does not hold together.
     """
     conversation = join_calls(family.model_calls(spans), family.tool_runs(spans))
     if not conversation.messages:
-        raise Unfit("no messages", "no span of the trace has messages of a model call")
+        raise InvalidRecord("no messages", "no span of the trace has messages of a model call")
     attributes = {key: value for span in reversed(spans) for key, value in span.attributes.items()}
     starts = [span.start for span in spans if span.start]
     scores = span_scores(spans)
     return build_trace(
         family.FORMAT,
         place,
-        conversation.messages,
-        id=spans[0].trace_id,
-        tools=conversation.tools,
-        session=first_text(attributes, *family.SESSION_KEYS),
-        user=first_text(attributes, *family.USER_KEYS),
-        created=time_text(min(starts, default=None)),
-        model=conversation.model,
-        outcome=outcome_of(scores),
-        info={"spans": len(spans), "root": spans[0].name, **told(scores), "other_conversations": conversation.others},
+        RawTrace(
+            conversation.messages,
+            id=spans[0].trace_id,
+            tools=conversation.tools,
+            session=first_text(attributes, *family.SESSION_KEYS),
+            user=first_text(attributes, *family.USER_KEYS),
+            created=time_text(min(starts, default=None)),
+            model=conversation.model,
+            outcome=outcome_of(scores),
+            info={"spans": len(spans), "root": spans[0].name, **told(scores), "other_conversations": conversation.others},
+        ),
     )
 
 

@@ -9,7 +9,15 @@ from __future__ import annotations
 from typing import Any
 
 from tracewheel.core.types import Trace
-from tracewheel.traces.readers.building import Place, build_trace, message_list, object_field, reward_field, text_field
+from tracewheel.traces.readers.building import (
+    Place,
+    RawTrace,
+    build_trace,
+    message_list,
+    object_field,
+    reward_field,
+    text_field,
+)
 from tracewheel.traces.readers.openai import openai_messages
 from tracewheel.traces.readers.reader import Reader
 
@@ -25,7 +33,7 @@ def read(value: Any, place: Place) -> Trace:
     """The trace of one run.
 
     Raises:
-        Unfit: it cannot be read.
+        InvalidRecord: it cannot be read.
     """
     history = message_list(value, "history")
     seen = [message for message in history if not (isinstance(message, dict) and message.get("is_demo"))]
@@ -36,11 +44,13 @@ def read(value: Any, place: Place) -> Trace:
     return build_trace(
         FORMAT,
         place,
-        openai_messages([_message(message) for message in seen]),
-        id=text_field(value, "id"),
-        outcome=reward_field(value, "reward"),
-        task=text_field(value, "instance_id"),
-        info=info,
+        RawTrace(
+            openai_messages([_message(message) for message in seen]),
+            id=text_field(value, "id"),
+            outcome=reward_field(value, "reward"),
+            task=text_field(value, "instance_id"),
+            info=info,
+        ),
     )
 
 

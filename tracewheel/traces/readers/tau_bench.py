@@ -9,7 +9,15 @@ from __future__ import annotations
 from typing import Any
 
 from tracewheel.core.types import Trace
-from tracewheel.traces.readers.building import Place, build_trace, message_list, object_field, reward_field, text_field
+from tracewheel.traces.readers.building import (
+    Place,
+    RawTrace,
+    build_trace,
+    message_list,
+    object_field,
+    reward_field,
+    text_field,
+)
 from tracewheel.traces.readers.openai import openai_messages
 from tracewheel.traces.readers.reader import Reader
 
@@ -25,17 +33,19 @@ def read(value: Any, place: Place) -> Trace:
     """The trace of one run; `info` has what the log says of the task, the trial and the reward.
 
     Raises:
-        Unfit: it cannot be read.
+        InvalidRecord: it cannot be read.
     """
     info = object_field(value, "info")
     return build_trace(
         FORMAT,
         place,
-        openai_messages(message_list(value, "traj")),
-        user=text_field(object_field(info, "task"), "user_id"),
-        outcome=reward_field(value, "reward"),
-        task=text_field(value, "task_id"),
-        info={**info, **{key: value[key] for key in value if key not in ("traj", "task_id", "reward", "info")}},
+        RawTrace(
+            openai_messages(message_list(value, "traj")),
+            user=text_field(object_field(info, "task"), "user_id"),
+            outcome=reward_field(value, "reward"),
+            task=text_field(value, "task_id"),
+            info={**info, **{key: value[key] for key in value if key not in ("traj", "task_id", "reward", "info")}},
+        ),
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 from tracewheel.traces.json_cutter import CLOSING, OPENING, TOKEN
-from tracewheel.traces.quarantine import Unfit
+from tracewheel.traces.quarantine import InvalidRecord
 from tracewheel.traces.readers.messages import is_strict
 from tracewheel.traces.readers.tools import check_tools
 
@@ -59,7 +59,7 @@ class ToolMemory:
         if sound is None:
             try:
                 sound = check_tools(tools)
-            except Unfit:
+            except InvalidRecord:
                 return None
             if not is_strict(tools):
                 return None

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from tracewheel.core.strict_json import parse_json
-from tracewheel.traces.quarantine import Unfit
+from tracewheel.traces.quarantine import InvalidRecord
 
 SCHEMA_KEYS = ("parameters", "input_schema", "inputSchema", "parameters_json_schema", "json_schema", "schema")
 TYPES = {str: "string", bool: "boolean", int: "integer", float: "number", list: "array", dict: "object", type(None): "null"}
@@ -16,10 +16,10 @@ def check_tools(tools: Any) -> list[dict[str, Any]]:
     """The tools as they are, once they are OpenAI's: functions with a name.
 
     Raises:
-        Unfit: they are not.
+        InvalidRecord: they are not.
     """
     if not isinstance(tools, list) or not all(_is_tool(tool) for tool in tools):
-        raise Unfit("tools unreadable", "'tools' is to be a list of functions with a name")
+        raise InvalidRecord("tools unreadable", "'tools' is to be a list of functions with a name")
     return tools
 
 

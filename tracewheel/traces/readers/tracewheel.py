@@ -12,9 +12,10 @@ from typing import Any
 
 from tracewheel.core.types import Trace
 from tracewheel.traces.json_cutter import Piece
-from tracewheel.traces.quarantine import Unfit
+from tracewheel.traces.quarantine import InvalidRecord
 from tracewheel.traces.readers.building import (
     Place,
+    RawTrace,
     build_trace,
     checked_tokens,
     list_field,
@@ -42,22 +43,24 @@ def read(value: Any, place: Place) -> Trace:
     """The trace of one record.
 
     Raises:
-        Unfit: it cannot be read.
+        InvalidRecord: it cannot be read.
     """
     messages = parsed(value["messages"])
     if not isinstance(messages, list) or not messages:
-        raise Unfit("no messages", "'messages' is to be a list with at least one message")
+        raise InvalidRecord("no messages", "'messages' is to be a list with at least one message")
     if value.keys() >= OF_TRACE:
         return _trace(value, messages, place)
     return build_trace(
         FORMAT,
         place,
-        messages,
-        id=text_field(value, "id"),
-        tools=as_tools(value.get("tools")),
-        task=text_field(value, "task_id"),
-        tokens=checked_tokens({name: value.get(name) for name in ("token_ids", "logprobs", "action_mask")}),
-        info={key: parsed(value[key]) for key in KEPT if key in value},
+        RawTrace(
+            messages,
+            id=text_field(value, "id"),
+            tools=as_tools(value.get("tools")),
+            task=text_field(value, "task_id"),
+            tokens=checked_tokens({name: value.get(name) for name in ("token_ids", "logprobs", "action_mask")}),
+            info={key: parsed(value[key]) for key in KEPT if key in value},
+        ),
     )
 
 
@@ -66,18 +69,20 @@ def _trace(value: dict[str, Any], messages: list[Any], place: Place) -> Trace:
     return build_trace(
         FORMAT,
         place,
-        messages,
-        id=text_field(value, "id"),
-        tools=[] if record.get("tools_inferred") is True else as_tools(list_field(record, "tools")),
-        environment=object_field(record, "environment") or None,
-        session=text_field(value, "session"),
-        user=text_field(value, "user"),
-        created=text_field(value, "created"),
-        model=text_field(value, "model"),
-        outcome=reward_field(value, "outcome"),
-        task=text_field(value, "task"),
-        tokens=checked_tokens(record.get("tokens") if isinstance(record.get("tokens"), dict) else None),
-        info=object_field(record, "info"),
+        RawTrace(
+            messages,
+            id=text_field(value, "id"),
+            tools=[] if record.get("tools_inferred") is True else as_tools(list_field(record, "tools")),
+            environment=object_field(record, "environment") or None,
+            session=text_field(value, "session"),
+            user=text_field(value, "user"),
+            created=text_field(value, "created"),
+            model=text_field(value, "model"),
+            outcome=reward_field(value, "outcome"),
+            task=text_field(value, "task"),
+            tokens=checked_tokens(record.get("tokens") if isinstance(record.get("tokens"), dict) else None),
+            info=object_field(record, "info"),
+        ),
     )
 
 

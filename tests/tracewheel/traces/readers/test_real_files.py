@@ -58,10 +58,10 @@ def test_every_file_of_the_folder_is_in_the_table():
 
 @pytest.mark.parametrize("name", COUNTS)
 def test_the_counts_of_each_file(name):
-    format, expected, *rest, unfit = COUNTS[name]
+    format, expected, *rest, invalid = COUNTS[name]
     traces, quarantined = read(name)
     assert {trace.format for trace in traces} == {format}
-    assert (len(traces), *counts(traces), len(quarantined)) == (expected, *rest, unfit)
+    assert (len(traces), *counts(traces), len(quarantined)) == (expected, *rest, invalid)
 
 
 def test_tau_bench_by_hand():
