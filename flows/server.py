@@ -6,22 +6,19 @@ one watches the process that started it, and starts while that process is still 
 
 from __future__ import annotations
 
+import contextlib
 import os
-import socket
 import subprocess
 import sys
-import threading
 import time
-import urllib.error
-import urllib.request
 from pathlib import Path
 from types import TracebackType
 
 from tracewheel.core.errors import InfrastructureError
+from tracewheel.core.processes import end_with_parent, free_port
 from tracewheel.core.store import disk_errors
 
 START_SECONDS = 300.0
-WATCH_SECONDS = 1.0
 
 
 class LocalServer:
@@ -43,7 +40,7 @@ class LocalServer:
     def __enter__(self) -> LocalServer:
         if os.environ.get("PREFECT_API_URL"):
             return self
-        port = _free_port()
+        port = free_port()
         self.address = f"http://127.0.0.1:{port}"
         environment = {**os.environ, "PREFECT_UI_ENABLED": str(int(self._scheduling)), "PREFECT__SERVER_FINAL": "1"}
         if not self._scheduling:
@@ -70,12 +67,14 @@ class LocalServer:
         """
         if self._process is None:
             return
+        import httpx
+
         deadline = time.monotonic() + START_SECONDS
-        while time.monotonic() < deadline and self._process.poll() is None:
-            try:
-                urllib.request.urlopen(f"{self.address}/api/health", timeout=10).close()
-                return
-            except (urllib.error.URLError, OSError):
+        with httpx.Client(timeout=10) as client:
+            while time.monotonic() < deadline and self._process.poll() is None:
+                with contextlib.suppress(httpx.TransportError):
+                    if client.get(f"{self.address}/api/health").is_success:
+                        return
                 time.sleep(0.1)
         raise InfrastructureError(f"the local Prefect server did not come up; its log is {self._log_path}")
 
@@ -91,21 +90,8 @@ class LocalServer:
             self._process.wait()
 
 
-def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
-    return port
-
-
-def _stop_with(parent: int) -> None:
-    while os.getppid() == parent:
-        time.sleep(WATCH_SECONDS)
-    os._exit(0)
-
-
 def _serve(port: int, parent: int) -> None:
-    threading.Thread(target=_stop_with, args=(parent,), daemon=True).start()
+    end_with_parent(parent)
     import uvicorn
 
     uvicorn.run("prefect.server.api.server:create_app", factory=True, host="127.0.0.1", port=port, log_level="error")

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any
 
 from tracewheel.core.errors import InfrastructureError
-from tracewheel.rollout.worker_process import end_with
+from tracewheel.core.processes import end_with_parent
 
 
 class Helper:
@@ -34,7 +34,7 @@ class Helper:
             raise InfrastructureError("the helper process is no longer wanted")
         if self._pool is None:
             spawn = multiprocessing.get_context("spawn")
-            self._pool = ProcessPoolExecutor(1, spawn, initializer=end_with, initargs=(os.getpid(),))
+            self._pool = ProcessPoolExecutor(1, spawn, initializer=end_with_parent, initargs=(os.getpid(),))
         try:
             return self._pool.submit(function, *args, **kwargs).result()
         except BrokenProcessPool as error:

@@ -10,8 +10,6 @@ import json
 import logging
 import os
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,11 +81,11 @@ def check_tracking(uri: str) -> None:
     """
     if urlparse(uri).scheme not in ("http", "https"):
         return
+    import httpx
+
     try:
-        urllib.request.urlopen(f"{uri.rstrip('/')}/health", timeout=PROBE_SECONDS).close()
-    except urllib.error.HTTPError:
-        return  # it answers: whether it lets us in is for the first call to find out
-    except (urllib.error.URLError, TimeoutError, OSError) as error:
+        httpx.get(f"{uri.rstrip('/')}/health", timeout=PROBE_SECONDS)  # any status: the first call finds out what it allows
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise InfrastructureError(
             f"tracking.uri: no MLflow server answers at {uri} ({error}); start it, or use the default sqlite store"
         ) from error

@@ -13,6 +13,7 @@ from tasks import tracking
 from tasks.tracking import Tracking, check_tracking, make_client
 from tracewheel.config import TrackingConfig
 from tracewheel.core.errors import InfrastructureError
+from tracewheel.core.processes import free_port
 
 
 @pytest.fixture
@@ -71,9 +72,7 @@ def test_two_records_are_two_mlflow_runs(make_run, tmp_path):
 
 
 def test_a_server_that_is_not_there_is_found_out_at_once():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"http://127.0.0.1:{free.getsockname()[1]}"
+    address = f"http://127.0.0.1:{free_port()}"
     started = time.monotonic()
     with pytest.raises(InfrastructureError, match=f"no MLflow server answers at {address}"):
         check_tracking(address)

@@ -6,7 +6,6 @@ import atexit
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -18,6 +17,7 @@ from typing import Any
 import httpx
 
 from tracewheel.core.errors import InfrastructureError
+from tracewheel.core.processes import free_port
 from tracewheel.engines.vllm_settings import VllmSettings, environment
 
 POLL_SECONDS = 0.25
@@ -42,7 +42,7 @@ class VllmServer:
         ]
         self._threads = settings.threads if settings.device == "cpu" else None
         self._patience = patience
-        self._port = _free_port()
+        self._port = free_port()
         self._log = Path(tempfile.mkdtemp(prefix="tracewheel-vllm-")) / "server.log"
         self._process: subprocess.Popen[bytes] | None = None
         self._lock = threading.Lock()
@@ -87,8 +87,6 @@ class VllmServer:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
-        if self._process.stdin is not None:
-            self._process.stdin.close()
         self._process = None
 
     def _start(self) -> None:
@@ -100,11 +98,18 @@ class VllmServer:
         # vLLM's processes import Tracewheel's logits processor, installed or not.
         root = str(Path(__file__).parents[2])
         variables["PYTHONPATH"] = os.pathsep.join(filter(None, [root, variables.get("PYTHONPATH")]))
-        command = [sys.executable, "-m", "tracewheel.engines.vllm_child", "--host=127.0.0.1", f"--port={self._port}"]
+        command = [
+            sys.executable,
+            "-m",
+            "tracewheel.engines.vllm_child",
+            str(os.getpid()),
+            "--host=127.0.0.1",
+            f"--port={self._port}",
+        ]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 command + self._arguments,
-                stdin=subprocess.PIPE,
+                stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 env=variables,
@@ -134,9 +139,3 @@ def command_line(arguments: dict[str, Any]) -> list[str]:
         else:
             flags.append(f"--{flag}={value}")
     return flags
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ import tracewheel.core.errors as errors
 from tracewheel.config import DeepSpeedConfig, RetrainConfig
 from tracewheel.core.errors import InfrastructureError, TracewheelError
 from tracewheel.core.files import read_json, write_json
+from tracewheel.core.processes import end_with_parent, terminate
 
 LAST_LINES = 12
 SECONDS_TO_END = 40
@@ -125,7 +127,5 @@ def _failure(folder: Path, processes: int, code: int, lines: list[str]) -> Trace
 if __name__ == "__main__":
     from torch.distributed.run import main
 
-    from tracewheel.learner.processes import end_with_parent
-
-    end_with_parent()
+    end_with_parent(os.getppid(), terminate)
     main()

@@ -7,10 +7,7 @@ numbers, so each knows the whole batch; only the first writes.
 from __future__ import annotations
 
 import atexit
-import ctypes
 import os
-import signal
-import sys
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -41,13 +38,6 @@ def world_size() -> int:
 def is_first() -> bool:
     """Whether this is the process that writes files and prints results."""
     return rank() == 0
-
-
-def end_with_parent() -> None:
-    """Be asked to end (SIGTERM) when the process that started this one dies, however it dies. On Linux alone."""
-    if sys.platform == "linux":
-        PR_SET_PDEATHSIG = 1
-        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def join(device: str, timeout_minutes: float) -> None:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
 from tracewheel.config import RetrainConfig
 from tracewheel.core.errors import TracewheelError
 from tracewheel.core.files import read_json, write_json
+from tracewheel.core.processes import end_with_parent
 from tracewheel.learner import processes
 from tracewheel.learner.update import update
 
 
 def work(job: Path) -> int:
     """Do this process's part of the update that `job` describes; returns the exit code."""
-    processes.end_with_parent()
+    end_with_parent(os.getppid())
     task = read_json(job)
     try:
         update(

@@ -4,9 +4,6 @@ import os
 import random
 import shutil
 import signal
-import socket
-import subprocess
-import sys
 import threading
 import time
 
@@ -14,6 +11,7 @@ import pytest
 
 from tracewheel.config import RetrainConfig
 from tracewheel.core.errors import AdapterMismatchError, ConfigError, InfrastructureError
+from tracewheel.core.processes import free_port
 from tracewheel.engines.base import Request, Sampling
 from tracewheel.engines.making import make_engine
 from tracewheel.environments.workspace.tasks import FAMILIES, make_task
@@ -188,9 +186,7 @@ def test_a_running_server_is_used_by_its_address(config, servers, versions, engi
 
 
 def test_a_server_that_is_not_there_is_an_error_in_time(config, base):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"http://127.0.0.1:{free.getsockname()[1]}"
+    address = f"http://127.0.0.1:{free_port()}"
     began = time.monotonic()
     with pytest.raises(InfrastructureError, match="no answer for 2 s"):
         make_engine(profile_of(config, servers=(address,), patience=2), PolicyRef(base), greedy=False, slots=1)
@@ -206,33 +202,6 @@ def test_a_server_that_cannot_start_says_its_last_words(config, base):
     with pytest.raises(InfrastructureError, match=r"last words:(.|\n)*memory"):
         server.ensure()
     server.stop()
-
-
-def test_a_server_ends_with_the_process_that_started_it(tmp_path):
-    """The other end of its standard input goes, however that comes about."""
-    script = "import subprocess, sys, time\n" \
-        "child = subprocess.Popen([sys.executable, '-c', sys.argv[1]], stdin=subprocess.PIPE, start_new_session=True)\n" \
-        "print(child.pid, flush=True)\ntime.sleep(600)"  # fmt: skip
-    inner = "import threading, time; from tracewheel.engines import vllm_child as c; " \
-        "threading.Thread(target=c._end_with_parent).start(); time.sleep(600)"  # fmt: skip
-    parent = subprocess.Popen([sys.executable, "-c", script, inner], stdout=subprocess.PIPE, text=True)
-    child = int(parent.stdout.readline())
-    time.sleep(1)
-    assert _lives(child)
-    parent.kill()
-    parent.wait()
-    deadline = time.monotonic() + 30
-    while _lives(child) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert not _lives(child)
-
-
-def _lives(pid):
-    try:
-        with open(f"/proc/{pid}/stat") as stream:
-            return stream.read().rsplit(")", 1)[1].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 def test_a_server_without_our_draws_is_refused(config, base):

@@ -1,17 +1,17 @@
 """The endpoint of a real vLLM server: what it gives is what the protocol's tests take it to give, and can be learned from."""
 
 import os
-import socket
 import subprocess
 import sys
 import time
-import urllib.request
 
+import httpx
 import pytest
 import torch
 
 from tracewheel.config import RetrainConfig
 from tracewheel.core.files import read_records
+from tracewheel.core.processes import free_port
 from tracewheel.core.types import Trajectory
 from tracewheel.policy.loading import load_base
 from tracewheel.teacher.baseline import evaluate_endpoint
@@ -26,9 +26,7 @@ CALLS = ["--enable-auto-tool-choice", "--tool-call-parser", "hermes", "--enable-
 def server(base, tmp_path_factory):
     """The address of a server of the tiny base."""
     pytest.importorskip("vllm")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     where = ["--model", base, "--served-model-name", "tiny", "--host", "127.0.0.1", "--port", str(port)]
     command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", *where, *OPTIONS, *CALLS]
     log = tmp_path_factory.mktemp("server") / "log"
@@ -38,9 +36,9 @@ def server(base, tmp_path_factory):
         deadline = time.monotonic() + 600
         while True:
             try:
-                urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=2).close()
+                httpx.get(f"http://127.0.0.1:{port}/health", timeout=2).raise_for_status()
                 break
-            except OSError:
+            except httpx.HTTPError:
                 assert process.poll() is None and time.monotonic() < deadline, log.read_text()[-3000:]
                 time.sleep(0.5)
         yield f"http://127.0.0.1:{port}/v1"
