@@ -21,7 +21,16 @@ from typing import Any
 import pandas as pd
 import torch
 
-from tracewheel.config import RetrainConfig, load_config
+from tracewheel.config import (
+    CurateSections,
+    EvaluateSections,
+    RetrainConfig,
+    RolloutSections,
+    ScoreSections,
+    UpdateSections,
+    WarmStartSections,
+    load_config,
+)
 from tracewheel.curation.curate import curate
 from tracewheel.curation.curated_folder import load_tasks
 from tracewheel.evaluation.evaluate import evaluate
@@ -90,9 +99,9 @@ def _controls(config: RetrainConfig, work: Path) -> dict[str, Any]:
     for name in ("ingested", "curated", "warm"):
         (work / name).mkdir(parents=True, exist_ok=True)
     ingest(config.ingest, work / "ingested")
-    curate(config, work / "ingested", work / "curated")
+    curate(CurateSections.of(config), work / "ingested", work / "curated")
     start = work / "warm"
-    warm_start(config, work / "curated", start, config.warm_start.demonstrations)
+    warm_start(WarmStartSections.of(config), work / "curated", start, config.warm_start.demonstrations)
     adapters = {
         "replay_only": _replay_only(config, start / "adapter", work / "replay_only"),
         "no_mask": _without_mask(config, work / "curated", start, work / "no_mask"),
@@ -106,14 +115,14 @@ def _controls(config: RetrainConfig, work: Path) -> dict[str, Any]:
             out.mkdir(parents=True, exist_ok=True)
             tasks = load_tasks(work / "curated", split)
             seed = evaluation_seed(config.seed, split)
-            summary = evaluate(config, policy, tasks, out, samples=config.evaluation.samples, seed=seed)
+            summary = evaluate(EvaluateSections.of(config), policy, tasks, out, samples=config.evaluation.samples, seed=seed)
             outcome[name][split] = {mode: summary[mode]["rate"] for mode in ("greedy", "sampled")}
     return outcome
 
 
 def _replay_only(config: RetrainConfig, start: Path, out: Path) -> Path:
     """As many optimiser steps as reinforcement learning takes, on the replay text alone and at its weight."""
-    learner = Learner(config, start.parent, start)
+    learner = Learner(UpdateSections.of(config), start.parent, start)
     rng = random.Random(f"replay-only-{config.seed}")
     for _ in range(config.training.iterations * config.learner.epochs * config.learner.minibatches):
         learner.learn_text(rng)
@@ -132,12 +141,13 @@ def _without_mask(config: RetrainConfig, curated: Path, start: Path, work: Path)
         folder.mkdir(parents=True, exist_ok=True)
         chosen = [tasks[task_id] for task_id in sampler.select(config.training.tasks_per_iteration, iteration)]
         policy = PolicyRef(config.policy.base, str(state / "adapter"), version)
-        rollout(config, policy, chosen, folder, samples=config.rollout.group_size, seed=rollout_seed(config.seed, iteration))
-        score(config, chosen, folder / "trajectories.parquet", folder)
+        sections, seed = RolloutSections.of(config), rollout_seed(config.seed, iteration)
+        rollout(sections, policy, chosen, folder, samples=config.rollout.group_size, seed=seed)
+        score(ScoreSections.of(config), chosen, folder / "trajectories.parquet", folder)
         observe_scores(sampler, folder / "scores.parquet")
         _unmask(config, policy, folder / "trajectories.parquet")
         update(
-            config,
+            UpdateSections.of(config),
             folder / "trajectories.parquet",
             folder / "scores.parquet",
             state,

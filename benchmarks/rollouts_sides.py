@@ -29,7 +29,7 @@ Rollout = Callable[[Workload], tuple[Meter, int]]  # the meter of one rollout, a
 
 def ours(folder: Path, threads: int, setting: dict[str, Any]) -> Rollout:
     """`run_episodes` over the engine of the setting; the engine is made anew for each rollout, outside the meter's time."""
-    from tracewheel.config import RetrainConfig
+    from tracewheel.config import EngineSections, RetrainConfig
     from tracewheel.engines.making import make_engine
     from tracewheel.policy.adapters import PolicyRef
     from tracewheel.rollout.rollout import run_episodes
@@ -51,7 +51,9 @@ def ours(folder: Path, threads: int, setting: dict[str, Any]) -> Rollout:
                 },
             }
         )
-        engine, renderer = make_engine(config, PolicyRef(str(folder)), greedy=False, slots=workload.concurrency)
+        engine, renderer = make_engine(
+            EngineSections.of(config), PolicyRef(str(folder)), greedy=False, slots=workload.concurrency
+        )
         with Meter() as meter:
             done = run_episodes(engine, renderer, config.rollout, tasks(workload), samples=workload.group, seed=workload.seed)
         if {(len(each.turns), each.stop_reason) for each in done} != {(workload.turns, "finished")}:

@@ -87,7 +87,7 @@ def engine_rates(folder: Path) -> dict[str, float]:
     import numpy
     import torch
 
-    from tracewheel.config import load_config
+    from tracewheel.config import EngineSections, load_config
     from tracewheel.curation.curated_folder import load_tasks
     from tracewheel.engines.making import make_engine
     from tracewheel.policy.adapters import policy_of
@@ -100,7 +100,7 @@ def engine_rates(folder: Path) -> dict[str, float]:
     rows, seconds, starts = [], [], []
     for count in CONCURRENCY * 2:
         begun = time.process_time()
-        engine, renderer = make_engine(config, policy, greedy=False, slots=count)
+        engine, renderer = make_engine(EngineSections.of(config), policy, greedy=False, slots=count)
         starts.append(time.process_time() - begun)
         passes = [0]
         step = engine.step

@@ -23,7 +23,7 @@ from learner_workload import trajectories as random_tokens
 from measuring import Meter, emit, machine, table
 from scale_sim import RATES
 
-from tracewheel.config import RetrainConfig
+from tracewheel.config import RetrainConfig, RolloutSections, ScoreSections
 from tracewheel.core.files import read_records, write_records
 from tracewheel.core.types import Task, Trajectory
 from tracewheel.engines.base import Generation, Request
@@ -74,12 +74,13 @@ def measure() -> dict[str, tuple[float, str]]:
     tasks = [make_task(FAMILIES[number % len(FAMILIES)], 1 + number % 4, rng) for number in range(TASKS)]
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder)
-        rollout(config, PolicyRef(str(BASE)), tasks, out, samples=SAMPLES, seed=0)
+        rollout(RolloutSections.of(config), PolicyRef(str(BASE)), tasks, out, samples=SAMPLES, seed=0)
         file = out / TRAJECTORIES_FILE
         sampled = read_records(file, Trajectory)
         tokens = sum(len(each.token_ids) for each in sampled)
         episodes = f"{len(sampled)} episodes of the tiny base, {tokens / len(sampled):.0f} tokens each"
-        scoring = _fastest(lambda: (write_records(out / "again.parquet", sampled), score(config, tasks, file, out / "scores")))
+        rubric = ScoreSections.of(config)
+        scoring = _fastest(lambda: (write_records(out / "again.parquet", sampled), score(rubric, tasks, file, out / "scores")))
         long_bytes, long_what = _long_bytes(sampled[0], out / "long.parquet")
         return {
             "trajectory.token_bytes": (long_bytes, long_what),

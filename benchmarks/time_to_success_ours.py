@@ -10,6 +10,7 @@ from pathlib import Path
 from measuring import Meter
 from time_to_success_sides import Race
 
+from tracewheel.config import RolloutSections, SamplerSections, ScoreSections, UpdateSections
 from tracewheel.curation.curated_folder import load_tasks
 from tracewheel.learner.update import update
 from tracewheel.policy.adapters import policy_of, weights_folder
@@ -27,7 +28,7 @@ def main() -> None:
         work, iteration, episodes = Path(name), 0, 0
         over = race.evaluate(reference, 0)
         race.clock.start()
-        sampler = make_sampler(config, race.curated)
+        sampler = make_sampler(SamplerSections.of(config), race.curated)
         tasks = {task.id: task for task in load_tasks(race.curated, "train")}
         while not over:
             iteration += 1
@@ -36,23 +37,23 @@ def main() -> None:
             chosen = [tasks[task_id] for task_id in sampler.select(config.training.tasks_per_iteration, iteration)]
             with Meter() as meter:
                 rollout(
-                    config,
+                    RolloutSections.of(config),
                     policy_of(state, config.policy.base),
                     chosen,
                     out,
                     samples=config.rollout.group_size,
                     seed=rollout_seed(config.seed, iteration),
-                    temperature=rollout_temperature(config, iteration),
+                    temperature=rollout_temperature(config.rollout, config.training.iterations, iteration),
                 )
             stages["rollout"] += meter.cpu_s
             with Meter() as meter:
-                score(config, chosen, out / "trajectories.parquet", out)
+                score(ScoreSections.of(config), chosen, out / "trajectories.parquet", out)
                 observe_scores(sampler, out / SCORES_FILE)
             stages["score"] += meter.cpu_s
             with Meter() as meter:
                 trajectories, scores, new = out / "trajectories.parquet", out / SCORES_FILE, out / "state"
                 new.mkdir()
-                update(config, trajectories, scores, state, reference, new, iteration=iteration)
+                update(UpdateSections.of(config), trajectories, scores, state, reference, new, iteration=iteration)
             stages["update"] += meter.cpu_s
             state, episodes = new, episodes + len(chosen) * config.rollout.group_size
             race.clock.stop()

@@ -11,7 +11,7 @@ from typing import Any
 
 from measuring import cpu_seconds
 
-from tracewheel.config import RetrainConfig, load_config
+from tracewheel.config import CurateSections, EvaluateSections, RetrainConfig, WarmStartSections, load_config
 from tracewheel.curation.curated_folder import load_tasks
 from tracewheel.evaluation.evaluate import evaluate
 from tracewheel.policy.adapters import PolicyRef
@@ -33,8 +33,8 @@ def prepare(profile: str, seed: int, threads: int, out: Path) -> None:
     for name in ("traces", CURATED, START):
         (out / name).mkdir(parents=True, exist_ok=True)
     ingest(config.ingest, out / "traces")
-    curate(config, out / "traces", out / CURATED)
-    warm_start(config, out / CURATED, out / START, config.warm_start.demonstrations)
+    curate(CurateSections.of(config), out / "traces", out / CURATED)
+    warm_start(WarmStartSections.of(config), out / CURATED, out / START, config.warm_start.demonstrations)
     (out / "done").touch()
 
 
@@ -78,7 +78,9 @@ class Race:
         seed = evaluation_seed(self.config.seed, self._setting["split"])
         policy = PolicyRef(self.config.policy.base, str(adapter), version=0)
         with tempfile.TemporaryDirectory() as out:
-            summary = evaluate(self.config, policy, self._tasks, Path(out), samples=VALIDATION_SAMPLES, seed=seed)
+            summary = evaluate(
+                EvaluateSections.of(self.config), policy, self._tasks, Path(out), samples=VALIDATION_SAMPLES, seed=seed
+            )
         point = {
             "episodes": episodes,
             "cpu_s": self.clock.cpu_s,

@@ -19,6 +19,7 @@ from typing import Any
 from rollouts_workload import trl_chat_template
 from time_to_success_sides import EPISODES, Race
 
+from tracewheel.config import UpdateSections
 from tracewheel.core.types import Task
 from tracewheel.curation.curated_folder import load_tasks
 from tracewheel.environments.workspace.environment import SYSTEM_PROMPT, TOOLS, WorkspaceEnvironment
@@ -100,7 +101,7 @@ def main() -> None:
 
         over = race.evaluate(race.state / "adapter", 0)
         trainer = GRPOTrainer(
-            model=load_policy_for_training(config, race.state, adapter_name="default"),
+            model=load_policy_for_training(UpdateSections.of(config), race.state, adapter_name="default"),
             reward_funcs=lambda environments, **_: [each._reward() for each in environments],
             processing_class=tokenizer,
             train_dataset=Dataset.from_list(rows),

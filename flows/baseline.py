@@ -10,6 +10,7 @@ from typing import Any
 from flows.progress import TerminalReporter, result_console
 from flows.setup import prepare_environment, resolve_config
 from flows.single import tasks_of_split
+from tracewheel.config import BaselineSections
 from tracewheel.core.errors import DataError
 from tracewheel.core.store import produce_whole
 
@@ -44,7 +45,7 @@ def baseline(options: argparse.Namespace) -> dict[str, Any]:
         summary, played = produce_whole(
             out,
             lambda partial: evaluate_endpoint(
-                config,
+                BaselineSections.of(config),
                 tasks,
                 partial,
                 samples=samples,

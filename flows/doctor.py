@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from flows.setup import prepare_environment, resolve_config
-from tracewheel.config import RetrainConfig, load_config
+from tracewheel.config import DoctorSections, RetrainConfig, load_config
 from tracewheel.core.errors import DataError, UnhealthyRun
 
 COLOURS = {"severe": "red", "warning": "yellow", "healthy": "green", "not_checked": "dim"}
@@ -35,7 +35,7 @@ def doctor(options: argparse.Namespace) -> dict[str, Any]:
     record = RunRecord(work_dir, run_id)
     if not (record.path / "lineage.json").is_file():
         raise DataError(f"{record.path}: no such run; `tracewheel status` lists them, --run names one")
-    own = _config_of(record.path, config)
+    own = DoctorSections.of(_config_of(record.path, config))
     loops = {name: read_records(own, folder, work_dir / "store") for name, folder in loops_of(record.path).items()}
     if not loops:
         raise DataError(f"{record.path}: the run has not come to reinforcement learning; `tracewheel retrain` goes on with it")

@@ -128,7 +128,11 @@ def improve(run: Run, curated: Entry, start: Policy, sampler: TaskSampler, *, na
             last = is_last(run, iteration, used)
             if not last:
                 source.updated(policy)
-            figures = {**success_of_rounds(scores), **sampling_figures(run.config, score_files(scores)), **sampler.figures()}
+            figures = {
+                **success_of_rounds(scores),
+                **sampling_figures(run.config.learner, score_files(scores)),
+                **sampler.figures(),
+            }
             found.updates[iteration] = {**state.result, **figures}
             if run.tracking:
                 run.tracking.log_iteration(before + iteration, found.updates[iteration])

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from flows.setup import prepare_environment, resolve_config
-from tracewheel.config import MergeConfig, RetrainConfig
+from tracewheel.config import EvaluateSections, MergeConfig, MergeSections, RetrainConfig
 from tracewheel.core.errors import ConfigError, DataError, GateRefused
 from tracewheel.core.store import produce_whole
 
@@ -55,14 +55,16 @@ def merge_into(
     begun = Path(start.adapter) if start and start.adapter else None
     parts = [Part(name, Path(str(ref.adapter)), begun) for name, ref in refs.items()]
     version = max(ref.version for ref in refs.values())
-    record = merge(config, parts, settings, out, onto=begun, version=version)
+    record = merge(MergeSections.of(config), parts, settings, out, onto=begun, version=version)
     if options.unevaluated:
         return {**record, "evaluated": False}
-    rates = evaluate_all(config, Path(options.curated), {**refs, MERGED: policy_of(out, config.policy.base)}, out)
+    rates = evaluate_all(
+        EvaluateSections.of(config), Path(options.curated), {**refs, MERGED: policy_of(out, config.policy.base)}, out
+    )
     return judged(record, rates, out)
 
 
-def evaluate_all(config: RetrainConfig, curated: Path, policies: dict[str, Any], out: Path) -> dict[str, float]:
+def evaluate_all(config: EvaluateSections, curated: Path, policies: dict[str, Any], out: Path) -> dict[str, float]:
     """Each policy's success on the validation split; the evaluations lie in `out/validation`."""
     from tracewheel.curation.curated_folder import load_tasks
     from tracewheel.evaluation.evaluate import evaluate

@@ -14,6 +14,7 @@ from tasks.evidence import begins_with, find_curated
 from tasks.registry import find_champion, load_champion
 from tasks.run import Policy, Run
 from tasks.tracking import Tracking
+from tracewheel.config import SamplerSections
 from tracewheel.core.files import read_json
 from tracewheel.core.store import Entry
 from tracewheel.sampling.curriculum import make_sampler, sampler_kind
@@ -52,7 +53,7 @@ def earlier_curation(run: Run, start: dict[str, Any]) -> Entry | None:
 
 def starting_point(run: Run, start: dict[str, Any], curated: Entry) -> tuple[Policy | None, TaskSampler]:
     """The champion, if there is one for this base, and the tasks' posterior."""
-    sampler = make_sampler(run.config, curated.path, start["sampler"])
+    sampler = make_sampler(SamplerSections.of(run.config), curated.path, start["sampler"])
     if not start["champion"]:
         return None, sampler
     entry = load_champion(run, version=start["champion"]["version"], digest=start["champion"]["digest"])

@@ -108,7 +108,7 @@ class QueueSource:
         if self.run.planning or queue.issued(iteration) or iteration > config.training.iterations:
             return
         before = sum(queue.issued(earlier) for earlier in range(1, iteration))
-        if before and not has_room(config, before * config.rollout.group_size):
+        if before and not has_room(config.training.episodes, before * config.rollout.group_size, config.episodes_per_iteration):
             return
         task_ids = self.sampler.select(config.training.tasks_per_iteration, iteration)
         variants = {task.id: task for task in self.sampler.variants(task_ids)}
@@ -122,7 +122,7 @@ class QueueSource:
                     variant=task_id in variants,
                     samples=config.rollout.group_size,
                     seed=rollout_seed(config.seed, iteration),
-                    temperature=rollout_temperature(config, iteration),
+                    temperature=rollout_temperature(config.rollout, config.training.iterations, iteration),
                 )
                 for number, task_id in enumerate(task_ids, start=before)
             ]

@@ -8,7 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from flows.setup import prepare_environment, resolve_config
-from tracewheel.config import RetrainConfig, load_base_config
+from tracewheel.config import (
+    CurateSections,
+    EvaluateSections,
+    RetrainConfig,
+    RolloutSections,
+    SamplerSections,
+    ScoreSections,
+    UpdateSections,
+    WarmStartSections,
+    load_base_config,
+)
 from tracewheel.core.errors import DataError
 from tracewheel.core.store import produce_whole
 from tracewheel.curation.curated_folder import EPISODES_FILE, TASKS_FILE
@@ -21,7 +31,7 @@ def curate(options: argparse.Namespace) -> dict[str, Any]:
     from tracewheel.curation.curate import curate
     from tracewheel.curation.evidence import KeptEvidence
 
-    config = _config(options)
+    config = CurateSections.of(_config(options))
     traces = _folder(options.traces, "--traces")
     earlier = KeptEvidence.read(_folder(options.earlier, "--earlier")) if options.earlier else None
     return _result(options, produce_whole(Path(options.out), lambda out: curate(config, traces, out, earlier)))
@@ -44,7 +54,8 @@ def warm_start(options: argparse.Namespace) -> dict[str, Any]:
 
     warn_of_leaks(check_curated(curated, config.curation))
     kind = options.demonstrations or config.warm_start.demonstrations
-    return _result(options, produce_whole(Path(options.out), lambda out: warm_start(config, curated, out, kind)))
+    sections = WarmStartSections.of(config)
+    return _result(options, produce_whole(Path(options.out), lambda out: warm_start(sections, curated, out, kind)))
 
 
 def rollout(options: argparse.Namespace) -> dict[str, Any]:
@@ -59,7 +70,7 @@ def rollout(options: argparse.Namespace) -> dict[str, Any]:
     from tracewheel.sampling.schedule import observe_scores, rollout_seed, rollout_temperature
 
     warn_of_leaks(check_curated(curated, config.curation))
-    sampler = make_sampler(config, curated)
+    sampler = make_sampler(SamplerSections.of(config), curated)
     for earlier in range(1, options.iteration if options.scores_of else 1):
         observe_scores(sampler, _folder(options.scores_of.replace("{}", str(earlier)), "--scores-of") / "scores.parquet")
         sampler.evolve(curated)
@@ -67,11 +78,13 @@ def rollout(options: argparse.Namespace) -> dict[str, Any]:
     variants = sampler.variants(task_ids)
     tasks = {task.id: task for task in [*load_tasks(curated, "train"), *variants]}
     chosen = [tasks[task_id] for task_id in task_ids]
-    seed, temperature = rollout_seed(config.seed, options.iteration), rollout_temperature(config, options.iteration)
+    seed = rollout_seed(config.seed, options.iteration)
+    temperature = rollout_temperature(config.rollout, config.training.iterations, options.iteration)
 
     def produce(out: Path) -> dict[str, float]:
         write_variants(out, variants)
-        return rollout(config, policy, chosen, out, samples=config.rollout.group_size, seed=seed, temperature=temperature)
+        sections, samples = RolloutSections.of(config), config.rollout.group_size
+        return rollout(sections, policy, chosen, out, samples=samples, seed=seed, temperature=temperature)
 
     return _result(options, produce_whole(Path(options.out), produce))
 
@@ -81,7 +94,7 @@ def score(options: argparse.Namespace) -> dict[str, Any]:
     from tracewheel.sampling.curriculum import read_variants
     from tracewheel.scoring.score import score
 
-    config = _config(options)
+    config = ScoreSections.of(_config(options))
     trajectories = Path(options.trajectories)
     tasks = [*tasks_of_split(options), *read_variants(trajectories.parent)]
     return _result(options, produce_whole(Path(options.out), lambda out: score(config, tasks, trajectories, out)))
@@ -89,7 +102,7 @@ def score(options: argparse.Namespace) -> dict[str, Any]:
 
 def update(options: argparse.Namespace) -> dict[str, Any]:
     """`tracewheel update`. Under torchrun it runs on every process, of which the first writes."""
-    config = _config(options)
+    config = UpdateSections.of(_config(options))
     state, reference = _folder(options.state, "--state"), _folder(options.reference, "--reference")
     from tracewheel.learner.mismatch import sentence
     from tracewheel.learner.processes import is_first
@@ -116,7 +129,8 @@ def evaluate(options: argparse.Namespace) -> dict[str, Any]:
     state = _best_of(options.best_of) if options.best_of else options.state
     samples = options.samples or (VALIDATION_SAMPLES if options.split == "validation" else config.evaluation.samples)
     policy, seed = _policy(config, state), evaluation_seed(config.seed, options.split)
-    result = produce_whole(Path(options.out), lambda out: evaluate(config, policy, tasks, out, samples=samples, seed=seed))
+    sections = EvaluateSections.of(config)
+    result = produce_whole(Path(options.out), lambda out: evaluate(sections, policy, tasks, out, samples=samples, seed=seed))
     return _result(options, result | {"policy": state or "base"})
 
 

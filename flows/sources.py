@@ -71,14 +71,21 @@ class SyncSource:
         trajectories: list[Entry] = []
         scores: list[Entry] = []
         tried: list[str] = []
-        wanted = self.run.config.training.tasks_per_iteration
+        config = self.run.config
+        wanted = config.training.tasks_per_iteration
         while task_ids := self.sampler.select(wanted, iteration, exclude=tried):
             refill = len(trajectories)
             rolled_out = roll_out(self.run, **rollout_arguments(self, policy, iteration, task_ids), refill=refill)
             trajectories.append(rolled_out)
             scores.append(score_and_observe(self, rolled_out, iteration))
             tried += task_ids
-            wanted = refill_size(self.run.config, score_files(scores), used + episodes_of(trajectories))
+            wanted = refill_size(
+                config.learner,
+                config.training,
+                score_files(scores),
+                group_size=config.rollout.group_size,
+                used=used + episodes_of(trajectories),
+            )
         self.sampler.evolve(self.curated.path)
         return trajectories, scores
 
@@ -133,7 +140,7 @@ def rollout_arguments(loop: _Loop, policy: Policy, iteration: int, task_ids: lis
         "task_ids": task_ids,
         "variants": [task.to_record() for task in loop.sampler.variants(task_ids)],
         "iteration": iteration,
-        "temperature": rollout_temperature(loop.run.config, iteration),
+        "temperature": rollout_temperature(loop.run.config.rollout, loop.run.config.training.iterations, iteration),
     }
 
 
@@ -146,7 +153,8 @@ def score_and_observe(loop: _Loop, trajectories: Entry, iteration: int) -> Entry
 
 def is_last(run: Run, iteration: int, used: int) -> bool:
     """Whether no iteration follows: the number is reached, or the budget of episodes has no room, of which some are used."""
-    return iteration == run.config.training.iterations or not has_room(run.config, used)
+    training = run.config.training
+    return iteration == training.iterations or not has_room(training.episodes, used, run.config.episodes_per_iteration)
 
 
 def episodes_of(trajectories: list[Entry]) -> int:

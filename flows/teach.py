@@ -9,6 +9,7 @@ from typing import Any
 from flows.progress import TerminalReporter
 from flows.setup import prepare_environment, resolve_config
 from flows.single import curated_folder
+from tracewheel.config import TeachSections
 from tracewheel.core.errors import DataError
 from tracewheel.core.store import produce_whole
 
@@ -43,7 +44,9 @@ def teach(options: argparse.Namespace) -> dict[str, Any]:
     reporter = TerminalReporter()
     with reporter.shown():
         reporter.start(LABEL)
-        result = produce_whole(out, lambda partial: teach(config, tasks, partial, journal=journal, progress=reporter.move))
+        result = produce_whole(
+            out, lambda partial: teach(TeachSections.of(config), tasks, partial, journal=journal, progress=reporter.move)
+        )
     if result["stopped"]:
         reporter.say(f"{result['stopped']}; the same command goes on with what is noted in {journal}")
     else:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-from tasks.run import Run
-from tasks.stage import stage_task
+from tasks.stage import Context, stage_task
+from tracewheel.config import CollectSections
 from tracewheel.rollout.collect import collect
 from tracewheel.rollout.trajectory_queue import Batch
 
 
-@stage_task("collect", code="tracewheel.rollout.collect", sections=("rollout",))
-def collect_batch(run: Run, out: Path, *, batch: Batch, iteration: int) -> dict[str, Any]:
+@stage_task("collect", code="tracewheel.rollout.collect", sections=CollectSections)
+def collect_batch(context: Context[CollectSections], *, batch: Batch, iteration: int) -> dict[str, Any]:
     """The trajectories that an iteration claimed, as files."""
-    return collect(run.config.rollout, batch, out)
+    return collect(context.config.rollout, batch, context.out)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tasks.run import Policy, Run
+from tracewheel.config import DoctorSections
 from tracewheel.core.errors import UnhealthyRun
 from tracewheel.core.files import read_json, read_table
 from tracewheel.core.run_record import RunRecord
@@ -115,7 +116,7 @@ class Watch:
         return True
 
     def _records(self, iteration: int, validations: Mapping[int, Entry]) -> RunRecords:
-        config, store = self._run.config, self._run.store.root
+        config, store = DoctorSections.of(self._run.config), self._run.store.root
         for name, made in self._loop["iterations"].items():
             number = int(name)
             if number <= iteration and number not in self._iterations:

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from tasks.run import Policy, Run
-from tasks.stage import stage_task
+from tasks.stage import Context, stage_task
 from tasks.traces import log_traces
+from tracewheel.config import EvaluateSections
 from tracewheel.core.store import Entry
 from tracewheel.curation.curated_folder import load_tasks
 from tracewheel.evaluation.evaluate import evaluate
 from tracewheel.sampling.schedule import evaluation_seed
 
-SECTIONS = ("seed", "threads", "policy", "environment", "rollout", "rubric", "evaluation")
 FEWER_TRACES = 4
 
 
-@stage_task("evaluate", code="tracewheel.evaluation.evaluate", sections=SECTIONS)
-def evaluate_policy(run: Run, out: Path, *, policy: Policy, curated: Entry, split: str, samples: int) -> dict[str, Any]:
+@stage_task("evaluate", code="tracewheel.evaluation.evaluate", sections=EvaluateSections)
+def evaluate_policy(
+    context: Context[EvaluateSections], *, policy: Policy, curated: Entry, split: str, samples: int
+) -> dict[str, Any]:
     """Greedy and sampled success of a policy on the tasks of a split."""
-    seed = evaluation_seed(run.config.seed, split)
+    seed = evaluation_seed(context.config.seed, split)
     tasks = load_tasks(curated.path, split)
-    return evaluate(run.config, policy.ref(), tasks, out, samples=samples, seed=seed, progress=run.reporter.move)
+    progress = context.reporter.move
+    return evaluate(context.config, policy.ref(), tasks, context.out, samples=samples, seed=seed, progress=progress)
 
 
 def evaluate_and_log(run: Run, *, policy: Policy, curated: Entry, split: str, samples: int) -> Entry:

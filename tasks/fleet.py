@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tracewheel.config import RetrainConfig
+from tracewheel.config import RetrainConfig, WorkerSections
 from tracewheel.rollout.fleet import Fleet, LocalFleet
 from tracewheel.rollout.trajectory_queue import TrajectoryQueue
 
@@ -23,5 +23,5 @@ def make_fleet(config: RetrainConfig, queue: TrajectoryQueue, logs: Path) -> Fle
     if config.rollout.workers.kind == "ray":
         from tasks.ray_fleet import RayFleet
 
-        return RayFleet(config, queue)
-    return LocalFleet(config, queue, logs)
+        return RayFleet(WorkerSections.of(config), queue)
+    return LocalFleet(WorkerSections.of(config), queue, logs)

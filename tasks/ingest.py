@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-from tasks.run import Run
-from tasks.stage import stage_task
+from tasks.stage import Context, stage_task
+from tracewheel.config import IngestSections
 from tracewheel.core.fingerprint import READING_PACKAGES
 from tracewheel.traces.ingest import ingest
 
 
-@stage_task("ingest", code="tracewheel.traces.ingest", sections=("ingest",), packages=READING_PACKAGES)
-def ingest_traces(run: Run, out: Path, *, inputs: dict[str, str]) -> dict[str, Any]:
+@stage_task("ingest", code="tracewheel.traces.ingest", sections=IngestSections, packages=READING_PACKAGES)
+def ingest_traces(context: Context[IngestSections], *, inputs: dict[str, str]) -> dict[str, Any]:
     """Read the logged traces; put aside what cannot be read. `inputs` are the files' digests."""
-    return ingest(run.config.ingest, out)
+    return ingest(context.config.ingest, context.out)

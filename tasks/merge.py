@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-from tasks.run import Policy, Run
-from tasks.stage import stage_task
-from tracewheel.config import MergeConfig
+from tasks.run import Policy
+from tasks.stage import Context, stage_task
+from tracewheel.config import MergeConfig, MergeSections
 from tracewheel.policy.merge import Part, merge
 
 
-@stage_task("merge", code="tracewheel.policy.merge", sections=("seed", "policy"))
+@stage_task("merge", code="tracewheel.policy.merge", sections=MergeSections)
 def merge_policies(
-    run: Run,
-    out: Path,
+    context: Context[MergeSections],
     *,
     parts: dict[str, Policy],
     starts: dict[str, Policy],
@@ -27,4 +25,4 @@ def merge_policies(
     for name, part in parts.items():
         assert part.weights is not None
         named.append(Part(name, part.weights, starts[name].weights))
-    return merge(run.config, named, MergeConfig(**settings), out, onto=onto.weights, version=version)
+    return merge(context.config, named, MergeConfig(**settings), context.out, onto=onto.weights, version=version)

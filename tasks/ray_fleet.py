@@ -11,7 +11,7 @@ from typing import Any
 import prefect
 from prefect.cache_policies import NO_CACHE
 
-from tracewheel.config import RetrainConfig
+from tracewheel.config import WorkerSections
 from tracewheel.core.errors import ConfigError, InfrastructureError, InputError
 from tracewheel.rollout.trajectory_queue import TrajectoryQueue
 
@@ -34,7 +34,7 @@ def run_rollout_worker(owner: Any, profile: dict[str, Any], worker: str, code: s
     from tracewheel.rollout.ray_queue import RemoteQueue, check_code
     from tracewheel.rollout.worker import work
 
-    config = RetrainConfig.model_validate(profile)
+    config = WorkerSections.model_validate(profile)
     check_code(config, code)
     work(RemoteQueue(owner, shared=config.rollout.engine.kind == "vllm_server"), config, worker)
 
@@ -61,7 +61,7 @@ class RayFleet:
         ConfigError: Ray is not installed, or the address is that of a Ray client.
     """
 
-    def __init__(self, config: RetrainConfig, queue: TrajectoryQueue) -> None:
+    def __init__(self, config: WorkerSections, queue: TrajectoryQueue) -> None:
         workers = config.rollout.workers
         assert workers.kind == "ray"
         if workers.address and workers.address.startswith("ray://"):

@@ -13,9 +13,9 @@ import prefect
 from prefect.cache_policies import NO_CACHE
 
 from tasks.run import Policy, Run
-from tasks.stage import stage_task
+from tasks.stage import Context, stage_task
 from tasks.tracking import bounded, make_client, sqlite_file
-from tracewheel.config import RetrainConfig
+from tracewheel.config import ChampionSections, RetrainConfig
 from tracewheel.core.errors import InfrastructureError
 from tracewheel.core.fingerprint import digest_of
 from tracewheel.policy.adapters import ADAPTER, MODEL, MODEL_INFO, base_hash, policy_of
@@ -62,24 +62,24 @@ def find_champion(config: RetrainConfig) -> tuple[Champion | None, str]:
     return champion, f"champion: {name} version {champion.version}, of run {champion.run_id}"
 
 
-@stage_task("champion", code="tracewheel.policy.adapters", sections=("policy",))
-def load_champion(run: Run, out: Path, *, version: str, digest: str) -> dict[str, Any]:
+@stage_task("champion", code="tracewheel.policy.adapters", sections=ChampionSections)
+def load_champion(context: Context[ChampionSections], *, version: str, digest: str) -> dict[str, Any]:
     """Fetch the champion's adapter, or whole model, from the registry."""
-    return _download(run, out, version, digest)
+    return _download(context.config, context.out, version, digest)
 
 
 @bounded
-def _download(run: Run, out: Path, version: str, digest: str) -> dict[str, Any]:
+def _download(config: ChampionSections, out: Path, version: str, digest: str) -> dict[str, Any]:
     import mlflow
 
-    client = make_client(run.config.tracking.uri)
-    name = run.config.tracking.model_name
+    client = make_client(config.tracking.uri)
+    name = config.tracking.model_name
     weights = out / client.get_model_version(name, version).tags.get("weights", ADAPTER)
     weights.mkdir()
     mlflow.artifacts.download_artifacts(artifact_uri=f"models:/{name}/{version}", dst_path=str(weights))
     if digest_of(weights) != digest:
         raise InfrastructureError(f"{name} version {version}: what the registry holds is not what was registered")
-    return {"version": version, "policy_version": policy_of(weights, run.config.policy.base).version}
+    return {"version": version, "policy_version": policy_of(weights, config.policy.base).version}
 
 
 @prefect.task(name="promote_policy", retries=2, retry_delay_seconds=1, cache_policy=NO_CACHE)

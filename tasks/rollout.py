@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import functools
-from pathlib import Path
 from typing import Any
 
-from tasks.run import Policy, Run
-from tasks.stage import stage_task
+from tasks.run import Policy
+from tasks.stage import Context, stage_task
+from tracewheel.config import RolloutSections
 from tracewheel.core.store import Entry
 from tracewheel.core.types import Task
 from tracewheel.curation.curated_folder import load_tasks
@@ -16,10 +16,9 @@ from tracewheel.sampling.curriculum import write_variants
 from tracewheel.sampling.schedule import rollout_seed
 
 
-@stage_task("rollout", code="tracewheel.rollout.rollout", sections=("seed", "threads", "policy", "environment", "rollout"))
+@stage_task("rollout", code="tracewheel.rollout.rollout", sections=RolloutSections)
 def roll_out(
-    run: Run,
-    out: Path,
+    context: Context[RolloutSections],
     *,
     policy: Policy,
     curated: Entry,
@@ -35,15 +34,16 @@ def roll_out(
     """
     made = [Task.from_record(variant) for variant in variants]
     by_id = {task.id: task for task in [*load_tasks(curated.path, "train"), *made]}
-    write_variants(out, made)
-    work = functools.partial(run.helper, rollout) if run.helper else functools.partial(rollout, progress=run.reporter.move)
+    write_variants(context.out, made)
+    helper = context.helper
+    work = functools.partial(helper, rollout) if helper else functools.partial(rollout, progress=context.reporter.move)
     metrics: dict[str, float] = work(
-        run.config,
+        context.config,
         policy.ref(),
         [by_id[task_id] for task_id in task_ids],
-        out,
-        samples=run.config.rollout.group_size,
-        seed=rollout_seed(run.config.seed, iteration),
+        context.out,
+        samples=context.config.rollout.group_size,
+        seed=rollout_seed(context.config.seed, iteration),
         temperature=temperature,
     )
     return metrics

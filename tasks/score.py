@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-from tasks.run import Run
-from tasks.stage import stage_task
+from tasks.stage import Context, stage_task
+from tracewheel.config import ScoreSections
 from tracewheel.core.store import Entry
 from tracewheel.curation.curated_folder import load_tasks
+from tracewheel.rollout.rollout import TRAJECTORIES_FILE
 from tracewheel.sampling.curriculum import read_variants
 from tracewheel.scoring.score import score
 
 
-@stage_task("score", code="tracewheel.scoring.score", sections=("policy", "environment", "rubric"))
-def score_trajectories(run: Run, out: Path, *, curated: Entry, trajectories: Entry, iteration: int) -> dict[str, Any]:
+@stage_task("score", code="tracewheel.scoring.score", sections=ScoreSections)
+def score_trajectories(
+    context: Context[ScoreSections], *, curated: Entry, trajectories: Entry, iteration: int
+) -> dict[str, Any]:
     """Judge every trajectory by the rubric; the breakdown is kept."""
     tasks = [*load_tasks(curated.path, "train"), *read_variants(trajectories.path)]
-    return score(run.config, tasks, trajectories.path / "trajectories.parquet", out)
+    return score(context.config, tasks, trajectories.path / TRAJECTORIES_FILE, context.out)

@@ -10,26 +10,48 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Concatenate, Generic, ParamSpec
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
 import prefect
 from prefect.client.schemas.objects import State, TaskRun
 
-from tasks.run import Run, describe, plugins_of, settings_for
+from tasks.run import Reporter, Run, describe, plugins_of, settings_for
+from tracewheel.config import Sections
 from tracewheel.core.errors import InputError
 from tracewheel.core.fingerprint import NUMERIC_PACKAGES, code_version, package_versions
 from tracewheel.core.store import Entry
 from tracewheel.core.types import content_hash
 
+if TYPE_CHECKING:
+    from tasks.helper import Helper
+
 P = ParamSpec("P")
+S = TypeVar("S", bound=Sections)
 RETRIES = 2
 RETRY_SECONDS = 1.0
 
 
 class NotStored(Exception):
     """A plan came to a stage whose result is not stored."""
+
+
+@dataclass(frozen=True)
+class Context(Generic[S]):
+    """What a stage works with.
+
+    Attributes:
+        config: The profile's sections that it reads.
+        out: The folder it writes to.
+        reporter: Who is told of its progress.
+        helper: A process to compute in, for stages that may compute elsewhere.
+    """
+
+    config: S
+    out: Path
+    reporter: Reporter
+    helper: Helper | None = None
 
 
 class Call:
@@ -45,25 +67,25 @@ class StageTask(Generic[P]):
     """A Prefect task around one stage.
 
     Args:
-        function: Takes the run, the folder to write to and the stage's arguments; returns JSON types.
+        function: Takes the context and the stage's arguments; returns JSON types.
         stage: Name of the stage in the store.
         code: The domain module that does the work.
-        sections: The profile's sections that the stage reads.
+        sections: What the stage reads of the profile.
         packages: Packages that its result depends on, beside those that all stages compute with.
     """
 
     def __init__(
         self,
-        function: Callable[Concatenate[Run, Path, P], Any],
+        function: Callable[Concatenate[Context[S], P], Any],
         *,
         stage: str,
         code: str,
-        sections: tuple[str, ...],
+        sections: type[S],
         packages: tuple[str, ...] = (),
     ) -> None:
         self.stage = stage
         self.code = code
-        self.sections = sections
+        self.sections: type[Sections] = sections
         self.packages = packages
         self._function: Callable[..., Any] = function
         self.task = prefect.Task(
@@ -129,8 +151,15 @@ class StageTask(Generic[P]):
     def fn(self, call: Call) -> dict[str, Any]:
         """The task's body, without Prefect: the entry as JSON types."""
         run = call.run
-        entry = run.store.make(self.stage, call.key, lambda out: self._function(run, out, **call.arguments))
+        entry = run.store.make(self.stage, call.key, lambda out: self._function(self._context(run, out), **call.arguments))
         return {**asdict(entry), "path": entry.path.name}
+
+    def make(self, run: Run, out: Path, *args: P.args, **kwargs: P.kwargs) -> Any:
+        """Write the stage's output to a folder, without the store; returns what the stage returns."""
+        return self._function(self._context(run, out), *args, **kwargs)
+
+    def _context(self, run: Run, out: Path) -> Context[Any]:
+        return Context(self.sections.of(run.config), out, run.reporter, run.helper)
 
     def find(self, run: Run, *args: P.args, **kwargs: P.kwargs) -> Entry | None:
         """The stored entry, None when the stage has yet to run."""
@@ -141,7 +170,7 @@ class StageTask(Generic[P]):
     def key(self, run: Run, arguments: dict[str, Any]) -> str:
         """Hash of everything the result depends on."""
         made_from = {
-            "settings": settings_for(run.config, self.sections),
+            "settings": settings_for(run.config, self.sections.keyed()),
             "arguments": {name: describe(value) for name, value in sorted(arguments.items())},
             "code": code_version(self.code, plugins_of(run.config)),
             "packages": package_versions(NUMERIC_PACKAGES + self.packages),
@@ -158,11 +187,11 @@ class StageTask(Generic[P]):
 
 
 def stage_task(
-    stage: str, *, code: str, sections: tuple[str, ...], packages: tuple[str, ...] = ()
-) -> Callable[[Callable[Concatenate[Run, Path, P], Any]], StageTask[P]]:
+    stage: str, *, code: str, sections: type[S], packages: tuple[str, ...] = ()
+) -> Callable[[Callable[Concatenate[Context[S], P], Any]], StageTask[P]]:
     """Decorator: make a function that calls one stage of the domain a `StageTask`."""
 
-    def decorate(function: Callable[Concatenate[Run, Path, P], Any]) -> StageTask[P]:
+    def decorate(function: Callable[Concatenate[Context[S], P], Any]) -> StageTask[P]:
         return StageTask(function, stage=stage, code=code, sections=sections, packages=packages)
 
     return decorate

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-from tasks.run import Run
-from tasks.stage import stage_task
+from tasks.stage import Context, stage_task
+from tracewheel.config import WarmStartSections
 from tracewheel.core.store import Entry
 from tracewheel.learner.warm_start.stage import warm_start
 
@@ -14,8 +13,8 @@ from tracewheel.learner.warm_start.stage import warm_start
 @stage_task(
     "warm_start",
     code="tracewheel.learner.warm_start.stage",
-    sections=("seed", "threads", "policy", "environment", "warm_start"),
+    sections=WarmStartSections,
 )
-def warm_start_policy(run: Run, out: Path, *, curated: Entry, demonstrations: str) -> dict[str, Any]:
+def warm_start_policy(context: Context[WarmStartSections], *, curated: Entry, demonstrations: str) -> dict[str, Any]:
     """Fine-tune an adapter on verified episodes, or on all logged ones."""
-    return warm_start(run.config, curated.path, out, demonstrations)
+    return warm_start(context.config, curated.path, context.out, demonstrations)

@@ -75,7 +75,7 @@ def test_rounds_go_on_with_untried_tasks_until_enough_groups_differ(gather):
     assert not set(rounds[0]) & set(rounds[1])
     assert [call["refill"] for call in calls] == [0, 1]
     assert len(trajectories) == len(scores) == 2
-    figures = loop.sampling_figures(config, sources.score_files(scores))
+    figures = loop.sampling_figures(config.learner, sources.score_files(scores))
     assert figures == {"sampling_rounds": 2.0, "sampled_groups": 12.0, "signal_groups": 8.0, "sampling_capped": 0.0}
     # 12 groups of two: in 8 one of two succeeds, in 4 both.
     assert loop.success_of_rounds(scores) == {"success": pytest.approx(16 / 24)}
@@ -85,11 +85,11 @@ def test_the_cap_and_the_end_of_the_tasks_stop_it(gather):
     settings = {"kind": "dynamic", "min_groups": 3, "max_rounds": 1}
     _, scores, calls, config = gather(signal=set(), kind="grpo", zero_variance=settings)
     assert [len(tasks) for tasks in rounds_of(calls)] == [6, 6]
-    assert loop.sampling_figures(config, sources.score_files(scores))["sampling_capped"] == 1.0
+    assert loop.sampling_figures(config.learner, sources.score_files(scores))["sampling_capped"] == 1.0
     _, scores, calls, config = gather(signal=set(), kind="grpo", zero_variance={**settings, "max_rounds": 9})
     assert [len(tasks) for tasks in rounds_of(calls)] == [6, 6, 6, 2], "no task twice in an iteration"
     assert sorted(task for tasks in rounds_of(calls) for task in tasks) == TASKS
-    assert loop.sampling_figures(config, sources.score_files(scores))["sampling_capped"] == 1.0
+    assert loop.sampling_figures(config.learner, sources.score_files(scores))["sampling_capped"] == 1.0
 
 
 def test_rounds_stay_within_the_budget_of_episodes(gather):
@@ -97,7 +97,7 @@ def test_rounds_stay_within_the_budget_of_episodes(gather):
     # 100 are used and 48 by the first round; 20 are left, which is two groups of 8.
     _, scores, calls, config = gather(signal=set(), episodes=168, used=100, kind="grpo", zero_variance=settings)
     assert [len(tasks) for tasks in rounds_of(calls)] == [6, 2]
-    assert loop.sampling_figures(config, sources.score_files(scores))["sampling_capped"] == 1.0
+    assert loop.sampling_figures(config.learner, sources.score_files(scores))["sampling_capped"] == 1.0
 
 
 def test_a_repeated_iteration_takes_the_same_rounds(gather):

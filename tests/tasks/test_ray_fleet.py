@@ -12,7 +12,7 @@ import pytest
 
 from tasks.fleet import make_fleet
 from tasks.ray_fleet import run_rollout_worker
-from tracewheel.config import RetrainConfig
+from tracewheel.config import RetrainConfig, WorkerSections
 from tracewheel.core.errors import ConfigError
 from tracewheel.core.fingerprint import digest_of
 from tracewheel.environments.workspace.tasks import FAMILIES, make_task
@@ -181,7 +181,7 @@ def test_a_ray_client_is_refused_as_the_queue_is_on_the_drivers_disk(config, tmp
 def test_a_worker_with_other_code_refuses_to_work(config):
     plain = config.model_copy(update={"environment": config.environment.model_copy(update={"kind": "workspace"})})
     with pytest.raises(ConfigError, match="another version"):
-        run_rollout_worker.fn(None, plain.model_dump(mode="json"), "one", code="of yesterday")
+        run_rollout_worker.fn(None, WorkerSections.of(plain).model_dump(mode="json"), "one", code="of yesterday")
 
 
 def test_paths_of_a_policy_hold_anywhere(base, tmp_path):

@@ -40,7 +40,7 @@ def test_a_promoted_adapter_becomes_champion_and_can_be_fetched(make_run, adapte
     assert f"version {version}" in note
     out = run.store.root / "fetched"
     out.mkdir(parents=True)
-    assert load_champion._function(run, out, version=champion.version, digest=champion.digest)["policy_version"] == 7
+    assert load_champion.make(run, out, version=champion.version, digest=champion.digest)["policy_version"] == 7
     assert digest_of(out / "adapter") == digest_of(folder)
 
 
@@ -49,7 +49,7 @@ def test_a_champion_whose_files_were_changed_is_refused(make_run, adapter, tmp_p
     version = register(run, adapter("one"), PROMOTED)
     (tmp_path / "out").mkdir()
     with pytest.raises(InfrastructureError, match="not what was registered"):
-        load_champion._function(run, tmp_path / "out", version=version, digest="0" * 64)
+        load_champion.make(run, tmp_path / "out", version=version, digest="0" * 64)
 
 
 def test_a_refused_adapter_is_registered_and_leaves_the_champion(make_run, adapter):
@@ -101,7 +101,7 @@ def test_a_whole_model_becomes_champion_and_is_for_full_training_alone(make_run,
     assert champion.version == version
     out = run.store.root / "fetched"
     out.mkdir(parents=True)
-    assert load_champion._function(run, out, version=version, digest=champion.digest)["policy_version"] == 4
+    assert load_champion.make(run, out, version=version, digest=champion.digest)["policy_version"] == 4
     assert digest_of(out / "model") == digest_of(model)
     nobody, note = find_champion(make_run().config)
     assert nobody is None

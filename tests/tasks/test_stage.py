@@ -7,13 +7,21 @@ import sys
 import grimp
 import pytest
 
+from tasks.collect import collect_batch
 from tasks.curate import curate_tasks
+from tasks.evaluate import evaluate_policy
+from tasks.gate import decide_gate
 from tasks.ingest import ingest_traces
 from tasks.inputs import input_digests
+from tasks.merge import merge_policies
+from tasks.registry import load_champion
 from tasks.rollout import roll_out
 from tasks.run import Policy, settings_for
 from tasks.score import score_trajectories
 from tasks.stage import NotStored, stage_task
+from tasks.update import update_policy
+from tasks.warm_start import warm_start_policy
+from tracewheel.config import GateConfig, Sections
 from tracewheel.core.errors import DataError, InfrastructureError
 from tracewheel.core.fingerprint import NUMERIC_PACKAGES, package_versions
 from tracewheel.core.store import Entry
@@ -23,19 +31,24 @@ from tracewheel.policy.adapters import PolicyRef
 READ_PROFILES = {"pydantic", "PyYAML"}
 
 
+class Counted(Sections):
+    seed: int
+    gate: GateConfig
+
+
 @pytest.fixture
 def counted():
     """A stage that counts how often it ran and fails as often as it is told to."""
     calls = []
     failures = []
 
-    @stage_task("count", code="tracewheel.core.types", sections=("seed", "gate"))
-    def count_up(run, out, *, number, policy=None):
+    @stage_task("count", code="tracewheel.core.types", sections=Counted)
+    def count_up(context, *, number, policy=None):
         """Write a number."""
         calls.append(number)
         if failures:
             raise failures.pop()
-        (out / "number.txt").write_text(str(number))
+        (context.out / "number.txt").write_text(str(number))
         return {"number": number}
 
     count_up.calls, count_up.failures = calls, failures
@@ -49,7 +62,7 @@ def entry(tmp_path, digest):
 def test_the_body_works_without_prefect(counted, make_run):
     run = make_run()
     key = counted.key(run, {"number": 3})
-    made = run.store.make("count", key, lambda out: counted._function(run, out, number=3))
+    made = run.store.make("count", key, lambda out: counted.make(run, out, number=3))
     assert (made.path / "number.txt").read_text() == "3"
     assert counted.find(run, number=3) == run.store.find("count", key)
 
@@ -270,3 +283,33 @@ class TestInPrefect:
         with pytest.raises(DataError, match="no such trace file"):
             counted(make_run(), number=1)
         assert counted.calls == [1]
+
+
+@pytest.mark.parametrize(
+    ("stage", "sections"),
+    [
+        (ingest_traces, {"ingest"}),
+        (curate_tasks, {"seed", "environment", "curation"}),
+        (warm_start_policy, {"seed", "threads", "policy", "environment", "warm_start"}),
+        (roll_out, {"seed", "threads", "policy", "environment", "rollout"}),
+        (collect_batch, {"rollout"}),
+        (score_trajectories, {"policy", "environment", "rubric"}),
+        (update_policy, {"seed", "threads", "policy", "learner", "training"}),
+        (evaluate_policy, {"seed", "threads", "policy", "environment", "rollout", "rubric", "evaluation"}),
+        (merge_policies, {"seed", "policy"}),
+        (decide_gate, {"seed", "gate", "evaluation"}),
+        (load_champion, {"policy"}),
+    ],
+    ids=lambda value: getattr(value, "stage", ""),
+)
+def test_a_stage_is_keyed_by_the_sections_it_reads(stage, sections):
+    assert set(stage.sections.keyed()) == sections
+
+
+def test_a_stage_sees_its_sections_and_no_others(make_run):
+    run = make_run()
+    sections = roll_out.sections.of(run.config)
+    assert sections.rollout == run.config.rollout
+    assert sections.largest_rank == run.config.largest_rank
+    with pytest.raises(AttributeError, match="learner"):
+        sections.learner  # noqa: B018

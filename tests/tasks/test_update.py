@@ -27,6 +27,6 @@ def test_a_mismatch_is_said(monkeypatch, tmp_path, action, said):
     entry = Entry("update", "key", tmp_path, "digest", 0.0, {})
     reporter = Listening()
     run = Run(RetrainConfig(name="test"), None, None, reporter)
-    result = update_policy._function(run, tmp_path, trajectories=[], scores=[], state=entry, reference=entry, iteration=4)
+    result = update_policy.make(run, tmp_path, trajectories=[], scores=[], state=entry, reference=entry, iteration=4)
     assert result["sampler_mismatch_action"] == action
     assert [text[: len(start)] for text, start in zip(reporter.said, said, strict=True)] == said

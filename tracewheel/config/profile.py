@@ -184,6 +184,18 @@ class RetrainConfig(Strict):
     aims: AimsConfig = AimsConfig()
     tracking: TrackingConfig = TrackingConfig()
 
+    @property
+    def largest_rank(self) -> int:
+        """The largest rank that an adapter of this profile may have: a merge may need the ranks of all its parts."""
+        lora, specialists = self.warm_start.lora, self.training.specialists
+        ranks = [lora.rank, *(shape.rank for shape in lora.families.values())]
+        return max(ranks) * (len(specialists.groups) + 1 if specialists else 1)
+
+    @property
+    def episodes_per_iteration(self) -> int:
+        """Episodes of one iteration, without the refills of dynamic sampling."""
+        return min(self.training.tasks_per_iteration, self.curation.train_tasks) * self.rollout.group_size
+
     @model_validator(mode="after")
     def _caps_fit(self) -> RetrainConfig:
         if self.rollout.max_turn_tokens > self.rollout.max_tokens:

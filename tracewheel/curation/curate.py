@@ -8,7 +8,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tracewheel.config import RetrainConfig
+from tracewheel.config import CurateSections
 from tracewheel.core.errors import DataError
 from tracewheel.core.store import PARTIAL
 from tracewheel.curation.contamination import Overlap
@@ -35,7 +35,7 @@ RATE_COLUMNS = ["attempts", "successes", "pass_rate", "posterior", "low", "high"
 IN_A_BENCHMARK, FILTERED = "in a benchmark", "left out by the filter"
 
 
-def curate(config: RetrainConfig, traces: Path, out: Path, earlier: KeptEvidence | None = None) -> dict[str, Any]:
+def curate(config: CurateSections, traces: Path, out: Path, earlier: KeptEvidence | None = None) -> dict[str, Any]:
     """Make tasks and verified episodes from ingested traces.
 
     Writes into `out` (every column is in docs/datasets.md):
@@ -77,7 +77,7 @@ def curate(config: RetrainConfig, traces: Path, out: Path, earlier: KeptEvidence
 
 
 def _decide(
-    config: RetrainConfig, traces: Path, out: Path, scratch: Path, earlier: KeptEvidence | None
+    config: CurateSections, traces: Path, out: Path, scratch: Path, earlier: KeptEvidence | None
 ) -> tuple[EpisodeOrder, dict[str, Any]]:
     """Write all but the episodes; says in which order they come, and the report, in which their part is missing."""
     with replay_all(traces, config.environment.kind, config.curation, scratch) as replayed:
@@ -87,7 +87,7 @@ def _decide(
 class _Curation:
     """What is decided on the facts of all traces."""
 
-    def __init__(self, config: RetrainConfig, replayed: Replayed, earlier: KeptEvidence | None) -> None:
+    def __init__(self, config: CurateSections, replayed: Replayed, earlier: KeptEvidence | None) -> None:
         self.config, self.replayed = config.curation, replayed
         self.kind = config.environment.kind
         dropped = replayed.facts["dropped"] != ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tracewheel.config import RetrainConfig, TransformersEngineConfig, VllmEngineConfig
+from tracewheel.config import EngineSections, TransformersEngineConfig, VllmEngineConfig
 from tracewheel.policy.adapters import PolicyRef
 
 if TYPE_CHECKING:
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tracewheel.engines.base import Engine, Sampling
 
 
-def make_engine(config: RetrainConfig, policy: PolicyRef, *, greedy: bool, slots: int) -> tuple[Engine, ChatRenderer]:
+def make_engine(config: EngineSections, policy: PolicyRef, *, greedy: bool, slots: int) -> tuple[Engine, ChatRenderer]:
     """The configured engine with the policy loaded, and the renderer of its chat format.
 
     Args:
@@ -49,7 +49,7 @@ def make_engine(config: RetrainConfig, policy: PolicyRef, *, greedy: bool, slots
     return VllmServerEngine(lambda base: shared_servers(base, settings, kind), policy, stop_id, sampling), renderer
 
 
-def _transformers(config: RetrainConfig, policy: PolicyRef, stop_id: int, sampling: Sampling, slots: int) -> Engine:
+def _transformers(config: EngineSections, policy: PolicyRef, stop_id: int, sampling: Sampling, slots: int) -> Engine:
     from tracewheel.engines.transformers import TransformersEngine
     from tracewheel.policy.loading import PolicyWeights
 

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-from tracewheel.config import RetrainConfig, VllmEngineConfig, VllmServerConfig
+from tracewheel.config import EngineSections, VllmEngineConfig, VllmServerConfig
 from tracewheel.policy.adapters import base_folder
 from tracewheel.policy.probe import TOKENS
 
@@ -43,7 +43,7 @@ class VllmSettings:
     enforce_eager: bool
 
     @classmethod
-    def of(cls, config: RetrainConfig) -> VllmSettings:
+    def of(cls, config: EngineSections) -> VllmSettings:
         """The settings of a profile whose engine is vLLM."""
         engine = config.rollout.engine
         assert isinstance(engine, VllmEngineConfig | VllmServerConfig)
@@ -54,7 +54,7 @@ class VllmSettings:
             longest=max(config.rollout.max_tokens, TOKENS + 2),
             slots=engine.slots,
             max_loras=engine.max_loras,
-            max_rank=_rank(engine.max_lora_rank or largest_rank(config)),
+            max_rank=_rank(engine.max_lora_rank or config.largest_rank),
             tensor_parallel_size=engine.tensor_parallel_size,
             data_parallel_size=engine.data_parallel_size if isinstance(engine, VllmServerConfig) else 1,
             gpu_memory_utilization=engine.gpu_memory_utilization,
@@ -101,14 +101,6 @@ def environment(in_process: bool) -> dict[str, str]:
     """The variables that vLLM is to find, but for those that are set already."""
     wanted = ENVIRONMENT | ({"VLLM_ENABLE_V1_MULTIPROCESSING": "0"} if in_process else {})
     return {name: value for name, value in wanted.items() if name not in os.environ}
-
-
-def largest_rank(config: RetrainConfig) -> int:
-    """The largest rank that an adapter of this profile may have: a merge may need the ranks of all its parts."""
-    lora = config.warm_start.lora
-    ranks = [lora.rank, *(shape.rank for shape in lora.families.values())]
-    specialists = config.training.specialists
-    return max(ranks) * (len(specialists.groups) + 1 if specialists else 1)
 
 
 def _rank(rank: int) -> int:

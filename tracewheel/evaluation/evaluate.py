@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tracewheel.config import EvaluationConfig, ExplorationConfig, RetrainConfig
+from tracewheel.config import EvaluateSections, EvaluationConfig, ExplorationConfig, RubricConfig
 from tracewheel.core.files import write_json
 from tracewheel.core.statistics import bootstrap_interval, pass_at_k, wilson_interval
 from tracewheel.core.types import Score, Task
@@ -23,7 +23,7 @@ RESULTS_FILE = "results.parquet"
 
 
 def evaluate(
-    config: RetrainConfig,
+    config: EvaluateSections,
     policy: PolicyRef,
     tasks: list[Task],
     out: Path,
@@ -59,11 +59,16 @@ def evaluate(
         spent = {key: spent[key] + metrics[key] for key in spent}
         score(config, tasks, folder / "trajectories.parquet", folder)
         scores[mode] = read_scores(folder / SCORES_FILE)
-    return write_evaluation(config, tasks, scores, out, spent)
+    return write_evaluation(config.evaluation, config.rubric, tasks, scores, out, spent)
 
 
 def write_evaluation(
-    config: RetrainConfig, tasks: list[Task], scores: Mapping[str, list[Score]], out: Path, spent: Mapping[str, Any]
+    evaluation: EvaluationConfig,
+    rubric: RubricConfig,
+    tasks: list[Task],
+    scores: Mapping[str, list[Score]],
+    out: Path,
+    spent: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Write `results.parquet` and `evaluation.json` of scored episodes, whoever played them; see `evaluate`.
 
@@ -74,9 +79,9 @@ def write_evaluation(
     outcomes = {mode: _outcomes(found) for mode, found in scores.items()}
     results = _results(tasks, outcomes.get("greedy", {}), outcomes.get("sampled", {}))
     results.to_parquet(out / RESULTS_FILE, index=False)
-    summary = summarise(config.evaluation, results) | dict(spent)
-    if config.rubric.objectives:
-        names = [objective.name for objective in config.rubric.objectives]
+    summary = summarise(evaluation, results) | dict(spent)
+    if rubric.objectives:
+        names = [objective.name for objective in rubric.objectives]
         summary["objectives"] = {name: _mean_objective(list(scores.values()), name) for name in names}
     write_json(out / "evaluation.json", summary)
     return summary

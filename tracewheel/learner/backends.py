@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import torch
 
-from tracewheel.config import DeepSpeedConfig, RetrainConfig
+from tracewheel.config import DeepSpeedConfig, UpdateSections
 from tracewheel.core.errors import ConfigError
 from tracewheel.learner.backend import Backend, LocalBackend
 from tracewheel.learner.models import FullModels, Models
@@ -15,7 +15,7 @@ from tracewheel.learner.processes import world_size
 
 
 @contextlib.contextmanager
-def loading(config: RetrainConfig) -> Iterator[RetrainConfig]:
+def loading(config: UpdateSections) -> Iterator[UpdateSections]:
     """Load the models of an update in here, with the profile that is given.
 
     Under ZeRO-3 a base with an adapter is spread over the processes while it is read; a model that is
@@ -33,7 +33,7 @@ def loading(config: RetrainConfig) -> Iterator[RetrainConfig]:
             yield config
 
 
-def make_backend(config: RetrainConfig, models: Models) -> Backend:
+def make_backend(config: UpdateSections, models: Models) -> Backend:
     """The backend that trains the policy.
 
     Raises:
@@ -55,7 +55,7 @@ def make_backend(config: RetrainConfig, models: Models) -> Backend:
     return DeepSpeedBackend(settings.backend, device, models.model, models.parameters, settings.max_grad_norm)
 
 
-def make_critic_backend(config: RetrainConfig, parameters: list[torch.nn.Parameter]) -> Backend:
+def make_critic_backend(config: UpdateSections, parameters: list[torch.nn.Parameter]) -> Backend:
     """The backend that trains a critic: its parameters are few, so every process has all of them."""
     settings = config.learner
     if not isinstance(settings.backend, DeepSpeedConfig):

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tracewheel.config import GaeAdvantageConfig, PolicyGradientConfig, RetrainConfig, TeacherAdvantageConfig
+from tracewheel.config import GaeAdvantageConfig, PolicyGradientConfig, TeacherAdvantageConfig, UpdateSections
 from tracewheel.core.errors import DataError
 from tracewheel.learner.advantages import whiten, zero_variance, zero_variance_share
 from tracewheel.learner.backend import Backend
@@ -46,7 +46,7 @@ class Judge:
 
     def __init__(
         self,
-        config: RetrainConfig,
+        config: UpdateSections,
         passes: Passes,
         backend: Backend,
         memory: Memory,

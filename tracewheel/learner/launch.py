@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO
 
 import tracewheel.core.errors as errors
-from tracewheel.config import DeepSpeedConfig, RetrainConfig
+from tracewheel.config import DeepSpeedConfig, UpdateSections
 from tracewheel.core.errors import InfrastructureError, TracewheelError
 from tracewheel.core.files import read_json, write_json
 from tracewheel.core.processes import end_with_parent, terminate
@@ -26,7 +26,7 @@ SECONDS_TO_END = 40
 
 
 def update_by_processes(
-    config: RetrainConfig,
+    config: UpdateSections,
     trajectories: Sequence[Path],
     scores: Sequence[Path],
     state: Path,
@@ -57,7 +57,7 @@ def update_by_processes(
 
 def write_job(
     path: Path,
-    config: RetrainConfig,
+    config: UpdateSections,
     trajectories: Sequence[Path],
     scores: Sequence[Path],
     state: Path,
@@ -77,7 +77,7 @@ def write_job(
     )
 
 
-def number_of_processes(config: RetrainConfig) -> int:
+def number_of_processes(config: UpdateSections) -> int:
     """As the profile says, or else one for each GPU."""
     backend = config.learner.backend
     if isinstance(backend, DeepSpeedConfig) and backend.processes:

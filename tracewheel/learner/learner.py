@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from tracewheel.config import GaeAdvantageConfig, OffPolicyConfig, PolicyGradientConfig, RetrainConfig
+from tracewheel.config import GaeAdvantageConfig, OffPolicyConfig, PolicyGradientConfig, UpdateSections
 from tracewheel.learner.backend import Backend
 from tracewheel.learner.backends import loading, make_backend
 from tracewheel.learner.batch import Batch, step_totals
@@ -66,7 +66,7 @@ class Learner:
         DataError: the state is of another algorithm.
     """
 
-    def __init__(self, config: RetrainConfig, state: Path, reference: Path) -> None:
+    def __init__(self, config: UpdateSections, state: Path, reference: Path) -> None:
         assert isinstance(config.learner, PolicyGradientConfig)
         self.config = config
         self.settings: PolicyGradientConfig = config.learner

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tracewheel.config import RetrainConfig
+from tracewheel.config import UpdateSections
 
 
-def learning_rate(config: RetrainConfig, iteration: int) -> float:
+def learning_rate(config: UpdateSections, iteration: int) -> float:
     """The learning rate of an iteration, counted from 1; it stays above 0 in the last one."""
     settings, iterations = config.learner, config.training.iterations
     left = 1.0 - min(iteration - 1, iterations - 1) / iterations

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tracewheel.config import RetrainConfig
+from tracewheel.config import UpdateSections
 from tracewheel.core.errors import DataError
 from tracewheel.policy.adapters import policy_of
 
@@ -24,7 +24,7 @@ class LoraModels:
         AdapterMismatchError: an adapter belongs to another base.
     """
 
-    def __init__(self, config: RetrainConfig, state: Path, reference: Path) -> None:
+    def __init__(self, config: UpdateSections, state: Path, reference: Path) -> None:
         from tracewheel.policy.loading import load_policy_for_training
 
         beside = policy_of(reference, config.policy.base).adapter
@@ -67,7 +67,7 @@ class LoraModels:
 class FullModels:
     """Every weight of the policy is trained; the reference is a second, frozen model."""
 
-    def __init__(self, config: RetrainConfig, state: Path, reference: Path) -> None:
+    def __init__(self, config: UpdateSections, state: Path, reference: Path) -> None:
         from tracewheel.policy.loading import load_policy_for_training
 
         self.model: Any = load_policy_for_training(config, state)
@@ -106,7 +106,7 @@ def _probe(model: Any, folder: Path) -> None:
         write_probe(model, folder)
 
 
-def load_models(config: RetrainConfig, state: Path, reference: Path) -> Models:
+def load_models(config: UpdateSections, state: Path, reference: Path) -> Models:
     """The models of an update, as `learner.weights` says."""
     kind = FullModels if config.learner.weights == "full" else LoraModels
     return kind(config, state, reference)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from tracewheel.config import RetrainConfig, TeacherAdvantageConfig
+from tracewheel.config import TeacherAdvantageConfig, UpdateSections
 from tracewheel.core.errors import ConfigError, DataError
 from tracewheel.learner.kernels.token_logprobs import action_logprobs
 from tracewheel.policy.adapters import PolicyRef
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tracewheel.learner.batch import Batch
 
 
-def teacher_logprobs(config: RetrainConfig, advantage: TeacherAdvantageConfig) -> Callable[[Batch], Tensor]:
+def teacher_logprobs(config: UpdateSections, advantage: TeacherAdvantageConfig) -> Callable[[Batch], Tensor]:
     """Load the teacher; it says for a batch the log-probability [B, T] it gives each action token.
 
     Each row is judged at the temperature it was sampled at, as the policy's own log-probabilities are, so that
@@ -49,7 +49,7 @@ def teacher_logprobs(config: RetrainConfig, advantage: TeacherAdvantageConfig) -
     return judge
 
 
-def check_same_tokens(config: RetrainConfig, base: str) -> None:
+def check_same_tokens(config: UpdateSections, base: str) -> None:
     """Check that each token id means the same to a teacher's base as to the policy's.
 
     Raises:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from tracewheel.config import DpoConfig, RetrainConfig
+from tracewheel.config import DpoConfig, UpdateSections
 from tracewheel.core.files import write_json
 from tracewheel.learner import processes
 
@@ -13,7 +13,7 @@ Paths = Path | Sequence[Path]
 
 
 def update(
-    config: RetrainConfig, trajectories: Paths, scores: Paths, state: Path, reference: Path, out: Path, *, iteration: int
+    config: UpdateSections, trajectories: Paths, scores: Paths, state: Path, reference: Path, out: Path, *, iteration: int
 ) -> dict[str, float]:
     """Update the policy once on an iteration's trajectories.
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tracewheel.config import GaeAdvantageConfig, RetrainConfig
+from tracewheel.config import GaeAdvantageConfig, UpdateSections
 from tracewheel.learner.advantages.actions import turn_starts
 from tracewheel.learner.backend import Backend
 from tracewheel.learner.backends import make_critic_backend
@@ -38,7 +38,7 @@ class ValueLearner:
     """
 
     def __init__(
-        self, config: RetrainConfig, advantage: GaeAdvantageConfig, models: Models, passes: Passes, state: Path
+        self, config: UpdateSections, advantage: GaeAdvantageConfig, models: Models, passes: Passes, state: Path
     ) -> None:
         self.config = advantage.critic
         self.critic = Critic(advantage.critic, models, config.learner.layout, config.seed)

@@ -6,7 +6,7 @@ import os
 import sys
 from pathlib import Path
 
-from tracewheel.config import RetrainConfig
+from tracewheel.config import UpdateSections
 from tracewheel.core.errors import TracewheelError
 from tracewheel.core.files import read_json, write_json
 from tracewheel.core.processes import end_with_parent
@@ -20,7 +20,7 @@ def work(job: Path) -> int:
     task = read_json(job)
     try:
         update(
-            RetrainConfig.model_validate(task["config"]),
+            UpdateSections.model_validate(task["config"]),
             [Path(path) for path in task["trajectories"]],
             [Path(path) for path in task["scores"]],
             Path(task["state"]),

@@ -10,7 +10,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from tracewheel.chat.renderer import ChatRenderer
-from tracewheel.config import PolicyConfig, RetrainConfig
+from tracewheel.config import PolicyConfig, UpdateSections
 from tracewheel.core.errors import DataError
 from tracewheel.policy.adapters import PolicyRef, base_folder, check_adapter, policy_of
 
@@ -109,7 +109,7 @@ def load_for_generation(config: PolicyConfig, policy: PolicyRef) -> Any:
     return PolicyWeights(config).load(policy)
 
 
-def load_policy_for_training(config: RetrainConfig, state: Path, adapter_name: str = "policy") -> Any:
+def load_policy_for_training(config: UpdateSections, state: Path, adapter_name: str = "policy") -> Any:
     """The policy of a state folder, with what `learner.weights` says trainable and nothing else.
 
     With `lora`, a PEFT model whose adapter has the given name. With `full`, a plain model in float32, because

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tracewheel.config import MergeConfig, RetrainConfig
+from tracewheel.config import MergeConfig, MergeSections
 from tracewheel.core.errors import DataError
 from tracewheel.core.files import write_json
 from tracewheel.core.fingerprint import digest_of
@@ -38,7 +38,7 @@ class Part:
 
 
 def merge(
-    config: RetrainConfig,
+    config: MergeSections,
     parts: Sequence[Part],
     settings: MergeConfig,
     out: Path,
@@ -108,7 +108,7 @@ def compare(merged: float, parts: Mapping[str, float]) -> dict[str, Any]:
     }
 
 
-def _load(config: RetrainConfig, folders: list[Path]) -> tuple[PeftModel, dict[Path, str]]:
+def _load(config: MergeSections, folders: list[Path]) -> tuple[PeftModel, dict[Path, str]]:
     """The base with every adapter, under names that PEFT takes."""
     from peft import PeftModel
 

@@ -16,7 +16,7 @@ from typing import Protocol
 
 import yaml
 
-from tracewheel.config import RetrainConfig
+from tracewheel.config import WorkerSections
 from tracewheel.core.errors import InfrastructureError, InputError
 from tracewheel.core.store import disk_errors, write_whole
 from tracewheel.rollout.trajectory_queue import TrajectoryQueue
@@ -67,7 +67,7 @@ class LocalFleet:
         logs: The folder for what they print, and for the profile as they see it.
     """
 
-    def __init__(self, config: RetrainConfig, queue: TrajectoryQueue, logs: Path) -> None:
+    def __init__(self, config: WorkerSections, queue: TrajectoryQueue, logs: Path) -> None:
         assert config.rollout.workers.kind == "local"
         self._queue = queue
         self._logs = logs

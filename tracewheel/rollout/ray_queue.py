@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tracewheel.config import RetrainConfig
+from tracewheel.config import WorkerSections
 from tracewheel.core.errors import ConfigError, InfrastructureError
 from tracewheel.core.fingerprint import code_version, digest_of, plugin_modules
 from tracewheel.core.types import Trajectory
@@ -175,7 +175,7 @@ class RemoteQueue:
         return PolicyRef(published.policy.base, str(folder), published.policy.version)
 
 
-def check_code(config: RetrainConfig, expected: str) -> None:
+def check_code(config: WorkerSections, expected: str) -> None:
     """Check that this machine has the driver's code.
 
     Raises:
@@ -185,7 +185,7 @@ def check_code(config: RetrainConfig, expected: str) -> None:
         raise ConfigError("this machine of the Ray cluster has another version of Tracewheel, or of a plugin, than the driver")
 
 
-def worker_code(config: RetrainConfig) -> str:
+def worker_code(config: WorkerSections) -> str:
     """Hash of the code that workers run."""
     return code_version("tracewheel.rollout.worker", plugin_modules([config.environment.kind]))
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tracewheel.config import ExplorationConfig, RetrainConfig, RolloutConfig
+from tracewheel.config import ExplorationConfig, RolloutConfig, RolloutSections
 from tracewheel.core.files import write_json, write_records
 from tracewheel.core.types import Task, Trajectory, content_hash, first_turn
 from tracewheel.engines.making import make_engine
@@ -26,7 +26,7 @@ Progress = Callable[[int, int], None]
 
 
 def rollout(
-    config: RetrainConfig,
+    config: RolloutSections,
     policy: PolicyRef,
     tasks: list[Task],
     out: Path,

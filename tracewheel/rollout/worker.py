@@ -10,7 +10,7 @@ import math
 import time
 from typing import TYPE_CHECKING
 
-from tracewheel.config import RetrainConfig
+from tracewheel.config import WorkerSections
 from tracewheel.core.types import Trajectory
 from tracewheel.engines.making import make_engine
 from tracewheel.rollout.episode_loop import EpisodeLoop
@@ -25,7 +25,7 @@ POLL_SECONDS = 0.05
 BEAT_SECONDS = 1.0
 
 
-def work(source: RolloutSource, config: RetrainConfig, worker: str) -> None:
+def work(source: RolloutSource, config: WorkerSections, worker: str) -> None:
     """Roll out what the source orders, until it says that the run has ended.
 
     Args:
@@ -64,7 +64,7 @@ def work(source: RolloutSource, config: RetrainConfig, worker: str) -> None:
                 poll = 0.0
 
 
-def most_episodes(config: RetrainConfig) -> int:
+def most_episodes(config: WorkerSections) -> int:
     """How many episodes a worker has under way: its share of what may be sampled ahead, as far as its engine has slots."""
     rollout, training = config.rollout, config.training
     ahead = (1 + rollout.max_staleness) * training.tasks_per_iteration
@@ -75,7 +75,7 @@ def most_episodes(config: RetrainConfig) -> int:
 class Groups:
     """The groups that a worker has under way, on a loop of episodes."""
 
-    def __init__(self, loop: EpisodeLoop, config: RetrainConfig) -> None:
+    def __init__(self, loop: EpisodeLoop, config: WorkerSections) -> None:
         self._loop = loop
         self._spread = config.rollout.exploration.temperature_spread
         self._begun = 0

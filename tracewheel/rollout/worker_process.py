@@ -8,7 +8,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from tracewheel.config import load_config
+import yaml
+
+from tracewheel.config import WorkerSections
 from tracewheel.core.errors import InputError, TracewheelError
 from tracewheel.core.processes import end_with_parent
 from tracewheel.rollout.trajectory_queue import TrajectoryQueue
@@ -22,7 +24,8 @@ def main(queue: str, profile: str, name: str, parent: str) -> int:
     try:
         from tracewheel.rollout.worker import work
 
-        work(TrajectoryQueue(Path(queue)), load_config(profile), name)
+        config = WorkerSections.model_validate(yaml.safe_load(Path(profile).read_text()))
+        work(TrajectoryQueue(Path(queue)), config, name)
     except TracewheelError as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
         return BAD_INPUT if isinstance(error, InputError) else FAILED

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from tracewheel.config import RetrainConfig, SamplerConfig
+from tracewheel.config import SamplerConfig, SamplerSections
 from tracewheel.core.errors import ConfigError, DataError
 from tracewheel.core.files import read_records, read_table, write_records
 from tracewheel.core.types import Task, content_hash
@@ -174,7 +174,7 @@ def sampler_kind(config: SamplerConfig) -> type[TaskSampler]:
     return SelfEvolvingSampler if config.kind == "self_evolving" else TaskSampler
 
 
-def make_sampler(config: RetrainConfig, curated: Path, state: Mapping[str, Any] | None = None) -> TaskSampler:
+def make_sampler(config: SamplerSections, curated: Path, state: Mapping[str, Any] | None = None) -> TaskSampler:
     """The sampler of a run over the training tasks of a curation, at its start or from a state.
 
     Raises:

@@ -13,50 +13,52 @@ from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
-from tracewheel.config import RetrainConfig
+from tracewheel.config import LearnerConfig, TrainingConfig
 from tracewheel.scoring.score import read_scores
 
 SAME = 1e-8
 
 
-def refill_size(config: RetrainConfig, scores: Sequence[Path], used: int = 0) -> int:
+def refill_size(
+    learner: LearnerConfig, training: TrainingConfig, scores: Sequence[Path], *, group_size: int, used: int = 0
+) -> int:
     """How many more tasks an iteration is to roll out; 0 when it is enough.
 
     As many as would do at the share of groups that have carried a signal so far, at most
     `training.tasks_per_iteration`, and no more than the training's budget of episodes has room for.
 
     Args:
-        config: The profile.
         scores: The files of the iteration's rounds so far.
+        group_size: Episodes a task.
         used: How many episodes of the budget are used, those of these rounds included.
     """
-    settings = config.learner.zero_variance if config.learner.kind != "dpo" else None
+    settings = learner.zero_variance if learner.kind != "dpo" else None
     if settings is None or settings.kind != "dynamic" or len(scores) > settings.max_rounds:
         return 0
     groups, signal = count_groups(scores)
     missing = settings.min_groups - signal
     if missing <= 0:
         return 0
-    most, budget = config.training.tasks_per_iteration, config.training.episodes
+    most, budget = training.tasks_per_iteration, training.episodes
     if budget is not None:
-        most = min(most, max(0, budget - used) // config.rollout.group_size)
+        most = min(most, max(0, budget - used) // group_size)
     return min(most, math.ceil(missing * groups / signal)) if signal else most
 
 
-def sampling_figures(config: RetrainConfig, scores: Sequence[Path]) -> dict[str, float]:
+def sampling_figures(learner: LearnerConfig, scores: Sequence[Path]) -> dict[str, float]:
     """What an iteration's dynamic sampling came to, as metrics; nothing where the profile does not ask for it.
 
     `sampling_capped` is 1 when there are fewer groups with a signal than were asked for: the rounds, the tasks
     or the budget came to an end.
     """
-    if config.learner.kind == "dpo" or config.learner.zero_variance.kind != "dynamic":
+    if learner.kind == "dpo" or learner.zero_variance.kind != "dynamic":
         return {}
     groups, signal = count_groups(scores)
     return {
         "sampling_rounds": float(len(scores)),
         "sampled_groups": float(groups),
         "signal_groups": float(signal),
-        "sampling_capped": float(signal < config.learner.zero_variance.min_groups),
+        "sampling_capped": float(signal < learner.zero_variance.min_groups),
     }
 
 

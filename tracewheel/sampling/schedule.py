@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tracewheel.config import RetrainConfig, TrainingConfig
+from tracewheel.config import RolloutConfig, TrainingConfig
 from tracewheel.core.types import content_hash
 from tracewheel.sampling.sampler import TaskSampler
 from tracewheel.scoring.rubric import success_of
@@ -22,12 +22,12 @@ def rollout_seed(seed: int, iteration: int) -> int:
     return _derive(seed, "rollout", iteration)
 
 
-def rollout_temperature(config: RetrainConfig, iteration: int) -> float:
+def rollout_temperature(rollout: RolloutConfig, iterations: int, iteration: int) -> float:
     """What an iteration's rollouts are sampled at: in a straight line from `temperature` to `exploration.temperature_end`."""
-    start, end = config.rollout.temperature, config.rollout.exploration.temperature_end
+    start, end = rollout.temperature, rollout.exploration.temperature_end
     if end is None:
         return start
-    return start + (end - start) * (iteration - 1) / max(1, config.training.iterations - 1)
+    return start + (end - start) * (iteration - 1) / max(1, iterations - 1)
 
 
 def evaluation_seed(seed: int, split: str) -> int:
@@ -40,11 +40,9 @@ def validates(training: TrainingConfig, iteration: int) -> bool:
     return iteration % training.validate_every == 0 or iteration == training.iterations
 
 
-def has_room(config: RetrainConfig, used: int) -> bool:
-    """Whether another iteration fits in the budget of episodes, of which some are used."""
-    budget = config.training.episodes
-    iteration = min(config.training.tasks_per_iteration, config.curation.train_tasks) * config.rollout.group_size
-    return budget is None or used + iteration <= budget
+def has_room(budget: int | None, used: int, wanted: int) -> bool:
+    """Whether another iteration, of `wanted` episodes, fits in what is left of the budget of episodes."""
+    return budget is None or used + wanted <= budget
 
 
 def validation_rate(evaluation: Mapping[str, Any]) -> float:

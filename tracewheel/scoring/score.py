@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tracewheel.config import RetrainConfig
+from tracewheel.config import ScoreSections
 from tracewheel.core.errors import ConfigError, DataError
 from tracewheel.core.files import read_records, write_json
 from tracewheel.core.types import Score, Task, Trajectory
@@ -18,7 +18,7 @@ from tracewheel.scoring.rubric import Rubric, success_of
 SCORES_FILE = "scores.parquet"
 
 
-def score(config: RetrainConfig, tasks: list[Task], trajectories: Path, out: Path) -> dict[str, Any]:
+def score(config: ScoreSections, tasks: list[Task], trajectories: Path, out: Path) -> dict[str, Any]:
     """Score every trajectory of a file with the profile's rubric.
 
     Args:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tracewheel.config import RetrainConfig
+from tracewheel.config import BaselineSections
 from tracewheel.core.errors import ConfigError
 from tracewheel.core.files import write_records
 from tracewheel.core.types import Task
@@ -20,7 +20,7 @@ ATTEMPTS_FILE, TRAJECTORIES_FILE = "attempts.parquet", "trajectories.parquet"
 
 
 def evaluate_endpoint(
-    config: RetrainConfig,
+    config: BaselineSections,
     tasks: list[Task],
     out: Path,
     *,
@@ -84,7 +84,7 @@ def evaluate_endpoint(
         "generated_tokens": usage["completion_tokens"],
         "endpoint": {"model": endpoint.model, **usage, "trainable": sum(row["trainable"] for row in rows)},
     }
-    return write_evaluation(config, tasks, scores, out, spent), played
+    return write_evaluation(config.evaluation, config.rubric, tasks, scores, out, spent), played
 
 
 def _row(mode: str, attempt: Attempt, why: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tracewheel.config import EndpointConfig, RetrainConfig
+from tracewheel.config import EndpointConfig, PlaySections
 from tracewheel.config.endpoint import HOW_ASKED
 from tracewheel.core.errors import InfrastructureError
 from tracewheel.core.types import Task, content_hash
@@ -44,7 +44,7 @@ class Played:
 
 
 def wanted_episodes(
-    config: RetrainConfig, endpoint: EndpointConfig, tasks: list[Task], samples: int, temperature: float
+    config: PlaySections, endpoint: EndpointConfig, tasks: list[Task], samples: int, temperature: float
 ) -> list[Wanted]:
     """`samples` episodes of each task, in the order of tasks, then samples."""
     settings = endpoint.model_dump(mode="json", exclude=NOT_OF_AN_EPISODE)
@@ -58,7 +58,7 @@ def wanted_episodes(
 
 
 def play_all(
-    config: RetrainConfig,
+    config: PlaySections,
     endpoint: EndpointConfig,
     wanted: list[Wanted],
     *,
@@ -105,7 +105,7 @@ def _play_missing(
     notes: Journal,
     ask: Ask,
     missing: list[Wanted],
-    config: RetrainConfig,
+    config: PlaySections,
     endpoint: EndpointConfig,
     note: Callable[[Attempt], None],
 ) -> None:

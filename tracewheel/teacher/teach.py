@@ -10,7 +10,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from tracewheel.config import RetrainConfig
+from tracewheel.config import TeachSections
 from tracewheel.core.errors import ConfigError
 from tracewheel.core.files import write_json
 from tracewheel.core.types import Task
@@ -25,7 +25,7 @@ ATTEMPTS_FILE, REPORT_FILE = "attempts.parquet", "metrics.json"
 
 
 def teach(
-    config: RetrainConfig, tasks: list[Task], out: Path, *, journal: Path, progress: Progress | None = None
+    config: TeachSections, tasks: list[Task], out: Path, *, journal: Path, progress: Progress | None = None
 ) -> dict[str, Any]:
     """Let the teacher play tasks, and keep what it solved as demonstrations.
 

@@ -73,7 +73,8 @@ def test_the_schedule_of_temperatures_by_hand(end, iterations, expected):
             "rollout": {"temperature": 1.2, "exploration": {"temperature_end": end}},
         }
     )
-    assert [rollout_temperature(config, n) for n in range(1, iterations + 1)] == pytest.approx(expected)
+    found = [rollout_temperature(config.rollout, iterations, n) for n in range(1, iterations + 1)]
+    assert found == pytest.approx(expected)
 
 
 def test_forced_turns_come_as_often_as_epsilon_says_and_each_tool_as_often():

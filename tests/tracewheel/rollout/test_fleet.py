@@ -10,6 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tracewheel.config import WorkerSections
 from tracewheel.core.errors import InfrastructureError, InputError
 from tracewheel.policy.adapters import PolicyRef
 from tracewheel.rollout.fleet import MOST_DEATHS, LocalFleet
@@ -96,7 +97,7 @@ def test_workers_end_with_whoever_started_them(queue, profile, tmp_path):
         "fleet.start(); print(*fleet.pids(), flush=True); time.sleep(600)"
     )
     path = tmp_path / "profile.yaml"
-    path.write_text(profile.model_dump_json())
+    path.write_text(WorkerSections.of(profile).model_dump_json())
     parent = subprocess.Popen(
         [sys.executable, "-c", code, str(path), str(queue.path), str(tmp_path / "logs")],
         stdout=subprocess.PIPE,

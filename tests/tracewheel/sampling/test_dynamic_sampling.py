@@ -70,19 +70,21 @@ def test_what_counts_as_a_signal_is_what_the_learner_learns_from(round_of):
     ],
 )
 def test_how_many_more_by_hand(round_of, rounds, settings, wanted):
-    assert refill_size(dynamic(**settings), [round_of(*groups) for groups in rounds]) == wanted
+    config, scores = dynamic(**settings), [round_of(*groups) for groups in rounds]
+    assert refill_size(config.learner, config.training, scores, group_size=8) == wanted
 
 
 def test_only_where_the_profile_asks_for_it(round_of):
     scores = [round_of(SAME)]
     for config in (profile(kind="grpo"), profile(kind="dpo"), profile(kind="ppo")):
-        assert refill_size(config, scores) == 0
-        assert sampling_figures(config, scores) == {}
-    assert refill_size(profile(kind="dapo"), scores) == 8
+        assert refill_size(config.learner, config.training, scores, group_size=8) == 0
+        assert sampling_figures(config.learner, scores) == {}
+    config = profile(kind="dapo")
+    assert refill_size(config.learner, config.training, scores, group_size=8) == 8
 
 
 def test_the_figures_say_whether_the_cap_was_met(round_of):
     scores = [round_of(MIXED, SAME), round_of(SAME)]
     figures = {"sampling_rounds": 2.0, "sampled_groups": 3.0, "signal_groups": 1.0}
-    assert sampling_figures(dynamic(min_groups=2), scores) == {**figures, "sampling_capped": 1.0}
-    assert sampling_figures(dynamic(min_groups=1), scores) == {**figures, "sampling_capped": 0.0}
+    assert sampling_figures(dynamic(min_groups=2).learner, scores) == {**figures, "sampling_capped": 1.0}
+    assert sampling_figures(dynamic(min_groups=1).learner, scores) == {**figures, "sampling_capped": 0.0}

@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tracewheel.config import DpoConfig, RetrainConfig
+from tracewheel.config import DpoConfig, UpdateSections
 from tracewheel.learner.dpo.preferences import Pair, preference_pairs
 from tracewheel.learner.generic_text import GenericText
 from tracewheel.learner.learning_rate import learning_rate
@@ -34,7 +34,7 @@ OPTIMIZER_FILE = "optimizer.pt"
 
 
 def learn_dpo(
-    config: RetrainConfig, rollouts: pd.DataFrame, state: Path, reference: Path, out: Path, iteration: int
+    config: UpdateSections, rollouts: pd.DataFrame, state: Path, reference: Path, out: Path, iteration: int
 ) -> dict[str, float]:
     """Update the policy once on the preferences among an iteration's trajectories.
 
@@ -92,7 +92,7 @@ def learn_dpo(
 class _Policy:
     """The policy that is trained, under the names TRL knows, and where its reference is."""
 
-    def __init__(self, config: RetrainConfig, state: Path, reference: Path) -> None:
+    def __init__(self, config: UpdateSections, state: Path, reference: Path) -> None:
         self._base, self._reference = config.policy.base, reference
         self._full: FullModels | None = None
         self.beside: Any = None
@@ -123,7 +123,7 @@ class _Policy:
 
 
 def _mismatch(
-    config: RetrainConfig, policy: _Policy, rollouts: pd.DataFrame, steps: list[list[Piece]], state: Path
+    config: UpdateSections, policy: _Policy, rollouts: pd.DataFrame, steps: list[list[Piece]], state: Path
 ) -> dict[str, float]:
     """How far sampler and trainer are apart on the trajectories of some steps, and what is done about it."""
     import torch
@@ -181,7 +181,7 @@ def _length(pair: Pair) -> int:
 
 
 def _train(
-    config: RetrainConfig, policy: _Policy, steps: list[list[Piece]], optimizer: torch.optim.Optimizer
+    config: UpdateSections, policy: _Policy, steps: list[list[Piece]], optimizer: torch.optim.Optimizer
 ) -> dict[str, float]:
     import torch
     from datasets import disable_progress_bars
@@ -212,7 +212,7 @@ def _train(
     return figures | {"grad_norm": sum(norms) / len(norms), "steps": float(trainer.state.global_step)}
 
 
-def _trl_config(config: RetrainConfig, scratch: str, accumulation: int) -> TrlConfig:
+def _trl_config(config: UpdateSections, scratch: str, accumulation: int) -> TrlConfig:
     from trl import DPOConfig as TrlConfig
 
     settings = config.learner

@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from tracewheel.config import LoraShape, RetrainConfig
+from tracewheel.config import LoraShape, WarmStartSections
 from tracewheel.core.errors import DataError
 from tracewheel.core.files import read_table, write_json
 from tracewheel.curation.curated_folder import EPISODES_FILE
@@ -21,7 +21,7 @@ from tracewheel.policy.adapters import ADAPTER, MODEL, write_adapter, write_full
 IGNORED = -100
 
 
-def warm_start(config: RetrainConfig, curated: Path, out: Path, demonstrations: str) -> dict[str, float]:
+def warm_start(config: WarmStartSections, curated: Path, out: Path, demonstrations: str) -> dict[str, float]:
     """Train the warm start on the training split's episodes; writes `adapter/` or `model/`, and `metrics.json`.
 
     Args:
@@ -63,7 +63,7 @@ def peft_config(lora: LoraShape) -> Any:
     return PeftLoraConfig(r=lora.rank, lora_alpha=lora.alpha, target_modules=targets, lora_dropout=0.0, task_type="CAUSAL_LM")
 
 
-def _fine_tune(config: RetrainConfig, examples: list[Example], out: Path) -> float:
+def _fine_tune(config: WarmStartSections, examples: list[Example], out: Path) -> float:
     from datasets import Dataset, disable_progress_bars
     from transformers import PrinterCallback
     from trl import SFTConfig, SFTTrainer

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tracewheel.config import PolicyGradientConfig, RetrainConfig
+from tracewheel.config import DoctorSections, PolicyGradientConfig
 from tracewheel.core.errors import TracewheelError
 from tracewheel.core.files import read_json, read_table
 from tracewheel.core.fingerprint import digest_file
@@ -66,7 +66,7 @@ class RunRecords:
         families: The family of each curated task.
     """
 
-    config: RetrainConfig
+    config: DoctorSections
     iterations: Sequence[Iteration] = ()
     validations: Mapping[int, pd.DataFrame] = field(default_factory=dict)
     start_version: int | None = None
@@ -126,7 +126,7 @@ def offered_tools(kind: str) -> frozenset[str] | None:
 
 
 def read_iteration(
-    config: RetrainConfig, number: int, rollouts: Sequence[Path], scores: Sequence[Path], update: Path | None
+    config: DoctorSections, number: int, rollouts: Sequence[Path], scores: Sequence[Path], update: Path | None
 ) -> Iteration:
     """Read one iteration.
 
@@ -151,7 +151,7 @@ def read_iteration(
     return Iteration(number, episodes, _figures(read_json(update / "metrics.json")), read_weights(update))
 
 
-def read_records(config: RetrainConfig, record: Path, store: Path) -> RunRecords:
+def read_records(config: DoctorSections, record: Path, store: Path) -> RunRecords:
     """Read all stored records of a loop.
 
     Args:

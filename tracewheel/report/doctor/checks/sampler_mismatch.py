@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from tracewheel.config import Ceiling, RetrainConfig
+from tracewheel.config import Ceiling, DoctorSections
 from tracewheel.report.doctor.finding import Finding, not_checked, worst
 from tracewheel.report.doctor.limits import severity_above
 from tracewheel.report.doctor.run_records import RunRecords
@@ -20,7 +20,7 @@ ADVICE = (
 )
 
 
-def limits_of(config: RetrainConfig) -> Ceiling:
+def limits_of(config: DoctorSections) -> Ceiling:
     """The doctor's own limits, or those derived from the learner's threshold."""
     threshold = config.learner.mismatch.threshold
     return config.doctor.sampler_mismatch or Ceiling(warn=threshold, severe=SEVERE * threshold)

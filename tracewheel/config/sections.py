@@ -1,0 +1,158 @@
+"""What each stage reads of a profile. A stage takes its sections, so it can read nothing that its cache key leaves out."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+from tracewheel.config.base import Count, Strict
+from tracewheel.config.curation import CurationConfig
+from tracewheel.config.doctor import DoctorConfig
+from tracewheel.config.endpoint import EndpointConfig
+from tracewheel.config.ingest import IngestConfig
+from tracewheel.config.learner import LearnerConfig
+from tracewheel.config.profile import (
+    EnvironmentConfig,
+    EvaluationConfig,
+    GateConfig,
+    PolicyConfig,
+    RolloutConfig,
+    TrackingConfig,
+    TrainingConfig,
+    WarmStartConfig,
+)
+from tracewheel.config.rubric import RubricConfig
+from tracewheel.config.sampler import SamplerConfig
+from tracewheel.config.teacher import TeacherConfig
+
+
+class Sections(Strict):
+    """Some sections of a profile, each under its name there.
+
+    Attributes:
+        UNKEYED: Fields that do not change a stage's result, and are not in its cache key.
+    """
+
+    UNKEYED: ClassVar[frozenset[str]] = frozenset()
+
+    @classmethod
+    def of(cls, profile: Any) -> Self:
+        """The sections of a profile, or of other sections that hold all of these."""
+        return cls(**{name: getattr(profile, name) for name in cls.model_fields})
+
+    @classmethod
+    def keyed(cls) -> tuple[str, ...]:
+        """The sections that a stage's cache key is made of."""
+        return tuple(name for name in cls.model_fields if name not in cls.UNKEYED)
+
+
+class IngestSections(Sections):
+    ingest: IngestConfig
+
+
+class CurateSections(Sections):
+    seed: int
+    environment: EnvironmentConfig
+    curation: CurationConfig
+
+
+class WarmStartSections(Sections):
+    seed: int
+    threads: Count
+    policy: PolicyConfig
+    environment: EnvironmentConfig
+    warm_start: WarmStartConfig
+
+
+class EngineSections(Sections):
+    """What an engine is made from. `largest_rank` sizes vLLM's buffers and changes no token."""
+
+    UNKEYED = frozenset({"largest_rank"})
+
+    threads: Count
+    policy: PolicyConfig
+    rollout: RolloutConfig
+    largest_rank: Count
+
+
+class RolloutSections(EngineSections):
+    seed: int
+    environment: EnvironmentConfig
+
+
+class WorkerSections(EngineSections):
+    """What a rollout worker reads; `threads` are the worker's own."""
+
+    environment: EnvironmentConfig
+    training: TrainingConfig
+
+
+class CollectSections(Sections):
+    rollout: RolloutConfig
+
+
+class ScoreSections(Sections):
+    policy: PolicyConfig
+    environment: EnvironmentConfig
+    rubric: RubricConfig
+
+
+class EvaluateSections(RolloutSections, ScoreSections):
+    evaluation: EvaluationConfig
+
+
+class UpdateSections(Sections):
+    seed: int
+    threads: Count
+    policy: PolicyConfig
+    learner: LearnerConfig
+    training: TrainingConfig
+
+
+class MergeSections(Sections):
+    seed: int
+    policy: PolicyConfig
+
+
+class GateSections(Sections):
+    seed: int
+    gate: GateConfig
+    evaluation: EvaluationConfig
+
+
+class ChampionSections(Sections):
+    """`tracking` says where the registry is; the champion's digest, an argument of the stage, says what it holds."""
+
+    UNKEYED = frozenset({"tracking"})
+
+    policy: PolicyConfig
+    tracking: TrackingConfig
+
+
+class SamplerSections(Sections):
+    seed: int
+    environment: EnvironmentConfig
+    sampler: SamplerConfig
+
+
+class PlaySections(Sections):
+    """What decides how a model behind an endpoint plays."""
+
+    seed: int
+    rollout: RolloutConfig
+
+
+class TeachSections(PlaySections):
+    policy: PolicyConfig
+    teacher: TeacherConfig | None
+
+
+class BaselineSections(PlaySections, ScoreSections):
+    baseline: EndpointConfig | None
+    evaluation: EvaluationConfig
+
+
+class DoctorSections(Sections):
+    environment: EnvironmentConfig
+    rollout: RolloutConfig
+    learner: LearnerConfig
+    doctor: DoctorConfig
