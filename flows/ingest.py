@@ -103,7 +103,7 @@ def _progress(config: IngestConfig, options: argparse.Namespace, passing: dict[s
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
-    from tracewheel.traces.files import find_files
+    from tracewheel.traces.discovery import find_files
 
     console = Console(stderr=True)
     if not console.is_terminal:

@@ -1,8 +1,7 @@
-"""The folder that ingests write to, one after another: each adds to it as a whole or not at all.
+"""The output folder of incremental ingests: each commit replaces it as a whole or not at all.
 
-A new state of the folder is made beside it, with links to the parts that stay, and takes its place by renaming. A kill
-in between leaves the old state or the new one; between two renames, for a moment, the old one under another name,
-which the next ingest gives back.
+The next version is built beside the folder, with links to the parts that stay, and renamed into its place. A kill leaves
+the old version or the new one. Between the two renames the old one has another name; the next ingest renames it back.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from tracewheel.core.store import PARTIAL, flush, remove
 from tracewheel.traces.counts import Counts
 from tracewheel.traces.hash_index import HashIndex
 from tracewheel.traces.ingested_folder import QUARANTINE_FILE, REPORT_FILE, TRACES_FOLDER
-from tracewheel.traces.intake import Known
+from tracewheel.traces.intake import StoredHashes
 from tracewheel.traces.ledger import FULL, Ledger
 
 STATE_FILE, STATE_VERSION = "state.json", 1
@@ -31,13 +30,13 @@ PREVIOUS = ".previous-"
 
 
 @dataclass
-class State:
-    """What the folder knows of its own making."""
+class ArchiveState:
+    """What an archive stores to add to itself: settings, files read, totals and hashes."""
 
     settings: str
     ledger: Ledger = field(default_factory=Ledger)
     totals: Counts = field(default_factory=Counts)
-    known: Known = field(default_factory=Known)
+    known: StoredHashes = field(default_factory=StoredHashes)
     parts: int = 0
 
 
@@ -55,7 +54,7 @@ class Archive:
 
     @contextlib.contextmanager
     def exclusive(self) -> Iterator[None]:
-        """Hold the folder for this process, and put right what a killed one left.
+        """Lock the folder for this process, and clean up after a killed one.
 
         Raises:
             InfrastructureError: another process is writing to it.
@@ -66,7 +65,7 @@ class Archive:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if os.fstat(lock.fileno()).st_ino != name.stat().st_ino:
-                    raise BlockingIOError("its holder has just ended")
+                    raise BlockingIOError("the lock's holder has just removed it")
             except OSError as error:
                 raise InfrastructureError(f"{self.path}: another ingest is writing to it; wait for it") from error
             if self._previous.exists() and not self.path.exists():
@@ -80,17 +79,17 @@ class Archive:
                 remove(self._next)
                 name.unlink(missing_ok=True)
 
-    def load(self, settings: str) -> State:
-        """The folder's state; a fresh one where there is no folder.
+    def load(self, settings: str) -> ArchiveState:
+        """The folder's state; an empty one when the folder does not exist.
 
         Args:
-            settings: What stored traces depend on beside the logs.
+            settings: Digest of the settings that stored traces depend on.
 
         Raises:
-            DataError: the folder is not one of ingests, or was made with other settings.
+            DataError: the folder is not an archive, or was made with other settings.
         """
         if not self.path.exists() or not any(self.path.iterdir()):
-            return State(settings)
+            return ArchiveState(settings)
         file = self.path / STATE_FILE
         if not file.exists():
             raise DataError(
@@ -98,8 +97,8 @@ class Archive:
             )
         try:
             stored = json.loads(file.read_text())
-            known = Known(*(HashIndex.load(self.path / f"{name}.hashes") for name in INDEXES))
-            state = State(
+            known = StoredHashes(*(HashIndex.load(self.path / f"{name}.hashes") for name in INDEXES))
+            state = ArchiveState(
                 stored["settings"],
                 Ledger.from_record(stored["files"]),
                 Counts.of_report(stored["totals"]),
@@ -115,11 +114,11 @@ class Archive:
             )
         return state
 
-    def check_is_one(self) -> None:
-        """See to it that the folder is one of ingests, or not there: what is not must not be replaced.
+    def check_replaceable(self) -> None:
+        """Refuse to replace a folder that is not the output of an ingest.
 
         Raises:
-            DataError: it is something else.
+            DataError: the folder holds something else.
         """
         if not self.path.exists():
             return
@@ -127,12 +126,12 @@ class Archive:
         if names and not names >= {TRACES_FOLDER, QUARANTINE_FILE, REPORT_FILE}:
             raise DataError(f"{self.path}: is there already and no output of ingest; choose another --out")
 
-    def begin(self, state: State, *, keep: bool) -> tuple[Path, Path]:
-        """Begin the folder's next state.
+    def begin(self, state: ArchiveState, *, keep: bool) -> tuple[Path, Path]:
+        """Begin the folder's next version.
 
         Args:
-            state: The state to go on from.
-            keep: Whether what is in the folder stays.
+            state: The current state.
+            keep: Whether to keep the folder's contents.
 
         Returns:
             The Parquet file and the quarantine file to write.
@@ -147,8 +146,8 @@ class Archive:
             shutil.copy2(self.path / QUARANTINE_FILE, quarantine)
         return parts / part_name(state.parts), quarantine
 
-    def commit(self, state: State, report: dict[str, Any]) -> None:
-        """Make what was begun the folder."""
+    def commit(self, state: ArchiveState, report: dict[str, Any]) -> None:
+        """Replace the folder with the version that `begin` began."""
         write_report(self._next, report)
         for name, index in zip(INDEXES, (state.known.contents, state.known.ids, state.known.span_traces), strict=True):
             index.save(self._next / f"{name}.hashes")
@@ -169,17 +168,17 @@ class Archive:
 
 
 def part_name(number: int) -> str:
-    """The name of a part of `traces.parquet`."""
+    """The file name of a part in `traces.parquet`."""
     return f"part-{number:05d}.parquet"
 
 
 def write_report(folder: Path, report: dict[str, Any]) -> None:
-    """Write the report into a folder of traces."""
+    """Write the report into `folder`."""
     (folder / REPORT_FILE).write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
 
 
 def _link(file: Path, place: Path) -> None:
-    """The same file in another place; a copy where the disk has no links."""
+    """Link a file; copy it where the file system has no links."""
     try:
         os.link(file, place)
     except OSError:

@@ -1,4 +1,4 @@
-"""Log files as streams of bytes, whether they are compressed or not. A damaged archive ends early; it does not raise."""
+"""Log files as streams of bytes, compressed or not. A damaged archive ends early; it does not raise."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ GZIP, ZSTANDARD = (".gz",), (".zst", ".zstd")
 
 
 def is_compressed(path: Path) -> bool:
-    """Whether a file's name says that it is compressed."""
+    """Whether a file is compressed, by its suffix."""
     return path.suffix.lower() in GZIP + ZSTANDARD
 
 
 class ByteStream:
-    """The bytes of a file without their compression.
+    """The uncompressed bytes of a file.
 
     Attributes:
-        damage: What is wrong with the compression, once reading has come to it; else empty.
+        damage: What is wrong with the compression, once reading has reached it; else empty.
     """
 
     def __init__(self, path: Path, start: int = 0) -> None:
-        """Open a file, at a byte of it when it is not compressed.
+        """Open a file; an uncompressed one at byte `start`.
 
         Raises:
             OSError: it cannot be read.
@@ -58,7 +58,7 @@ class ByteStream:
 
 
 class _Lenient(io.RawIOBase):
-    """A decompressor whose errors are the end of the stream. It is asked for little at a time: what it had is lost with it."""
+    """Turns a decompressor's errors into the end of the stream. Reads in small steps, as an error loses the step it is in."""
 
     STEP = 1 << 14
 
@@ -84,7 +84,7 @@ class _Lenient(io.RawIOBase):
 
 
 class _Gunzip:
-    """The members of a gzip file, one after the other. Unlike `gzip`, gives all that can be had of a damaged one."""
+    """The members of a gzip file, one after the other. Unlike `gzip`, it gives every byte before the damage."""
 
     def __init__(self, file: io.BufferedReader) -> None:
         self._file = file

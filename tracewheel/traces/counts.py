@@ -1,4 +1,4 @@
-"""What an ingest counts, and that it adds up."""
+"""The counts of an ingest, which can be added and subtracted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NAMES = ("read", "kept", "duplicates", "quarantined", "messages", "tool_calls", 
 
 @dataclass
 class Counts:
-    """Records read, and what became of them; of what was kept also how much it is. `redacted` counts places by kind."""
+    """Records by what became of them, and the messages and calls of those kept. `redacted` counts redacted places by kind."""
 
     numbers: Counter[str] = field(default_factory=Counter)
     by_reason: Counter[str] = field(default_factory=Counter)
@@ -21,7 +21,7 @@ class Counts:
     redacted: Counter[str] = field(default_factory=Counter)
 
     def keep(self, trace: Trace) -> None:
-        """Count a trace that is kept."""
+        """Count a kept trace."""
         numbers = self.numbers
         calls = results = 0
         for message in trace.messages:
@@ -46,7 +46,7 @@ class Counts:
 
     @classmethod
     def of_report(cls, report: dict[str, Any]) -> Counts:
-        """The counts in a report."""
+        """The inverse of `report`."""
         numbers = Counter({name: report[name] for name in NAMES})
         return cls(numbers, Counter(report["by_reason"]), Counter(report["by_format"]), Counter(report["redacted"]))
 

@@ -1,4 +1,4 @@
-"""A set of 128-bit hashes that takes 16 bytes each in memory and on disk, so that millions of traces can be told apart."""
+"""A set of 128-bit hashes, 16 bytes each in memory and on disk: it finds duplicates among millions of traces."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ RECENT = 1 << 17
 
 
 def hash_of(*parts: bytes) -> bytes:
-    """The hash of some bytes; where one part ends and the next begins counts."""
+    """The hash of some bytes; the boundaries between parts count."""
     digest = sha256()
     for part in parts:
         digest.update(len(part).to_bytes(8, "little"))
@@ -23,7 +23,7 @@ def hash_of(*parts: bytes) -> bytes:
 
 
 class HashIndex:
-    """The set. The latest additions are in a Python set; sorted arrays hold the others, larger ones before smaller ones."""
+    """A set of hashes. Recent additions are in a Python set, the others in sorted arrays, largest first."""
 
     def __init__(self) -> None:
         self._recent: set[bytes] = set()
@@ -33,7 +33,7 @@ class HashIndex:
         return len(self._recent) + sum(len(array) for array in self._arrays)
 
     def add(self, hashes: list[bytes]) -> list[bool]:
-        """Add hashes; says of each whether it was new, of those that are equal the first alone."""
+        """Add hashes; says for each whether it was new. Of equal ones only the first is."""
         stored = self._stored(hashes)
         recent = self._recent
         new = []
@@ -47,7 +47,7 @@ class HashIndex:
         return new
 
     def _stored(self, hashes: list[bytes]) -> list[bool]:
-        """Of each hash whether an array has it."""
+        """Whether the arrays hold each hash."""
         if not self._arrays or not hashes:
             return [False] * len(hashes)
         import numpy
@@ -58,14 +58,14 @@ class HashIndex:
             places = numpy.searchsorted(array[:, 0], wanted[:, 0])
             for row in numpy.nonzero(array[numpy.minimum(places, len(array) - 1), 0] == wanted[:, 0])[0]:
                 place = places[row]
-                # Of hashes with the same first half there is one, but for an accident.
+                # Hashes with the same first half are nearly always the same hash.
                 while place < len(array) and array[place, 0] == wanted[row, 0]:
                     found[row] |= array[place, 1] == wanted[row, 1]
                     place += 1
         return [bool(flag) for flag in found]
 
     def _settle(self) -> None:
-        """Make an array of the latest additions, together with the smaller of those there are."""
+        """Merge the recent additions and the smaller arrays into one array."""
         import numpy
 
         merged = _pairs(b"".join(self._recent))
@@ -75,7 +75,7 @@ class HashIndex:
         self._recent = set()
 
     def save(self, path: Path) -> None:
-        """Write all hashes, sorted: equal sets are equal bytes."""
+        """Write all hashes, sorted: equal sets give equal bytes."""
         import numpy
 
         parts = [*self._arrays, _pairs(b"".join(self._recent))]
@@ -88,7 +88,7 @@ class HashIndex:
         """The set that `save` wrote.
 
         Raises:
-            ValueError: the file is not one.
+            ValueError: the file is not a list of hashes.
         """
         data = path.read_bytes()
         if len(data) % SIZE:

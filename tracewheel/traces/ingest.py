@@ -1,7 +1,7 @@
-"""The stage that reads logs: files in, distinct traces without secrets out, and nothing lost on the way.
+"""The ingest stage: reads logs and stores distinct traces without secrets. Every record is accounted for.
 
-`ingest` makes a folder of all logs, the same bytes for the same logs. `ingest_new` adds to a folder what has come since,
-and remembers in it how far it has read.
+`ingest` makes a folder from all logs; equal logs give equal bytes. `ingest_new` adds new records to a folder and stores in
+it how far it has read.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from tracewheel.config import IngestConfig
 from tracewheel.core.errors import DataError, SecretError
 from tracewheel.core.store import remove
 from tracewheel.core.types import Trace, content_hash
-from tracewheel.traces.archive import Archive, State, part_name, write_report
+from tracewheel.traces.archive import Archive, ArchiveState, part_name, write_report
 from tracewheel.traces.compression import is_compressed
-from tracewheel.traces.files import find_files, skipped_files
+from tracewheel.traces.discovery import find_files, skipped_files
 from tracewheel.traces.ingested_folder import QUARANTINE_FILE, REPORT_FILE, TRACES_FOLDER
-from tracewheel.traces.intake import Intake, Known
+from tracewheel.traces.intake import Intake, StoredHashes
 from tracewheel.traces.json_cutter import Piece
-from tracewheel.traces.ledger import Reading
+from tracewheel.traces.ledger import Progress
+from tracewheel.traces.log_file import LogFile
 from tracewheel.traces.quarantine import Quarantined
-from tracewheel.traces.readers.detect import Detector
+from tracewheel.traces.readers.log_reader import LogReader
 from tracewheel.traces.readers.tracewheel import parquet_pieces
 from tracewheel.traces.redaction.redactor import Redactor, key_digest
 from tracewheel.traces.redaction.survivors import check_stored
-from tracewheel.traces.source import Source
 from tracewheel.traces.spool import Spool
 
 TRACES_FILE = TRACES_FOLDER
@@ -39,17 +39,16 @@ __all__ = ["QUARANTINE_FILE", "REPORT_FILE", "TRACES_FILE", "find_files", "inges
 def ingest(config: IngestConfig, out: Path) -> dict[str, Any]:
     """Read all logs; write traces.parquet (a folder with one part), quarantine.jsonl and report.json into `out`.
 
-    Every record that was read is kept, a duplicate, or in quarantine. A duplicate has the messages,
-    starting point, session and user of an earlier trace, whatever its id and time. Secrets and personal data are taken
-    out first, also of what goes to quarantine.
+    Every record is kept, a duplicate, or in quarantine. A duplicate has the messages, environment, session and user of an
+    earlier trace, whatever its id and time. Secrets and personal data are redacted first, in quarantine too.
 
     Returns:
         The report: `read`, `kept`, `duplicates`, `quarantined`, `by_reason`, `by_format`, `redacted` (places by kind),
-        and of what was kept `messages`, `tool_calls`, `tool_results`; `skipped` are files in folders that are no logs.
+        `messages`, `tool_calls` and `tool_results` of the kept traces, and `skipped` (files in folders that are not logs).
 
     Raises:
-        DataError: a path names no readable file.
-        SecretError: a secret that was found is still in what was to be stored.
+        DataError: a path has no readable log file.
+        SecretError: a secret that was found is still in the output.
     """
     redactor = Redactor(config.redaction)
     return _until_clean(redactor, lambda: _ingest_all(config, out, redactor))
@@ -61,9 +60,9 @@ def _ingest_all(config: IngestConfig, out: Path, redactor: Redactor) -> dict[str
         remove(out / leftover)
     parts = out / TRACES_FOLDER
     parts.mkdir(parents=True, exist_ok=True)
-    intake = Intake(parts / part_name(0), out / QUARANTINE_FILE, Known(), redactor)
+    intake = Intake(parts / part_name(0), out / QUARANTINE_FILE, StoredHashes(), redactor)
     with Spool() as spool:
-        reader = _Files(config, spool, intake)
+        reader = _FileReader(config, spool, intake)
         for name, path in files.items():
             reader.read(redactor.name(name), path)
         reader.finish()
@@ -86,25 +85,25 @@ def ingest_new(
     watch: Watch | None = None,
     records_per_commit: int = RECORDS_PER_COMMIT,
 ) -> dict[str, Any]:
-    """Add to `out` what the logs hold beyond what earlier calls read: new files, and the new ends of files of lines.
+    """Add to `out` what earlier calls have not read: new files, and lines appended to known files.
 
-    What has been read is committed now and then, so that a call that was killed is gone on with by the next. Only files
-    of lines are committed within; spans are committed with the last file, as others of their traces may follow.
+    Commits are made on the way, so that the next call continues after a kill. Only a file of lines is committed before its
+    end; spans are committed after the last file, as other spans of their traces may follow.
 
     Args:
-        config: Which logs, and what to take out of them.
-        out: The folder; it becomes its next state as a whole or stays as it was.
-        full: Read everything again and replace what is in the folder.
-        passing: More logs, by the names that records are to call them, which are read whole each time and not remembered.
-        watch: Is told how many bytes of the logs have been read.
-        records_per_commit: How many records may be lost by a kill.
+        config: Which logs to read and what to redact.
+        out: The folder; each commit replaces it as a whole.
+        full: Read everything again and replace the folder's contents.
+        passing: More logs by name, which are read whole on every call and not recorded as read.
+        watch: Called with the number of bytes read so far.
+        records_per_commit: How many records a kill may lose.
 
     Returns:
-        The report as `ingest` has it, with what this call did as `added`.
+        The report of `ingest`, with the counts of this call under `added`.
 
     Raises:
-        DataError: a path names no readable file, or what was read before has changed.
-        SecretError: a secret that was found is still in what was to be stored.
+        DataError: a path has no readable log file, or the part of a file that was read before has changed.
+        SecretError: a secret that was found is still in the output.
         InfrastructureError: another process is writing to the folder, or the disk is full.
     """
     archive, redactor = Archive(out), Redactor(config.redaction)
@@ -114,13 +113,13 @@ def ingest_new(
     began: list[_Commits] = []
 
     def attempt() -> dict[str, Any]:
-        state = State(settings) if full else archive.load(settings)
+        state = ArchiveState(settings) if full else archive.load(settings)
         state.ledger.named = redactor.name
         plan = [(name, path, begin) for name, path in found.items() if (begin := _begin(state, path)) is not None]
         commits = _Commits(archive, state, redactor, skipped, keep=not full, earlier=began[0] if began else None)
         began.append(commits)
         with Spool() as spool:
-            reader = _Files(config, spool, commits.intake, commits, records_per_commit, watch)
+            reader = _FileReader(config, spool, commits.intake, commits, records_per_commit, watch)
             for name, path, begin in plan:
                 state.ledger.note(path, reader.read(redactor.name(name), path, begin))
             for name, path in (passing or {}).items():
@@ -129,12 +128,12 @@ def ingest_new(
             return commits.commit(final=True)
 
     with archive.exclusive():
-        archive.check_is_one()
+        archive.check_replaceable()
         return _until_clean(redactor, attempt)
 
 
 def _until_clean(redactor: Redactor, attempt: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """The result of an attempt, and of another where a record held a secret that only a later one gave away."""
+    """Repeat an attempt while stored records hold secrets that only later records reveal; return its result."""
     while True:
         try:
             return attempt()
@@ -143,7 +142,7 @@ def _until_clean(redactor: Redactor, attempt: Callable[[], dict[str, Any]]) -> d
                 raise
 
 
-def _begin(state: State, path: Path) -> tuple[int, int] | None:
+def _begin(state: ArchiveState, path: Path) -> tuple[int, int] | None:
     try:
         return state.ledger.where_to_begin(path)
     except OSError as error:
@@ -151,21 +150,21 @@ def _begin(state: State, path: Path) -> tuple[int, int] | None:
 
 
 class _Commits:
-    """The intake of an incremental ingest, and its commits: each adds a part, if traces came.
+    """The intake of an incremental ingest, and its commits. Each commit with new traces adds a part.
 
     Args:
         archive: The folder.
-        state: What it holds.
-        redactor: Takes out secrets, and has learned those that are looked for before a commit.
-        skipped: Files that are no logs, for the report.
-        keep: Whether what is in the folder stays.
-        earlier: An earlier attempt of the same call, whose commits are this call's too.
+        state: The folder's state.
+        redactor: Redacts records; a commit checks for the secrets it has learned.
+        skipped: Files that are not logs, for the report.
+        keep: Whether to keep the folder's contents.
+        earlier: An earlier attempt of the same call, whose commits count as this call's.
     """
 
     def __init__(
         self,
         archive: Archive,
-        state: State,
+        state: ArchiveState,
         redactor: Redactor,
         skipped: list[str],
         *,
@@ -184,10 +183,10 @@ class _Commits:
         return Intake(part, quarantine, self.state.known, self._redactor)
 
     def commit(self, *, final: bool = False) -> dict[str, Any]:
-        """Make what was read part of the folder, and begin anew unless this is the end.
+        """Add the records read so far to the folder; unless `final`, begin the next part.
 
         Raises:
-            SecretError: a secret that a trace gave away is in it without a sign; in the end, in any part of this call's.
+            SecretError: a learned secret is in the new part; at the end, in any part of this call.
         """
         wrote = self.intake.close(part_needed=final and not self.state.parts)
         parts = [self.intake.part]
@@ -205,8 +204,8 @@ class _Commits:
         return report
 
 
-class _Files:
-    """Reads files into an intake, and commits between their lines."""
+class _FileReader:
+    """Reads files into an intake, and commits between lines."""
 
     def __init__(
         self,
@@ -217,13 +216,13 @@ class _Files:
         records_per_commit: int = RECORDS_PER_COMMIT,
         watch: Watch | None = None,
     ) -> None:
-        self._detector, self._spool, self._intake = Detector(config.format, spool), spool, intake
+        self._reader, self._spool, self._intake = LogReader(config.format, spool), spool, intake
         self._commits, self._records_per_commit = commits, records_per_commit
         self._watch, self._bytes = watch or (lambda done: None), 0
         self._largest = config.largest_record_mib << 20
 
-    def read(self, name: str, path: Path, begin: tuple[int, int] = (0, 1)) -> Reading:
-        """Read a file from a byte and line on; says how far that went.
+    def read(self, name: str, path: Path, begin: tuple[int, int] = (0, 1)) -> Progress:
+        """Read a file from a byte and line on; returns the progress in it.
 
         Raises:
             DataError: it cannot be read.
@@ -231,46 +230,46 @@ class _Files:
         try:
             if path.suffix.lower() == ".parquet":
                 self._take(parquet_pieces(path), name)
-                reading = Reading.of(path)
+                progress = Progress.of(path)
             else:
-                reading = self._read_text(name, path, begin)
+                progress = self._read_text(name, path, begin)
         except OSError as error:
             raise DataError(f"{path}: cannot be read: {error.strerror or error}") from error
-        self._bytes += reading.size
+        self._bytes += progress.size
         self._watch(self._bytes)
-        return reading
+        return progress
 
-    def _read_text(self, name: str, path: Path, begin: tuple[int, int]) -> Reading:
-        source = Source(path, begin, self._largest)
-        grows = source.layout == "lines" and not is_compressed(path)
-        last = self._take(self._with_commits(source, grows), name)
+    def _read_text(self, name: str, path: Path, begin: tuple[int, int]) -> Progress:
+        log = LogFile(path, begin, self._largest)
+        grows = log.layout == "lines" and not is_compressed(path)
+        last = self._take(self._with_commits(log, grows), name)
         if not (isinstance(last, Quarantined) and last.reason == "truncated"):
-            source.take_last_line()
-        return Reading.of(path, source.offset, source.line) if grows else Reading.of(path)
+            log.take_last_line()
+        return Progress.of(path, log.offset, log.line) if grows else Progress.of(path)
 
     def _take(self, pieces: Iterator[Piece], name: str) -> Trace | Quarantined | None:
         item = None
-        for item in self._detector.read(pieces, name):
+        for item in self._reader.read(pieces, name):
             self._intake.put(item)
         return item
 
-    def _with_commits(self, source: Source, grows: bool) -> Iterator[Piece]:
-        """The pieces of a file; when one is asked for, all that the earlier ones come to has been taken."""
-        for number, piece in enumerate(source.pieces()):
+    def _with_commits(self, log: LogFile, grows: bool) -> Iterator[Piece]:
+        """The pieces of a file. When the caller asks for the next piece, it has taken every record of the earlier ones."""
+        for number, piece in enumerate(log.pieces()):
             if number % 256 == 0:
                 self._watch(self._bytes + (piece.offset if grows else 0))
                 if grows and self._commits and self._spool.is_empty and piece.document == 0:
-                    self._commit_before(source.path, piece)
+                    self._commit_before(log.path, piece)
             yield piece
 
     def _commit_before(self, path: Path, piece: Piece) -> None:
         assert self._commits
         if self._intake.counts.numbers["read"] >= self._records_per_commit:
-            self._commits.state.ledger.note(path, Reading.of(path, piece.offset, piece.line, unfinished=True))
+            self._commits.state.ledger.note(path, Progress.of(path, piece.offset, piece.line, unfinished=True))
             self._commits.commit()
             self._intake = self._commits.intake
 
     def finish(self) -> None:
-        """Take the traces that are made of spans."""
-        for group, item in self._detector.spooled():
+        """Take the traces made of spans."""
+        for group, item in self._reader.spooled():
             self._intake.put_spans(item, group)

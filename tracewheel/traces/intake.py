@@ -1,11 +1,9 @@
-"""What becomes of each record: counted, held against what is stored already, redacted, written."""
+"""The intake of records: each is counted, compared with stored ones, redacted and written."""
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
 
 import orjson
 
@@ -14,24 +12,15 @@ from tracewheel.traces.counts import Counts
 from tracewheel.traces.hash_index import HashIndex, hash_of
 from tracewheel.traces.parquet import PartWriter, json_of
 from tracewheel.traces.quarantine import Quarantined
-from tracewheel.traces.spool import Group
+from tracewheel.traces.redaction.redactor import Redactor
+from tracewheel.traces.spool import SpanGroup
 
 BATCH, BATCH_BYTES = 500, 32 << 20
 
 
-class Redacts(Protocol):
-    """What takes secrets and personal data out, before anything is stored."""
-
-    def trace(self, trace: Trace) -> tuple[Trace, Counter[str]]:
-        """The trace without them, and how many there were by kind."""
-
-    def record_bytes(self, raw: bytes, place: str = ...) -> tuple[bytes, Counter[str]]:
-        """The bytes of a record in quarantine without them, and how many there were by kind."""
-
-
 @dataclass
-class Known:
-    """What is stored already: hashes of contents, of trace ids, and of the ids that the spans of traces had."""
+class StoredHashes:
+    """Hashes of stored traces: of their contents, of their ids, and of the trace ids of stored spans."""
 
     contents: HashIndex = field(default_factory=HashIndex)
     ids: HashIndex = field(default_factory=HashIndex)
@@ -41,34 +30,34 @@ class Known:
 class Intake:
     """Takes records and writes one part of traces and the quarantine.
 
-    A duplicate has the messages, starting point, session and user of an earlier trace, whatever its id and time. Of two
-    different traces that claim one id, the later gets one of its own.
+    A duplicate has the messages, environment, session and user of an earlier trace, whatever its id and time. Of two
+    different traces with one id, the later gets a new id.
 
     Args:
-        part: The Parquet file to write. It is begun with the first trace.
+        part: The Parquet file to write; created with the first trace.
         quarantine: The JSONL file to append to.
-        known: What is stored already; it learns what comes.
-        redactor: Takes out secrets and personal data.
+        known: Hashes of stored traces; updated with each kept one.
+        redactor: Redacts secrets and personal data.
     """
 
-    def __init__(self, part: Path, quarantine: Path, known: Known, redactor: Redacts) -> None:
+    def __init__(self, part: Path, quarantine: Path, known: StoredHashes, redactor: Redactor) -> None:
         self.counts = Counts()
         self.part, self._known, self._redactor = part, known, redactor
         self._writer: PartWriter | None = None
         self._quarantine = quarantine.open("ab")
         self.quarantine, self.quarantine_start = quarantine, self._quarantine.tell()
         self._waiting_bytes = 0
-        self._waiting: list[tuple[bytes, Trace, bytes, Group | None]] = []
+        self._waiting: list[tuple[bytes, Trace, bytes, SpanGroup | None]] = []
 
     def put(self, item: Trace | Quarantined) -> None:
         """Take a record."""
         self._put(item, None)
 
-    def put_spans(self, item: Trace | Quarantined, spans: Group) -> None:
-        """Take a record that is made of spans. When more spans of a stored trace come, they are no trace of their own."""
+    def put_spans(self, item: Trace | Quarantined, spans: SpanGroup) -> None:
+        """Take a record made of spans. Later spans of a stored trace go to quarantine."""
         self._put(item, spans)
 
-    def _put(self, item: Trace | Quarantined, spans: Group | None) -> None:
+    def _put(self, item: Trace | Quarantined, spans: SpanGroup | None) -> None:
         self.counts.numbers["read"] += 1
         if isinstance(item, Quarantined):
             self._put_aside(item)
@@ -81,7 +70,7 @@ class Intake:
             self.flush()
 
     def flush(self) -> None:
-        """Decide on what waits. Records wait in small numbers, as many hashes are looked up at the price of one."""
+        """Keep or drop the waiting records. They wait in batches, as looking up many hashes costs little more than one."""
         waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
         is_new = self._known.contents.add([content for content, _, _, _ in waiting])
         fresh = [entry for entry, new in zip(waiting, is_new, strict=True) if new]
@@ -117,10 +106,10 @@ class Intake:
         self._quarantine.write(orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE))
 
     def close(self, *, part_needed: bool = False) -> bool:
-        """End the files; says whether there is a part.
+        """Close the files; returns whether a part was written.
 
         Args:
-            part_needed: Whether a part without rows is to be made when no trace came.
+            part_needed: Whether to write a part without rows when there was no trace.
         """
         self.flush()
         self._quarantine.close()
@@ -131,7 +120,7 @@ class Intake:
         return self._writer is not None
 
 
-def _late(spans: Group) -> Quarantined:
+def _late(spans: SpanGroup) -> Quarantined:
     detail = f"an earlier ingest stored trace {spans.trace_id} without these; ingest everything again with --full"
     return Quarantined(
         spans.place.file, spans.place.line, "spans of a stored trace", detail, b"\n".join(spans.raws), spans.offset

@@ -1,8 +1,8 @@
-"""Cuts JSON documents into the values to be read, as a stream: the elements of a list, or the document itself.
+"""Cuts a stream of JSON documents into values: the elements of a list, or the document itself.
 
-It looks at strings and brackets only; whether a value is sound is for the parser to say. Where the brackets do
-not fit, or a string has no end, it goes on at the next line that begins as the damaged value did, so that one
-damaged element of a written-out list costs no other.
+It looks at strings and brackets only; the parser decides whether a value is valid. Where brackets do not match, or a
+string has no end, it continues at the next line that begins as the first value did, so that a damaged element costs no
+other. ijson gives neither bytes nor places and stops at the first damage; `benchmarks/ingest_lists.py` compares speeds.
 """
 
 from __future__ import annotations
@@ -29,11 +29,10 @@ QUOTE = 0x22
 
 
 class Piece(NamedTuple):
-    """One JSON value as the bytes it is written in.
+    """The bytes of one JSON value.
 
-    `line` counts from 1 and `offset` from 0: where it begins. `document` is which list of the file it is an
-    element of, 0 for what is in none. `damage` is a reason to put it in quarantine without a look at it.
-    `is_last` says that nothing follows, not even a line end.
+    It begins at `line` (from 1) and `offset` (from 0). `document` numbers the list in the file that it is an element of;
+    0 means none. `damage` is a reason to quarantine it without parsing. `is_last`: nothing follows, not even a line end.
     """
 
     raw: bytes
@@ -45,7 +44,7 @@ class Piece(NamedTuple):
 
 
 class _Beginning(NamedTuple):
-    """How values begin: `pattern` has what a value begins with as its group; `indentation` is that of its line."""
+    """How values begin: the group of `pattern` matches the beginning of a value; `indentation` is that of its line."""
 
     indentation: int
     pattern: re.Pattern[bytes]
@@ -53,15 +52,15 @@ class _Beginning(NamedTuple):
 
 
 class _Damaged(Exception):
-    """The brackets do not fit."""
+    """The brackets do not match."""
 
 
 class JsonCutter:
     """The pieces of one stream.
 
     Args:
-        read: Gives up to so many bytes, none at the end.
-        largest: Bytes of the largest value that is taken into memory.
+        read: Returns up to so many bytes, none at the end.
+        largest: Bytes of the largest value to hold in memory.
     """
 
     def __init__(self, read: Callable[[int], bytes], largest: int = LARGEST) -> None:
@@ -89,7 +88,7 @@ class JsonCutter:
             yield Piece(b"", self._line_at(self._position), self._before + self._position, self._document, "truncated", True)
 
     def _skip(self, gap: re.Pattern[bytes]) -> bool:
-        """Go to the next value; False at the end."""
+        """Advance to the next value; False at the end."""
         while True:
             found = gap.match(self._buffer, self._position)
             self._position = found.end() if found else self._position
@@ -121,9 +120,9 @@ class JsonCutter:
         return Piece(raw, line, offset, document, damage, damage == "truncated")
 
     def _end_before_the_next(self) -> int | None:
-        """Where the value ends if that is before the next one that begins as the first did; None where it is not.
+        """The end of the value, if it is right before the next text that begins as the first value did; else None.
 
-        A guess, and several times as fast as going through the brackets: what parses is a whole value.
+        A guess that is faster than matching brackets (`benchmarks/ingest_lists.py`): what parses is a whole value.
         """
         found = self._beginning.pattern.search(self._buffer, self._position + 1) if self._beginning and self._in_list else None
         raw = self._buffer[self._position : found.start(1)].rstrip() if found else b""
@@ -136,11 +135,11 @@ class JsonCutter:
         return self._position + len(raw) - 1
 
     def _end_of_value(self) -> int:
-        """Where the value at the position ends. The position goes on when the value is too large to be kept.
+        """The end of the value at the position. The position advances when the value is too large to keep.
 
         Raises:
             EOFError: the stream ends first.
-            _Damaged: its brackets do not fit.
+            _Damaged: its brackets do not match.
         """
         if self._buffer[self._position] not in OPENING + b'"':
             return self._end_of_scalar()
@@ -172,7 +171,7 @@ class JsonCutter:
                 raise EOFError
 
     def _forget_up_to(self, searched: int) -> None:
-        """Let go what was searched of a value that is too large; of a string without its end all but an opening quote."""
+        """Drop the searched part of a too large value; of a string that has not ended keep the opening quote."""
         self._line_at(searched)
         begun = BEGUN_STRING.match(self._buffer, searched)
         end, quote = (begun.end(), b'"') if begun else (searched, b"")
@@ -187,10 +186,10 @@ class JsonCutter:
                 return found.end()
 
     def _check_what_follows(self, end: int) -> None:
-        """In a list, a comma or its end.
+        """In a list, hold what follows the value to be a comma or the end of the list.
 
         Raises:
-            _Damaged: it is something else.
+            _Damaged: something else follows.
         """
         while self._in_list:
             found = SPACE.match(self._buffer, end)
@@ -203,7 +202,7 @@ class JsonCutter:
                 return
 
     def _how_it_begins(self) -> _Beginning | None:
-        """How values like the one at the position begin: on a line of their own, or with the same key after a comma."""
+        """How the values of this list begin: on a line of their own, or with the same key after a comma."""
         line_start = self._buffer.rfind(b"\n", 0, self._position) + 1
         indentation = self._buffer[line_start : self._position]
         opening = self._buffer[self._position : self._position + 1]
@@ -217,9 +216,9 @@ class JsonCutter:
         return _Beginning(0, re.compile(rb",\s*(" + re.escape(first_key.group()) + rb")"), False)
 
     def _next_beginning(self, *, at_end: bool = False) -> int | None:
-        """Where the next value begins after a damaged one: what begins as the first value did.
+        """The beginning of the next value after a damaged one: text that begins as the first value did.
 
-        Where the stream ends within a value, its inner values may begin as it did, unless they are further in.
+        Where the stream ends within a value, its inner values may begin alike, unless they are indented further.
         """
         beginning = self._beginning if not self._kept else None
         if beginning and at_end:
@@ -237,14 +236,14 @@ class JsonCutter:
                 return None
 
     def _more(self) -> bool:
-        """Read on; a large value in steps that grow with it, so that it is not searched over and over."""
+        """Read more, in steps that grow with the value, so that a large one is not searched again and again."""
         block = b"" if self._ended else self._read(max(CHUNK, len(self._buffer) - self._position))
         self._ended = not block
         self._buffer += block
         return bool(block)
 
     def _drop_what_is_done(self) -> None:
-        """Forget the bytes before the position's line, once they are many."""
+        """Drop the bytes before the position's line, once they are many."""
         if self._position < CHUNK:
             return
         line_start = self._buffer.rfind(b"\n", 0, self._position) + 1

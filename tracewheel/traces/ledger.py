@@ -1,4 +1,4 @@
-"""Which files an ingest has read, how far, and how to tell that what was read is still the same."""
+"""Which files an ingest has read, how far, and hashes that show whether the part read has changed."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ FULL = "ingest everything again with --full"
 
 
 @dataclass(frozen=True)
-class Reading:
+class Progress:
     """How far a file was read.
 
-    `offset` and `line` are where a later reading goes on; `grows` says that one can: the file is lines, without
-    compression. `head` and `tail` are hashes of its first bytes and of those before `offset`.
+    The next read starts at `offset` and `line`. `grows`: lines may be appended, as the file holds uncompressed lines.
+    `head` and `tail` are hashes of the first bytes and of the last bytes before `offset`.
     """
 
     size: int
@@ -32,14 +32,14 @@ class Reading:
     tail: str
 
     @classmethod
-    def of(cls, path: Path, offset: int | None = None, line: int = 1, *, unfinished: bool = False) -> Reading:
-        """What was read of a file: up to a byte of its lines, or all of it.
+    def of(cls, path: Path, offset: int | None = None, line: int = 1, *, unfinished: bool = False) -> Progress:
+        """The progress in a file that was just read.
 
         Args:
             path: The file.
-            offset: Up to where, of lines; None for all of it.
-            line: The number of the line there.
-            unfinished: Whether more of the file waits to be read, even if it does not change.
+            offset: In a file of lines, the byte after the last one read; None for a file that was read as a whole.
+            line: The number of the line at `offset`.
+            unfinished: Whether the rest of the file is still to be read, even if the file does not change.
         """
         facts = path.stat()
         end = facts.st_size if offset is None else offset
@@ -51,18 +51,18 @@ class Reading:
 
 @dataclass
 class Ledger:
-    """What was read of each file, by its place on the disk, as `named` writes that down."""
+    """The progress in each file, by its path; `named` maps a path to the name that is stored."""
 
-    readings: dict[str, Reading] = field(default_factory=dict)
+    progress: dict[str, Progress] = field(default_factory=dict)
     named: Callable[[str], str] = str
 
     def where_to_begin(self, path: Path) -> tuple[int, int] | None:
-        """The byte and line to read on from; None when there is nothing new.
+        """The byte and line to start reading from; None when there is nothing new.
 
         Raises:
-            DataError: what was read has changed.
+            DataError: the part that was read has changed.
         """
-        earlier = self.readings.get(self.named(str(path)))
+        earlier = self.progress.get(self.named(str(path)))
         if earlier is None:
             return (0, 1)
         facts = path.stat()
@@ -77,22 +77,22 @@ class Ledger:
             raise DataError(f"{path}: has grown since it was ingested, and {kind} is read as a whole; {FULL}")
         return None
 
-    def note(self, path: Path, reading: Reading) -> None:
-        """Remember how far a file was read."""
-        self.readings[self.named(str(path))] = reading
+    def note(self, path: Path, progress: Progress) -> None:
+        """Record the progress in a file."""
+        self.progress[self.named(str(path))] = progress
 
     def to_record(self) -> dict[str, Any]:
         """JSON types."""
-        return {path: asdict(reading) for path, reading in self.readings.items()}
+        return {path: asdict(progress) for path, progress in self.progress.items()}
 
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> Ledger:
-        """The ledger of `to_record`."""
-        return cls({path: Reading(**reading) for path, reading in record.items()})
+        """The inverse of `to_record`."""
+        return cls({path: Progress(**progress) for path, progress in record.items()})
 
 
 def _hashes(path: Path, end: int) -> tuple[str, str]:
-    """Hashes of the first bytes of a file, and of those before `end`."""
+    """Hashes of the first bytes of a file, and of the last bytes before `end`."""
     with path.open("rb") as file:
         head = file.read(min(PROBE, end))
         file.seek(max(0, end - PROBE))

@@ -1,4 +1,4 @@
-"""Traces as Parquet: a folder of parts, one for each writing, which pandas reads as one table."""
+"""Traces as Parquet: a folder of parts, one for each commit, which pandas reads as one table."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def trace_schema() -> pyarrow.Schema:
 
 
 class PartWriter:
-    """Writes one part. It is made even when no trace comes, so that an empty folder is a table without rows.
+    """Writes one part, also without rows, so that an ingest without traces still gives a table.
 
     Args:
         path: The file to write.
@@ -63,7 +63,7 @@ class PartWriter:
             self._write()
 
     def _tools_text(self, tools: list[dict[str, Any]]) -> str:
-        """The tools with their keys in the order of the log: a prompt is rendered from them."""
+        """The tools as JSON text with the keys in the order of the log, as prompts are rendered from them."""
         if self._tools is None or self._tools[0] is not tools:
             self._tools = (tools, json.dumps(tools, ensure_ascii=False))
         return self._tools[1]
@@ -75,7 +75,7 @@ class PartWriter:
         self._columns, self._bytes = {name: [] for name in self._columns}, 0
 
     def close(self) -> None:
-        """Write what is left, and end the file."""
+        """Write the remaining rows and close the file."""
         if self._columns["id"]:
             self._write()
         self._writer.close()

@@ -1,4 +1,4 @@
-"""What happens to a record that cannot be read: it is kept, with its place and its reason.
+"""Quarantine: a record that cannot be read is kept, with its place and a reason.
 
 The reasons are a closed list, so that reports can count them and people can search for them. `detail` says
 what exactly is wrong.
@@ -41,10 +41,10 @@ REASONS = (
 
 @dataclass(frozen=True)
 class Quarantined:
-    """A record that is no trace. `reason` is one of `REASONS`.
+    """A record that could not be read. `reason` is one of `REASONS`.
 
-    `line` is where the record begins, counted from 1; `offset` is its first byte, in the file as it is without
-    compression. `raw` are its bytes as they are in the file; those of spans that lie apart are joined by line ends.
+    `line` is where the record begins, counted from 1; `offset` is its first byte in the uncompressed file. `raw` holds its
+    bytes as in the file; the bytes of spans that lie apart are joined by line ends.
     """
 
     file: str
@@ -55,7 +55,7 @@ class Quarantined:
     offset: int = 0
 
     def to_record(self) -> dict[str, Any]:
-        """JSON types; the record's bytes as text under `raw`, or as `raw_base64` when they are no UTF-8."""
+        """JSON types; the record's bytes as text under `raw`, or as `raw_base64` when they are not UTF-8."""
         record: dict[str, Any] = {
             "file": self.file,
             "line": self.line,
@@ -71,7 +71,7 @@ class Quarantined:
 
 
 class InvalidRecord(Exception):
-    """Raised and caught within the readers: the record at hand cannot be read. `reason` is one of `REASONS`."""
+    """A record cannot be read. Readers raise it; the caller puts the record in quarantine. `reason` is one of `REASONS`."""
 
     def __init__(self, reason: str, detail: str = "") -> None:
         super().__init__(reason, detail)

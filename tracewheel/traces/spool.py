@@ -1,4 +1,4 @@
-"""Where spans wait for the others of their trace: on disk, as a trace's spans may lie in several files, far apart."""
+"""Spans on disk, grouped by trace once all files are read: a trace's spans may lie in several files, far apart."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ MEMORY_KIB = 64 << 10
 ROWS_PER_WRITE = 1000
 
 
-class Group(NamedTuple):
-    """The spans of one trace, as they were read. Place and offset are those of the first."""
+class SpanGroup(NamedTuple):
+    """The spans of one trace, as bytes. Place and offset are those of the first."""
 
     trace_id: str
     raws: list[bytes]
@@ -23,10 +23,10 @@ class Group(NamedTuple):
 
 
 class Spool:
-    """Spans by trace id, of which little is in memory.
+    """Spans by trace id, in bounded memory.
 
-    SQLite's temporary database is a file without a name, which is gone with the process whatever becomes of it: what is
-    not redacted yet never lies on the disk under a name.
+    SQLite's temporary database is an unnamed file that vanishes with the process, even when that is killed: text that is
+    not redacted yet never has a name on the disk.
     """
 
     def __init__(self) -> None:
@@ -38,14 +38,14 @@ class Spool:
         self.is_empty = True
 
     def add(self, trace_id: str, raw: bytes, place: Place, offset: int) -> None:
-        """Put a span aside."""
+        """Add a span."""
         self.is_empty = False
         self._rows.append((trace_id, raw, place.file, place.line, offset))
         if len(self._rows) >= ROWS_PER_WRITE:
             self._write()
 
-    def groups(self) -> Iterator[Group]:
-        """The traces, in the order of their first spans; the spans of each in the order they were read."""
+    def groups(self) -> Iterator[SpanGroup]:
+        """The traces in the order of their first spans; each trace's spans in the order they were read."""
         self._write()
         self._database.execute("CREATE INDEX IF NOT EXISTS by_trace ON spans (trace_id)")
         ids = self._database.execute("SELECT trace_id, MIN(rowid) AS first FROM spans GROUP BY trace_id ORDER BY first")
@@ -54,7 +54,7 @@ class Spool:
                 "SELECT raw, file, line, start FROM spans WHERE trace_id = ? ORDER BY rowid", (trace_id,)
             ).fetchall()
             _, file, line, offset = rows[0]
-            yield Group(trace_id, [row[0] for row in rows], Place(file, line), offset)
+            yield SpanGroup(trace_id, [row[0] for row in rows], Place(file, line), offset)
 
     def _write(self) -> None:
         self._database.executemany("INSERT INTO spans VALUES (?, ?, ?, ?, ?)", self._rows)

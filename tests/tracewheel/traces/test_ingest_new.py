@@ -15,7 +15,7 @@ import pytest
 import tracewheel.traces.ingest as stage
 from tracewheel.config import IngestConfig, RedactionConfig
 from tracewheel.core.errors import DataError, InfrastructureError
-from tracewheel.traces import archive, source
+from tracewheel.traces import archive, log_file
 from tracewheel.traces.ingest import ingest, ingest_new
 
 SAMPLES = json.loads((Path(__file__).parent / "readers/samples.json").read_text())
@@ -64,9 +64,9 @@ def test_a_second_ingest_reads_what_was_added_and_nothing_else(folder, monkeypat
         file.write(lines(5, 0))
     (folder / "logs/b.jsonl").write_bytes(lines(6) + b"{\n")
     begun = []
-    usual = source.Source.__init__
+    usual = log_file.LogFile.__init__
     monkeypatch.setattr(
-        source.Source,
+        log_file.LogFile,
         "__init__",
         lambda self, path, start=(0, 1), *rest: begun.append((path.name, start)) or usual(self, path, start, *rest),
     )

@@ -15,7 +15,7 @@ from tracewheel.traces.readers.content import as_text
 from tracewheel.traces.readers.conversation import ModelCall, ToolRun, join_calls
 from tracewheel.traces.readers.dialects import as_chat, has_tool_definition, parsed
 from tracewheel.traces.readers.reader import Reader
-from tracewheel.traces.readers.scores import LoggedScore, judge_of, outcome_of, told
+from tracewheel.traces.readers.scores import LoggedScore, judge_of, outcome_of, scores_info
 from tracewheel.traces.readers.spans import nanoseconds
 from tracewheel.traces.readers.tools import as_tools
 
@@ -77,7 +77,7 @@ def read(value: Any, place: Place) -> Trace:
             info={
                 **{key: about.get(key) for key in KEPT},
                 "metadata": metadata if isinstance(metadata, dict) else None,
-                **told(scores),
+                **scores_info(scores),
                 "other_conversations": conversation.others,
             },
         ),

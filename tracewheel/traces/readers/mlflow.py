@@ -16,7 +16,7 @@ from tracewheel.traces.readers.content import as_text
 from tracewheel.traces.readers.conversation import Conversation, ModelCall, ToolRun, join_calls
 from tracewheel.traces.readers.dialects import as_chat, parsed
 from tracewheel.traces.readers.reader import Reader
-from tracewheel.traces.readers.scores import LoggedScore, judge_of, outcome_of, told
+from tracewheel.traces.readers.scores import LoggedScore, judge_of, outcome_of, scores_info
 from tracewheel.traces.readers.spans import Span, first_text, in_order, nanoseconds, read_span
 from tracewheel.traces.readers.tools import as_tools
 
@@ -34,7 +34,7 @@ def recognises(value: Any) -> bool:
     return isinstance(value.get("data"), dict) and isinstance(value["data"].get("spans"), list)
 
 
-def speaks(span: Span) -> bool:
+def recognises_span(span: Span) -> bool:
     """Whether the span has MLflow's attributes."""
     return any(key.startswith("mlflow.") for key in span.attributes)
 
@@ -71,7 +71,7 @@ def read(value: Any, place: Place) -> Trace:
             info={
                 "state": about.get("state") or about.get("status"),
                 "tags": {name: tag for name, tag in tags.items() if not name.startswith("mlflow.")},
-                **told(scores),
+                **scores_info(scores),
                 "other_conversations": conversation.others,
             },
         ),

@@ -27,7 +27,7 @@ from tracewheel.traces.readers.building import (
 from tracewheel.traces.readers.dialects import tie_calls
 from tracewheel.traces.readers.messages import are_sound, is_strict
 from tracewheel.traces.readers.reader import Reader
-from tracewheel.traces.readers.tool_memory import ToolMemory
+from tracewheel.traces.readers.tool_cache import ToolCache
 from tracewheel.traces.readers.tools import as_tools, check_tools
 
 FORMAT = "openai"
@@ -121,10 +121,10 @@ def _renewed(message: Any) -> Any:
     return renewed
 
 
-def read_usual(raw: bytes, file: str, line: int, memory: ToolMemory) -> Trace | None:
+def read_usual(raw: bytes, file: str, line: int, cache: ToolCache) -> Trace | None:
     """The trace of a line that has nothing but the usual and nothing wrong, quickly; None of any other, which needs `read`."""
     try:
-        record = memory.parse(raw)
+        record = cache.parse(raw)
     except ValueError:
         return None
     if record.__class__ is not dict or not record.keys() <= USUAL:
@@ -139,7 +139,7 @@ def read_usual(raw: bytes, file: str, line: int, memory: ToolMemory) -> Trace | 
         return None
     if environment is not None and not _is_usual_environment(environment):
         return None
-    tools = memory.checked(get("tools"), raw)
+    tools = cache.checked(get("tools"), raw)
     if not tools or messages.__class__ is not list or not are_sound(messages):
         return None
     identity, session, user, created, model, task = texts

@@ -20,7 +20,7 @@ SESSION_KEYS = ("session.id", "ai.telemetry.metadata.sessionId", "ai.telemetry.m
 USER_KEYS = ("user.id", "ai.telemetry.metadata.userId", "ai.telemetry.metadata.user_id")
 
 
-def speaks(span: Span) -> bool:
+def recognises_span(span: Span) -> bool:
     """Whether the span has these attributes."""
     return any(
         key == KIND or key.startswith(("llm.input_messages", "llm.output_messages", "ai.operationId"))

@@ -27,7 +27,7 @@ SESSION_KEYS = ("gen_ai.conversation.id", "session.id", "langfuse.session.id", "
 USER_KEYS = ("user.id", "enduser.id", "langfuse.user.id", "traceloop.association.properties.user_id")
 
 
-def speaks(span: Span) -> bool:
+def recognises_span(span: Span) -> bool:
     """Whether the span has these attributes."""
     return any(key.startswith("gen_ai.") for key in span.attributes)
 

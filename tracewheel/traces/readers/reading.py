@@ -7,10 +7,10 @@ from pathlib import Path
 
 from tracewheel.core.types import Trace
 from tracewheel.traces.json_cutter import Piece
+from tracewheel.traces.log_file import LogFile
 from tracewheel.traces.quarantine import Quarantined
-from tracewheel.traces.readers.detect import AUTO, Detector
+from tracewheel.traces.readers.log_reader import AUTO, LogReader
 from tracewheel.traces.readers.tracewheel import parquet_pieces
-from tracewheel.traces.source import Source
 from tracewheel.traces.spool import Spool
 
 
@@ -25,13 +25,13 @@ def read_traces(paths: dict[str, Path], format: str = AUTO) -> Iterator[Trace | 
         OSError: a file cannot be read.
     """
     with Spool() as spool:
-        detector = Detector(format, spool)
+        reader = LogReader(format, spool)
         for name, path in paths.items():
-            yield from detector.read(pieces_of(path), name)
-        for _, item in detector.spooled():
+            yield from reader.read(pieces_of(path), name)
+        for _, item in reader.spooled():
             yield item
 
 
 def pieces_of(path: Path) -> Iterator[Piece]:
     """The records of a file of any kind."""
-    return parquet_pieces(path) if path.suffix.lower() == ".parquet" else Source(path).pieces()
+    return parquet_pieces(path) if path.suffix.lower() == ".parquet" else LogFile(path).pieces()

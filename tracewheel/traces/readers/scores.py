@@ -68,7 +68,7 @@ def judged_of(scores: Sequence[LoggedScore]) -> float | None:
     return None
 
 
-def told(scores: Sequence[LoggedScore]) -> dict[str, Any]:
+def scores_info(scores: Sequence[LoggedScore]) -> dict[str, Any]:
     """What a trace's `info` has of its scores: all of them as logged, and under `judged` what a judge said of the whole."""
     listed = [
         {key: value for key, value in _shown(score).items() if value not in (None, "") or key in ("name", "value")}

@@ -11,7 +11,7 @@ from tracewheel.traces.readers import mlflow, openinference, otel
 from tracewheel.traces.readers.building import Place, RawTrace, build_trace, object_field, time_text
 from tracewheel.traces.readers.conversation import join_calls
 from tracewheel.traces.readers.reader import Reader
-from tracewheel.traces.readers.scores import MODEL, LoggedScore, judge_of, outcome_of, told
+from tracewheel.traces.readers.scores import MODEL, LoggedScore, judge_of, outcome_of, scores_info
 from tracewheel.traces.readers.spans import Span, first_text, in_order, is_envelope, is_span, read_span
 
 EVALUATION = "gen_ai.evaluation"
@@ -28,7 +28,7 @@ def read_of(family: ModuleType | None) -> Any:
 
     def read(values: Any, place: Place) -> Trace:
         spans = list(in_order([read_span(value) for value in values]))
-        chosen = family or next((one for one in FAMILIES if any(map(one.speaks, spans))), None)
+        chosen = family or next((one for one in FAMILIES if any(map(one.recognises_span, spans))), None)
         if chosen is None:
             raise InvalidRecord("no messages", "no span of the trace is of a model call")
         return read_spans(spans, chosen, place)
@@ -60,7 +60,12 @@ def read_spans(spans: list[Span], family: ModuleType, place: Place) -> Trace:
             created=time_text(min(starts, default=None)),
             model=conversation.model,
             outcome=outcome_of(scores),
-            info={"spans": len(spans), "root": spans[0].name, **told(scores), "other_conversations": conversation.others},
+            info={
+                "spans": len(spans),
+                "root": spans[0].name,
+                **scores_info(scores),
+                "other_conversations": conversation.others,
+            },
         ),
     )
 

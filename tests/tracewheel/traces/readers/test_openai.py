@@ -11,11 +11,11 @@ from tracewheel.core.types import Trace, canonical_json
 from tracewheel.traces.json_cutter import Piece
 from tracewheel.traces.quarantine import Quarantined
 from tracewheel.traces.readers.building import Place
-from tracewheel.traces.readers.detect import Detector
+from tracewheel.traces.readers.log_reader import LogReader
 from tracewheel.traces.readers.openai import read, read_usual
 from tracewheel.traces.readers.parsing import parse_piece
 from tracewheel.traces.readers.reading import read_traces
-from tracewheel.traces.readers.tool_memory import ToolMemory
+from tracewheel.traces.readers.tool_cache import ToolCache
 from tracewheel.traces.spool import Spool
 
 TOOL = {"type": "function", "function": {"name": "list_files", "parameters": {"type": "object", "properties": {}}}}
@@ -24,7 +24,7 @@ TOOL = {"type": "function", "function": {"name": "list_files", "parameters": {"t
 def parse_line(raw, file, line):
     """What a line comes to, read as OpenAI's."""
     with Spool() as spool:
-        (item,) = Detector("openai", spool).read([Piece(raw, line, 0)], file)
+        (item,) = LogReader("openai", spool).read([Piece(raw, line, 0)], file)
     return item
 
 
@@ -51,7 +51,7 @@ GOOD = {
 }
 
 
-MEMORY = ToolMemory()
+MEMORY = ToolCache()
 
 
 def encode(record):

@@ -12,8 +12,8 @@ from tracewheel.config import IngestConfig
 from tracewheel.core.types import Trace, canonical_json
 from tracewheel.traces.json_cutter import Piece
 from tracewheel.traces.quarantine import REASONS, Quarantined
-from tracewheel.traces.readers import detect
-from tracewheel.traces.readers.detect import FORMATS, READERS, Detector
+from tracewheel.traces.readers import log_reader
+from tracewheel.traces.readers.log_reader import FORMATS, READERS, LogReader
 from tracewheel.traces.readers.reading import read_traces
 from tracewheel.traces.spool import Spool
 
@@ -26,9 +26,9 @@ def read(*values, format="auto"):
     """What values on lines of their own come to."""
     pieces = [Piece(json.dumps(value).encode(), number, 0) for number, value in enumerate(values, start=1)]
     with Spool() as spool:
-        detector = Detector(format, spool)
-        items = list(detector.read(pieces, "log"))
-        return items + [item for _, item in detector.spooled()]
+        reader = LogReader(format, spool)
+        items = list(reader.read(pieces, "log"))
+        return items + [item for _, item in reader.spooled()]
 
 
 def told(trace):
@@ -301,9 +301,9 @@ def test_a_list_of_messages_is_one_conversation_unless_it_is_too_large(monkeypat
         Piece(json.dumps(message).encode(), number, 0, 1) for number, message in enumerate(RECORDS["openai"]["messages"], 1)
     ]
     for limit, kind in ((1 << 20, Trace), (50, Quarantined)):
-        monkeypatch.setattr(detect, "LARGEST_LIST", limit)
+        monkeypatch.setattr(log_reader, "LARGEST_LIST", limit)
         with Spool() as spool:
-            (item,) = Detector("auto", spool).read(elements, "log")
+            (item,) = LogReader("auto", spool).read(elements, "log")
         assert isinstance(item, kind)
     assert item.reason == "too large"
     assert (item.line, item.raw) == (1, elements[0].raw)
@@ -316,7 +316,7 @@ def test_a_list_of_messages_that_is_damaged_or_cut_off_is_put_aside_whole():
     ]
     for last, reason in ((Piece(b"", 9, 0, 1, "truncated", True), "truncated"), (Piece(b"{,}", 9, 0, 1), "not JSON")):
         with Spool() as spool:
-            (item,) = Detector("auto", spool).read([*whole, last], "log")
+            (item,) = LogReader("auto", spool).read([*whole, last], "log")
         assert item.reason == reason
         assert item.raw.startswith(whole[0].raw)
 

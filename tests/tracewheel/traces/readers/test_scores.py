@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tracewheel.traces.json_cutter import Piece
-from tracewheel.traces.readers.detect import Detector
+from tracewheel.traces.readers.log_reader import LogReader
 from tracewheel.traces.readers.scores import MODEL, PERSON, LoggedScore, judged_of, outcome_of
 from tracewheel.traces.spool import Spool
 
@@ -18,8 +18,8 @@ def read(*values):
     """The trace that values on lines of their own come to."""
     pieces = [Piece(json.dumps(value).encode(), number, 0) for number, value in enumerate(values, start=1)]
     with Spool() as spool:
-        detector = Detector("auto", spool)
-        (trace,) = [*detector.read(pieces, "log"), *(item for _, item in detector.spooled())]
+        reader = LogReader("auto", spool)
+        (trace,) = [*reader.read(pieces, "log"), *(item for _, item in reader.spooled())]
     return trace
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tracewheel.traces import json_cutter
 from tracewheel.traces.json_cutter import JsonCutter
-from tracewheel.traces.source import Source, layout_of
+from tracewheel.traces.log_file import LogFile, layout_of
 
 RECORDS = [{"id": number, "text": 'a "quoted" {bracket] \\ line\nend', "list": [1, {"deep": []}]} for number in range(5)]
 
@@ -24,7 +24,7 @@ def cut(data, **options):
 def pieces(tmp_path, data, name="log.json", **options):
     path = tmp_path / name
     path.write_bytes(data)
-    return list(Source(path, **options).pieces())
+    return list(LogFile(path, **options).pieces())
 
 
 def values(found):
@@ -59,7 +59,7 @@ def test_every_layout_gives_the_records_with_their_places(tmp_path, name, mark):
     layout, make = LAYOUTS[name]
     data = mark + make()
     found = pieces(tmp_path, data)
-    assert Source(tmp_path / "log.json").layout == layout
+    assert LogFile(tmp_path / "log.json").layout == layout
     assert values(found) == RECORDS
     for piece in found:
         begins = data.index(piece.raw)
@@ -75,7 +75,7 @@ def test_compressed_files_are_read_like_any(tmp_path, name):
     with pyarrow.output_stream(str(tmp_path / "log.json.zst"), compression="zstd") as stream:
         stream.write(data)
     for suffix in ("gz", "zst"):
-        assert values(Source(tmp_path / f"log.json.{suffix}").pieces()) == RECORDS
+        assert values(LogFile(tmp_path / f"log.json.{suffix}").pieces()) == RECORDS
 
 
 @pytest.mark.parametrize("suffix", ["gz", "zst"])
@@ -88,7 +88,7 @@ def test_a_compressed_file_that_is_cut_off_gives_what_can_be_had_and_says_so(tmp
     with pyarrow.output_stream(str(path), compression={"gz": "gzip", "zst": "zstd"}[suffix]) as stream:
         stream.write(lines)
     path.write_bytes(path.read_bytes()[: path.stat().st_size * 3 // 4])
-    *found, last = Source(path).pieces()
+    *found, last = LogFile(path).pieces()
     assert last.damage == "compression damaged"
     whole = [piece for piece in found if not piece.is_last]
     assert [json.loads(piece.raw)["id"] for piece in whole] == list(range(len(whole)))
@@ -184,13 +184,13 @@ def test_a_record_that_is_too_large_is_let_go_by_with_its_beginning(tmp_path, mo
 def test_reading_goes_on_where_it_ended(tmp_path):
     path = tmp_path / "log.jsonl"
     path.write_bytes(b'{"id": 1}\n{"id": 2}\n{"id": ')
-    source = Source(path)
+    source = LogFile(path)
     *found, unfinished = source.pieces()
     assert values(found) == [{"id": 1}, {"id": 2}]
     assert (unfinished.is_last, source.offset, source.line) == (True, 20, 3)
     with path.open("ab") as file:
         file.write(b'3}\n{"id": 4}')
-    later = Source(path, (source.offset, source.line))
+    later = LogFile(path, (source.offset, source.line))
     found = list(later.pieces())
     assert values(found) == [{"id": 3}, {"id": 4}]
     assert [piece.line for piece in found] == [3, 4]

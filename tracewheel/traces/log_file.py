@@ -1,8 +1,7 @@
-"""Log files as pieces: bytes in, one JSON value after the other out, each with the place it has in the file.
+"""Splits a log file into pieces: one JSON value after the other, each with its place in the file.
 
-A file is either lines, each with a value of its own (JSONL), or documents: values written over many lines,
-of which a list is cut into its elements. What begins a file decides. Of a file of lines, one line at a time is
-in memory; of documents, one element.
+A file holds either lines, one value each (JSONL), or documents: values that span lines, where a list is cut into its
+elements. The beginning of the file decides which. One line or one element is in memory at a time.
 """
 
 from __future__ import annotations
@@ -21,23 +20,23 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 HEAD = 1 << 20
 LINES_TRIED = 50
 LINE_END = 0x0A
-# What a written-out object goes on with after the last character of its first line.
+# How an indented object continues after the last character of its first line.
 FOLLOWED_BY = {b"{": b'"}', b",": b'"', b"[": b'"{[]-0123456789tfn'}
 
 
-class Source:
-    """A log file, from its beginning or from where an earlier reading of it ended.
+class LogFile:
+    """A log file, read from its beginning or from where an earlier read ended.
 
     Args:
         path: The file.
-        start: Where to begin: byte and line number; anything but the beginning is for files of lines only.
-        largest: Bytes of the largest value that is taken into memory.
+        start: The byte and line number to begin at; only a file of lines can begin in the middle.
+        largest: Bytes of the largest value to hold in memory.
 
     Attributes:
-        layout: Whether the file is lines or documents.
-        offset: Once all is read, the byte that a later reading is to begin at: the end, or the beginning of a last line
-            that no line end ends.
-        line: The number of the line that `offset` is on.
+        layout: Whether the file holds lines or documents.
+        offset: After reading, the byte where the next read begins: the end of the file, or the start of an unfinished
+            last line.
+        line: The line number at `offset`.
     """
 
     def __init__(self, path: Path, start: tuple[int, int] = (0, 1), largest: int = LARGEST) -> None:
@@ -47,7 +46,7 @@ class Source:
         self.layout: Layout = "lines" if start[0] else find_layout(path)
 
     def pieces(self) -> Iterator[Piece]:
-        """The values of the file; blank lines are none. No bytes raise.
+        """The values of the file; blank lines are skipped. No content raises.
 
         Raises:
             OSError: the file cannot be read.
@@ -91,12 +90,12 @@ class Source:
         self.offset, self.line, self._unfinished = offset, number, unfinished
 
     def take_last_line(self) -> None:
-        """The last line has no line end, yet its value is whole: a later reading is to begin behind it."""
+        """Count the unfinished last line as read: its value is complete, so the next read begins after it."""
         self.offset, self._unfinished = self.offset + self._unfinished, 0
 
 
 def find_layout(path: Path) -> Layout:
-    """Whether a file is lines or documents, by its first bytes.
+    """Whether a file holds lines or documents, by its first bytes.
 
     Raises:
         OSError: the file cannot be read.
@@ -107,11 +106,11 @@ def find_layout(path: Path) -> Layout:
 
 
 def layout_of(head: bytes, *, whole: bool) -> Layout:
-    """Whether what begins like this is lines or documents.
+    """Whether a file that begins with `head` holds lines or documents.
 
     Args:
-        head: The first bytes, from the first that is not blank.
-        whole: Whether these are all bytes.
+        head: The first bytes, without leading whitespace.
+        whole: Whether `head` is the whole file.
     """
     if head[:1] not in (b"[", b"{"):
         return "lines"

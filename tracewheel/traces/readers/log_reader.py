@@ -30,8 +30,8 @@ from tracewheel.traces.readers.building import Place
 from tracewheel.traces.readers.parsing import parse_piece
 from tracewheel.traces.readers.reader import Reader
 from tracewheel.traces.readers.spans import is_span, read_span, span_values
-from tracewheel.traces.readers.tool_memory import ToolMemory
-from tracewheel.traces.spool import Group, Spool
+from tracewheel.traces.readers.tool_cache import ToolCache
+from tracewheel.traces.spool import SpanGroup, Spool
 
 AUTO = "auto"
 LARGEST_LIST = 256 << 20
@@ -55,7 +55,7 @@ READERS: tuple[Reader, ...] = (
 FORMATS = tuple(dict.fromkeys(reader.name for reader in READERS))
 
 
-class Detector:
+class LogReader:
     """Reads pieces of one format, or of the one that each is found to be.
 
     Args:
@@ -71,7 +71,7 @@ class Detector:
         self._spans = [reader for reader in readers if reader.gathers == "trace id"]
         self._reads_openai = openai.READER in readers
         self._usual = self._reads_openai
-        self._memory = ToolMemory()
+        self._tool_cache = ToolCache()
 
     def read(self, pieces: Iterable[Piece], file: str) -> Iterator[Trace | Quarantined]:
         """What the pieces of one file come to; spans go to the spool. No bytes raise."""
@@ -80,10 +80,10 @@ class Detector:
             yield from read(group, file)
 
     def _read_each(self, pieces: Iterable[Piece], file: str) -> Iterator[Trace | Quarantined]:
-        read_usual, memory = openai.read_usual, self._memory
+        read_usual, cache = openai.read_usual, self._tool_cache
         for piece in pieces:
             if self._usual and not piece.damage:
-                trace = read_usual(piece.raw, file, piece.line, memory)
+                trace = read_usual(piece.raw, file, piece.line, cache)
                 if trace is not None:
                     yield trace
                     continue
@@ -125,7 +125,7 @@ class Detector:
         except InvalidRecord as error:
             yield quarantined(whole, file, error)
             return
-        yield outcome(reader, values, whole, file)
+        yield read_or_quarantine(reader, values, whole, file)
 
     def _list_reader(self, value: Any) -> Reader | None:
         if any(reader.recognises(value) for reader in self._records) or is_span(value):
@@ -152,7 +152,7 @@ class Detector:
             yield quarantined(piece, file, InvalidRecord("unknown format", detail))
             return
         self._usual = reader is openai.READER
-        yield outcome(reader, value, piece, file)
+        yield read_or_quarantine(reader, value, piece, file)
 
     def _reader_of(self, value: dict[str, Any]) -> Reader | None:
         """The first that recognises it; where the format was given, that one, which then says what is missing."""
@@ -175,15 +175,15 @@ class Detector:
                 continue
             self._spool.add(read_span(span).trace_id, raw, Place(file, piece.line), piece.offset)
 
-    def spooled(self) -> Iterator[tuple[Group, Trace | Quarantined]]:
+    def spooled(self) -> Iterator[tuple[SpanGroup, Trace | Quarantined]]:
         """What the traces in the spool come to, once all files have been read, in the order of their first spans."""
         reader = self._spans[0] if len(self._spans) == 1 else span_traces.ANY_READER
         for group in self._spool.groups():
             piece = Piece(b"\n".join(group.raws), group.place.line, group.offset)
-            yield group, outcome(reader, [orjson.loads(raw) for raw in group.raws], piece, group.place.file)
+            yield group, read_or_quarantine(reader, [orjson.loads(raw) for raw in group.raws], piece, group.place.file)
 
 
-def outcome(reader: Reader, value: Any, piece: Piece, file: str) -> Trace | Quarantined:
+def read_or_quarantine(reader: Reader, value: Any, piece: Piece, file: str) -> Trace | Quarantined:
     """What a reader makes of a value. An error that no reader should make stops nothing: its record goes to quarantine."""
     try:
         return reader.read(value, Place(file, piece.line))

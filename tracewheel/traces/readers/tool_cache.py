@@ -24,7 +24,7 @@ MARKED = f'"tools":"{MARK}"'.encode()
 WRITTEN_KEPT, PARSED_KEPT = 8, 256
 
 
-class ToolMemory:
+class ToolCache:
     """The tools of the lines seen so far, as they are written and as they are."""
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""The files that paths, folders and globs stand for, under names that do not say where they lie."""
+"""Finds the log files in paths, folders and globs, and names them without the folders they share."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ SUFFIXES = {".json", ".jsonl", ".ndjson", ".traj", ".parquet"}
 
 
 def find_files(paths: Iterable[str], without: Path | None = None) -> dict[str, Path]:
-    """The files, each once, in the order of the paths; those of a folder are the ones whose ending says that they hold records.
+    """The log files, each once, in the order of the paths. Of a folder, those with a known suffix.
 
     Args:
         paths: Files, folders, and globs.
-        without: A folder whose files are left out: the one that is written to.
+        without: A folder to leave out: the output folder.
 
     Raises:
-        DataError: a path is no file, or a folder or glob has none.
+        DataError: a path does not exist, or a folder or glob has no log file.
     """
     found: dict[Path, None] = {}
     for path in paths:
@@ -45,7 +45,7 @@ def _matches(path: str) -> Iterator[Path]:
         raise DataError(f"{path}: no trace file matches this pattern (ingest.paths)")
     for match in matches:
         if match.is_dir():
-            # A glob names what it means to; its folders are part of longer matches.
+            # A glob matches files; the folders on the way are not searched.
             yield from () if is_glob else sorted(_inside(match))
         elif match.exists():
             yield match
@@ -61,7 +61,7 @@ def _inside(folder: Path) -> Iterator[Path]:
 
 
 def skipped_files(paths: Iterable[str], files: Iterable[Path], without: Path | None = None) -> list[str]:
-    """The files in folders that were not taken for logs, by their names there. Reports name them: none is lost unseen."""
+    """The files in folders that are not logs, by their relative names. Reports list them."""
     taken = set(files)
     skipped = []
     for path in paths:
@@ -74,7 +74,7 @@ def skipped_files(paths: Iterable[str], files: Iterable[Path], without: Path | N
 
 
 def _readable(name: str) -> str:
-    """A file's name as text that can be written; names on disk may be any bytes."""
+    """A file's name as valid text; names on disk may be any bytes."""
     return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
