@@ -1,7 +1,6 @@
-"""Reads logs of Anthropic's messages: `tool_use` and `tool_result` blocks, the system prompt apart from the messages.
+"""Reads logs of Anthropic's messages API: `tool_use` and `tool_result` blocks, and a separate system prompt.
 
-A record is a request with its messages so far and, where the log has it, the `response` to it; or both under
-`request` and `response`.
+A record is a request with its messages so far and, where logged, its `response`; or both under `request` and `response`.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ READ |= {"request", "metadata"}
 
 
 def recognises(value: Any) -> bool:
-    """Whether a record has what only Anthropic's messages have: their blocks, a system prompt apart, their tools or answer."""
+    """Whether a record has a mark of Anthropic's API: its blocks, system prompt, tool schemas, stop reasons or response."""
     if not isinstance(value, dict):
         return False
     request = value["request"] if isinstance(value.get("request"), dict) else value

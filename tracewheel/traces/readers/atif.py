@@ -1,8 +1,8 @@
 """Reads trajectories in Harbor's agent trajectory interchange format (ATIF, v1.0 to v1.7): steps of user, system and agent.
 
-An agent's step is an assistant turn, and what it observed are the replies to its calls. A result that names no
-call belongs to the step's calls in their order; of several calls with one such result, the last has it and the
-others an empty reply. What a step without calls observed is said by the user, as it was to the model.
+An agent's step is an assistant turn, and its observation holds the replies to its calls. Results that name no call are
+assigned to the step's calls in order; of several calls with one such result, the last gets it and the others an empty
+reply. The observation of a step without calls becomes a user message, as the model saw it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def recognises(value: Any) -> bool:
 
 
 def read(value: Any, place: Place) -> Trace:
-    """The trace of one trajectory; token ids and log-probabilities are kept where every agent step has them.
+    """The trace of one trajectory. Token ids and log-probabilities are kept if every agent step has them.
 
     Raises:
         InvalidRecord: it cannot be read.
@@ -80,9 +80,11 @@ def _append(messages: list[dict[str, Any]], step: dict[str, Any], position: int)
     elif source == "user":
         messages.append({"role": "user", "content": text})
     elif source == "system":
-        # What the harness says once the agent is at work reaches the model as the user's words.
-        spoken = any(message["role"] == "assistant" for message in messages)
-        messages.append({"role": "user", "content": text, "name": "system"} if spoken else {"role": "system", "content": text})
+        # After the first assistant turn, the model sees the harness's messages as the user's.
+        has_begun = any(message["role"] == "assistant" for message in messages)
+        messages.append(
+            {"role": "user", "content": text, "name": "system"} if has_begun else {"role": "system", "content": text}
+        )
     else:
         raise InvalidRecord("unknown role", f"step {position} has the source {source!r:.40}")
 
@@ -129,7 +131,7 @@ def _result_text(result: dict[str, Any]) -> str:
 
 
 def _tokens(steps: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """The tokens of the whole episode, where each step's prompt goes on from the step before; else None."""
+    """The tokens of the whole episode, if each step's prompt continues the step before; else None."""
     ids: list[Any] = []
     logprobs: list[float] = []
     mask: list[int] = []

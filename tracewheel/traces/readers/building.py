@@ -1,4 +1,4 @@
-"""From what a reader found in a log to a `Trace`: the last checks, and the fields that every format has in its own way."""
+"""Builds a `Trace` from what a reader found, and reads the fields that most formats share."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tracewheel.traces.readers.tools import infer_tools
 
 
 class Place(NamedTuple):
-    """Where a record begins: the file's name as records call it, and the line, counted from 1."""
+    """Where a record begins: the file's stored name, and the line, counted from 1."""
 
     file: str
     line: int
@@ -66,7 +66,7 @@ def build_trace(format: str, place: Place, found: RawTrace) -> Trace:
 
 
 def made_id(messages: list[dict[str, Any]], environment: Any, session: str | None, user: str | None) -> str:
-    """An id made of the content, for a trace that the log gives none."""
+    """An id derived from the content, for a trace that has none in the log."""
     identity = {"messages": messages, "environment": environment, "session": session, "user": user}
     return f"trace-{content_hash(identity)}"
 
@@ -84,7 +84,7 @@ def message_list(record: dict[str, Any], key: str = "messages") -> list[Any]:
 
 
 def text_field(record: dict[str, Any], *keys: str) -> str | None:
-    """The first of a record's fields that is there, as text; numbers may be ids and times.
+    """The first of these fields that is present, as text; ids and times may be numbers.
 
     Raises:
         InvalidRecord: it is neither text nor a number.
@@ -101,10 +101,10 @@ def text_field(record: dict[str, Any], *keys: str) -> str | None:
 
 
 def reward_field(record: dict[str, Any], *keys: str) -> float | None:
-    """The first of a record's fields that is there, as a reward; None when the log has none, which is unscored and not 0.
+    """The first of these fields that is present, as a reward. None means unscored, not 0.
 
     Raises:
-        InvalidRecord: it is no number.
+        InvalidRecord: it is not a number.
     """
     for key in keys:
         value = record.get(key)
@@ -117,22 +117,22 @@ def reward_field(record: dict[str, Any], *keys: str) -> float | None:
 
 
 def object_field(record: dict[str, Any], key: str) -> dict[str, Any]:
-    """A field that is an object; an empty one when it is missing or something else."""
+    """A field's object; an empty one when the field is missing or not an object."""
     value = record.get(key)
     return value if isinstance(value, dict) else {}
 
 
 def list_field(record: dict[str, Any], key: str) -> list[Any]:
-    """A field that is a list; an empty one when it is missing or something else."""
+    """A field's list; an empty one when the field is missing or not a list."""
     value = record.get(key)
     return value if isinstance(value, list) else []
 
 
 def checked_tokens(value: Any) -> dict[str, Any] | None:
-    """Logged tokens: `token_ids` and, of the same length, `action_mask` and `logprobs` (None where they were not logged).
+    """Logged tokens: `token_ids`, and `action_mask` and `logprobs` of the same length (None if not logged).
 
     Raises:
-        InvalidRecord: they do not fit each other.
+        InvalidRecord: their lengths or types do not match.
     """
     if value is None:
         return None

@@ -16,7 +16,7 @@ RESULTS = {"tool_result", "tool-result", "tool_call_response", "tool_response"}
 
 @dataclass
 class Content:
-    """What a message says. `text` is None where it has no text at all; calls and results are as the log writes them."""
+    """A message's parts by kind. `text` is None without any text; calls and results are as logged."""
 
     text: str | None = None
     reasoning: str = ""
@@ -25,10 +25,10 @@ class Content:
 
 
 def read_parts(content: Any) -> Content:
-    """Sort a message's content: a text, a part, or a list of these.
+    """Sort a message's content, which is a text, a part, or a list of these.
 
     Raises:
-        InvalidRecord: a part is none of these.
+        InvalidRecord: a part has an unknown kind.
     """
     found = Content()
     for part in content if isinstance(content, list) else [] if content is None else [content]:
@@ -57,28 +57,28 @@ def read_parts(content: Any) -> Content:
 
 def _result(part: dict[str, Any]) -> dict[str, Any]:
     identity = next((part[key] for key in ("tool_use_id", "toolCallId", "tool_call_id", "id") if part.get(key)), None)
-    said = next((part[key] for key in ("content", "result", "response", "output") if part.get(key) is not None), None)
-    if isinstance(said, dict) and set(said) == {"type", "value"}:
-        said = said["value"]
-    if isinstance(said, list) and said and all(isinstance(inner, dict) and "type" in inner for inner in said):
-        said = read_parts(said).text
-    return {"id": identity_of(identity), "name": part.get("name") or part.get("toolName"), "content": said}
+    output = next((part[key] for key in ("content", "result", "response", "output") if part.get(key) is not None), None)
+    if isinstance(output, dict) and set(output) == {"type", "value"}:
+        output = output["value"]
+    if isinstance(output, list) and output and all(isinstance(inner, dict) and "type" in inner for inner in output):
+        output = read_parts(output).text
+    return {"id": identity_of(identity), "name": part.get("name") or part.get("toolName"), "content": output}
 
 
 def identity_of(value: Any) -> str | None:
-    """The id of a call as text; None where there is none, or what is there is no id."""
+    """A call's id as text; None if it is missing or has another type."""
     if isinstance(value, str):
         return value or None
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def as_text(value: Any) -> str:
-    """Text as it is, nothing as an empty text, anything else as its JSON text."""
+    """Text unchanged, None as an empty text, anything else as JSON text."""
     if value is None or isinstance(value, str):
         return value or ""
     return json.dumps(value, ensure_ascii=False)
 
 
 def arguments_text(arguments: Any) -> str:
-    """A call's arguments as JSON text; of no arguments, that of an empty object."""
+    """A call's arguments as JSON text; `{}` without arguments."""
     return as_text(arguments) or "{}"

@@ -1,7 +1,7 @@
-"""From the model calls of one trace to its conversation.
+"""Joins the model calls of one trace into its conversation.
 
-A tracer logs each call of a model with the whole conversation so far. The calls that continue one another are one
-conversation; a trace may hold several, when agents call agents. The longest is the trace, the others are kept beside it.
+A tracer logs each model call with the whole conversation so far. Calls that continue one another are one conversation. A
+trace may hold several, when agents call agents: the longest becomes the trace, the others are kept in `info`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tracewheel.traces.readers.dialects import parsed, tie_calls
 
 @dataclass
 class ModelCall:
-    """One call of a model: what it was given and what it said, as chat messages. `start` orders the calls."""
+    """One model call: its inputs and outputs as chat messages. `start` orders the calls."""
 
     start: float
     inputs: list[dict[str, Any]]
@@ -25,7 +25,7 @@ class ModelCall:
 
 @dataclass
 class ToolRun:
-    """One run of a tool, as logged apart from the conversation. `result` is None where the log has none."""
+    """One run of a tool, logged outside the conversation. `result` is None if not logged."""
 
     start: float
     name: str | None
@@ -35,7 +35,7 @@ class ToolRun:
 
 @dataclass
 class Conversation:
-    """What the calls come to: messages, tools and model of the longest conversation, and the messages of the others."""
+    """Messages, tools and model of a trace's longest conversation, and the messages of its other conversations."""
 
     messages: list[dict[str, Any]]
     tools: list[dict[str, Any]]
@@ -44,64 +44,66 @@ class Conversation:
 
 
 def join_calls(calls: list[ModelCall], runs: list[ToolRun]) -> Conversation:
-    """The conversations of a trace. Of two that are as long, the first is the trace.
+    """Join model calls into conversations. Ties for the longest go to the first.
 
     Args:
-        calls: The model calls; spans that wrap others may repeat what these say.
-        runs: The tools' runs; they give the replies that no later model call was shown.
+        calls: The model calls; a wrapping span may repeat the messages of the spans in it.
+        runs: Tool runs; they supply the replies that no later model call shows.
     """
     threads: list[_Thread] = []
     for call in sorted(calls, key=lambda call: call.start):
         messages = tie_calls([*call.inputs, *call.outputs])
-        said = [_essence(message) for message in messages]
-        if not said:
+        keys = [_message_key(message) for message in messages]
+        if not keys:
             continue
-        earlier = [thread for thread in threads if thread.said == said[: len(thread.said)]]
+        earlier = [thread for thread in threads if thread.keys == keys[: len(thread.keys)]]
         if earlier:
-            max(earlier, key=lambda thread: len(thread.said)).go_on(messages, said, call)
-        elif not any(said == thread.said[: len(said)] for thread in threads):
-            threads.append(_Thread(messages, said, call.model, list(call.tools)))
+            max(earlier, key=lambda thread: len(thread.keys)).extend(messages, keys, call)
+        elif not any(keys == thread.keys[: len(keys)] for thread in threads):
+            threads.append(_Thread(messages, keys, call.model, list(call.tools)))
         else:
-            repeated = next(thread for thread in threads if said == thread.said[: len(said)])
-            repeated.learn(call)
+            repeated = next(thread for thread in threads if keys == thread.keys[: len(keys)])
+            repeated.add_model_and_tools(call)
     if not threads:
         return Conversation([], [], None, [])
-    main = max(threads, key=lambda thread: len(thread.said))
+    main = max(threads, key=lambda thread: len(thread.keys))
     others = [thread.messages for thread in threads if thread is not main]
     return Conversation(add_replies(main.messages, runs), main.tools, main.model, others)
 
 
 @dataclass
 class _Thread:
+    """A conversation in the making; `keys` identify its messages."""
+
     messages: list[dict[str, Any]]
-    said: list[Any]
+    keys: list[Any]
     model: str | None
     tools: list[dict[str, Any]]
 
-    def go_on(self, messages: list[dict[str, Any]], said: list[Any], call: ModelCall) -> None:
-        # Earlier calls are the better witnesses of their own turns: later ones repeat less of them.
-        self.messages, self.said = [*self.messages, *messages[len(self.said) :]], said
-        self.learn(call)
+    def extend(self, messages: list[dict[str, Any]], keys: list[Any], call: ModelCall) -> None:
+        # Keep the earlier calls' own turns: later calls repeat them with fewer details.
+        self.messages, self.keys = [*self.messages, *messages[len(self.keys) :]], keys
+        self.add_model_and_tools(call)
 
-    def learn(self, call: ModelCall) -> None:
+    def add_model_and_tools(self, call: ModelCall) -> None:
         self.model = call.model or self.model
         names = {tool["function"]["name"] for tool in self.tools}
         self.tools += [tool for tool in call.tools if tool["function"]["name"] not in names]
 
 
-def _essence(message: Any) -> Any:
-    """What makes two logged messages the same: who says what and calls what, whatever the ids."""
+def _message_key(message: Any) -> Any:
+    """Equal for two logs of the same message: its role, text and calls, without ids."""
     if not isinstance(message, dict):
         return repr(message)
     calls = message.get("tool_calls")
     functions = [call["function"] for call in calls] if isinstance(calls, list) else []
-    # Who writes the arguments again may write them otherwise.
+    # A later call may format the same arguments differently.
     called = [[function["name"], parsed(function["arguments"])] for function in functions]
     return [message.get("role"), message.get("content") or "", called]
 
 
 def add_replies(messages: list[dict[str, Any]], runs: list[ToolRun]) -> list[dict[str, Any]]:
-    """The messages with a reply for each call that has none but was run: by the call's id, or else by the tool's name."""
+    """Add the results of tool runs to calls without a reply, matched by call id, or else by tool name."""
     answered = {message.get("tool_call_id") for message in messages if message.get("role") == "tool"}
     waiting = [run for run in sorted(runs, key=lambda run: run.start) if run.call_id not in answered and run.result is not None]
     completed: list[dict[str, Any]] = []

@@ -1,7 +1,7 @@
-"""Messages as providers, frameworks and tracers write them, in OpenAI's chat form.
+"""Converts the messages of providers, frameworks and tracers to OpenAI's chat form.
 
-Understood are OpenAI's chat and responses forms, Anthropic's content blocks, OpenTelemetry's message parts, and
-what LangChain and the AI SDK write. Whether the result holds together is for `messages` to say.
+Supported are OpenAI's chat and responses forms, Anthropic's content blocks, OpenTelemetry's message parts, and the
+messages of LangChain and the AI SDK. `messages` checks the result.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ ITEM_TYPES = {"function_call", "function_call_output", "reasoning", "message"}
 
 
 def as_chat(value: Any, speaker: str = "user") -> list[dict[str, Any]]:
-    """The messages in a model's input or output; none where there are none.
+    """The messages in a model's input or output; may be empty.
 
     Args:
         value: Text, a message, a list of messages, an object that holds them, or the JSON text of one of these.
-        speaker: Whose words a bare text is: "user" of inputs, "assistant" of outputs.
+        speaker: The role of a bare text: "user" for inputs, "assistant" for outputs.
 
     Raises:
         InvalidRecord: a message has content that is not text.
@@ -91,7 +91,7 @@ def _name(value: dict[str, Any], key: str) -> str | None:
 
 
 def has_tool_definition(value: Any) -> dict[str, Any] | None:
-    """The tool that a message of LangChain's tracers offers instead of saying something; None of any other message."""
+    """The tool definition that LangChain's tracers log as a message; None for any other message."""
     content = value.get("content") if isinstance(value, dict) and value.get("role") == "tool" else None
     is_definition = (
         isinstance(content, dict) and content.get("type") == "function" and isinstance(content.get("function"), dict)
@@ -100,7 +100,7 @@ def has_tool_definition(value: Any) -> dict[str, Any] | None:
 
 
 def _append(messages: list[dict[str, Any]], item: Any, speaker: str) -> None:
-    """Add what one item says. Calls of one response are one turn, whether they come in one item or in several."""
+    """Append one item's messages. The calls of one response are one turn, whether in one item or in several."""
     if isinstance(item, str):
         messages.append({"role": speaker, "content": item})
         return
@@ -124,16 +124,16 @@ def _append(messages: list[dict[str, Any]], item: Any, speaker: str) -> None:
             turn["reasoning"] = f"{turn.get('reasoning', '')}{summary}"
     else:
         role = item.get("role") or kind or speaker
-        said = _said(item, ROLE_NAMES.get(role, role) if isinstance(role, str) else role)
-        if kind == "message" and said and said[0]["role"] == "assistant" and messages and messages[-1].get("content") is None:
+        added = _messages_of(item, ROLE_NAMES.get(role, role) if isinstance(role, str) else role)
+        if kind == "message" and added and added[0]["role"] == "assistant" and messages and messages[-1].get("content") is None:
             last = messages[-1] if messages[-1]["role"] == "assistant" and "tool_calls" not in messages[-1] else None
             if last is not None:
-                last.update(said.pop(0))
-        messages += said
+                last.update(added.pop(0))
+        messages += added
 
 
 def _response_turn(messages: list[dict[str, Any]]) -> dict[str, Any]:
-    """The assistant turn that an item of the responses form is part of."""
+    """The assistant turn that an item of the responses form belongs to."""
     if not messages or messages[-1]["role"] != "assistant":
         messages.append({"role": "assistant", "content": None})
     return messages[-1]
@@ -144,8 +144,8 @@ def _reasoning(item: dict[str, Any]) -> str:
     return "".join(part["text"] for part in parts if isinstance(part, dict) and isinstance(part.get("text"), str))
 
 
-def _said(item: dict[str, Any], role: str) -> list[dict[str, Any]]:
-    """The messages of one message: its tool results, then what it says and calls."""
+def _messages_of(item: dict[str, Any], role: str) -> list[dict[str, Any]]:
+    """The messages of one item: its tool results, then its text and calls."""
     content = read_parts(item["parts"] if isinstance(item.get("parts"), list) else item.get("content"))
     calls = _calls_of(item)
     content.calls.extend(call for call in calls if call not in content.calls)
@@ -187,7 +187,7 @@ def _calls_of(item: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _call(call: dict[str, Any]) -> dict[str, Any]:
-    """A call in OpenAI's form; its id may be missing still."""
+    """A call in OpenAI's form; its id may still be missing."""
     function = call["function"] if isinstance(call.get("function"), dict) else call
     arguments = next((function[key] for key in ("arguments", "args", "input") if function.get(key) is not None), None)
     identity = identity_of(call.get("id") or call.get("toolCallId") or call.get("tool_call_id"))
@@ -196,7 +196,7 @@ def _call(call: dict[str, Any]) -> dict[str, Any]:
 
 
 def parsed(value: Any) -> Any:
-    """The value of what is JSON text of an object or a list; anything else as it is."""
+    """The value of JSON text of an object or a list; anything else unchanged."""
     if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
         try:
             return parse_json(value)
@@ -206,7 +206,7 @@ def parsed(value: Any) -> Any:
 
 
 def tie_calls(messages: list[Any]) -> list[Any]:
-    """Give calls without an id one, and replies without one the id of the first open call of their name, or else of any."""
+    """Make missing call ids. A reply without one gets the id of the first open call with its name, or of any open call."""
     open_calls: list[tuple[str, str]] = []
     for position, message in enumerate(messages):
         if not isinstance(message, dict):

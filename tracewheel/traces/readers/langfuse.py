@@ -1,7 +1,7 @@
-"""Reads Langfuse's exports: `{"trace", "observations"}`, and what its API gives, a trace with its observations in it.
+"""Reads Langfuse's exports: `{"trace", "observations"}`, or a trace with its observations, as the API returns it.
 
-Its generations are model calls, in whatever dialect the traced framework has. An object of observation ids to chat
-messages (`{"input": {"success", "data"}, "output"}`), as Langfuse's own normalisation gives them, is read too.
+Generations are model calls, in the dialect of the traced framework. An object of observation ids to chat messages
+(`{"input": {"success", "data"}, "output"}`), as written by Langfuse's own normalisation, is read too.
 """
 
 from __future__ import annotations
@@ -85,9 +85,9 @@ def read(value: Any, place: Place) -> Trace:
 
 
 def _scores(about: dict[str, Any], observations: list[dict[str, Any]]) -> list[LoggedScore]:
-    """The scores of a trace. Those of its outermost observation are of the whole, too.
+    """The scores of a trace. Scores of its root observation count for the whole trace.
 
-    The value of a category is its number in a list that the export does not have, so its name alone says something.
+    A categorical score's value is an index into a list that is not exported, so its label is used instead.
     """
     roots = [None, *(observation.get("id") for observation in observations if not observation.get("parentObservationId"))]
     scores = []
@@ -115,7 +115,7 @@ def _read_normalised(value: dict[str, Any], place: Place) -> Trace:
 
 
 def _model_call(observation: dict[str, Any]) -> ModelCall:
-    """What a generation says. A response of OpenAI's has the instructions and tools that the input lacks."""
+    """The model call of a generation. An OpenAI response object has the instructions and tools that the input lacks."""
     given, said = parsed(observation.get("input")), parsed(observation.get("output"))
     attributes = _attributes(observation)
     inputs = as_chat(given)

@@ -1,4 +1,4 @@
-"""Which reader a piece is for, and what it makes of it: `Trace` or `Quarantined`, one for each record."""
+"""Reads the pieces of logs with the reader of their format: one `Trace` or `Quarantined` for each record."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from tracewheel.traces.spool import SpanGroup, Spool
 
 AUTO = "auto"
 LARGEST_LIST = 256 << 20
-# The more particular come first: the last takes anything that has messages.
+# More specific formats come first: OpenAI's takes anything that has messages.
 READERS: tuple[Reader, ...] = (
     tracewheel.READER,
     tau_bench.READER,
@@ -56,11 +56,11 @@ FORMATS = tuple(dict.fromkeys(reader.name for reader in READERS))
 
 
 class LogReader:
-    """Reads pieces of one format, or of the one that each is found to be.
+    """Reads pieces of one format, or detects the format of each.
 
     Args:
         format: A format's name, or "auto".
-        spool: Where spans wait for the others of their trace.
+        spool: Collects spans by trace.
     """
 
     def __init__(self, format: str, spool: Spool) -> None:
@@ -74,7 +74,7 @@ class LogReader:
         self._tool_cache = ToolCache()
 
     def read(self, pieces: Iterable[Piece], file: str) -> Iterator[Trace | Quarantined]:
-        """What the pieces of one file come to; spans go to the spool. No bytes raise."""
+        """Read the pieces of one file; spans go to the spool. No content raises."""
         for document, group in groupby(pieces, key=attrgetter("document")):
             read = self._read_list if document else self._read_each
             yield from read(group, file)
@@ -95,7 +95,7 @@ class LogReader:
             yield from self._read_value(value, piece, file)
 
     def _read_list(self, pieces: Iterator[Piece], file: str) -> Iterator[Trace | Quarantined]:
-        """A list in a file is records, or the parts of one; its first element says which."""
+        """Read a list, which holds records or the parts of one record; its first element decides."""
         first = next(pieces)
         try:
             value = parse_piece(first)
@@ -155,7 +155,7 @@ class LogReader:
         yield read_or_quarantine(reader, value, piece, file)
 
     def _reader_of(self, value: dict[str, Any]) -> Reader | None:
-        """The first that recognises it; where the format was given, that one, which then says what is missing."""
+        """The first reader that recognises the record; OpenAI's for any record if asked for, as it names what is missing."""
         if self._format == openai.FORMAT:
             return openai.READER
         return next((reader for reader in self._records if reader.recognises(value)), None)
@@ -176,7 +176,7 @@ class LogReader:
             self._spool.add(read_span(span).trace_id, raw, Place(file, piece.line), piece.offset)
 
     def spooled(self) -> Iterator[tuple[SpanGroup, Trace | Quarantined]]:
-        """What the traces in the spool come to, once all files have been read, in the order of their first spans."""
+        """Read the traces in the spool, in the order of their first spans. Call it after all files are read."""
         reader = self._spans[0] if len(self._spans) == 1 else span_traces.ANY_READER
         for group in self._spool.groups():
             piece = Piece(b"\n".join(group.raws), group.place.line, group.offset)
@@ -184,7 +184,7 @@ class LogReader:
 
 
 def read_or_quarantine(reader: Reader, value: Any, piece: Piece, file: str) -> Trace | Quarantined:
-    """What a reader makes of a value. An error that no reader should make stops nothing: its record goes to quarantine."""
+    """Read a value. Even a reader's unexpected error only puts the record in quarantine."""
     try:
         return reader.read(value, Place(file, piece.line))
     except InvalidRecord as error:

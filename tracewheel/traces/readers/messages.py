@@ -1,6 +1,6 @@
-"""What every reader holds a conversation to: known roles in order, calls and replies that belong together, content as text.
+"""Checks conversations: known roles in order, a reply for each call, content as text.
 
-`check_messages` says what is wrong; `are_sound` says quickly that nothing is, of messages that need no change.
+`check_messages` finds what is wrong; `are_sound` accepts most valid messages quickly.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ ROLES = ("system", "developer", "user", "assistant", "tool")
 
 
 def check_messages(messages: list[Any]) -> list[dict[str, Any]]:
-    """The messages with plain text as content, once their roles, calls and replies hold together.
+    """Check roles, calls and replies; return the messages with plain text as content.
 
-    A call needs its reply before anyone else speaks, except in the last assistant turn: an episode may end with
-    a call. A system message comes before the agent's first turn, and the agent does not speak first.
+    A call needs its reply before any other message, except in the last assistant turn: an episode may end with a call. A
+    system message comes before the first assistant turn, and the first message is not the assistant's.
 
     Raises:
-        InvalidRecord: they do not.
+        InvalidRecord: the messages break one of these rules.
     """
     checked: list[dict[str, Any]] = []
     open_calls: set[str] = set()
@@ -78,7 +78,7 @@ def _checked_calls(calls: Any, position: int) -> set[str]:
 
 
 def check_arguments(text: Any, where: str) -> None:
-    """Hold a call's arguments to be the JSON text of an object.
+    """Check that a call's arguments are the JSON text of an object.
 
     Raises:
         InvalidRecord: they are not.
@@ -111,10 +111,10 @@ def checked_text(content: Any, position: int) -> str | None:
 
 
 def are_sound(messages: list[Any]) -> bool:
-    """Whether messages, as orjson parsed them, are for certain such that `check_messages` returns them unchanged.
+    """Whether `check_messages` is certain to return these messages, as parsed by orjson, unchanged.
 
-    False says nothing but that a closer look is needed. What has keys beyond the usual needs one. Most records of most
-    logs pass here, so that this loop is most of what reading costs beside parsing: it calls nothing that it need not.
+    False only means that `check_messages` is needed, for example for messages with extra keys. Most records pass here, so
+    this loop is most of the cost of reading beside parsing; it avoids function calls.
     """
     open_calls: set[str] = set()
     spoken = False
@@ -159,10 +159,10 @@ def are_sound(messages: list[Any]) -> bool:
 
 
 def is_strict(value: Any) -> bool:
-    """Whether a value that orjson parsed for certain keeps `strict_json`'s rules.
+    """Whether a value parsed by orjson is certain to keep the rules of `strict_json`.
 
-    orjson makes a rounded float of an integer that is too large, so large floats are not certain. Of the depth,
-    some is left for what the value is part of.
+    orjson rounds too large integers to floats, so large floats are not certain. The depth limit leaves room for the
+    containers around the value.
     """
     if value.__class__ is float:
         return abs(value) < LARGEST_INTEGER

@@ -1,7 +1,7 @@
 """Reads runs of mini-swe-agent: `{"info", "messages"}`, or the bare list of messages.
 
-Its commands are code blocks in the agent's words, with what they print as the user's; they stay so, because that is
-what the model wrote. Newer versions call a tool, and then the messages have `tool_calls`.
+Commands are code blocks in assistant messages and their output is in user messages; they stay there, as the model wrote
+and saw them. Newer versions call a tool, so that the messages have `tool_calls`.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def is_message(value: Any) -> bool:
 
 
 def read_list(value: Any, place: Place) -> Trace:
-    """The trace of a bare list of messages; one without any sign of mini-swe-agent is OpenAI's.
+    """The trace of a bare list of messages; without a sign of mini-swe-agent it is read as OpenAI's.
 
     Raises:
         InvalidRecord: it cannot be read.

@@ -1,7 +1,7 @@
-"""Reads MLflow's traces: `{"info", "data": {"spans"}}` as MLflow writes them to JSON, and their spans exported alone.
+"""Reads MLflow's traces: `{"info", "data": {"spans"}}`, or their spans exported alone.
 
-A span of a chat model has the conversation in its inputs and outputs. Where model spans have outputs alone, as those
-have that Tracewheel logs, the conversation is the root's inputs and then what each span says in its turn.
+A chat model's span has the conversation in its inputs and outputs. Where model spans have outputs only, as those that
+Tracewheel logs, the conversation is the root's inputs followed by each span's outputs in order.
 Source of the format: https://mlflow.org/docs/latest/genai/tracing/
 """
 
@@ -79,7 +79,7 @@ def read(value: Any, place: Place) -> Trace:
 
 
 def _scores(about: dict[str, Any]) -> list[LoggedScore]:
-    """The feedback on a trace; what should have come out (an expectation) is none, nor is what later feedback replaced."""
+    """The feedback on a trace, without expectations and without feedback that was replaced later."""
     scores = []
     for assessment in list_field(about, "assessments"):
         if isinstance(assessment, dict) and "expectation" not in assessment and assessment.get("valid") is not False:
@@ -102,7 +102,7 @@ def model_calls(spans: list[Span]) -> list[ModelCall]:
     models = [span for span in spans if _attribute(span, KIND) in MODEL_KINDS]
     calls = [_model_call(span) for span in models or spans[:1]]
     if len(spans) > 1 and models and not any(call.inputs for call in calls):
-        return [ModelCall(spans[0].start, _retold(spans), [], calls[0].model, calls[0].tools)]
+        return [ModelCall(spans[0].start, _joined_outputs(spans), [], calls[0].model, calls[0].tools)]
     return calls
 
 
@@ -111,12 +111,12 @@ def _model_call(span: Span) -> ModelCall:
     offered = _attribute(span, "mlflow.chat.tools") or (inputs.get("tools") if isinstance(inputs, dict) else None)
     model = _attribute(span, "mlflow.llm.model") or (inputs.get("model") if isinstance(inputs, dict) else None)
     whole = _attribute(span, "mlflow.chat.messages")
-    said = (as_chat(whole), []) if isinstance(whole, list) else (as_chat(inputs), as_chat(outputs, "assistant"))
-    return ModelCall(span.start, *said, model if isinstance(model, str) else None, as_tools(offered))
+    messages = (as_chat(whole), []) if isinstance(whole, list) else (as_chat(inputs), as_chat(outputs, "assistant"))
+    return ModelCall(span.start, *messages, model if isinstance(model, str) else None, as_tools(offered))
 
 
-def _retold(spans: list[Span]) -> list[dict[str, Any]]:
-    """The conversation in spans that say only what is new."""
+def _joined_outputs(spans: list[Span]) -> list[dict[str, Any]]:
+    """The conversation in spans that log new messages only."""
     messages = as_chat(_attribute(spans[0], "mlflow.spanInputs"))
     waiting: list[dict[str, Any]] = []
     for span in spans[1:]:
@@ -142,7 +142,7 @@ def tool_runs(spans: list[Span]) -> list[ToolRun]:
 
 
 def _attribute(span: Span, key: str) -> Any:
-    """An attribute, which MLflow writes as JSON text, also where it is a text."""
+    """An attribute's value; MLflow writes it as JSON text, even if it is a string."""
     value = span.attributes.get(key)
     if isinstance(value, str) and value[:1] == '"' and value[-1:] == '"':
         inner = parsed(f"[{value}]")

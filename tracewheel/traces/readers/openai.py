@@ -1,9 +1,9 @@
 """Reads logs in OpenAI chat format: one JSON object a conversation, with `messages` and `tools`.
 
-A record holds `messages` (roles, `tool_calls` with JSON text as arguments, tool replies with the id of
-their call) and, as far as the log has them, `id`, `session`, `user`, `created`, `model`, `tools`,
-`reward`, `task`, `tokens` and `environment` (`{"kind": …}` and what that environment needs to start the episode
-again). The older `functions` and `function_call` are read too, as are pairs of `request` and `response`.
+A record holds `messages` (roles, `tool_calls` with JSON text as arguments, tool replies with the id of their call) and,
+where logged, `id`, `session`, `user`, `created`, `model`, `tools`, `reward`, `task`, `tokens` and `environment`
+(`{"kind": …}` and the arguments with which that environment starts the episode again). The older `functions` and
+`function_call` are read too, as are pairs of `request` and `response`.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ READ = {
 
 
 def recognises(value: Any) -> bool:
-    """Whether this may be a conversation: the last format to be asked, as it is the least particular."""
+    """Whether this may be a conversation. The least specific format, so it is tried last."""
     if not isinstance(value, dict):
         return False
     request, response = value.get("request"), value.get("response")
@@ -96,7 +96,7 @@ def read(value: Any, place: Place) -> Trace:
 
 
 def openai_messages(messages: list[Any]) -> list[Any]:
-    """The messages with today's names for what older logs and other servers call otherwise."""
+    """The messages with the current names of fields and roles, instead of those of older logs and other servers."""
     if not any(_is_old(message) for message in messages):
         return messages
     return tie_calls([_renewed(message) for message in messages])
@@ -122,7 +122,7 @@ def _renewed(message: Any) -> Any:
 
 
 def read_usual(raw: bytes, file: str, line: int, cache: ToolCache) -> Trace | None:
-    """The trace of a line that has nothing but the usual and nothing wrong, quickly; None of any other, which needs `read`."""
+    """The trace of a valid line with the usual fields only; None for any other line, which needs `read`. Fast."""
     try:
         record = cache.parse(raw)
     except ValueError:

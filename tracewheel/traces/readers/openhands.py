@@ -1,8 +1,8 @@
-"""Reads OpenHands: lists of events, and results of its evaluations that have such a list as their `history`.
+"""Reads OpenHands: lists of events, and results of its evaluations with such a list as their `history`.
 
-An action of the agent is a call of a tool, and the observation that it caused is the reply. Actions that came of one
-response of the model are one turn. What the environment says unasked is said by the user, as it was to the model.
-Events that the model was not shown as they are (recalled context, changes of state) are counted in `info`.
+An action of the agent is a tool call, and the observation that it caused is the reply. Actions from one response of the
+model are one turn. Other observations become user messages, as the model saw them. Events that the model did not see as
+such (recalled context, changes of state) are counted in `info`.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def _trace(
 
 
 class _Stream:
-    """The conversation that a stream of events comes to."""
+    """Builds the conversation from a stream of events."""
 
     def __init__(self) -> None:
         self.messages: list[dict[str, Any]] = []
@@ -131,7 +131,7 @@ class _Stream:
         said = object_field(choices[0], "message") if choices and isinstance(choices[0], dict) else {}
         self.model = text_field(response, "model") or self.model
         if isinstance(response.get("id"), str) and response["id"] == self._response:
-            # Its turn is there already, with all its calls.
+            # The turn with all its calls was added with the response's first action.
             self._calls[str(event.get("id"))] = str(metadata.get("tool_call_id"))
             return
         self._response = response["id"] if isinstance(response.get("id"), str) else None

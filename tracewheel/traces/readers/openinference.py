@@ -1,4 +1,4 @@
-"""Reads OpenInference spans (`llm.*`), and the spans of the AI SDK (`ai.*`) that OpenInference's tools take in.
+"""Reads OpenInference spans (`llm.*`), and spans of the AI SDK (`ai.*`), which OpenInference's tools accept too.
 
 Source of the conventions: https://arize-ai.github.io/openinference/spec/
 """
@@ -83,7 +83,7 @@ def _schema(entry: Any) -> Any:
 
 
 def _ai_sdk(attributes: dict[str, Any]) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[dict[str, Any]]]:
-    """Inputs, outputs and tools of a call through the AI SDK; of an embedding there are none."""
+    """Inputs, outputs and tools of a call through the AI SDK; an embedding has none."""
     asked = attributes.get("ai.prompt.messages") or attributes.get("ai.prompt")
     outputs: list[dict[str, Any]] = []
     text = attributes.get("ai.response.text") or attributes.get("ai.response.object")

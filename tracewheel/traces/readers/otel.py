@@ -1,7 +1,7 @@
 """Reads OpenTelemetry spans of generative AI (`gen_ai.*`).
 
-Messages are in `gen_ai.input.messages` and `gen_ai.output.messages` (semantic conventions since 1.37), or in the span's
-events, or in numbered attributes as OpenLLMetry writes them (`gen_ai.prompt.0.role`).
+Messages are in `gen_ai.input.messages` and `gen_ai.output.messages` (semantic conventions since 1.37), in the span's
+events, or in OpenLLMetry's numbered attributes (`gen_ai.prompt.0.role`).
 Source of the conventions: https://opentelemetry.io/docs/specs/semconv/gen-ai/
 """
 
@@ -33,7 +33,7 @@ def recognises_span(span: Span) -> bool:
 
 
 def model_calls(spans: list[Span]) -> list[ModelCall]:
-    """The model calls in a trace's spans; agents' own summaries of them only where there is nothing else.
+    """The model calls in a trace's spans. Agent spans, which summarise them, are used only if there are no others.
 
     Raises:
         InvalidRecord: a message has content that is not text.
@@ -57,8 +57,8 @@ def _model_call(span: Span) -> ModelCall | None:
         or attributes.get("gen_ai.completion"),
         "assistant",
     )
-    said_in_events = _from_events(span)
-    inputs, outputs = inputs or said_in_events[0], outputs or said_in_events[1]
+    event_inputs, event_outputs = _from_events(span)
+    inputs, outputs = inputs or event_inputs, outputs or event_outputs
     if not inputs and not outputs:
         return None
     instructions = parsed(attributes.get("gen_ai.system_instructions"))
@@ -68,7 +68,7 @@ def _model_call(span: Span) -> ModelCall | None:
 
 
 def _from_events(span: Span) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """What the events say: the model's inputs, and its first choice."""
+    """The model's inputs and its first choice, as logged in events."""
     inputs: list[dict[str, Any]] = []
     outputs: list[dict[str, Any]] = []
     for name, details in span.events:
@@ -118,7 +118,7 @@ def tool_runs(spans: list[Span]) -> list[ToolRun]:
 
 
 def model_of(attributes: dict[str, Any]) -> str | None:
-    """The model that answered, or else the one that was asked."""
+    """The model that answered, or else the one requested."""
     return first_text(
         attributes, "gen_ai.response.model", "gen_ai.request.model", "ai.response.model", "ai.model.id", "llm.model_name"
     )

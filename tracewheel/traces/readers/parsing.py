@@ -1,4 +1,4 @@
-"""From the bytes of a piece to its JSON value, held to `strict_json`'s rules."""
+"""Parses the bytes of a piece as JSON, under the rules of `strict_json`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def parse_piece(piece: Piece) -> Any:
     """The value.
 
     Raises:
-        InvalidRecord: it cannot be read: damaged, not UTF-8, not JSON, or cut off where the file ends.
+        InvalidRecord: the piece is damaged, not UTF-8, not JSON, or cut off at the end of the file.
     """
     if piece.damage:
         raise InvalidRecord(piece.damage, DETAILS[piece.damage])
@@ -39,7 +39,7 @@ DETAILS = {
 
 
 def _ends_too_early(raw: bytes, error: ValueError) -> bool:
-    """Whether what is wrong is that nothing follows: the parser had come to the end, or was in a last string."""
+    """Whether the text is only incomplete: the parser failed at its end, or in an unterminated string."""
     position = getattr(error, "pos", -1)
     if position < 0:
         return False

@@ -1,4 +1,4 @@
-"""What a reader is. There is one file for each format; `detect` holds them all and chooses."""
+"""The interface of readers. Each format has a file; `log_reader` lists the readers and chooses among them."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ from tracewheel.traces.readers.building import Place
 
 @dataclass(frozen=True)
 class Reader:
-    """One format.
+    """Reads one format.
 
     Attributes:
-        name: How `--format` and a trace's `format` call it.
-        recognises: Whether a JSON value is a record of this format, or one of its parts. Never raises.
-        read: The trace of a record, or of the list of its parts. Raises `InvalidRecord` and nothing else.
-        gathers: How the parts of one trace are found: a record is whole; the elements of one JSON list are parts of
-            one trace; or spans anywhere that have one trace id.
+        name: The format's name, for `--format` and a trace's `format`.
+        recognises: Whether a JSON value is a record of this format, or part of one. Never raises.
+        read: The trace of a record, or of the list of its parts. Raises only `InvalidRecord`.
+        gathers: What makes up one trace: a whole record, the elements of one JSON list, or the spans with one trace id.
     """
 
     name: str

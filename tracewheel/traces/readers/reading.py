@@ -1,4 +1,4 @@
-"""Reads whole files in one go, for those who need no ledger: tests, benchmarks and people at a prompt."""
+"""Reads whole files without an archive: for benchmarks, tests and interactive use."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from tracewheel.traces.spool import Spool
 
 
 def read_traces(paths: dict[str, Path], format: str = AUTO) -> Iterator[Trace | Quarantined]:
-    """What files come to, in their order; traces that are made of spans come last.
+    """The traces of files, in order; traces made of spans come last.
 
     Args:
-        paths: The files by the names that records are to call them.
+        paths: The files by the names to store with records.
         format: A format's name, or "auto".
 
     Raises:

@@ -1,4 +1,4 @@
-"""Which of a trace's scores is its outcome, and which a judge's opinion of it: tracers keep many, by name."""
+"""Chooses among a trace's logged scores: its outcome, and a judge's opinion of it."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 OUTCOME_NAMES = ("reward", "total", "success", "score", "correctness")
-# A judge says many things (toxicity, for which more is worse); these names say that the task was done.
+# Judges score many things (for toxicity, more is worse); these names mean that the task was done.
 JUDGED_NAMES = (*OUTCOME_NAMES, "task_success", "task_completion", "goal_success", "goal_completion", "goal_accuracy")
 PERSON, MODEL = "person", "model"
-# What tracers call whoever gave a score: Langfuse (EVAL, ANNOTATION), MLflow (LLM_JUDGE, HUMAN), Phoenix (LLM, HUMAN).
+# Names for the source of a score: Langfuse (EVAL, ANNOTATION), MLflow (LLM_JUDGE, HUMAN), Phoenix (LLM, HUMAN).
 JUDGES = {"ANNOTATION": PERSON, "HUMAN": PERSON, "EVAL": MODEL, "LLM_JUDGE": MODEL, "AI_JUDGE": MODEL, "LLM": MODEL}
 WORDS = dict.fromkeys(("yes", "true", "pass", "passed", "correct", "success"), 1.0)
 WORDS |= dict.fromkeys(("no", "false", "fail", "failed", "incorrect", "failure"), 0.0)
@@ -22,11 +22,11 @@ class LoggedScore:
     """A score of a whole trace, or of a part of it.
 
     Attributes:
-        name: What it is called.
-        value: As it was logged.
-        judge: `PERSON` or `MODEL`; "" for a program's, and where the log does not say.
-        label: The word for it, where there is one beside the value.
-        whole: Whether it is of the whole trace and not of a step.
+        name: As logged.
+        value: As logged.
+        judge: `PERSON` or `MODEL`; "" for a program, or if not logged.
+        label: The word for the value, if there is one.
+        whole: Whether it scores the whole trace, not a step.
     """
 
     name: Any
@@ -37,12 +37,12 @@ class LoggedScore:
 
 
 def judge_of(source: Any) -> str:
-    """Who gave a score, by the tracer's word for it."""
+    """The judge that gave a score, from the tracer's name for its source."""
     return JUDGES.get(source.upper(), "") if isinstance(source, str) else ""
 
 
 def outcome_of(scores: Sequence[LoggedScore]) -> float | None:
-    """The outcome among scores of the whole that no judge gave: the first of `OUTCOME_NAMES` that is a number, or yes or no."""
+    """The outcome: the first of `OUTCOME_NAMES` with a number or boolean, among scores of the whole trace without a judge."""
     numbers = {
         score.name.lower(): float(score.value)
         for score in scores
@@ -52,9 +52,10 @@ def outcome_of(scores: Sequence[LoggedScore]) -> float | None:
 
 
 def judged_of(scores: Sequence[LoggedScore]) -> float | None:
-    """What a judge said of the whole, from 0 to 1: a person before a model, then the first of `JUDGED_NAMES`; else None.
+    """A judge's score of the whole trace, from 0 to 1; None without one.
 
-    A number on another scale is not taken, as nobody says where it ends; a word that is as good as yes or no is.
+    A person's score comes before a model's, then the order of `JUDGED_NAMES` decides. Numbers beyond 0 to 1 are ignored, as
+    their scale is unknown; words that mean yes or no count as 1 and 0.
     """
     for judge in (PERSON, MODEL):
         values = {
@@ -69,7 +70,7 @@ def judged_of(scores: Sequence[LoggedScore]) -> float | None:
 
 
 def scores_info(scores: Sequence[LoggedScore]) -> dict[str, Any]:
-    """What a trace's `info` has of its scores: all of them as logged, and under `judged` what a judge said of the whole."""
+    """The entries of a trace's `info` about scores: all as logged, and a judge's score of the whole as `judged`."""
     listed = [
         {key: value for key, value in _shown(score).items() if value not in (None, "") or key in ("name", "value")}
         for score in scores
@@ -83,11 +84,11 @@ def _shown(score: LoggedScore) -> dict[str, Any]:
 
 
 def _share(score: LoggedScore) -> float | None:
-    """A score from 0 to 1, None for what is none."""
-    for said in (score.value, score.label):
-        if isinstance(said, str):
-            if said.strip().lower() in WORDS:
-                return WORDS[said.strip().lower()]
-        elif isinstance(said, int | float) and math.isfinite(said) and 0 <= said <= 1:
-            return float(said)
+    """A score as a number from 0 to 1; None if it is not one."""
+    for value in (score.value, score.label):
+        if isinstance(value, str):
+            if value.strip().lower() in WORDS:
+                return WORDS[value.strip().lower()]
+        elif isinstance(value, int | float) and math.isfinite(value) and 0 <= value <= 1:
+            return float(value)
     return None

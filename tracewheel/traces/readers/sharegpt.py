@@ -1,7 +1,7 @@
 """Reads ShareGPT conversations: `{"conversations": [{"from", "value"}]}`.
 
-Calls of tools are turns of their own (`function_call`, `tool_call`), which is one JSON object or a list of them;
-replies are turns too (`observation`, `tool`). An assistant's words right before its calls are one turn with these.
+Tool calls are turns (`function_call`, `tool_call`) that hold one JSON object or a list of them; replies are turns too
+(`observation`, `tool`). Assistant text right before calls forms one turn with them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reads the spans of one trace, wherever they lay: which conventions they keep, and the conversation they come to."""
+"""Reads the spans of one trace into a conversation, by the conventions that they follow."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def is_exported(value: Any) -> bool:
 
 
 def read_of(family: ModuleType | None) -> Any:
-    """The function that reads the spans of one trace: by the given conventions, or by those that they keep."""
+    """A function that reads the spans of one trace by the given conventions, or by those that it recognises."""
 
     def read(values: Any, place: Place) -> Trace:
         spans = list(in_order([read_span(value) for value in values]))
@@ -37,10 +37,10 @@ def read_of(family: ModuleType | None) -> Any:
 
 
 def read_spans(spans: list[Span], family: ModuleType, place: Place) -> Trace:
-    """The trace that spans come to.
+    """The trace of these spans.
 
     Raises:
-        InvalidRecord: there is no conversation in them, or it does not hold together.
+        InvalidRecord: they hold no conversation, or an invalid one.
     """
     conversation = join_calls(family.model_calls(spans), family.tool_runs(spans))
     if not conversation.messages:
@@ -71,24 +71,24 @@ def read_spans(spans: list[Span], family: ModuleType, place: Place) -> Trace:
 
 
 def span_scores(spans: list[Span]) -> list[LoggedScore]:
-    """What was said of spans: in events of OpenTelemetry's, which do not say by whom (a model), and in Phoenix's annotations.
+    """The scores in OpenTelemetry's evaluation events (which name no judge: a model's) and in Phoenix's annotations.
 
     Args:
-        spans: All of a trace, in order. Of the whole is what is said of the outermost one and of the first agent's.
+        spans: All spans of a trace, in order. Scores of the root and of the first agent span count for the whole trace.
     """
     agents = [
         span
         for span in spans
         if span.attributes.get("gen_ai.operation.name") == "invoke_agent" or span.attributes.get(openinference.KIND) == "AGENT"
     ]
-    of_the_whole = {span.span_id for span in (*spans[:1], *agents[:1])}
+    whole_ids = {span.span_id for span in (*spans[:1], *agents[:1])}
     scores = []
     for span in spans:
-        whole = span.span_id in of_the_whole
-        for name, said in span.events:
+        whole = span.span_id in whole_ids
+        for name, details in span.events:
             if name == f"{EVALUATION}.result":
-                value, label = said.get(f"{EVALUATION}.score.value"), said.get(f"{EVALUATION}.score.label")
-                scores.append(LoggedScore(said.get(f"{EVALUATION}.name"), value, MODEL, label, whole))
+                value, label = details.get(f"{EVALUATION}.score.value"), details.get(f"{EVALUATION}.score.label")
+                scores.append(LoggedScore(details.get(f"{EVALUATION}.name"), value, MODEL, label, whole))
         for note in span.annotations:
             result = object_field(note, "result")
             judge = judge_of(note.get("annotator_kind"))

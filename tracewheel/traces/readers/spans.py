@@ -1,4 +1,4 @@
-"""Spans of traces, however they were exported: as OTLP JSON, or as the lists that the SDKs of several languages write."""
+"""Spans of traces in any export: OTLP JSON, or the lists that the SDKs of several languages write."""
 
 from __future__ import annotations
 
@@ -14,17 +14,15 @@ TRACE_KEYS = ("traceId", "trace_id", "traceID")
 SPAN_KEYS = ("spanId", "span_id", "spanID")
 PARENT_KEYS = ("parentSpanId", "parent_id", "parent_span_id", "parentSpanID")
 START_KEYS = ("startTimeUnixNano", "start_time_unix_nano", "startTime", "start_time", "start_time_ns")
-
-
 WHOLE_NUMBER = re.compile(r"-?[0-9]{1,19}")
 DEEPEST_PATH = 20
 
 
 @dataclass(frozen=True)
 class Span:
-    """One span. `start` is in nanoseconds since 1970, 0 where the log has none; of an event, name and attributes are kept.
+    """One span. `start` is in nanoseconds since 1970, 0 if not logged. Events are pairs of name and attributes.
 
-    `annotations` are what was said of it later, as Phoenix exports it.
+    `annotations` are Phoenix's later evaluations of the span.
     """
 
     trace_id: str
@@ -38,14 +36,12 @@ class Span:
 
 
 def span_values(value: Any) -> list[Any]:
-    """The spans in an exported object, as they are written: of an OTLP envelope those in it, else the object itself."""
-    if not isinstance(value, dict):
-        return []
+    """The spans in an OTLP envelope, unparsed; none in anything else."""
     found: list[Any] = []
     for resource in _list(value, "resourceSpans", "resource_spans"):
         for scope in _list(resource, "scopeSpans", "scope_spans", "instrumentationLibrarySpans"):
             found += _list(scope, "spans")
-    return found if found or not is_envelope(value) else []
+    return found
 
 
 def is_envelope(value: Any) -> bool:
@@ -59,7 +55,7 @@ def is_span(value: Any) -> bool:
 
 
 def read_span(value: dict[str, Any]) -> Span:
-    """A span in any of the ways they are written."""
+    """Parse a span from any export."""
     parent = _id(value, PARENT_KEYS)
     if parent is None and isinstance(value.get("parentSpanContext"), dict):
         parent = _id(value["parentSpanContext"], SPAN_KEYS)
@@ -80,18 +76,18 @@ def read_span(value: dict[str, Any]) -> Span:
 
 
 def _id(value: dict[str, Any], keys: tuple[str, ...]) -> str | None:
-    """An id of the span itself or of its context."""
+    """An id from the span or its context."""
     for holder in (value, value.get("spanContext"), value.get("context")):
         if isinstance(holder, dict):
             for key in keys:
                 if isinstance(holder.get(key), str) and holder[key]:
                     return str(holder[key])
-    # Tables of spans have a column for each path.
+    # Tables of spans have one column for each path.
     return next((str(value[f"context.{key}"]) for key in keys if isinstance(value.get(f"context.{key}"), str)), None)
 
 
 def nanoseconds(value: Any) -> int:
-    """A time as tracers write it, in nanoseconds since 1970: a number, its text, [seconds, nanoseconds], or ISO 8601."""
+    """A logged time in nanoseconds since 1970. The log has a number, its text, [seconds, nanoseconds], or ISO 8601."""
     if isinstance(value, list) and len(value) == 2 and all(isinstance(part, int) for part in value):
         return int(value[0]) * 1_000_000_000 + int(value[1])
     if isinstance(value, str) and not (value.isascii() and value.isdigit()):
@@ -109,7 +105,7 @@ def nanoseconds(value: Any) -> int:
 
 
 def attributes_of(value: Any) -> dict[str, Any]:
-    """Attributes by name: an object as it is, OTLP's list of keys and typed values as what it stands for."""
+    """Attributes by name, from an object or from OTLP's list of keys and typed values."""
     if isinstance(value, dict):
         return value
     found = {}
@@ -137,15 +133,15 @@ def _any_value(value: Any, depth: int = 0) -> Any:
 
 
 def _below(holder: dict[str, Any], prefix: str) -> dict[str, Any]:
-    """What the keys below a path hold, without the columns that this row leaves empty."""
+    """The values of keys below a path, without None, which marks a table's empty cells."""
     length = len(prefix) + 1
     return {key[length:]: value for key, value in holder.items() if key.startswith(f"{prefix}.") and value is not None}
 
 
 def nested(attributes: dict[str, Any], prefix: str) -> list[Any]:
-    """The list that flattened attributes stand for, as in `llm.input_messages.0.message.role`.
+    """The list that was flattened into attributes such as `llm.input_messages.0.message.role`.
 
-    An attribute that has the prefix itself as its name may hold the list, or its JSON text.
+    The attribute named by the prefix itself may hold the list, or its JSON text.
     """
     whole = parsed(attributes.get(prefix))
     if isinstance(whole, list):
@@ -155,7 +151,7 @@ def nested(attributes: dict[str, Any], prefix: str) -> list[Any]:
 
 
 def unflattened(flat: dict[str, Any]) -> dict[str, Any]:
-    """The tree that paths of keys with dots stand for."""
+    """The tree behind keys that are dotted paths."""
     tree: dict[str, Any] = {}
     for path, value in flat.items():
         node = tree
@@ -186,12 +182,12 @@ def _list(holder: Any, *keys: str) -> list[Any]:
 
 
 def first_text(attributes: dict[str, Any], *keys: str) -> str | None:
-    """The first of these attributes that is text."""
+    """The first of these attributes that is a non-empty text."""
     return next((attributes[key] for key in keys if isinstance(attributes.get(key), str) and attributes[key]), None)
 
 
 def in_order(spans: list[Span]) -> Iterator[Span]:
-    """The spans by their start; of those that start at once, a parent before its children."""
+    """The spans by start; of equal starts, a parent before its children."""
     by_id = {span.span_id: span for span in spans}
 
     def depth(span: Span) -> int:

@@ -1,7 +1,7 @@
-"""Reads runs of SWE-agent (`.traj`): the `history` that the model saw, and what the run came to.
+"""Reads runs of SWE-agent (`.traj`): the `history` that the model saw, and the run's `info`.
 
 With function calling the history has `tool_calls`; otherwise thoughts and commands are plain text and stay so.
-Demonstrations in the history are not what the agent did: they are left out, and counted in `info`.
+Demonstrations in the history are left out, and counted in `info`.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def read(value: Any, place: Place) -> Trace:
 
 
 def _message(message: Any) -> Any:
-    """A message without what the history says of it beside: the command in other words, and the agent's name."""
+    """A message without the history's other fields, such as the parsed command and the agent's name."""
     if not isinstance(message, dict):
         return message
     said = {key: message[key] for key in ("role", "content", "tool_calls", "tool_call_id", "name") if key in message}

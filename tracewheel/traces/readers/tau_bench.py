@@ -1,4 +1,4 @@
-"""Reads results of tau-bench: a list of runs, each with its conversation, its reward and what the task was.
+"""Reads results of tau-bench: a list of runs, each with its conversation, reward and task.
 
 Source of the format: Yao et al., "tau-bench: A Benchmark for Tool-Agent-User Interaction in Real-World Domains",
 arXiv 2406.12045. The runs of one `task_id` are trials of one task.
@@ -30,7 +30,7 @@ def recognises(value: Any) -> bool:
 
 
 def read(value: Any, place: Place) -> Trace:
-    """The trace of one run; `info` has what the log says of the task, the trial and the reward.
+    """The trace of one run; `info` has the task, the trial and the details of the reward.
 
     Raises:
         InvalidRecord: it cannot be read.

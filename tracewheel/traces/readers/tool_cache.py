@@ -1,7 +1,7 @@
-"""Remembers the tools of a log's lines: most repeat them word for word, so that they need not be parsed again.
+"""Caches the tools of a log's lines: most lines repeat them verbatim, so they are parsed once.
 
-A line whose tools are written like those of an earlier one is parsed with a mark in their place. That cannot change what
-else it says: where the written tools are a key and its value, so is the mark; anywhere else both are invalid.
+A line with the tools' text of an earlier line is parsed with a mark in its place. The rest of the line keeps its meaning:
+where the tools' text is a key and its value, so is the mark; anywhere else both are invalid JSON.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ WRITTEN_KEPT, PARSED_KEPT = 8, 256
 
 
 class ToolCache:
-    """The tools of the lines seen so far, as they are written and as they are."""
+    """The tools of recent lines, by their text."""
 
     def __init__(self) -> None:
         self._written: list[tuple[bytes, int, Tools]] = []
         self._parsed: dict[bytes, Tools] = {}
 
     def parse(self, raw: bytes) -> Any:
-        """The value of a line; its tools are the very list of an earlier line where they are written like that one's.
+        """Parse a line. Its tools are the same list object as an earlier line's if their texts are equal.
 
         Raises:
-            ValueError: it is not JSON.
+            ValueError: the line is not JSON.
         """
         place = raw.find(KEY)
         for written, length, tools in self._written:
@@ -48,7 +48,7 @@ class ToolCache:
         return orjson.loads(raw)
 
     def checked(self, tools: Any, raw: bytes) -> Tools | None:
-        """The tools of a line, if they are sound for certain; None if there are none, or they need a closer look."""
+        """A line's tools if they are certain to be valid; None if there are none, or they need a full check."""
         for _, _, known in self._written:
             if known is tools:
                 return known
@@ -70,7 +70,7 @@ class ToolCache:
         return sound
 
     def _learn(self, raw: bytes, tools: Tools) -> None:
-        """Remember how a line writes its tools."""
+        """Cache the text of a line's tools."""
         place = raw.find(KEY)
         end = _end_of_value(raw, place + len(KEY))
         try:
@@ -82,7 +82,7 @@ class ToolCache:
 
 
 def _end_of_value(raw: bytes, start: int) -> int:
-    """Where the list or object ends that begins at or after `start`; where the bytes end, if it does not."""
+    """The end of the first list or object from `start` on, or of the bytes."""
     depth = 0
     for token in TOKEN.finditer(raw, start):
         byte = raw[token.start()]

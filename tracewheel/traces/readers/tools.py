@@ -1,19 +1,19 @@
-"""Tool schemas: those that a log gives, in OpenAI's form, or else what can be inferred from the calls seen."""
+"""Tool schemas: as logged, in OpenAI's form, or inferred from the calls."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
-from tracewheel.core.strict_json import parse_json
 from tracewheel.traces.quarantine import InvalidRecord
+from tracewheel.traces.readers.dialects import parsed
 
 SCHEMA_KEYS = ("parameters", "input_schema", "inputSchema", "parameters_json_schema", "json_schema", "schema")
 TYPES = {str: "string", bool: "boolean", int: "integer", float: "number", list: "array", dict: "object", type(None): "null"}
 
 
 def check_tools(tools: Any) -> list[dict[str, Any]]:
-    """The tools as they are, once they are OpenAI's: functions with a name.
+    """Check that tools are in OpenAI's form, functions with a name; return them unchanged.
 
     Raises:
         InvalidRecord: they are not.
@@ -24,18 +24,17 @@ def check_tools(tools: Any) -> list[dict[str, Any]]:
 
 
 def as_tools(tools: Any) -> list[dict[str, Any]]:
-    """Tools as providers and tracers write them, in OpenAI's form: those with a name, of equal names the first.
+    """Convert the tools of providers and tracers to OpenAI's form. Only tools with a name stay; of equal names, the first.
 
     Args:
-        tools: A list or an object of names to tools, of objects or of their JSON text.
+        tools: A list of tools or an object of names to tools. Each tool is an object or its JSON text.
     """
-    if isinstance(tools, str):
-        tools = _parsed(tools)
+    tools = parsed(tools)
     if isinstance(tools, dict):
         tools = [{"name": name, **tool} for name, tool in tools.items() if isinstance(tool, dict)]
     found: dict[str, dict[str, Any]] = {}
     for tool in tools if isinstance(tools, list) else []:
-        tool = _parsed(tool) if isinstance(tool, str) else tool
+        tool = parsed(tool)
         shaped = _as_tool(tool) if isinstance(tool, dict) else None
         if shaped is not None:
             found.setdefault(shaped["function"]["name"], shaped)
@@ -51,14 +50,13 @@ def _as_tool(tool: dict[str, Any]) -> dict[str, Any] | None:
     function: dict[str, Any] = {"name": name}
     if isinstance(tool.get("description"), str):
         function["description"] = tool["description"]
-    parameters: Any = next((tool[key] for key in SCHEMA_KEYS if tool.get(key) is not None), {})
-    parameters = _parsed(parameters) if isinstance(parameters, str) else parameters
+    parameters = parsed(next((tool[key] for key in SCHEMA_KEYS if tool.get(key) is not None), {}))
     function["parameters"] = parameters if isinstance(parameters, dict) else {}
     return {"type": "function", "function": function}
 
 
 def infer_tools(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Schemas of the tools that are called: each argument seen, with the types seen; required is what every call has."""
+    """Infer the schemas of called tools from their arguments and types; arguments of every call are required."""
     calls: dict[str, list[dict[str, Any]]] = {}
     for message in messages:
         for call in message.get("tool_calls") or []:
@@ -83,10 +81,3 @@ def _inferred(name: str, calls: list[dict[str, Any]]) -> dict[str, Any]:
 def _is_tool(tool: Any) -> bool:
     function = tool.get("function") if isinstance(tool, dict) else None
     return isinstance(function, dict) and isinstance(function.get("name"), str)
-
-
-def _parsed(text: str) -> Any:
-    try:
-        return parse_json(text)
-    except ValueError:
-        return None

@@ -1,6 +1,6 @@
-"""Reads Tracewheel's own records: the trajectories of a policy, with their tokens and log-probabilities, and traces.
+"""Reads Tracewheel's own records, as JSONL or Parquet: traces, and trajectories with tokens and log-probabilities.
 
-They come as JSONL or Parquet. A trajectory's reward is in another file, so its outcome is unknown here.
+A trajectory's reward is in another file, so its outcome is unknown here.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def _trace(value: dict[str, Any], messages: list[Any], place: Place) -> Trace:
 
 
 def parquet_pieces(path: Path) -> Iterator[Piece]:
-    """The rows of a Parquet file, each as the JSON text of an object; lines count rows, from 1. Damage is a piece too."""
+    """The rows of a Parquet file as JSON objects; lines are row numbers, from 1. Damage gives a last piece."""
     import pyarrow
     import pyarrow.parquet
 

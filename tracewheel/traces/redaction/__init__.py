@@ -1,1 +1,1 @@
-"""Secrets and personal data are found and replaced before anything is stored."""
+"""Finds and replaces secrets and personal data before anything is stored."""

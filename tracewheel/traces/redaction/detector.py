@@ -1,4 +1,4 @@
-"""What a detector of secrets or personal data is."""
+"""The record that describes a detector of secrets or personal data."""
 
 from __future__ import annotations
 
@@ -6,30 +6,30 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-# For triggers: what may lie between a name and its value in bytes as written, where a tab may be a backslash and a t.
+# For triggers: the characters between a name and its value in escaped bytes, where a tab may be a backslash and a t.
 GAP = r"(?:[^A-Za-z0-9]|\\[nrtbf])"
 
 
 def as_found(value: str) -> str | None:
-    """Any value, as it stands."""
+    """Accept any value, unchanged."""
     return value or None
 
 
 @dataclass(frozen=True)
 class Detector:
-    """Finds one kind of value in text as it reads (`Unescaped`).
+    """Finds one kind of value in unescaped text (`Unescaped`).
 
     Attributes:
-        kind: What is found.
-        trigger: A looser expression (RE2, on bytes): it fires on a text as written wherever `pattern` finds
-            something in the text as it reads. Only then the pattern is tried.
+        kind: The kind of value.
+        trigger: A looser expression (RE2, on bytes). It matches the escaped text wherever `pattern` matches the unescaped
+            text; `pattern` is tried only then.
         pattern: Finds candidates.
         group: The group of `pattern` that is the value.
-        identify: What a candidate stands for, however it is written, or None where it is none after all. Equal
-            identities get equal pseudonyms.
+        identify: The canonical form of a candidate, or None if it is a false match. Equal identities get equal
+            pseudonyms.
         nested: The pattern tells quotes apart by their depth.
-        doubt: Where values overlap, that of the detector with the least doubt counts: 0 for a form that only this
-            kind has, 1 for what stands in a place for secrets, 2 for what is called one, 3 for personal data.
+        doubt: Of overlapping values, the one with the least doubt counts: 0 for a form that only this kind has, 1 for a
+            value in a place for secrets, 2 for a value named as a secret, 3 for personal data.
     """
 
     kind: str
@@ -42,10 +42,10 @@ class Detector:
 
 
 def when(fits: Callable[[str], bool]) -> Callable[[str], str | None]:
-    """An `identify` that keeps what fits as it stands."""
+    """An `identify` that accepts values for which `fits` is true, unchanged."""
     return lambda value: value if value and fits(value) else None
 
 
 def mixed(value: str) -> bool:
-    """Whether a value has letters and digits, as keys have and words have not."""
+    """Whether a value has both letters and digits, as keys do and words do not."""
     return any(c.isdigit() for c in value) and any(c.isalpha() for c in value)

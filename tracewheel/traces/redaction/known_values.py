@@ -1,4 +1,4 @@
-"""Values that something gave away, looked for where nothing does: "the password is hunter2 … I typed hunter2"."""
+"""Finds known values again where no context marks them: "the password is hunter2 … I typed hunter2"."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tracewheel.traces.redaction.triggers import Triggers
 from tracewheel.traces.redaction.unescaped import Unescaped
 
 SHORTEST_SECRET = 8
-MOST_SEARCHED = 20_000  # beyond, looking up each word costs less than one search for all, whatever their number
+MOST_SEARCHED = 20_000  # for more values, looking up each word is cheaper than one search for all
 WORD = re.compile(r"[A-Za-z0-9]+")
 BACKSLASH = ord("\\")
 WORDS_ALONE = bytes(byte if WORD.fullmatch(chr(byte)) else ord(" ") for byte in range(256))
 
 
 class Found(NamedTuple):
-    """A value in a text as written, from `start` to `end`; `value` is how it reads."""
+    """A value in a text, from `start` to `end` of the escaped text; `value` is unescaped."""
 
     start: int
     end: int
@@ -29,7 +29,7 @@ class Found(NamedTuple):
 
 
 class KnownValues:
-    """What was found in a text, by kind and identity, to be found again in it without what gave it away."""
+    """Values found in a text, by kind and identity, to find them again without their context."""
 
     def __init__(self, identities: Iterable[tuple[str, str]]) -> None:
         known = [(form, pair) for pair in identities for form in _forms(*pair)]
@@ -39,7 +39,7 @@ class KnownValues:
         self._pattern = re.compile(rf"(?<![A-Za-z0-9])(?:{'|'.join(map(re.escape, longest_first))})(?![A-Za-z0-9])")
 
     def may_be_in(self, written: str) -> bool:
-        """Whether the longest word of some value is in a text."""
+        """Whether a text holds the longest word of any value."""
         return any(core in written for core in self._cores)
 
     def find(self, text: Unescaped) -> Iterator[Found]:
@@ -50,10 +50,10 @@ class KnownValues:
 
 
 class KnownSecrets:
-    """Secrets of some traces, to be found in all others.
+    """Secrets of some traces, to find them in all others.
 
-    Only those that nobody would write by chance: eight characters or more, letters and digits, and nothing personal, as what
-    is a phone number here may be an order there.
+    Only unmistakable ones: eight characters or more, letters and digits. No personal data, as a phone number in one trace
+    may be an order number in another.
     """
 
     def __init__(self, kinds: Mapping[str, str] | None = None) -> None:
@@ -68,14 +68,14 @@ class KnownSecrets:
         return len(self._kinds)
 
     def with_more(self, kinds: Mapping[str, str]) -> KnownSecrets:
-        """These and others, by value."""
+        """These secrets and more, given as kinds by value."""
         return KnownSecrets({**self._kinds, **kinds})
 
     def may_be_in(self, data: bytes) -> bool:
-        """Whether the longest word of some secret is in bytes, unless it is written as escapes there."""
+        """Whether bytes hold the longest word of any secret; escaped letters are missed."""
         if self._search or not self._by_core:
             return self._search is not None and self._search.fire(data)
-        for control in b"nrtbf":  # a line's end as it is written in JSON is no letter of the next word
+        for control in b"nrtbf":  # an escaped line end in JSON is not part of the next word
             data = data.replace(bytes((BACKSLASH, control)), b"  ")
         return any(word.decode() in self._by_core for word in set(data.translate(WORDS_ALONE).split()))
 
@@ -87,12 +87,12 @@ class KnownSecrets:
 
 
 def telling_secrets(identities: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Of what was found in a trace, by kind and identity, what `KnownSecrets` is about: kinds by value."""
+    """The values fit for `KnownSecrets` among those found in a trace: kinds by value."""
     return {value: kind for kind, value in identities if kind not in PERSONAL_KINDS and _is_unmistakable(value)}
 
 
 def _forms(kind: str, identity: str) -> list[str]:
-    """How a value that was found may be written where nothing shows what it is."""
+    """The forms in which a known value may appear without its context."""
     if kind != "phone":
         return [identity]
     return [identity, identity.removeprefix("+"), identity.removeprefix("+1")]
@@ -104,7 +104,7 @@ def _core(value: str) -> str:
 
 
 def _is_telling(value: str) -> bool:
-    """Whether a value is found by itself: a short or plain word stands in other places for other things."""
+    """Whether a value is specific enough to search for; a short or plain word may mean something else elsewhere."""
     return len(value) >= 6 and any(not c.isalpha() for c in value)
 
 

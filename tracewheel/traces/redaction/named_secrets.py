@@ -1,4 +1,4 @@
-"""Secrets that no form gives away, only the name before them: `password: hunter2`, `"client_secret": "…"`, `--token …`."""
+"""Detectors of secrets marked only by a name before them: `password: hunter2`, `"client_secret": "…"`, `--token …`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _STRONG = {
     "token": r"(?:access|auth|refresh|bearer|bot|session|security|csrf|api|id|oauth|private|deploy)[_\- ]?token",
 }
 _WEAK = {"token": r"token"}
-_SAYS_NOTHING = re.compile(
+_PLACEHOLDER = re.compile(
     r"(?i)(?:none|null|nil|true|false|undefined|str|string|text|int|integer|number|bool|boolean|object|array|any|bytes|secretstr"
     r"|optional|required|required!|missing|invalid|incorrect|wrong|empty|unset|hidden|redacted|masked|placeholder|changeme|changed"
     r"|example|password|passwd|secret|token|basic|bearer|plain(?:text)?|hashed|encrypted|char|varchar|field|value|input|type"
@@ -28,7 +28,7 @@ _BARE = rf"[^\s,;&(){{}}\[\]<>|{QUOTES}]++"
 
 
 def _names(words: str) -> str:
-    """The name of what follows: affixes, the end of a quotation or of an index."""
+    """A pattern for a name with affixes and a closing quote or bracket."""
     return rf"(?:{words})[\w\-]{{0,24}}[{QUOTES}]?\]?"
 
 
@@ -36,7 +36,7 @@ _ASSIGNED = r"[ \t]{0,8}(?::=|=>|={1,3}|:)[ \t]{0,8}"
 
 
 def _fits_quoted(value: str) -> bool:
-    if len(value) < 4 or _SAYS_NOTHING.fullmatch(value) or "REDACTED_" in value:
+    if len(value) < 4 or _PLACEHOLDER.fullmatch(value) or "REDACTED_" in value:
         return False
     words = value.split()
     return len(words) == 1 or (len(words) <= 8 and not _PROSE.search(value) and len(value) <= 80)
@@ -44,13 +44,13 @@ def _fits_quoted(value: str) -> bool:
 
 def _fits_bare(value: str) -> bool:
     value = value.rstrip(".:!?")
-    if len(value) < 6 or _SAYS_NOTHING.fullmatch(value) or _REFERENCE.fullmatch(value) or "REDACTED_" in value:
+    if len(value) < 6 or _PLACEHOLDER.fullmatch(value) or _REFERENCE.fullmatch(value) or "REDACTED_" in value:
         return False
     return any(not c.isalpha() for c in value)
 
 
 def _fits_line(value: str) -> bool:
-    return len(value) >= 6 and value.islower() and not _SAYS_NOTHING.fullmatch(value) and not _REFERENCE.fullmatch(value)
+    return len(value) >= 6 and value.islower() and not _PLACEHOLDER.fullmatch(value) and not _REFERENCE.fullmatch(value)
 
 
 def _fits_prose(value: str) -> bool:
@@ -63,7 +63,7 @@ def _fits_weak(value: str) -> bool:
 
 
 def _named(fits: Callable[[str], bool]) -> Callable[[str], str | None]:
-    """Identifies what fits; what ends a sentence is no part of the identity, so that the secret is known within one too."""
+    """Identify values that fit, without the end of a sentence, so that the secret is found within sentences too."""
     return lambda value: (value.rstrip(".:!?") or value) if fits(value) else None
 
 
@@ -88,7 +88,7 @@ def _detectors() -> list[Detector]:
 
 
 def _fits_option(value: str) -> bool:
-    return len(value) >= 4 and not value.startswith("-") and not _SAYS_NOTHING.fullmatch(value) and "REDACTED_" not in value
+    return len(value) >= 4 and not value.startswith("-") and not _PLACEHOLDER.fullmatch(value) and "REDACTED_" not in value
 
 
 NAMED_SECRETS = tuple(_detectors())

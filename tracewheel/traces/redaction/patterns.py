@@ -1,8 +1,8 @@
-"""What secrets look like: the detectors of detect-secrets, the makes that it does not know, and secrets by their names.
+"""The detectors of secrets: those of detect-secrets, further vendors' keys, and secrets by their names.
 
-Each detector has a regular expression and a trigger. The trigger is looser and is searched in the bytes of a whole trace,
-all triggers at once (RE2, linear in the length whatever their number): only where it fires the expression is tried. So a
-trigger fires wherever its expression finds something, also in JSON text within JSON text.
+Each detector has a regular expression and a looser trigger. All triggers are searched at once in the bytes of a whole trace
+(RE2, linear in the length for any number of triggers); an expression is tried only if its trigger matches. So a trigger has
+to match wherever its expression does, also in JSON text within JSON text.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ def _anything(value: str) -> bool:
 
 
 def _has_long_part(value: str) -> bool:
-    """Whether some part without a hyphen is long and mixed: `sk-container-id-1` is a name in a style sheet."""
+    """Whether a part between hyphens is long and mixed: `sk-container-id-1` is only a name in a style sheet."""
     return any(len(part) >= 12 and mixed(part) for part in re.split("[-_]", value)) or (len(value) >= 40 and mixed(value))
 
 
-# Kind, detector's module and class, trigger. Those that it has beside these guess by entropy, or take any word for one.
+# Kind, detector's module and class, trigger. Its other detectors guess by entropy, or accept any word.
 _PLUGINS = (
     (
         "aws_key",
@@ -59,10 +59,10 @@ _PLUGINS = (
     ("telegram_token", "telegram_token.TelegramBotTokenDetector", r"[0-9]{8,10}:[0-9A-Za-z_-]{35}"),
     ("twilio_key", "twilio.TwilioKeyDetector", r"(?:AC|SK)[a-z0-9]{32}"),
 )
-_PREFIX_IS_GROUP = ("github_token", "gitlab_token", "npm_token")  # their groups do not hold the secret
+_PREFIX_IS_GROUP = ("github_token", "gitlab_token", "npm_token")  # their group is not the secret
 
 _TOKEN = r"[A-Za-z0-9_\-]"
-# Kind, expression (its own trigger), check. Makes that detect-secrets 1.5 does not know or knows in an old form.
+# Kind, expression (its own trigger), check. Keys that detect-secrets 1.5 lacks or has in an old form.
 _MAKES: tuple[tuple[str, str, Callable[[str], bool]], ...] = (
     ("api_key", rf"\b(?:sk|rk)[-_]{_TOKEN}{{16,}}", _has_long_part),  # OpenAI, Anthropic, OpenRouter, Langfuse, Stripe
     ("api_key", rf"\bsk-(?:ant|or|lf|proj|svcacct|admin)-{_TOKEN}{{16,}}", _anything),
@@ -87,7 +87,7 @@ _MAKES: tuple[tuple[str, str, Callable[[str], bool]], ...] = (
     ("age_key", r"\bAGE-SECRET-KEY-1[0-9A-Z]{50,}", _anything),
 )
 
-# A key runs to its last line, or where that was cut off as far as there are lines of one.
+# A key ends at its last line or, if it was cut off, with the last line that looks like a key.
 _PEM = re.compile(
     r"-----BEGIN (?P<name>[A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?)-----"
     rf"(?:[^{QUOTES}{{}}]{{0,20000}}?-----END (?P=name)-----|(?:\s+[A-Za-z0-9+/=:,\-]{{20,}})*(?:\s+[A-Za-z0-9+/=]{{4,}})?)"
@@ -117,7 +117,7 @@ _MYSQL = re.compile(rf"\bmysql(?:dump|admin)?\b[^\n]{{0,200}}?\s-p([^\s{QUOTES}$
 
 
 def _is_written_out(value: str) -> bool:
-    """Whether this is no placeholder, as in `https://oauth2:${TOKEN}@host`."""
+    """Whether this is a value and not a placeholder, as in `https://oauth2:${TOKEN}@host`."""
     return not re.match(r"[$<{%*]|(?i:your|my[-_]|required|header|value|string|none|null|token)", value)
 
 
@@ -127,7 +127,7 @@ def _is_credential(value: str) -> bool:
 
 @cache
 def secret_detectors() -> tuple[Detector, ...]:
-    """All detectors of secrets, the surest first."""
+    """All detectors of secrets, the most certain first: the earlier wins a tie."""
     forms = [
         Detector("private_key", r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY|PuTTY-User-Key-File-", _PEM),
         Detector("aws_key", r"(?:AKIA|ASIA)[0-9A-Z]{16}", _AWS_PAIR, 1),
@@ -176,7 +176,7 @@ def _library_detectors() -> list[Detector]:
 
 
 def custom_detectors(patterns: Mapping[str, str]) -> list[Detector]:
-    """Detectors of a profile's own patterns, by kind. They are tried on every text."""
+    """Detectors for a profile's own patterns, by kind. They have no trigger and are tried on every text."""
     found = []
     for kind, pattern in patterns.items():
         compiled = re.compile(pattern)

@@ -1,8 +1,8 @@
-"""What personal data looks like: e-mail addresses, phone numbers, cards, IBANs and IP addresses.
+"""The detectors of personal data: e-mail addresses, phone numbers, cards, IBANs and IP addresses.
 
-Forms alone find too much: order numbers look like phone numbers, versions like addresses. So each candidate is checked by
-what its kind promises: the plan of its country's phone numbers (phonenumbers), the card's issuer and check digit (Luhn),
-the country's structure and check digits of an IBAN (python-stdnum), the address itself (ipaddress).
+Patterns alone match too much: order numbers look like phone numbers, versions like addresses. So each candidate is checked:
+phone numbers against their country's numbering plan (phonenumbers), cards by issuer and check digit (Luhn), IBANs by their
+country's structure and check digits (python-stdnum), IP addresses by ipaddress.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ _NOBODY = re.compile(r"(?i)(?:git|hg|svn)(?:@|%40).*")
 
 
 def personal_detectors(kinds: Iterable[PersonalKind], phone_regions: tuple[str, ...]) -> list[Detector]:
-    """The detectors of the kinds asked for, those with check digits before those without."""
+    """The detectors of these kinds. The earlier wins a tie, so those with check digits come before phone numbers."""
     phone = lru_cache(maxsize=4096)(lambda written: _phone(written, phone_regions, sure=False))
     named_phone = lru_cache(maxsize=4096)(lambda written: _phone(written, phone_regions, sure=True))
-    # In bytes as written: where a word may begin, and what lies between digits (in UTF-8 or as an escape).
+    # In escaped bytes: where a word may begin, and what may separate digits (in UTF-8 or as an escape).
     edge = r"(?:^|[^0-9A-Za-z_.+]|\\[nrtbf]|\\u[0-9a-fA-F]{4})"
     inner_edge = r"(?:^|[^0-9A-Za-z_.+:/\-]|\\[nrtbf]|\\u[0-9a-fA-F]{4})"
     gap = r"(?:[ ().\-/]|\xc2\xa0|\xe2\x80[\x87\x90-\x93\xaf]|\\+u[0-9a-fA-F]{4}|\\+/){0,3}"
@@ -98,7 +98,7 @@ def personal_detectors(kinds: Iterable[PersonalKind], phone_regions: tuple[str, 
 
 
 def luhn_digit(digits: str) -> str:
-    """The check digit to put behind `digits` (ISO/IEC 7812-1)."""
+    """The check digit to append to `digits` (ISO/IEC 7812-1)."""
     doubled = [int(digit) * (2 if place % 2 == 0 else 1) for place, digit in enumerate(reversed(digits))]
     return str(-sum(value // 10 + value % 10 for value in doubled) % 10)
 
@@ -122,7 +122,7 @@ def _iban(written: str) -> str | None:
 
 @lru_cache(maxsize=4096)
 def _address(written: str) -> str | None:
-    """The address; None for what is no address, or says nothing of anybody: this very machine, no machine, a mask."""
+    """The address; None for anything else, and for loopback, unspecified addresses and masks, which identify nobody."""
     import ipaddress
 
     try:
@@ -137,7 +137,7 @@ def _address(written: str) -> str | None:
 
 
 def _national(phone: Callable[[str], str | None]) -> Callable[[str], str | None]:
-    """A number of eight digits or more that is no date."""
+    """Identify numbers of eight digits or more that are not dates."""
 
     def identify(written: str) -> str | None:
         return None if sum(map(str.isdigit, written)) < 8 or _DATE.fullmatch(written) else phone(written)
@@ -146,10 +146,10 @@ def _national(phone: Callable[[str], str | None]) -> Callable[[str], str | None]
 
 
 def _phone(written: str, regions: tuple[str, ...], *, sure: bool) -> str | None:
-    """The number in international form, +4930123456.
+    """The number in international form, +4930123456; None if it is not a phone number.
 
-    With a country's code, or in the form of North America, it has to be possible; else valid in one of the regions, or
-    possible where the words before it say that it is a phone (`sure`). None where it is no such number.
+    With a country code, in North American form, or with `sure` (words before it name it a phone) it has to be a possible
+    number; else a valid number in one of the regions.
     """
     import phonenumbers
 

@@ -1,6 +1,6 @@
-"""Stands-in for what was redacted: one for each value, in the form that a tool may ask for, and known as such.
+"""Pseudonyms for redacted values: consistent, in a form that tools accept, and recognisable.
 
-| kind | pseudonym | why nobody has it |
+| kind | pseudonym | why it belongs to nobody |
 |---|---|---|
 | e-mail | `user1@redacted.example.com` | RFC 2606 reserves the domain |
 | phone | `+1 202-555-0100`, written as the number was | kept for fiction in North America |
@@ -9,7 +9,7 @@
 | IP | `198.18.0.1`, `2001:db8:ffff::1` | RFC 2544 and RFC 3849 reserve them |
 | others | `REDACTED_PASSWORD_1` | |
 
-No pseudonym has a character that JSON would escape, so it can stand in JSON text at any depth.
+No pseudonym has a character that JSON escapes, so it fits into JSON text at any depth.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import re
 from tracewheel.traces.redaction.personal_data import luhn_digit
 
 MAIL_DOMAIN = "redacted.example.com"
-# Area codes that exist: some tools refuse others.
+# Real area codes, as some tools refuse others.
 _AREAS = ("202", "212", "213", "303", "305", "312", "404", "415", "503", "512", "602", "617", "702", "713", "718", "206")
 _CAPACITY = {"phone": 100 * len(_AREAS), "card": 10**8, "iban": 10**6, "ip": 2**16}
 _LARGEST = 16**8
@@ -36,25 +36,25 @@ _OTHER = re.compile(r"REDACTED_[A-Z0-9_]+_[0-9a-f]+")
 
 
 def is_pseudonym(kind: str, value: str) -> bool:
-    """Whether a value of the kind is a stand-in already."""
+    """Whether a value of this kind is already a pseudonym."""
     form = _FORMS.get(kind)
     return bool(form and form.fullmatch(value)) or _OTHER.search(value) is not None
 
 
 def identity_pseudonym(label: str, value: str, key: bytes) -> str:
-    """A stand-in for a whole user, session or id, the same in all traces: `user-` and 16 digits of a keyed hash.
+    """A pseudonym for a whole user, session or id, the same in all traces: `user-` and 16 digits of a keyed hash.
 
-    By HMAC-SHA256; without a key it can be checked by anybody who guesses the value.
+    The hash is HMAC-SHA256; without a key, anybody who guesses the value can verify the guess.
     """
     return f"{label}-{hmac.new(key, f'{label} {value}'.encode('utf-8', 'surrogatepass'), hashlib.sha256).hexdigest()[:16]}"
 
 
 class Pseudonyms:
-    """The stand-ins of one trace: equal identities get equal ones, others get others.
+    """The pseudonyms of one trace: equal identities get equal ones, different identities different ones.
 
     Args:
-        key: Where there is one, numbers follow from the value and the key, so that other traces have the same;
-            else they count up in the order of appearance.
+        key: With a key, numbers derive from the value and the key, so they agree across traces; without one they count up
+            in the order of appearance.
     """
 
     def __init__(self, key: bytes | None = None) -> None:
@@ -66,11 +66,11 @@ class Pseudonyms:
         return len(self._numbers)
 
     def identities(self) -> list[tuple[str, str]]:
-        """The kind and identity of all that have a stand-in."""
+        """The kind and identity of every value with a pseudonym."""
         return list(self._numbers)
 
     def of(self, kind: str, identity: str, written: str) -> str:
-        """The stand-in for a value, written as the value was."""
+        """The pseudonym for a value, in the format of `written`."""
         number = self._number(kind, identity)
         match kind:
             case "email":
@@ -130,6 +130,6 @@ def _iban(number: int, written: str) -> str:
 
 
 def _in_the_form_of(written: str, characters: str) -> str:
-    """The characters in the places that letters and digits have in `written`."""
+    """Put the characters in the places of the letters and digits of `written`."""
     left = iter(characters)
     return "".join(next(left) if c.isalnum() else c for c in written)

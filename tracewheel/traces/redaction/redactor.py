@@ -1,8 +1,8 @@
-"""Takes secrets and personal data out of traces before anything is stored: a consistent pseudonym for each value.
+"""Replaces the secrets and personal data of traces with consistent pseudonyms, before anything is stored.
 
-What a trace holds is searched as one text, in which calls' arguments and tools' replies are JSON text within JSON text
-(`Unescaped`), so that a value is found wherever and however deep it is written. A first look with all triggers at
-once tells whether there is anything to search for; most traces end there, and stay the very object that they were.
+A trace is searched as one text, in which calls' arguments and tools' replies are JSON text within JSON text (`Unescaped`),
+so that values are found at any depth. A first search for all triggers at once finds nothing in most traces; these are
+returned unchanged, as the same object.
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ from tracewheel.traces.redaction.unescaped import Unescaped
 CONTENT = ("messages", "tools", "environment", "info", "model", "created", "source_file")
 IDENTITIES = {"user": "user", "session": "session", "task": "task", "id": "trace"}
 ROUNDS = 5
-BETWEEN_OBJECTS = re.compile(r"\}, ?(?=\{)")  # no value goes on from one JSON object to the next
+BETWEEN_OBJECTS = re.compile(r"\}, ?(?=\{)")  # no value continues from one JSON object into the next
 SHORTEST_PART = 200
-ESCAPED = r"\\u(?:00[0-7aA]|20[0-3])"  # a letter, a digit, or what may stand between digits, written as an escape
+ESCAPED = r"\\u(?:00[0-7aA]|20[0-3])"  # an escaped letter, digit, or separator of digits
 ESCAPE = re.compile(ESCAPED.encode())
-KNOWN_ELSEWHERE = 4  # more doubt than any detector has
+KNOWN_ELSEWHERE = 4  # more than any detector's doubt
 
 
 def key_digest(config: RedactionConfig) -> dict[str, str]:
-    """A hash of the key that pseudonyms are made with, as another key makes other data; nothing without a key."""
+    """A digest of the pseudonyms' key, as stored data depend on it; empty without a key."""
     key = os.environ.get(config.key_variable, "")
     return {"redaction key": content_hash(["redaction key", key])} if key and config.enabled else {}
 
 
 class Redactor:
-    """Redacts traces, one by one, and learns their secrets, which the others may hold without a sign of what they are.
+    """Redacts traces one by one, and learns their secrets, which other traces may hold without context.
 
     Args:
-        config: What to look for, what to leave, and how far pseudonyms reach.
+        config: What to find, what to allow, and the scope of pseudonyms.
 
     Raises:
-        ConfigError: pseudonyms are to reach over the dataset, and the environment variable for their key is not set.
+        ConfigError: the scope is the dataset, and the environment variable for the key is not set.
     """
 
     def __init__(self, config: RedactionConfig) -> None:
@@ -75,18 +75,18 @@ class Redactor:
     def trace(self, trace: Trace) -> tuple[Trace, Counter[str]]:
         """The trace without secrets and personal data, and how many places were redacted, by kind.
 
-        User, session, task and id, where they hold such data, become hashes as wholes, so that what belonged together still
-        does. Token ids spell what was said: where anything was redacted they go too (counted as `token_ids`).
+        A user, session, task or id with such data is replaced whole by a keyed hash, so that traces stay linked. Token ids
+        encode the text, so they are dropped from a trace with any redaction (counted as `token_ids`).
 
         Returns:
-            The same object where there is nothing to redact.
+            The same object if there is nothing to redact.
 
         Raises:
-            SecretError: a secret that was found is still there afterwards.
+            SecretError: a value is still found after redaction.
         """
-        content = {name: getattr(trace, name) for name in CONTENT if hasattr(trace, name)}
-        identities = {name: getattr(trace, name, None) for name in IDENTITIES}
-        if not self.is_suspicious(_bytes([content, identities])):
+        content = {name: getattr(trace, name) for name in CONTENT}
+        identities = {name: getattr(trace, name) for name in IDENTITIES}
+        if not self._is_suspicious(_bytes([content, identities])):
             return trace, Counter()
         place = f"{trace.source_file}:{trace.source_line}"
         written = json.dumps(content, ensure_ascii=False)
@@ -100,29 +100,29 @@ class Redactor:
                 changed[name] = identity_pseudonym(IDENTITIES[name], value, self._key)
         if not changed:
             return trace, Counter()
-        if getattr(trace, "tokens", None) is not None:
+        if trace.tokens is not None:
             changed["tokens"] = None
             counts["token_ids"] += 1
         return replace(trace, **changed), counts
 
-    def is_suspicious(self, raw: bytes) -> bool:
-        """A quick look at bytes: whether a search is worth while. What it calls clean holds nothing that is redacted."""
+    def _is_suspicious(self, raw: bytes) -> bool:
+        """Whether bytes may hold a value to redact. Fast; False is certain."""
         return self._triggers.fire(raw) or self._known.may_be_in(raw)
 
     def look_for_learned(self) -> bool:
-        """From now on look in every trace for the secrets learned so far; says whether that is more than before."""
+        """From now on, search every trace for the secrets learned so far; returns whether there are new ones."""
         before, self._known = len(self._known), self._known.with_more(self.learned)
         return len(self._known) > before
 
     def record_bytes(self, raw: bytes, place: str = "a record in quarantine") -> tuple[bytes, Counter[str]]:
-        """What could not be read, without secrets and personal data; bytes that are no UTF-8 stay as they are.
+        """The bytes of an unreadable record without secrets and personal data; bytes that are not UTF-8 stay unchanged.
 
         Args:
             raw: The bytes of a record.
             place: Its file and line, for the error.
 
         Raises:
-            SecretError: a secret that was found is still there afterwards.
+            SecretError: a value is still found after redaction.
         """
         encoding, errors = encoding_of(raw)
         text = raw.decode(encoding, errors)
@@ -130,15 +130,11 @@ class Redactor:
         return (redacted.encode(encoding, errors) if redacted != text else raw), counts
 
     def name(self, name: str) -> str:
-        """A file's name, or where it holds a secret or personal data a stand-in for it, the same wherever it is named."""
+        """A file's name; if it holds a secret or personal data, a consistent pseudonym for it."""
         return identity_pseudonym("file", name, self._key) if self._find(name) else name
 
-    def survivors(self, text: str) -> list[str]:
-        """The kinds of secrets and personal data in a text, pseudonyms and allowed texts aside: none after redaction."""
-        return sorted({item.kind for item in self._find(text)})
-
     def _scrub(self, written: str, pseudonyms: Pseudonyms, place: str) -> tuple[str, Counter[str]]:
-        """The text with pseudonyms, and what was replaced. It is searched again until nothing more is found."""
+        """The text with pseudonyms, and how many places were replaced by kind. Repeats until nothing more is found."""
         counts: Counter[str] = Counter()
         found: list[Found] = []
         for _ in range(ROUNDS):
@@ -158,17 +154,17 @@ class Redactor:
         )
 
     def _find(self, written: str, pseudonyms: Pseudonyms | None = None) -> list[Found]:
-        """What is in a text, in its order; of what overlaps one."""
+        """The values in a text, in order and without overlaps."""
         known = KnownValues(pseudonyms.identities()) if pseudonyms else None
         found: list[Found] = []
-        if not (known and known.may_be_in(written)) and not self.is_suspicious(_bytes(written)):
+        if not (known and known.may_be_in(written)) and not self._is_suspicious(_bytes(written)):
             return found
         for start, part in _parts(written):
             fired = self._triggers.fired(_bytes(part))
             if not fired and not (known and known.may_be_in(part)) and not self._known.may_be_in(_bytes(part)):
                 continue
             text = Unescaped(part)
-            if len(self._detectors) in fired:  # what the triggers look for may be written as escapes
+            if len(self._detectors) in fired:  # escapes may hide what triggers match
                 fired = self._triggers.fired(_bytes(text.plain))
             detectors = [self._detectors[index] for index in fired if index < len(self._detectors)]
             candidates = [(detector.doubt, item) for detector in detectors for item in self._matches(detector, text)]
@@ -185,7 +181,7 @@ class Redactor:
             identity = detector.identify(value)
             if identity is None or is_pseudonym(detector.kind, value) or self._is_allowed(value):
                 continue
-            if '"' not in text.text[start:end]:  # the quote that ends a JSON string is no part of a value
+            if '"' not in text.text[start:end]:  # a JSON string's closing quote is not part of a value
                 yield Found(*text.span(start, end), detector.kind, value, identity)
 
     def _is_allowed(self, value: str) -> bool:
@@ -193,7 +189,7 @@ class Redactor:
 
 
 def _parts(written: str) -> Iterator[tuple[int, str]]:
-    """A text in parts, each with its place, so that one message with something in it costs no search of all others."""
+    """A text in parts with their places, so that a match in one message does not cost a search of all others."""
     at = 0
     for match in BETWEEN_OBJECTS.finditer(written):
         if match.end() - at >= SHORTEST_PART:
@@ -203,7 +199,7 @@ def _parts(written: str) -> Iterator[tuple[int, str]]:
 
 
 def _apart(candidates: list[tuple[int, Found]]) -> list[Found]:
-    """What does not overlap: of those that do, the one with the least doubt, then the longest."""
+    """Candidates without overlaps: the least doubt wins, then the longest."""
     chosen: list[Found] = []
     for _, item in sorted(candidates, key=lambda entry: (entry[0], entry[1].start - entry[1].end)):
         place = bisect_left(chosen, item)
@@ -214,10 +210,10 @@ def _apart(candidates: list[tuple[int, Found]]) -> list[Found]:
 
 
 def encoding_of(raw: bytes) -> tuple[str, str]:
-    """How to decode bytes so that they can be encoded again as they were, and with which way to take errors."""
+    """The codec and error handler that decode these bytes so that encoding restores them."""
     if raw.count(0) * 4 < len(raw) or len(raw) % 2:
         return "utf-8", "surrogateescape"
-    # Text in UTF-16, mostly of ASCII: every second byte is 0.
+    # Mostly ASCII in UTF-16: every second byte is 0.
     return "utf-16-le" if raw[1::2].count(0) >= raw[0::2].count(0) else "utf-16-be", "surrogatepass"
 
 

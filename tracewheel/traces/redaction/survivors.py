@@ -1,4 +1,4 @@
-"""The check before an ingest ends: is a secret that some trace gave away still in what is about to be stored?"""
+"""The last check of an ingest: whether a learned secret is still in the output."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ ROWS_AT_ONCE = 2000
 
 
 def check_stored(secrets: Mapping[str, str], parts: Iterable[Path], quarantine: Path, start: int = 0) -> None:
-    """Look for secrets in what is about to be stored.
+    """Search the output for secrets.
 
     Args:
-        secrets: Their kinds by value.
-        parts: Parts of traces; one that is not there has none.
-        quarantine: The file of records that could not be read.
-        start: The first of its bytes to look at.
+        secrets: The kinds of secrets by value.
+        parts: Parquet parts of traces; missing ones are skipped.
+        quarantine: The quarantine file.
+        start: The byte of the quarantine file to start from.
 
     Raises:
-        SecretError: there is one; it is named by its kind and by the file and line of the record.
+        SecretError: one is found. The error names its kind, and the file and line of the record.
     """
     if not secrets:
         return
@@ -42,7 +42,7 @@ def check_stored(secrets: Mapping[str, str], parts: Iterable[Path], quarantine: 
 
 
 def _check_part(known: KnownSecrets, part: Path) -> None:
-    """The texts of many traces are searched at once."""
+    """Check a part, searching the texts of many traces at once."""
     import pyarrow.parquet
 
     for batch in pyarrow.parquet.ParquetFile(part).iter_batches(ROWS_AT_ONCE):
@@ -81,7 +81,7 @@ def _may_hold(known: KnownSecrets, data: bytes) -> bool:
 
 
 def _bytes(column: pyarrow.Array) -> Iterator[bytes]:
-    """The bytes of all texts of a column, one behind the other."""
+    """The concatenated bytes of a text column."""
     buffer = column.buffers()[2]
     if buffer is not None:
         yield buffer.to_pybytes()

@@ -1,14 +1,14 @@
-"""One look for many expressions at once."""
+"""Searches for many expressions at once."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-_MEMORY = 256 << 20  # an upper bound for RE2's tables; what is needed is a few megabytes
+_MEMORY = 256 << 20  # an upper bound for RE2's tables, which need a few megabytes
 
 
 class Triggers:
-    """Searches bytes for many expressions in one pass (RE2's sets), linear in the length whatever their number.
+    """Searches bytes for many expressions in one pass (RE2's sets), linear in the length for any number of expressions.
 
     Args:
         expressions: In RE2's syntax; each matches bytes.

@@ -1,9 +1,9 @@
-r"""JSON text as it reads, however deep it is nested in other JSON text, with the way back to where each character was written.
+r"""JSON text without its escapes, nested to any depth, and a map from each character back to the escaped text.
 
-The arguments of a call are JSON text within JSON text, and what a tool replies often is too: there `"` is written `\"`
-or `\\\"`, a line's end `\n`, and an address may hide behind `\u0040`. Searching the text as written would miss some values
-and cut others in the middle of an escape. The text as it reads is for searching only; what is found is replaced in the
-text as written, of which no other character changes.
+Call arguments are JSON text within JSON text, and tool replies often are too: `"` is written `\"` or `\\\"`, a line end
+`\n`, and an address may hide behind `\u0040`. A search of the escaped text would miss some values and cut others in the
+middle of an escape. The unescaped text is for searching only; values are replaced in the escaped text, where no other
+character changes.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from bisect import bisect_right
 _ESCAPE = re.compile(r"(\\+)(?:u([0-9a-fA-F]{4})|([nrtbf\"'/]))")
 _CHARACTERS = {"n": "\n", "r": "\r", "t": "\t", "b": " ", "f": " ", "/": "/"}
 _DOUBLE, _SINGLE, _DEEPEST = 0xE000, 0xE100, 0xFF
-QUOTES = "\"'`\ue000-\ue1ff"  # what belongs into a regular expression's class to match any quote
+QUOTES = "\"'`\ue000-\ue1ff"  # for a character class that matches any quote
 _PLAIN = {**dict.fromkeys(range(_DOUBLE, _SINGLE), '"'), **dict.fromkeys(range(_SINGLE, _SINGLE + _DEEPEST + 1), "'")}
 
 
 class Unescaped:
-    """Text as it reads.
+    """Unescaped text.
 
-    `text` has a character of its own for a quote at each depth of nesting, so that the end of a quotation can be
-    told from a quote within it; `plain` has the same length and the quotes as they are.
+    In `text`, quotes at each depth of nesting have their own character, so that a closing quote differs from a quote within
+    the quotation. `plain` has the same length, with ordinary quotes.
 
     Args:
-        written: The text as written, with or without escapes, whole or damaged.
+        written: The text, with or without escapes, whole or damaged.
     """
 
     def __init__(self, written: str) -> None:
@@ -36,7 +36,7 @@ class Unescaped:
             self._unescape(written)
 
     def span(self, start: int, end: int) -> tuple[int, int]:
-        """Where what `text` has from `start` to `end` is written; an escape is never cut."""
+        """The span in the escaped text of `text[start:end]`; an escape is never cut."""
         return self._place(start), self._place(end)
 
     def _unescape(self, written: str) -> None:

@@ -101,6 +101,12 @@ def whole(trace):
     return json.dumps(dataclasses.asdict(trace), ensure_ascii=False)
 
 
+def kinds_in(text, redactor=None):
+    """The kinds of values that a redactor finds in a text."""
+    _, counts = (redactor or REDACTOR).record_bytes(text.encode("utf-8", "surrogatepass"))
+    return sorted(counts)
+
+
 def core(secret):
     """A part of a secret that no way of writing it down changes."""
     return max(re.findall(r"[A-Za-z0-9]+", secret), key=len)
@@ -111,7 +117,7 @@ def test_a_planted_value_survives_nowhere(kind, secret, sentence):
     redacted, counts = REDACTOR.trace(said(sentence.format(secret)))
     text = whole(redacted)
     assert core(secret) not in text
-    assert REDACTOR.survivors(text) == []
+    assert kinds_in(text) == []
     assert set(counts) == {kind}
     assert counts[kind] >= 9
     words = {word for word in re.findall(r"[A-Za-z]{4,}", sentence.replace("{}", " ")) if word not in secret}
@@ -141,7 +147,7 @@ def test_an_escape_hides_nothing():
         assert counts
         assert b"maria" not in redacted
         assert b"s3cr3t" not in redacted
-        assert REDACTOR.survivors(redacted.decode()) == []
+        assert kinds_in(redacted.decode()) == []
     assert REDACTOR.record_bytes(rb"line\nmaria@corp.com")[0] == rb"line\nuser1@redacted.example.com"
 
 
@@ -252,7 +258,7 @@ def test_pseudonyms_over_the_whole_dataset_need_a_key_and_do_not_depend_on_order
     assert b"half" not in hidden
     assert counts == {"password": 1}
     assert one.split()[:3] == two.split()[::-1]
-    assert redactor.survivors(f"{one} {two}") == []
+    assert kinds_in(f"{one} {two}", redactor) == []
 
 
 def test_what_is_allowed_stays_and_other_kinds_go():
@@ -267,7 +273,7 @@ def test_what_is_allowed_stays_and_other_kinds_go():
     redacted, counts = redactor.record_bytes(text.encode())
     assert redacted.decode() == "help@corp.com a@example.org user1@redacted.example.com (415) 867-5309 badge REDACTED_BADGE_1"
     assert counts == {"email": 1, "badge": 1}
-    assert redactor.survivors(text) == ["badge", "email"]
+    assert kinds_in(text, redactor) == ["badge", "email"]
     off = Redactor(RedactionConfig(enabled=False))
     assert off.record_bytes(text.encode()) == (text.encode(), Counter())
 
@@ -330,7 +336,7 @@ def test_redacted_json_stays_json_whatever_is_around(before, planted, after, dep
         content = json.loads(content)["a"][0]
     assert core(secret) not in content
     assert content.startswith(before[: len(before) // 2]) or counts[kind] > 1 or set(counts) != {kind}
-    assert REDACTOR.survivors(whole(redacted)) == []
+    assert kinds_in(whole(redacted)) == []
 
 
 @given(st.binary(max_size=300))
