@@ -30,7 +30,8 @@ from tracewheel.engines.base import Generation, Request
 from tracewheel.environments.workspace.tasks import FAMILIES, make_task
 from tracewheel.policy.adapters import PolicyRef
 from tracewheel.policy.loading import load_renderer
-from tracewheel.rollout.episode_loop import EpisodeLoop
+from tracewheel.rollout.episode import EpisodeSpec
+from tracewheel.rollout.episode_pool import EpisodePool
 from tracewheel.rollout.orders import Order
 from tracewheel.rollout.rollout import TRAJECTORIES_FILE, episode_seed, rollout
 from tracewheel.rollout.trajectory_queue import TrajectoryQueue
@@ -92,7 +93,7 @@ def measure() -> dict[str, tuple[float, str]]:
             ),
             "worker.turn_s": (
                 _turn_seconds(config, tasks, sampled),
-                f"CPU seconds of the episode loop with an engine that costs nothing, {episodes}",
+                f"CPU seconds of the episode pool with an engine that costs nothing, {episodes}",
             ),
             "update.start_s": (_start_seconds(), "CPU seconds of a process that imports the learner and DeepSpeed"),
         }
@@ -151,12 +152,13 @@ def _turn_seconds(config: RetrainConfig, tasks: list[Task], sampled: list[Trajec
     turns = sum(len(each.turns) for each in sampled)
 
     def play() -> None:
-        loop = EpisodeLoop(Replay(said), renderer, config.rollout)
+        pool = EpisodePool(Replay(said), renderer, config.rollout)
         for number, each in enumerate(sampled):
             task = by_id[each.task_id]
-            loop.begin(number, task, sample=each.sample, seed=episode_seed(0, task, each.sample))
-        while loop.open:
-            loop.step()
+            seed = episode_seed(0, task, each.sample)
+            pool.begin(number, EpisodeSpec(task, each.sample, seed, config.rollout.temperature))
+        while pool.open:
+            pool.step()
 
     return _fastest(play) / turns
 

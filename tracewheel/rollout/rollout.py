@@ -14,7 +14,8 @@ from tracewheel.core.types import Task, Trajectory, content_hash, first_turn
 from tracewheel.engines.making import make_engine
 from tracewheel.policy.adapters import PolicyRef
 from tracewheel.rollout.diversity import group_diversity
-from tracewheel.rollout.episode_loop import EpisodeLoop
+from tracewheel.rollout.episode import EpisodeSpec
+from tracewheel.rollout.episode_pool import EpisodePool
 from tracewheel.rollout.exploration import group_temperatures
 
 if TYPE_CHECKING:
@@ -99,11 +100,11 @@ def run_episodes(
     wanted = [(task, sample) for task in tasks for sample in range(samples)]
     found: dict[int, Trajectory] = {}
     with tool_threads(config) as tools:
-        loop = EpisodeLoop(engine, renderer, config, tools)
+        pool = EpisodePool(engine, renderer, config, tools)
         for number, (task, sample) in enumerate(wanted):
-            loop.begin(number, task, sample=sample, seed=episode_seed(seed, task, sample), temperature=temperatures[sample])
-        while loop.open:
-            for number, trajectory in loop.step():
+            pool.begin(number, EpisodeSpec(task, sample, episode_seed(seed, task, sample), temperatures[sample]))
+        while pool.open:
+            for number, trajectory in pool.step():
                 found[number] = trajectory
                 if progress:
                     progress(len(found), len(wanted))

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from tracewheel.config import WorkerSections
 from tracewheel.core.types import Trajectory
 from tracewheel.engines.making import make_engine
-from tracewheel.rollout.episode_loop import EpisodeLoop
+from tracewheel.rollout.episode import EpisodeSpec
+from tracewheel.rollout.episode_pool import EpisodePool
 from tracewheel.rollout.exploration import group_temperatures
 from tracewheel.rollout.orders import Order, RolloutSource
 from tracewheel.rollout.rollout import episode_seed, tool_threads
@@ -42,7 +43,7 @@ def work(source: RolloutSource, config: WorkerSections, worker: str) -> None:
     most = most_episodes(config)
     engine, renderer = make_engine(config, source.policy(), greedy=False, slots=most)
     with tool_threads(config.rollout) as tools:
-        groups = Groups(EpisodeLoop(engine, renderer, config.rollout, tools), config)
+        groups = Groups(EpisodePool(engine, renderer, config.rollout, tools), config)
         beat = poll = 0.0
         while True:
             now = time.monotonic()
@@ -73,10 +74,10 @@ def most_episodes(config: WorkerSections) -> int:
 
 
 class Groups:
-    """The groups that a worker has under way, on a loop of episodes."""
+    """The groups that a worker has under way, on a pool of episodes."""
 
-    def __init__(self, loop: EpisodeLoop, config: WorkerSections) -> None:
-        self._loop = loop
+    def __init__(self, pool: EpisodePool, config: WorkerSections) -> None:
+        self._pool = pool
         self._spread = config.rollout.exploration.temperature_spread
         self._begun = 0
         self._order_of: dict[int, Order] = {}
@@ -85,7 +86,7 @@ class Groups:
     @property
     def episodes(self) -> int:
         """How many episodes are under way."""
-        return self._loop.open
+        return self._pool.open
 
     def begin(self, order: Order) -> None:
         """Begin all episodes of an order."""
@@ -95,13 +96,13 @@ class Groups:
         for sample, temperature in enumerate(temperatures):
             seed = episode_seed(order.rollout_seed, task, sample)
             self._order_of[self._begun] = order
-            self._loop.begin(self._begun, task, sample=sample, seed=seed, temperature=temperature)
+            self._pool.begin(self._begun, EpisodeSpec(task, sample, seed, temperature))
             self._begun += 1
 
     def step(self) -> list[tuple[Order, list[Trajectory]]]:
         """Move on; returns the groups of which the last episode has ended."""
         whole = []
-        for number, trajectory in self._loop.step():
+        for number, trajectory in self._pool.step():
             order = self._order_of.pop(number)
             found = self._found[order.id]
             found.append(order.own(trajectory))

@@ -11,7 +11,7 @@ from tracewheel.core.files import write_records
 from tracewheel.core.types import Task
 from tracewheel.evaluation.evaluate import write_evaluation
 from tracewheel.scoring.score import SCORES_FILE, read_scores, score
-from tracewheel.teacher.episode import Attempt
+from tracewheel.teacher.attempt import Attempt
 from tracewheel.teacher.play import Played, Progress, play_all, wanted_episodes
 from tracewheel.teacher.trajectory import to_trajectory
 from tracewheel.teacher.usage import usage_of

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from tracewheel.config import RolloutConfig
 from tracewheel.core.types import Task, content_hash
+from tracewheel.rollout.episode import UNFINISHED
 from tracewheel.scoring.verifiers import make_verifier
-from tracewheel.teacher.episode import UNFINISHED, Attempt
+from tracewheel.teacher.attempt import Attempt
 
 if TYPE_CHECKING:
     from tracewheel.chat.renderer import ChatRenderer

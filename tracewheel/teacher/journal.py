@@ -16,10 +16,10 @@ from typing import Any, TextIO
 from tracewheel.core.errors import DataError
 from tracewheel.core.types import content_hash
 from tracewheel.engines.chat_reply import Message, Reply
-from tracewheel.teacher.episode import Attempt, Speak, Wanted
+from tracewheel.teacher.attempt import Attempt, EndpointEpisode, Speak
 
 # Asks the endpoint for an episode's next reply.
-Ask = Callable[[Wanted, list[Message], list[dict[str, Any]]], Reply]
+Ask = Callable[[EndpointEpisode, list[Message], list[dict[str, Any]]], Reply]
 
 
 class Journal:
@@ -56,7 +56,7 @@ class Journal:
         with self._lock:
             self._file.close()
 
-    def speaker(self, wanted: Wanted, ask: Ask) -> Speak:
+    def speaker(self, wanted: EndpointEpisode, ask: Ask) -> Speak:
         """What the model says in one episode: what it has said to the same words before, else what it says now."""
 
         def speak(messages: list[Message], tools: list[dict[str, Any]]) -> Reply:

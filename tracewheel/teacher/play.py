@@ -13,7 +13,7 @@ from tracewheel.config import EndpointConfig, PlaySections
 from tracewheel.config.endpoint import HOW_ASKED
 from tracewheel.core.errors import InfrastructureError
 from tracewheel.core.types import Task, content_hash
-from tracewheel.teacher.episode import Attempt, Wanted, play
+from tracewheel.teacher.attempt import Attempt, EndpointEpisode, attempt_episode
 from tracewheel.teacher.journal import Ask, Journal
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Played:
 
 def wanted_episodes(
     config: PlaySections, endpoint: EndpointConfig, tasks: list[Task], samples: int, temperature: float
-) -> list[Wanted]:
+) -> list[EndpointEpisode]:
     """`samples` episodes of each task, in the order of tasks, then samples."""
     settings = endpoint.model_dump(mode="json", exclude=NOT_OF_AN_EPISODE)
     wanted = []
@@ -53,14 +53,14 @@ def wanted_episodes(
         for sample in range(samples):
             key = content_hash([settings, config.rollout.max_turns, config.seed, task.id, sample, temperature])
             seed = int(content_hash([config.seed, task.id, sample], 8), 16)
-            wanted.append(Wanted(key, task, sample, seed, temperature))
+            wanted.append(EndpointEpisode(task, sample, seed, temperature, key))
     return wanted
 
 
 def play_all(
     config: PlaySections,
     endpoint: EndpointConfig,
-    wanted: list[Wanted],
+    wanted: list[EndpointEpisode],
     *,
     journal: Path,
     progress: Progress | None = None,
@@ -90,7 +90,7 @@ def play_all(
             if progress:
                 progress(len(done), len(wanted))
 
-        def ask(item: Wanted, messages: list[Message], tools: list[dict[str, Any]]) -> Reply:
+        def ask(item: EndpointEpisode, messages: list[Message], tools: list[dict[str, Any]]) -> Reply:
             return chat.complete(messages, tools, item.seed, item.temperature)
 
         _play_missing(chat, notes, ask, [item for item in wanted if item.key not in done], config, endpoint, note)
@@ -104,15 +104,15 @@ def _play_missing(
     chat: OpenAiChat,
     notes: Journal,
     ask: Ask,
-    missing: list[Wanted],
+    missing: list[EndpointEpisode],
     config: PlaySections,
     endpoint: EndpointConfig,
     note: Callable[[Attempt], None],
 ) -> None:
     """Play episodes, the first one alone: an endpoint that does not answer is found out before all wait for it."""
 
-    def play_one(item: Wanted) -> Attempt:
-        return play(notes.speaker(item, ask), item, config.rollout.max_turns)
+    def play_one(item: EndpointEpisode) -> Attempt:
+        return attempt_episode(notes.speaker(item, ask), item, config.rollout.max_turns)
 
     if not missing:
         return

@@ -16,7 +16,7 @@ from tracewheel.core.files import write_json
 from tracewheel.core.types import Task
 from tracewheel.curation.curated_folder import EPISODES_FILE
 from tracewheel.curation.episode_files import KNOWN_COLUMNS
-from tracewheel.teacher.episode import Attempt
+from tracewheel.teacher.attempt import Attempt
 from tracewheel.teacher.imitation import find_faults, verified
 from tracewheel.teacher.play import Progress, play_all, wanted_episodes
 from tracewheel.teacher.usage import usage_of

@@ -6,7 +6,7 @@ import itertools
 from dataclasses import asdict, dataclass
 
 from tracewheel.core.types import StopReason, Trajectory, Turn, content_hash
-from tracewheel.teacher.episode import Attempt
+from tracewheel.teacher.attempt import Attempt
 
 # Whoever answers at an endpoint has no version that we know of.
 UNKNOWN_VERSION = -1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from tracewheel.teacher.episode import Attempt
+from tracewheel.teacher.attempt import Attempt
 
 
 def usage_of(attempts: Iterable[Attempt]) -> dict[str, Any]:

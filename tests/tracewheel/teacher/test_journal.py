@@ -7,13 +7,13 @@ import pytest
 
 from tracewheel.core.errors import DataError
 from tracewheel.engines.chat_reply import Reply, ReplyTokens, Usage
-from tracewheel.teacher.episode import Attempt, Wanted
+from tracewheel.teacher.attempt import Attempt, EndpointEpisode
 from tracewheel.teacher.journal import Journal
 
 
 @pytest.fixture
 def wanted(tasks):
-    return Wanted("key-1", tasks[0], 0, 5, 0.5)
+    return EndpointEpisode(tasks[0], 0, 5, 0.5, "key-1")
 
 
 def reply(text, cost=0.25):
@@ -42,7 +42,9 @@ def test_what_was_said_is_not_asked_again(wanted, tmp_path):
         assert journal.spent == 0.25
     with Journal(path) as journal:
         assert journal.spent == 0.5
-        assert journal.speaker(Wanted("key-2", wanted.task, 1, 5, 0.5), say("three", asked))(["hello"], []) == reply("three")
+        assert journal.speaker(EndpointEpisode(wanted.task, 1, 5, 0.5, "key-2"), say("three", asked))(["hello"], []) == reply(
+            "three"
+        )
 
 
 def test_only_what_has_ended_is_noted_as_ended(tmp_path):
@@ -85,7 +87,7 @@ def test_many_threads_write_whole_lines(wanted, tmp_path):
     with Journal(path) as journal:
 
         def work(thread):
-            speak = journal.speaker(Wanted(f"{thread}", wanted.task, 0, 5, 0.5), say("x" * 5000, []))
+            speak = journal.speaker(EndpointEpisode(wanted.task, 0, 5, 0.5, f"{thread}"), say("x" * 5000, []))
             for number in range(20):
                 speak([number], [])
 

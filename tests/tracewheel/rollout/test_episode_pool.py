@@ -11,7 +11,8 @@ from tracewheel.config import RolloutConfig
 from tracewheel.core.errors import ConfigError
 from tracewheel.core.types import Turn, token_versions
 from tracewheel.environments.workspace.environment import WorkspaceEnvironment
-from tracewheel.rollout.episode_loop import EpisodeLoop
+from tracewheel.rollout.episode import EpisodeSpec
+from tracewheel.rollout.episode_pool import EpisodePool
 from tracewheel.rollout.rollout import run_episodes, tool_threads
 
 ROOMY = RolloutConfig(max_tokens=4000, max_turn_tokens=1000)
@@ -113,14 +114,14 @@ def test_a_reset_that_raises_in_a_thread_ends_its_episode_alone(scripted_engine,
 def test_a_wrong_config_comes_out_of_step(scripted_engine, renderer, tasks):
     config = RolloutConfig(exploration={"epsilon": 0.5, "tools": ["no_such_tool"]})
     with ThreadPoolExecutor(2) as tools:
-        loop = EpisodeLoop(scripted_engine(renderer, [["x"]]), renderer, config, tools)
-        loop.begin(0, tasks[0], sample=0, seed=0)
+        pool = EpisodePool(scripted_engine(renderer, [["x"]]), renderer, config, tools)
+        pool.begin(0, EpisodeSpec(tasks[0], 0, 0, 1.0))
         with pytest.raises(ConfigError, match="no_such_tool"):
             for _ in range(50):
-                loop.step()
-    loop = EpisodeLoop(scripted_engine(renderer, [["x"]]), renderer, config)
+                pool.step()
+    pool = EpisodePool(scripted_engine(renderer, [["x"]]), renderer, config)
     with pytest.raises(ConfigError, match="no_such_tool"):
-        loop.begin(0, tasks[0], sample=0, seed=0)
+        pool.begin(0, EpisodeSpec(tasks[0], 0, 0, 1.0))
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
@@ -153,22 +154,23 @@ def test_without_threads_there_is_no_executor():
 def test_episodes_are_counted_until_they_are_handed_out(scripted_engine, renderer, tasks, solution_words):
     Waits.go_on.clear()
     with ThreadPoolExecutor(4) as tools:
-        loop = EpisodeLoop(scripted_engine(renderer, [["Enough."], solution_words(tasks[1])]), renderer, ROOMY, tools)
-        loop.begin(0, tasks[0], sample=0, seed=1)
-        loop.begin(1, in_environment(tasks[1], Waits), sample=0, seed=2)
-        assert loop.open == 2
+        engine = scripted_engine(renderer, [["Enough."], solution_words(tasks[1])])
+        pool = EpisodePool(engine, renderer, ROOMY, tools)
+        pool.begin(0, EpisodeSpec(tasks[0], 0, 1, 1.0))
+        pool.begin(1, EpisodeSpec(in_environment(tasks[1], Waits), 0, 2, 1.0))
+        assert pool.open == 2
         ended = []
         while not ended:
-            ended = loop.step()
-        assert [number for number, _ in ended] == [0] and loop.open == 1
+            ended = pool.step()
+        assert [number for number, _ in ended] == [0] and pool.open == 1
         assert ended[0][1].stop_reason == "no_tool_call"
         started = time.monotonic()
-        while not loop._engine.idle:
-            assert loop.step() == []
-        assert loop.step() == [] and time.monotonic() - started < 10, "a step waits a little, not for ever"
+        while not engine.idle:
+            assert pool.step() == []
+        assert pool.step() == [] and time.monotonic() - started < 10, "a step waits a little, not for ever"
         Waits.go_on.set()
-        while loop.open:
-            ended += loop.step()
+        while pool.open:
+            ended += pool.step()
     assert [(number, trajectory.seed) for number, trajectory in ended] == [(0, 1), (1, 2)]
 
 

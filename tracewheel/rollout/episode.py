@@ -1,0 +1,207 @@
+"""The loop of one episode: reset, opening messages, turns, calls, observations, and why it stopped.
+
+The same loop serves every kind of policy. `play` is a generator that never blocks: it yields work in the environment
+or the policy's turn, and whoever drives it sends the result back. `EpisodePool` drives many episodes on one engine;
+`run_alone` drives one in the caller's thread. A `Transcript` records the episode in the form that the policy reads.
+
+An episode that goes wrong ends with a stop reason, never with an exception.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar
+
+from tracewheel.core.strict_json import fresh_copy
+from tracewheel.core.types import StopReason, Task, canonical_json
+from tracewheel.environments import Environment, Observation, make_environment, opening_messages
+
+Message = dict[str, Any]
+# Work in the environment, which may run in a thread; None is the policy's turn.
+Work = Callable[[], Any] | None
+# Stop reasons of an episode that another try may finish.
+UNFINISHED = ("infrastructure_failed", "budget")
+
+
+@dataclass(frozen=True)
+class EpisodeSpec:
+    """Which episode to run.
+
+    Attributes:
+        task: The task to solve.
+        sample: The episode's place in its group.
+        seed: Fixes its random numbers.
+        temperature: Sampling temperature.
+    """
+
+    task: Task
+    sample: int
+    seed: int
+    temperature: float
+
+
+class Call(NamedTuple):
+    """A tool call of a turn. `malformed` is the observation that replaces carrying it out; empty for a well-formed call."""
+
+    id: str
+    name: str
+    arguments: dict[str, Any]
+    malformed: str = ""
+
+
+class PolicyTurn(NamedTuple):
+    """A turn as the environment needs it: its calls, and whether a token limit cut it off."""
+
+    calls: list[Call]
+    cut_off: bool
+
+
+@dataclass(frozen=True)
+class Stop:
+    """Why an episode stopped. `error` is the exception of an environment that failed."""
+
+    reason: StopReason | Literal["refused", "budget"]
+    detail: str = ""
+    error: Exception | None = field(default=None, compare=False)
+
+    @classmethod
+    def failed(cls, error: Exception) -> Stop:
+        return cls("infrastructure_failed", f"{type(error).__name__}: {error}", error)
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How an episode ended. `final_state` is None when the environment could not give it, or it is not JSON."""
+
+    stop: Stop
+    final_state: dict[str, Any] | None
+
+
+Reply = TypeVar("Reply", contravariant=True)
+
+
+class Transcript(Protocol[Reply]):
+    """The record of an episode in the form that one kind of policy reads and writes."""
+
+    def open(self, messages: list[Message], tools: list[dict[str, Any]]) -> Stop | None:
+        """Begin with these messages. Returns a stop when they leave no room for a turn."""
+        ...
+
+    def add_turn(self, reply: Reply) -> PolicyTurn:
+        """Record what the policy said."""
+        ...
+
+    def add_results(self, results: list[Message], *, interrupted: bool) -> None:
+        """Record the tools' messages; `interrupted` when the episode stopped before the turn's last call."""
+        ...
+
+    def observe(self, results: list[Message]) -> Stop | None:
+        """Make the recorded results part of the policy's context. Returns a stop when they leave no room for a turn."""
+        ...
+
+
+def play(task: Task, transcript: Transcript[Any], max_turns: int) -> Generator[Work, Any, Ending]:
+    """Play an episode.
+
+    Yields:
+        A function to call, whose result is to be sent; or None for the policy's turn: send what the transcript takes
+        as a reply, or the `Stop` that prevented one.
+
+    Returns:
+        How the episode ended.
+    """
+    world = _World(task)
+    stop: Stop | None = yield world.reset
+    messages, failed = world.opening()
+    stop = stop or failed
+    full = transcript.open(messages, world.environment.tools())
+    stop = stop or full
+    turns = 0
+    while stop is None:
+        reply = yield None
+        if isinstance(reply, Stop):
+            stop = reply
+            break
+        turn = transcript.add_turn(reply)
+        turns += 1
+        if turn.cut_off:
+            stop = Stop("max_tokens")
+        elif not turn.calls:
+            stop = Stop("no_tool_call")
+        else:
+            results, stop = yield functools.partial(world.carry_out, turn.calls)
+            transcript.add_results(results, interrupted=stop is not None)
+            if stop is None:
+                stop = Stop("max_turns") if turns >= max_turns else transcript.observe(results)
+    return world.end(stop)
+
+
+def run_alone(steps: Generator[Work, Any, Ending], reply: Callable[[], Any]) -> Ending:
+    """Run a `play` in this thread.
+
+    Args:
+        steps: The episode.
+        reply: Takes the policy's turn.
+    """
+    result = None
+    while True:
+        try:
+            work = steps.send(result)
+        except StopIteration as end:
+            ending: Ending = end.value
+            return ending
+        result = (work or reply)()
+
+
+class _World:
+    """An episode's environment. `reset` and `carry_out` may run in a thread: they touch nothing that episodes share."""
+
+    environment: Environment
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+
+    def reset(self) -> Stop | None:
+        """Make the environment and reset it."""
+        self.environment = make_environment(self._task.environment)
+        try:
+            self.environment.reset(self._task)
+        except Exception as error:  # a user's environment may fail in any way; other episodes continue
+            return Stop.failed(error)
+        return None
+
+    def opening(self) -> tuple[list[Message], Stop | None]:
+        """The messages that the policy is given first; without the environment's own, the task's prompt."""
+        try:
+            return opening_messages(self.environment, self._task), None
+        except Exception as error:  # as at reset
+            return [{"role": "user", "content": self._task.prompt}], Stop.failed(error)
+
+    def carry_out(self, calls: list[Call]) -> tuple[list[Message], Stop | None]:
+        """Carry out a turn's calls. Returns the tools' messages up to a stop."""
+        results: list[Message] = []
+        for call in calls:
+            if call.malformed:
+                observation = Observation(call.malformed, error=True)
+            else:
+                try:
+                    # A copy: episodes that say the same words share the parsed arguments.
+                    observation = self.environment.step(call.name, fresh_copy(call.arguments))
+                    observation.text.encode()
+                except Exception as error:  # as at reset
+                    return results, Stop.failed(error)
+            if observation.done:
+                return results, Stop("finished")
+            results.append({"role": "tool", "tool_call_id": call.id, "name": call.name, "content": observation.text})
+        return results, None
+
+    def end(self, stop: Stop) -> Ending:
+        """The ending with the final state; an environment that cannot give one has failed."""
+        try:
+            state = self.environment.snapshot()
+            canonical_json(state)  # a state that cannot be stored cannot be scored later
+        except Exception as error:  # as at reset
+            return Ending(stop if stop.reason in UNFINISHED else Stop.failed(error), None)
+        return Ending(stop, state)

@@ -1,0 +1,169 @@
+"""An episode in token ids: what the policy sampled and what it observed.
+
+Sampled ids are kept with the log-probabilities of the moment; the ids of prompts and observations are put between
+them, and nothing is tokenised twice. Tokens that exploration forces are context, like an observation: never counted
+as sampled.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, cast
+
+from tracewheel.chat.hermes import ParsedTurn
+from tracewheel.config import RolloutConfig
+from tracewheel.core.types import StopReason, Trajectory, Turn, content_hash
+from tracewheel.engines.base import Request
+from tracewheel.rollout.episode import Call, Ending, EpisodeSpec, Message, PolicyTurn, Stop
+from tracewheel.rollout.exploration import ForcedCalls, offered_tools
+
+if TYPE_CHECKING:
+    from tracewheel.chat.renderer import ChatRenderer
+    from tracewheel.engines.base import Generation
+
+CACHED_TURNS = 65536
+# The text and the calls of a turn's ids.
+ReadTurn = Callable[[tuple[int, ...]], tuple[str, ParsedTurn]]
+
+
+class TokenTranscript:
+    """The `Transcript` of a policy on an engine.
+
+    Args:
+        spec: Which episode.
+        config: Caps and exploration.
+        renderer: Of the policy's chat format.
+        read: The renderer's `turn_reader`, which episodes share.
+    """
+
+    def __init__(self, spec: EpisodeSpec, config: RolloutConfig, renderer: ChatRenderer, read: ReadTurn) -> None:
+        self._spec, self._config, self._renderer, self._read = spec, config, renderer, read
+        self._messages: list[Message] = []
+        self._ids: list[int] = []
+        self._mask: list[int] = []
+        self._logprobs: list[float] = []
+        self._turns: list[Turn] = []
+        self._submitted = 0
+        self._forced = 0
+
+    @property
+    def submitted(self) -> bool:
+        """Whether the engine has a session of this episode."""
+        return self._submitted > 0
+
+    def open(self, messages: list[Message], tools: list[dict[str, Any]]) -> Stop | None:
+        """Render the prompt.
+
+        Raises:
+            ConfigError: `exploration.tools` names no tool that is offered.
+        """
+        self._messages = messages
+        self._add_context(_prompt_ids(self._renderer, json.dumps(messages), json.dumps(tools)))
+        exploration = self._config.exploration
+        heads = [_call_head(self._renderer, json.dumps(tool)) for tool in offered_tools(exploration, tools)]
+        self._forced_calls = ForcedCalls(exploration.epsilon, heads, self._spec.seed)
+        prompt, most = len(self._ids), self._config.max_tokens
+        if prompt < most:
+            return None
+        return Stop("max_tokens", f"the prompt has {prompt} tokens, and rollout.max_tokens is {most}")
+
+    def request(self, session: int) -> Request:
+        """Begin a turn: the ids that the engine does not have yet, and how many the policy may sample, at least one."""
+        room = min(self._config.max_turn_tokens, self._config.max_tokens - len(self._ids))
+        head = self._forced_calls.next_head(room)
+        self._forced = len(head)
+        self._add_context(head)
+        fresh = self._ids[self._submitted :]
+        budget = min(self._config.max_turn_tokens - self._forced, self._config.max_tokens - len(self._ids))
+        return Request(session, fresh, budget, self._spec.seed, self._spec.temperature)
+
+    def add_turn(self, reply: Generation) -> PolicyTurn:
+        """Record a sampled turn."""
+        start, versions = len(self._ids), reply.versions
+        text, parsed = self._read((*self._ids[start - self._forced :], *reply.token_ids))
+        self._ids += reply.token_ids
+        self._mask += [1] * len(reply.token_ids)
+        self._logprobs += reply.logprobs
+        self._submitted = len(self._ids)
+        malformed = sum(bool(call.malformed) for call in parsed.calls)
+        changes = [[start + at, new] for at, (old, new) in enumerate(itertools.pairwise(versions), 1) if new != old]
+        self._turns.append(Turn(start, len(self._ids), len(parsed.calls), malformed, versions[0], self._forced, changes))
+        message = self._renderer.assistant_message(text, parsed, f"call-{len(self._turns)}")
+        self._messages.append(message)
+        return PolicyTurn(_calls(parsed, message), cut_off=reply.ended_by == "length")
+
+    def add_results(self, results: list[Message], *, interrupted: bool) -> None:
+        """Record the tools' messages; the results of an interrupted turn, which nobody observes, are left out."""
+        if not interrupted:
+            self._messages += results
+
+    def observe(self, results: list[Message]) -> Stop | None:
+        """Append the ids of the tools' messages."""
+        observed = self._renderer.observation_ids(results)
+        if len(self._ids) + len(observed) >= self._config.max_tokens:
+            return Stop("max_tokens")
+        self._add_context(observed)
+        return None
+
+    def trajectory(self, ending: Ending, policy_version: int) -> Trajectory:
+        """The record of an episode that has ended; `policy_version` is for one in which nothing was sampled."""
+        spec = self._spec
+        oldest = min((turn.oldest_version for turn in self._turns), default=policy_version)
+        identity = [spec.task.id, spec.sample, spec.seed, oldest, self._ids]
+        return Trajectory(
+            id=content_hash(identity),
+            task_id=spec.task.id,
+            group=spec.task.id,
+            sample=spec.sample,
+            seed=spec.seed,
+            policy_version=oldest,
+            temperature=spec.temperature,
+            token_ids=self._ids,
+            action_mask=self._mask,
+            logprobs=self._logprobs,
+            turns=[{**vars(turn)} for turn in self._turns],
+            final_state=ending.final_state or {},
+            messages=self._messages,
+            stop_reason=cast(StopReason, ending.stop.reason),
+            detail=ending.stop.detail,
+        )
+
+    def _add_context(self, ids: list[int] | tuple[int, ...]) -> None:
+        """Append ids that the policy did not sample."""
+        self._ids += ids
+        self._mask += [0] * len(ids)
+        self._logprobs += [0.0] * len(ids)
+
+
+def turn_reader(renderer: ChatRenderer) -> ReadTurn:
+    """Reads sampled turns; a turn that was read before is not parsed again."""
+
+    @functools.lru_cache(maxsize=CACHED_TURNS)
+    def read(ids: tuple[int, ...]) -> tuple[str, ParsedTurn]:
+        text = renderer.decode(list(ids[:-1] if ids[-1] == renderer.end_of_turn_id else ids))
+        return text, renderer.parse(text)
+
+    return read
+
+
+def _calls(parsed: ParsedTurn, message: Message) -> list[Call]:
+    """The calls of a turn with the ids that its message gives them; a malformed turn's message has none."""
+    if named := message.get("tool_calls"):
+        return [Call(given["id"], call.name, call.arguments) for given, call in zip(named, parsed.calls, strict=True)]
+    return [
+        Call("", call.name, call.arguments, f"error: malformed call {call.malformed}" if call.malformed else "")
+        for call in parsed.calls
+    ]
+
+
+@functools.lru_cache(maxsize=4096)
+def _call_head(renderer: ChatRenderer, tool: str) -> tuple[int, ...]:
+    return tuple(renderer.call_head(json.loads(tool)))
+
+
+@functools.lru_cache(maxsize=4096)
+def _prompt_ids(renderer: ChatRenderer, messages: str, tools: str) -> tuple[int, ...]:
+    return tuple(renderer.prompt_ids(json.loads(messages), json.loads(tools)))

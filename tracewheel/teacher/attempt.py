@@ -1,0 +1,163 @@
+"""One episode of a model behind an endpoint.
+
+The model sees what a policy sees: the system prompt, the task's prompt, the tools and their results. The task's goal,
+and with it the answer, is for the verifier alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from tracewheel.core.errors import InputError
+from tracewheel.core.strict_json import parse_json
+from tracewheel.core.types import first_turn
+from tracewheel.engines.chat_reply import Message, Reply
+from tracewheel.rollout.episode import UNFINISHED, Call, Ending, EpisodeSpec, PolicyTurn, Stop, play, run_alone
+
+# Asks the model for its next reply to a conversation, given its tools.
+Speak = Callable[[list[Message], list[dict[str, Any]]], Reply]
+MALFORMED = "error: malformed call: the arguments are no JSON object"
+
+
+@dataclass(frozen=True)
+class EndpointEpisode(EpisodeSpec):
+    """An episode for a model behind an endpoint; `key` identifies it, whatever command plays it."""
+
+    key: str
+
+
+@dataclass
+class Attempt:
+    """An episode that was played, however it ended.
+
+    `turns` has for each of the model's turns its `calls`, how many of them were `malformed`, and its reply's `usage`,
+    `tokens` and `without_tokens` (see `Reply`). `final_state` is None where the machinery failed.
+    """
+
+    key: str
+    task_id: str
+    sample: int
+    seed: int
+    temperature: float
+    messages: list[Message] = field(default_factory=list)
+    tools: list[dict[str, Any]] = field(default_factory=list)
+    turns: list[dict[str, Any]] = field(default_factory=list)
+    stop_reason: str = ""
+    detail: str = ""
+    final_state: dict[str, Any] | None = None
+
+    @property
+    def finished(self) -> bool:
+        """Whether it came to an end of its own."""
+        return self.stop_reason not in UNFINISHED
+
+    @property
+    def malformed(self) -> int:
+        return sum(turn["malformed"] for turn in self.turns)
+
+    @property
+    def opening(self) -> int:
+        """How many of the messages are an earlier conversation, in which someone else was the assistant; 0 without one.
+
+        The task's prompt follows them.
+        """
+        before = first_turn(self.messages, self.turns)
+        spoken = any(message["role"] == "assistant" for message in self.messages[:before])
+        return before - 1 if spoken else 0
+
+
+class ChatTranscript:
+    """The `Transcript` of a model behind an endpoint: messages as they were said, and what each reply took.
+
+    Args:
+        speak: Gives the model's replies.
+    """
+
+    def __init__(self, speak: Speak) -> None:
+        self.messages: list[Message] = []
+        self.tools: list[dict[str, Any]] = []
+        self.turns: list[dict[str, Any]] = []
+        self.asked = False
+        self._speak = speak
+
+    def open(self, messages: list[Message], tools: list[dict[str, Any]]) -> Stop | None:
+        self.messages, self.tools = messages, tools
+        return None
+
+    def reply(self) -> Reply | Stop:
+        """The model's next turn, or why there is none.
+
+        Raises:
+            InputError: the endpoint, the model or the key is wrong.
+        """
+        from tracewheel.engines.openai_chat import RefusedRequest, TooLong
+        from tracewheel.engines.spending import BudgetReached
+
+        self.asked = True
+        try:
+            return self._speak(self.messages, self.tools)
+        except InputError:
+            raise
+        except TooLong as error:
+            return Stop("max_tokens", str(error))
+        except RefusedRequest as error:
+            return Stop("refused", str(error))
+        except BudgetReached as error:
+            return Stop("budget", str(error))
+        except Exception as error:  # whatever the endpoint does, other episodes continue
+            return Stop.failed(error)
+
+    def add_turn(self, reply: Reply) -> PolicyTurn:
+        calls = [_call(call) for call in reply.message.get("tool_calls", [])]
+        record = reply.to_record()
+        turn = {name: record[name] for name in ("usage", "tokens", "without_tokens")}
+        self.turns.append({"calls": len(calls), "malformed": sum(bool(call.malformed) for call in calls), **turn})
+        self.messages.append(reply.message)
+        return PolicyTurn(calls, cut_off=reply.ended_by == "length")
+
+    def add_results(self, results: list[Message], *, interrupted: bool) -> None:
+        self.messages += results
+
+    def observe(self, results: list[Message]) -> Stop | None:
+        return None  # the endpoint alone knows when its context is full
+
+
+def attempt_episode(speak: Speak, episode: EndpointEpisode, max_turns: int) -> Attempt:
+    """Play one episode. What goes wrong in it is in the record.
+
+    Args:
+        speak: Gives the model's replies.
+        episode: Which episode.
+        max_turns: How many turns it may have.
+
+    Raises:
+        InputError: the endpoint, the model or the key is wrong, or the environment does not accept the task.
+    """
+    transcript = ChatTranscript(speak)
+    try:
+        ending = run_alone(play(episode.task, transcript, max_turns), transcript.reply)
+    except InputError:
+        raise
+    except Exception as error:  # an environment that cannot be made, or has no tools
+        ending = Ending(Stop.failed(error), None)
+    if isinstance(ending.stop.error, InputError):
+        raise ending.stop.error
+    attempt = Attempt(episode.key, episode.task.id, episode.sample, episode.seed, episode.temperature)
+    if transcript.asked:
+        attempt.messages, attempt.tools, attempt.turns = transcript.messages, transcript.tools, transcript.turns
+    attempt.stop_reason, attempt.detail = ending.stop.reason, ending.stop.detail
+    attempt.final_state = ending.final_state if attempt.finished else None
+    return attempt
+
+
+def _call(call: dict[str, Any]) -> Call:
+    name, text = call["function"]["name"], call["function"]["arguments"]
+    try:
+        arguments = parse_json(text or "{}")
+    except ValueError:
+        arguments = None
+    if isinstance(arguments, dict):
+        return Call(call["id"], name, arguments)
+    return Call(call["id"], name, {}, malformed=MALFORMED)
