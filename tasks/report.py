@@ -23,7 +23,7 @@ from tracewheel.core.types import canonical_json
 from tracewheel.evaluation.pareto import pareto_points
 from tracewheel.policy.adapters import ADAPTER
 from tracewheel.policy.merge import MERGES_FILE
-from tracewheel.report import ReportData, load_report_data
+from tracewheel.report import ReportData, RunResults, load_report_data
 from tracewheel.report import write_report as write_page
 
 
@@ -126,22 +126,21 @@ def _report_data(run: Run, outcome: Outcome, summary: dict[str, Any]) -> ReportD
     git = lineage["git"] or {"commit": "not in a git repository", "changed": False}
     datasets = {"traces": outcome.traces, "curated": outcome.curated}
     return load_report_data(
-        summary,
-        curated=outcome.curated.path,
-        evaluations={name: [entry.path for entry in splits.values()] for name, splits in outcome.evaluations.items()},
-        updates=outcome.updates,
-        validation=outcome.validation,
-        best_iteration=outcome.best_iteration,
-        lineage={
-            "Code": {"commit": git["commit"], "changed since the commit": git["changed"]},
-            "Inputs": lineage["inputs"],
-            "Datasets": {name: entry.digest for name, entry in datasets.items()},
-            "Packages": lineage["packages"],
-            "Rollouts": {loop: describe_rollouts(counts) for loop, counts in summary.get("rollouts", {}).items()},
-        },
-        config=run.config.model_dump(mode="json"),
-        pass_at=run.config.evaluation.pass_at,
-        seed=run.config.seed,
-        harder_aim=run.config.aims.harder,
-        findings=stored_findings(run.record),
+        RunResults(
+            summary,
+            config=run.config,
+            curated=outcome.curated.path,
+            evaluations={name: [entry.path for entry in splits.values()] for name, splits in outcome.evaluations.items()},
+            updates=outcome.updates,
+            validation=outcome.validation,
+            best_iteration=outcome.best_iteration,
+            lineage={
+                "Code": {"commit": git["commit"], "changed since the commit": git["changed"]},
+                "Inputs": lineage["inputs"],
+                "Datasets": {name: entry.digest for name, entry in datasets.items()},
+                "Packages": lineage["packages"],
+                "Rollouts": {loop: describe_rollouts(counts) for loop, counts in summary.get("rollouts", {}).items()},
+            },
+            findings=stored_findings(run.record),
+        )
     )

@@ -1,4 +1,4 @@
-"""What the pages share: how a template is rendered, and how numbers are said."""
+"""Rendering of the HTML pages: the shared frame and style, and number formats."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ def render(
     script_digest: str = "",
     **values: Any,
 ) -> str:
-    """A page as one file that loads nothing.
+    """Render a self-contained page.
 
     Args:
-        folder: Where the template and its styles lie.
-        name: The template, which extends `frame.html`. What it is given is escaped.
-        styles: Files whose rules go into the page after those of `page.css`.
-        filters: The template's own, beside `percent` and `thousands`.
-        script_digest: SHA-256 in base64 of the one script that may run; none may without it.
-        values: What the template shows.
+        folder: Folder of the template and its styles.
+        name: The template, which extends `frame.html`. All values are escaped.
+        styles: Style sheets that follow `page.css`.
+        filters: The template's own filters, beside `percent` and `thousands`.
+        script_digest: SHA-256 in base64 of the one script that may run; without it none may.
+        values: Values for the template.
     """
     environment = Environment(
         loader=FileSystemLoader([folder, HERE]),

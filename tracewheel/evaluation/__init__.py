@@ -1,1 +1,1 @@
-"""What a policy is worth, and whether it is promoted."""
+"""Evaluation of policies, and the gate that promotes them."""

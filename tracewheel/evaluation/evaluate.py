@@ -1,4 +1,4 @@
-"""The evaluation stage: one greedy and some sampled episodes of each task, scored and summed up."""
+"""The evaluation stage: one greedy and several sampled episodes of each task, scored and summarised."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ def evaluate(
 ) -> dict[str, Any]:
     """Evaluate a policy; writes both modes' trajectories and scores, `results.parquet`, `evaluation.json`.
 
-    `results.parquet` has a row a task: `task_id`, `family`, `tier`, `greedy` (1, 0, or NaN where it
-    could not be scored), `sampled_successes`, `sampled_attempts` (scored ones).
+    `results.parquet` has a row per task: `task_id`, `family`, `tier`, `greedy` (1, 0, or NaN where
+    unscored), `sampled_successes`, `sampled_attempts` (scored ones).
 
     Args:
-        samples: Sampled episodes a task.
-        seed: Fixes the sampled episodes.
-        progress: Called with (episodes done, episodes in all) of each mode.
+        samples: Sampled episodes per task.
+        seed: Seed of the sampled episodes.
+        progress: Called with (finished episodes, all episodes) of each mode.
 
     Returns:
         The summary: `greedy` and `sampled`, each with `rate`, `interval` (95%), `n`; `pass_at`;
         `by_tier` and `by_family` with the same two rates; `episodes` and `generated_tokens`; where the
-        rubric has `objectives`, the mean of each over both modes' scored episodes (None when there are none).
+        rubric has `objectives`, the mean of each over both modes' scored episodes (None where nothing is scored).
     """
     settings = config.evaluation
     sampling = {"temperature": settings.temperature, "top_p": settings.top_p, "exploration": ExplorationConfig()}
@@ -70,14 +70,14 @@ def write_evaluation(
     out: Path,
     spent: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Write `results.parquet` and `evaluation.json` of scored episodes, whoever played them; see `evaluate`.
+    """Write `results.parquet` and `evaluation.json` from scored episodes of any player; see `evaluate`.
 
     Args:
-        scores: `greedy` and `sampled`, or one of them.
-        spent: Figures that the summary is to have as well.
+        scores: By mode: `greedy`, `sampled` or both.
+        spent: More figures for the summary.
     """
-    outcomes = {mode: _outcomes(found) for mode, found in scores.items()}
-    results = _results(tasks, outcomes.get("greedy", {}), outcomes.get("sampled", {}))
+    successes = {mode: _successes(found) for mode, found in scores.items()}
+    results = _results(tasks, successes.get("greedy", {}), successes.get("sampled", {}))
     results.to_parquet(out / RESULTS_FILE, index=False)
     summary = summarise(evaluation, results) | dict(spent)
     if rubric.objectives:
@@ -88,7 +88,7 @@ def write_evaluation(
 
 
 def summarise(config: EvaluationConfig, results: pd.DataFrame) -> dict[str, Any]:
-    """Rates with 95% intervals: Wilson's for greedy, a bootstrap over tasks for sampled. `n` of the `tasks` were scored."""
+    """Rates with 95% intervals: Wilson's for greedy, a bootstrap over tasks for sampled. `n` counts the scored tasks."""
     return {
         "tasks": len(results),
         **_rates(config, results),
@@ -99,7 +99,7 @@ def summarise(config: EvaluationConfig, results: pd.DataFrame) -> dict[str, Any]
 
 
 def _mean_objective(modes: list[list[Score]], name: str) -> float | None:
-    """The mean of the modes' means, as candidates are ranked by."""
+    """The mean of the modes' means, by which candidates are ranked."""
     means = []
     for scores in modes:
         values = [item.breakdown[f"{PREFIX}{name}"] for item in scores if item.status == "scored"]
@@ -109,14 +109,14 @@ def _mean_objective(modes: list[list[Score]], name: str) -> float | None:
     return sum(means) / len(means)
 
 
-def _outcomes(scores: list[Score]) -> dict[str, list[float]]:
+def _successes(scores: list[Score]) -> dict[str, list[float]]:
     """The successes (1 or 0) of each task's scored episodes."""
-    outcomes: dict[str, list[float]] = {}
+    successes: dict[str, list[float]] = {}
     for item in scores:
-        kept = outcomes.setdefault(item.task_id, [])
+        kept = successes.setdefault(item.task_id, [])
         if item.status == "scored":
             kept.append(float(success_of(item)))
-    return outcomes
+    return successes
 
 
 def _results(tasks: list[Task], greedy: dict[str, list[float]], sampled: dict[str, list[float]]) -> pd.DataFrame:
@@ -155,7 +155,7 @@ def _rates(config: EvaluationConfig, results: pd.DataFrame) -> dict[str, Any]:
 
 
 def _pass_at(results: pd.DataFrame, k: int) -> float | None:
-    """Mean unbiased pass@k over the tasks with at least k scored sampled episodes."""
+    """Mean unbiased pass@k over the tasks with at least k scored samples."""
     enough = results[results["sampled_attempts"] >= k]
     values = [
         pass_at_k(int(row.sampled_attempts), round(row.sampled_successes), k)  # type: ignore[arg-type]

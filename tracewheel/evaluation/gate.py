@@ -1,4 +1,4 @@
-"""The gate: is the challenger surely better than the baseline, and worse nowhere that matters?"""
+"""The gate: promotes a challenger that is significantly better than the baseline and worse in no task family."""
 
 from __future__ import annotations
 
@@ -20,18 +20,17 @@ ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the gate decided and on what grounds; all JSON types.
+    """The gate's decision and its reasons, as JSON types.
 
     Attributes:
         verdict: "promoted" or "refused".
-        reasons: Sentences. For a refusal, each condition that failed; for a promotion, what was shown.
-        difference: Mean greedy success of the challenger minus the baseline's over the pairs; None
-            when there is no pair.
-        interval: [low, high] of the difference, by paired bootstrap; None when there is no pair.
+        reasons: Sentences: for a refusal the failed conditions, for a promotion the evidence.
+        difference: Mean greedy success of the challenger minus the baseline's over the pairs; None without a pair.
+        interval: [low, high] of the difference, by paired bootstrap; None without a pair.
         families: Difference within each family; None for a family without a pair.
-        baseline: Name of the policy compared with.
+        baseline: Name of the policy to beat.
         pairs: Tasks scored for both policies.
-        left_out: Tasks that are not a pair: `challenger_unscored`, `baseline_unscored`, `only_in_one`.
+        left_out: Counts of tasks without a pair: `challenger_unscored`, `baseline_unscored`, `only_in_one`.
         gained: Tasks that only the challenger solves.
         lost: Tasks that only the baseline solves.
         p_value: McNemar's mid-p of gained against lost.
@@ -67,20 +66,20 @@ def decide(
     baseline: str = "champion",
     resamples: int = 2000,
 ) -> Verdict:
-    """Promote only when the paired improvement is certain and no family pays for it.
+    """Promote only on a significant paired improvement that no task family pays for.
 
-    Conditions: at least `min_pairs` tasks, and half of all, scored for both policies; the interval's
-    lower end above 0; McNemar's mid-p in agreement, because a percentile bootstrap is too sure when
-    few tasks differ (4 gained and none lost of 100 would pass); no family's mean falls by more than
-    `family_margin`, and each has a pair.
+    Conditions: at least `min_pairs` tasks, and half of all, are scored for both policies; the interval's
+    lower end is above 0; McNemar's mid-p agrees, because a percentile bootstrap is overconfident when
+    few tasks differ (4 gained and none lost of 100 would pass); each family has a pair, and none falls by
+    more than `family_margin`.
 
     Args:
-        config: Confidence, margin and least number of pairs.
+        config: Confidence, family margin and minimum number of pairs.
         challenger: Results of one evaluation: `task_id`, `family`, `greedy` (1, 0, or NaN where the
             episode could not be scored).
         champion: The same for the policy to beat.
         seed: Seed of the bootstrap.
-        baseline: What to call the policy to beat.
+        baseline: Name of the policy to beat.
         resamples: Bootstrap resamples.
 
     Raises:
@@ -88,72 +87,109 @@ def decide(
     """
     _check(challenger, "challenger")
     _check(champion, baseline)
+    compared = _compare(config, challenger, champion, seed, resamples)
+    failed = _failed_conditions(config, compared, baseline)
+    return Verdict(
+        verdict="refused" if failed else "promoted",
+        reasons=failed or _shown(config, compared, baseline),
+        difference=compared.difference,
+        interval=list(compared.interval) if compared.interval else None,
+        families=compared.families,
+        baseline=baseline,
+        confidence=config.confidence,
+        pairs=compared.pairs,
+        left_out=compared.left_out,
+        gained=compared.gained,
+        lost=compared.lost,
+        p_value=compared.p_value,
+    )
+
+
+@dataclass(frozen=True)
+class _Comparison:
+    """Challenger and baseline on the tasks that are scored for both; see `Verdict`. Rates are None without a pair.
+
+    Attributes:
+        offered: Tasks in either evaluation.
+    """
+
+    offered: int
+    pairs: int
+    left_out: dict[str, int]
+    challenger_rate: float | None
+    baseline_rate: float | None
+    difference: float | None
+    interval: Interval | None
+    families: dict[str, float | None]
+    gained: int
+    lost: int
+    p_value: float
+
+
+def _compare(config: GateConfig, challenger: pd.DataFrame, champion: pd.DataFrame, seed: int, resamples: int) -> _Comparison:
     columns = ["task_id", "family", "greedy"]
     both = challenger[columns].merge(champion[columns], on="task_id", suffixes=("", "_baseline")).sort_values("task_id")
     scored = both[both["greedy"].notna() & both["greedy_baseline"].notna()]
-    pairs, offered = len(scored), len(set(challenger["task_id"]) | set(champion["task_id"]))
-    left_out = {
-        "challenger_unscored": int(both["greedy"].isna().sum()),
-        "baseline_unscored": int(both["greedy_baseline"].isna().sum()),
-        "only_in_one": offered - len(both),
-    }
+    offered = len(set(challenger["task_id"]) | set(champion["task_id"]))
     families: dict[str, float | None] = dict.fromkeys(sorted({*challenger["family"], *champion["family"]}))
-    new, old = scored["greedy"].to_numpy(dtype=np.float64), scored["greedy_baseline"].to_numpy(dtype=np.float64)
     for family, rows in scored.groupby("family"):
         families[str(family)] = float((rows["greedy"] - rows["greedy_baseline"]).mean())
+    new, old = scored["greedy"].to_numpy(dtype=np.float64), scored["greedy_baseline"].to_numpy(dtype=np.float64)
     difference, interval = (
-        paired_difference(new, old, confidence=config.confidence, resamples=resamples, seed=seed) if pairs else (None, None)
+        paired_difference(new, old, confidence=config.confidence, resamples=resamples, seed=seed)
+        if len(scored)
+        else (None, None)
     )
     gained, lost = int((new > old).sum()), int((new < old).sum())
-    p_value = mcnemar_mid_p(gained, lost)
-    failed = _failed_conditions(config, interval, p_value, families, pairs, offered, baseline)
-    shown = []
-    if difference is not None and interval is not None:
-        shown = [
-            f"greedy success {new.mean():.3f} against {old.mean():.3f} of {baseline} on {pairs} tasks: "
-            f"difference {difference:+.3f}, {config.confidence:.0%} interval {interval.low:+.3f} to {interval.high:+.3f}",
-            f"no family falls by more than {config.family_margin:.2f}",
-        ]
-    return Verdict(
-        verdict="refused" if failed else "promoted",
-        reasons=failed or shown,
+    return _Comparison(
+        offered=offered,
+        pairs=len(scored),
+        left_out={
+            "challenger_unscored": int(both["greedy"].isna().sum()),
+            "baseline_unscored": int(both["greedy_baseline"].isna().sum()),
+            "only_in_one": offered - len(both),
+        },
+        challenger_rate=float(new.mean()) if len(scored) else None,
+        baseline_rate=float(old.mean()) if len(scored) else None,
         difference=difference,
-        interval=list(interval) if interval else None,
+        interval=interval,
         families=families,
-        baseline=baseline,
-        confidence=config.confidence,
-        pairs=pairs,
-        left_out=left_out,
         gained=gained,
         lost=lost,
-        p_value=p_value,
+        p_value=mcnemar_mid_p(gained, lost),
     )
 
 
-def _failed_conditions(
-    config: GateConfig,
-    interval: Interval | None,
-    p_value: float,
-    families: dict[str, float | None],
-    pairs: int,
-    offered: int,
-    baseline: str,
-) -> list[str]:
-    reasons = []
+def _shown(config: GateConfig, compared: _Comparison, baseline: str) -> list[str]:
+    """The reasons for a promotion."""
+    if compared.difference is None or compared.interval is None:
+        return []
+    low, high = compared.interval
+    return [
+        f"greedy success {compared.challenger_rate:.3f} against {compared.baseline_rate:.3f} of {baseline} on "
+        f"{compared.pairs} tasks: difference {compared.difference:+.3f}, "
+        f"{config.confidence:.0%} interval {low:+.3f} to {high:+.3f}",
+        f"no family falls by more than {config.family_margin:.2f}",
+    ]
+
+
+def _failed_conditions(config: GateConfig, compared: _Comparison, baseline: str) -> list[str]:
+    """The reasons for a refusal; empty where the challenger is promoted."""
+    reasons, pairs, interval = [], compared.pairs, compared.interval
     if pairs < config.min_pairs:
         reasons.append(f"only {pairs} tasks are scored for both policies; at least {config.min_pairs} are needed")
-    if pairs < LEAST_PAIRED_SHARE * offered:
-        reasons.append(f"only {pairs} of {offered} tasks are scored for both policies; at least half are needed")
+    if pairs < LEAST_PAIRED_SHARE * compared.offered:
+        reasons.append(f"only {pairs} of {compared.offered} tasks are scored for both policies; at least half are needed")
     if interval is not None and interval.low <= 0.0:
         reasons.append(
             f"the improvement over {baseline} is not certain: its {config.confidence:.0%} interval is "
             f"{interval.low:+.3f} to {interval.high:+.3f}"
         )
-    elif interval is not None and p_value > 1.0 - config.confidence:
+    elif interval is not None and compared.p_value > 1.0 - config.confidence:
         reasons.append(
-            f"too few tasks differ to be certain of the improvement over {baseline}: McNemar's mid-p is {p_value:.3f}"
+            f"too few tasks differ to be certain of the improvement over {baseline}: McNemar's mid-p is {compared.p_value:.3f}"
         )
-    for family, change in families.items():
+    for family, change in compared.families.items():
         if change is None:
             reasons.append(f"family {family} has no task scored for both policies")
         elif change < -config.family_margin - ROUNDING:

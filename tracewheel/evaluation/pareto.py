@@ -1,4 +1,4 @@
-"""The Pareto front: what nothing else beats on one objective without losing on another."""
+"""The Pareto front: candidates that no other beats on one objective without losing on another."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class ParetoPoint:
-    """A candidate with what it came to on each objective; `beaten_by` is empty for those on the front."""
+    """A candidate with its value on each objective; `beaten_by` is empty on the front."""
 
     name: str
     objectives: Mapping[str, float | None]
@@ -20,7 +20,7 @@ class ParetoPoint:
         return not self.beaten_by and all(value is not None for value in self.objectives.values())
 
     def to_record(self) -> dict[str, Any]:
-        """As JSON types, with `on_front`."""
+        """The point as JSON types, with `on_front`."""
         return asdict(self) | {
             "objectives": dict(self.objectives),
             "beaten_by": list(self.beaten_by),
@@ -29,13 +29,13 @@ class ParetoPoint:
 
 
 def pareto_points(candidates: Mapping[str, Mapping[str, float | None]]) -> list[ParetoPoint]:
-    """Compare candidates by all their objectives, each of which is better when larger.
+    """Compare candidates by all their objectives; more is better.
 
-    A candidate is beaten by one that is nowhere worse and somewhere better; of equal ones none is. One
-    that lacks an objective (None: nothing was scored) is neither compared nor on the front.
+    A candidate is beaten by one that is nowhere worse and somewhere better. One that lacks an objective
+    (None: nothing was scored) is neither compared nor on the front.
 
     Raises:
-        ValueError: the candidates have not all the same objectives.
+        ValueError: the candidates have different objectives.
     """
     names = {frozenset(values) for values in candidates.values()}
     if len(names) > 1:

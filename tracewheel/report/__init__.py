@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tracewheel.report.load import load_report_data
+from tracewheel.report.load import RunResults, load_report_data
 from tracewheel.report.page import write_report
 from tracewheel.report.report_data import ReportData
 
-__all__ = ["ReportData", "load_report_data", "write_report"]
+__all__ = ["ReportData", "RunResults", "load_report_data", "write_report"]

@@ -1,4 +1,4 @@
-"""Line charts as inline SVG. Colours come from the page's style sheet, so both themes work."""
+"""Line charts as inline SVG. Colours come from the page's style sheet, which has a light and a dark theme."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ Place = Callable[[float, float], tuple[float, float]]
 
 
 def line_chart(curve: Curve) -> Markup:
-    """The chart of a curve: axes, a line and dots for each series, the marked iteration.
+    """Draw a curve: axes, a line and dots for each series, the marked iteration.
 
-    Every dot carries its numbers as a tooltip; the whole chart has a text alternative.
+    Dots have tooltips with their values; the chart has a text alternative.
     """
     measured = [(x, y) for points in curve.series.values() for x, y in points if y is not None and math.isfinite(y)]
     if not measured:
@@ -91,7 +91,7 @@ def describe(curve: Curve) -> str:
 
 
 def number(value: float) -> str:
-    """A short decimal: three significant digits, no trailing zeros."""
+    """A number with three significant digits and no trailing zeros."""
     if value == 0:
         return "0"
     if abs(value) >= 1000:
@@ -100,7 +100,7 @@ def number(value: float) -> str:
 
 
 def padded_range(values: Iterable[float]) -> tuple[float, float]:
-    """From zero, or from the least value when it is below zero, to a little over the largest."""
+    """A range that holds zero and all values, with 5% above the largest."""
     known = list(values)
     low, high = min(0.0, *known), max(0.0, *known)
     return (low, high * 1.05) if high > low else (low, low + 1.0)

@@ -1,4 +1,4 @@
-"""Which curves a report draws from the metrics of the training loop."""
+"""The curves of a report, from the metrics of the training loop."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ SHARE = (0.0, 1.0)
 # Title, note, the metrics in it with their labels, and the bounds of the vertical axis.
 TRAINING: list[tuple[str, str, dict[str, str], tuple[float, float] | None]] = [
     ("Reward", "mean of the sampled training rollouts", {"reward": "reward", "success": "success"}, SHARE),
-    ("KL", "K3 estimate to the warm start, nats a token", {"kl": "KL"}, None),
-    ("Entropy", "of the policy, nats a token", {"entropy": "entropy"}, None),
-    ("Length", "tokens a trajectory", {"generated_tokens": "generated", "trajectory_tokens": "in all"}, None),
-    ("Turns", "assistant turns a trajectory", {"turns": "turns"}, None),
+    ("KL", "K3 estimate to the warm start, nats per token", {"kl": "KL"}, None),
+    ("Entropy", "of the policy, nats per token", {"entropy": "entropy"}, None),
+    ("Length", "tokens per trajectory", {"generated_tokens": "generated", "trajectory_tokens": "total"}, None),
+    ("Turns", "assistant turns per trajectory", {"turns": "turns"}, None),
     ("Zero-variance share", "groups without a gradient", {"zero_variance_share": "share"}, SHARE),
-    ("Clipped share", "of tokens, by the PPO clip", {"clip_share": "clipped"}, None),
+    ("Clipped share", "share of tokens at the PPO clip", {"clip_share": "clipped"}, None),
     ("Gradient norm", "before clipping", {"grad_norm": "norm"}, None),
-    ("Curriculum", "variants of failing tasks on offer", {"variants": "variants"}, None),
+    ("Curriculum", "variants of failing tasks", {"variants": "variants"}, None),
     ("Truncated and unscored", "share of trajectories", {"truncated_share": "truncated", "unscored_share": "unscored"}, SHARE),
 ]
 
 
 def training_curves(updates: Metrics, validation: Metrics, best_iteration: int | None) -> list[Curve]:
-    """Charts for what was measured; a metric that no iteration has is left out."""
+    """Charts of the measured metrics; a metric that no iteration has is left out."""
     names = list(dict.fromkeys(name for metrics in validation.values() for name in metrics))
     harder = [name for name in names if "harder" in name]
     curves = [
@@ -37,7 +37,7 @@ def training_curves(updates: Metrics, validation: Metrics, best_iteration: int |
             validation,
             best_iteration,
         ),
-        _curve("Harder tier over iterations", "never used to choose", harder, validation, best_iteration),
+        _curve("Harder tier over iterations", "not used to choose", harder, validation, best_iteration),
     ]
     for title, note, labels, bounds in TRAINING:
         series = {label: _points(updates, key) for key, label in labels.items()}

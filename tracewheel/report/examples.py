@@ -1,4 +1,4 @@
-"""Which tasks the report's viewer shows: some of each outcome, so that losses are seen too."""
+"""The tasks in the report's viewer: some of each outcome, so that losses are shown too."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tracewheel.core.types import content_hash
-from tracewheel.report.report_data import Comparison, Episode, Outcome
+from tracewheel.report.report_data import Change, Comparison, Episode
 from tracewheel.scoring.rubric import success_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
-ORDER: tuple[Outcome, ...] = ("gained", "lost", "failed", "solved", "unscored")
+ORDER: tuple[Change, ...] = ("gained", "lost", "failed", "solved", "unscored")
 SPLITS = ("held_out", "harder")
 
 
@@ -25,25 +25,25 @@ def choose_examples(
     Args:
         tasks: Curated tasks: `task_id`, `split`, `family`, `tier`, `prompt`, `initial_state`.
         episodes: Policy key to task id to greedy episode.
-        before: Policy whose outcome is compared with that of
-        after: this one. A task that either has no episode of is left out.
-        limit: Most tasks to take.
+        before: Policy to compare with `after`. Tasks that one of them has no episode of are left out.
+        after: Policy to compare.
+        limit: Maximum number of tasks.
     """
-    piles: dict[Outcome, list[Comparison]] = {outcome: [] for outcome in ORDER}
+    piles: dict[Change, list[Comparison]] = {change: [] for change in ORDER}
     rows = tasks[tasks["split"].isin(SPLITS)].to_dict("records")
     for row in sorted(rows, key=lambda row: content_hash(row["task_id"])):
         tried = {key: by_task[row["task_id"]] for key, by_task in episodes.items() if row["task_id"] in by_task}
         if before in tried and after in tried:
-            outcome = outcome_of(tried[before], tried[after])
-            piles[outcome].append(_comparison({str(key): value for key, value in row.items()}, outcome, tried))
+            change = change_of(tried[before], tried[after])
+            piles[change].append(_comparison({str(key): value for key, value in row.items()}, change, tried))
     chosen: list[Comparison] = []
     for rank in range(max(map(len, piles.values()))):
         chosen += [pile[rank] for pile in piles.values() if rank < len(pile)]
     return sorted(chosen[:limit], key=lambda item: (ORDER.index(item.outcome), item.tier, item.family, item.task_id))
 
 
-def outcome_of(before: Episode, after: Episode) -> Outcome:
-    """What became of a task between two policies."""
+def change_of(before: Episode, after: Episode) -> Change:
+    """How success on a task changed from one policy to another."""
     if not before.status == after.status == "scored":
         return "unscored"
     match success_of(before.breakdown) >= 1.0, success_of(after.breakdown) >= 1.0:
@@ -57,7 +57,7 @@ def outcome_of(before: Episode, after: Episode) -> Outcome:
             return "failed"
 
 
-def _comparison(row: Mapping[str, Any], outcome: Outcome, tried: Mapping[str, Episode]) -> Comparison:
+def _comparison(row: Mapping[str, Any], change: Change, tried: Mapping[str, Episode]) -> Comparison:
     return Comparison(
         task_id=str(row["task_id"]),
         split=str(row["split"]),
@@ -65,6 +65,6 @@ def _comparison(row: Mapping[str, Any], outcome: Outcome, tried: Mapping[str, Ep
         tier=int(row["tier"]),
         prompt=str(row["prompt"]),
         initial_state=json.loads(row["initial_state"]),
-        outcome=outcome,
+        outcome=change,
         episodes=tried,
     )

@@ -1,12 +1,14 @@
-"""From a run's files to what its report shows."""
+"""Reading what the report of a run shows from the run's files."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tracewheel.config import RetrainConfig
 from tracewheel.core.errors import DataError
 from tracewheel.core.files import read_table
 from tracewheel.core.statistics import paired_difference, pass_at_k, rate_interval
@@ -19,7 +21,7 @@ from tracewheel.report.report_data import Aim, Cost, Episode, Estimate, Group, P
 if TYPE_CHECKING:
     import pandas as pd
 
-# Policy key to its name, and to its name where there is little room.
+# Policy key to its label and its short label.
 LABELS = {
     "deployed": ("Deployed agent, as logged", "Deployed"),
     "base": ("Base", "Base"),
@@ -29,76 +31,67 @@ LABELS = {
     "control": ("Control, replay text alone", "Control"),
     "rl": ("After RL", "After RL"),
 }
-AFTER = "rl"
+# The policies that the viewer compares at first.
+BEFORE, AFTER = "warm_start", "rl"
+MOST_EXAMPLES = 80
 EVALUATION_COLUMNS = ["task_id", "greedy", "sampled_successes", "sampled_attempts"]
 
 
-def load_report_data(
-    summary: Mapping[str, Any],
-    *,
-    curated: Path,
-    evaluations: Mapping[str, Sequence[Path]],
-    updates: Mapping[int, Mapping[str, float]] | None = None,
-    validation: Mapping[int, Mapping[str, float]] | None = None,
-    best_iteration: int | None = None,
-    before: str = "warm_start",
-    lineage: Mapping[str, Mapping[str, Any]] | None = None,
-    config: Mapping[str, Any] | None = None,
-    pass_at: Iterable[int] = (1, 4),
-    examples: int = 80,
-    seed: int = 0,
-    harder_aim: float | None = None,
-    findings: Sequence[Finding] = (),
-) -> ReportData:
-    """Gather what the report of a run shows.
+@dataclass(frozen=True)
+class RunResults:
+    """What a finished run left for its report.
 
-    Args:
-        summary: What `tracewheel retrain` prints: `run_id`, `gate`, `seconds` by stage, and when
-            there: `name`, `tokens` by stage, `cached` (stages not run again), `adapter` or `model`, `mlflow_run`, `pareto`,
-            `leaks`.
-        curated: Directory of the curate stage; its `tasks.parquet` says which split a task is in, its
-            `episodes.parquet` gives the deployed agent.
-        evaluations: Policy key to the directories of its evaluations (held-out and harder tier may be
-            one or two), each with `results.parquet` and `greedy/{trajectories,scores}.parquet`.
-            In the order of the table's rows.
+    Attributes:
+        summary: What `tracewheel retrain` prints: `run_id`, `gate`, `seconds` by stage, and where there are any:
+            `name`, `tokens` by stage, `cached` (reused stages), `adapter` or `model`, `mlflow_run`, `pareto`, `leaks`.
+        config: The run's profile.
+        curated: Output of curate: the splits from its `tasks.parquet`, the deployed agent from its `episodes.parquet`.
+        evaluations: Policy key to the folders of its evaluations (held-out and harder tier may share one), each with
+            `results.parquet` and `greedy/{trajectories,scores}.parquet`. In the order of the table's rows.
         updates: Iteration to the metrics of its update.
-        validation: Iteration (0 is the start of RL) to `greedy`, `sampled` and other named rates on
-            the validation split; a name that holds "harder" gets a chart of its own.
-        best_iteration: The iteration that was chosen.
-        before: Policy to show on the left of the viewer at first.
-        lineage: Headings to names and values.
-        config: The resolved profile.
-        pass_at: The k of pass@k.
-        examples: How many tasks the viewer holds.
-        seed: Seed of the bootstrap intervals.
-        harder_aim: Harder-tier success that the run was meant to reach; None where the profile sets no aim.
-        findings: What the doctor says of the run.
+        validation: Iteration (0 is the start of RL) to `greedy`, `sampled` and other named rates on the validation
+            split; names with "harder" in them get their own chart.
+        best_iteration: The chosen iteration.
+        lineage: Heading to name to value.
+        findings: The doctor's findings.
+    """
+
+    summary: Mapping[str, Any]
+    config: RetrainConfig
+    curated: Path
+    evaluations: Mapping[str, Sequence[Path]]
+    updates: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
+    validation: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
+    best_iteration: int | None = None
+    lineage: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    findings: Sequence[Finding] = ()
+
+
+def load_report_data(run: RunResults) -> ReportData:
+    """Read what the report of a run shows.
 
     Raises:
-        DataError: a file is missing, or an evaluation is of a task that was not curated.
+        DataError: a file is missing, or an evaluation holds a task that was not curated.
     """
-    tasks = _tasks(curated)
-    results = {"deployed": _deployed(curated, tasks)}
-    results |= {key: _results(directories, tasks) for key, directories in evaluations.items()}
-    policies = [_policy(key, table, results.get(AFTER), tuple(pass_at), seed) for key, table in results.items()]
+    summary, config = run.summary, run.config
+    tasks = _tasks(run.curated)
+    results = {"deployed": _deployed(run.curated, tasks)}
+    results |= {key: _results(directories, tasks) for key, directories in run.evaluations.items()}
+    pass_at = tuple(config.evaluation.pass_at)
+    policies = [_policy(key, table, results.get(AFTER), pass_at, config.seed) for key, table in results.items()]
     after = next((row for row in policies if row.key == AFTER), None)
-    if before not in evaluations:
-        before = next(iter(evaluations), before)
-    episodes = {key: _episodes(directories) for key, directories in evaluations.items()}
-    tokens, cached = summary.get("tokens", {}), set(summary.get("cached", ()))
-    seconds = summary.get("seconds", {})
+    before = BEFORE if BEFORE in run.evaluations else next(iter(run.evaluations), BEFORE)
+    episodes = {key: _episodes(directories) for key, directories in run.evaluations.items()}
     return ReportData(
         run_id=str(summary.get("run_id", "")),
-        name=str(summary.get("name") or (config or {}).get("name", "")),
+        name=str(summary.get("name") or config.name),
         gate=summary.get("gate") or {},
         policies=policies,
         groups=_groups(results),
-        curves=training_curves(updates or {}, validation or {}, best_iteration),
-        aims=_aims(harder_aim, after),
-        costs=[
-            Cost(stage, seconds.get(stage), tokens.get(stage), stage in cached) for stage in dict.fromkeys([*seconds, *tokens])
-        ],
-        comparisons=choose_examples(tasks, episodes, before, AFTER, examples),
+        curves=training_curves(run.updates, run.validation, run.best_iteration),
+        aims=_aims(config.aims.harder, after),
+        costs=_costs(summary),
+        comparisons=choose_examples(tasks, episodes, before, AFTER, MOST_EXAMPLES),
         before=before,
         after=AFTER,
         n_held_out=int((tasks["split"] == "held_out").sum()),
@@ -109,11 +102,16 @@ def load_report_data(
             for key, label in (("adapter", "Adapter"), ("model", "Model"), ("mlflow_run", "MLflow run"))
             if summary.get(key)
         },
-        lineage=lineage or {},
-        config=config or {},
-        findings=findings,
+        lineage=run.lineage,
+        config=config.model_dump(mode="json"),
+        findings=run.findings,
         leaks=str(summary.get("leaks", "")),
     )
+
+
+def _costs(summary: Mapping[str, Any]) -> list[Cost]:
+    seconds, tokens, cached = summary.get("seconds", {}), summary.get("tokens", {}), set(summary.get("cached", ()))
+    return [Cost(stage, seconds.get(stage), tokens.get(stage), stage in cached) for stage in dict.fromkeys([*seconds, *tokens])]
 
 
 def _aims(harder: float | None, after: PolicyResult | None) -> list[Aim]:
@@ -132,7 +130,7 @@ def _tasks(curated: Path) -> pd.DataFrame:
 
 
 def _deployed(curated: Path, tasks: pd.DataFrame) -> pd.DataFrame:
-    """A row for each task, as of an evaluation: `greedy` is the mean of the logged episodes."""
+    """The logged episodes in the form of an evaluation: `greedy` is the mean success of a task's episodes."""
     logged = read_table(curated / EPISODES_FILE)
     means = (logged["success"] >= 1.0).astype(float).where(logged["success"].notna()).groupby(logged["task_id"]).mean()
     table = tasks.merge(means.rename("greedy"), left_on="task_id", right_index=True)
@@ -151,7 +149,7 @@ def _results(directories: Sequence[Path], tasks: pd.DataFrame) -> pd.DataFrame:
             raise DataError(f"{path}: no column {', '.join(sorted(missing))}")
         unknown = sorted(set(table["task_id"]) - set(tasks["task_id"]))
         if unknown:
-            raise DataError(f"{path}: {len(unknown)} of its tasks are not among the curated ones, the first is {unknown[0]}")
+            raise DataError(f"{path}: {len(unknown)} tasks were not curated; the first is {unknown[0]}")
         tables.append(table[EVALUATION_COLUMNS])
     return pd.concat(tables, ignore_index=True).drop_duplicates("task_id").merge(tasks, on="task_id")
 

@@ -1,5 +1,5 @@
 "use strict";
-// Everything a policy wrote is set as text, never as markup.
+// Text of a policy is always set as text, never as markup.
 (() => {
   const get = (id) => document.getElementById(id);
   const root = document.documentElement;
@@ -16,8 +16,8 @@
   body.hidden = false;
 
   const OUTCOMES = {
-    gained: "Gained: only after solves it", lost: "Lost: only before solves it", failed: "Failed by both",
-    solved: "Solved by both", unscored: "Unscored in one",
+    gained: "Gained: solved only after", lost: "Lost: solved only before", failed: "Failed by both",
+    solved: "Solved by both", unscored: "Unscored for one of them",
   };
   const words = (name) => String(name).replaceAll("_", " ");
   const element = (tag, className, text) => {
@@ -116,7 +116,7 @@
       place.append(item);
     }
     const details = element("details");
-    details.append(element("summary", "", "What the environment ended in"), element("pre", "", episode.final_state));
+    details.append(element("summary", "", "Final state of the environment"), element("pre", "", episode.final_state));
     const last = element("li", "system");
     last.append(details);
     place.append(last);

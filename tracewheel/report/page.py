@@ -1,4 +1,4 @@
-"""Writing the page: a template, its style, its script, and the data, in one file."""
+"""Writing the page: template, style, script and data in one file."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ KNOWN_COLOURS = ("deployed", "base", "warm_start", "warm_start_verified", "champ
 
 
 def write_report(data: ReportData, out: Path) -> Path:
-    """Write the report of a run as one HTML file that loads nothing from anywhere.
+    """Write the report of a run as one self-contained HTML file.
 
-    Whatever a policy wrote is shown as text: the template escapes it, the data block cannot close
-    its element, the script sets text only, and a content security policy allows no other script.
-    Half of a surrogate pair, which UTF-8 has no bytes for, is shown as a question mark.
+    Text of a policy stays text: the template escapes it, the data block cannot close its element, the
+    script sets text only, and a content security policy allows no other script. Half of a surrogate
+    pair, which UTF-8 cannot encode, becomes a question mark.
 
     Returns:
         `out`.
@@ -64,7 +64,7 @@ def write_report(data: ReportData, out: Path) -> Path:
 
 
 def headline(data: ReportData) -> str:
-    """The outcome in a sentence."""
+    """The result in one sentence."""
     after, deployed = data.policy(data.after), data.policy("deployed")
     if after is None or after.greedy is None:
         return "No policy was evaluated after RL."
@@ -77,7 +77,7 @@ def headline(data: ReportData) -> str:
 
 
 def aim_sentence(aim: Aim) -> tuple[bool, str]:
-    """Whether an aim is met, and the sentence that says so."""
+    """Whether an aim is met, and a sentence about it."""
     if aim.reached is None:
         return False, f"The aim of {percent(aim.target)} for {aim.name} was not measured."
     reached = aim.reached
@@ -88,7 +88,7 @@ def aim_sentence(aim: Aim) -> tuple[bool, str]:
 
 
 def gate_axis(gate: Mapping[str, Any]) -> tuple[float, float]:
-    """Ends of the axis that the gate's differences are drawn on; zero is within."""
+    """The range of the axis of the gate's differences; it holds zero."""
     values = [value for value in (gate.get("families") or {}).values() if value is not None]
     values += [value for value in (gate.get("difference"), *(gate.get("interval") or ())) if value is not None]
     low, high = min([0.0, *values]), max([0.0, *values])
@@ -97,7 +97,7 @@ def gate_axis(gate: Mapping[str, Any]) -> tuple[float, float]:
 
 
 def points(value: float) -> str:
-    """Percentage points with a sign; a true minus."""
+    """Percentage points with a sign, with a typographic minus."""
     return f"{100 * value:+.1f}".replace("-", "−")
 
 
@@ -118,12 +118,12 @@ def colour(key: str, policies: Sequence[Any]) -> str:
 
 
 def plain(value: Any) -> str:
-    """A value as the reader should see it: text as it is, the rest as JSON."""
+    """A value as text: strings unchanged, all else as JSON."""
     return value if isinstance(value, str) else json.dumps(_finite(value), ensure_ascii=False)
 
 
 def viewer_data(data: ReportData) -> dict[str, Any]:
-    """What the viewer's script reads."""
+    """The data for the viewer's script."""
     evaluated = {key for item in data.comparisons for key in item.episodes}
     return {
         "policies": {row.key: row.label for row in data.policies if row.key in evaluated}
@@ -135,7 +135,7 @@ def viewer_data(data: ReportData) -> dict[str, Any]:
 
 
 def _task(item: Comparison) -> dict[str, Any]:
-    # Trees are shown as text; making the text here keeps the order of keys.
+    # States become text here, which keeps the order of their keys.
     shown = asdict(item)
     shown["initial_state"] = json.dumps(item.initial_state, indent=1, ensure_ascii=False)
     for key, episode in item.episodes.items():
@@ -144,7 +144,7 @@ def _task(item: Comparison) -> dict[str, Any]:
 
 
 def embedded_json(value: Any) -> Markup:
-    """JSON that is safe inside a script element: it holds no `<`, `>` or `&`."""
+    """JSON that is safe inside a script element: without `<`, `>` and `&`."""
     text = json.dumps(_finite(value), separators=(",", ":"), allow_nan=False, ensure_ascii=False)
     for character in "<>&":
         text = text.replace(character, f"\\u{ord(character):04x}")
@@ -152,7 +152,7 @@ def embedded_json(value: Any) -> Markup:
 
 
 def _finite(value: Any) -> Any:
-    """The same with None for NaN and infinity, which JSON has no words for."""
+    """The value with None for NaN and infinity, which JSON cannot hold."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""What a report shows, as plain frozen values: nothing here knows of files or HTML."""
+"""The contents of a report, as frozen values that know nothing of files or HTML."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any, Literal
 
 from tracewheel.report.doctor.finding import Finding
 
-Outcome = Literal["gained", "lost", "solved", "failed", "unscored"]
+Change = Literal["gained", "lost", "solved", "failed", "unscored"]
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A rate, or a difference of rates, with its interval over `n` tasks; `unscored` are not in it."""
+    """A rate, or a difference of rates, with its interval over `n` scored tasks."""
 
     value: float
     low: float
@@ -28,8 +28,8 @@ class PolicyResult:
 
     Attributes:
         key: `deployed`, `base`, `warm_start`, `warm_start_verified`, `rl`, `champion` or another.
-        label: How the page calls it.
-        short: How it is called where there is little room.
+        label: Its name on the page.
+        short: Its name where there is little room.
         greedy: Held-out success with greedy decoding; for the deployed agent, of its logged episodes.
         sampled: Held-out success of sampled rollouts, interval over tasks.
         pass_at: Held-out pass@k by k, of the sampled rollouts.
@@ -62,7 +62,7 @@ class Group:
 class Curve:
     """A chart over iterations. `series` maps a label to (iteration, value) points; None is a gap.
 
-    `bounds` fixes the vertical axis, `marked` is an iteration to point out, for instance the chosen one.
+    `bounds` fixes the vertical axis; `marked` is an iteration to highlight, such as the chosen one.
     """
 
     title: str
@@ -74,7 +74,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Aim:
-    """A number that the run was to reach."""
+    """A rate that the run was meant to reach."""
 
     name: str
     target: float
@@ -87,7 +87,7 @@ class Aim:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a stage took in this run. A cached stage took what it shows when it first ran."""
+    """The cost of a stage. That of a cached stage was measured when it first ran."""
 
     stage: str
     seconds: float | None = None
@@ -97,7 +97,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class Episode:
-    """A greedy episode of one policy: OpenAI messages, how it ended, how it was scored."""
+    """A greedy episode of one policy: OpenAI messages, stop reason and score."""
 
     messages: Sequence[Mapping[str, Any]]
     stop_reason: str
@@ -110,7 +110,7 @@ class Episode:
 
 @dataclass(frozen=True)
 class Comparison:
-    """One task and what each policy did on it, by policy key."""
+    """One task with each policy's episode, by policy key."""
 
     task_id: str
     split: str
@@ -118,7 +118,7 @@ class Comparison:
     tier: int
     prompt: str
     initial_state: Mapping[str, Any]
-    outcome: Outcome
+    outcome: Change
     episodes: Mapping[str, Episode]
 
 
@@ -129,24 +129,23 @@ class ReportData:
     Attributes:
         run_id: Identity of the run.
         name: Name of the profile.
-        gate: A gate verdict's record: `verdict`, `reasons`, `difference`, `interval`, `families`,
-            `baseline`. Empty when no gate was held.
-        policies: Rows of the table, in the order they came to be.
-        groups: Bars, by heading, for instance "By tier".
+        gate: The record of a `Verdict`. Empty where no gate ran.
+        policies: Rows of the table, in the order the policies were made.
+        groups: Bars by heading, such as "By tier".
         curves: Charts over iterations.
-        aims: Numbers that were to be reached.
+        aims: Rates that the run was meant to reach.
         costs: Seconds and tokens by stage.
         comparisons: Tasks for the viewer.
         before: Policy key shown on the left of the viewer at first.
-        after: Policy key shown on the right at first, and the one whose gains the table shows.
+        after: Policy key shown on the right at first; the table shows its gains.
         n_held_out: Size of the held-out split.
         n_harder: Size of the harder tier.
-        pareto: The run's candidates by all their objectives: `name`, `objectives`, `on_front`, `beaten_by`.
-        links: Where the run's other results are: label to text.
-        lineage: Data lineage: heading to (name to value).
+        pareto: Records of `ParetoPoint`, one per candidate.
+        links: Locations of the run's other results, by label.
+        lineage: Heading to name to value.
         config: The resolved profile.
-        findings: What the doctor says of the run; empty when it was not asked.
-        leaks: What is on two sides of the splits, where that was allowed; else empty.
+        findings: The doctor's findings; empty where it did not run.
+        leaks: What is on two sides of the splits, where the profile allows it; else empty.
     """
 
     run_id: str
@@ -170,5 +169,5 @@ class ReportData:
     leaks: str = ""
 
     def policy(self, key: str) -> PolicyResult | None:
-        """The row of a policy, if it was measured."""
+        """The row of a policy; None where it was not measured."""
         return next((row for row in self.policies if row.key == key), None)

@@ -13,6 +13,7 @@ from tracewheel.environments.workspace.agent import play, solution
 from tracewheel.environments.workspace.environment import WorkspaceEnvironment
 from tracewheel.environments.workspace.tasks import FAMILIES, make_task
 from tracewheel.evaluation.gate import decide
+from tracewheel.report import RunResults
 from tracewheel.scoring.rubric import success_of
 from tracewheel.scoring.score import read_scores, score
 
@@ -127,20 +128,16 @@ def run(tmp_path):
         validation = {
             k: {"greedy": 0.5 + 0.045 * k, "sampled": 0.4 + 0.05 * k, "harder_greedy": 0.2 + 0.03 * k} for k in range(0, 11, 2)
         }
-        return SimpleNamespace(
-            tasks=tasks,
+        results = RunResults(
+            summary,
+            config=CONFIG,
             curated=curated,
             evaluations=evaluations,
-            summary=summary,
-            arguments={
-                "curated": curated,
-                "evaluations": evaluations,
-                "updates": updates,
-                "validation": validation,
-                "best_iteration": 8,
-                "lineage": {"Code": {"git commit": "4f1d2c3"}, "Data": {"traces": "sha256:77aa"}},
-                "config": CONFIG.model_dump(),
-            },
+            updates=updates,
+            validation=validation,
+            best_iteration=8,
+            lineage={"Code": {"git commit": "4f1d2c3"}, "Data": {"traces": "sha256:77aa"}},
         )
+        return SimpleNamespace(tasks=tasks, curated=curated, evaluations=evaluations, summary=summary, results=results)
 
     return build

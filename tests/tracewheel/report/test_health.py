@@ -23,8 +23,8 @@ def page(run, tmp_path):
 
     def render(findings):
         finished = run()
-        data = load_report_data(finished.summary, findings=findings, **finished.arguments)
-        return write_report(replace(data), tmp_path / "report.html").read_text()
+        data = load_report_data(replace(finished.results, findings=findings))
+        return write_report(data, tmp_path / "report.html").read_text()
 
     return render
 

@@ -5,16 +5,17 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
+from tracewheel.config import AimsConfig
 from tracewheel.core.errors import DataError
 from tracewheel.core.statistics import paired_difference, wilson_interval
 from tracewheel.report import load_report_data
-from tracewheel.report.examples import choose_examples, outcome_of
+from tracewheel.report.examples import change_of, choose_examples
 from tracewheel.report.report_data import Episode
 
 
 def test_the_table_s_numbers_come_from_the_files(run):
     finished = run()
-    data = load_report_data(finished.summary, **finished.arguments)
+    data = load_report_data(finished.results)
     assert [row.key for row in data.policies] == ["deployed", "base", "warm_start", "warm_start_verified", "rl"]
     greedy = {
         key: pd.read_parquet(paths[0] / "results.parquet").set_index("task_id") for key, paths in finished.evaluations.items()
@@ -35,14 +36,14 @@ def test_the_table_s_numbers_come_from_the_files(run):
 
 def test_the_gain_over_the_baseline_is_the_gate_s(run):
     finished = run()
-    row = load_report_data(finished.summary, **finished.arguments).policy("warm_start_verified")
+    row = load_report_data(finished.results).policy("warm_start_verified")
     assert row.gain.value == pytest.approx(finished.summary["gate"]["difference"])
     assert [row.gain.low, row.gain.high] == pytest.approx(finished.summary["gate"]["interval"])
 
 
 def test_the_deployed_agent_s_unscored_logs_are_left_out(run):
     finished = run()
-    deployed = load_report_data(finished.summary, **finished.arguments).policy("deployed")
+    deployed = load_report_data(finished.results).policy("deployed")
     logged = pd.read_parquet(finished.curated / "episodes.parquet")
     held_out = logged[logged["split"] == "held_out"].dropna()
     assert deployed.greedy.value == pytest.approx(held_out.groupby("task_id")["success"].mean().mean())
@@ -54,14 +55,14 @@ def test_unscored_episodes_are_counted_and_not_in_the_rate(run):
         return replace(item, stop_reason="infrastructure_failed") if key == "rl" and item.id.endswith("0-0") else item
 
     finished = run(respond)
-    row = load_report_data(finished.summary, **finished.arguments).policy("rl")
+    row = load_report_data(finished.results).policy("rl")
     greedy = pd.read_parquet(finished.evaluations["rl"][0] / "results.parquet")["greedy"]
     assert row.greedy.unscored == greedy.isna().sum() and row.greedy.n == greedy.notna().sum()
 
 
 def test_groups_cover_tiers_and_families_of_both_splits(run):
     finished = run()
-    groups = load_report_data(finished.summary, **finished.arguments).groups
+    groups = load_report_data(finished.results).groups
     assert [group.name for group in groups["By tier"]] == ["Tier 2", "Tier 3", "Tier 4", "Tier 5"]
     assert [group.n for group in groups["By tier"]] == [8, 8, 8, 12]
     assert [group.name for group in groups["By family, held-out"]] == ["content", "list", "pattern", "prefix"]
@@ -70,7 +71,7 @@ def test_groups_cover_tiers_and_families_of_both_splits(run):
 
 def test_curves_are_of_what_was_measured(run):
     finished = run()
-    curves = {curve.title: curve for curve in load_report_data(finished.summary, **finished.arguments).curves}
+    curves = {curve.title: curve for curve in load_report_data(finished.results).curves}
     assert set(curves["Validation success"].series) == {"greedy", "sampled"}
     assert curves["Validation success"].marked == 8
     assert set(curves["Harder tier over iterations"].series) == {"harder greedy"}
@@ -80,9 +81,10 @@ def test_curves_are_of_what_was_measured(run):
 
 def test_the_aim_of_the_harder_tier(run):
     finished = run()
-    data = load_report_data(finished.summary, **finished.arguments, harder_aim=0.99)
+    aiming = finished.results.config.model_copy(update={"aims": AimsConfig(harder=0.99)})
+    data = load_report_data(replace(finished.results, config=aiming))
     assert not data.aims[0].met and data.aims[0].reached == data.policy("rl").harder
-    assert load_report_data(finished.summary, **finished.arguments).aims == [], "the profile sets no aim"
+    assert load_report_data(finished.results).aims == [], "the profile sets no aim"
 
 
 @pytest.mark.parametrize(
@@ -91,7 +93,7 @@ def test_the_aim_of_the_harder_tier(run):
         (lambda f: (f.curated / "tasks.parquet").unlink(), "no such file"),
         (lambda f: (f.evaluations["rl"][0] / "results.parquet").unlink(), "no such file"),
         (lambda f: _rewrite(f.curated / "tasks.parquet", lambda t: t.drop(columns="split")), "no column split"),
-        (lambda f: _rewrite(f.curated / "tasks.parquet", lambda t: t.iloc[1:]), "not among the curated"),
+        (lambda f: _rewrite(f.curated / "tasks.parquet", lambda t: t.iloc[1:]), "tasks were not curated"),
         (
             lambda f: _rewrite(f.evaluations["rl"][0] / "results.parquet", lambda t: t.drop(columns="greedy")),
             "no column greedy",
@@ -103,7 +105,7 @@ def test_files_that_do_not_fit_are_data_errors(run, spoil, said):
     finished = run()
     spoil(finished)
     with pytest.raises(DataError, match=said):
-        load_report_data(finished.summary, **finished.arguments)
+        load_report_data(finished.results)
 
 
 def _rewrite(path, change):
@@ -117,12 +119,12 @@ def scored(success):
 UNSCORED = Episode([], "infrastructure_failed", "infrastructure_failed", None, {}, {})
 
 
-def test_outcomes():
-    assert outcome_of(scored(0.0), scored(1.0)) == "gained"
-    assert outcome_of(scored(1.0), scored(0.0)) == "lost"
-    assert outcome_of(scored(1.0), scored(1.0)) == "solved"
-    assert outcome_of(scored(0.0), scored(0.0)) == "failed"
-    assert outcome_of(scored(1.0), UNSCORED) == outcome_of(UNSCORED, UNSCORED) == "unscored"
+def test_the_change_between_two_policies():
+    assert change_of(scored(0.0), scored(1.0)) == "gained"
+    assert change_of(scored(1.0), scored(0.0)) == "lost"
+    assert change_of(scored(1.0), scored(1.0)) == "solved"
+    assert change_of(scored(0.0), scored(0.0)) == "failed"
+    assert change_of(scored(1.0), UNSCORED) == change_of(UNSCORED, UNSCORED) == "unscored"
 
 
 def test_examples_are_taken_in_turn_so_that_rare_losses_are_shown():

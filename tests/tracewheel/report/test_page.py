@@ -62,7 +62,7 @@ class Page(HTMLParser):
 @pytest.fixture
 def page(run, tmp_path):
     finished = run()
-    return write_report(load_report_data(finished.summary, **finished.arguments), tmp_path / "report.html")
+    return write_report(load_report_data(finished.results), tmp_path / "report.html")
 
 
 def read(path):
@@ -125,7 +125,7 @@ def test_the_page_says_what_happened(page):
 
 def test_the_pareto_front_is_shown_where_there_are_objectives(run, tmp_path):
     finished = run()
-    plain = write_report(load_report_data(finished.summary, **finished.arguments), tmp_path / "plain.html")
+    plain = write_report(load_report_data(finished.results), tmp_path / "plain.html")
     assert "Pareto front" not in read(plain).text
     candidates = {
         "rl-2": {"success": 0.75, "<b>safety": 0.5},
@@ -133,17 +133,17 @@ def test_the_pareto_front_is_shown_where_there_are_objectives(run, tmp_path):
         "rl-6": {"success": 0.25, "<b>safety": None},
     }
     finished.summary["pareto"] = [point.to_record() for point in pareto_points(candidates)]
-    text = read(write_report(load_report_data(finished.summary, **finished.arguments), tmp_path / "front.html")).text
-    for said in ("rl-2 0.750 0.500 on it", "rl-4 0.500 0.250 beaten by rl-2", "rl-6 0.250 – not compared", "<b>safety"):
+    text = read(write_report(load_report_data(finished.results), tmp_path / "front.html")).text
+    for said in ("rl-2 0.750 0.500 on the front", "rl-4 0.500 0.250 beaten by rl-2", "rl-6 0.250 – not compared", "<b>safety"):
         assert said in text
 
 
 def test_a_leak_that_was_allowed_is_said_before_all_figures(run, tmp_path):
     finished = run()
-    plain = write_report(load_report_data(finished.summary, **finished.arguments), tmp_path / "plain.html")
+    plain = write_report(load_report_data(finished.results), tmp_path / "plain.html")
     assert "in doubt" not in read(plain).text
     finished.summary["leaks"] = "user <b>u1 is in held_out and train"
-    text = read(write_report(load_report_data(finished.summary, **finished.arguments), tmp_path / "leaks.html")).text
+    text = read(write_report(load_report_data(finished.results), tmp_path / "leaks.html")).text
     assert "every figure of this run is in doubt. user <b>u1 is in held_out and train" in text
     assert text.index("in doubt") < text.index("Gate: promoted")
 
@@ -160,7 +160,7 @@ def run_again(run, out):
     for name in ("curated", "evaluations"):
         shutil.rmtree(out.parent / name)
     finished = run()
-    return write_report(load_report_data(finished.summary, **finished.arguments), out / "report.html")
+    return write_report(load_report_data(finished.results), out / "report.html")
 
 
 @pytest.fixture
@@ -175,7 +175,7 @@ def hostile_page(run, tmp_path):
         return replace(item, messages=messages, final_state=item.final_state | {"note": STORABLE})
 
     finished = run(respond)
-    data = load_report_data(finished.summary, **finished.arguments)
+    data = load_report_data(finished.results)
     task = replace(data.comparisons[0], prompt=HOSTILE, family=HOSTILE, task_id=HOSTILE)
     groups = {HOSTILE: [replace(group, name=HOSTILE) for group in data.groups["By tier"]]}
     gate = {**data.gate, "reasons": [HOSTILE], "families": {HOSTILE: 0.1}, "baseline": HOSTILE, "verdict": HOSTILE}
@@ -238,7 +238,7 @@ def test_a_report_of_nearly_nothing_is_still_a_page(tmp_path):
 
 def test_a_refusal_with_no_pairs_and_missing_measures(run, tmp_path):
     finished = run()
-    data = load_report_data(finished.summary, **finished.arguments)
+    data = load_report_data(finished.results)
     gate = {
         "verdict": "refused",
         "reasons": ["only 0 tasks"],

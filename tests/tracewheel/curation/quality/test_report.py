@@ -168,7 +168,7 @@ def test_the_page_is_self_contained_and_shows_what_logs_say_as_text(folders, tmp
     assert not page.open and not {"script", "img", "link", "iframe", "form"} & set(page.tags)
     assert all(link.startswith("#") and link[1:] in page.ids for link in page.links)
     assert not re.search(r"url\(|@import|https?://", text) and "default-src 'none'" in text
-    assert HOSTILE in "".join(page.text) and "here it leaves the way of the success" in text
+    assert HOSTILE in "".join(page.text) and "first divergence from the success" in text
     assert str(tmp_path) not in text and "prefers-color-scheme: dark" in text
 
 
