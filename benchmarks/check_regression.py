@@ -1,10 +1,10 @@
-"""Warns when a ratio that the benchmarks hold has become more than 20% worse than in `regression.json`.
+"""Warns when a benchmark ratio is more than 20% worse than in `regression.json`.
 
-    python benchmarks/check_regression.py            # warns and ends with 0; with --strict ends with 1
-    python benchmarks/check_regression.py --write    # takes today's ratios as the new reference
+    python benchmarks/check_regression.py            # warns and exits with 0; with --strict exits with 1
+    python benchmarks/check_regression.py --write    # stores the measured ratios as the new reference
 
-Runs the quick benchmarks (`rollouts.py --quick`, `environments.py`), some minutes. Only ratios
-of CPU seconds measured side by side are compared, so another machine, or a busy one, changes little.
+Runs the quick benchmarks (`rollouts.py --quick`, `environments.py`), which take some minutes. Only ratios
+of CPU seconds measured side by side are compared, so they depend little on the machine and its load.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def main() -> None:
     fallen = worse(reference, measured)
     print(json.dumps({"measured": measured, "reference": reference, "worse": fallen}, indent=1))
     for name in fallen:
-        message = f"{name}: {measured.get(name)} where the reference is {reference[name]}"
-        # The first form is what GitHub's runners show beside the change.
+        message = f"{name}: {measured.get(name)} (reference {reference[name]})"
+        # GitHub's runners show the first form beside the change.
         print(f"::warning title=benchmark::{message}" if os.environ.get("GITHUB_ACTIONS") else f"warning: {message}")
     sys.exit(1 if arguments.strict and fallen else 0)
 

@@ -1,10 +1,10 @@
-"""Does the loop learn, and what of it is due to reinforcement learning? Several seeds, with controls.
+"""Measures what the loop learns and how much reinforcement learning adds, on several seeds and with controls.
 
     python benchmarks/learning.py --seeds 0 1 2
 
-Runs `tracewheel retrain` once a seed, then two controls from the same warm start: as many optimiser
-steps on the replay text alone (what the harder tier owes to replay), and the same reinforcement
-learning with the action mask off, so that the loss covers what the tools said. Prints JSON and a
+Runs `tracewheel retrain` once per seed, then two controls from the same warm start: as many optimiser
+steps on the replay text alone (the contribution of replay to the harder tier), and the same reinforcement
+learning without the action mask, so that the loss covers tool replies. Prints JSON and a
 table; writes `docs/learning.json`, `docs/learning.md` and `docs/learning.png`.
 """
 
@@ -84,7 +84,7 @@ def main() -> None:
 
 
 def _retrain(profile: str, seed: int, run_dir: Path) -> dict[str, Any]:
-    """One run through the command line, as a user would; a refused gate (3) is a result too."""
+    """Run the command line as a user would; a refusal by the gate (exit code 3) is a result too."""
     command = ["tracewheel", "retrain", profile, "--set", f"seed={seed}", "--run-dir", str(run_dir), "--json"]
     done = subprocess.run([str(Path(sys.executable).with_name("tracewheel")), *command[1:]], stdout=subprocess.PIPE, text=True)
     if done.returncode not in (0, 3):
@@ -121,7 +121,7 @@ def _controls(config: RetrainConfig, work: Path) -> dict[str, Any]:
 
 
 def _replay_only(config: RetrainConfig, start: Path, out: Path) -> Path:
-    """As many optimiser steps as reinforcement learning takes, on the replay text alone and at its weight."""
+    """Take as many optimiser steps as reinforcement learning does, on the replay text alone and at its weight."""
     learner = Learner(UpdateSections.of(config), start.parent, start)
     rng = random.Random(f"replay-only-{config.seed}")
     for _ in range(config.training.iterations * config.learner.epochs * config.learner.minibatches):
@@ -132,7 +132,7 @@ def _replay_only(config: RetrainConfig, start: Path, out: Path) -> Path:
 
 
 def _without_mask(config: RetrainConfig, curated: Path, start: Path, work: Path) -> Path:
-    """The same loop, but everything after the prompt counts as if the policy had said it."""
+    """Run the same loop, with everything after the prompt treated as sampled by the policy."""
     tasks = {task.id: task for task in load_tasks(curated, "train")}
     sampler = TaskSampler(config.sampler, tasks, config.seed)
     state, version = start, 0
@@ -160,7 +160,7 @@ def _without_mask(config: RetrainConfig, curated: Path, start: Path, work: Path)
 
 
 def _unmask(config: RetrainConfig, policy: PolicyRef, trajectories: Path) -> None:
-    """Set the action mask on observations too, with the log-probability the policy gives them."""
+    """Set the action mask on observations too, with the policy's log-probabilities of them."""
     table = pd.read_parquet(trajectories)
     first = [list(mask).index(1) for mask in table["action_mask"]]
     table["action_mask"] = [[0] * n + [1] * (len(ids) - n) for n, ids in zip(first, table["token_ids"], strict=True)]
@@ -176,7 +176,7 @@ def _unmask(config: RetrainConfig, policy: PolicyRef, trajectories: Path) -> Non
 
 
 def _table(results: dict[str, Any]) -> str:
-    """Markdown: a row a policy, greedy / sampled held-out success and the harder tier, for each seed."""
+    """Markdown table: one row per policy; greedy and sampled held-out success and the harder tier, by seed."""
     seeds = list(results)
     lines = ["| policy | " + " | ".join(f"seed {seed}: greedy / sampled / harder" for seed in seeds) + " |"]
     lines.append("|---|" + "---|" * len(seeds))

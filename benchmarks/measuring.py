@@ -1,4 +1,4 @@
-"""What the benchmarks share: CPU seconds with children included, the machine's description, JSON and a table out."""
+"""Shared by the benchmarks: CPU seconds including children, a description of the machine, output as JSON and a table."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def cpu_seconds() -> float:
 
 
 def environment(threads: int) -> dict[str, str]:
-    """The environment of a measured process: its threads, and nothing that asks the network."""
+    """The environment variables of a measured process: its threads, and no network access."""
     quiet = {
         "TRL_EXPERIMENTAL_SILENCE": "1",
         "HF_HUB_OFFLINE": "1",
@@ -55,7 +55,7 @@ def environment(threads: int) -> dict[str, str]:
 
 
 def machine(threads: int) -> dict[str, Any]:
-    """Date, processor, cores, threads of a measured process, and the versions of what was measured."""
+    """Date, processor, cores, threads of a measured process, and package versions."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.exists() else []
     model = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.processor())

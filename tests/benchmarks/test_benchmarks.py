@@ -17,7 +17,7 @@ def benchmarks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
 
 
-def test_the_scripted_policy_says_one_call_a_turn_until_the_environment_ends(tmp_path: Path) -> None:
+def test_the_scripted_policy_makes_one_call_per_turn_until_the_environment_ends(tmp_path: Path) -> None:
     from rollouts_sides import ours, prefill_each_turn
     from rollouts_workload import CALL, Workload, write_policy
 
@@ -34,7 +34,7 @@ def test_the_scripted_policy_says_one_call_a_turn_until_the_environment_ends(tmp
         assert generated == 4 * 3 * turn
 
 
-def test_trls_chat_template_says_what_ours_says() -> None:
+def test_trls_chat_template_equals_ours() -> None:
     from rollouts_workload import trl_chat_template
     from transformers import AutoTokenizer
 
@@ -55,7 +55,7 @@ def test_trls_chat_template_says_what_ours_says() -> None:
     assert said[0] == said[1]
 
 
-def test_a_power_is_found_from_points_that_follow_it() -> None:
+def test_the_power_of_a_power_law_is_recovered() -> None:
     from rollouts import exponent
 
     points = [{"workload": {"turns": turns}, "sides": {"ours": {"episodes_per_cpu_s": 1 / turns**1.5}}} for turns in (2, 8, 32)]
@@ -63,7 +63,7 @@ def test_a_power_is_found_from_points_that_follow_it() -> None:
     assert exponent(points[:1], "ours") is None
 
 
-def test_time_goes_to_the_innermost_account_and_all_of_it_once() -> None:
+def test_time_is_charged_once_to_the_innermost_account() -> None:
     from overhead_run import Ledger
 
     started = time.time()
@@ -107,7 +107,7 @@ def test_only_listed_tasks_are_slow(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         ({"power of the turns, ours": 0.5}, ["speed"]),
     ],
 )
-def test_a_ratio_a_fifth_worse_is_noticed(measured: dict[str, float], fallen: list[str]) -> None:
+def test_a_ratio_20_percent_worse_is_reported(measured: dict[str, float], fallen: list[str]) -> None:
     from check_regression import worse
 
     assert worse({"speed": 1.0, "power of the turns, ours": 1.0}, measured) == fallen

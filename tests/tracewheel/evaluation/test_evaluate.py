@@ -47,7 +47,7 @@ def evaluated(small, base, some_tasks, tmp_path_factory):
     return out, evaluate(small, PolicyRef(base), some_tasks, out, samples=SAMPLES, seed=3)
 
 
-def test_the_results_are_those_of_the_scores(evaluated, some_tasks):
+def test_results_match_the_scores(evaluated, some_tasks):
     out, summary = evaluated
     assert "objectives" not in summary, "the rubric has none"
     results = pd.read_parquet(out / "results.parquet")
@@ -64,7 +64,7 @@ def test_the_results_are_those_of_the_scores(evaluated, some_tasks):
         assert (row.sampled_successes, row.sampled_attempts) == (sum(own), len(own))
 
 
-def test_what_could_not_be_run_is_not_a_failure(evaluated, some_tasks):
+def test_infrastructure_failures_are_unscored(evaluated, some_tasks):
     out, summary = evaluated
     last = pd.read_parquet(out / "results.parquet").iloc[-1]
     assert math.isnan(last["greedy"])
@@ -74,7 +74,7 @@ def test_what_could_not_be_run_is_not_a_failure(evaluated, some_tasks):
     assert broken["greedy"]["rate"] is None and broken["sampled"]["rate"] is None
 
 
-def test_one_greedy_and_some_sampled_episodes_a_task(evaluated, some_tasks):
+def test_one_greedy_and_several_sampled_episodes_per_task(evaluated, some_tasks):
     out, summary = evaluated
     for mode, count in (("greedy", 1), ("sampled", SAMPLES)):
         trajectories = read_records(out / mode / "trajectories.parquet", Trajectory)
@@ -134,7 +134,7 @@ def test_objectives_are_the_mean_of_both_modes_scored_episodes(small, base, some
     assert down["objectives"] == {"safety": None, "thrift": None}
 
 
-def test_the_figures_of_known_results():
+def test_summary_of_hand_made_results():
     summary = summarise(EvaluationConfig(samples=2, pass_at=(1, 2), bootstrap=500), RESULTS)
     assert summary["greedy"] == {"rate": 2 / 3, "interval": list(wilson_interval(2, 3)), "n": 3}
     assert summary["sampled"]["rate"] == pytest.approx((1 + 0.5 + 0 + 1) / 4)
@@ -147,7 +147,7 @@ def test_the_figures_of_known_results():
     assert {family: part["sampled"]["n"] for family, part in summary["by_family"].items()} == {"list": 2, "pattern": 2}
 
 
-def test_nothing_scored_has_no_rate():
+def test_unscored_tasks_have_no_rate():
     summary = summarise(EvaluationConfig(samples=1, pass_at=(1,), bootstrap=10), RESULTS[4:])
     assert summary["greedy"]["rate"] is None and summary["greedy"]["n"] == 0
     assert summary["sampled"] == {"rate": None, "interval": [0.0, 1.0], "n": 0}

@@ -20,7 +20,7 @@ def verdict(new, old, **config):
     return decide(GateConfig(**config), results(new), results(old), seed=0, baseline="warm_start")
 
 
-def test_a_sure_gain_is_promoted():
+def test_a_significant_gain_is_promoted():
     decision = verdict([1.0] * 90 + [0.0] * 10, [1.0] * 60 + [0.0] * 40)
     assert decision.promoted and decision.verdict == "promoted"
     assert decision.difference == pytest.approx(0.3)
@@ -30,14 +30,14 @@ def test_a_sure_gain_is_promoted():
     assert "+0.300" in decision.reasons[0]
 
 
-def test_a_gain_that_may_be_chance_is_refused():
+def test_an_insignificant_gain_is_refused():
     decision = verdict([1.0] * 10 + [0.0] * 40 + [1.0] * 50, [0.0] * 10 + [1.0] * 6 + [0.0] * 34 + [1.0] * 50)
     assert decision.verdict == "refused"
     assert decision.difference == pytest.approx(0.04)
     assert "not certain" in decision.reasons[0]
 
 
-def test_four_gained_and_none_lost_is_too_few_though_the_bootstrap_is_sure():
+def test_mcnemar_refuses_four_gained_tasks_that_the_bootstrap_accepts():
     decision = verdict([1.0] * 4 + [0.0] * 96, [0.0] * 100)
     assert decision.interval is not None and decision.interval[0] > 0.0
     assert decision.p_value == 1 / 16
@@ -60,7 +60,7 @@ def test_an_interval_that_touches_zero_is_refused():
     assert not decision.promoted
 
 
-def test_a_family_that_falls_too_far_is_refused_though_the_whole_gains():
+def test_a_falling_family_is_refused_despite_an_overall_gain():
     families = ("pattern", "list", "content", "prefix")
     new = results([0.0, 1.0, 1.0, 1.0] * 25, families)
     old = results([0.2, 0.2, 0.2, 0.2] * 25, families)
@@ -87,7 +87,7 @@ def test_too_few_pairs_are_refused_with_the_reason():
     assert not mostly_unscored.promoted and "30 of 100" in mostly_unscored.reasons[0]
 
 
-def test_no_pair_at_all_is_refused_and_still_json():
+def test_no_pair_is_refused_and_the_verdict_is_json():
     decision = verdict([math.nan] * 4, [0.0] * 4)
     assert (decision.verdict, decision.difference, decision.interval) == ("refused", None, None)
     assert any("family list has no task" in reason for reason in decision.reasons)
@@ -116,6 +116,6 @@ def test_row_order_does_not_matter():
         (lambda table: table.assign(greedy=2.0), "outside 0 to 1"),
     ],
 )
-def test_unusable_results_are_a_data_error(spoil, said):
+def test_invalid_results_are_data_errors(spoil, said):
     with pytest.raises(DataError, match=said):
         decide(GateConfig(), spoil(results([1.0] * 30)), results([0.0] * 30), seed=0)

@@ -11,7 +11,7 @@ def front(candidates):
     return [point.name for point in pareto_points(candidates) if point.on_front]
 
 
-def test_the_front_by_hand():
+def test_a_hand_worked_front():
     candidates = {
         "start": {"success": 0.5, "safety": 0.9, "thrift": 0.5},
         "rl-2": {"success": 0.7, "safety": 0.9, "thrift": 0.5},
@@ -30,7 +30,7 @@ def test_the_front_by_hand():
     }
 
 
-def test_equal_candidates_share_a_place_and_unmeasured_ones_have_none():
+def test_equal_candidates_share_the_front_and_unmeasured_ones_are_off_it():
     assert front({"a": {"x": 1.0}, "b": {"x": 1.0}, "c": {"x": 0.5}}) == ["a", "b"]
     points = {point.name: point for point in pareto_points({"a": {"x": 0.1, "y": 0.1}, "b": {"x": 0.9, "y": None}})}
     assert points["a"].on_front and not points["b"].on_front and points["b"].beaten_by == ()
@@ -43,7 +43,7 @@ def test_candidates_with_different_objectives_cannot_be_compared():
 
 
 @given(st.lists(st.tuples(*[st.integers(0, 3)] * 3), min_size=1, max_size=12))
-def test_the_front_is_not_empty_and_each_beaten_one_is_beaten_by_one_on_it(values):
+def test_every_beaten_candidate_is_beaten_by_one_on_the_front(values):
     candidates = {str(index): dict(zip("abc", map(float, value), strict=True)) for index, value in enumerate(values)}
     points = {point.name: point for point in pareto_points(candidates)}
     on_it = {name for name, point in points.items() if point.on_front}

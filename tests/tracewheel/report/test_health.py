@@ -41,7 +41,7 @@ def test_the_worst_is_first_with_evidence_and_advice(page):
     assert '<a href="#health">' in html
 
 
-def test_what_a_policy_made_up_is_shown_as_text(page):
+def test_names_invented_by_a_policy_are_shown_as_text(page):
     html = page(FINDINGS)
     assert "<script>document.title" not in html
     assert "&lt;script&gt;document.title" in html

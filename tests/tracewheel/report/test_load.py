@@ -13,7 +13,7 @@ from tracewheel.report.examples import change_of, choose_examples
 from tracewheel.report.report_data import Episode
 
 
-def test_the_table_s_numbers_come_from_the_files(run):
+def test_the_table_matches_the_files(run):
     finished = run()
     data = load_report_data(finished.results)
     assert [row.key for row in data.policies] == ["deployed", "base", "warm_start", "warm_start_verified", "rl"]
@@ -34,14 +34,14 @@ def test_the_table_s_numbers_come_from_the_files(run):
     assert row.harder.n == 12 and data.n_harder == 12 and data.n_held_out == 24
 
 
-def test_the_gain_over_the_baseline_is_the_gate_s(run):
+def test_the_gain_over_the_baseline_matches_the_gate(run):
     finished = run()
     row = load_report_data(finished.results).policy("warm_start_verified")
     assert row.gain.value == pytest.approx(finished.summary["gate"]["difference"])
     assert [row.gain.low, row.gain.high] == pytest.approx(finished.summary["gate"]["interval"])
 
 
-def test_the_deployed_agent_s_unscored_logs_are_left_out(run):
+def test_unscored_logs_of_the_deployed_agent_are_left_out(run):
     finished = run()
     deployed = load_report_data(finished.results).policy("deployed")
     logged = pd.read_parquet(finished.curated / "episodes.parquet")
@@ -69,7 +69,7 @@ def test_groups_cover_tiers_and_families_of_both_splits(run):
     assert all(set(group.rates) == {"deployed", *finished.evaluations} for group in groups["By tier"])
 
 
-def test_curves_are_of_what_was_measured(run):
+def test_only_measured_curves_are_drawn(run):
     finished = run()
     curves = {curve.title: curve for curve in load_report_data(finished.results).curves}
     assert set(curves["Validation success"].series) == {"greedy", "sampled"}
@@ -79,7 +79,7 @@ def test_curves_are_of_what_was_measured(run):
     assert "Turns" not in curves and "Clipped share" not in curves
 
 
-def test_the_aim_of_the_harder_tier(run):
+def test_the_aim_for_the_harder_tier_comes_from_the_profile(run):
     finished = run()
     aiming = finished.results.config.model_copy(update={"aims": AimsConfig(harder=0.99)})
     data = load_report_data(replace(finished.results, config=aiming))
@@ -101,7 +101,7 @@ def test_the_aim_of_the_harder_tier(run):
         (lambda f: _rewrite(f.evaluations["rl"][1] / "greedy" / "scores.parquet", lambda t: t.iloc[1:]), "no score of"),
     ],
 )
-def test_files_that_do_not_fit_are_data_errors(run, spoil, said):
+def test_invalid_files_are_data_errors(run, spoil, said):
     finished = run()
     spoil(finished)
     with pytest.raises(DataError, match=said):
@@ -119,7 +119,7 @@ def scored(success):
 UNSCORED = Episode([], "infrastructure_failed", "infrastructure_failed", None, {}, {})
 
 
-def test_the_change_between_two_policies():
+def test_changes_between_two_policies():
     assert change_of(scored(0.0), scored(1.0)) == "gained"
     assert change_of(scored(1.0), scored(0.0)) == "lost"
     assert change_of(scored(1.0), scored(1.0)) == "solved"
@@ -127,7 +127,7 @@ def test_the_change_between_two_policies():
     assert change_of(scored(1.0), UNSCORED) == change_of(UNSCORED, UNSCORED) == "unscored"
 
 
-def test_examples_are_taken_in_turn_so_that_rare_losses_are_shown():
+def test_examples_include_rare_losses():
     ids = [f"task-{i}" for i in range(40)]
     columns = {"split": "held_out", "family": "list", "tier": 2, "prompt": "p", "initial_state": "{}"}
     tasks = pd.DataFrame([{"task_id": task_id, **columns} for task_id in ids])

@@ -1,4 +1,4 @@
-"""The page as a reader's browser gets it: self-contained, complete, and deaf to hostile text."""
+"""The page as a reader's browser gets it: self-contained, complete, and safe against hostile text."""
 
 import json
 import re
@@ -93,7 +93,7 @@ def test_the_page_is_well_formed_and_its_anchors_exist(page):
     assert all(svg["aria-label"] for svg in parsed.tags("svg"))
 
 
-def test_the_page_says_what_happened(page):
+def test_the_page_shows_gate_policies_curves_and_cost(page):
     parsed = read(page)
     for said in (
         "Gate: promoted",
@@ -138,7 +138,7 @@ def test_the_pareto_front_is_shown_where_there_are_objectives(run, tmp_path):
         assert said in text
 
 
-def test_a_leak_that_was_allowed_is_said_before_all_figures(run, tmp_path):
+def test_an_allowed_leak_is_shown_before_all_figures(run, tmp_path):
     finished = run()
     plain = write_report(load_report_data(finished.results), tmp_path / "plain.html")
     assert "in doubt" not in read(plain).text
@@ -229,7 +229,7 @@ def test_a_real_browser_shows_the_viewer_and_runs_no_other_script(which, request
     assert not parsed.tags("img")
 
 
-def test_a_report_of_nearly_nothing_is_still_a_page(tmp_path):
+def test_a_nearly_empty_report_is_still_a_page(tmp_path):
     path = write_report(ReportData(run_id="r", name="", gate={}, policies=[]), tmp_path / "report.html")
     parsed = read(path)
     assert "No policy was evaluated after RL." in parsed.text
@@ -259,14 +259,14 @@ def test_a_refusal_with_no_pairs_and_missing_measures(run, tmp_path):
     assert "was not measured" in parsed.text
 
 
-def test_an_aim_that_is_not_met_is_said_in_a_sentence():
+def test_sentences_about_aims():
     met, sentence = aim_sentence(Aim("harder-tier success", 0.5, Estimate(0.42, 0.328, 0.518, 100)))
     assert not met
     assert sentence == "The aim of 50.0% for harder-tier success is not met: 42.0% (95% interval 32.8% to 51.8%, n = 100)."
     assert aim_sentence(Aim("x", 0.5, Estimate(0.5, 0.4, 0.6, 100)))[0]
 
 
-def test_words_for_numbers():
+def test_number_formats():
     assert (percent(0.9649), points(-0.1), points(0.052)) == ("96.5%", "−10.0", "+5.2")
     assert [duration(s) for s in (0.84, 59.97, 84.2, 7265)] == ["0.8 s", "1 min 0 s", "1 min 24 s", "2 h 1 min"]
 
@@ -277,7 +277,7 @@ def test_embedded_json_holds_no_markup_and_no_nan():
     assert json.loads(text) == {"a": HOSTILE, "b": [None, None, 1.5]}
 
 
-def test_the_gate_s_axis_holds_zero_and_every_value():
+def test_the_gate_axis_holds_zero_and_every_value():
     low, high = gate_axis({"difference": 0.2, "interval": [0.1, 0.3], "families": {"list": -0.2, "content": None}})
     assert low < -0.2 and high > 0.3
     low, high = gate_axis({"difference": None, "interval": None, "families": {}})

@@ -1,4 +1,4 @@
-"""Facts of an episode, worked out by hand."""
+"""Rows of episodes, worked out by hand."""
 
 import json
 
@@ -23,11 +23,11 @@ from tracewheel.report.doctor.episode_rows import episode_rows, longest_loop, re
         (["a", "b", "c", "d"] * 3, 1),
     ],
 )
-def test_how_often_a_cycle_is_gone_through(steps, times):
+def test_longest_loop(steps, times):
     assert longest_loop(steps) == times
 
 
-def test_the_share_of_phrases_said_before():
+def test_repeated_share():
     assert repeated_share(np.arange(50)) == 0.0
     assert repeated_share(np.array([1, 2] * 20)) == 1 - 2 / 37  # 37 phrases, of which there are two
     assert repeated_share(np.array([1, 2] * 5)) == 0.0  # too short to say
@@ -74,7 +74,7 @@ def test_tokens_and_steps_of_an_episode():
     assert one["unknown_tools"] == []
 
 
-def test_what_was_said_before_the_episode_is_none_of_its_doing():
+def test_an_earlier_conversation_does_not_count():
     """Other tools, errors and a loop, and a call with the id of one of the episode's own."""
     earlier = [{"role": "user", "content": "before"}]
     for _ in range(3):
@@ -87,34 +87,34 @@ def test_what_was_said_before_the_episode_is_none_of_its_doing():
     assert opened[steps].tolist() == facts()[steps].tolist() == [2, 1, 0, 1, [], 1, 1]
 
 
-def test_an_episode_that_never_spoke_has_no_steps():
+def test_an_episode_without_turns_has_no_steps():
     silent = facts(turns="[]", stop_reason="max_tokens")
     assert (silent["turns"], silent["named_calls"], silent["errors"], silent["loop"]) == (0, 0, 0, 0)
 
 
-def test_unrecorded_calls_are_read_from_the_state_of_a_recorded_environment_alone():
+def test_unrecorded_calls_are_read_only_for_recorded_environments():
     state = json.dumps({"task": "x", "calls": [], "unrecorded": [{"name": "look", "arguments": {}}]})
     assert facts(final_state=state, recorded=True)["unrecorded"] == ["look"]
     assert facts(final_state="{}", recorded=True)["unrecorded"] == []
     assert "unrecorded" not in facts(final_state=state)
 
 
-def test_a_tool_that_is_not_offered_and_tools_that_are_not_known():
+def test_unknown_tools_need_a_list_of_offered_tools():
     assert facts(tools=("see",))["unknown_tools"] == ["look"]
     assert facts(tools=None)["unknown_tools"] == []
 
 
-def test_the_mask_over_the_observation():
+def test_masked_observation_tokens_are_counted():
     wide = facts(action_mask=np.array([0, 0, 0, 1, 1, 1, 1, 1, 1, 1]))
     assert (wide["outside_turns"], wide["past_the_end"], wide["turn_tokens"]) == (2, 1, 5)
 
 
-def test_forced_tokens_are_not_in_the_mask_and_are_no_fault():
+def test_forced_tokens_are_not_a_fault():
     forced = facts(action_mask=np.array([0, 0, 0, 0, 1, 1, 0, 0, 1, 1]))
     assert (forced["outside_turns"], forced["past_the_end"], forced["turn_tokens"]) == (0, 0, 4)
 
 
-def test_what_the_score_says():
+def test_marks_of_a_score():
     marks = {
         "judge": 1.0,
         "judge.part": 0.0,
@@ -135,7 +135,7 @@ def test_what_the_score_says():
     }
 
 
-def test_what_was_not_scored_is_not_0():
+def test_unscored_is_not_0():
     failed = {"trajectory_id": "t", "status": "unscored", "total": None, "breakdown": "{}", "turn_rewards": None}
     for one in (facts(), facts(failed)):
         assert np.isnan(one["total"]) and np.isnan(one["success"])

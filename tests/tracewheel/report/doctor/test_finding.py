@@ -1,4 +1,4 @@
-"""Findings in words and in files, and figures held against limits."""
+"""Findings as records and sentences, and the severity of figures."""
 
 import json
 
@@ -11,54 +11,54 @@ from tracewheel.report.doctor.limits import severity_above, severity_below
 from tracewheel.report.doctor.windows import medians, rates
 
 
-def test_a_finding_survives_a_file():
+def test_a_finding_round_trips_through_json():
     finding = Finding("kl_explosion", "severe", {"kl": 4.0}, "Slow down.", (3, 4), "content")
     assert Finding.from_record(json.loads(json.dumps(finding.to_record()))) == finding
 
 
-def test_a_finding_in_a_line():
+def test_a_finding_as_a_sentence():
     finding = Finding(
         "truncation", "severe", {"share": 0.51234, "names": ["a", "b"], "by_iteration": {1: 0.5}}, "Cut less.", (2, 4, 5, 6)
     )
     assert finding.sentence == "truncation (iteration 2, 4 to 6): share 0.512, names a, b. Cut less."
 
 
-def test_the_worst_of_some():
+def test_worst():
     assert worst(["healthy", "warning", "not_checked"]) == "warning"
     assert worst(["healthy", "not_checked"]) == "not_checked"
     assert worst([]) == "healthy"
 
 
-def test_a_share_counts_over_the_last_iterations():
+def test_rates_cover_a_window_of_iterations():
     found = rates({2: 10, 3: 10}, {1: 10, 2: 10, 3: 10, 4: 10}, window=2)
     assert [round(found[number].value, 3) for number in (1, 2, 3, 4)] == [0.0, 0.5, 1.0, 0.5]
     assert found[2].low == pytest.approx(0.2993, abs=1e-4)  # Wilson's interval of 10 of 20
 
 
-def test_the_median_passes_over_one_wild_value():
+def test_medians_ignore_one_outlier():
     assert medians({1: 1.0, 2: 9.0, 3: 2.0, 5: 3.0}, window=3) == {1: 1.0, 2: 5.0, 3: 2.0, 5: 3.0}
 
 
 @pytest.mark.parametrize(
-    ("value", "surely", "severity"),
+    ("value", "bound", "severity"),
     [(0.05, None, "healthy"), (0.1, None, "warning"), (0.3, None, "severe"), (0.5, 0.09, "healthy"), (0.5, 0.1, "severe")],
 )
-def test_what_is_to_stay_low(value, surely, severity):
-    assert severity_above(value, Ceiling(warn=0.1, severe=0.3), lower_bound=surely) == severity
+def test_severity_above(value, bound, severity):
+    assert severity_above(value, Ceiling(warn=0.1, severe=0.3), lower_bound=bound) == severity
 
 
 @pytest.mark.parametrize(
-    ("value", "surely", "severity"),
+    ("value", "bound", "severity"),
     [(0.3, None, "healthy"), (0.2, None, "warning"), (0.05, None, "severe"), (0.0, 0.21, "healthy"), (0.0, 0.2, "severe")],
 )
-def test_what_is_to_stay_high(value, surely, severity):
-    assert severity_below(value, Floor(warn=0.2, severe=0.05), upper_bound=surely) == severity
+def test_severity_below(value, bound, severity):
+    assert severity_below(value, Floor(warn=0.2, severe=0.05), upper_bound=bound) == severity
 
 
 @pytest.mark.parametrize(
     "wrong",
     [{"stop_on": ["nothing"]}, {"kl": {"warn": 1.0, "severe": 0.5}}, {"entropy": {"warn": 0.1, "severe": 0.5}}, {"kll": 1}],
 )
-def test_a_profile_with_a_wrong_limit_is_refused(wrong):
+def test_invalid_limits_are_refused(wrong):
     with pytest.raises(ValidationError):
         DoctorConfig.model_validate(wrong)
