@@ -10,6 +10,7 @@ from flows import cli
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "AGENTS.md", ROOT / "mlflow/README.md", *sorted((ROOT / "docs").glob("*.md"))]
 PATH = re.compile(r"(?<![\w./-])(?:tracewheel|tasks|flows|tests|benchmarks|configs|docs)/[\w./-]*[\w/]")
+FILE = re.compile(r"`(\w+\.py)`")
 MODULE = re.compile(r"(?<![\w/.])tracewheel(?:\.\w+){2,}")
 
 
@@ -17,6 +18,13 @@ MODULE = re.compile(r"(?<![\w/.])tracewheel(?:\.\w+){2,}")
 def test_named_paths_exist(page):
     missing = [path for path in PATH.findall(page.read_text()) if not (ROOT / path).exists()]
     assert missing == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_named_files_exist(page):
+    folders = ("tracewheel", "tasks", "flows", "benchmarks", "tests", "data")
+    names = {path.name for folder in folders for path in (ROOT / folder).rglob("*.py")}
+    assert set(FILE.findall(page.read_text())) <= names
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -52,3 +60,10 @@ def test_the_readme_lists_every_exit_code():
     section = (ROOT / "README.md").read_text().split("## Commands")[1].split("\n## ")[0]
     codes = [int(code) for code in re.findall(r"^\| (\d+) \|", section, re.MULTILINE)]
     assert codes == [cli.DONE, cli.FAILED, cli.BAD_INPUT, cli.REFUSED, cli.UNHEALTHY, cli.INTERRUPTED]
+
+
+def test_the_readmes_python_runs():
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert blocks
+    for block in blocks:
+        exec(block, {})

@@ -65,11 +65,11 @@
     const first = messages.findIndex((message) => message.role === "assistant");
     return first < 0 ? messages.length : first;
   };
-  const spoken = (episode) => episode ? episode.messages.filter((message) => message.role === "assistant") : [];
-  const said = (message) => JSON.stringify([message.content || "", (message.tool_calls || []).map((call) => call.function)]);
+  const assistantTurns = (episode) => episode ? episode.messages.filter((message) => message.role === "assistant") : [];
+  const contents = (message) => JSON.stringify([message.content || "", (message.tool_calls || []).map((call) => call.function)]);
 
   const firstDifference = (left, right) => {
-    const [one, two] = [spoken(left).map(said), spoken(right).map(said)];
+    const [one, two] = [assistantTurns(left).map(contents), assistantTurns(right).map(contents)];
     for (let turn = 0; turn < Math.max(one.length, two.length); turn += 1) if (one[turn] !== two[turn]) return turn;
     return -1;
   };
@@ -87,7 +87,7 @@
       place.append(element("span", `chip${name === "malformed_penalty" ? "" : mark(value)}`, part + sign));
     }
     place.append(element("span", "chip", `ended: ${words(episode.stop_reason)}`));
-    place.append(element("span", "chip", `${spoken(episode).length} turns`));
+    place.append(element("span", "chip", `${assistantTurns(episode).length} turns`));
     if (episode.detail) place.append(element("span", "chip", episode.detail));
   };
 
