@@ -51,13 +51,14 @@ def curate(ingested: Path, out: Path) -> int:
     """Replay, probe, find copies, split, check, label, write the sets and the report."""
     import pyarrow.dataset
 
-    from tracewheel.config import CurateSections, CurationConfig, RetrainConfig
+    from tracewheel.config import CurateSections, CurationConfig, EnvironmentConfig, RetrainConfig
     from tracewheel.curation.curate import curate
     from tracewheel.traces.ingested_folder import TRACES_FOLDER
 
     traces = pyarrow.dataset.dataset(ingested / TRACES_FOLDER).count_rows()
     counts = {name: int(share * traces / ATTEMPTS) for name, share in SHARES.items()}
-    profile = RetrainConfig(name="benchmark", curation=CurationConfig(**counts))
+    environment = EnvironmentConfig(kind="workspace")
+    profile = RetrainConfig(name="benchmark", environment=environment, curation=CurationConfig(**counts))
     curate(CurateSections.of(profile), ingested, out)
     return traces
 

@@ -73,6 +73,7 @@ def _ingest_profile(options: argparse.Namespace) -> dict[str, Any]:
     from tracewheel.traces.ingest import ingest
 
     config = resolve_config(options.paths[0], options.overrides, options.run_dir)
+    config.require("ingest.paths")
     prepare_environment(None, debug=options.debug)
     return {"out": options.out, **produce_whole(Path(options.out), lambda out: ingest(config.ingest, out))}
 

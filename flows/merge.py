@@ -27,6 +27,7 @@ def merge(options: argparse.Namespace) -> dict[str, Any]:
         GateRefused: the merge is worse than one of its parts; nothing is written.
     """
     config = resolve_config(options.config, options.overrides, options.run_dir)
+    config.require("policy.base")
     prepare_environment(None, debug=options.debug)
     settings = merge_settings(options)
     folders = dict(named(pair) for pair in options.adapters)

@@ -17,7 +17,6 @@ from tracewheel.config import (
     ScoreSections,
     UpdateSections,
     WarmStartSections,
-    load_base_config,
 )
 from tracewheel.core.errors import DataError
 from tracewheel.core.store import produce_whole
@@ -31,7 +30,7 @@ def curate(options: argparse.Namespace) -> dict[str, Any]:
     from tracewheel.curation.curate import curate
     from tracewheel.curation.evidence import KeptEvidence
 
-    config = CurateSections.of(_config(options))
+    config = CurateSections.of(_config(options, "environment.kind"))
     traces = _folder(options.traces, "--traces")
     earlier = KeptEvidence.read(_folder(options.earlier, "--earlier")) if options.earlier else None
     return _result(options, produce_whole(Path(options.out), lambda out: curate(config, traces, out, earlier)))
@@ -39,15 +38,16 @@ def curate(options: argparse.Namespace) -> dict[str, Any]:
 
 def base_policy(options: argparse.Namespace) -> dict[str, Any]:
     """`tracewheel base-policy`."""
-    config = load_base_config(options.config, options.overrides)
     from tracewheel.demo.base_policy import train_base_policy
+    from tracewheel.demo.config import load_base_config
 
+    config = load_base_config(options.config, options.overrides)
     return _result(options, produce_whole(Path(options.out), lambda out: train_base_policy(config, out)))
 
 
 def warm_start(options: argparse.Namespace) -> dict[str, Any]:
     """`tracewheel warm-start`."""
-    config = _config(options)
+    config = _config(options, "policy.base")
     curated = curated_folder(options)
     from tracewheel.curation.leaks import check_curated
     from tracewheel.learner.warm_start.stage import warm_start
@@ -60,7 +60,7 @@ def warm_start(options: argparse.Namespace) -> dict[str, Any]:
 
 def rollout(options: argparse.Namespace) -> dict[str, Any]:
     """`tracewheel rollout`."""
-    config = _config(options)
+    config = _config(options, "policy.base")
     curated = curated_folder(options)
     policy = _policy(config, options.state)
     from tracewheel.curation.curated_folder import load_tasks
@@ -102,7 +102,7 @@ def score(options: argparse.Namespace) -> dict[str, Any]:
 
 def update(options: argparse.Namespace) -> dict[str, Any]:
     """`tracewheel update`. Under torchrun it runs on every process, of which the first writes."""
-    config = UpdateSections.of(_config(options))
+    config = UpdateSections.of(_config(options, "policy.base"))
     state, reference = _folder(options.state, "--state"), _folder(options.reference, "--reference")
     from tracewheel.learner.mismatch import sentence
     from tracewheel.learner.processes import is_first
@@ -121,7 +121,7 @@ def update(options: argparse.Namespace) -> dict[str, Any]:
 
 def evaluate(options: argparse.Namespace) -> dict[str, Any]:
     """`tracewheel evaluate`."""
-    config = _config(options)
+    config = _config(options, "policy.base")
     tasks = tasks_of_split(options)
     from tracewheel.evaluation.evaluate import evaluate
     from tracewheel.sampling.schedule import VALIDATION_SAMPLES, evaluation_seed
@@ -134,8 +134,9 @@ def evaluate(options: argparse.Namespace) -> dict[str, Any]:
     return _result(options, result | {"policy": state or "base"})
 
 
-def _config(options: argparse.Namespace) -> RetrainConfig:
+def _config(options: argparse.Namespace, *required: str) -> RetrainConfig:
     config = resolve_config(options.config, options.overrides, options.run_dir)
+    config.require(*required)
     prepare_environment(None, debug=options.debug)
     return config
 

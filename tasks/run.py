@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tasks.inputs import identify, input_digests, named_inputs
 from tracewheel.config import RetrainConfig, TeacherAdvantageConfig
+from tracewheel.config.profile import WITHOUT_DEFAULT
 from tracewheel.core.fingerprint import digest_file, plugin_modules
 from tracewheel.core.run_record import RunRecord
 from tracewheel.core.store import Entry, Store
@@ -110,8 +111,10 @@ class Run:
         """The run that a profile and the inputs it names stand for.
 
         Raises:
+            ConfigError: the profile names no logs, no environment or no base model.
             DataError: a trace file, the base model, the recording or a benchmark is missing.
         """
+        config.require(*WITHOUT_DEFAULT)
         work_dir = Path(config.work_dir)
         run_id = identify(config, input_digests(config))
         return cls(config, Store(work_dir / "store"), RunRecord(work_dir, run_id), reporter or Silent(), planning=planning)

@@ -28,6 +28,7 @@ def make_run(base, tracking_uri, tmp_path, request):
             "threads": 1,
             "work_dir": str(tmp_path / "runs"),
             "policy": {"base": base},
+            "environment": {"kind": "workspace"},
             "ingest": {"paths": [str(traces)]},
             "tracking": {"uri": tracking_uri, "experiment": name, "model_name": name},
             **changes,

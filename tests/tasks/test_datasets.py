@@ -26,7 +26,9 @@ def made(tmp_path_factory):
     folder = tmp_path_factory.mktemp("made")
     (folder / "traces").mkdir()
     report = ingest(IngestConfig(paths=(LOGS,)), folder / "traces")
-    curated = curate(RetrainConfig(name="test", curation=FEW), folder / "traces", folder / "curated")
+    curated = curate(
+        RetrainConfig(name="test", environment={"kind": "workspace"}, curation=FEW), folder / "traces", folder / "curated"
+    )
     return (
         Entry("ingest", "k", folder / "traces", "d" * 64, 0.0, report),
         Entry("curate", "k", folder / "curated", "e" * 64, 0.0, curated),

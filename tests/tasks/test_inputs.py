@@ -24,7 +24,9 @@ def run_id(config):
 
 def test_the_id_follows_settings_and_inputs_not_places(profile, tmp_path):
     first = run_id(profile())
-    assert run_id(profile(name="y", work_dir="elsewhere", tracking={"uri": "sqlite:///other.db"})) == first
+    assert (
+        run_id(profile(name="y", work_dir="elsewhere", tracking={"uri": "sqlite:///other.db"}, aims={"harder": 0.5})) == first
+    )
     assert run_id(profile(seed=1)) != first
     assert run_id(profile(learner={"kl": 0.5})) != first
     (tmp_path / "traces.jsonl").write_text('{"messages": []}\n\n')

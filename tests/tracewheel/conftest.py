@@ -32,6 +32,7 @@ def config(base):
             "name": "test",
             "threads": 1,
             "policy": {"base": base},
+            "environment": {"kind": "workspace"},
             "warm_start": {
                 "epochs": 2,
                 "batch_size": 8,

@@ -6,10 +6,6 @@ run stores the resolved profile.
 """
 
 from tracewheel.config.adaptation import LoraConfig, LoraShape, MergeConfig, SpecialistsConfig
-from tracewheel.config.base_policy import (
-    BasePhaseConfig,
-    BasePolicyConfig,
-)
 from tracewheel.config.curation import (
     CurationConfig,
     DecontaminationConfig,
@@ -49,7 +45,7 @@ from tracewheel.config.learner import (
     UpdateConfig,
     ZeroVarianceConfig,
 )
-from tracewheel.config.loading import load_base_config, load_config, load_ingest_config
+from tracewheel.config.loading import load_config, load_ingest_config
 from tracewheel.config.mismatch import MismatchConfig
 from tracewheel.config.profile import (
     AimsConfig,
@@ -95,8 +91,6 @@ __all__ = [
     "AdvantageConfig",
     "AimsConfig",
     "BackendConfig",
-    "BasePhaseConfig",
-    "BasePolicyConfig",
     "BaselineSections",
     "BatchAdvantageConfig",
     "BufferConfig",
@@ -185,7 +179,6 @@ __all__ = [
     "WorkerSections",
     "WorkersConfig",
     "ZeroVarianceConfig",
-    "load_base_config",
     "load_config",
     "load_ingest_config",
 ]

@@ -33,7 +33,7 @@ class IngestConfig(Strict):
     A record of more than `largest_record_mib` MiB goes to quarantine with its beginning alone.
     """
 
-    paths: tuple[str, ...] = ("data/traces/workspace.jsonl",)
+    paths: tuple[str, ...] = ()
     format: TraceFormat = "auto"
     redaction: RedactionConfig = RedactionConfig()
     largest_record_mib: Annotated[int, Field(ge=1, le=1024)] = 64

@@ -283,7 +283,7 @@ class UpdateConfig(Strict):
     gradient_checkpointing: bool = False
     weights: Literal["lora", "full"] = "lora"
     backend: BackendConfig = LocalBackendConfig()
-    replay_path: str | None = "data/base/replay.parquet"
+    replay_path: str | None = None
     replay_rows: Annotated[int, Field(ge=0)] = 24
     replay_weight: NotNegative = 0.3
     mismatch: MismatchConfig = MismatchConfig()

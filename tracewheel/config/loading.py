@@ -9,7 +9,6 @@ import yaml
 from pydantic import ValidationError
 
 from tracewheel.config.base import Strict
-from tracewheel.config.base_policy import BasePolicyConfig
 from tracewheel.config.ingest import IngestConfig
 from tracewheel.config.profile import RetrainConfig
 from tracewheel.core.errors import ConfigError
@@ -23,12 +22,7 @@ def load_config(path: str | Path, overrides: list[str] | None = None) -> Retrain
     Raises:
         ConfigError: the file is missing, is not YAML, or does not fit; the message names the key.
     """
-    return _load(RetrainConfig, path, overrides)
-
-
-def load_base_config(path: str | Path, overrides: list[str] | None = None) -> BasePolicyConfig:
-    """Read the tiny base policy's profile; as `load_config`."""
-    return _load(BasePolicyConfig, path, overrides)
+    return load_as(RetrainConfig, path, overrides)
 
 
 def load_ingest_config(paths: tuple[str, ...], format: str | None, overrides: list[str] | None = None) -> IngestConfig:
@@ -56,7 +50,12 @@ def load_ingest_config(paths: tuple[str, ...], format: str | None, overrides: li
         raise ConfigError(f"--set ingest: {problems}") from error
 
 
-def _load(model: type[T], path: str | Path, overrides: list[str] | None) -> T:
+def load_as(model: type[T], path: str | Path, overrides: list[str] | None = None) -> T:
+    """Read a YAML file as a config model and apply `a.b=value` overrides.
+
+    Raises:
+        ConfigError: the file is missing, is not YAML, or does not fit the model; the message names the key.
+    """
     path = Path(path)
     try:
         values = yaml.safe_load(path.read_text())

@@ -18,27 +18,35 @@ from tracewheel.config.rubric import RubricConfig
 from tracewheel.config.sampler import SamplerConfig
 from tracewheel.config.teacher import TeacherConfig
 from tracewheel.config.workers import LocalWorkersConfig, WorkersConfig
+from tracewheel.core.errors import ConfigError
+
+# What only a profile can know, and what it is.
+WITHOUT_DEFAULT = {
+    "policy.base": "a Hugging Face id or a local folder",
+    "environment.kind": "a built-in environment, recorded:DIR or module:Class",
+    "ingest.paths": "files, folders or globs of logs",
+}
 
 
 class PolicyConfig(Strict):
-    """The model that is trained: a Hugging Face id or a local path, and how it speaks."""
+    """The model that is trained: `base` is a Hugging Face id or a local folder, `tool_format` how it writes calls."""
 
-    base: str = "data/base"
+    base: str = ""
     dtype: Literal["float32", "bfloat16"] = "float32"
     device: str = "cpu"
     tool_format: Literal["hermes"] = "hermes"
 
 
 class EnvironmentConfig(Strict):
-    """Which environment the tasks run in: a built-in name or `module:Class`."""
+    """Which environment the tasks run in: a built-in name, `recorded:DIR` or `module:Class`."""
 
-    kind: str = "workspace"
+    kind: str = ""
 
 
 class ReplayConfig(Strict):
     """Generic text mixed into an update, so that skills the tasks do not exercise are kept."""
 
-    path: str | None = "data/base/replay.parquet"
+    path: str | None = None
     share: Share = 0.3
 
 
@@ -155,7 +163,7 @@ class TrackingConfig(Strict):
 
     uri: str = "sqlite:///mlflow/mlflow.db"
     experiment: str = "tracewheel"
-    model_name: str = "tracewheel-workspace"
+    model_name: str = "tracewheel"
     traces_per_evaluation: Annotated[int, Field(ge=0)] = 20
 
 
@@ -195,6 +203,20 @@ class RetrainConfig(Strict):
     def episodes_per_iteration(self) -> int:
         """Episodes of one iteration, without the refills of dynamic sampling."""
         return min(self.training.tasks_per_iteration, self.curation.train_tasks) * self.rollout.group_size
+
+    def require(self, *keys: str) -> None:
+        """Check that the profile sets keys that have no default.
+
+        Args:
+            keys: Of `WITHOUT_DEFAULT`, as in `policy.base`.
+
+        Raises:
+            ConfigError: one is not set; the message names it.
+        """
+        for key in keys:
+            section, name = key.split(".")
+            if not getattr(getattr(self, section), name):
+                raise ConfigError(f"{key}: not set; it takes {WITHOUT_DEFAULT[key]}")
 
     @model_validator(mode="after")
     def _caps_fit(self) -> RetrainConfig:

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tracewheel.chat.renderer import ChatRenderer
-from tracewheel.config import BasePhaseConfig, BasePolicyConfig
 from tracewheel.core.errors import ConfigError
 from tracewheel.demo.base_text import SKILLS, base_conversation
 from tracewheel.demo.base_tokenizer import build_tokenizer
+from tracewheel.demo.config import BasePhaseConfig, BasePolicyConfig
 from tracewheel.environments.workspace.environment import TOOLS
 
 if TYPE_CHECKING:

@@ -5,11 +5,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tracewheel.config import BasePolicyConfig, RetrainConfig, load_base_config, load_config
+from tracewheel.config import RetrainConfig, load_config
+from tracewheel.config.profile import WITHOUT_DEFAULT
 from tracewheel.core.errors import ConfigError
 
 CONFIGS = Path(__file__).parents[3] / "configs"
-BASE_PROFILES = {"base.yaml"}
+OTHER_PROFILES = {"base.yaml"}  # of `tracewheel base-policy`
 
 
 @pytest.fixture
@@ -22,10 +23,27 @@ def profile(tmp_path):
     return write
 
 
-@pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.yaml")), ids=lambda path: path.name)
-def test_every_shipped_profile_parses(path):
-    load, kind = (load_base_config, BasePolicyConfig) if path.name in BASE_PROFILES else (load_config, RetrainConfig)
-    assert isinstance(load(path), kind)
+PROFILES = [path for path in sorted(CONFIGS.glob("*.yaml")) if path.name not in OTHER_PROFILES]
+
+
+@pytest.mark.parametrize("path", PROFILES, ids=lambda path: path.name)
+def test_every_shipped_profile_parses_and_names_what_a_run_needs(path):
+    load_config(path).require(*WITHOUT_DEFAULT)
+
+
+def test_nothing_of_the_demo_is_a_default():
+    said = str(RetrainConfig(name="x").model_dump())
+    assert "data/" not in said and "workspace" not in said
+
+
+@pytest.mark.parametrize("key", WITHOUT_DEFAULT)
+def test_a_key_without_default_is_named_when_it_is_required(key):
+    with pytest.raises(ConfigError, match=f"{key}: not set"):
+        RetrainConfig(name="x").require(key)
+
+
+def test_the_aims_are_absent_by_default():
+    assert RetrainConfig(name="x").aims.harder is None
 
 
 @pytest.mark.parametrize(

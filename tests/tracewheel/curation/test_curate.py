@@ -19,7 +19,7 @@ from tracewheel.environments.workspace.environment import TOOLS
 from tracewheel.traces.ingest import ingest
 
 LOGS = str(Path(__file__).parents[3] / "data/traces/workspace.jsonl")
-CONFIG = RetrainConfig(name="test")
+CONFIG = RetrainConfig(name="test", environment={"kind": "workspace"})
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from tracewheel.traces.ingest import ingest
 
 ROOT = Path(__file__).parents[3]
 LOGS = ROOT / "data/traces/workspace.jsonl"
-CONFIG = RetrainConfig(name="test")
+CONFIG = RetrainConfig(name="test", environment={"kind": "workspace"})
 CAUGHT_AS = {"user": "user", "whitespace": "fingerprint", "paraphrase": "fingerprint", "renumbered": "renumbered duplicate"}
 
 

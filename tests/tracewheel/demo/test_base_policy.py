@@ -9,10 +9,10 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from tracewheel.chat.renderer import ChatRenderer
-from tracewheel.config import BasePolicyConfig
 from tracewheel.core.errors import ConfigError
 from tracewheel.demo.base_policy import train_base_policy
 from tracewheel.demo.base_tokenizer import build_tokenizer
+from tracewheel.demo.config import BasePolicyConfig, load_base_config
 from tracewheel.environments.workspace import tasks as words
 from tracewheel.environments.workspace.environment import TOOLS
 
@@ -32,6 +32,11 @@ def untrained(**changes):
 
 
 LARGEST = 12 * 2**20
+PROFILE = Path(__file__).parents[3] / "configs" / "base.yaml"
+
+
+def test_the_shipped_profile_parses():
+    assert load_base_config(PROFILE).phases
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,9 @@ EPISODES = pd.DataFrame({"task_id": [], "split": []})
 
 
 def config(**values):
-    return RetrainConfig.model_validate({"name": "test", "sampler": {"kind": "self_evolving", **values}})
+    return RetrainConfig.model_validate(
+        {"name": "test", "environment": {"kind": "workspace"}, "sampler": {"kind": "self_evolving", **values}}
+    )
 
 
 def write_tasks(folder, tasks_by_split):

@@ -1,12 +1,14 @@
-"""The tiny base policy's own profile."""
+"""The profile of the tiny base policy."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field
 
 from tracewheel.config.base import Count, Positive, Share, Strict
+from tracewheel.config.loading import load_as
 
 
 class BasePhaseConfig(Strict):
@@ -39,3 +41,12 @@ class BasePolicyConfig(Strict):
     batch_tokens: Count = 6144
     prompt_weight: Share = 0.2
     replay_rows: Count = 2000
+
+
+def load_base_config(path: str | Path, overrides: list[str] | None = None) -> BasePolicyConfig:
+    """Read the profile of the tiny base policy.
+
+    Raises:
+        ConfigError: as for `load_config`.
+    """
+    return load_as(BasePolicyConfig, path, overrides)
