@@ -12,7 +12,8 @@ import pytest
 import yaml
 
 from flows.cli import main
-from tracewheel.environments.workspace.agent import play, solution
+from tracewheel.environments.workspace.agent import solution
+from tracewheel.environments.workspace.episode import play
 from tracewheel.environments.workspace.tasks import FAMILIES, make_task
 
 

@@ -14,7 +14,8 @@ import yaml
 from flows.cli import main
 from tasks.run import settings_for
 from tracewheel.config import load_config
-from tracewheel.environments.workspace.agent import play, solution
+from tracewheel.environments.workspace.agent import solution
+from tracewheel.environments.workspace.episode import play
 from tracewheel.environments.workspace.tasks import FAMILIES, make_task
 
 

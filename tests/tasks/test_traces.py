@@ -9,7 +9,8 @@ from tasks.mlflow_traces import write_traces
 from tasks.traces import log_traces
 from tracewheel.core.files import read_records, write_records
 from tracewheel.core.types import Score, Trajectory
-from tracewheel.environments.workspace.agent import play, solution
+from tracewheel.environments.workspace.agent import solution
+from tracewheel.environments.workspace.episode import play
 from tracewheel.environments.workspace.tasks import make_task
 from tracewheel.scoring.score import write_scores
 from tracewheel.traces.readers.reading import read_traces

@@ -13,8 +13,9 @@ from safetensors.torch import load_file, save_file
 
 from tracewheel.config import LoraConfig, PolicyConfig, RetrainConfig
 from tracewheel.engines.base import Generation
-from tracewheel.environments.workspace.agent import play, solution
+from tracewheel.environments.workspace.agent import solution
 from tracewheel.environments.workspace.environment import TOOLS
+from tracewheel.environments.workspace.episode import play
 from tracewheel.environments.workspace.tasks import FAMILIES, make_task
 from tracewheel.learner.warm_start.stage import peft_config
 from tracewheel.policy.adapters import write_adapter

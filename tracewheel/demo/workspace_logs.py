@@ -15,8 +15,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from tracewheel.core.types import Task
-from tracewheel.environments.workspace.agent import Call, manifest_call, move_call, play, solution
+from tracewheel.environments.workspace.agent import Call, manifest_call, move_call, solution
 from tracewheel.environments.workspace.environment import TOOLS, WorkspaceEnvironment
+from tracewheel.environments.workspace.episode import play
 from tracewheel.environments.workspace.tasks import FAMILIES, SOURCES, make_task, selected_files
 
 

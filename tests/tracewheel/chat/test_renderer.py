@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from tracewheel.chat.hermes import ParsedCall
 from tracewheel.chat.renderer import ChatRenderer
 from tracewheel.core.errors import ConfigError
-from tracewheel.environments.workspace.agent import play, solution
+from tracewheel.environments.workspace.agent import solution
 from tracewheel.environments.workspace.environment import TOOLS
+from tracewheel.environments.workspace.episode import play
 
 SYSTEM = {"role": "system", "content": "You are an agent."}
 USER = {"role": "user", "content": "Tidy up."}

@@ -11,8 +11,9 @@ from tracewheel.curation.divergence import Path, first_divergence
 from tracewheel.curation.faults import FAULT_OF_PART, KINDS, Fault, fault_kind, find_fault
 from tracewheel.curation.replay import replay_trace
 from tracewheel.demo.workspace_logs import faulty_calls
-from tracewheel.environments.workspace.agent import play, solution
+from tracewheel.environments.workspace.agent import solution
 from tracewheel.environments.workspace.environment import TOOLS, WorkspaceEnvironment
+from tracewheel.environments.workspace.episode import play
 from tracewheel.environments.workspace.tasks import make_task
 
 

@@ -10,8 +10,9 @@ from tracewheel.core.types import Task, canonical_json
 from tracewheel.curation.probes import BROKEN, FLAKY, GOLD, NO_OP, probe_task, probe_tasks, verified_solutions
 from tracewheel.curation.replay import probe
 from tracewheel.environments import Observation, make_environment
-from tracewheel.environments.workspace.agent import play, solution
+from tracewheel.environments.workspace.agent import solution
 from tracewheel.environments.workspace.environment import WorkspaceEnvironment
+from tracewheel.environments.workspace.episode import play
 from tracewheel.scoring.verifiers import VERIFIERS
 
 CLOCK = itertools.count()

@@ -11,8 +11,9 @@ import pytest
 from tracewheel.core.errors import DataError
 from tracewheel.core.types import Trace
 from tracewheel.curation.replay import probe, replay_trace, replay_traces
-from tracewheel.environments.workspace.agent import manifest_call, move_call, play, solution
+from tracewheel.environments.workspace.agent import manifest_call, move_call, solution
 from tracewheel.environments.workspace.environment import TOOLS, WorkspaceEnvironment
+from tracewheel.environments.workspace.episode import play
 from tracewheel.environments.workspace.tasks import FAMILIES, make_task, workspace_task
 
 

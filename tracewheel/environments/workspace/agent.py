@@ -1,17 +1,10 @@
-"""A scripted agent for the workspace: the known solution of a task, and an episode from any calls.
-
-It makes the demonstrations inside the generic text of the tiny base policy and the logs of the
-«deployed» agent. The known solution is never shown to a policy in training.
-"""
+"""The scripted agent of the workspace: the known solution of a task. It is never shown to a policy in training."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from typing import Any
 
 from tracewheel.core.types import Task
-from tracewheel.environments.workspace.environment import WorkspaceEnvironment
 from tracewheel.environments.workspace.tasks import LIST_PATH, selected_files
 
 Call = tuple[str, dict[str, str]]
@@ -57,27 +50,3 @@ def move_call(source: str, name: str, destination: str) -> Call:
 
 def manifest_call(task: Task, names: list[str]) -> Call:
     return "write_file", {"path": task.goal["manifest"], "content": json.dumps(sorted(names))}
-
-
-def play(task: Task, calls: Iterable[Call]) -> list[dict[str, Any]]:
-    """Carry out calls, one a turn, in a fresh workspace; the episode as OpenAI chat messages.
-
-    Stops at `finish`, whose reply is not logged, because the episode is over with the call.
-    """
-    environment = WorkspaceEnvironment()
-    environment.reset(task)
-    messages: list[dict[str, Any]] = [
-        {"role": "system", "content": environment.system_prompt},
-        {"role": "user", "content": task.prompt},
-    ]
-    for index, (name, args) in enumerate(calls):
-        call_id = f"call_{index}"
-        function = {"name": name, "arguments": json.dumps(args)}
-        messages.append(
-            {"role": "assistant", "content": None, "tool_calls": [{"id": call_id, "type": "function", "function": function}]}
-        )
-        observation = environment.step(name, args)
-        if observation.done:
-            break
-        messages.append({"role": "tool", "tool_call_id": call_id, "name": name, "content": observation.text})
-    return messages

@@ -8,6 +8,7 @@ from typing import Any
 from tracewheel.core.errors import DataError
 from tracewheel.core.types import Task
 from tracewheel.environments.base import Observation
+from tracewheel.environments.workspace.agent import solution
 from tracewheel.environments.workspace.goals import task_reached
 from tracewheel.environments.workspace.tasks import FAMILIES, make_task, workspace_task
 
@@ -88,8 +89,6 @@ class WorkspaceEnvironment:
 
     def solution(self, task: Task) -> list[tuple[str, dict[str, Any]]] | None:
         """The calls that solve the task in the plainest way."""
-        from tracewheel.environments.workspace.agent import solution  # which is written in terms of this environment
-
         return list(solution(task))
 
     def tools(self) -> list[dict[str, Any]]:

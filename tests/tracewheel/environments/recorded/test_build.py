@@ -8,7 +8,8 @@ import pytest
 from tracewheel.core.errors import DataError
 from tracewheel.environments.recorded.build import COLUMNS, log_task
 from tracewheel.environments.recorded.toolsets import merged_tools, tool_sets
-from tracewheel.environments.workspace.agent import play, solution
+from tracewheel.environments.workspace.agent import solution
+from tracewheel.environments.workspace.episode import play
 
 
 @pytest.fixture

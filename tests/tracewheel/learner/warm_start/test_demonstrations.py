@@ -8,8 +8,9 @@ import pytest
 from tracewheel.config import RolloutConfig
 from tracewheel.core.errors import DataError
 from tracewheel.curation.agent_flan import DECLINE
-from tracewheel.environments.workspace.agent import play, solution
+from tracewheel.environments.workspace.agent import solution
 from tracewheel.environments.workspace.environment import TOOLS
+from tracewheel.environments.workspace.episode import play
 from tracewheel.learner.warm_start.demonstrations import demonstration_examples, with_replay
 from tracewheel.rollout.rollout import run_episodes
 
