@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import functools
 import glob
 import json
@@ -19,6 +18,7 @@ from urllib.parse import urlparse
 from tasks.inputs import NOT_IDENTITY
 from tracewheel.config import RetrainConfig, TrackingConfig
 from tracewheel.core.errors import InfrastructureError
+from tracewheel.core.locks import hold
 from tracewheel.core.run_record import RunRecord
 from tracewheel.core.store import PARTIAL
 
@@ -111,10 +111,8 @@ def _make_database(database: Path) -> None:
     if database.exists():
         return
     database.parent.mkdir(parents=True, exist_ok=True)
-    folder = os.open(database.parent, os.O_RDONLY)
-    try:
-        with contextlib.suppress(OSError):  # a disk without locks: there MLflow's own must do
-            fcntl.flock(folder, fcntl.LOCK_EX)
+    # Where the disk has no locks it goes on without: there MLflow's own must do.
+    with hold(database.parent, wait=True):
         if database.exists():
             return  # another process was first
         partial = database.with_name(f"{PARTIAL}{database.name}")
@@ -122,8 +120,6 @@ def _make_database(database: Path) -> None:
             leftover.unlink()
         mlflow.MlflowClient(f"sqlite:///{partial}").search_experiments(max_results=1)
         os.replace(partial, database)
-    finally:
-        os.close(folder)
 
 
 def sqlite_file(uri: str) -> Path | None:

@@ -91,5 +91,5 @@ def test_a_second_run_in_the_same_folder_is_told_to_wait(finished, profile, comm
     with Store(folder / "store").exclusive():
         refused = command("retrain", profile, "--run-dir", folder)
     assert refused.returncode == 1
-    assert "another run (process" in refused.stderr
+    assert "in use by another run (process" in refused.stderr
     assert "Traceback" not in refused.stderr

@@ -1,16 +1,15 @@
-"""The store: complete stage outputs, addressed by what they were made from.
+"""The store: complete stage outputs, addressed by a hash of their inputs.
 
-`root/<stage>-<key>/` is the output of one stage. It is written under another name and renamed when
-all of it is on disk, so an entry is there whole or not at all: that is caching and resuming in one.
-Beside it, in `root/.facts/`, lies what is not part of the output: its digest, its duration, the
-stage's return value. An entry whose bytes no longer fit its digest is made again.
+`root/<stage>-<key>/` is the output of one stage. It is written under a temporary name and renamed once it is on disk, so
+an entry is either complete or absent. That gives caching and resuming in one. `root/.facts/` holds the metadata of each
+entry, which is not part of the output: digest, duration and the stage's return value. An entry whose bytes do not match
+its digest is made again.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import json
 import os
 import re
@@ -24,6 +23,7 @@ from typing import Any
 
 from tracewheel.core.errors import InfrastructureError, TracewheelError
 from tracewheel.core.fingerprint import digest_of
+from tracewheel.core.locks import hold
 
 PARTIAL = ".partial-"
 DISK_ERRORS = {
@@ -42,7 +42,7 @@ LEAST_FREE_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class Entry:
-    """A complete stage output. `seconds` is what making it took, whenever that was."""
+    """A complete stage output. `seconds` is how long it took to make, in this run or an earlier one."""
 
     stage: str
     key: str
@@ -57,67 +57,63 @@ class Store:
     """A folder of entries.
 
     Args:
-        root: Where the entries lie; made when the first is written.
+        root: The folder; created when the first entry is written.
     """
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self._facts = root / ".facts"
+        self._metadata = root / ".facts"
         self._placing = threading.Lock()
 
     @contextlib.contextmanager
     def exclusive(self) -> Iterator[None]:
-        """Hold the store for this process, and clear away what a killed one left half-written.
+        """Lock the store for this process, and delete the partial output of killed ones.
 
         Raises:
-            InfrastructureError: another process holds it, or it cannot be written to.
+            InfrastructureError: another process holds the store, or it cannot be written to.
         """
+        lock = self.root / ".lock"
         with disk_errors(self.root):
-            self._facts.mkdir(parents=True, exist_ok=True)
-            lock = (self.root / ".lock").open("a+")
-        with lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                lock.seek(0)
-                holder = lock.read().strip() or "unknown"
+            self._metadata.mkdir(parents=True, exist_ok=True)
+            lock.touch()
+        with hold(lock) as held:
+            if not held:
+                holder = lock.read_text().strip() or "unknown"
                 raise InfrastructureError(
-                    f"{self.root}: another run (process {holder}) is at work here; wait for it or use another --run-dir"
-                ) from error
-            lock.truncate(0)
-            lock.write(str(os.getpid()))
-            lock.flush()
+                    f"{self.root}: in use by another run (process {holder}); wait for it or use another --run-dir"
+                )
+            lock.write_text(str(os.getpid()))
             for leftover in self.root.glob(f"{PARTIAL}*"):
                 remove(leftover)
             yield
 
     def find(self, stage: str, key: str) -> Entry | None:
-        """The entry, if it is there and its bytes fit its digest."""
+        """The entry, or None where it is missing or its bytes do not match its digest."""
         path = self.root / f"{stage}-{key}"
-        facts_path = self._facts / f"{stage}-{key}.json"
-        if not path.is_dir() or not facts_path.is_file():
+        metadata_path = self._metadata / f"{stage}-{key}.json"
+        if not path.is_dir() or not metadata_path.is_file():
             return None
-        facts = json.loads(facts_path.read_text())
-        if digest_of(path) != facts["digest"]:
+        metadata = json.loads(metadata_path.read_text())
+        if digest_of(path) != metadata["digest"]:
             return None
-        return Entry(stage, key, path, facts["digest"], facts["seconds"], facts["result"], reused=True)
+        return Entry(stage, key, path, metadata["digest"], metadata["seconds"], metadata["result"], reused=True)
 
     def history(self, stage: str) -> list[float]:
-        """Seconds that the stage's results in this store took."""
-        return [json.loads(path.read_text())["seconds"] for path in self._facts.glob(f"{stage}-*.json")]
+        """The duration in seconds of each of the stage's entries."""
+        return [json.loads(path.read_text())["seconds"] for path in self._metadata.glob(f"{stage}-*.json")]
 
     def make(self, stage: str, key: str, produce: Callable[[Path], Any]) -> Entry:
-        """The entry, made by `produce` when it is not there.
+        """Find the entry, or make it with `produce`.
 
-        Several threads may make entries at once; of the same entry, the first that is done stays.
+        Several threads may make entries at once. Where two make the same entry, the first to finish is kept.
 
         Args:
             stage: Name of the stage.
-            key: Hash of everything the output depends on.
-            produce: Writes the output into the empty folder it is given; returns JSON types.
+            key: Hash of everything that the output depends on.
+            produce: Writes the output to the empty folder it is given, and returns JSON types.
 
         Raises:
-            InfrastructureError: the disk is full or cannot be written to. Nothing is left half-written.
+            InfrastructureError: the disk is full or cannot be written to. No partial output is left.
         """
         found = self.find(stage, key)
         if found:
@@ -125,36 +121,36 @@ class Store:
         name = f"{stage}-{key}"
         maker = f"{os.getpid()}-{threading.get_ident()}"
         partial = self.root / f"{PARTIAL}{name}-{maker}"
-        facts_partial = self.root / f"{PARTIAL}{name}-{maker}.json"
+        metadata_partial = self.root / f"{PARTIAL}{name}-{maker}.json"
         with disk_errors(self.root):
             try:
-                self._facts.mkdir(parents=True, exist_ok=True)
+                self._metadata.mkdir(parents=True, exist_ok=True)
                 remove(partial)
                 partial.mkdir()
                 started = time.perf_counter()
                 result = produce(partial)
                 seconds = time.perf_counter() - started
                 flush(partial)
-                facts = {"digest": digest_of(partial), "seconds": seconds, "result": result, "finished": time.time()}
-                facts_partial.write_text(json.dumps(facts))
-                _sync(facts_partial)
+                metadata = {"digest": digest_of(partial), "seconds": seconds, "result": result, "finished": time.time()}
+                metadata_partial.write_text(json.dumps(metadata))
+                _sync(metadata_partial)
                 with self._placing:
                     made_meanwhile = self.find(stage, key)
                     if made_meanwhile:
                         return made_meanwhile
-                    # The facts come first: an entry that has its final name has its facts.
-                    os.replace(facts_partial, self._facts / f"{name}.json")
+                    # Metadata first, so that an entry under its final name always has metadata.
+                    os.replace(metadata_partial, self._metadata / f"{name}.json")
                     remove(self.root / name)
                     os.replace(partial, self.root / name)
                     _sync(self.root)
             finally:
                 remove(partial)
-                remove(facts_partial)
-        return Entry(stage, key, self.root / name, facts["digest"], seconds, json.loads(json.dumps(result)))
+                remove(metadata_partial)
+        return Entry(stage, key, self.root / name, metadata["digest"], seconds, json.loads(json.dumps(result)))
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a text file so that it is there whole or, after a kill at any moment, as it was before."""
+    """Write a text file atomically: a kill at any moment leaves the old text or the new one."""
     partial = path.with_name(f"{PARTIAL}{path.name}")
     with disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -164,12 +160,19 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def produce_whole(out: Path, produce: Callable[[Path], Any]) -> Any:
-    """Run a stage whose output is to be `out`; an `out` that is already there is replaced as one.
+    """Run a stage with `out` as its output folder, which is replaced as a whole once the stage has finished.
 
-    What killed processes left half-written of it is cleared away.
+    Partial outputs that killed processes left beside `out` are deleted.
+
+    Args:
+        out: The output folder.
+        produce: Writes the output to the empty folder it is given.
+
+    Returns:
+        What `produce` returns.
 
     Raises:
-        InfrastructureError: the disk is full or cannot be written to. `out` is then as it was before.
+        InfrastructureError: the disk is full or cannot be written to. `out` is left as it was.
     """
     partial = out.with_name(f"{PARTIAL}{out.name}-{os.getpid()}")
     with disk_errors(out):
@@ -178,7 +181,7 @@ def produce_whole(out: Path, produce: Callable[[Path], Any]) -> Any:
                 remove(leftover)
         try:
             partial.mkdir(parents=True)
-            with _held(partial):
+            with hold(partial):
                 result = produce(partial)
                 flush(partial)
                 remove(out)
@@ -188,33 +191,15 @@ def produce_whole(out: Path, produce: Callable[[Path], Any]) -> Any:
     return result
 
 
-@contextlib.contextmanager
-def _held(folder: Path) -> Iterator[bool]:
-    """Mark a folder as one that a process is at work in, which goes with the process.
-
-    Yields:
-        Whether it is marked: not where another process has done so, nor where the disk knows no locks.
-    """
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        marked = True
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            marked = False
-        yield marked
-    finally:
-        os.close(handle)
-
-
 def _is_abandoned(folder: Path) -> bool:
-    with _held(folder) as marked:
-        return marked
+    """Whether no process holds the folder any more; a process that works in one holds it."""
+    with hold(folder) as held:
+        return held
 
 
 @contextlib.contextmanager
 def disk_errors(where: Path) -> Iterator[None]:
-    """Turn what a full or unwritable disk causes into one clear error, however a library reports it."""
+    """Turn the errors of a full or unwritable disk into one `InfrastructureError`, however a library reports them."""
     try:
         yield
     except TracewheelError:
@@ -229,7 +214,7 @@ def disk_errors(where: Path) -> Iterator[None]:
 
 
 def flush(folder: Path) -> None:
-    """See to it that a folder and all in it are on the disk."""
+    """Write a folder and everything in it through to the disk."""
     for path in [*folder.rglob("*"), folder]:
         _sync(path)
 
@@ -243,7 +228,7 @@ def _sync(path: Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """Delete a file or a folder with all in it, if it is there."""
+    """Delete a file, or a folder with its contents, if it exists."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     elif path.exists():

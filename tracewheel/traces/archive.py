@@ -7,7 +7,6 @@ the old version or the new one. Between the two renames the old one has another 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import shutil
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tracewheel.core.errors import DataError, InfrastructureError
+from tracewheel.core.locks import hold
 from tracewheel.core.store import PARTIAL, flush, remove
 from tracewheel.traces.counts import Counts
 from tracewheel.traces.hash_index import HashIndex
@@ -60,14 +60,11 @@ class Archive:
             InfrastructureError: another process is writing to it.
         """
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        name = self.path.with_name(f".lock-{self.path.name}")
-        with name.open("a") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if os.fstat(lock.fileno()).st_ino != name.stat().st_ino:
-                    raise BlockingIOError("the lock's holder has just removed it")
-            except OSError as error:
-                raise InfrastructureError(f"{self.path}: another ingest is writing to it; wait for it") from error
+        lock = self.path.with_name(f".lock-{self.path.name}")
+        lock.touch()
+        with hold(lock) as held:
+            if not held:
+                raise InfrastructureError(f"{self.path}: another ingest is writing to it; wait for it")
             if self._previous.exists() and not self.path.exists():
                 os.replace(self._previous, self.path)
             remove(self._previous)
@@ -77,7 +74,7 @@ class Archive:
                 yield
             finally:
                 remove(self._next)
-                name.unlink(missing_ok=True)
+                lock.unlink(missing_ok=True)
 
     def load(self, settings: str) -> ArchiveState:
         """The folder's state; an empty one when the folder does not exist.
