@@ -88,7 +88,7 @@ def test_settings_are_overridden_as_in_a_profile(run, log, tmp_path):
         (("PROFILE", "--format", "atif"), "a profile says by itself what to read"),
         (("LOG", "--filter", "x"), "give --mlflow-uri too"),
         (("--mlflow-uri", "sqlite:///x.db"), "which experiment?"),
-        (("LOG", "--set", "seed=1"), "only settings of ingest"),
+        (("LOG", "--set", "seed=1"), "only ingest settings"),
         (("LOG", "--set", "ingest.colour=red"), "colour: no such key"),
         (("LOG", "--set", "ingest=3"), "holds keys, not a value"),
     ],

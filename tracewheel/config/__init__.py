@@ -1,8 +1,7 @@
-"""The configuration: one YAML profile, frozen and strict, with choices told apart by `kind`.
+"""The configuration: one YAML profile, frozen and strict, whose unions are discriminated by `kind`.
 
-A profile is parsed once at the start of a command; every unknown key, wrong type and impossible
-combination is reported with its path before anything runs. `--set a.b=c` overrides one value. Each
-run stores the resolved profile.
+A profile is parsed once at the start of a command. Every unknown key, wrong type and impossible combination is reported
+with its path before anything runs. `--set a.b=c` overrides one value. Each run stores the resolved profile.
 """
 
 from tracewheel.config.adaptation import LoraConfig, LoraShape, MergeConfig, SpecialistsConfig

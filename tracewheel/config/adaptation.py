@@ -1,4 +1,4 @@
-"""How a model is adapted: LoRA's shape, specialists for groups of task families, and how adapters are merged."""
+"""Adaptation: the shape of LoRA adapters, specialists for groups of task families, and merging."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class LoraShape(Strict):
 
 
 class LoraConfig(LoraShape):
-    """The shape of the run's adapter, and of a family's own where a specialist is trained for it."""
+    """The shape of the run's adapter. `families` gives specialists of a task family another shape."""
 
     families: dict[str, LoraShape] = Field(default_factory=dict)
 
     def of(self, families: tuple[str, ...]) -> LoraShape | None:
-        """The shape that a group of families has of its own, None where it has the run's.
+        """The shape set for a group of families, or None where the group has the run's shape.
 
         Raises:
             ValueError: the families of the group have different shapes.
@@ -31,23 +31,22 @@ class LoraConfig(LoraShape):
         shapes = [self.families.get(family) for family in families]
         if any(shape != shapes[0] for shape in shapes):
             raise ValueError(
-                f"lora.families: {', '.join(families)} are in one group and need one shape, given for each of them"
+                f"lora.families: {', '.join(families)} are in one group and need one shape: give each of them the same"
             )
         return shapes[0]
 
 
 class MergeConfig(Strict):
-    """How adapters become one, through PEFT.
+    """How adapters are merged, through PEFT.
 
-    `linear` adds them up, each times `weight`. `ties` (Yadav et al. 2023) keeps of each its largest
-    entries, the share `density`, and averages those that agree with the sign of their sum. `dare_linear`
-    and `dare_ties` (Yu et al. 2024) keep a random share and scale it up instead. The default `weight` makes
-    a mean of all; with `linear` and weight 1 the adapters are composed.
+    `linear` adds them up, each times `weight`. `ties` (Yadav et al. 2023) keeps the largest entries of each adapter, a
+    share of `density`, and averages those that agree with the sign of their sum. `dare_linear` and `dare_ties` (Yu et al.
+    2024) instead keep a random share and rescale it. The default `weight` gives the mean of all adapters; `linear` with
+    weight 1 composes them.
 
-    With `space` `weights` what is merged is how the adapters have changed the weights since their start.
-    With `factors` their two low-rank matrices are merged apart and as they are, which is a rough
-    approximation: it is quick on large models, and wants equal ranks. `rank` is that of the result: by
-    default what all parts together have, with `factors` that of one.
+    `space: weights` merges the changes that the adapters made to the weights since their start. `space: factors` merges
+    the two low-rank matrices separately, which is a rough approximation, fast on large models, and needs equal ranks.
+    `rank` is the rank of the result: by default the sum of the ranks, with `factors` the rank of one adapter.
     """
 
     method: Literal["linear", "ties", "dare_linear", "dare_ties"] = "ties"
@@ -57,26 +56,25 @@ class MergeConfig(Strict):
     rank: Count | None = None
 
     def weight_of(self, parts: int) -> float:
-        """The weight of each of so many parts."""
+        """The weight of each adapter when `parts` are merged."""
         if self.weight is not None:
             return self.weight
         if self.method in ("ties", "dare_ties"):
-            return 1.0  # they average by themselves
-        # PEFT takes the square root for each of the two factors, so their product needs the square.
+            return 1.0  # they average already
+        # PEFT takes the square root of the weight for each of the two factors, so their product needs the square.
         return 1.0 / parts if self.space == "weights" else 1.0 / parts**2
 
     def label(self) -> str:
-        """What tells this way of merging from others, as in `ties density 0.5`."""
+        """A short name with the settings that differ from the defaults, as in `ties density 0.5`."""
         changed = self.model_dump(exclude_defaults=True, exclude={"method"})
         return " ".join([self.method, *(f"{name} {value}" for name, value in changed.items())])
 
 
 class SpecialistsConfig(Strict):
-    """One adapter for each group of task families, each trained on its own tasks from the same start, then merged.
+    """One adapter for each group of task families, trained on the group's tasks from a common start, then merged.
 
-    Each group has the whole loop of `iterations` (those of the training when not given). Each way of merging
-    is tried; a merge takes part in the choice of the run's policy only when it is not worse on the validation
-    split than the best of its parts.
+    Each group is trained for `iterations` iterations (default: those of the training section). Every entry of `merges` is
+    tried; a merge is a candidate for the run's policy only if it is no worse on the validation split than its best part.
     """
 
     groups: Annotated[dict[str, Annotated[tuple[str, ...], Field(min_length=1)]], Field(min_length=1)]

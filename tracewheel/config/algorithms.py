@@ -1,7 +1,7 @@
-"""The algorithms by name: each a few choices out of the same parts.
+"""Algorithms by name: presets of the choices in `PolicyGradientConfig`.
 
-A preset names only what differs from the defaults of `PolicyGradientConfig`. A profile that says
-`learner: {kind: dapo, surrogate: {high: 0.3}}` gets DAPO with that one choice changed.
+A preset lists only what differs from the defaults. The profile `learner: {kind: dapo, surrogate: {high: 0.3}}` is DAPO
+with one choice changed.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 PRESETS: dict[str, dict[str, Any]] = {
-    # Shao et al. 2024, "DeepSeekMath", arXiv:2402.03300; but the tokens of a step weigh alike, as is TRL's default.
+    # Shao et al. 2024, "DeepSeekMath", arXiv:2402.03300; but all tokens of a step have equal weight, as is TRL's default.
     # The paper's mean over each sequence first is `aggregation: sequence`.
     "grpo": {"advantage": {"kind": "group", "scale": True}},
     # Liu et al. 2025, "Understanding R1-Zero-Like Training", arXiv:2503.20783.
@@ -31,18 +31,18 @@ PRESETS: dict[str, dict[str, Any]] = {
     "cispo": {"surrogate": {"kind": "cispo"}, "kl": {"weight": 0.0}},
     # Zheng et al. 2025, arXiv:2507.18071: one ratio a sequence.
     "gspo": {"surrogate": {"kind": "gspo"}, "aggregation": "sequence", "kl": {"weight": 0.0}},
-    # Gao et al. 2025, arXiv:2511.20347: a soft gate in the place of the clip.
+    # Gao et al. 2025, arXiv:2511.20347: a soft gate instead of the clip.
     "sapo": {"surrogate": {"kind": "sapo"}, "aggregation": "sequence", "kl": {"weight": 0.0}},
     # Schulman et al. 2017, arXiv:1707.06347, with generalised advantage estimation, arXiv:1506.02438.
     "ppo": {"advantage": {"kind": "gae"}, "zero_variance": {"kind": "keep"}},
-    # Yuan et al. 2023, arXiv:2308.01825: imitate what succeeded, and nothing else.
+    # Yuan et al. 2023, arXiv:2308.01825: imitate successes only.
     "rejection_sampling": {
         "advantage": {"kind": "success"},
         "surrogate": {"kind": "likelihood"},
         "zero_variance": {"kind": "keep"},
         "kl": {"weight": 0.0},
     },
-    # Agarwal et al. 2024, "On-Policy Distillation", arXiv:2306.13649: the teacher judges each token.
+    # Agarwal et al. 2024, "On-Policy Distillation", arXiv:2306.13649: the teacher scores each token.
     "distillation": {"advantage": {"kind": "teacher"}, "zero_variance": {"kind": "keep"}, "kl": {"weight": 0.0}},
 }
 
@@ -51,9 +51,9 @@ DEFAULTS: dict[str, Any] = {"kind": "grpo", "advantage": {"kind": "group"}, "sur
 
 
 def with_preset(values: Mapping[str, Any]) -> dict[str, Any]:
-    """`values` over the preset that its `kind` names; a part of another kind replaces the preset's whole part.
+    """Merge `values` into the preset named by their `kind`.
 
-    A bare number for `kl` is its weight.
+    A section with another `kind` than the preset's replaces the whole section. A bare number for `kl` is its weight.
     """
     if isinstance(values.get("kl"), int | float) and not isinstance(values["kl"], bool):
         values = {**values, "kl": {"weight": values["kl"]}}

@@ -1,4 +1,4 @@
-"""What every part of the configuration is made of."""
+"""Base class and number types of the configuration models."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ Count = Annotated[int, Field(ge=1)]
 
 
 class Strict(BaseModel):
-    """Frozen, and unknown keys are errors."""
+    """A frozen model that rejects unknown keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 def kind_or(default: str) -> Discriminator:
-    """Tells the members of a union apart by `kind`; a section that names none is of the default's."""
+    """Discriminate a union by `kind`; a section without one has the default kind."""
 
     def kind(values: Any) -> Any:
         return values.get("kind", default) if isinstance(values, dict) else getattr(values, "kind", None)

@@ -1,4 +1,4 @@
-"""How logs become tasks: what is redacted, what counts as a duplicate, how tasks are split and told easy from hard."""
+"""Curation: redaction, duplicates, decontamination, splits, difficulty and training sets."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ PERSONAL_KINDS: tuple[PersonalKind, ...] = ("email", "phone", "card", "iban", "i
 
 
 class RedactionConfig(Strict):
-    """What is taken out of logs before anything is stored, and what is left in.
+    """What is removed from logs before anything is stored.
 
-    Every secret that is found goes; of personal data the kinds in `personal`. A text in `allow` stays, and so does one
-    that a pattern of `allow_patterns` matches as a whole. `patterns` are regular expressions of your own, by the kind that
-    they find, tried on every text; a pattern with groups gives up its first group. Phone numbers without a country's
-    code are looked for as they are written in `phone_regions`.
+    All detected secrets are removed, and personal data of the kinds in `personal`. Exempt are texts in `allow` and texts
+    that a pattern of `allow_patterns` matches as a whole. `patterns` maps a kind to a regular expression of your own, which
+    is searched in every text; of a pattern with groups the first group is removed. Phone numbers without a country code
+    are detected in the formats of `phone_regions`.
 
-    A value has one pseudonym within a trace. With `scope` `dataset` it has the same one in all traces, which recorded
-    environments gain from; that takes a key, in the environment variable `key_variable`, without which nobody can tell by
-    trying whose pseudonym it is. Users and sessions always have one pseudonym in all traces, or splits could not keep them
-    together: with that variable it is made with the key, without it everybody who guesses an address can check the guess.
+    A value has one pseudonym within a trace. `scope: dataset` gives it the same pseudonym in all traces, which helps
+    recorded environments. This needs a secret key in the environment variable `key_variable`, which stops others from
+    finding the value behind a pseudonym by trial. Users and sessions have the same pseudonym in all traces in any case,
+    because splits keep them together; without the key, anyone who guesses an address can check the guess.
     """
 
     enabled: bool = True
@@ -38,17 +38,17 @@ class RedactionConfig(Strict):
 
     @field_validator("allow_patterns")
     @classmethod
-    def _are_patterns(cls, patterns: tuple[str, ...]) -> tuple[str, ...]:
+    def _check_patterns_compile(cls, patterns: tuple[str, ...]) -> tuple[str, ...]:
         for pattern in patterns:
             _compiled(pattern)
         return patterns
 
     @field_validator("patterns")
     @classmethod
-    def _find_something(cls, patterns: dict[str, str]) -> dict[str, str]:
+    def _check_patterns_match_text(cls, patterns: dict[str, str]) -> dict[str, str]:
         for pattern in patterns.values():
             if _compiled(pattern).search(""):
-                raise ValueError(f"the pattern {pattern!r} matches a text of no length: it would be found everywhere")
+                raise ValueError(f"the pattern {pattern!r} matches the empty string and would be found everywhere")
         return patterns
 
 
@@ -56,16 +56,16 @@ DuplicateKind = Literal["exact", "semantic", "renumbered", "near"]
 
 
 class DuplicatesConfig(Strict):
-    """When two traces are one twice.
+    """When two traces count as duplicates.
 
-    `similar` is the least Jaccard similarity of the words of two tasks and their calls, with numbers left open, so
-    that a renumbered copy is found. `same_content` is that of what they are about (names, numbers, paths, arguments; the
-    words around them count less), so that a paraphrase is found. Both are estimated with `permutations` hash functions.
-    Of each trace `longest` characters are looked at.
+    `similar` is the minimum Jaccard similarity of the words of two tasks and their calls, with numbers masked, which finds
+    renumbered copies. `same_content` is the minimum similarity of their content (names, numbers, paths, arguments; other
+    words count less), which finds paraphrases. Both are estimated with `permutations` hash functions on the first
+    `longest` characters of a trace.
 
-    `near` says which traces are compared so: `unkeyed` those whose log says nothing of the environment's goal, because where an
-    environment says that two tasks differ, like words do not make them one; or `all`. `link` says which kinds of
-    duplicates keep tasks on one side of the splits.
+    `near` selects the traces that are compared this way: `all`, or `unkeyed`, those without a logged goal. Where the
+    environment logs goals that differ, similar words do not make two tasks the same. `link` lists the kinds of duplicates
+    that keep tasks on the same side of the splits.
     """
 
     similar: Annotated[float, Field(gt=0.0, le=1.0)] = 0.8
@@ -77,11 +77,11 @@ class DuplicatesConfig(Strict):
 
 
 class DecontaminationConfig(Strict):
-    """Which benchmarks must not be trained on: files of theirs (JSON, JSONL, Parquet, plain text), and what overlap counts.
+    """Benchmarks that must not be trained on (JSON, JSONL, Parquet or text files), and which overlap counts.
 
-    A trace holds an item of a benchmark when it shares a run of `words` words with it (Brown et al. 2020 take 13) and at least
-    `share` of all such runs of the item, or when the two are `similar` by MinHash. A run that occurs in more than
-    `common` items of one file is a phrase of the benchmark and not of the item, and does not count.
+    A trace contains a benchmark item when it shares an n-gram of `words` words with it (Brown et al. 2020 use 13) and at
+    least `share` of the item's n-grams, or when their MinHash similarity is at least `similar`. An n-gram that occurs in
+    more than `common` items of one file is a phrase of the whole benchmark and is ignored.
     """
 
     benchmarks: tuple[str, ...] = ()
@@ -92,11 +92,10 @@ class DecontaminationConfig(Strict):
 
 
 class DifficultyConfig(Strict):
-    """How hard a task is, by how often it is solved.
+    """Difficulty of a task, from its pass rate.
 
-    The pass rate is the mean of a Beta posterior; of the evidence of earlier runs the share `decay` is kept. `tiers` are
-    the pass rates at which a task becomes one tier harder, from the easiest down: above the first is tier 1. Tiers that
-    the environment gives are kept.
+    The pass rate is the mean of a Beta posterior, which keeps a share `decay` of the evidence of earlier runs. `tiers` are
+    the falling pass rates that separate tiers: tasks above the first are tier 1. Tiers set by the environment are kept.
     """
 
     decay: Share = 0.5
@@ -105,17 +104,17 @@ class DifficultyConfig(Strict):
     @model_validator(mode="after")
     def _in_order(self) -> DifficultyConfig:
         if list(self.tiers) != sorted(set(self.tiers), reverse=True):
-            raise ValueError("curation.difficulty.tiers fall: each is a lower pass rate than the one before")
+            raise ValueError("curation.difficulty.tiers must fall: each pass rate is lower than the one before")
         return self
 
 
 class SetsConfig(Strict):
-    """What goes into the sets that curation leaves for the stages of training.
+    """What the sets contain that curation writes for the training stages.
 
-    `sources` says how the outcome of a demonstration must be known. Only `verified` is proof; of logs without a simulator
-    there is none, and `logged` is the best that can be had. Preference pairs are made of two episodes whose outcomes differ by
-    `margin` at least, at most `pairs_per_task` of a task; `shared` says what the two must have in common up to where they part:
-    all messages, or with `calls` the calls and what the tools replied.
+    `sources` lists the accepted sources of a demonstration's outcome. Only `verified` is proof; logs without a simulator
+    have no better source than `logged`. A preference pair is two episodes of one task whose outcomes differ by at least
+    `margin`, with at most `pairs_per_task` pairs a task. `shared` is what the two must have in common before they diverge:
+    all `messages`, or only the `calls` with their replies.
     """
 
     sources: Annotated[tuple[Literal["verified", "logged", "judged"], ...], Field(min_length=1)] = ("verified",)
@@ -127,10 +126,10 @@ class SetsConfig(Strict):
 class CurationConfig(Strict):
     """How logged traces become tasks, splits and demonstrations. Counts are of tasks.
 
-    `split` says how sides are chosen: `components` draws whole components, spread over families and tiers;
-    `temporal` tests on what came last, validates on what came before it, and trains on what is older. `filter` keeps the
-    tasks of which it holds, as in `0 < pass_rate < 0.6 and attempts >= 4`; empty keeps all. With `allow_leak` a task, user,
-    session or copy on two sides is reported and no error: every figure of such a run is then in doubt.
+    `split: components` draws whole connected components, spread over families and tiers. `split: temporal` tests on the
+    latest tasks, validates on those before them, and trains on the rest. `filter` is a condition on tasks, as in
+    `0 < pass_rate < 0.6 and attempts >= 4`; empty keeps all. With `allow_leak`, a task, user, session or copy on two sides
+    is reported instead of raised as an error; no figure of such a run can be trusted.
     """
 
     train_tasks: Count = 72
@@ -152,4 +151,4 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     try:
         return re.compile(pattern)
     except re.error as error:
-        raise ValueError(f"{pattern!r} is no regular expression: {error}") from error
+        raise ValueError(f"{pattern!r} is not a regular expression: {error}") from error

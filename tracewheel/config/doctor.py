@@ -1,4 +1,4 @@
-"""The doctor's part of a profile: what stops a run, and from where on a figure is called sick."""
+"""The doctor: thresholds of its checks, and which of them stop a run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CheckName = Literal[
 
 
 class Ceiling(Strict):
-    """A figure that is to stay low: from `warn` on it is a warning, from `severe` on it is severe."""
+    """Thresholds of a figure that should stay low: a warning from `warn` up, severe from `severe` up."""
 
     warn: NotNegative
     severe: NotNegative
@@ -35,12 +35,12 @@ class Ceiling(Strict):
     @model_validator(mode="after")
     def _in_order(self) -> Ceiling:
         if self.severe < self.warn:
-            raise ValueError("of a figure that is to stay low, 'severe' is not below 'warn'")
+            raise ValueError("a figure that should stay low: 'severe' must not be below 'warn'")
         return self
 
 
 class Floor(Strict):
-    """A figure that is to stay high: at `warn` and below it is a warning, at `severe` and below it is severe."""
+    """Thresholds of a figure that should stay high: a warning from `warn` down, severe from `severe` down."""
 
     warn: NotNegative
     severe: NotNegative
@@ -48,25 +48,27 @@ class Floor(Strict):
     @model_validator(mode="after")
     def _in_order(self) -> Floor:
         if self.severe > self.warn:
-            raise ValueError("of a figure that is to stay high, 'severe' is not above 'warn'")
+            raise ValueError("a figure that should stay high: 'severe' must not be above 'warn'")
         return self
 
 
 class DoctorConfig(Strict):
-    """What the doctor calls sick. None of it changes what a run computes.
+    """Thresholds of the doctor's checks. They do not change what a run computes.
 
-    `stop_on` names the checks that stop a run when they find something severe; its state is kept, and the
-    same command goes on once the check is taken from the list. Figures are of the last `window` iterations.
+    `stop_on` lists the checks that stop a run on a severe finding. The run's state is kept: the same command resumes it
+    once the check is removed from the list. Figures cover the last `window` iterations.
 
-    Shares: `truncation` of episodes; `invented_tools` of calls; `unrecorded_calls` of the episodes in a recorded
-    environment; `repetition` of episodes, and `repeated_phrases` is the share of a turn from where on it counts
-    as one; `flawed_success` of successes; `zero_variance` of groups that give no signal without being solved,
-    and `solved` is the share of solved ones from where on the tasks are too easy; `pass_at_k` of the first
-    groups, how many hold a success; `entropy` of what it was at the start, which is no fault while the success
-    of the sampled episodes is above `mastery`.
-    Nats a token: `kl` and `sampler_mismatch`; the latter, unless it is set, warns from `learner.mismatch.threshold`
-    on and is severe from five times that. `length` is by which factor episodes of the same tasks grow.
-    `fall` is how far validation success, or a grader, falls while the reward goes up.
+    - Shares of episodes: `truncation`; `unrecorded_calls` (recorded environments); `repetition`, an episode having a turn
+      of which a share `repeated_phrases` is repeated.
+    - `invented_tools`: share of calls. `flawed_success`: share of successes.
+    - `zero_variance`: share of unsolved groups without a signal. From a share `solved` of solved groups up, the tasks are
+      too easy.
+    - `pass_at_k`: share of the first groups with at least one success.
+    - `entropy`: relative to the start; ignored while the success of sampled episodes is above `mastery`.
+    - `kl` and `sampler_mismatch`, in nats a token. By default the latter warns at `learner.mismatch.threshold` and is
+      severe at five times that.
+    - `length`: growth factor of the episodes of the same tasks.
+    - `fall`: how far validation success, or a grader, falls while the reward rises.
     """
 
     stop_on: tuple[CheckName, ...] = ()

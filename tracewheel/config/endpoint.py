@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from tracewheel.config.base import Count, NotNegative, Positive, Strict
 
-# What has no bearing on what the model says.
+# Settings that do not influence what the model replies.
 HOW_ASKED = {
     "concurrency",
     "timeout",
@@ -23,14 +23,14 @@ HOW_ASKED = {
 
 
 class PricesConfig(Strict):
-    """What a million tokens cost, in any currency. `cached_input` is for prompt tokens that the endpoint had in its cache."""
+    """Prices of a million tokens, in any currency. `cached_input` is the price of prompt tokens from the endpoint's cache."""
 
     input: NotNegative
     output: NotNegative
     cached_input: NotNegative | None = None
 
     def cost(self, prompt: int, cached: int, completion: int) -> float:
-        """What a reply costs; the `cached` tokens are among those of the `prompt`."""
+        """The cost of a reply; `prompt` includes the `cached` tokens."""
         known = self.input if self.cached_input is None else self.cached_input
         return ((prompt - cached) * self.input + cached * known + completion * self.output) / 1e6
 
@@ -38,17 +38,15 @@ class PricesConfig(Strict):
 class EndpointConfig(Strict):
     """A model behind an OpenAI-compatible endpoint.
 
-    `endpoint` is the address that `/chat/completions` is added to. The key is read from the environment variable
-    `api_key_variable`, and none is sent where there is none. `concurrency` episodes are played at once. A request that
-    gets no answer within `timeout` seconds, or is put off, is repeated up to `retries` times, after as long as the
-    endpoint asks to wait; when that is more than `longest_wait` seconds, it is given up. In no minute are more than
-    `requests_per_minute` requests and `tokens_per_minute` tokens sent. With `prices` replies have a cost, and with a
-    `budget`, in their currency, a command stops before it is passed.
+    `/chat/completions` is appended to `endpoint`. The key is read from the environment variable `api_key_variable`; if
+    that is unset, no key is sent. `concurrency` episodes are played at once. A request without an answer after `timeout`
+    seconds, or with a retryable error, is repeated up to `retries` times, after the wait that the endpoint asks for. A wait
+    of more than `longest_wait` seconds is an error. At most `requests_per_minute` requests and `tokens_per_minute` tokens
+    are sent in any minute. `prices` give replies a cost; a command stops before the cost exceeds `budget`.
 
-    With `token_ids` the endpoint is asked for token ids and log-probabilities, which vLLM's server gives; they
-    are taken to be of the distribution before the temperature, unless it says otherwise (`processed_logprobs`: vLLM's
-    `--logprobs-mode processed_logprobs`). `extra` holds further fields of the request's body; a field set to null is
-    left out of it. The number of turns is bounded by the profile's `rollout`.
+    `token_ids` asks the endpoint for token ids and log-probabilities, which vLLM's server returns. They are taken before
+    the temperature is applied, unless `processed_logprobs` is set (vLLM's `--logprobs-mode processed_logprobs`). `extra`
+    holds further fields of the request body; null removes a field. The profile's `rollout` bounds the number of turns.
     """
 
     endpoint: Annotated[str, Field(pattern=r"^https?://")]
@@ -71,8 +69,8 @@ class EndpointConfig(Strict):
     @model_validator(mode="after")
     def _holds_together(self) -> EndpointConfig:
         if self.budget is not None and self.prices is None:
-            raise ValueError("a budget needs prices to be kept: set prices.input and prices.output")
+            raise ValueError("a budget needs prices: set prices.input and prices.output")
         for name in ("model", "messages", "tools", "stream", "n"):
             if self.extra.get(name) is not None:
-                raise ValueError(f"extra.{name}: one whole reply is asked for, with fields of Tracewheel's own")
+                raise ValueError(f"extra.{name}: set by Tracewheel, which asks for one whole reply")
         return self

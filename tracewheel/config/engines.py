@@ -1,4 +1,4 @@
-"""Engines: what turns token ids into sampled turns."""
+"""Engines, which sample turns from token ids."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from tracewheel.config.base import Count, Positive, Strict, kind_or
 
 
 class TransformersEngineConfig(Strict):
-    """Batched generation with Hugging Face transformers, the KV cache kept across turns."""
+    """Batched generation with Hugging Face transformers. The KV cache is kept across turns."""
 
     kind: Literal["transformers"] = "transformers"
     slots: Count = 256
 
 
 class VllmConfig(Strict):
-    """What vLLM has in process and as a server.
+    """Settings of vLLM, in process and as a server.
 
-    `slots` sessions speak at once. Of a GPU's memory vLLM takes the share `gpu_memory_utilization`, unless
-    `kv_cache_gib` says how much keys and values may take (on the CPU 1 GiB where it does not). Up to `max_loras`
-    adapters speak at once, none of a larger rank than `max_lora_rank`; null is the largest that the profile
-    trains. `enforce_eager` does without CUDA graphs: a quicker start, slower tokens.
+    `slots` sessions generate at once. vLLM takes a share `gpu_memory_utilization` of a GPU's memory, or `kv_cache_gib` for
+    its KV cache where that is set (default on the CPU: 1 GiB). Up to `max_loras` adapters are active at once, of rank
+    `max_lora_rank` at most (default: the largest that the profile trains). `enforce_eager` disables CUDA graphs: a faster
+    start, slower generation.
     """
 
     slots: Count = 256
@@ -35,17 +35,16 @@ class VllmConfig(Strict):
 
 
 class VllmEngineConfig(VllmConfig):
-    """vLLM in the process that rolls out: one engine for all stages, adapters exchanged by version."""
+    """vLLM in the rollout process: one engine for all stages, with an adapter for each policy version."""
 
     kind: Literal["vllm"]
 
 
 class VllmServerConfig(VllmConfig):
-    """vLLM behind HTTP: the `servers` that run already, by address, or one that is started here when there are none.
+    """vLLM behind HTTP: running `servers` by address, or one started by the stage when none are given.
 
-    Sessions are spread over the servers by their number and stay where they are. A server that does not
-    answer for `patience` seconds, though it be started anew, ends the stage. `data_parallel_size` is for a
-    server that is started here.
+    A session stays on the server that its number assigns it to. A server that does not answer for `patience` seconds, even
+    after a restart, ends the stage. `data_parallel_size` applies to a server that the stage starts.
     """
 
     kind: Literal["vllm_server"]

@@ -28,9 +28,9 @@ TraceFormat = Literal[
 
 
 class IngestConfig(Strict):
-    """Which logs to read: files, folders or globs, of a given format or of whatever format each record is found to be.
+    """Which logs to read: files, folders or globs, in a given format or with the format of each record detected.
 
-    A record of more than `largest_record_mib` MiB goes to quarantine with its beginning alone.
+    Of a record larger than `largest_record_mib` MiB only the beginning is kept, in quarantine.
     """
 
     paths: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""The learner's part of a profile: orthogonal choices, and algorithms as named presets of them."""
+"""The learner: orthogonal choices, and algorithms as named presets of them."""
 
 from __future__ import annotations
 
@@ -10,40 +10,38 @@ from tracewheel.config.algorithms import with_preset
 from tracewheel.config.base import Count, NotNegative, Positive, Share, Strict
 from tracewheel.config.mismatch import MismatchConfig
 
-# --- advantages ---
-
 
 class GroupAdvantageConfig(Strict):
-    """Reward less the group's mean, divided by the group's standard deviation when `scale`."""
+    """Reward minus the group's mean, divided by the group's standard deviation if `scale`."""
 
     kind: Literal["group"] = "group"
     scale: bool = True
 
 
 class LeaveOneOutAdvantageConfig(Strict):
-    """Reward less the mean of the group's other samples."""
+    """Reward minus the mean of the group's other samples."""
 
     kind: Literal["leave_one_out"] = "leave_one_out"
 
 
 class BatchAdvantageConfig(Strict):
-    """Reward less the mean of the group or of the whole batch, divided by the batch's standard deviation."""
+    """Reward minus the mean of the group or of the whole batch, divided by the batch's standard deviation."""
 
     kind: Literal["batch"] = "batch"
     center: Literal["group", "batch"] = "group"
 
 
 class SuccessAdvantageConfig(Strict):
-    """1 for a reward of at least `threshold`; the other samples are left out."""
+    """1 for a reward of at least `threshold`; other samples are dropped."""
 
     kind: Literal["success"] = "success"
     threshold: Share = 1.0
 
 
 class TeacherAdvantageConfig(Strict):
-    """Per token: the teacher's log-probability less the policy's. The teacher is a local adapter, model or both.
+    """Per token: the teacher's log-probability minus the policy's.
 
-    It must have the policy's tokenizer.
+    The teacher is a local adapter, a local model or both, with the policy's tokenizer.
     """
 
     kind: Literal["teacher"] = "teacher"
@@ -54,8 +52,8 @@ class TeacherAdvantageConfig(Strict):
 class CriticConfig(Strict):
     """The value function. `trunk`: a LoRA adapter of its own and a linear head on the policy's base.
 
-    `light`: a two-layer network on the frozen base's hidden states. `warmup_iterations` train the
-    critic alone. `clip` bounds how far a value moves from the one its advantages were computed with.
+    `light`: a two-layer network on the frozen base's hidden states. The first `warmup_iterations` train the critic alone.
+    `clip` bounds how far a value may move from the one that its advantages were computed with.
     """
 
     kind: Literal["trunk", "light"] = "trunk"
@@ -68,11 +66,11 @@ class CriticConfig(Strict):
 
 
 class GaeAdvantageConfig(Strict):
-    """Generalised advantage estimation over one trajectory's actions, observations skipped.
+    """Generalised advantage estimation over the actions of a trajectory; observations are skipped.
 
-    `token`: each token is an action; `gamma` and `lam` apply from token to token, `turn_gamma` and
-    `turn_lam` from the last token of a turn to the first of the next. `turn`: each turn is one action.
-    `vtrace` replaces the returns by V-trace's (Espeholt et al. 2018), with its two truncation levels.
+    `token`: each token is an action; `gamma` and `lam` apply from token to token, `turn_gamma` and `turn_lam` from the
+    last token of a turn to the first of the next. `turn`: each turn is one action. `vtrace` uses the returns of V-trace
+    (Espeholt et al. 2018), with its truncation levels `rho_max` and `c_max`.
     """
 
     kind: Literal["gae"] = "gae"
@@ -100,20 +98,17 @@ AdvantageConfig = Annotated[
 
 
 class CreditConfig(Strict):
-    """Who gets the reward. `trajectory`: every token alike. `turn`: each turn its discounted reward-to-go.
+    """Credit assignment. `trajectory`: the same for every token. `turn`: each turn gets its discounted reward-to-go.
 
-    Rewards of turns come from `rubric.turn_rewards`; without them the whole reward falls on the last turn.
+    Turn rewards come from `rubric.turn_rewards`; without them the last turn gets the whole reward.
     """
 
     kind: Literal["trajectory", "turn"] = "trajectory"
     discount: Share = 1.0
 
 
-# --- ratio and clip ---
-
-
 class ClipConfig(Strict):
-    """PPO's clipped surrogate; `dual` bounds the loss of a bad token from above (Ye et al. 2020)."""
+    """PPO's clipped surrogate. `dual` bounds the loss of tokens with a negative advantage from above (Ye et al. 2020)."""
 
     kind: Literal["clip"] = "clip"
     low: Positive = 0.2
@@ -122,14 +117,14 @@ class ClipConfig(Strict):
 
 
 class CispoConfig(Strict):
-    """The ratio, clipped at `high` and held constant, weighs the log-likelihood."""
+    """The ratio, clipped at `high` and detached, weights the log-likelihood."""
 
     kind: Literal["cispo"] = "cispo"
     high: Positive = 5.0
 
 
 class GspoConfig(Strict):
-    """One ratio a sequence: the geometric mean of its tokens' ratios, clipped."""
+    """One clipped ratio a sequence: the geometric mean of its tokens' ratios."""
 
     kind: Literal["gspo"] = "gspo"
     low: Positive = 3e-4
@@ -137,7 +132,7 @@ class GspoConfig(Strict):
 
 
 class SapoConfig(Strict):
-    """A sigmoid gate on the ratio, its temperature apart for good and bad tokens."""
+    """A sigmoid gate on the ratio, with separate temperatures for positive and negative advantages."""
 
     kind: Literal["sapo"] = "sapo"
     temperature_positive: Positive = 1.0
@@ -145,7 +140,7 @@ class SapoConfig(Strict):
 
 
 class LikelihoodConfig(Strict):
-    """The log-likelihood weighed by the advantage, without a ratio (REINFORCE; imitation when it is 1)."""
+    """The log-likelihood weighted by the advantage, without a ratio: REINFORCE, or imitation where the advantage is 1."""
 
     kind: Literal["likelihood"] = "likelihood"
 
@@ -153,17 +148,13 @@ class LikelihoodConfig(Strict):
 SurrogateConfig = Annotated[ClipConfig | CispoConfig | GspoConfig | SapoConfig | LikelihoodConfig, Field(discriminator="kind")]
 
 
-# --- regularisation ---
-
-
 class KlConfig(Strict):
-    """Divergence to the reference policy, per action token. A bare number in a profile is its weight.
+    """Divergence from the reference policy, per action token. A bare number in a profile is its weight.
 
-    `place`: added to the loss, or taken from the rewards of the tokens. `direction`: `reverse` is
-    KL(policy || reference), `forward` KL(reference || policy); `late_direction` takes over from the
-    share `late_from` of the iterations. With a `target` the weight is adapted (Ziegler et al. 2019)
-    so that the divergence comes to it. `corrected` weighs each token's term by its ratio to the
-    behaviour policy.
+    `place`: added to the loss, or subtracted from token rewards. `direction`: `reverse` is KL(policy || reference),
+    `forward` KL(reference || policy); `late_direction` replaces it after a share `late_from` of the iterations. With a
+    `target` the weight is adapted to hold the divergence at that value (Ziegler et al. 2019); a larger `horizon` adapts it
+    more slowly. `corrected` weights each token's term by its ratio to the behaviour policy.
     """
 
     estimator: Literal["k1", "k2", "k3"] = "k3"
@@ -178,18 +169,18 @@ class KlConfig(Strict):
 
 
 class EntropyConfig(Strict):
-    """`bonus` is the weight of the entropy of the action tokens; with a `floor` it counts only below it (nats)."""
+    """`bonus` is the weight of the entropy of action tokens; with a `floor` (nats) it applies only below it."""
 
     bonus: NotNegative = 0.0
     floor: NotNegative | None = None
 
 
 class ZeroVarianceConfig(Strict):
-    """What becomes of groups whose rewards are all the same.
+    """What to do with groups whose rewards are all equal.
 
-    `skip`: left out. `clamp`: compared with the batch's mean, within plus and minus `limit`. `dynamic`:
-    left out, and more tasks are rolled out until `min_groups` carry a signal, at most `max_rounds` times
-    (DAPO). `keep`: they take part with advantage 0, which is a step on the KL alone.
+    `skip` drops them. `clamp` compares them with the batch's mean, clamped to plus or minus `limit`. `dynamic` drops them
+    and rolls out more tasks until `min_groups` groups carry a signal, at most `max_rounds` times (DAPO). `keep` gives
+    them advantage 0, which leaves only the KL term.
     """
 
     kind: Literal["skip", "clamp", "dynamic", "keep"] = "skip"
@@ -199,13 +190,12 @@ class ZeroVarianceConfig(Strict):
 
 
 class OffPolicyConfig(Strict):
-    """What is done about tokens that the current policy did not sample.
+    """What to do about tokens that an earlier policy sampled.
 
-    `proximal`: the policy that the ratio is clipped around: `behaviour` takes the stored
-    log-probabilities, `recompute` those of the policy at the start of the update (decoupled PPO,
-    Hilton et al. 2022). `correction` (with `recompute`) weighs by proximal over behaviour policy, a
-    `token` or a `sequence` at a time: `truncate` caps the weight at `cap`, `mask` leaves out what lies
-    outside 1/cap to `cap`. Trajectories more than `max_staleness` versions old are left out.
+    `proximal` is the policy that the ratio is clipped around: `behaviour` uses the stored log-probabilities, `recompute`
+    those of the policy at the start of the update (decoupled PPO, Hilton et al. 2022). `correction` (with `recompute`)
+    weights by proximal over behaviour policy, per `token` or per `sequence`: `truncate` caps the weight at `cap`, `mask`
+    drops weights outside 1/cap to cap. Trajectories more than `max_staleness` versions old are dropped.
     """
 
     proximal: Literal["behaviour", "recompute"] = "behaviour"
@@ -215,16 +205,16 @@ class OffPolicyConfig(Strict):
     max_staleness: Annotated[int, Field(ge=0)] | None = None
 
     @model_validator(mode="after")
-    def _correction_needs_proximal(self) -> OffPolicyConfig:
+    def _check_correction(self) -> OffPolicyConfig:
         if self.correction != "none" and self.proximal == "behaviour":
             raise ValueError("a correction compares two policies: set proximal to 'recompute'")
         return self
 
 
 class BufferConfig(Strict):
-    """Earlier trajectories that join an update: the newest (`fifo`), or by reward and age (`priority`).
+    """A buffer of earlier trajectories for updates: the newest (`fifo`), or by reward and age (`priority`).
 
-    `rows` join each update, from the last `capacity` ones; `half_life` is in iterations.
+    Each update gets `rows` of the last `capacity` trajectories; `half_life` is in iterations.
     """
 
     kind: Literal["none", "fifo", "priority"] = "none"
@@ -233,22 +223,18 @@ class BufferConfig(Strict):
     half_life: Positive = 2.0
 
 
-# --- how it is computed ---
-
-
 class LocalBackendConfig(Strict):
-    """One process."""
+    """Updates in one process."""
 
     kind: Literal["local"] = "local"
 
 
 class DeepSpeedConfig(Strict):
-    """ZeRO (Rajbhandari et al. 2020) over the processes that torchrun starts.
+    """ZeRO (Rajbhandari et al. 2020) over several processes.
 
-    Stage 2 spreads gradients and the optimiser's state, stage 3 the weights too. `offload` keeps the
-    optimiser's state in main memory, or `all`: the weights too (stage 3). Where torchrun has not
-    started the update itself, the update starts so many `processes`: by default one for each GPU.
-    A process that waits `timeout_minutes` for the others gives up.
+    Stage 2 shards gradients and the optimiser's state, stage 3 the weights too. `offload` keeps the optimiser's state in
+    main memory, or `all`: the weights too (stage 3). Unless torchrun has started the update, it starts `processes`
+    processes (default: one for each GPU). A process gives up after waiting `timeout_minutes` for the others.
     """
 
     kind: Literal["deepspeed"] = "deepspeed"
@@ -263,14 +249,13 @@ BackendConfig = Annotated[LocalBackendConfig | DeepSpeedConfig, Field(discrimina
 
 
 class UpdateConfig(Strict):
-    """What every kind of update has.
+    """Settings of every kind of update.
 
-    `schedule` is how the learning rate goes over the iterations: constant, or falling linearly towards 0.
-    Each iteration's trajectories are gone through `epochs` times, in `minibatches` optimiser steps.
-    `layout` is how a micro-batch of at most `micro_batch_tokens` lies in memory: `padded`, `packed` in
-    one row without padding, or `shared_prefix` (a policy gradient's default), packed with the prompt of a group
-    once. `weights` says whether a LoRA adapter is trained or the whole model. `replay_rows` generic rows join
-    each step, their loss weighted by `replay_weight`. `mismatch` is about a sampler and a trainer that disagree.
+    `schedule`: the learning rate over the iterations, constant or falling linearly towards 0. Each iteration's
+    trajectories are trained on for `epochs` epochs of `minibatches` optimiser steps. `layout` of a micro-batch of at most
+    `micro_batch_tokens` tokens: `padded`, `packed` into one row without padding, or `shared_prefix` (the default of policy
+    gradients), packed with a group's prompt only once. `weights`: train a LoRA adapter or the whole model. Each step also
+    trains on `replay_rows` rows of the generic text in `replay_path`, their loss weighted by `replay_weight`.
     """
 
     learning_rate: Positive = 1e-3
@@ -290,10 +275,9 @@ class UpdateConfig(Strict):
 
 
 class PolicyGradientConfig(UpdateConfig):
-    """A policy-gradient update: `kind` names a preset of the choices below, each of which can be set.
+    """A policy-gradient update. `kind` names a preset of the choices below; each can be overridden.
 
-    `reward_normalisation`: `domain` puts the rewards of each task family on one scale, by their running mean
-    and deviation.
+    `reward_normalisation: domain` standardises the rewards of each task family by their running mean and deviation.
     """
 
     kind: Literal[
@@ -324,23 +308,23 @@ class PolicyGradientConfig(UpdateConfig):
 
     @model_validator(mode="before")
     @classmethod
-    def _preset(cls, values: Any) -> Any:
+    def _apply_preset(cls, values: Any) -> Any:
         if not isinstance(values, dict):
             return values
         return with_preset(values)
 
     @model_validator(mode="after")
-    def _parts_fit(self) -> PolicyGradientConfig:
+    def _check_choices(self) -> PolicyGradientConfig:
         if self.credit.kind == "turn" and self.advantage.kind not in ("group", "leave_one_out", "batch"):
             raise ValueError(f"credit by turn needs an advantage over groups, not '{self.advantage.kind}'")
         if self.kl.place == "reward" and self.advantage.kind in ("success", "teacher"):
-            raise ValueError(f"advantage '{self.advantage.kind}' has no reward to take the KL from: set kl.place to 'loss'")
+            raise ValueError(f"advantage '{self.advantage.kind}' has no reward to subtract the KL from: set kl.place to 'loss'")
         if self.reward_normalisation != "none" and self.advantage.kind in ("success", "teacher"):
             raise ValueError(f"advantage '{self.advantage.kind}' compares no rewards: set reward_normalisation to 'none'")
         if self.advantage.kind == "teacher" and not (self.advantage.base or self.advantage.adapter):
             raise ValueError("distillation needs a teacher: set advantage.adapter or advantage.base")
         if self.kl.estimator == "k1" and self.kl.place == "loss" and not self.kl.corrected and self.kl.weight:
-            raise ValueError("K1 in the loss has a gradient only with kl.corrected: set it, or take another kl.estimator")
+            raise ValueError("K1 in the loss has a gradient only with kl.corrected: set it, or another kl.estimator")
         if self.zero_variance.kind == "clamp" and self.advantage.kind in ("success", "teacher", "gae"):
             raise ValueError(f"advantage '{self.advantage.kind}' compares no groups: zero_variance.kind cannot be 'clamp'")
         if self.advantage.kind == "gae" and self.advantage.vtrace and self.off_policy.proximal != "recompute":
@@ -349,9 +333,9 @@ class PolicyGradientConfig(UpdateConfig):
 
 
 class DpoConfig(UpdateConfig):
-    """Direct preference optimisation (Rafailov et al. 2023) on success and failure of one task, through TRL.
+    """Direct preference optimisation (Rafailov et al. 2023), through TRL, on pairs of samples of one task.
 
-    `margin` is the least difference of reward that makes two samples a pair.
+    `margin` is the minimum difference of the rewards of a pair.
     """
 
     kind: Literal["dpo"]
@@ -361,7 +345,7 @@ class DpoConfig(UpdateConfig):
     margin: Positive = 0.5
 
     @model_validator(mode="after")
-    def _parts_fit(self) -> DpoConfig:
+    def _check_choices(self) -> DpoConfig:
         if self.layout != "padded":
             raise ValueError(f"TRL's DPO pads its batches: layout '{self.layout}' is for the other algorithms")
         if self.backend.kind != "local":

@@ -1,4 +1,4 @@
-"""From a YAML file and overrides to a checked profile."""
+"""Read YAML profiles, apply overrides, and report what is invalid by its key."""
 
 from __future__ import annotations
 
@@ -20,25 +20,28 @@ def load_config(path: str | Path, overrides: list[str] | None = None) -> Retrain
     """Read a profile and apply `a.b=value` overrides (values are YAML).
 
     Raises:
-        ConfigError: the file is missing, is not YAML, or does not fit; the message names the key.
+        ConfigError: the file is missing, not YAML, or invalid; the message names the key.
     """
     return load_as(RetrainConfig, path, overrides)
 
 
 def load_ingest_config(paths: tuple[str, ...], format: str | None, overrides: list[str] | None = None) -> IngestConfig:
-    """The settings of an ingest without a profile: defaults, `ingest.a=value` overrides, and what is given.
+    """The settings of an ingest without a profile.
+
+    Args:
+        paths: `ingest.paths`.
+        format: `ingest.format`, unless None.
+        overrides: `ingest.a=value` settings.
 
     Raises:
-        ConfigError: an override does not fit; the message names the key.
+        ConfigError: an override is invalid; the message names the key.
     """
     values: dict[str, Any] = {}
     for override in overrides or []:
         _apply(values, override)
     others = sorted(values.keys() - {"ingest"})
     if others:
-        raise ConfigError(
-            f"--set {others[0]}: without a profile only settings of ingest can be made, as in ingest.format=openai"
-        )
+        raise ConfigError(f"--set {others[0]}: without a profile only ingest settings can be set, as in ingest.format=openai")
     section = values.get("ingest", {})
     if not isinstance(section, dict):
         raise ConfigError("--set ingest: 'ingest' holds keys, not a value")
@@ -54,7 +57,7 @@ def load_as(model: type[T], path: str | Path, overrides: list[str] | None = None
     """Read a YAML file as a config model and apply `a.b=value` overrides.
 
     Raises:
-        ConfigError: the file is missing, is not YAML, or does not fit the model; the message names the key.
+        ConfigError: the file is missing, not YAML, or invalid for the model; the message names the key.
     """
     path = Path(path)
     try:
@@ -82,7 +85,7 @@ def _describe(problem: Any, values: Any) -> str:
 
 
 def _keys(problem: Any, values: Any) -> list[str]:
-    """Where a problem is, as the profile writes it: without the names that tell the choices of one key apart."""
+    """The path of a problem as written in the profile, without the tags that pydantic adds for unions."""
     keys, node = [], values
     for number, part in enumerate(problem["loc"]):
         last = number + 1 == len(problem["loc"])

@@ -1,4 +1,4 @@
-"""The mismatch between sampler and trainer: from where on, and what is done about it."""
+"""Mismatch between sampler and trainer: threshold and action."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from tracewheel.config.base import Positive, Strict
 
 
 class MismatchConfig(Strict):
-    """What is done when the trainer gives a policy's tokens other log-probabilities than the sampler did.
+    """What to do when trainer and sampler give a policy's tokens different log-probabilities.
 
-    Only tokens of the policy that is updated are compared: those of earlier versions differ rightly. From a mean
-    absolute difference of `threshold` nats a token on, `action` is taken. `warn` says so. `correct` makes that update
-    around the trainer's own log-probabilities, each token weighed by trainer over sampler, at most `off_policy.cap`.
-    `stop` ends the run before anything is written. The last two take one more pass over an update's tokens.
+    Only tokens of the policy being updated are compared: earlier versions are expected to differ. `action` is taken when
+    the mean absolute difference reaches `threshold` nats a token. `warn` logs it. `correct` makes the update around the
+    trainer's own log-probabilities and weights each token by trainer over sampler, at most `off_policy.cap`. `stop` ends
+    the run before anything is written. `correct` and `stop` cost one more forward pass over an update's tokens.
     """
 
     threshold: Positive = 0.02

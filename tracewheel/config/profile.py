@@ -1,4 +1,4 @@
-"""A whole profile, section by section."""
+"""The sections of a profile, and the profile."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tracewheel.config.teacher import TeacherConfig
 from tracewheel.config.workers import LocalWorkersConfig, WorkersConfig
 from tracewheel.core.errors import ConfigError
 
-# What only a profile can know, and what it is.
+# Keys without a default, and the values that they take.
 WITHOUT_DEFAULT = {
     "policy.base": "a Hugging Face id or a local folder",
     "environment.kind": "a built-in environment, recorded:DIR or module:Class",
@@ -44,7 +44,7 @@ class EnvironmentConfig(Strict):
 
 
 class ReplayConfig(Strict):
-    """Generic text mixed into an update, so that skills the tasks do not exercise are kept."""
+    """Generic text mixed into training, so that skills outside the tasks are kept. It makes up a share `share` of the rows."""
 
     path: str | None = None
     share: Share = 0.3
@@ -53,10 +53,9 @@ class ReplayConfig(Strict):
 class WarmStartConfig(Strict):
     """Supervised fine-tuning on logged episodes, with the loss on assistant tokens only.
 
-    `weights` says whether a LoRA adapter is trained or the whole model. The learning rate rises over the
-    first `warmup_steps` steps, then falls linearly. `extra_demonstrations` are folders of `tracewheel teach`.
-    With `hindsight`, a failed episode that did what another task would have asked for is a demonstration of
-    that task, where the environment can tell.
+    `weights`: train a LoRA adapter or the whole model. The learning rate rises over the first `warmup_steps` steps, then
+    falls linearly. `extra_demonstrations` are output folders of `tracewheel teach`. With `hindsight`, a failed episode
+    that solves another task becomes a demonstration of that task, if the environment is a `GoalFinder`.
     """
 
     demonstrations: Literal["verified", "all"] = "verified"
@@ -73,13 +72,12 @@ class WarmStartConfig(Strict):
 
 
 class ExplorationConfig(Strict):
-    """What training rollouts try beyond the policy's own choice; evaluation never explores.
+    """Exploration in training rollouts; evaluation never explores.
 
-    The temperature goes in a straight line from `rollout.temperature` in the first iteration to
-    `temperature_end` in the last. The samples of a group are spread evenly around it, from 1 -
-    `temperature_spread` to 1 + `temperature_spread` times as hot. With probability `epsilon` a turn is
-    begun by force with a call of a random tool, out of `tools` where they are named, else of all that
-    are offered. Forced tokens are never counted as sampled.
+    The temperature moves linearly from `rollout.temperature` in the first iteration to `temperature_end` in the last. The
+    samples of a group are spread evenly from 1 - `temperature_spread` to 1 + `temperature_spread` times that temperature.
+    With probability `epsilon` a turn is forced to begin with a call of a random tool of `tools` (default: all tools).
+    Forced tokens never count as sampled.
     """
 
     temperature_end: Positive | None = None
@@ -89,13 +87,12 @@ class ExplorationConfig(Strict):
 
 
 class RolloutConfig(Strict):
-    """How episodes are sampled. Token caps count the whole trajectory and a single turn.
+    """How episodes are sampled. `max_tokens` bounds a whole trajectory, `max_turn_tokens` a single turn.
 
-    `mode` says when, as against the updates: `sync` samples an iteration, then updates; `overlap` samples the next
-    iteration with the policy that there is while the update runs; in `async`, `workers` sample all the time and
-    take over each new policy as it comes, and no token that is trained on was sampled by a policy more than
-    `max_staleness` updates old. With `tool_threads`, environments step in so many threads, so that an
-    episode which waits for a slow tool holds up no other.
+    `mode`: `sync` samples an iteration, then updates; `overlap` samples the next iteration with the current policy while
+    the update runs; in `async`, `workers` sample all the time and switch to each new policy, and no token that is trained
+    on was sampled by a policy more than `max_staleness` updates old. `tool_threads` is the number of threads that step
+    environments, so that a slow tool delays only its own episode; 0 steps them in the main thread.
     """
 
     engine: EngineConfig = TransformersEngineConfig()
@@ -113,12 +110,12 @@ class RolloutConfig(Strict):
 
     @property
     def lag(self) -> int:
-        """By how many updates the policy that sampled a token may be older than the one that is updated."""
+        """The maximum age, in updates, of the policy that sampled a token that is trained on."""
         return {"sync": 0, "overlap": 1, "async": self.max_staleness}[self.mode]
 
 
 class TrainingConfig(Strict):
-    """The reinforcement-learning loop. With a budget of `episodes` it ends before the iteration that has no room in it."""
+    """The reinforcement-learning loop. It ends before an iteration that would exceed the budget of `episodes`."""
 
     iterations: Count = 10
     episodes: Count | None = None
@@ -128,7 +125,7 @@ class TrainingConfig(Strict):
 
 
 class EvaluationConfig(Strict):
-    """Held-out evaluation: one greedy rollout and `samples` sampled ones a task, at its own temperature."""
+    """Evaluation: one greedy rollout and `samples` sampled rollouts a task, at `temperature`."""
 
     samples: Count = 4
     temperature: Positive = 1.0
@@ -138,9 +135,10 @@ class EvaluationConfig(Strict):
 
 
 class GateConfig(Strict):
-    """When a challenger is promoted. `family_margin` is the largest fall allowed to a family.
+    """When a challenger is promoted.
 
-    `min_pairs` is the least number of tasks scored for both policies that a verdict may rest on.
+    `family_margin` is the largest drop allowed for a task family, `min_pairs` the minimum number of tasks scored for both
+    policies.
     """
 
     confidence: Annotated[float, Field(gt=0.5, lt=1.0)] = 0.95
@@ -159,7 +157,7 @@ class AimsConfig(Strict):
 
 
 class TrackingConfig(Strict):
-    """MLflow: where to log and under which names."""
+    """MLflow: address and names."""
 
     uri: str = "sqlite:///mlflow/mlflow.db"
     experiment: str = "tracewheel"
@@ -219,7 +217,7 @@ class RetrainConfig(Strict):
                 raise ConfigError(f"{key}: not set; it takes {WITHOUT_DEFAULT[key]}")
 
     @model_validator(mode="after")
-    def _caps_fit(self) -> RetrainConfig:
+    def _check_limits(self) -> RetrainConfig:
         if self.rollout.max_turn_tokens > self.rollout.max_tokens:
             raise ValueError("rollout.max_turn_tokens is larger than rollout.max_tokens")
         if max(self.evaluation.pass_at) > self.evaluation.samples:
@@ -227,21 +225,19 @@ class RetrainConfig(Strict):
         return self
 
     @model_validator(mode="after")
-    def _mode_fits(self) -> RetrainConfig:
+    def _check_mode(self) -> RetrainConfig:
         dynamic = isinstance(self.learner, PolicyGradientConfig) and self.learner.zero_variance.kind == "dynamic"
         if self.rollout.mode != "sync" and dynamic:
             raise ValueError(
-                "learner.zero_variance.kind 'dynamic' waits for an iteration's rollouts before it asks for more: "
+                "learner.zero_variance.kind 'dynamic' needs an iteration's rollouts before it asks for more: "
                 "set rollout.mode to 'sync', or zero_variance.kind to 'skip'"
             )
         return self
 
     @model_validator(mode="after")
-    def _weights_fit(self) -> RetrainConfig:
+    def _check_weights(self) -> RetrainConfig:
         if self.warm_start.weights == "full" and self.learner.weights == "lora":
-            raise ValueError(
-                "warm_start.weights is 'full', which leaves no adapter to go on with: set learner.weights to 'full'"
-            )
+            raise ValueError("warm_start.weights is 'full', which trains no adapter: set learner.weights to 'full'")
         specialists = self.training.specialists
         if specialists and (self.warm_start.weights == "full" or self.learner.weights == "full"):
             raise ValueError("training.specialists are adapters: set warm_start.weights and learner.weights to 'lora'")

@@ -1,4 +1,4 @@
-"""How trajectories are scored."""
+"""Rubrics: verifiers, objectives and penalties."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from tracewheel.config.base import Count, NotNegative, Positive, Share, Strict
 
 
 class RubricTerm(Strict):
-    """One verifier of a rubric: a built-in name, `module:Class`, or `task` for the one each task names."""
+    """A weighted verifier: a built-in name, `module:Class`, or `task` for the verifier that each task names."""
 
     kind: str = "task"
     weight: Positive = 1.0
 
 
 class PartObjective(Strict):
-    """An objective that is a part of the breakdown: `success`, a verifier's kind, or `kind.part` (`workspace.untouched`).
+    """An objective read from the breakdown: `success`, a verifier's kind, or `kind.part`, as in `workspace.untouched`.
 
-    With weight 0 it is reported, and no reward.
+    With weight 0 it is reported but not rewarded.
     """
 
     kind: Literal["part"] = "part"
@@ -29,9 +29,9 @@ class PartObjective(Strict):
 
 
 class CostObjective(Strict):
-    """Thrift: 1 for an episode that costs nothing, 0 for one that costs `budget` or more, by `measure`.
+    """Low cost: from 1 for an episode that costs nothing down to 0 at `budget` or more, by `measure`.
 
-    With `only_success` a failed episode gets 0: to give up at once would be thrifty too.
+    With `only_success` a failed episode gets 0, because giving up at once is also cheap.
     """
 
     kind: Literal["cost"] = "cost"
@@ -48,10 +48,9 @@ ObjectiveConfig = Annotated[PartObjective | CostObjective, Field(discriminator="
 class RubricConfig(Strict):
     """How a trajectory is scored: a weighted mean of verifiers, less a penalty for malformed calls.
 
-    The first verifier alone says whether an episode is a success; the others shape the reward. With
-    `objectives` (success, safety, cost; each from 0 to 1, more is better) the reward is their weighted
-    mean instead, and each is kept beside it. `turn_rewards` replays each trajectory and gives every turn
-    the progress it made.
+    The first verifier alone decides success; the others shape the reward. With `objectives` (success, safety, cost; each
+    in [0, 1], higher is better) the reward is their weighted mean instead, and each is stored in the breakdown.
+    `turn_rewards` replays each trajectory and rewards every turn with the progress it made.
     """
 
     verifiers: Annotated[tuple[RubricTerm, ...], Field(min_length=1)] = (RubricTerm(),)
@@ -60,10 +59,10 @@ class RubricConfig(Strict):
     malformed_penalty: Share = 0.0
 
     @model_validator(mode="after")
-    def _objectives_fit(self) -> RubricConfig:
+    def _check_objectives(self) -> RubricConfig:
         names = [objective.name for objective in self.objectives]
         if len(set(names)) < len(names):
-            raise ValueError(f"objectives need names of their own, not {', '.join(names)}")
+            raise ValueError(f"objectives need distinct names, not {', '.join(names)}")
         if names and not any(objective.weight for objective in self.objectives):
-            raise ValueError("no objective has a weight: nothing would be rewarded")
+            raise ValueError("no objective has a weight, so nothing would be rewarded")
         return self

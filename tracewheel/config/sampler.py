@@ -1,4 +1,4 @@
-"""Which tasks an iteration rolls out."""
+"""Sampling of tasks for an iteration."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from tracewheel.config.base import Count, Share, Strict
 
 
 class VariantsConfig(Strict):
-    """When a failing task comes back as variants, which the environment's task generator makes.
+    """When a failing task gets variants, made by the environment's task generator.
 
-    A task whose success stays at or below `at_most` for `after` rounds of rollouts in a row gets
-    `per_task` variants beside it. A variant goes when it has been solved, or failed, in `after` rounds in
-    a row; at most `limit` are offered at a time.
+    A task whose success rate stays at or below `at_most` for `after` consecutive rounds of rollouts gets `per_task`
+    variants. A variant is dropped once it has been solved, or failed, in `after` consecutive rounds. At most `limit`
+    variants are active at a time.
     """
 
     after: Count = 2
@@ -22,13 +22,12 @@ class VariantsConfig(Strict):
 
 
 class SamplerConfig(Strict):
-    """Which tasks an iteration rolls out, by each task's Beta posterior of success.
+    """Sampling of tasks by each task's Beta posterior of success.
 
-    `difficulty` favours tasks solved less often than `target`; `learnability` weighs by p(1-p);
-    `uniform` ignores the posterior; `self_evolving` weighs as `difficulty` does, and tasks that keep
-    failing come back with `variants`. `decay` is the share of all evidence that is kept from run to run,
-    `retain` the share of a task's evidence that is kept when it is rolled out again, because the policy
-    has changed since. `floor` is the least weight of a task, as a share of the largest.
+    `difficulty` favours tasks solved less often than `target`; `learnability` weights by p(1-p); `uniform` ignores the
+    posterior; `self_evolving` weights as `difficulty` does and adds `variants` of tasks that keep failing. `decay` is the
+    share of the evidence kept from run to run; `retain` the share of a task's evidence kept when it is rolled out again,
+    because the policy has changed since. `floor` is the minimum weight of a task, as a share of the largest.
     """
 
     kind: Literal["difficulty", "learnability", "uniform", "self_evolving"] = "difficulty"

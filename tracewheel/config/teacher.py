@@ -1,4 +1,4 @@
-"""The teacher's part of a profile."""
+"""The teacher: a stronger model that demonstrates tasks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tracewheel.config.endpoint import EndpointConfig
 class TeacherConfig(EndpointConfig):
     """A teacher behind an endpoint, which plays each training task `samples` times (`tracewheel teach`).
 
-    The length that a demonstration may have is bounded by the profile's `rollout`.
+    The profile's `rollout` bounds the length of a demonstration.
     """
 
     samples: Count = 4

@@ -1,4 +1,4 @@
-"""Rollout workers: the processes that sample while the learner learns."""
+"""Rollout workers: processes that sample while the learner updates."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tracewheel.config.base import Count, NotNegative, Strict, kind_or
 
 
 class LocalWorkersConfig(Strict):
-    """`count` processes on this machine, each with so many torch `threads`."""
+    """`count` processes on this machine, each with `threads` torch threads."""
 
     kind: Literal["local"] = "local"
     count: Count = 1
@@ -18,9 +18,9 @@ class LocalWorkersConfig(Strict):
 
 
 class RayWorkersConfig(Strict):
-    """`count` workers on a Ray cluster, each with so many `cpus` and `gpus` of it.
+    """`count` workers on a Ray cluster, each with `cpus` CPUs and `gpus` GPUs.
 
-    `address` is that of a running cluster (`auto`: the one this machine belongs to); null starts one here.
+    `address` is the address of a running cluster, or `auto` for the one this machine belongs to; null starts one here.
     """
 
     kind: Literal["ray"]

@@ -96,7 +96,7 @@ def test_without_objectives_the_breakdown_has_none():
 
 def test_impossible_objectives_are_refused():
     for objectives, said in (
-        ([OBJECTIVES[0], OBJECTIVES[0]], "names of their own"),
+        ([OBJECTIVES[0], OBJECTIVES[0]], "distinct names"),
         ([{**OBJECTIVES[0], "weight": 0}], "no objective has a weight"),
         ([{"kind": "cost", "name": "c", "budget": 0}], "greater than or equal to 1"),
     ):
