@@ -1,10 +1,9 @@
-"""Steps a second of the workspace environment, its reset, snapshot and verifier, on scripted good episodes.
+"""Rates of the workspace environment's step, reset and snapshot and of its verifier, on scripted solutions.
 
     python benchmarks/environments.py
 
-One thread, CPU seconds, the best of several repetitions. What depends least on the machine is a rate over that
-of `calibration`, a fixed loop of plain Python on dictionaries and strings. Prints JSON and a table; `--json FILE`
-writes them.
+One thread, CPU seconds, best of several repetitions. Rates are also given relative to `calibration`, a fixed loop of plain
+Python on dictionaries and strings, which depends least on the machine. Prints JSON and a table; `--json FILE` writes them.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ def main() -> None:
 
 
 def measure(repetitions: int) -> dict[str, Any]:
-    """Rates a CPU second, and those over the calibration loop's; repetitions of all are interleaved."""
+    """Rates a CPU second, also relative to the calibration loop; repetitions are interleaved."""
     rng = random.Random(0)
     tasks = [make_task(family, tier, rng) for family in FAMILIES for tier in TIERS for _ in range(TASKS_A_STRATUM)]
     calls = [solution(task) for task in tasks]
@@ -47,7 +46,7 @@ def measure(repetitions: int) -> dict[str, Any]:
     finals = [_play(task, each) for task, each in zip(tasks, calls, strict=True)]
     verifier = WorkspaceVerifier()
     if {verifier.verify(task, final)[0] for task, final in zip(tasks, finals, strict=True)} != {1.0}:
-        raise ValueError("a scripted episode is not good")
+        raise ValueError("a scripted solution fails")
     environment = make_environment("workspace")
 
     def reset() -> None:
@@ -66,7 +65,7 @@ def measure(repetitions: int) -> dict[str, Any]:
         for task, final in zip(tasks, finals, strict=True):
             verifier.verify(task, final)
 
-    # What is timed, and how many of it one call does.
+    # What is timed, and how many operations one call does.
     timed: dict[str, tuple[Callable[[], Any], int]] = {
         "calibration": (_calibrate, CALIBRATION),
         "reset": (reset, len(tasks)),
@@ -116,7 +115,7 @@ def _play(task: Task, calls: list[Any]) -> dict[str, Any]:
 
 
 def _calibrate() -> int:
-    """Dictionaries and strings, as an environment has them."""
+    """Dictionary and string operations like an environment's."""
     files: dict[str, str] = {f"/inbox/file{number}.txt": str(number) for number in range(8)}
     length = 0
     for number in range(CALIBRATION):

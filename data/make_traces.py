@@ -1,4 +1,4 @@
-"""Writes the logs of the «deployed» workspace agent: `python data/make_traces.py`. Same seed, same bytes."""
+"""Write the logs of the "deployed" workspace agent: `python data/make_traces.py`. The same seed gives the same bytes."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Chat formats: messages to token ids and back to calls."""
+"""Chat formats: from messages to token ids, and from text to tool calls."""

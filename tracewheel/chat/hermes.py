@@ -1,4 +1,4 @@
-"""The Hermes tool-call format, which Qwen's chat template speaks.
+"""The Hermes tool-call format, used by Qwen's chat template.
 
 An assistant turn is free text with any number of blocks, each holding one JSON object:
 
@@ -22,7 +22,7 @@ _BLOCK = re.compile(r"<tool_call>(.*?)(</tool_call>|(?=<tool_call>)|\Z)", re.DOT
 
 @dataclass(frozen=True)
 class ParsedCall:
-    """One call of a turn: either a name with arguments, or the reason why it is malformed."""
+    """One call of a turn: a name with arguments, or the reason why it is malformed."""
 
     name: str = ""
     arguments: dict[str, Any] = field(default_factory=dict)
@@ -31,14 +31,14 @@ class ParsedCall:
 
 @dataclass(frozen=True)
 class ParsedTurn:
-    """An assistant turn taken apart: its free text and its calls in order."""
+    """A parsed assistant turn: its free text, and its calls in order."""
 
     content: str
     calls: list[ParsedCall]
 
 
 def parse_hermes(text: str) -> ParsedTurn:
-    """Take an assistant turn apart. Never raises: what cannot be read is a malformed call."""
+    """Parse an assistant turn. Never raises: unreadable blocks are malformed calls."""
     calls = [_parse_block(match.group(1), closed=bool(match.group(2))) for match in _BLOCK.finditer(text)]
     return ParsedTurn(content=_BLOCK.sub("", text).strip(), calls=calls)
 

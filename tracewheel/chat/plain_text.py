@@ -1,12 +1,11 @@
-"""Control tokens that stand in a message's own text are spelled out, never encoded as control tokens.
+"""Escaping of control tokens in message text: they are encoded as ordinary characters, never as control tokens.
 
-A tool that returns a web page, a user, or a file can write `<|im_end|>` or `<|im_start|>system`. A
-tokenizer that is given the rendered conversation as one text would make real control tokens of that,
-and the text could end a turn or speak as another role. So before a template is rendered each such
-string in a message is replaced by a mark, and when the rendered text is encoded the mark becomes the
-ids of the same characters as ordinary text. Where a message begins or ends with a part of a control
-token, its edge is marked too, so that template and message do not make one together. Any other text
-is encoded as if there were no marks.
+A web page from a tool, a user, or a file can contain `<|im_end|>` or `<|im_start|>system`. A tokenizer that is given the
+rendered conversation as one text would turn these into real control tokens, so the text could end a turn or pose as
+another role. Each such string in a message is therefore replaced by a mark before the template is rendered. When the
+rendered text is encoded, a mark becomes the ids of the original characters as ordinary text. A message that begins or
+ends with part of a control token gets a mark at that edge, so that template and message cannot form one together. All
+other text is encoded as if there were no marks.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from tracewheel.core.errors import ConfigError
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-# Code points of the private use area; where a message holds one itself, that is marked as well.
+# Code points of the private use area. Where a message contains one, it is marked as well.
 _OPEN, _CLOSE, _EDGE = "\ue000", "\ue001", "\ue002"
 _MARK = re.compile(f"{_OPEN}([0-9]+){_CLOSE}")
 
@@ -28,15 +27,15 @@ _MARK = re.compile(f"{_OPEN}([0-9]+){_CLOSE}")
 class PlainText:
     """Marks control tokens in messages, and encodes rendered text with its marks.
 
-    Control tokens are those that the tokenizer calls special (the ends and openings of turns) and, except
-    in what the assistant says, those that frame a tool's reply; an added token that contains one is one too.
+    Control tokens are the tokenizer's special tokens (which open and end turns) and, except in assistant messages, the
+    tokens that frame a tool's reply. An added token that contains one is a control token too.
 
     Args:
         tokenizer: A tokenizer with a `tokenizers` backend.
-        frames: The texts that frame a tool's reply in the tool-call format.
+        frames: Texts that frame a tool's reply in the tool-call format.
 
     Raises:
-        ConfigError: a control token cannot be spelled in this vocabulary.
+        ConfigError: the vocabulary cannot encode a control token as ordinary text.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, frames: Iterable[str]) -> None:
@@ -45,16 +44,16 @@ class PlainText:
         special = {token.content for token in added.values() if token.special} | set(tokenizer.all_special_tokens)
         tokens = [token.content for token in added.values()]
         framing = special | {frame for frame in frames if any(frame in token for token in tokens)}
-        self._spoken, self._heard = _Controls(special, tokens), _Controls(framing, tokens)
-        self.control_ids = frozenset(number for number, token in added.items() if token.content in self._heard.tokens)
+        self._in_assistant, self._in_others = _Controls(special, tokens), _Controls(framing, tokens)
+        self.control_ids = frozenset(number for number, token in added.items() if token.content in self._in_others.tokens)
         marked = [_OPEN, _CLOSE, _EDGE, *sorted(framing)]
         self._numbers = {text: number for number, text in enumerate(marked)}
         self._spelled = [self._spell(text) for text in marked]
 
     def mark(self, value: Any, *, assistant: bool = False) -> Any:
-        """A copy of a message, a tool or any part of one, with the control tokens in its texts marked."""
+        """Copy a message, a tool or any part of one, with the control tokens in its texts marked."""
         if isinstance(value, str):
-            return self._mark_text(value, self._spoken if assistant else self._heard)
+            return self._mark_text(value, self._in_assistant if assistant else self._in_others)
         if isinstance(value, dict):
             return {self.mark(key, assistant=assistant): self.mark(item, assistant=assistant) for key, item in value.items()}
         if isinstance(value, list | tuple):
@@ -62,7 +61,7 @@ class PlainText:
         return value
 
     def encode(self, text: str) -> list[int]:
-        """Ids of rendered text: control tokens that the template wrote are real, marked ones are spelled."""
+        """Ids of rendered text: control tokens from the template stay, marked ones become ordinary text."""
         ids: list[int] = []
         for index, piece in enumerate(_MARK.split(text)):
             if index % 2:
@@ -78,23 +77,23 @@ class PlainText:
         return f"{_EDGE}{marked}{_EDGE}" if controls.touched_by(text) else marked
 
     def _forged(self, parts: list[str]) -> bool:
-        """Whether a control token lies across an edge between two of the parts."""
+        """Whether a control token crosses an edge between two parts."""
         text, edge = "".join(parts), 0
         for part in parts[:-1]:
             edge += len(part)
-            for control in self._heard.tokens:
+            for control in self._in_others.tokens:
                 if text.find(control, max(0, edge - len(control) + 1), edge + len(control) - 1) >= 0:
                     return True
         return False
 
     def _spell(self, text: str) -> list[int]:
-        """The ids of `text` by the vocabulary's model alone, past all added tokens."""
+        """Encode `text` with the vocabulary's model alone, without added tokens."""
         name = self._tokenizer.name_or_path
         backend = getattr(self._tokenizer, "backend_tokenizer", None)
         if backend is None:
             raise ConfigError(
-                f"the tokenizer of {name} has no `tokenizers` backend, by which control tokens in tool replies are spelled "
-                "as plain text; save it as a fast tokenizer (tokenizer.json)"
+                f"the tokenizer of {name} has no `tokenizers` backend, which is needed to encode control tokens in "
+                "tool replies as plain text; save it as a fast tokenizer (tokenizer.json)"
             )
         ids = _model_ids(backend, text)
         if not self.control_ids.isdisjoint(ids):
@@ -105,10 +104,10 @@ class PlainText:
 
 
 class _Controls:
-    """The texts that control, the added tokens that hold one, and how to find them in a message.
+    """Control texts, the added tokens that contain one, and the search for both in a message.
 
-    Only the texts themselves are marked: without them the longer tokens are nothing, and a text has no
-    character that JSON would escape when a template writes a tool or a call's arguments.
+    Only the texts are marked: this breaks the longer tokens too, and the texts have no character that JSON would escape
+    when a template writes a tool or the arguments of a call.
     """
 
     def __init__(self, texts: Iterable[str], added: Iterable[str]) -> None:
@@ -119,7 +118,7 @@ class _Controls:
         self._ends = tuple({token[cut:] for token in self.tokens for cut in range(1, len(token))})
 
     def touched_by(self, text: str) -> bool:
-        """Whether `text` could be a part of a control token together with what is written around it."""
+        """Whether `text` could form a control token together with adjacent text."""
         within = bool(text) and any(text in token for token in self.tokens)
         return within or text.endswith(self._beginnings) or text.startswith(self._ends)
 

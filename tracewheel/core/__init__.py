@@ -1,1 +1,1 @@
-"""Ground for all rooms: records, errors, files, the store, fingerprints, statistics."""
+"""The ground floor: records, errors, files, the store, fingerprints, statistics."""

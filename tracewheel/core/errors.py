@@ -1,8 +1,8 @@
-"""Typed errors, one for each boundary a user can get wrong.
+"""Typed errors, one for each boundary that a user can get wrong.
 
-A rollout that goes wrong is data (a stop reason), never an exception. These are for what a person
-has to mend: every message names the file, line or field, and says what to do. The command line
-turns `InputError` into exit code 2, `GateRefused` into 3 and `UnhealthyRun` into 4.
+A failed rollout is data (a stop reason), never an exception. These errors are for what a person has to fix: every message
+names the file, line or field, and says what to do. The command line turns `InputError` into exit code 2, `GateRefused`
+into 3 and `UnhealthyRun` into 4.
 """
 
 
@@ -15,15 +15,15 @@ class InputError(TracewheelError):
 
 
 class ConfigError(InputError):
-    """A configuration file or an override does not parse or does not hold together."""
+    """A configuration file or an override does not parse or is inconsistent."""
 
 
 class DataError(InputError):
-    """A data file is missing, or its contents are not what its schema says."""
+    """A data file is missing or does not match its schema."""
 
 
 class SecretError(DataError):
-    """A secret that was found in the logs is still in what is about to be stored."""
+    """A secret found in the logs is still in the data about to be stored."""
 
 
 class LeakError(InputError):
@@ -31,15 +31,15 @@ class LeakError(InputError):
 
 
 class AdapterMismatchError(InputError):
-    """An adapter was trained for another base model than the one it is asked to run on."""
+    """An adapter was trained for another base model than the one it should run on."""
 
 
 class SamplerMismatchError(InputError):
-    """What sampled the tokens is too far from the model that is to learn from them."""
+    """The sampler's log-probabilities are too far from the trainer's."""
 
 
 class InfrastructureError(TracewheelError):
-    """A part of the machinery (engine, tracking server, disk) failed; the data is not to blame."""
+    """A part of the infrastructure (engine, tracking server, disk) failed; the data is not at fault."""
 
 
 class GateRefused(TracewheelError):
@@ -47,7 +47,7 @@ class GateRefused(TracewheelError):
 
 
 class UnhealthyRun(TracewheelError):
-    """The doctor found something severe. Holds a sentence, and what was found as JSON types."""
+    """The doctor found something severe. Holds a sentence and the findings as JSON types."""
 
     def __str__(self) -> str:
         return str(self.args[0])

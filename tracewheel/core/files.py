@@ -1,4 +1,4 @@
-"""Reading and writing the pipeline's files: JSON and Parquet with errors that name the file."""
+"""JSON and Parquet files, with errors that name the file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ R = TypeVar("R", bound=Record)
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write JSON with sorted keys, so that equal values give equal bytes."""
+    """Write JSON with sorted keys: equal values give equal bytes."""
     path.write_text(json.dumps(value, indent=2, sort_keys=True) + "\n")
 
 
@@ -26,7 +26,7 @@ def read_json(path: Path) -> Any:
     """Read JSON.
 
     Raises:
-        DataError: the file is missing or is not JSON.
+        DataError: the file is missing or not JSON.
     """
     try:
         return json.loads(path.read_text())
@@ -37,17 +37,17 @@ def read_json(path: Path) -> Any:
 
 
 def write_records(path: Path, records: Sequence[Record]) -> None:
-    """Write records as Parquet, a row each."""
+    """Write records as Parquet, one row each."""
     import pandas as pd
 
     pd.DataFrame([record.to_record() for record in records]).to_parquet(path, index=False)
 
 
 def read_table(path: Path, columns: Sequence[str] | None = None) -> pd.DataFrame:
-    """Read a Parquet file, or some of its columns.
+    """Read a Parquet file, or only some of its columns.
 
     Raises:
-        DataError: the file is missing or is not Parquet.
+        DataError: the file is missing or not Parquet.
     """
     import pandas as pd
 
@@ -59,7 +59,7 @@ def read_columns(path: Path) -> list[str]:
     """The names of a Parquet file's columns.
 
     Raises:
-        DataError: the file is missing or is not Parquet.
+        DataError: the file is missing or not Parquet.
     """
     import pyarrow.parquet
 
@@ -81,10 +81,10 @@ def _as_data_errors(path: Path) -> Iterator[None]:
 
 
 def read_records(path: Path, kind: type[R]) -> list[R]:
-    """Read records of one kind from Parquet; columns that the kind does not know are left out.
+    """Read records of one kind from Parquet; other columns are ignored.
 
     Raises:
-        DataError: the file is missing, is not Parquet, or lacks a column of the kind.
+        DataError: the file is missing, not Parquet, or lacks a column of the kind.
     """
     table = read_table(path)
     try:

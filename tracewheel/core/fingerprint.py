@@ -1,4 +1,4 @@
-"""What a stage's result depends on beside its inputs: its code, and the packages that compute it."""
+"""Fingerprints of code, packages and files: the parts of a stage's key beside its settings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tracewheel.core.types import SCHEMA_VERSION, content_hash
 
 PACKAGE = Path(__file__).parents[1]
 NUMERIC_PACKAGES = ("numpy", "pandas", "peft", "pyarrow", "tokenizers", "torch", "transformers", "trl")
-# What the reading of logs depends on further, and what curation does: other stages' results outlive a new version of these.
+# Packages that only ingest or only curation depends on: a new version leaves the results of other stages valid.
 READING_PACKAGES = ("detect-secrets", "google-re2", "orjson", "phonenumbers", "python-stdnum")
 CURATION_PACKAGES = ("jinja2", "markupsafe", "orjson", "rensa")
 ASSETS = (".css", ".html", ".jinja", ".js", ".json", ".svg")
@@ -31,9 +31,9 @@ def digest_file(path: Path) -> str:
 
 
 def digest_of(path: Path) -> str:
-    """Digest of a file, or of a folder as the sorted pairs of relative name and file digest.
+    """Digest of a file, or of a folder's sorted relative names and file digests.
 
-    It does not depend on where the path lies or on when its files were written.
+    It depends neither on the location of the path nor on modification times.
     """
     if path.is_file():
         return digest_file(path)
@@ -43,13 +43,13 @@ def digest_of(path: Path) -> str:
 
 @functools.cache
 def code_version(module: str, plugins: tuple[str, ...] = ()) -> str:
-    """Hash of a `tracewheel` module and of all it imports from `tracewheel`; comments and docstrings do not count.
+    """Hash of a `tracewheel` module and its imports from `tracewheel`, without comments and docstrings.
 
-    Templates and style sheets count where a module names them that lie beside it.
+    It includes the templates and style sheets that a module names and that lie in its folder.
 
     Args:
         module: The stage's module, as in "tracewheel.curation.curate".
-        plugins: Modules of the user's own classes, whose source counts too.
+        plugins: Modules of the user's own classes, whose source is included.
     """
     hashes: dict[str, str] = {}
     for name, source, tree in _reached(module):
@@ -63,7 +63,7 @@ def code_version(module: str, plugins: tuple[str, ...] = ()) -> str:
 
 @functools.cache
 def package_versions(names: tuple[str, ...] = NUMERIC_PACKAGES) -> dict[str, str]:
-    """Installed versions of packages, without importing them; those not installed are left out."""
+    """Installed versions of packages, without importing them. Packages that are not installed are omitted."""
     versions = {}
     for name in names:
         try:
@@ -79,7 +79,7 @@ def plugin_modules(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def _reached(module: str) -> Iterator[tuple[str, Path, ast.Module]]:
-    """A `tracewheel` module and all it imports from `tracewheel`, each once: name, file, syntax tree."""
+    """A `tracewheel` module and its imports from `tracewheel`, transitively: name, file and syntax tree of each."""
     seen: set[str] = set()
     waiting = [module]
     while waiting:
@@ -94,7 +94,7 @@ def _reached(module: str) -> Iterator[tuple[str, Path, ast.Module]]:
 
 
 def _without_docstrings(tree: ast.Module) -> ast.Module:
-    """The tree, its docstrings removed in place: rewording one does not change what the code computes."""
+    """Remove the docstrings of a tree in place: rewording one does not change what the code computes."""
     for node in ast.walk(tree):
         if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) or not node.body:
             continue
@@ -123,7 +123,7 @@ def _imported(tree: ast.AST) -> Iterator[str]:
 
 
 def _assets(tree: ast.AST, folder: Path) -> Iterator[Path]:
-    """The files beside a module whose names it spells out, and those whose names these spell out in turn."""
+    """The files in `folder` named by string literals of a module, and the files that those name in turn."""
     waiting = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
     seen: set[str] = set()
     while waiting:

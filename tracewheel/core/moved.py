@@ -1,4 +1,4 @@
-"""Old import paths of what users' own classes import. They still work, with a deprecation warning."""
+"""Old import paths of the public interface, which still work with a deprecation warning."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MOVED = {
 
 
 class MovedModules(MetaPathFinder, Loader):
-    """Finds a module under its old path, as a stand-in that asks the module at the new path for every name."""
+    """Finds a module under its old path, as a proxy for the module at the new path."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None

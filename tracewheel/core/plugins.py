@@ -1,4 +1,4 @@
-"""Finding a class by its built-in name or by `module:Class`."""
+"""Classes by built-in name or by `module:Class`."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from tracewheel.core.errors import ConfigError
 
 
 def load_class(name: str, built_in: Mapping[str, type], what: str) -> type:
-    """The class that `name` stands for.
+    """Find a class by name.
 
     Args:
         name: A key of `built_in`, or `module:Class` to import.
         built_in: The classes that ship with Tracewheel.
-        what: What is being looked for, for the error message.
+        what: The kind of class, for the error message.
 
     Raises:
         ConfigError: `name` is neither.
@@ -24,7 +24,7 @@ def load_class(name: str, built_in: Mapping[str, type], what: str) -> type:
     module_name, separator, class_name = name.partition(":")
     if not separator:
         raise ConfigError(
-            f"no {what} is called '{name}'; built in are {', '.join(sorted(built_in))}; your own is named 'module:Class'"
+            f"no {what} is called '{name}'; built in: {', '.join(sorted(built_in))}; name your own as 'module:Class'"
         )
     try:
         return getattr(importlib.import_module(module_name), class_name)

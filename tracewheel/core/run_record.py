@@ -1,10 +1,9 @@
-"""The record of a run: what it was asked, what it started from, what it came to.
+"""The record of a run: its settings, starting point and results.
 
-`work_dir/<run id>/` holds `config.yaml` (resolved), `lineage.json` (commit, input digests, package
-versions), `start.json` (champion, evidence and task posterior at the start, so that a resumed run sees the
-same), during reinforcement learning `loop.json` (which entries of the store each iteration made) and
-`doctor.json` (what the doctor found), and at the end `gate.json`, `report.html` and `summary.json`. A run
-with a summary is complete.
+`work_dir/<run id>/` holds `config.yaml` (resolved), `lineage.json` (commit, input digests, package versions) and
+`start.json` (champion, evidence and task posterior at the start, so that a resumed run sees the same). Reinforcement
+learning adds `loop.json` (the store entries of each iteration) and `doctor.json` (the doctor's findings); the end of the
+run adds `gate.json`, `report.html` and `summary.json`. A run with a summary is complete.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ PACKAGES = tuple(sorted({*NUMERIC_PACKAGES, *READING_PACKAGES, *CURATION_PACKAGE
 
 
 class RunRecord:
-    """Reads and writes one run's folder; every file is written whole or not at all."""
+    """Reads and writes the folder of one run; every file is written atomically."""
 
     def __init__(self, work_dir: Path, run_id: str) -> None:
         self.run_id = run_id
@@ -35,24 +34,24 @@ class RunRecord:
 
     @property
     def summary(self) -> dict[str, Any] | None:
-        """The summary of a complete run, else None."""
+        """The summary, or None while the run is incomplete."""
         path = self.path / "summary.json"
         return read_json(path) if path.is_file() else None
 
     def open(self, config: dict[str, Any], inputs: dict[str, str]) -> None:
-        """Clear away what a kill left half-written, and write what is known at the start, unless it is there."""
+        """Delete partial files of a killed process, and write `config.yaml` and `lineage.json` unless they exist."""
         for leftover in self.path.glob(f"{PARTIAL}*"):
             remove(leftover)
         self._keep("config.yaml", lambda: yaml.safe_dump(config, sort_keys=False))
         self._keep("lineage.json", lambda: _json(_lineage(inputs)))
 
     def start(self, look: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """What the run starts from: as stored, or as `look` finds it now, which is then stored."""
+        """The stored starting point; on the first call, the result of `look`, which is stored."""
         self._keep("start.json", lambda: _json(look()))
         return read_json(self.path / "start.json")
 
     def started(self) -> dict[str, Any] | None:
-        """What the run started from, None when it has not started."""
+        """The stored starting point, or None where the run has not started."""
         path = self.path / "start.json"
         return read_json(path) if path.is_file() else None
 
@@ -67,7 +66,7 @@ class RunRecord:
 
 
 def find_runs(work_dir: Path) -> list[RunRecord]:
-    """The runs under a work folder, the last started first."""
+    """The runs in a work folder, latest start first."""
     records = [RunRecord(work_dir, path.parent.name) for path in work_dir.glob("*/lineage.json")]
     return sorted(records, key=lambda record: read_json(record.path / "lineage.json")["started"], reverse=True)
 
@@ -82,7 +81,7 @@ def _lineage(inputs: dict[str, str]) -> dict[str, Any]:
 
 
 def _git_state() -> dict[str, Any] | None:
-    """Commit and whether tracked files differ from it; None outside a repository."""
+    """The commit, and whether tracked files differ from it; None outside a repository."""
     commit = _git("rev-parse", "HEAD")
     if commit is None:
         return None

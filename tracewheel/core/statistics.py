@@ -1,4 +1,8 @@
-"""Intervals and estimates for success rates: how sure a number is."""
+"""Intervals and estimates for success rates.
+
+SciPy has Wilson's interval and the bootstrap too. They agree with these to the last bit or the one before, which would
+change stored figures, and importing `scipy.stats` takes longer than any interval here.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +26,8 @@ class Interval(NamedTuple):
 def wilson_interval(successes: float, n: int, confidence: float = 0.95) -> Interval:
     """Wilson score interval (1927) of a rate over `n` independent trials; (0, 1) when n is 0.
 
-    For trials that are not independent (several rollouts of a task) use `bootstrap_interval` over
-    the tasks' means: Wilson's would be too narrow.
+    It is too narrow for dependent trials, such as several rollouts of a task; use `bootstrap_interval` over the tasks'
+    means for those.
     """
     if not 0 <= successes <= max(n, 0):
         raise ValueError(f"{successes} successes of {n}")
@@ -39,7 +43,7 @@ def wilson_interval(successes: float, n: int, confidence: float = 0.95) -> Inter
 
 
 def bootstrap_interval(values: Vector, *, confidence: float = 0.95, resamples: int = 2000, seed: int = 0) -> Interval:
-    """Percentile bootstrap interval of the mean of `values`, one value for each task.
+    """Percentile bootstrap interval of the mean of `values`, one for each task.
 
     Raises:
         ValueError: there are no values, or one is not finite.
@@ -48,7 +52,7 @@ def bootstrap_interval(values: Vector, *, confidence: float = 0.95, resamples: i
     if observed.ndim != 1 or observed.size == 0 or not np.isfinite(observed).all():
         raise ValueError("a bootstrap needs at least one value, all finite")
     stream = np.random.default_rng(seed)
-    # Chunks of resamples bound the memory at about 8 MB whatever the number of tasks.
+    # Chunks of resamples bound the memory at about 8 MB, whatever the number of tasks.
     chunk = max(1, 1_000_000 // observed.size)
     means = [
         observed[stream.integers(observed.size, size=(min(chunk, resamples - start), observed.size))].mean(axis=1)
@@ -62,8 +66,8 @@ def bootstrap_interval(values: Vector, *, confidence: float = 0.95, resamples: i
 def rate_interval(values: Vector, *, confidence: float = 0.95, resamples: int = 2000, seed: int = 0) -> Interval:
     """Interval of the mean of `values` in [0, 1], one for each task.
 
-    Wilson's where every value is 0 or 1, which holds up at 0% and 100%; else, where a value is
-    itself the mean of several rollouts, the bootstrap over tasks.
+    Wilson's interval where every value is 0 or 1, which is valid at 0% and 100% too. Otherwise a value is the mean of
+    several rollouts, and the interval is the bootstrap over tasks.
 
     Raises:
         ValueError: there are no values, or one is not finite.
@@ -77,9 +81,9 @@ def rate_interval(values: Vector, *, confidence: float = 0.95, resamples: int = 
 def paired_difference(
     challenger: Vector, baseline: Vector, *, confidence: float = 0.95, resamples: int = 2000, seed: int = 0
 ) -> tuple[float, Interval]:
-    """Mean of challenger minus baseline over the same tasks, and its percentile bootstrap interval.
+    """Mean of challenger minus baseline over the same tasks, with its percentile bootstrap interval.
 
-    Tasks are resampled as pairs, so what makes a task hard for both policies does not widen it.
+    Tasks are resampled in pairs, so that difficulty common to both policies does not widen the interval.
 
     Raises:
         ValueError: the vectors differ in length, are empty, or hold a value that is not finite.
@@ -101,7 +105,7 @@ def mcnemar_mid_p(gained: int, lost: int) -> float:
     """
     n = gained + lost
     if gained < 0 or lost < 0:
-        raise ValueError("counts are not negative")
+        raise ValueError(f"negative counts: {gained} gained, {lost} lost")
     if n == 0:
         return 1.0
     smaller = min(gained, lost)
@@ -110,7 +114,7 @@ def mcnemar_mid_p(gained: int, lost: int) -> float:
 
 
 def pass_at_k(n: int, correct: int, k: int) -> float:
-    """Chance that at least one of k rollouts, drawn from `n` of which `correct` succeed, succeeds.
+    """Probability that at least one of k rollouts succeeds, estimated from `n` rollouts with `correct` successes.
 
     The unbiased estimate 1 - C(n - correct, k) / C(n, k) of Chen et al. (2021).
 

@@ -1,4 +1,4 @@
-"""JSON that survives the whole pipeline: what it accepts can be written again, as JSON and as Parquet."""
+"""JSON that can be written again, as JSON and as Parquet."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ def parse_json(text: str) -> Any:
     """Parse JSON text.
 
     Raises:
-        ValueError: it is not JSON, or holds what cannot be written again: a number that is not finite or
-            needs more than 64 bits, half of a surrogate pair, or values nested deeper than `DEEPEST`.
+        ValueError: it is not JSON, or cannot be written again: a number is not finite or needs more than 64 bits, a text
+            has a lone surrogate, or values are nested deeper than `DEEPEST`.
     """
     try:
         value = json.loads(text)
@@ -26,10 +26,10 @@ def parse_json(text: str) -> Any:
 
 
 def check_json(value: Any) -> None:
-    """Hold a parsed JSON value to the same rules, as for one that a faster parser made.
+    """Check a JSON value from another parser by the same rules.
 
     Raises:
-        ValueError: it holds what cannot be written again.
+        ValueError: it cannot be written again.
     """
     pending = [(value, 1)]
     while pending:
@@ -53,7 +53,7 @@ def check_json(value: Any) -> None:
 
 
 def fresh_copy(value: Any) -> Any:
-    """A JSON value that shares no list and no object with `value`."""
+    """A deep copy of a JSON value."""
     if isinstance(value, dict):
         return {key: fresh_copy(part) for key, part in value.items()}
     if isinstance(value, list):

@@ -1,10 +1,9 @@
 """The records that flow through the pipeline: immutable, versioned, with content-hash ids.
 
-`Trace` (what was logged) -> `Task` (what to solve) -> `Trajectory` (what a policy did, token by
-token) -> `Score` (what a verifier says of it). Each is a frozen dataclass that turns into a plain
-dict of JSON types with `to_record` and back with `from_record`, so that pandas reads every stored
-file directly. Nested values whose keys vary (file trees, goals, tool arguments) are stored as JSON
-text in Parquet, because columnar files want one schema for all rows.
+`Trace` (what was logged) -> `Task` (what to solve) -> `Trajectory` (what a policy did, token by token) -> `Score` (a
+verifier's result). Each is a frozen dataclass; `to_record` turns it into a dict of JSON types and `from_record` back, so
+that pandas reads every stored file directly. Nested values with varying keys (file trees, goals, tool arguments) are
+stored as JSON text, because Parquet needs one schema for all rows.
 """
 
 from __future__ import annotations
@@ -24,12 +23,12 @@ ScoreStatus = Literal["scored", "unscored", "infrastructure_failed"]
 
 
 def canonical_json(value: Any) -> str:
-    """JSON text with sorted keys and no spare whitespace: equal values give equal text."""
+    """JSON text with sorted keys and no whitespace: equal values give equal text."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
 def content_hash(value: Any, length: int = 16) -> str:
-    """Hexadecimal SHA-256 of the canonical JSON of `value`, cut to `length` digits."""
+    """Hexadecimal SHA-256 of the canonical JSON of `value`, truncated to `length` digits."""
     return hashlib.sha256(canonical_json(value).encode()).hexdigest()[:length]
 
 
@@ -64,14 +63,12 @@ class Record:
 class Trace(Record):
     """One logged conversation of a deployed agent.
 
-    `messages` and `tools` are in OpenAI chat format. `outcome` is the logged reward, None when the
-    log has none (which is unscored, not 0). `environment` is the logged starting point, when the
-    log has one, so that the episode can be replayed: kind, initial state, goal.
+    `messages` and `tools` are in OpenAI chat format. `outcome` is the logged reward, or None without one (unscored, not
+    0). `environment` is the logged starting point, where there is one, for replays: kind, initial state, goal.
 
-    `format` is the reader that understood the log. Traces of one `task` (the log's own name for it) are
-    attempts at the same thing. `tools_inferred` says that the log had no schemas and `tools` was made of the
-    calls seen. `tokens`, where logged, has `token_ids`, `logprobs` and `action_mask`, all of the same
-    length. `info` is what else the log says that is worth keeping.
+    `format` is the reader that parsed the log. `task` is the log's name of the task; traces with the same name are attempts
+    at the same task. `tools_inferred`: the log had no schemas, and `tools` was inferred from the calls. `tokens`, where
+    logged, has `token_ids`, `logprobs` and `action_mask` of equal length. `info` holds other logged data.
     """
 
     JSON_FIELDS = frozenset({"messages", "tools", "environment", "tokens", "info"})
@@ -96,18 +93,17 @@ class Trace(Record):
 
     @classmethod
     def from_record(cls, row: Mapping[str, Any]) -> Self:
-        """The trace of a row; pandas' mark of a missing value (NaN) is None."""
+        """The trace of a row, with None for pandas' missing values (NaN)."""
         missing = {name: None for name, value in row.items() if isinstance(value, float) and value != value}
         return super().from_record({**row, **missing})
 
 
 @dataclass(frozen=True)
 class Task(Record):
-    """What an agent has to do, and what its verifier needs to know.
+    """A task for an agent, with the goal that its verifier checks.
 
-    `prompt` is all that the policy sees. `initial_state` builds the environment. `goal` is for the
-    verifier alone: it never enters a prompt or an observation. `fingerprint` is equal for two tasks
-    that ask the same thing of the same starting point.
+    The policy sees only `prompt`. `initial_state` builds the environment. `goal` is for the verifier alone and never enters
+    a prompt or an observation. Two tasks with the same goal and starting point have the same `fingerprint`.
     """
 
     JSON_FIELDS = frozenset({"initial_state", "goal"})
@@ -126,11 +122,10 @@ class Task(Record):
 
 @dataclass(frozen=True)
 class Turn:
-    """One assistant turn of a trajectory: tokens `[start, end)` are what the policy sampled.
+    """One assistant turn of a trajectory; the policy sampled tokens `[start, end)`.
 
-    The `forced` tokens before `start` belong to the turn too, but exploration chose them, not the policy.
-    `policy_version` is that of the first token; `changes` says where in the trajectory, and to which version,
-    it changed within the turn, because new weights came in the middle of it.
+    The `forced` tokens before `start` also belong to the turn, but exploration chose them. `policy_version` is that of the
+    first token. `changes` lists (position in the trajectory, new version) where weights were updated within the turn.
     """
 
     start: int
@@ -148,13 +143,12 @@ class Turn:
 
 @dataclass(frozen=True)
 class Trajectory(Record):
-    """One episode of a policy, as sampled.
+    """One sampled episode.
 
-    Invariant: `token_ids`, `action_mask` and `logprobs` have the same length T. `action_mask[t]` is
-    1 where the policy sampled token t and 0 for prompt, observation and forced tokens; `logprobs[t]` is the
-    behaviour log-probability at sampling time (temperature applied, before top-p), 0.0 where the
-    mask is 0. `turns` says which policy version sampled each stretch; `policy_version` is the oldest
-    of them. `group` ties the trajectories of one task in one iteration together.
+    Invariant: `token_ids`, `action_mask` and `logprobs` have the same length T. `action_mask[t]` is 1 where the policy
+    sampled token t, and 0 for prompt, observation and forced tokens. `logprobs[t]` is the behaviour log-probability
+    (temperature applied, before top-p), 0.0 where the mask is 0. `turns` hold the policy version of each turn;
+    `policy_version` is the oldest of them. The trajectories of one task in one iteration share a `group`.
     """
 
     JSON_FIELDS = frozenset({"turns", "final_state", "messages"})
@@ -177,16 +171,16 @@ class Trajectory(Record):
     schema_version: int = SCHEMA_VERSION
 
     def token_versions(self) -> list[int]:
-        """The policy version that sampled each of the T tokens, -1 where none did."""
+        """The policy version that sampled each of the T tokens, -1 for other tokens."""
         return token_versions(self.turns, len(self.token_ids))
 
 
 def token_versions(turns: list[dict[str, Any]], length: int) -> list[int]:
-    """The policy version that sampled each token of a trajectory of `length` tokens, -1 where none did.
+    """The policy version that sampled each token of a trajectory, -1 for other tokens.
 
     Args:
-        turns: As a trajectory has them.
-        length: T, how many tokens it has.
+        turns: The turns of a trajectory.
+        length: T, its number of tokens.
     """
     versions = [-1] * length
     for turn in turns:
@@ -197,26 +191,26 @@ def token_versions(turns: list[dict[str, Any]], length: int) -> list[int]:
 
 
 def first_turn(messages: Sequence[Mapping[str, Any]], turns: Sequence[Any]) -> int:
-    """Position of the first message that an episode's own turns said; all before it is context.
+    """Position of the first message of an episode's own turns; the messages before it are context.
 
-    An episode may begin in the middle of a conversation, where others have spoken as the assistant. Its own turns are
-    the last assistant messages, one for each. Without a turn all messages are context.
+    An episode may begin in the middle of a conversation that has earlier assistant messages. Its own turns are the last
+    assistant messages. Without turns all messages are context.
 
     Args:
-        messages: As a trajectory has them.
-        turns: The same episode's.
+        messages: The messages of a trajectory.
+        turns: Its turns.
     """
-    spoken = [index for index, message in enumerate(messages) if message["role"] == "assistant"]
-    own = spoken[max(0, len(spoken) - len(turns)) :]
+    assistant = [index for index, message in enumerate(messages) if message["role"] == "assistant"]
+    own = assistant[max(0, len(assistant) - len(turns)) :]
     return own[0] if own else len(messages)
 
 
 @dataclass(frozen=True)
 class Score(Record):
-    """What a verifier says of a trajectory. `total` is None unless `status` is "scored".
+    """The score of a trajectory. `total` is None unless `status` is "scored".
 
-    `family` is the task's. `turn_rewards` has one number for each of the trajectory's turns, which sum to
-    the total before penalties; None when the rubric gives none.
+    `family` is the task family. `turn_rewards` has one number for each turn, which sum to the total before penalties; None
+    where the rubric gives none.
     """
 
     JSON_FIELDS = frozenset({"breakdown"})

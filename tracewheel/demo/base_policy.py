@@ -1,8 +1,7 @@
 """The stage that trains the tiny base policy from random weights on generic tool-use text.
 
-Its output is a plain Hugging Face folder (Qwen3 architecture, safetensors, tokenizer with chat
-template) plus `replay.parquet`, a sample of the same text for later stages to mix in, and
-`base.json`, which says how it was made.
+It writes a Hugging Face folder (Qwen3 architecture, safetensors, tokenizer with chat template), `replay.parquet`, a sample
+of the same text for replay in later stages, and `base.json` with the config and the training's figures.
 """
 
 from __future__ import annotations
@@ -137,7 +136,7 @@ def _optimizers(model: Qwen3ForCausalLM, phase: BasePhaseConfig) -> list[torch.o
 
 
 def _batches(examples: list[Example], config: BasePolicyConfig) -> Iterator[list[Example]]:
-    """Endless batches of examples of like length, each of about `batch_tokens` padded tokens."""
+    """Endless batches of examples of similar length, each of about `batch_tokens` padded tokens."""
     rng = random.Random(f"base-batches-{config.seed}")
     while True:
         order = sorted(range(len(examples)), key=lambda i: (len(examples[i][0]) // 8, rng.random()))

@@ -1,8 +1,8 @@
-"""Generic tool-use text for the tiny base policy: the parts of the work, seldom the whole of it.
+"""Generic tool-use text for the tiny base policy: single skills, and few complete episodes.
 
-Reading, copying and picking names, calling one tool, walking a list with a tool. Complete episodes
-are a small share, of some families only, so that the base has the skill in it but is not good at
-the tasks. Every example is a conversation in OpenAI chat format, drawn from a seeded generator.
+The skills are reading, copying and picking names, calling one tool, and applying a tool to a list. Complete episodes are a
+small share, of some families only, so that the base has the skills but is not good at the tasks. Every example is a
+conversation in OpenAI chat format from a seeded generator.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def base_conversation(
     """One conversation of generic text.
 
     Args:
-        rng: The source of all choices.
-        skills: How often each of `SKILLS` is drawn, relative to the others.
+        rng: The random source.
+        skills: Relative frequency of each of `SKILLS`.
         complete_share: Share of conversations that are complete episodes, in 0..1.
         complete_families: The task families whose complete episodes may appear.
     """
@@ -134,7 +134,7 @@ def _read_everything(rng: random.Random) -> Conversation:
 
 
 def _read_and_record(rng: random.Random) -> Conversation:
-    """Read a folder through, then write down what is in it: a manifest late in a conversation."""
+    """Read all files of a folder, then list them: a manifest late in a conversation."""
     prompt = "Read {source}. Write {manifest} listing the files in {source}."
     task, names = _folder_task(rng, prompt, rng.randint(1, LONGEST_LIST))
     source = task.goal["source"]
@@ -144,7 +144,7 @@ def _read_and_record(rng: random.Random) -> Conversation:
 
 
 def _move_and_record(rng: random.Random) -> Conversation:
-    """Move a whole folder, then write down what is in the other."""
+    """Move all files of a folder, then list the other folder."""
     prompt = "Move {source} to {destination}. Write {manifest} listing the files in {destination}."
     task, names = _folder_task(rng, prompt, rng.randint(1, LONGEST_LIST))
     source, destination = task.goal["source"], task.goal["destination"]
@@ -165,18 +165,18 @@ def _write_listing(rng: random.Random) -> Conversation:
 
 
 def _move_selected(rng: random.Random) -> Conversation:
-    """The walk of a complete episode, without its manifest and under other words."""
+    """The moves of a complete episode, without its manifest and with another prompt."""
     return _walk_only(make_task(rng.choice(words.FAMILIES), rng.randint(1, LONGEST_WALK), rng, rng.randint(0, 3), words.WORDS))
 
 
 def _move_asked(rng: random.Random) -> Conversation:
-    """The same, looking for no other words than the tasks do, and more often for a word than for a name."""
+    """As `_move_selected`, with the content words of the tasks only, and more often by content than by name."""
     family = rng.choice((*words.FAMILIES, "content", "content"))
     return _walk_only(make_task(family, rng.randint(1, LONGEST_WALK), rng, rng.randint(0, 4)))
 
 
 def _move_by_name(rng: random.Random) -> Conversation:
-    """The same, by what files are called, most often by how their names begin."""
+    """As `_move_selected`, by file names, most often by prefix."""
     family = rng.choice(("pattern", "prefix", "prefix", "list"))
     return _walk_only(make_task(family, rng.randint(1, LONGEST_WALK - 1), rng, rng.randint(0, 4)))
 

@@ -1,6 +1,6 @@
 """The tokenizer of the tiny base policy: every name and every piece of tool-call syntax is one token.
 
-Below those pieces lies a plain byte alphabet, so any text can be encoded and decodes to itself.
+All other text falls back to a byte alphabet, so any text survives the round trip.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ PHRASES = (
 
 
 def build_tokenizer() -> PreTrainedTokenizerFast:
-    """Build the tokenizer afresh; deterministic."""
+    """Build the tokenizer; deterministic."""
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
@@ -80,7 +80,7 @@ def build_tokenizer() -> PreTrainedTokenizerFast:
 
 
 def _pieces() -> list[str]:
-    """The strings that are one token each, longest first so that ids do not depend on a set's order."""
+    """The strings that are one token each, longest first, so that ids do not depend on set order."""
     pieces = {*words.STEMS, *words.STEM_GROUPS, *words.EXTENSIONS, *words.SOURCES, *words.DESTINATIONS, *words.WORDS}
     pieces |= {words.LIST_PATH, f"/{words.MANIFEST_NAME}", "/", "\n", '", "', '"]', '["', '\\", \\"', '[\\"', '\\"]'}
     pieces |= set(PHRASES) | set(_prompt_pieces()) | set(_chat_pieces())

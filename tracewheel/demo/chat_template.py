@@ -1,6 +1,6 @@
-"""The chat template of the tiny base policy: the wire format of Qwen2.5, with its tools block.
+"""The chat template of the tiny base policy: Qwen2.5's format, with its tools block.
 
-The `generation` tags mark what the assistant writes, for trainers that build their mask from them.
+The `generation` tags mark assistant text, for trainers that build their mask from them.
 """
 
 CHAT_TEMPLATE = r"""

@@ -1,8 +1,7 @@
-"""Logs of a «deployed» workspace agent, in OpenAI chat format: the traces that ship with Tracewheel.
+"""Logs of a "deployed" workspace agent, in OpenAI chat format: the traces of the demo.
 
-The agent knows the work but has habits: in a context it can be recognised by, it mostly makes the
-same mistake. Every episode is played in the real workspace, so the tools' replies are true. The
-same seed gives the same bytes.
+The agent can solve the tasks but has habits: in certain contexts it usually makes the same mistake. Every episode is played
+in the real workspace, so the tools' replies are real. The same seed gives the same bytes.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from tracewheel.environments.workspace.tasks import FAMILIES, SOURCES, make_task
 
 @dataclass(frozen=True)
 class Habit:
-    """In tasks of a family, from these folders and tiers, the agent makes `fault` with probability `rate`."""
+    """A fault that the agent makes with probability `rate`, in tasks of a family with these source folders and tiers."""
 
     family: str
     fault: str
@@ -53,7 +52,7 @@ FIRST_EPISODE = datetime(2026, 10, 1, 8, 0, tzinfo=UTC)
 
 
 def log_lines(seed: int = 0) -> Iterator[bytes]:
-    """The lines of the log file, without line ends, in order of time; some are duplicates, some broken."""
+    """The lines of the log file, without line ends, in order of time; some are duplicates, some malformed."""
     rng = random.Random(seed)
     episodes = _episodes(rng)
     lines = [log_line(record) for record in episodes]
@@ -67,7 +66,7 @@ def log_lines(seed: int = 0) -> Iterator[bytes]:
 
 
 def faulty_calls(task: Task, fault: str) -> list[Call]:
-    """The calls of an episode of `task` in which the agent makes `fault`; without one, the solution."""
+    """The calls of an episode of `task` with `fault`; the solution if `fault` is empty."""
     return FAULTS[fault](task) if fault else solution(task)
 
 
@@ -87,16 +86,16 @@ def _move_one_too_many(task: Task) -> list[Call]:
 
 
 def _repeat_calls(task: Task) -> list[Call]:
-    """Reads the first file that lacks the word once more, then moves it all the same."""
+    """Read the first file without the word twice, then move it."""
     source = task.goal["source"]
-    unfit = ("read_file", {"path": f"{source}/{_unselected(task)[0]}"})
+    repeated = ("read_file", {"path": f"{source}/{_unselected(task)[0]}"})
     work = _work(task)
-    at = work.index(unfit) + 1
-    return _closed(task, [*work[:at], unfit, _move(task, _unselected(task)[0]), *work[at:]])
+    at = work.index(repeated) + 1
+    return _closed(task, [*work[:at], repeated, _move(task, _unselected(task)[0]), *work[at:]])
 
 
 def _invent_tool(task: Task) -> list[Call]:
-    """Calls a tool that is not there, then is content with the first file that it finds by hand."""
+    """Call a tool that does not exist, then move only the first file."""
     work = _work(task)
     first_move = next(index for index, (name, _) in enumerate(work) if name == "move_file")
     return _closed(task, [("search_files", {"path": task.goal["source"]}), *work[: first_move + 1]])
@@ -112,12 +111,12 @@ FAULTS: dict[str, Callable[[Task], list[Call]]] = {
 
 
 def _work(task: Task) -> list[Call]:
-    """The solution up to its last move or read, before the manifest."""
+    """The solution without its last three calls, which list the destination, write the manifest and finish."""
     return solution(task)[:-3]
 
 
 def _closed(task: Task, work: list[Call]) -> list[Call]:
-    """The work, then a manifest of what it moved, then the end."""
+    """The work, then a manifest of the moved files, then `finish`."""
     moved = [args["source"].rsplit("/", 1)[1] for name, args in work if name == "move_file"]
     return [*work, ("list_files", {"path": task.goal["destination"]}), manifest_call(task, moved), ("finish", {})]
 
@@ -127,7 +126,7 @@ def _move(task: Task, name: str) -> Call:
 
 
 def _unselected(task: Task) -> list[str]:
-    """The sorted names in the source folder that the task leaves alone."""
+    """Sorted names of the files in the source folder that the task does not select."""
     prefix = task.goal["source"] + "/"
     selected = selected_files(task.initial_state, task.goal)
     names = [path[len(prefix) :] for path in task.initial_state["files"] if path.startswith(prefix)]
@@ -144,7 +143,7 @@ def _choose_fault(task: Task, rng: random.Random) -> str:
 
 
 def _episodes(rng: random.Random) -> list[dict[str, Any]]:
-    """All episodes, broken and duplicate lines aside, in order of time."""
+    """All episodes, in order of time, before duplicates and malformed lines are added."""
     recurring, one_off = _tasks(rng)
     jobs = [(task, f"user-{1 + index % RECURRING_USERS:03}") for index, task in enumerate(recurring * ATTEMPTS)]
     user = 100
@@ -163,7 +162,7 @@ def _episodes(rng: random.Random) -> list[dict[str, Any]]:
 
 
 def _tasks(rng: random.Random) -> tuple[list[Task], list[Task]]:
-    """Recurring tasks, and one-off tasks with those of the harder tier among them; no two ask the same."""
+    """Recurring tasks, and one-off tasks including those of the harder tier; all are distinct."""
     seen: set[str] = set()
 
     def fresh(family: str, tier: int, count: int) -> list[Task]:
@@ -184,7 +183,7 @@ def _tasks(rng: random.Random) -> tuple[list[Task], list[Task]]:
 
 
 def log_record(task: Task, user: str, session: str, time: datetime, rng: random.Random) -> dict[str, Any]:
-    """What the log says of the deployed agent's episode of a task, as JSON types."""
+    """The log record of the deployed agent's episode of a task, as JSON types."""
     calls = faulty_calls(task, _choose_fault(task, rng))
     episode = f"{rng.getrandbits(48):012x}"
     record: dict[str, Any] = {
@@ -213,7 +212,7 @@ def _files_after(task: Task, calls: list[Call]) -> dict[str, str]:
 
 
 def _with_call_ids(messages: list[dict[str, Any]], prefix: str) -> list[dict[str, Any]]:
-    """The same episode with call ids that no other episode has, as a provider gives them."""
+    """The same episode with call ids that are unique across episodes, like a provider's."""
     renamed = []
     for message in messages:
         if "tool_calls" in message:
@@ -226,7 +225,7 @@ def _with_call_ids(messages: list[dict[str, Any]], prefix: str) -> list[dict[str
 
 
 def log_line(record: Any) -> bytes:
-    """A record as a line of the log, without its end."""
+    """A record as a line of the log, without line end."""
     return json.dumps(record, separators=(",", ":"), ensure_ascii=False).encode()
 
 

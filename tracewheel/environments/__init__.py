@@ -1,4 +1,4 @@
-"""Environments by name: a built-in one, a recording of logs as `recorded:PATH`, or a user's own as `module:Class`."""
+"""Environments by name: built in, `recorded:PATH` for a recording of logs, or `module:Class` for your own."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ __all__ = [
 
 
 def make_environment(kind: str) -> Environment:
-    """A fresh environment of a kind: a built-in name, `recorded:PATH`, or `module:Class` of your own.
+    """Make an environment: a built-in name, `recorded:PATH`, or `module:Class` for your own.
 
     Raises:
-        ConfigError: no such environment.
+        ConfigError: there is no such environment.
         DataError: PATH is not a recording.
     """
     if kind.startswith(PREFIX):

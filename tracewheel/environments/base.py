@@ -1,7 +1,7 @@
-"""What an environment is: tools, a reset, a step, a snapshot.
+"""The protocol of environments: tools, reset, step, snapshot.
 
-One environment object serves one episode at a time and shares nothing with another, so the reward
-of a rollout cannot depend on which rollouts ran beside it.
+An environment object serves one episode at a time and shares nothing with other objects, so the reward of a rollout cannot
+depend on concurrent rollouts.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tracewheel.core.types import Task
 
 @dataclass(frozen=True)
 class Observation:
-    """What the policy sees after a call. `done` ends the episode; `error` marks a failed call."""
+    """The reply to a call. `done` ends the episode; `error` marks a failed call."""
 
     text: str
     error: bool = False
@@ -22,20 +22,20 @@ class Observation:
 
 
 class Environment(Protocol):
-    """The world of an episode. Implementations raise nothing for what a policy may do wrong."""
+    """The world of an episode. Implementations never raise for mistakes of a policy."""
 
     kind: str
     system_prompt: str
 
     def task_from_log(self, prompt: str, logged: dict[str, Any]) -> Task:
-        """The task behind a logged episode, so that it can be replayed and set again.
+        """The task of a logged episode, for replays and new rollouts.
 
         Args:
-            prompt: What the user asked for.
-            logged: The log's `environment` object: the starting point and the goal.
+            prompt: The user's request.
+            logged: The log's `environment` object: starting point and goal.
 
         Raises:
-            DataError: `logged` lacks something or does not hold together; the message says what.
+            DataError: `logged` is incomplete or inconsistent; the message says how.
         """
         ...
 
@@ -44,71 +44,71 @@ class Environment(Protocol):
         ...
 
     def reset(self, task: Task) -> None:
-        """Start the episode of `task` from its initial state."""
+        """Start an episode of `task` from its initial state."""
         ...
 
     def step(self, tool: str, args: dict[str, Any]) -> Observation:
-        """Carry out one call. An unknown tool or unfit arguments give an error observation."""
+        """Execute one call. An unknown tool or invalid arguments give an error observation."""
         ...
 
     def snapshot(self) -> dict[str, Any]:
-        """The state now, as JSON types; a copy that later steps do not change."""
+        """A copy of the current state, as JSON types."""
         ...
 
 
 @runtime_checkable
 class VariantMaker(Environment, Protocol):
-    """An environment with a task generator, which the self-evolving curriculum asks. To be one is optional."""
+    """Optional protocol: an environment with a task generator, for the self-evolving curriculum."""
 
     def variants(self, task: Task, n: int, seed: int) -> list[Task]:
-        """Up to `n` tasks of the kind of `task`, no harder than it, on other starting points.
+        """Up to `n` tasks similar to `task`, no harder, with other starting points.
 
-        The same arguments give the same tasks. A fingerprint is equal only for equal tasks, as always: by it
-        the curriculum keeps out what is held out.
+        The same arguments give the same tasks. The curriculum excludes held-out tasks by their fingerprints, so only equal
+        tasks may share one.
         """
         ...
 
 
 @runtime_checkable
 class GoalFinder(Environment, Protocol):
-    """An environment whose final states can be read as goals, for hindsight demonstrations. To be one is optional.
+    """Optional protocol: an environment that can read a goal from a final state, for hindsight demonstrations.
 
-    Where a task asks for a fixed answer no other goal can be read from what was answered: be none then.
+    Do not implement it where tasks ask for a fixed answer: a wrong answer is no solution of another task.
     """
 
     def task_reached(self, task: Task, final_state: dict[str, Any]) -> Task | None:
-        """The task, other than `task` but from the same start, that the state solves; None where there is none."""
+        """Another task with the same start that the state solves, or None."""
         ...
 
 
 @runtime_checkable
 class Solver(Environment, Protocol):
-    """An environment that knows how its tasks are solved, for the probe of new tasks. To be one is optional.
+    """Optional protocol: an environment that knows solutions of its tasks, for the probes of new tasks.
 
-    What it knows is for curation alone: it never enters a prompt, an observation or a reward.
+    Solutions are for curation alone and never enter a prompt, an observation or a reward.
     """
 
     def solution(self, task: Task) -> list[tuple[str, dict[str, Any]]] | None:
-        """Tools and arguments that solve the task from its start; None where no solution is known."""
+        """Calls, as (tool, arguments), that solve the task from its start; None where no solution is known."""
         ...
 
 
 @runtime_checkable
 class Opening(Environment, Protocol):
-    """An environment whose episodes may begin in the middle of a conversation. To be one is optional."""
+    """Optional protocol: an environment whose episodes may begin in the middle of a conversation."""
 
     def opening(self, task: Task) -> list[dict[str, Any]]:
         """The messages between the system prompt and the task's prompt, in OpenAI chat format.
 
-        What they called has been carried out already when the episode of `task` is reset.
+        `reset` has already applied the effects of their calls.
         """
         ...
 
 
 def opening_messages(environment: Environment, task: Task) -> list[dict[str, Any]]:
-    """What the policy is given first: the system prompt if there is one, the conversation so far, the task's prompt.
+    """The first messages of an episode: the system prompt if any, the opening conversation if any, the task's prompt.
 
-    To be asked for after the environment was reset for the task.
+    The environment must have been reset for the task.
     """
     system = [{"role": "system", "content": environment.system_prompt}] if environment.system_prompt else []
     earlier = environment.opening(task) if isinstance(environment, Opening) else []

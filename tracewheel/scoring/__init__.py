@@ -1,1 +1,1 @@
-"""Verifiers, rubrics and rewards: what an episode is worth."""
+"""Verifiers, rubrics and rewards."""

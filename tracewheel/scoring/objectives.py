@@ -1,4 +1,4 @@
-"""Several objectives at once: what an episode came to on each, from its breakdown or from what it took."""
+"""Several objectives of an episode, each computed from its breakdown or its cost."""
 
 from __future__ import annotations
 
@@ -15,25 +15,27 @@ UNREADABLE_OBJECTIVE = "objective '"
 def objective_values(
     objectives: Sequence[ObjectiveConfig], breakdown: Mapping[str, float], trajectory: Trajectory
 ) -> dict[str, float]:
-    """Each objective by name, from 0 to 1, more is better.
+    """The value of each objective by name, in [0, 1], higher is better.
 
     Args:
-        breakdown: What the verifiers said, with `success`.
+        objectives: The rubric's objectives.
+        breakdown: The verifiers' breakdown, with `success`.
+        trajectory: The scored episode.
 
     Raises:
-        DataError: the breakdown has no such part, or the part is not within 0 to 1; the message names it.
+        DataError: a part is missing from the breakdown or outside [0, 1]; the message names it.
     """
     return {objective.name: _value(objective, breakdown, trajectory) for objective in objectives}
 
 
 def weighted(objectives: Sequence[ObjectiveConfig], values: Mapping[str, float]) -> float:
-    """The weighted mean of the objectives: the reward."""
+    """The reward: the weighted mean of the objectives."""
     weights = sum(objective.weight for objective in objectives)
     return sum(objective.weight * values[objective.name] for objective in objectives) / weights
 
 
 def state_share(objectives: Sequence[ObjectiveConfig]) -> float:
-    """The share of the reward that is judged by the final state and not by what the episode took; 1 without objectives."""
+    """The share of the reward that depends on the final state and not on cost; 1 without objectives."""
     if not objectives:
         return 1.0
     cost = sum(objective.weight for objective in objectives if isinstance(objective, CostObjective))
@@ -46,11 +48,11 @@ def _value(objective: ObjectiveConfig, breakdown: Mapping[str, float], trajector
         if objective.only_success and not breakdown["success"]:
             return 0.0
         if objective.measure in ("generated_tokens", "trajectory_tokens") and trajectory.turns and not trajectory.token_ids:
-            raise DataError(f"{unreadable}: the episode has no token ids to count, as an endpoint's mostly has none")
+            raise DataError(f"{unreadable}: the episode has no token ids to count; most endpoints return none")
         return max(0.0, 1.0 - _measure(objective, trajectory) / objective.budget)
     if objective.part not in breakdown:
-        there = ", ".join(sorted(breakdown))
-        raise DataError(f"{unreadable}: the breakdown has no part '{objective.part}'; there are {there}")
+        parts = ", ".join(sorted(breakdown))
+        raise DataError(f"{unreadable}: the breakdown has no part '{objective.part}'; its parts are {parts}")
     value = breakdown[objective.part]
     if not 0.0 <= value <= 1.0:
         raise DataError(f"{unreadable}: part '{objective.part}' is {value}, outside 0 to 1")

@@ -1,4 +1,4 @@
-"""A rubric: weighted verifiers that turn a trajectory into a score with its breakdown."""
+"""Rubrics: weighted verifiers that score trajectories."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tracewheel.core.errors import DataError
 from tracewheel.core.types import Score, Task, Trajectory
 from tracewheel.scoring.objectives import PREFIX, objective_values, state_share, weighted
 from tracewheel.scoring.turn_rewards import turn_rewards
-from tracewheel.scoring.verifiers import Verifier, make_verifier, progress
+from tracewheel.scoring.verifiers import Verifier, make_verifier, state_progress
 
 TASK_VERIFIER = "task"
 
@@ -20,17 +20,18 @@ TASK_VERIFIER = "task"
 class Rubric:
     """Scores trajectories of the given tasks.
 
-    The breakdown of a scored trajectory holds, for each verifier, its total under the verifier's
-    kind and its parts under `kind.part`; `success` is 1 when the first verifier gives its full mark;
-    `objective.<name>` is each objective's value; `malformed_penalty` is what malformed calls cost, when
-    the rubric charges for them. The score's total is the weighted mean of the objectives, or without any
-    of the verifiers' totals, less that penalty, and never below 0.
+    The breakdown of a score holds each verifier's total under its kind and its parts under `kind.part`; `success`, which is
+    1 when the first verifier's total is 1; each objective's value under `objective.<name>`; and, if the rubric has one, the
+    `malformed_penalty` of the episode. The total is the weighted mean of the objectives, or of the verifiers' totals where
+    there are no objectives, minus the penalty, and never below 0.
 
     Args:
-        tool_format: How the policy writes calls; turn rewards read them again.
+        config: The rubric.
+        tasks: The tasks whose verifiers are needed.
+        tool_format: How the policy writes calls, for turn rewards.
 
     Raises:
-        ConfigError: a verifier that the rubric or a task names does not exist. Nothing is scored then.
+        ConfigError: a verifier that the rubric or a task names does not exist.
     """
 
     def __init__(self, config: RubricConfig, tasks: Iterable[Task], tool_format: str = "hermes") -> None:
@@ -44,10 +45,10 @@ class Rubric:
     def score(self, task: Task, trajectory: Trajectory) -> Score:
         """The score of one trajectory.
 
-        A rollout that the machinery failed has status `infrastructure_failed`. When a verifier raises or
-        gives a number outside [0, 1], or an objective has no part to be read from, the status is `unscored`
-        and the detail says why. Neither has a total: what was not judged is not a failure of the policy.
-        A trajectory whose turns cannot be rewarded keeps its total; the detail says why they are not.
+        An infrastructure failure has status `infrastructure_failed`. If a verifier raises or returns a number outside
+        [0, 1], or an objective's part is missing, the status is `unscored` and `detail` says why. Neither has a total,
+        because an unscored episode is not a failure of the policy. If turn rewards cannot be computed, the score keeps its
+        total and `detail` says why.
         """
         if trajectory.stop_reason == "infrastructure_failed":
             return _without_total(task, trajectory, "infrastructure_failed", trajectory.detail)
@@ -58,7 +59,7 @@ class Rubric:
             try:
                 total, parts = self._verifiers[kind].verify(task, trajectory.final_state)
                 total, parts = float(total), {f"{kind}.{name}": float(value) for name, value in parts.items()}
-            except Exception as error:  # a verifier may be anyone's code: whatever it raises, this episode is unscored
+            except Exception as error:  # a verifier is user code: whatever it raises, the episode is unscored
                 return _without_total(task, trajectory, "unscored", f"verifier {kind}: {type(error).__name__}: {error}")
             if not 0.0 <= total <= 1.0 or not all(map(math.isfinite, parts.values())):
                 return _without_total(
@@ -92,19 +93,19 @@ class Rubric:
             )
         except DataError as error:
             return replace(scored, detail=f"no turn rewards: {error}")
-        except Exception as error:  # an environment or a verifier may be anyone's code, as above
+        except Exception as error:  # environments and verifiers are user code, as above
             return replace(scored, detail=f"no turn rewards: {type(error).__name__}: {error}")
         return replace(scored, turn_rewards=rewards)
 
     def _potential(self, task: Task, state: dict[str, Any]) -> float:
-        """How far a state is on the way to the goal, from 0 to 1: the verifiers' progress, weighted as their totals are.
+        """The potential of a state in [0, 1]: the verifiers' progress, weighted like their totals.
 
-        Where cost is an objective, a state can only earn what the other objectives are worth: the rest is
-        known at the end, and falls to the last turn.
+        It is scaled by the share of the objectives that are not costs. Costs are known only at the end, so the last turn
+        gets their share.
         """
         kinds = [task.verifier if term.kind == TASK_VERIFIER else term.kind for term in self._config.verifiers]
         return state_share(self._config.objectives) * self._mean(
-            [progress(self._verifiers[kind], task, state) for kind in kinds]
+            [state_progress(self._verifiers[kind], task, state) for kind in kinds]
         )
 
     def _mean(self, values: list[float]) -> float:
@@ -113,7 +114,7 @@ class Rubric:
 
 
 def success_of(score: Score | Mapping[str, float]) -> float:
-    """1 or 0 for a scored trajectory, NaN for any other. Takes a score or its breakdown."""
+    """1 or 0 for a scored trajectory, NaN for any other, from a score or its breakdown."""
     breakdown = score.breakdown if isinstance(score, Score) else score
     return breakdown.get("success", math.nan)
 

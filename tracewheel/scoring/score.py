@@ -1,4 +1,4 @@
-"""The scoring stage: stored trajectories in, scores out. Another rubric needs no new rollout."""
+"""The scoring stage: from stored trajectories to scores. A changed rubric needs no new rollout."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ def score(config: ScoreSections, tasks: list[Task], trajectories: Path, out: Pat
 
     Args:
         config: The profile; only `rubric` and the policy's `tool_format` are read.
-        tasks: At least the tasks that the trajectories are of.
+        tasks: The tasks of the trajectories, and possibly others.
         trajectories: A Parquet file of Trajectory rows.
         out: Directory for `scores.parquet` (Score rows, in the trajectories' order) and `metrics.json`.
 
     Returns:
-        The metrics: how many trajectories have each status, and over the scored ones the mean
-        `reward`, `success` and each part of the breakdown (None when nothing was scored); with turn
-        rewards, how many scored ones are `without_turn_rewards`.
+        The metrics: the number of trajectories of each status, and the means of `reward`, `success` and each part of the
+        breakdown over the scored ones (None when nothing was scored); with turn rewards, how many scored trajectories are
+        `without_turn_rewards`.
 
     Raises:
-        ConfigError: a verifier does not exist, or no trajectory has the part that an objective is read from.
-        DataError: the file cannot be read, or has a trajectory of a task that was not given.
+        ConfigError: a verifier does not exist, or no trajectory has the part that an objective needs.
+        DataError: the file cannot be read, or has a trajectory of another task.
     """
     by_id = {task.id: task for task in tasks}
     rollouts = read_records(trajectories, Trajectory)
@@ -57,7 +57,7 @@ def score(config: ScoreSections, tasks: list[Task], trajectories: Path, out: Pat
 
 
 def write_scores(path: Path, scores: list[Score]) -> None:
-    """Write scores as Parquet; `total` is a float column and `turn_rewards` one of lists, null where there is none."""
+    """Write scores as Parquet, with a float column `total` and a list column `turn_rewards`, null where missing."""
     import pandas as pd
 
     columns = list(Score("", "", "", "unscored", None).to_record())
@@ -66,7 +66,7 @@ def write_scores(path: Path, scores: list[Score]) -> None:
 
 
 def read_scores(path: Path) -> list[Score]:
-    """Read scores; `total` and `turn_rewards` are None where a score has none.
+    """Read scores, with None for a missing `total` or `turn_rewards`.
 
     Raises:
         DataError: the file cannot be read as scores.

@@ -1,9 +1,8 @@
-"""What each turn of a stored trajectory was worth: the progress it made, found by playing it again.
+"""Turn rewards: the progress that each turn of a stored trajectory made, found by replaying it.
 
-With a potential that says how far a state is from the goal, the reward of a turn is the potential after
-it less the one before (potential-based shaping, Ng, Harada and Russell 1999); the last turn gets what is
-missing to the trajectory's total. So the rewards of the turns sum to the total, and undiscounted they
-change what a turn is credited with, not which policy is best.
+The reward of a turn is the potential of the state after it minus the one before (potential-based shaping; Ng, Harada and
+Russell 1999). The last turn gets the difference to the trajectory's total, so that the rewards sum to the total.
+Undiscounted, they change the credit of turns but not which policy is optimal.
 """
 
 from __future__ import annotations
@@ -25,39 +24,38 @@ Message = dict[str, Any]
 def replay_turns(task: Task, trajectory: Trajectory, tool_format: str = "hermes") -> list[dict[str, Any]]:
     """The environment's state at the start and after each of the trajectory's N turns: N + 1 snapshots.
 
-    The calls of each turn are carried out again, in a fresh environment, as the rollout did: a malformed
-    call does nothing, and neither does a turn that ran into the token limit.
+    The calls of each turn are executed in a fresh environment, as in the rollout: malformed calls and turns that hit the
+    token limit do nothing.
 
     Raises:
-        DataError: messages and turns do not belong together, or the replay ends in another state than the
-            trajectory did, as when the environment is not deterministic.
+        DataError: the numbers of assistant messages and turns differ, or the replay ends in another state than the
+            trajectory, for instance because the environment is not deterministic.
     """
     environment = make_environment(task.environment)
     environment.reset(task)
-    # What an opening conversation called has been carried out by the reset.
+    # The reset has already applied the calls of an opening conversation.
     before = len(opening_messages(environment, task))
-    spoken = [i for i, message in enumerate(trajectory.messages) if message["role"] == "assistant" and i >= before]
-    if len(spoken) != len(trajectory.turns):
-        raise DataError(f"trajectory {trajectory.id}: {len(spoken)} assistant messages for {len(trajectory.turns)} turns")
+    own = [i for i, message in enumerate(trajectory.messages) if message["role"] == "assistant" and i >= before]
+    if len(own) != len(trajectory.turns):
+        raise DataError(f"trajectory {trajectory.id}: {len(own)} assistant messages for {len(trajectory.turns)} turns")
     states = [environment.snapshot()]
     done = False
-    for index in spoken:
-        unsaid = trajectory.stop_reason == "max_tokens" and index == len(trajectory.messages) - 1
-        for name, arguments in [] if done or unsaid else _calls(trajectory.messages[index], tool_format):
+    for index in own:
+        truncated = trajectory.stop_reason == "max_tokens" and index == len(trajectory.messages) - 1
+        for name, arguments in [] if done or truncated else _calls(trajectory.messages[index], tool_format):
             if environment.step(name, arguments).done:
                 done = True
                 break
         states.append(environment.snapshot())
     if canonical_json(states[-1]) != canonical_json(trajectory.final_state):
-        raise DataError(f"trajectory {trajectory.id}: played again it ends in another state")
+        raise DataError(f"trajectory {trajectory.id}: its replay ends in another state")
     return states
 
 
 def shaped_rewards(potentials: list[float], total: float) -> list[float]:
-    """The rewards of N turns from the N + 1 potentials at the start and after each; they sum to `total`.
+    """The rewards of N turns, from the N + 1 potentials at the start and after each turn; they sum to `total`.
 
-    The potential of the last state is taken to be the total (less that of the start): what the episode
-    came to, not how far it looks. Without a turn there is nobody to reward.
+    The last turn gets the rest of the total, whatever the potential of the final state. Without turns there are no rewards.
     """
     if len(potentials) < 2:
         return []
@@ -75,13 +73,13 @@ def turn_rewards(
     """The reward of each turn of a trajectory, under a potential of its states.
 
     Raises:
-        DataError: it cannot be played again (see `replay_turns`).
+        DataError: it cannot be replayed (see `replay_turns`).
     """
     return shaped_rewards([potential(state) for state in replay_turns(task, trajectory, tool_format)], total)
 
 
 def _calls(message: Message, tool_format: str) -> list[tuple[str, dict[str, Any]]]:
-    """The calls of an assistant message that can be carried out. One with a malformed call was kept as its raw text."""
+    """The well-formed calls of an assistant message. A message with a malformed call was stored as raw text."""
     if message.get("tool_calls"):
         functions = [call["function"] for call in message["tool_calls"]]
         return [(function["name"], json.loads(function["arguments"])) for function in functions]

@@ -258,7 +258,7 @@ def test_a_template_that_rewrites_history_is_refused(renderer, rewritten):
 
 
 def test_a_tokenizer_that_cannot_hold_a_conversation_is_refused(renderer):
-    with pytest.raises(ConfigError, match="no tool format is called 'morse'"):
+    with pytest.raises(ConfigError, match="unknown tool format 'morse'"):
         ChatRenderer(renderer.tokenizer, "morse")
     silent, endless = copy.deepcopy(renderer.tokenizer), copy.deepcopy(renderer.tokenizer)
     silent.chat_template = None

@@ -1,4 +1,4 @@
-"""Making a recording out of traces, and telling which tool sets the traces were logged with."""
+"""Building a recording from traces."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tracewheel.environments.recorded.toolsets import merged_tools
 if TYPE_CHECKING:
     import pandas
 
-# Worlds count as one when so large a share of the calls that several tasks begin with is answered alike.
+# The world is shared if at least this share of the first calls common to several tasks gets the same reply.
 AGREEMENT = 0.9
 COLUMNS = ("trace_id", "task", "position", "tool", "arguments", "exact_key", "normalised_key", "reply")
 
@@ -30,25 +30,23 @@ def build_recording(
 
     Args:
         traces: Trace records (`id`, `messages`, `tools` and, where they have it, `task`, `environment`, `tools_inferred`).
-        free_tools: Tools whose calls change nothing and whose replies say nothing, as a tool to think aloud with:
-            every call of them is answered with an empty text, and none is matched.
-        shared_world: Whether a trace of one task may answer for another. None: it is measured. Where nine in ten of
-            the first calls that traces of several tasks made are answered alike, their world is one.
+        free_tools: Tools whose calls have no effect and no informative reply, such as a tool for thinking aloud. Their
+            calls get an empty reply and are not matched.
+        shared_world: Whether a trace of one task may answer for another. None measures it: the world is shared if at
+            least `AGREEMENT` of the first calls common to several tasks get the same reply.
 
     Returns:
-        What `recording.json` says: counts, the share of `agreement` measured (None where nothing could be compared).
+        The contents of `recording.json`: counts, and the measured `agreement` (None where nothing could be compared).
 
     Raises:
-        DataError: there are no calls, the traces have several tool sets, or a free tool is not in the set.
+        DataError: there are no calls, the traces have several tool sets, or a free tool is unknown.
     """
     import pandas
 
     tools = merged_tools(traces)
     unknown = sorted(set(free_tools) - set(parameters_of(tools)))
     if unknown:
-        raise DataError(
-            f"free tools: no tool of the traces is called {unknown[0]}; there are {', '.join(parameters_of(tools))}"
-        )
+        raise DataError(f"free tools: the traces have no tool {unknown[0]}; they have {', '.join(parameters_of(tools))}")
     calls = pandas.DataFrame(_rows(traces, tools), columns=list(COLUMNS))
     if calls.empty:
         raise DataError(f"none of the {len(traces)} traces has a tool call; there is nothing to record")
@@ -71,46 +69,46 @@ def build_recording(
     out.mkdir(parents=True, exist_ok=True)
     calls.to_parquet(out / CALLS_FILE, index=False)
     about["id"] = content_hash([digest_file(out / CALLS_FILE), about])
-    # Not sorted by key: a schema whose keys stand in another order makes other tokens.
+    # Keys are not sorted: a schema with its keys in another order has other tokens.
     (out / ABOUT_FILE).write_text(json.dumps(about, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     return about
 
 
 def log_task(record: dict[str, Any]) -> str:
-    """The name of the task that a Trace record is of.
+    """The name of a Trace record's task.
 
-    That is the log's own name; where the log has none, traces share a task that begin with the same words of system and
-    user from the same logged starting point.
+    This is the name in the log. Without one, traces with the same system and first user message and the same logged
+    starting point share a task.
     """
     if isinstance(name := record.get("task"), str) and name:
         return name
     messages = json.loads(record["messages"])
     first = next((index for index, message in enumerate(messages) if message["role"] == "user"), len(messages))
-    opening = [[message["role"], message.get("content")] for message in messages[: first + 1]]
+    context = [[message["role"], message.get("content")] for message in messages[: first + 1]]
     environment = record.get("environment")
-    return f"log-{content_hash([opening, environment if isinstance(environment, str) else 'null'])}"
+    return f"log-{content_hash([context, environment if isinstance(environment, str) else 'null'])}"
 
 
 def world_agreement(calls: pandas.DataFrame) -> float | None:
-    """How far traces of different tasks heard the same, when they made the same call before any other had changed anything.
+    """How often traces of different tasks got the same reply to the same first call.
 
-    Only first calls of a trace are compared, because later ones may have met a world that the trace itself has changed.
+    Later calls are not compared, because the trace itself may have changed the world by then.
 
     Args:
         calls: A frame with the columns of `calls.parquet`.
 
     Returns:
-        Of the calls that open traces of several tasks, the share whose most common reply these traces agree on,
-        weighted by the number of tasks; None where no call opens traces of several tasks.
+        Of the first calls common to several tasks, the share of tasks whose most common reply agrees; None where tasks have
+        no first call in common.
     """
-    opening = calls[calls.groupby("trace_id").cumcount() == 0]
+    first = calls[calls.groupby("trace_id").cumcount() == 0]
     agreed = compared = 0
-    for _, group in opening.groupby("normalised_key"):
+    for _, group in first.groupby("normalised_key"):
         replies: dict[str, Counter[Any]] = defaultdict(Counter)
         for task, reply in zip(group["task"], group["reply"], strict=True):
             replies[task][reply] += 1
         if len(replies) > 1:
-            usual = Counter(heard.most_common(1)[0][0] for heard in replies.values())
+            usual = Counter(counts.most_common(1)[0][0] for counts in replies.values())
             compared += len(replies)
             agreed += usual.most_common(1)[0][1]
     return agreed / compared if compared else None
@@ -124,7 +122,7 @@ def _rows(traces: pandas.DataFrame, tools: list[dict[str, Any]]) -> Iterator[tup
         task, trace_id = log_task(record), str(record["id"])
         for call in calls_in(json.loads(record["messages"])):
             if call.name not in parameters:
-                continue  # an invented tool: what was said to it is no reply of a tool
+                continue  # an invented tool: the reply is not a tool's
             keys = exact_key(call.name, call.arguments), normalised_key(call.name, call.arguments, parameters)
             arguments = json.dumps(call.arguments, ensure_ascii=False)
             yield (trace_id, task, numbers[trace_id], call.name, arguments, *keys, call.reply)

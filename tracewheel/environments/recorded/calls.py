@@ -1,4 +1,4 @@
-"""The tool calls of a logged conversation, and when two of them are the same call."""
+"""The tool calls of a logged conversation, and the equality of calls."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class LoggedCall:
     """A call of a log.
 
     Attributes:
-        name: The tool's.
-        arguments: As parsed from the log; anything but an object is not a call that a tool can take.
-        reply: What the tool said; None where the log holds no reply, because the episode ended with the call.
-        message: Position of the assistant message that makes the call.
+        name: The tool's name.
+        arguments: The parsed arguments; a tool accepts only an object.
+        reply: The tool's reply; None where the log has none, because the episode ended with the call.
+        message: Position of the assistant message with the call.
     """
 
     name: str
@@ -36,7 +36,7 @@ class LoggedCall:
 def calls_in(messages: Sequence[Message]) -> list[LoggedCall]:
     """The calls of a conversation in order, each with its reply.
 
-    A reply belongs to the last call before it with its id: some agents number their calls anew in each turn.
+    A reply belongs to the last earlier call with its id, because some agents restart the numbering in each turn.
     """
     replies: dict[tuple[int, int], str] = {}
     made: dict[str, tuple[int, int]] = {}
@@ -55,7 +55,7 @@ def calls_in(messages: Sequence[Message]) -> list[LoggedCall]:
 
 
 def parsed_arguments(arguments: Any) -> Any:
-    """Arguments as an object where they are one; what does not parse stays text. No arguments at all are an empty object."""
+    """Parse arguments. Text that does not parse stays text; empty text is an empty object."""
     if not isinstance(arguments, str):
         return arguments
     try:
@@ -65,7 +65,7 @@ def parsed_arguments(arguments: Any) -> Any:
 
 
 def is_error(reply: str) -> bool:
-    """Whether a tool's reply says that the call failed, as far as its first word tells: logs have no mark for it."""
+    """Whether a reply reports a failed call, judged by its first word, since logs do not mark failures."""
     return reply.lstrip("<[{\"' ").lower().startswith(ERROR_BEGINNINGS)
 
 
@@ -76,22 +76,22 @@ def parameters_of(tools: Iterable[Mapping[str, Any]]) -> dict[str, Schema]:
 
 
 def exact_key(name: str, arguments: Any) -> str:
-    """Equal for the same tool with the same arguments, in whatever order they are given."""
+    """A key that is equal for the same tool with the same arguments, in any order."""
     return content_hash([name, arguments])
 
 
 def normalised_key(name: str, arguments: Any, parameters: Mapping[str, Schema]) -> str:
-    """Equal for calls between which a tool cannot be expected to tell a difference; see `normalised`."""
+    """A key that is equal for calls that a tool cannot be expected to distinguish; see `normalised`."""
     return content_hash([name, normalised(arguments, parameters.get(name, {}))])
 
 
 def normalised(value: Any, schema: Schema) -> Any:
-    """An argument without what makes no difference to a tool.
+    """Normalise an argument, removing differences that a tool is expected to ignore.
 
-    That is Unicode's forms of one character, space around a text, line ends, runs of spaces in a text of one line,
-    3.0 for 3, null for an optional argument and an argument that is its own default; and, where the schema asks for
-    a number, a truth value, an object or an array, the same written as text. Upper and lower case stay: a path or
-    an identifier may differ by it. So does the space within a text of several lines, which may be a program.
+    These are Unicode normal forms, leading and trailing whitespace, line endings, runs of spaces in a single line, 3.0 for
+    3, null for an optional argument, and an argument equal to its default; and, where the schema asks for a number, a
+    boolean, an object or an array, the same value as text. Case is kept, because paths and identifiers may differ by it,
+    and so is whitespace within several lines, which may be a program.
     """
     match value:
         case str():

@@ -1,8 +1,7 @@
-"""The recorded environment: tools that answer as they did in the logs, for where no simulator exists.
+"""The recorded environment: tools that reply as they did in the logs, for agents without a simulator.
 
-A call that some trace made is answered with what its tool replied then, a call that no trace made is *unrecorded*: the
-episode ends, and cannot be scored, whatever it did before. Nobody knows where such a call would have led, so it is neither
-a success nor a failure.
+A call that some trace made gets the logged reply. A call that no trace made is *unrecorded*: the episode ends and is not
+scored, because nobody knows its outcome; it is neither a success nor a failure.
 """
 
 from __future__ import annotations
@@ -23,17 +22,17 @@ ECHO_LIMIT = 64
 
 
 def unrecorded_tools(final_state: Mapping[str, Any]) -> list[str]:
-    """The tools of an episode's unrecorded calls, by the state it ended in; that of an episode that failed has none."""
+    """The tools of an episode's unrecorded calls, from its final state; none for an episode that failed."""
     return [str(call["name"]) for call in final_state.get("unrecorded", ())]
 
 
 class RecordedEnvironment:
     """A world made of logs. Its kind is `recorded:PATH`, PATH being the folder of a recording.
 
-    State: `{"task": the log's name, "calls": [{"name", "arguments", "key"}], "unrecorded": [{"name", "arguments"}]}`, the
-    calls being those of the episode; what an opening conversation has already done is in the task. A call of a tool that
-    the tool set does not have gets an error, and counts as a call that no success made. An episode ends with a call that
-    ended a logged one, with an unrecorded call, or when the policy calls nothing.
+    State: `{"task": the log's name, "calls": [{"name", "arguments", "key"}], "unrecorded": [{"name", "arguments"}]}`.
+    `calls` are those of the episode; calls of an opening conversation are in the task. A call of an unknown tool gets an
+    error and counts as a call that no success made. An episode ends with a call that ended a logged episode, with an
+    unrecorded call, or with a turn without calls.
 
     Raises:
         DataError: PATH is not a recording.
@@ -58,11 +57,11 @@ class RecordedEnvironment:
         """Start an episode.
 
         Raises:
-            DataError: the task is not one of a recording.
+            DataError: the task is not from a recording.
         """
         state = task.initial_state
         if "task" not in state or "context" not in state:
-            raise DataError(f"task {task.id}: its initial state has no 'task' and 'context'; it is not of a recording")
+            raise DataError(f"task {task.id}: its initial state has no 'task' and 'context'; it is not from a recording")
         self._task = state["task"]
         context: list[Message] = state["context"]
         self.system_prompt = next((message["content"] for message in context if message["role"] == "system"), "")
@@ -74,7 +73,7 @@ class RecordedEnvironment:
         self._calls, self._unrecorded = [], []
 
     def opening(self, task: Task) -> list[dict[str, Any]]:
-        """The logged conversation before the task's prompt, the system prompt left out."""
+        """The logged conversation before the task's prompt, without the system prompt."""
         return [message for message in task.initial_state["context"] if message["role"] != "system"]
 
     def solution(self, task: Task) -> list[tuple[str, dict[str, Any]]] | None:

@@ -1,6 +1,6 @@
-"""A recording: the calls and replies of all traces of one tool set, and what a tool would reply to a call now.
+"""A recording: the calls and replies of all traces of one tool set, and the lookup of a reply.
 
-A recording is a folder. `calls.parquet` has a row for each logged call, `recording.json` the tools and what holds for
+A recording is a folder. `calls.parquet` has a row for each logged call, `recording.json` the tools and the properties of
 the whole. Both are plain data: nothing in them is executed.
 """
 
@@ -21,20 +21,20 @@ from tracewheel.environments.recorded.calls import exact_key, normalised_key, pa
 CALLS_FILE, ABOUT_FILE = "calls.parquet", "recording.json"
 CALL_COLUMNS = ("task", "trace_id", "position", "tool", "exact_key", "normalised_key", "reply")
 RECORDING_VERSION = 1
-# Of the traces that made a call, so many at most are compared with an episode, the first by id.
+# The maximum number of traces with a call that are compared with an episode; the first by id.
 MOST_COMPARED = 200
 EVERY_TASK = ""
 
 
 @dataclass(frozen=True)
 class Found:
-    """What a recording says to a call.
+    """The recorded reply to a call.
 
     Attributes:
-        reply: The tool's words; None where the log ends with the call, and the episode with it.
-        match: Whether the call was logged with exactly these arguments, or with arguments that no tool tells apart.
+        reply: The tool's reply; None where the log, and so the episode, ends with the call.
+        match: Whether the logged arguments are equal exactly or after normalisation.
         same_state: Whether a trace made the call after exactly the same calls.
-        certain: False where traces that are equally near to the episode heard different replies.
+        certain: False where equally close traces got different replies.
     """
 
     reply: str | None
@@ -45,7 +45,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class _Occurrence:
-    """A logged call: its task, its reply, and its place among the keys of all calls of its trace."""
+    """A logged call: its task, its reply, and its position in the keys of its trace."""
 
     task: str
     exact: str
@@ -60,13 +60,13 @@ class _Occurrence:
 
 @dataclass(frozen=True)
 class Recording:
-    """The calls of one tool set, ready to be looked up. Never changed once it is read, so episodes share it.
+    """The calls of one tool set, indexed for lookup. Immutable, so that episodes share it.
 
     Attributes:
         identity: Hash of its contents.
         tools: Schemas in OpenAI format.
-        shared_world: Whether traces of different tasks met the same world, so that one may answer for another.
-        free_tools: Tools whose calls change nothing and say nothing, whatever they are called with.
+        shared_world: Whether traces of different tasks saw the same world, so that one may answer for another.
+        free_tools: Tools whose calls have no effect and no informative reply, whatever their arguments.
     """
 
     identity: str
@@ -81,22 +81,21 @@ class Recording:
         object.__setattr__(self, "parameters", parameters_of(self.tools))
 
     def key(self, name: str, arguments: Any) -> str:
-        """The key by which calls are the same in this recording."""
+        """The key of a call; equal calls have equal keys in this recording."""
         return normalised_key(name, arguments, self.parameters)
 
     def find(self, task: str, earlier: Sequence[str], name: str, arguments: Any) -> Found | None:
-        """What the tool replies to a call after the `earlier` ones of an episode; None where no log shows it.
+        """Find the reply to a call after the `earlier` calls of an episode; None where no log has one.
 
-        Traces of the same task answer first, and of these the ones that had made exactly the same calls before, in the same
-        order. Failing that it is the trace whose earlier calls differ least, counted without their order, and
-        without those that were seen to make no difference to this call. Traces of another task answer only in a shared
-        world.
+        Traces of the same task come first, among them those with exactly the same earlier calls in the same order. Otherwise
+        the trace whose earlier calls differ least is taken, regardless of their order and ignoring calls that were seen to
+        make no difference to this call. Traces of another task are used only in a shared world.
 
         Args:
             task: The log's name of the episode's task.
             earlier: Keys of the calls so far, without those of free tools.
             name: The tool.
-            arguments: An object.
+            arguments: Its arguments, an object.
         """
         if name in self.free_tools:
             return Found("", "exact", True, True)
@@ -112,12 +111,12 @@ class Recording:
         return Found(replies.most_common(1)[0][0], match, bool(at_state), len(replies) == 1)
 
     def _of(self, index: Mapping[tuple[str, str], Sequence[_Occurrence]], task: str, key: str) -> Sequence[_Occurrence]:
-        """What traces of the task did, else of any, where their world is one."""
+        """Occurrences in traces of the task, else in any trace if the world is shared."""
         return index.get((task, key)) or (index.get((EVERY_TASK, key), ()) if self.shared_world else ())
 
 
 def _nearest(candidates: Sequence[_Occurrence], earlier: Sequence[str]) -> list[_Occurrence]:
-    """Those whose earlier calls differ least from an episode's; where all heard the same reply, any will do."""
+    """Occurrences whose earlier calls differ least from an episode's; any one where all replies are equal."""
     if len({item.reply for item in candidates}) == 1:
         return list(candidates[:1])
     harmless = _harmless(candidates)
@@ -131,7 +130,7 @@ def _nearest(candidates: Sequence[_Occurrence], earlier: Sequence[str]) -> list[
 
 
 def _harmless(occurrences: Sequence[_Occurrence]) -> set[str]:
-    """Keys of the calls that are seen to leave the reply as it is: two traces heard the same, one with and one without it."""
+    """Keys of calls that leave the reply unchanged: two traces, one with and one without the call, got the same reply."""
     first: dict[str | None, _Occurrence] = {}
     unlike = []
     for item in occurrences:
@@ -149,10 +148,10 @@ def _difference(one: Counter[str], other: Counter[str]) -> Counter[str]:
 
 
 def read_recording(folder: str | Path) -> Recording:
-    """Read a recording; episodes in one process share what is read, until its files change.
+    """Read a recording; the episodes of a process share it until its files change.
 
     Raises:
-        DataError: the folder holds none, or one of another version.
+        DataError: the folder has no recording, or one of another version.
     """
     about = Path(folder) / ABOUT_FILE
     if not about.is_file():
@@ -165,7 +164,7 @@ def _read(folder: str, changed: int) -> Recording:
     about: dict[str, Any] = read_json(Path(folder) / ABOUT_FILE)
     path = Path(folder) / CALLS_FILE
     if not isinstance(about, dict) or about.get("version") != RECORDING_VERSION:
-        raise DataError(f"{Path(folder) / ABOUT_FILE}: no recording of version {RECORDING_VERSION}; record the traces again")
+        raise DataError(f"{Path(folder) / ABOUT_FILE}: not a recording of version {RECORDING_VERSION}; record the traces again")
     calls = read_table(path)
     missing = [name for name in CALL_COLUMNS if name not in calls]
     if missing:
@@ -176,7 +175,7 @@ def _read(folder: str, changed: int) -> Recording:
 
 
 def index_calls(about: Mapping[str, Any], rows: Iterable[tuple[Any, ...]]) -> Recording:
-    """A recording from what `recording.json` says and rows of `CALL_COLUMNS`, sorted by trace and position."""
+    """Build a recording from the contents of `recording.json` and rows of `CALL_COLUMNS`, sorted by trace and position."""
     free = frozenset(about["free_tools"])
     by_key: dict[tuple[str, str], list[_Occurrence]] = defaultdict(list)
     by_state: dict[tuple[str, str], list[_Occurrence]] = defaultdict(list)
@@ -201,5 +200,5 @@ def _state_after(keys: Iterable[str]) -> str:
 
 
 def _next_state(state: str, key: str) -> str:
-    """A name for where a sequence of calls leads: as long as one call's key, however long the sequence."""
+    """The hash of a sequence of calls: as long as one key, however long the sequence."""
     return hashlib.sha256(f"{state} {key}".encode()).hexdigest()[:24]

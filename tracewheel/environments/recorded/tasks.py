@@ -1,8 +1,7 @@
-"""Tasks out of logs alone: a logged prompt, and for its verifier what the successful traces did.
+"""Tasks from logs alone: a logged prompt, with the calls of successful traces for its verifier.
 
-A conversation in which the user speaks several times gives a task for each time: nobody can say what the user would have
-answered to another reply, so an episode goes from one word of the user to the next. The conversation up to there is the
-task's context.
+A conversation with several user messages gives a task for each, because nobody knows how the user would have answered
+another reply: an episode runs from one user message to the next. The conversation before it is the task's context.
 """
 
 from __future__ import annotations
@@ -23,27 +22,27 @@ ROLES = ("system", "user", "assistant", "tool")
 def recorded_task(kind: str, prompt: str, logged: dict[str, Any], recording: Recording) -> Task:
     """The task of a logged episode.
 
-    Family is the tool that the shortest success called last, which mostly is the one that mattered; tier is how many calls
-    that success made. The fingerprint is that of the log's task and of the conversation so far, not of the successes: it stays
-    when more traces are logged.
+    The family is the last tool called by the shortest success, usually the decisive one; the tier is the number of that
+    success's calls. The fingerprint covers the log's task and the conversation so far but not the successes, so it stays
+    the same when more traces are logged.
 
     Args:
-        kind: The environment's.
-        prompt: What the user asked for.
-        logged: `task` (the log's name of it), `context` (the messages before the prompt) and `references` (for each
-            successful trace a list of `{"name", "arguments"}`; none where no success is known).
-        recording: What decides which calls are the same.
+        kind: The kind of the environment.
+        prompt: The user's request.
+        logged: `task` (the log's name of the task), `context` (the messages before the prompt) and `references` (for each
+            successful trace a list of `{"name", "arguments"}`; empty where no success is known).
+        recording: Defines which calls are equal.
 
     Raises:
-        DataError: `logged` lacks something or does not hold together; the message says what.
+        DataError: `logged` is incomplete or inconsistent; the message says how.
     """
     name, context, references = (logged.get(part) for part in ("task", "context", "references"))
     if not isinstance(name, str) or not name:
-        raise DataError("'task' is to be the log's name of the task")
+        raise DataError("'task' must be the log's name of the task")
     if not isinstance(context, list) or not all(isinstance(item, dict) and item.get("role") in ROLES for item in context):
-        raise DataError(f"'context' is to be a list of messages with the roles {', '.join(ROLES)}")
+        raise DataError(f"'context' must be a list of messages with the roles {', '.join(ROLES)}")
     if not isinstance(references, list) or not all(_is_reference(reference) for reference in references):
-        raise DataError("'references' is to be a list, for each success a list of calls with 'name' and 'arguments'")
+        raise DataError("'references' must be a list with a list of calls for each success, each with 'name' and 'arguments'")
     keyed = [
         [
             {"name": call["name"], "arguments": call["arguments"], "key": recording.key(call["name"], call["arguments"])}
@@ -55,7 +54,7 @@ def recorded_task(kind: str, prompt: str, logged: dict[str, Any], recording: Rec
     distinct = {content_hash([call["key"] for call in reference]): reference for reference in keyed}
     ordered = sorted(distinct.values(), key=lambda reference: (len(reference), content_hash(reference)))
     shortest = ordered[0] if ordered else []
-    fingerprint = content_hash({"task": name, "context": spoken(context), "prompt": prompt})
+    fingerprint = content_hash({"task": name, "context": comparable(context), "prompt": prompt})
     return Task(
         id=f"recorded-{content_hash({'prompt': prompt, 'fingerprint': fingerprint})}",
         environment=kind,
@@ -69,8 +68,8 @@ def recorded_task(kind: str, prompt: str, logged: dict[str, Any], recording: Rec
     )
 
 
-def spoken(messages: Sequence[Message]) -> list[Any]:
-    """What was said and called, without the ids that a provider gives: equal for equal conversations."""
+def comparable(messages: Sequence[Message]) -> list[Any]:
+    """The content and calls of messages without call ids: equal for equal conversations."""
     said: list[Any] = []
     for message in messages:
         calls = [

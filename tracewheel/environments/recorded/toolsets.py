@@ -1,4 +1,4 @@
-"""The tool sets that traces were logged with."""
+"""The tool sets of traces."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ SHOWN = 5
 
 
 def tool_sets(traces: pandas.DataFrame) -> pandas.Series:
-    """The name of each trace's tool set: its format with the tools' names, or with "inferred" where they were not logged.
+    """The name of each trace's tool set: its format and tool names, or its format and "inferred" without logged tools.
 
-    Inferred tools are those that a trace happened to call, so traces of one format without logged tools count as
-    one set. Traces without any tool have the name "".
+    Inferred tools are the ones that a trace called, so traces of one format without logged tools form one set. Traces
+    without tools have the name "".
     """
     import pandas
 
@@ -32,7 +32,7 @@ def tool_sets(traces: pandas.DataFrame) -> pandas.Series:
 
 
 def merged_tools(traces: pandas.DataFrame) -> list[Tool]:
-    """The tools of traces of one set, in the order of the log; what several inferred schemas have seen is put together.
+    """The tools of traces of one set, in the order of the log; inferred schemas of one tool are merged.
 
     Raises:
         DataError: the traces have several tool sets; the message counts them.
@@ -40,7 +40,7 @@ def merged_tools(traces: pandas.DataFrame) -> list[Tool]:
     sets = Counter(name for name in tool_sets(traces) if name)
     if len(sets) > 1:
         shown = "; ".join(f"{name[:80]} ({count} traces)" for name, count in sets.most_common(SHOWN))
-        raise DataError(f"the traces have {len(sets)} tool sets, a recording is of one: {shown}")
+        raise DataError(f"the traces have {len(sets)} tool sets, a recording needs one: {shown}")
     tools: dict[str, Tool] = {}
     for logged, inferred in zip(traces["tools"], _column(traces, "tools_inferred", False), strict=True):
         for tool in json.loads(logged):
@@ -50,7 +50,7 @@ def merged_tools(traces: pandas.DataFrame) -> list[Tool]:
 
 
 def _joined(one: Tool, other: Tool) -> Tool:
-    """An inferred tool with the arguments of both; required is what both require."""
+    """Merge two inferred schemas of a tool: the arguments of both, required where both require them."""
     first, second = (tool["function"].get("parameters") or {} for tool in (one, other))
     properties = {**(second.get("properties") or {}), **(first.get("properties") or {})}
     required = [name for name in first.get("required") or [] if name in (second.get("required") or [])]

@@ -1,4 +1,4 @@
-"""Traces as episodes of a recorded environment: each with the logged starting point that a replay asks for."""
+"""Traces as episodes of a recorded environment, with the `environment` object that replays need."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from tracewheel.core.types import canonical_json, content_hash
 from tracewheel.environments.recorded.build import log_task
 from tracewheel.environments.recorded.calls import LoggedCall, calls_in
-from tracewheel.environments.recorded.tasks import spoken
+from tracewheel.environments.recorded.tasks import comparable
 
 if TYPE_CHECKING:
     import pandas
@@ -22,7 +22,7 @@ Record = dict[str, Any]
 
 @dataclass(frozen=True)
 class _Stretch:
-    """Part of a trace: what was said before, the user's words, and all that follows up to the user's next ones."""
+    """Part of a trace: the messages before a user message, that message, and the replies up to the next one."""
 
     record: Record
     number: int
@@ -40,22 +40,23 @@ class _Stretch:
 def recorded_traces(
     traces: pandas.DataFrame, kind: str, *, by: By = "turn", success: Mapping[str, float] | None = None
 ) -> pandas.DataFrame:
-    """Trace records with an `environment` from which the recorded environment `kind` makes tasks and replays them.
+    """Add the `environment` to trace records from which the recorded environment `kind` makes and replays tasks.
 
-    - By "turn", a trace becomes one record for each time that the user spoke, `id` with `-turn<n>` behind it. Its messages are
-      the conversation up to the user's next words. These are tasks that a policy can be set: it needs no user to talk to. Of
-      one the references are the calls that successful traces made there, after an equal conversation; a time at which
-      no success calls anything is no task and left out.
-    - By "episode", a trace is one record, whose references are all calls of each successful trace of its task. In a
-      conversation with a user such a task serves comparisons (labels, divergence, pairs), not rollouts.
+    - By "turn", a trace gives one record for each user message, with `-turn<n>` appended to its `id`. The record ends
+      before the next user message, so that a policy can solve the task without a user to talk to. Its references are the
+      calls of successful traces after the same conversation; user messages after which no success calls a tool are
+      dropped.
+    - By "episode", a trace gives one record, whose references are all calls of each successful trace of its task. With
+      several user messages such a task is for comparisons (labels, divergence, pairs), not for rollouts.
 
-    A record without a session gets the name of its task as one, so that no split parts the attempts at one task. A turn of
-    a trace has no outcome of its own, unless it is the only one: a reward is for the whole, and so is what a judge said.
+    A record without a session gets the name of its task as session, so that splits keep attempts at a task together. One
+    of several turns has neither the outcome nor the judge's opinion of its trace, because both are of the whole trace.
 
     Args:
         traces: Trace records of one tool set.
         kind: `recorded:PATH`.
-        success: Outcome by trace id, instead of the logged one; at 1 a trace is a success.
+        by: One record for each turn or for each episode.
+        success: Outcome by trace id, instead of the logged one; 1 is a success.
     """
     import pandas
 
@@ -69,7 +70,7 @@ def recorded_traces(
         calls = [{"name": call.name, "arguments": call.arguments} for call in stretch.calls if isinstance(call.arguments, dict)]
         if stretch.record["id"] in wins and (calls or by == "episode"):
             references[identity].setdefault(content_hash(calls), calls)
-        # All attempts at a task are asked in the words of one, a success where there is one.
+        # All attempts at a task get the prompt of one of them, a success if there is one.
         rank = f"{stretch.record['id'] not in wins:d} {stretch.record['id']}"
         prompts[identity] = min(prompts.get(identity, (rank, stretch)), (rank, stretch), key=lambda pair: pair[0])
     rows = [
@@ -101,13 +102,13 @@ def _turns(record: Record) -> Iterator[_Stretch]:
 
 
 def _without_opinion(record: Record) -> str:
-    """What is known of a trace beside, but for what a judge said of the whole."""
+    """The `info` of a trace without the judge's opinion."""
     info = json.loads(record["info"]) if isinstance(record.get("info"), str) else {}
     return canonical_json({name: value for name, value in info.items() if name != "judged"})
 
 
 def _users(messages: list[dict[str, Any]]) -> list[int]:
-    """Where the user says something; of several messages in a row the last counts as the prompt."""
+    """Positions of user messages; of several in a row only the last."""
     spoke = [index for index, message in enumerate(messages) if message["role"] == "user" and message.get("content")]
     return [index for index in spoke if index + 1 == len(messages) or messages[index + 1]["role"] != "user"]
 
@@ -115,7 +116,7 @@ def _users(messages: list[dict[str, Any]]) -> list[int]:
 def _identity(stretch: _Stretch, by: By) -> str:
     if by == "episode":
         return stretch.task
-    return content_hash([stretch.task, spoken(stretch.context), stretch.prompt])
+    return content_hash([stretch.task, comparable(stretch.context), stretch.prompt])
 
 
 def _row(stretch: _Stretch, kind: str, by: By, asked: _Stretch, references: list[list[Record]]) -> Record:
@@ -123,7 +124,7 @@ def _row(stretch: _Stretch, kind: str, by: By, asked: _Stretch, references: list
         "kind": kind,
         "prompt": asked.prompt,
         "task": stretch.task,
-        # An episode begins with the user's words: what an agent said before them is played with the rest.
+        # An episode begins with the user's message: earlier messages of the agent are replayed with the rest.
         "context": [message for message in asked.context if message["role"] == "system"]
         if by == "episode"
         else stretch.context,

@@ -11,7 +11,7 @@ Call = tuple[str, dict[str, str]]
 
 
 def solution(task: Task) -> list[Call]:
-    """The calls that solve a task in the plainest way, one call a turn."""
+    """The calls that solve a task in the most direct way, one call a turn."""
     moved = selected_files(task.initial_state, task.goal)
     return [
         *walk(task),

@@ -52,8 +52,8 @@ REQUIRED = {tool["function"]["name"]: tool["function"]["parameters"]["properties
 class WorkspaceEnvironment:
     """File tree with folders one level deep; paths look like `/inbox/inv1.log`.
 
-    State: `{"folders": [path], "files": {path: text}, "finished": bool}`. A call that cannot be
-    carried out changes nothing and says why in its observation.
+    State: `{"folders": [path], "files": {path: text}, "finished": bool}`. A call that fails changes nothing; its
+    observation says why.
     """
 
     kind = "workspace"
@@ -78,7 +78,7 @@ class WorkspaceEnvironment:
         return workspace_task(prompt, state, goal)
 
     def variants(self, task: Task, n: int, seed: int) -> list[Task]:
-        """Tasks of the same family and selector word, of the same tier or the one below."""
+        """Tasks of the same family and content word, of the same tier or the one below."""
         rng = random.Random(f"variants-{task.id}-{seed}")
         asked = (task.goal["selector"]["value"],)
         return [make_task(task.family, rng.randint(max(1, task.tier - 1), task.tier), rng, asked=asked) for _ in range(n)]
@@ -88,7 +88,7 @@ class WorkspaceEnvironment:
         return task_reached(task, final_state)
 
     def solution(self, task: Task) -> list[tuple[str, dict[str, Any]]] | None:
-        """The calls that solve the task in the plainest way."""
+        """The calls that solve the task in the most direct way."""
         return list(solution(task))
 
     def tools(self) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""An episode of given calls in the workspace, as chat messages: how demonstrations and logs of the demo are written."""
+"""Episodes of given calls in the workspace, as chat messages."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from tracewheel.environments.workspace.environment import WorkspaceEnvironment
 
 
 def play(task: Task, calls: Iterable[Call]) -> list[dict[str, Any]]:
-    """Carry out calls, one a turn, in a fresh workspace; the episode as OpenAI chat messages.
+    """Execute calls, one a turn, in a fresh workspace, and return the episode as OpenAI chat messages.
 
-    Stops at `finish`, whose reply is not logged, because the episode is over with the call.
+    The episode ends with `finish`, whose reply is not logged.
     """
     environment = WorkspaceEnvironment()
     environment.reset(task)

@@ -1,4 +1,4 @@
-"""What task of the workspace a final state would have solved, if any: the ground of hindsight demonstrations."""
+"""The workspace task that a final state solves, for hindsight demonstrations."""
 
 from __future__ import annotations
 
@@ -17,12 +17,11 @@ NAMED = (
 
 
 def task_reached(task: Task, final_state: dict[str, Any]) -> Task | None:
-    """The task on the same files whose goal `final_state` fulfils. None where there is none.
+    """The task on the same files whose goal `final_state` fulfils, or None.
 
-    Files must have moved from one folder to another, one manifest must list exactly them, and nothing else
-    may have changed. The goal is a selector of the task's own family that picks exactly these files, or else
-    names them one by one. Another family is not considered: an episode that never read a file has not shown
-    how to find what is in files, whatever it moved.
+    Files must have moved from one folder to another, one manifest must list exactly them, and nothing else may have
+    changed. The goal is a selector of the task's own family that picks exactly these files, or else lists their names.
+    Other families are not considered: an episode that never read a file does not show how to find content in files.
     """
     before, after = task.initial_state["files"], final_state["files"]
     gone = {path: text for path, text in before.items() if path not in after}
@@ -65,10 +64,10 @@ def _listed(text: str) -> list[str] | None:
 
 
 def _prompt(task: Task, goal: dict[str, Any]) -> str:
-    """The goal in the manner of speaking that the task was set in, or in the first there is."""
-    manner = [_worded(wording, task.goal) for wording in PROMPTS[task.family]]
+    """Phrase the goal with the wording of the task's prompt, or with the first wording."""
+    phrased = [_worded(wording, task.goal) for wording in PROMPTS[task.family]]
     wordings = NAMED if goal["selector"]["kind"] == "names" else PROMPTS[task.family]
-    return _worded(wordings[manner.index(task.prompt) if task.prompt in manner else 0], goal)
+    return _worded(wordings[phrased.index(task.prompt) if task.prompt in phrased else 0], goal)
 
 
 def _worded(wording: str, goal: dict[str, Any]) -> str:

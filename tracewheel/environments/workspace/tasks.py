@@ -1,8 +1,7 @@
 """Tasks of the workspace: four families, tiers by the number of files to move.
 
-A task says: move the files that a selector picks from one folder to another, then write a manifest
-that lists them. The selector is a pattern on the extension, a prefix, a list kept in a file, or a
-word in the content. Tier n moves n files.
+A task asks to move the files that a selector picks from one folder to another, then to write a manifest that lists them.
+The selector is a file extension, a name prefix, a list in a file, or a word in the content. Tier n moves n files.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ PROMPTS = {
 
 
 def selected_files(initial_state: dict[str, Any], goal: dict[str, Any]) -> list[str]:
-    """The sorted names of the files that the goal asks to move."""
+    """Sorted names of the files that the goal asks to move."""
     kind, value = goal["selector"]["kind"], goal["selector"]["value"]
     prefix = goal["source"] + "/"
     files = {p[len(prefix) :]: text for p, text in initial_state["files"].items() if p.startswith(prefix)}
@@ -57,7 +56,7 @@ def selected_files(initial_state: dict[str, Any], goal: dict[str, Any]) -> list[
             chosen = [name for name in initial_state["files"][value].split("\n") if name in files]
         case "content":
             chosen = [name for name, text in files.items() if value in text.split()]
-        case "names":  # no family that is set: what a final state is described by when nothing shorter fits
+        case "names":  # not a task family: describes a final state that no family's selector fits
             chosen = [name for name in value.split(", ") if name in files]
         case _:
             raise ValueError(f"no selector of kind {kind!r}")
@@ -67,7 +66,7 @@ def selected_files(initial_state: dict[str, Any], goal: dict[str, Any]) -> list[
 def make_task(
     family: str, tier: int, rng: random.Random, spared: int | None = None, asked: tuple[str, ...] = ASKED_WORDS
 ) -> Task:
-    """A random task of a family that moves `tier` files and leaves `spared` alone (one or two by default).
+    """A random task of a family that moves `tier` of `tier + spared` files; `spared` is one or two by default.
 
     `asked` are the words that a task of the content family may look for.
     """
@@ -93,9 +92,9 @@ def make_task(
 
 
 def workspace_task(prompt: str, initial_state: dict[str, Any], goal: dict[str, Any]) -> Task:
-    """A task from its parts; family, tier and fingerprint follow from them.
+    """Make a task from its parts; family, tier and fingerprint follow from them.
 
-    The fingerprint leaves the wording out: the same goal on the same files is the same task.
+    The fingerprint ignores the wording: the same goal on the same files is the same task.
     """
     fingerprint = content_hash({"state": initial_state, "goal": goal})
     return Task(
@@ -112,7 +111,7 @@ def workspace_task(prompt: str, initial_state: dict[str, Any], goal: dict[str, A
 
 
 def _names_for(family: str, tier: int, n_files: int, rng: random.Random, asked: tuple[str, ...]) -> tuple[str, list[str]]:
-    """The selector's value and `n_files` names, of which the first `tier` are to be picked."""
+    """The selector's value and `n_files` names, of which it picks the first `tier`."""
     pool = [(stem, extension) for stem in STEMS for extension in EXTENSIONS]
     rng.shuffle(pool)
     match family:

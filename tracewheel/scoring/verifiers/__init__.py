@@ -1,22 +1,22 @@
-"""Verifiers by name. A user's own is named `module:Class` in the task or the rubric."""
+"""Verifiers by name: built in, or `module:Class` for your own."""
 
 from __future__ import annotations
 
 from tracewheel.core.plugins import load_class
-from tracewheel.scoring.verifiers.base import GradedVerifier, Verifier, progress
+from tracewheel.scoring.verifiers.base import GradedVerifier, Verifier, state_progress
 from tracewheel.scoring.verifiers.recorded import RecordedVerifier
 from tracewheel.scoring.verifiers.workspace import WorkspaceVerifier
 
 VERIFIERS: dict[str, type] = {verifier.kind: verifier for verifier in (RecordedVerifier, WorkspaceVerifier)}
 
-__all__ = ["VERIFIERS", "GradedVerifier", "Verifier", "make_verifier", "progress"]
+__all__ = ["VERIFIERS", "GradedVerifier", "Verifier", "make_verifier", "state_progress"]
 
 
 def make_verifier(kind: str) -> Verifier:
-    """A verifier of a kind: a built-in name, or `module:Class` of your own.
+    """Make a verifier: a built-in name, or `module:Class` for your own.
 
     Raises:
-        ConfigError: no such verifier.
+        ConfigError: there is no such verifier.
     """
     verifier: Verifier = load_class(kind, VERIFIERS, "verifier")()
     return verifier

@@ -1,4 +1,4 @@
-"""What a verifier is: a judge of the state that an episode ended in."""
+"""The protocol of verifiers, which check the final state of an episode."""
 
 from __future__ import annotations
 
@@ -9,34 +9,36 @@ from tracewheel.core.types import Task
 
 
 class Verifier(Protocol):
-    """Judges a final state against a task's goal.
+    """Checks a final state against a task's goal.
 
-    Implementations are pure: no randomness, no clock, no memory between calls, so that scoring a
-    stored trajectory again gives the same numbers. They raise when the state or the goal is not
-    something they can judge, which leaves the trajectory unscored; a bad episode is a low total.
+    Implementations are pure (no randomness, no clock, no memory between calls), so that scoring a stored trajectory again
+    gives the same numbers. They raise on a state or a goal that they cannot check, which leaves the trajectory unscored; a
+    bad episode is a low total.
     """
 
     kind: str
 
     def verify(self, task: Task, final_state: dict[str, Any]) -> tuple[float, dict[str, float]]:
-        """The total in [0, 1], and what it is made of: one number for each thing checked."""
+        """The total in [0, 1], and its breakdown: one number for each check."""
         ...
 
 
 @runtime_checkable
 class GradedVerifier(Verifier, Protocol):
-    """A verifier that can also say how far an episode has come. To be one is optional."""
+    """Optional protocol: a verifier that also measures partial progress."""
 
     def progress(self, task: Task, state: dict[str, Any]) -> float:
-        """How far a state is on the way to the goal, from 0 to 1; 1 for a solved one. Pure, as `verify` is."""
+        """The progress of a state towards the goal, in [0, 1], 1 when solved. Pure, like `verify`."""
         ...
 
 
-def progress(verifier: Verifier, task: Task, state: dict[str, Any]) -> float:
-    """How far a state is on the way to a task's goal: what the verifier says, else the mean of its parts, else its total.
+def state_progress(verifier: Verifier, task: Task, state: dict[str, Any]) -> float:
+    """The progress of a state towards a task's goal.
+
+    This is the verifier's `progress` where it has one, else the mean of its parts, else its total.
 
     Raises:
-        ValueError: it is not within 0 to 1.
+        ValueError: it is outside [0, 1].
     """
     if isinstance(verifier, GradedVerifier):
         value = float(verifier.progress(task, state))

@@ -1,4 +1,4 @@
-"""The recorded verifier: how near an episode's calls come to those of a trace that succeeded."""
+"""The recorded verifier: the similarity of an episode's calls to those of a successful trace."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from tracewheel.core.types import Task
 class RecordedVerifier:
     """Step-level matching against the successful traces of the same task.
 
-    Calls are the same when no tool could tell them apart (`recorded_calls.normalised`). `matched` is the length of the
-    longest common subsequence of the episode's calls and those of a success. Of several successes the one counts that the
-    episode comes nearest to. The total is `matched` over the longer of the two sequences, so 1 only when they are
-    equal: a call that is missing and one that is too many cost the same.
+    Calls are equal when they have the same key (`recorded.calls.normalised_key`). `matched` is the length of the longest
+    common subsequence of the episode's calls and those of a success; of several successes the most similar one counts. The
+    total is `matched` over the length of the longer sequence, so it is 1 only for equal sequences, and a missing call costs
+    as much as a superfluous one.
 
     The breakdown:
 
-    - `recall`: which share of the success's calls was made, in its order.
-    - `precision`: which share of the episode's calls the success made too, in its order; 0 for an episode without any.
-    - `first_call`: whether it began with the same call.
+    - `recall`: the share of the success's calls that the episode made, in order.
+    - `precision`: the share of the episode's calls that the success made, in order; 0 for an episode without calls.
+    - `first_call`: whether both begin with the same call.
 
     Raises:
-        ValueError: the episode has an unrecorded call, or no success of the task is known. It is then unscored.
-        KeyError: the state or the goal is not one of a recording.
+        ValueError: the episode has an unrecorded call, or no success of the task is known.
+        KeyError: the state or the goal is not from a recording.
     """
 
     kind = "recorded"
@@ -35,17 +35,17 @@ class RecordedVerifier:
         return max(scored, key=lambda score: score[0])
 
     def progress(self, task: Task, state: dict[str, Any]) -> float:
-        """As the total: every call that a success made too brings the episode on, and every other one puts it back."""
+        """The total: each call that a success made too is progress, each other call a step back."""
         return self.verify(task, state)[0]
 
 
 def _keys(task: Task, state: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
     if state["unrecorded"]:
         tools = ", ".join(sorted({call["name"] for call in state["unrecorded"]}))
-        raise ValueError(f"unrecorded call of {tools}: no log shows where it leads")
+        raise ValueError(f"unrecorded call of {tools}: no log shows its outcome")
     references = [[call["key"] for call in reference] for reference in task.goal["references"]]
     if not references:
-        raise ValueError("no successful trace of this task is recorded to compare with")
+        raise ValueError("no successful trace of this task is recorded")
     return [call["key"] for call in state["calls"]], references
 
 
@@ -61,7 +61,7 @@ def _compare(made: Sequence[str], reference: Sequence[str]) -> tuple[float, dict
 
 
 def common_length(one: Sequence[str], other: Sequence[str]) -> int:
-    """Length of the longest common subsequence, in len(one) x len(other) steps."""
+    """Length of the longest common subsequence, in O(len(one) * len(other)) steps."""
     row = [0] * (len(other) + 1)
     for item in one:
         diagonal = 0

@@ -1,4 +1,4 @@
-"""The workspace verifier: right files moved, manifest right, nothing else touched."""
+"""The workspace verifier: the selected files moved, the manifest correct, nothing else touched."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ class WorkspaceVerifier:
     The breakdown has three parts, each 0 or 1, and the total is 1 only when all are:
 
     - `files_moved`: every selected file is in the destination with its text, and gone from the source.
-    - `manifest`: the manifest is a JSON list of exactly the selected names, in any order, none twice.
-    - `untouched`: every other file is where it was with the text it had, and no other file appeared.
+    - `manifest`: the manifest is a JSON list of exactly the selected names, in any order, without duplicates.
+    - `untouched`: every other file is unchanged, and there are no new files.
 
-    How the agent got there, and whether it called `finish`, does not count.
+    The calls of the episode, `finish` included, do not matter.
 
     Raises:
         KeyError: the state has no files, or the goal lacks a part.
@@ -52,9 +52,9 @@ class WorkspaceVerifier:
         return float(all(breakdown.values())), breakdown
 
     def progress(self, task: Task, state: dict[str, Any]) -> float:
-        """The share done of moving each selected file and writing the manifest, 0 while anything else is disturbed.
+        """The share of files moved and manifest written, or 0 while any other file is changed.
 
-        A manifest counts by its truth alone, so it may come before the files.
+        A correct manifest counts even before the files are moved.
         """
         before: dict[str, str] = task.initial_state["files"]
         now: dict[str, str] = state["files"]

@@ -117,5 +117,5 @@ def test_nothing_to_record_is_an_error(make_recording, asked):
 
 
 def test_a_free_tool_must_be_one(make_recording, logs):
-    with pytest.raises(DataError, match="no tool of the traces is called dream"):
+    with pytest.raises(DataError, match="the traces have no tool dream"):
         make_recording(logs.shop(), free_tools=("dream",))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tracewheel.core.types import Task
 from tracewheel.scoring.verifiers import make_verifier
-from tracewheel.scoring.verifiers.base import progress
+from tracewheel.scoring.verifiers.base import state_progress
 from tracewheel.scoring.verifiers.recorded import common_length
 
 VERIFIER = make_verifier("recorded")
@@ -72,4 +72,4 @@ def test_the_total_is_full_only_for_the_calls_of_a_success(made, references):
     assert 0.0 <= total <= 1.0 and all(0.0 <= value <= 1.0 for value in parts.values())
     assert (total == 1.0) == (made in references)
     state = {"calls": [{"key": key} for key in made], "unrecorded": []}
-    assert progress(VERIFIER, task_of(*references), state) == total
+    assert state_progress(VERIFIER, task_of(*references), state) == total
