@@ -1,7 +1,7 @@
 """Tracewheel: from the logged traces of an LLM agent to a better agent.
 
-The names below are the public interface for environments, verifiers and readers of your own. They stay where they are; all
-other modules may move. Each is imported when it is first asked for, so `import tracewheel` loads nothing heavy.
+The names in `PUBLIC` are the public interface for your own environments, verifiers and readers (`docs/public.md`). Import
+them from `tracewheel`: other modules may move. Each is imported on first use, so `import tracewheel` loads nothing heavy.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PUBLIC = {
         "UnhealthyRun",
     ),
     "tracewheel.core.types": ("Score", "Task", "Trace", "Trajectory", "Turn", "canonical_json", "content_hash"),
-    "tracewheel.environments.base": ("Environment", "GoalFinder", "Observation", "Opening", "Solver", "VariantMaker"),
+    "tracewheel.environments.base": ("Environment", "GoalFinder", "Observation", "OpeningProvider", "Solver", "VariantMaker"),
     "tracewheel.scoring.verifiers.base": ("GradedVerifier", "Verifier"),
     "tracewheel.traces.quarantine": ("Quarantined", "InvalidRecord"),
     "tracewheel.traces.readers.building": ("Place",),

@@ -1,14 +1,17 @@
 """The public interface: what users' own classes import from `tracewheel`."""
 
 import importlib
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 import tracewheel
 from tracewheel.core.moved import MOVED
 
+TABLE = Path(__file__).parents[2] / "docs" / "public.md"
 OLD_IMPORTS = """
 import warnings
 warnings.simplefilter("error", DeprecationWarning)
@@ -26,6 +29,12 @@ print("same:", all(getattr(old, name) is getattr(new, name) for name in {names})
 def test_public_names_are_importable(name):
     assert getattr(tracewheel, name) is not None
     assert name in dir(tracewheel)
+
+
+def test_the_documentation_lists_exactly_the_public_names():
+    cells = [line.split("|")[1] for line in TABLE.read_text().splitlines() if line.startswith("| `")]
+    listed = [name for cell in cells for name in re.findall(r"`(\w+)`", cell)]
+    assert sorted(listed) == sorted(name for names in tracewheel.PUBLIC.values() for name in names)
 
 
 def test_an_unknown_name_is_an_attribute_error():

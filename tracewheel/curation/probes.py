@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracewheel.core.types import Task, canonical_json
 from tracewheel.curation.replay import after_opening, judge
-from tracewheel.environments import Environment, Opening, Solver, make_environment
+from tracewheel.environments import Environment, Solver, make_environment, opening_of
 from tracewheel.environments.recorded.calls import calls_in
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ def verified_solutions(replayed: pandas.DataFrame, tasks: Mapping[str, Task]) ->
 
 def _opening_length(task: Task) -> int:
     environment = make_environment(task.environment)
-    return len(environment.opening(task)) if isinstance(environment, Opening) else 0
+    return len(opening_of(environment, task))
 
 
 def _known_solution(task: Task, environment: Environment, given: Sequence[Call] | None) -> Sequence[Call] | None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracewheel.core.errors import DataError
 from tracewheel.core.types import Task, Trace, canonical_json
-from tracewheel.environments import Environment, Opening, make_environment
+from tracewheel.environments import Environment, make_environment, opening_of
 from tracewheel.environments.recorded.environment import PREFIX as RECORDED
 from tracewheel.scoring.verifiers import make_verifier
 
@@ -57,7 +57,7 @@ def replay_trace(trace: Trace, environment: Environment) -> Replay:
     task = environment.task_from_log(prompt, trace.environment)
     environment.reset(task)
     # What was called before the prompt has been carried out by the reset.
-    before = len(environment.opening(task)) if isinstance(environment, Opening) else 0
+    before = len(opening_of(environment, task))
     own = after_opening(trace.messages, before)
     opening = len(trace.messages) - len(own) if before else 0
     ended, drift = play(own, environment)

@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from tracewheel.core.plugins import load_class
-from tracewheel.environments.base import Environment, GoalFinder, Observation, Opening, Solver, VariantMaker, opening_messages
+from tracewheel.environments.base import (
+    Environment,
+    GoalFinder,
+    Observation,
+    OpeningProvider,
+    Solver,
+    VariantMaker,
+    opening_messages,
+    opening_of,
+)
 from tracewheel.environments.recorded.environment import PREFIX, RecordedEnvironment
 from tracewheel.environments.workspace.environment import WorkspaceEnvironment
 
@@ -14,11 +23,12 @@ __all__ = [
     "Environment",
     "GoalFinder",
     "Observation",
-    "Opening",
+    "OpeningProvider",
     "Solver",
     "VariantMaker",
     "make_environment",
     "opening_messages",
+    "opening_of",
 ]
 
 

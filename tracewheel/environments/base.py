@@ -94,7 +94,7 @@ class Solver(Environment, Protocol):
 
 
 @runtime_checkable
-class Opening(Environment, Protocol):
+class OpeningProvider(Environment, Protocol):
     """Optional protocol: an environment whose episodes may begin in the middle of a conversation."""
 
     def opening(self, task: Task) -> list[dict[str, Any]]:
@@ -105,11 +105,15 @@ class Opening(Environment, Protocol):
         ...
 
 
+def opening_of(environment: Environment, task: Task) -> list[dict[str, Any]]:
+    """The messages between the system prompt and the task's prompt; none unless the environment provides some."""
+    return environment.opening(task) if isinstance(environment, OpeningProvider) else []
+
+
 def opening_messages(environment: Environment, task: Task) -> list[dict[str, Any]]:
     """The first messages of an episode: the system prompt if any, the opening conversation if any, the task's prompt.
 
     The environment must have been reset for the task.
     """
     system = [{"role": "system", "content": environment.system_prompt}] if environment.system_prompt else []
-    earlier = environment.opening(task) if isinstance(environment, Opening) else []
-    return [*system, *earlier, {"role": "user", "content": task.prompt}]
+    return [*system, *opening_of(environment, task), {"role": "user", "content": task.prompt}]

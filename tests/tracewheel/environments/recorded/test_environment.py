@@ -9,7 +9,7 @@ import pytest
 from tracewheel.core.errors import DataError
 from tracewheel.core.types import Task, Trace
 from tracewheel.curation.replay import judge, replay_traces
-from tracewheel.environments import Opening, Solver, make_environment
+from tracewheel.environments import OpeningProvider, Solver, make_environment
 from tracewheel.environments.recorded.calls import calls_in
 from tracewheel.environments.recorded.traces import recorded_traces
 
@@ -120,7 +120,7 @@ def test_the_protocols(shop):
     environment, task = begin(
         shop, "two", references=[[{"name": "stock", "arguments": TEA}] * 2, [{"name": "stock", "arguments": TEA}]]
     )
-    assert isinstance(environment, Opening) and isinstance(environment, Solver)
+    assert isinstance(environment, OpeningProvider) and isinstance(environment, Solver)
     assert environment.kind == task.environment == shop
     assert environment.solution(task) == [("stock", TEA)], "the shorter one"
     assert [tool["function"]["name"] for tool in make_environment(shop).tools()] == ["stock", "buy", "think", "leave"]
