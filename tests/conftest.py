@@ -1,4 +1,4 @@
-"""What all tests share: one thread, no network, and the tiny base policy that ships."""
+"""Shared by all tests: one thread, no network, and the shipped tiny base policy."""
 
 import json
 import os
@@ -44,10 +44,10 @@ def prefect_harness():
 
 
 class ChatServer:
-    """A real HTTP server that speaks the chat completions protocol; `answer` is given (body, number) of each request.
+    """A real HTTP server with the chat completions protocol; `answer` gets (body, number) of each request.
 
-    It gives a message, (status, headers, body) for anything else, or None to drop the connection. A message may
-    also hold `finish_reason`, `usage`, `headers`, and what vLLM's server adds: `prompt_token_ids`, `token_ids` and
+    It returns a message, (status, headers, body) for anything else, or None to drop the connection. A message may also
+    hold `finish_reason`, `usage`, `headers`, and what vLLM's server adds: `prompt_token_ids`, `token_ids` and
     `logprobs` (of each token), which come only when the request asks for them. A request that breaks the
     protocol gets status 400, as it would elsewhere. `requests` holds (headers, body).
     """
@@ -134,7 +134,7 @@ class ChatServer:
 
     @staticmethod
     def _broken(body):
-        """What breaks the rules: fields, roles, and a reply to each call by its id before anything else is said."""
+        """The first violation of the protocol: fields, roles, and a reply to each call by its id before any other message."""
         if not isinstance(body.get("model"), str) or not body.get("messages"):
             return "'model' and 'messages' are required"
         waiting = []
@@ -172,7 +172,7 @@ def chat_server():
 
 @pytest.fixture(scope="session")
 def two_nodes():
-    """Starts a Ray cluster of two nodes as processes, on loopback addresses of their own."""
+    """Starts a Ray cluster of two nodes as processes, each on its own loopback address."""
 
     def start(cpus):
         from ray.cluster_utils import Cluster

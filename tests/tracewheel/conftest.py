@@ -1,4 +1,4 @@
-"""What the domain's tests share: a profile, tasks, an engine that says given words, an adapter, another base."""
+"""Shared by the domain's tests: a profile, tasks, a scripted engine, an adapter, another base."""
 
 import json
 import random
@@ -26,7 +26,7 @@ ADAPTER_VERSION = 3
 
 @pytest.fixture(scope="session")
 def config(base):
-    """A profile of one thread, with small batches."""
+    """A profile with one thread and small batches."""
     replay = f"{base}/replay.parquet"
     return RetrainConfig.model_validate(
         {
@@ -85,7 +85,7 @@ def other_base(base, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def curated(tasks, tmp_path_factory):
-    """A curation stage's output: for each task a good episode, a failed, an unscored and a held-out one."""
+    """Output of curation: for each task a successful, a failed, an unscored and a held-out episode."""
     rows = []
     for task in tasks:
         for split, success, calls in (
@@ -111,10 +111,10 @@ def curated(tasks, tmp_path_factory):
 
 
 class ScriptedEngine:
-    """An engine whose sessions say given words, turn by turn; the last script line is said for ever.
+    """An engine whose sessions generate given turns; the last line of a script repeats for ever.
 
-    `last_first` answers the youngest request first. `ids` holds all tokens of each session, `says` the
-    log-probability that a token is given: one that tells it apart from the others.
+    `last_first` answers the latest request first. `ids` holds all tokens of each session; `says` gives each position a
+    distinct log-probability.
     """
 
     def __init__(self, renderer, scripts, *, last_first=False, policy_version=0, on_turn=None):
@@ -161,7 +161,7 @@ def scripted_engine():
 
 @pytest.fixture(scope="session")
 def call_text():
-    """The words of a call, as the policy says them."""
+    """The text of a call, as a policy samples it."""
 
     def text(name, **arguments):
         return f'<tool_call>\n{{"name": "{name}", "arguments": {json.dumps(arguments, ensure_ascii=False)}}}\n</tool_call>'

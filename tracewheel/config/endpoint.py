@@ -67,7 +67,7 @@ class EndpointConfig(Strict):
     extra: dict[str, Any] = Field(default_factory=dict)
 
     @model_validator(mode="after")
-    def _holds_together(self) -> EndpointConfig:
+    def _check_budget_and_extra(self) -> EndpointConfig:
         if self.budget is not None and self.prices is None:
             raise ValueError("a budget needs prices: set prices.input and prices.output")
         for name in ("model", "messages", "tools", "stream", "n"):

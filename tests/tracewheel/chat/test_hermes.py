@@ -1,4 +1,4 @@
-"""The Hermes parser on a table of turns, and on anything a policy may say."""
+"""The Hermes parser on a table of turns and on arbitrary text."""
 
 import json
 from pathlib import Path
@@ -32,19 +32,19 @@ json_values = st.recursive(
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
-def test_turns_are_taken_apart(case):
+def test_parsing_of_the_case_table(case):
     assert parse_hermes(case["text"]) == ParsedTurn(case["content"], [ParsedCall(**call) for call in case["calls"]])
 
 
 @given(st.text(min_size=1), st.dictionaries(st.text(), json_values, max_size=4))
-def test_what_is_written_as_a_call_is_read_as_that_call(name, arguments):
+def test_a_rendered_call_parses_to_the_same_call(name, arguments):
     # Escaping the angle brackets keeps a value from closing the block; JSON readers undo it.
     block = json.dumps({"name": name, "arguments": arguments}).replace("<", "\\u003c")
     assert parse_hermes(f"<tool_call>\n{block}\n</tool_call>").calls == [ParsedCall(name, arguments)]
 
 
 @given(st.lists(st.sampled_from(BLOCK_PARTS) | st.text(max_size=8), max_size=12).map("".join))
-def test_nothing_a_policy_says_raises_and_what_is_read_can_be_stored(text):
+def test_parsing_never_raises_and_gives_storable_calls(text):
     for call in parse_hermes(text).calls:
         assert call.malformed or call.name is not None
         json.dumps([call.name, call.arguments], ensure_ascii=False, allow_nan=False).encode()

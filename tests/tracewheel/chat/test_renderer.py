@@ -1,4 +1,4 @@
-"""Pieces of a conversation as token ids: what they say, and that they join to what the template says."""
+"""Pieces of a conversation as token ids: their text, and that they join to the template's text."""
 
 import copy
 import json
@@ -55,7 +55,7 @@ CONVERSATIONS = {
 
 
 def template_text(renderer, messages, tools):
-    """The template's own rendering of the whole conversation, cut after the last assistant turn."""
+    """The template's rendering of the whole conversation, cut after the last assistant turn."""
     last = max(i for i, message in enumerate(messages) if message["role"] == "assistant")
     prepared = copy.deepcopy(messages[: last + 1])
     for message in prepared:
@@ -81,7 +81,7 @@ def test_the_pieces_of_real_episodes_join_to_the_whole(renderer, tasks):
 
 
 @pytest.mark.parametrize("messages", CONVERSATIONS.values(), ids=CONVERSATIONS)
-def test_the_mask_covers_what_the_assistant_says_with_its_end(renderer, messages):
+def test_the_mask_covers_assistant_turns_with_their_end_tokens(renderer, messages):
     ids, mask = renderer.conversation_ids(messages, [TOOL])
     spoken, current = [], []
     for token, marked in zip(ids, mask, strict=True):
@@ -95,16 +95,16 @@ def test_the_mask_covers_what_the_assistant_says_with_its_end(renderer, messages
     assert sum(mask) == sum(map(len, spoken))
 
 
-def test_what_was_said_before_is_context(renderer):
+def test_opening_messages_are_context(renderer):
     messages = [SYSTEM, USER, says("Hello."), USER, calls(("look", {})), reply("a.log"), says("Done.")]
     ids, mask = renderer.conversation_ids(messages, [TOOL], opening=3)
     assert ids == renderer.conversation_ids(messages, [TOOL])[0]
     own = [renderer.assistant_ids(message) for message in (messages[4], messages[6])]
     assert [token for token, marked in zip(ids, mask, strict=True) if marked] == own[0] + own[1]
-    assert ids[: mask.index(1)] == renderer.prompt_ids(messages[:4], [TOOL]), "as a policy is shown it"
+    assert ids[: mask.index(1)] == renderer.prompt_ids(messages[:4], [TOOL]), "the prompt that a policy gets"
 
 
-def test_the_wire_format_is_that_of_qwen(renderer):
+def test_the_wire_format_is_qwens(renderer):
     messages = [
         SYSTEM, USER, calls(("look", {"at": "/a", "all": True}), ("look", {}), content="I look."),
         reply("a.log"), reply("(empty)", "c1"), says("Done."),
@@ -170,7 +170,7 @@ def test_observations_that_differ_have_other_ids(renderer):
         assert renderer.observation_ids(one) != renderer.observation_ids(other)
 
 
-def test_what_was_said_becomes_a_message_and_the_same_ids_again(renderer):
+def test_ids_become_a_message_and_the_same_ids_again(renderer):
     for message in (calls(("look", {"at": "ü"}), ("look", {})), calls(("look", {}), content="I look."), says("Done.")):
         text = renderer.decode(renderer.assistant_ids(message)[:-1])
         made = renderer.assistant_message(text, renderer.parse(text), "call-1")
@@ -179,7 +179,7 @@ def test_what_was_said_becomes_a_message_and_the_same_ids_again(renderer):
         assert ids == [f"call-1-{i}" for i in range(len(ids))]
 
 
-def test_a_malformed_turn_keeps_its_words(renderer):
+def test_a_malformed_turn_keeps_its_text(renderer):
     text = 'x <tool_call>{"name": "a", "arguments": {}}</tool_call> <tool_call>{'
     parsed = renderer.parse(text)
     assert parsed.calls[0] == ParsedCall("a", {}) and parsed.calls[1].malformed
@@ -187,12 +187,12 @@ def test_a_malformed_turn_keeps_its_words(renderer):
 
 
 @given(text=st.text())
-def test_any_text_comes_back_from_its_ids(renderer, text):
+def test_any_text_survives_the_round_trip(renderer, text):
     assert renderer.decode(renderer.encode(text)) == text
 
 
 @given(data=st.data())
-def test_text_between_known_pieces_comes_back_from_its_ids(renderer, data):
+def test_text_between_known_pieces_survives_the_round_trip(renderer, data):
     pieces = sorted(renderer.tokenizer.get_added_vocab())
     text = "".join(data.draw(st.lists(st.sampled_from(pieces) | st.text(max_size=3), max_size=6)))
     assert renderer.decode(renderer.encode(text)) == text
@@ -208,8 +208,8 @@ def test_the_head_of_a_call_is_one_token(renderer, tool):
 
 
 @pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: tool["function"]["name"])
-def test_a_call_begins_with_the_ids_that_the_policy_would_say(renderer, tasks, tool):
-    """The head of the tool's real calls, whatever their arguments, and never a turn's end."""
+def test_a_call_head_is_a_prefix_of_real_calls(renderer, tasks, tool):
+    """The head is a prefix of the tool's real calls, whatever their arguments, and has no end of turn."""
     name = tool["function"]["name"]
     head = renderer.call_head(tool)
     spoken = [renderer.assistant_ids(calls((name, args))) for task in tasks for said, args in solution(task) if said == name]
@@ -231,7 +231,7 @@ def test_a_call_begins_with_the_ids_that_the_policy_would_say(renderer, tasks, t
         (None, "{}}\n</tool_call>"),
     ],
 )
-def test_the_head_of_a_call_says_only_what_every_call_says(renderer, parameters, begins):
+def test_a_call_head_is_common_to_all_calls(renderer, parameters, begins):
     function = {"name": "look"} if parameters is None else {"name": "look", "parameters": parameters}
     head = renderer.decode(renderer.call_head({"type": "function", "function": function}))
     assert head == '<tool_call>\n{"name": "look", "arguments": ' + begins
@@ -257,7 +257,7 @@ def test_a_template_that_rewrites_history_is_refused(renderer, rewritten):
         ChatRenderer(tokenizer).observation_ids([reply("ok")])
 
 
-def test_a_tokenizer_that_cannot_hold_a_conversation_is_refused(renderer):
+def test_an_unsuitable_tokenizer_is_an_error(renderer):
     with pytest.raises(ConfigError, match="unknown tool format 'morse'"):
         ChatRenderer(renderer.tokenizer, "morse")
     silent, endless = copy.deepcopy(renderer.tokenizer), copy.deepcopy(renderer.tokenizer)

@@ -1,4 +1,4 @@
-"""Settings of adapters: shapes by family, specialists, merging, and what does not fit together."""
+"""Settings of adapters: shapes by family, specialists, merging, and inconsistent settings."""
 
 import pytest
 from pydantic import ValidationError
@@ -12,7 +12,7 @@ def profile(**sections):
     return RetrainConfig.model_validate({"name": "test", **sections})
 
 
-def test_a_group_of_families_has_the_shape_that_all_of_them_have():
+def test_a_group_has_the_shape_that_its_families_share():
     lora = LoraConfig(families={"a": LoraShape(**SMALL), "b": LoraShape(**SMALL), "c": LoraShape(rank=2)})
     assert lora.of(("a", "b")) == LoraShape(**SMALL)
     assert lora.of(("d",)) is None
@@ -26,12 +26,12 @@ def test_a_group_of_families_has_the_shape_that_all_of_them_have():
     [("linear", "weights", 0.25), ("dare_linear", "weights", 0.25), ("ties", "weights", 1.0), ("dare_ties", "weights", 1.0),
      ("linear", "factors", 0.0625), ("ties", "factors", 1.0)],
 )  # fmt: skip
-def test_the_default_weight_of_four_makes_a_mean(method, space, weight):
+def test_the_default_weight_gives_the_mean(method, space, weight):
     assert MergeConfig(method=method, space=space).weight_of(4) == weight
     assert MergeConfig(method=method, space=space, weight=0.7).weight_of(4) == 0.7
 
 
-def test_a_way_of_merging_is_named_by_what_is_not_default():
+def test_a_merge_label_lists_settings_that_differ_from_the_defaults():
     assert MergeConfig(method="linear").label() == "linear"
     assert MergeConfig(density=0.2, rank=8).label() == "ties density 0.2 rank 8"
 
@@ -51,12 +51,12 @@ def test_a_way_of_merging_is_named_by_what_is_not_default():
         ({"training": {"specialists": {"groups": {"one": ["a"]}, "merges": [{"density": 0}]}}}, "greater than 0"),
     ],
 )
-def test_what_does_not_fit_together_is_refused(sections, message):
+def test_inconsistent_settings_are_errors(sections, message):
     with pytest.raises(ValidationError, match=message):
         profile(**sections)
 
 
-def test_without_any_of_it_nothing_changes():
+def test_defaults_of_training_and_warm_start():
     config = profile()
     assert config.training.specialists is None
     assert (config.warm_start.weights, config.warm_start.warmup_steps, config.warm_start.lora.families) == ("lora", 10, {})

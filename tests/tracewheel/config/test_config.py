@@ -1,4 +1,4 @@
-"""Profiles: every shipped one parses; what does not fit is named."""
+"""Profiles: the shipped ones parse; errors name the key."""
 
 from pathlib import Path
 
@@ -63,14 +63,14 @@ def test_the_aims_are_absent_by_default():
         ("", "a mapping of keys"),
     ],
 )
-def test_what_does_not_fit_is_named(profile, values, message):
+def test_invalid_profiles_name_the_key(profile, values, message):
     path = profile(values)
     with pytest.raises(ConfigError, match=message.replace("[", r"\[")) as raised:
         load_config(path)
     assert str(path) in str(raised.value)
 
 
-def test_several_mistakes_are_all_named(profile):
+def test_all_errors_are_reported_at_once(profile):
     with pytest.raises(ConfigError, match=r"bar: no such key.*foo: no such key"):
         load_config(profile({"name": "x", "foo": 1, "bar": 2}))
 
@@ -101,7 +101,7 @@ def test_overrides_are_yaml_values_under_dotted_keys(profile):
         ("nothing.here=1", "nothing: no such key"),
     ],
 )
-def test_overrides_that_do_not_fit_are_named(profile, override, message):
+def test_invalid_overrides_name_the_key(profile, override, message):
     with pytest.raises(ConfigError, match=message):
         load_config(profile({"name": "x", "seed": 1}), [override])
 

@@ -1,4 +1,4 @@
-"""When rollouts are made, and how old that makes them."""
+"""Rollout modes and workers."""
 
 import pytest
 from pydantic import ValidationError
@@ -11,25 +11,25 @@ def profile(**rollout):
 
 
 @pytest.mark.parametrize(("mode", "lag"), [("sync", 0), ("overlap", 1), ("async", 3)])
-def test_the_mode_says_how_old_a_token_may_be(mode, lag):
+def test_the_mode_determines_the_maximum_age_of_tokens(mode, lag):
     assert profile(mode=mode, max_staleness=3).rollout.lag == lag
 
 
 @pytest.mark.parametrize("mode", ["overlap", "async"])
-def test_dynamic_sampling_waits_for_scores_and_so_goes_with_sync_alone(mode):
+def test_dynamic_sampling_requires_sync_mode(mode):
     values = {"name": "x", "rollout": {"mode": mode}, "learner": {"zero_variance": {"kind": "dynamic"}}}
     with pytest.raises(ValidationError, match="set rollout.mode to 'sync'"):
         RetrainConfig.model_validate(values)
     assert RetrainConfig.model_validate(values | {"rollout": {"mode": "sync"}})
 
 
-def test_workers_are_told_apart_by_kind():
+def test_workers_are_discriminated_by_kind():
     assert profile(workers={"kind": "ray", "count": 4}).rollout.workers.address is None
     with pytest.raises(ValidationError, match="threads"):
         profile(workers={"kind": "ray", "threads": 4})
 
 
-def test_a_section_without_a_kind_is_of_the_usual_one():
+def test_a_section_without_a_kind_gets_the_default_kind():
     settings = profile(engine={"slots": 8}, workers={"count": 3}).rollout
     assert (settings.engine.kind, settings.engine.slots) == ("transformers", 8)
     assert (settings.workers.kind, settings.workers.count) == ("local", 3)

@@ -1,4 +1,4 @@
-"""What a result depends on: the stage's own code and what it imports, the packages, the user's classes."""
+"""Fingerprints: a stage's code and its imports, packages, and the user's classes."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from tracewheel.core.fingerprint import code_version, package_versions, plugin_m
 
 @pytest.fixture
 def package(tmp_path, monkeypatch):
-    """A package in which `stage` imports `helper` lazily, and `other` stands alone."""
+    """A package in which `stage` imports `helper` lazily and `other` is unrelated."""
     root = tmp_path / "tracewheel"
     (root / "deep").mkdir(parents=True)
     (root / "__init__.py").write_text("")
@@ -26,13 +26,13 @@ def version(module):
     return code_version(module)
 
 
-def test_code_counts_through_imports_inside_functions(package):
+def test_lazy_imports_change_the_code_version(package):
     before = version("tracewheel.stage")
     (package / "deep" / "helper.py").write_text("VALUE = 2\n")
     assert version("tracewheel.stage") != before
 
 
-def test_comments_and_unrelated_modules_do_not_count(package):
+def test_comments_and_unrelated_modules_leave_the_code_version(package):
     before = version("tracewheel.stage")
     (package / "deep" / "helper.py").write_text("# why it is 1\nVALUE = 1\n")
     (package / "other.py").write_text("VALUE = 2\n")
@@ -48,7 +48,7 @@ def test_comments_and_unrelated_modules_do_not_count(package):
         "async def f():\n    {}\n    return 1\n",
     ],
 )
-def test_docstrings_do_not_count(package, template):
+def test_docstrings_leave_the_code_version(package, template):
     helper = package / "deep" / "helper.py"
     versions = set()
     for docstring in ("", '"""One wording."""', '"""Another."""'):
@@ -57,7 +57,7 @@ def test_docstrings_do_not_count(package, template):
     assert len(versions) == 1
 
 
-def test_strings_that_are_not_docstrings_count(package):
+def test_other_strings_change_the_code_version(package):
     helper = package / "deep" / "helper.py"
     helper.write_text('def f():\n    return "one"\n')
     before = version("tracewheel.stage")
@@ -65,7 +65,7 @@ def test_strings_that_are_not_docstrings_count(package):
     assert version("tracewheel.stage") != before
 
 
-def test_a_template_counts_that_a_module_names(package):
+def test_a_named_template_changes_the_code_version(package):
     (package / "stage.py").write_text('PAGE = "page.html"\n')
     for name in ("page.html", "other.html"):
         (package / name).write_text("<p>")
@@ -80,7 +80,7 @@ def test_a_template_counts_that_a_module_names(package):
     assert version("tracewheel.stage") != after
 
 
-def test_a_users_own_class_counts(package, tmp_path, monkeypatch):
+def test_a_plugin_changes_the_code_version(package, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "mine.py").write_text("class Verifier: ...\n")
     plain = version("tracewheel.stage")
@@ -90,9 +90,9 @@ def test_a_users_own_class_counts(package, tmp_path, monkeypatch):
     assert len({plain, with_plugin, code_version("tracewheel.stage", ("mine",))}) == 3
 
 
-def test_only_own_classes_have_modules():
+def test_only_plugins_have_modules():
     assert plugin_modules(["workspace", "mine.verifiers:Exact", "mine.verifiers:Other", "task"]) == ("mine.verifiers",)
 
 
-def test_versions_of_what_is_installed():
+def test_versions_of_installed_packages():
     assert set(package_versions(("torch", "no-such-package"))) == {"torch"}

@@ -1,4 +1,4 @@
-"""The record of a run: a fixed starting point, whole files."""
+"""The record of a run: a fixed starting point and complete files."""
 
 import json
 
@@ -14,7 +14,7 @@ def test_the_starting_point_is_looked_up_once(tmp_path):
     assert record.started() == {"champion": None}
 
 
-def test_opening_keeps_what_is_there_and_clears_away_halves(tmp_path):
+def test_opening_keeps_existing_files_and_deletes_partial_ones(tmp_path):
     record = RunRecord(tmp_path / "runs", "r1")
     record.open({"name": "x"}, {"base": "b"})
     lineage = (record.path / "lineage.json").read_text()

@@ -33,7 +33,7 @@ def test_wilson_against_published_intervals(successes, n, low, high):
     assert wilson_interval(successes, n) == pytest.approx((low, high), abs=1e-4)
 
 
-def test_wilson_of_nothing_and_of_nonsense():
+def test_wilson_of_no_trials_and_of_impossible_counts():
     assert wilson_interval(0, 0) == (0.0, 1.0)
     with pytest.raises(ValueError):
         wilson_interval(5, 4)
@@ -71,7 +71,7 @@ def test_large_inputs_are_resampled_in_chunks():
 
 
 @pytest.mark.parametrize("first, second", [([], []), ([1.0], [1.0, 0.0]), ([math.nan], [1.0])])
-def test_unusable_vectors_are_refused(first, second):
+def test_empty_or_non_finite_vectors_are_errors(first, second):
     with pytest.raises(ValueError):
         paired_difference(first, second)
 
@@ -112,12 +112,12 @@ def test_pass_at_k_is_the_share_of_subsets_with_a_success(case):
     assert pass_at_k(n, correct, k) == pytest.approx(sum(map(any, subsets)) / len(subsets))
 
 
-def test_pass_at_more_than_there_are_is_refused():
+def test_pass_at_k_beyond_n_is_an_error():
     with pytest.raises(ValueError, match="pass@5"):
         pass_at_k(4, 1, 5)
 
 
-def test_a_rate_of_all_or_none_keeps_a_width():
+def test_intervals_at_0_and_100_percent_have_a_width():
     assert rate_interval([1.0] * 29) == wilson_interval(29, 29)
     mixed = [0.25, 0.5, 1.0, 1.0]
     assert rate_interval(mixed, seed=2) == bootstrap_interval(mixed, seed=2)

@@ -1,4 +1,4 @@
-"""The store: whole entries or none, reuse by content, what a kill or a full disk leaves."""
+"""The store: complete entries, reuse by content, and what remains after a kill or on a full disk."""
 
 import json
 import os
@@ -83,7 +83,7 @@ def test_a_damaged_entry_is_made_again(tmp_path, damage):
     assert (path / "sub" / "numbers.txt").read_text() == "0\n1\n2"
 
 
-def test_a_failing_stage_leaves_nothing_and_its_own_error(tmp_path):
+def test_a_failing_stage_raises_its_error_and_leaves_no_files(tmp_path):
     def fail(out):
         (out / "half.txt").write_text("half")
         raise DataError("logs.jsonl: no such trace file")
@@ -135,11 +135,11 @@ def test_one_process_at_a_time(tmp_path):
 
 @pytest.mark.parametrize("_", range(20))
 def test_threads_make_entries_at_once(tmp_path, _):
-    """Each has its own place to write in, of the same entry too; whichever is done first stays."""
+    """Each thread writes to its own folder, even for the same entry; the first to finish is kept."""
     store, together = Store(tmp_path), threading.Barrier(4)
 
     def produce(out):
-        together.wait(timeout=30)  # all four are in the middle of it
+        together.wait(timeout=30)  # all four are writing
         (out / "same.txt").write_text("same")
         together.wait(timeout=30)
 
@@ -152,7 +152,7 @@ def test_threads_make_entries_at_once(tmp_path, _):
     assert leftovers(tmp_path) == []
 
 
-def test_holding_the_store_clears_away_what_a_kill_left(tmp_path):
+def test_exclusive_deletes_partial_output_of_killed_processes(tmp_path):
     (tmp_path / f"{PARTIAL}count-k1-123").mkdir(parents=True)
     (tmp_path / f"{PARTIAL}count-k1-123" / "half.txt").write_text("half")
     (tmp_path / f"{PARTIAL}count-k1-123.json").write_text("{")
@@ -221,7 +221,7 @@ def test_an_output_folder_is_replaced_as_one_or_left_as_it_was(tmp_path):
     assert leftovers(tmp_path) == []
 
 
-def test_facts_hold_what_is_not_part_of_the_output(tmp_path):
+def test_metadata_is_not_part_of_the_output(tmp_path):
     Store(tmp_path).make("count", "k1", write_numbers(1))
     facts = json.loads((tmp_path / ".facts" / "count-k1.json").read_text())
     assert set(facts) == {"digest", "seconds", "result", "finished"}
@@ -241,7 +241,7 @@ produce_whole(Path(sys.argv[1]), produce)
 """
 
 
-def test_what_a_killed_process_left_is_cleared_away_and_what_a_living_one_writes_is_not(tmp_path):
+def test_partial_output_is_deleted_unless_its_process_is_alive(tmp_path):
     out = tmp_path / "out"
     (tmp_path / ".partial-out-of-another-stage-1").mkdir()
 
@@ -253,7 +253,7 @@ def test_what_a_killed_process_left_is_cleared_away_and_what_a_living_one_writes
     (killed, left), (living, growing) = begin(), begin()
     killed.kill()
     killed.wait()
-    assert left.is_dir(), "nobody has looked yet"
+    assert left.is_dir(), "nothing has looked for it yet"
     try:
         produce_whole(out, lambda folder: (folder / "whole").write_text("written"))
         assert not left.exists() and (growing / "half").is_file() and (out / "whole").is_file()

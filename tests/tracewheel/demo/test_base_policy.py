@@ -1,4 +1,4 @@
-"""The stage that makes the tiny base, at a size that takes seconds, and the tokenizer it makes."""
+"""The stage that trains the tiny base, at a size that takes seconds, and its tokenizer."""
 
 import json
 from pathlib import Path
@@ -26,7 +26,7 @@ TINY = BasePolicyConfig.model_validate(
 
 
 def untrained(**changes):
-    """TINY with a single step that moves nothing much."""
+    """TINY with a single, very small step."""
     phase = TINY.phases[-1].model_copy(update={"steps": 1, "learning_rate": 1e-9, "muon_learning_rate": 1e-9})
     return TINY.model_copy(update={"phases": (phase,), **changes})
 
@@ -57,7 +57,7 @@ def replay_loss(folder):
     return torch.cat(losses).mean().item()
 
 
-def test_training_lowers_the_loss_on_text_it_has_not_seen(trained, tmp_path):
+def test_training_lowers_the_loss_on_unseen_text(trained, tmp_path):
     out, figures = trained
     train_base_policy(untrained(), tmp_path)
     assert replay_loss(out) < 0.6 * replay_loss(tmp_path)
@@ -93,8 +93,8 @@ def test_the_output_is_a_plain_folder_for_transformers(trained):
     assert described["figures"] == figures
 
 
-def test_the_base_that_ships_is_what_this_code_makes(base, renderer, tmp_path):
-    """Its size, and its tokenizer: a piece added since would be split where the code means it whole."""
+def test_the_shipped_base_matches_this_code(base, renderer, tmp_path):
+    """Size and tokenizer of the shipped base; a piece added since would be split into several tokens."""
     model = AutoModelForCausalLM.from_pretrained(base)
     assert 0.5e6 <= model.num_parameters() <= 5e6
     assert model.config.eos_token_id == renderer.end_of_turn_id
@@ -124,14 +124,14 @@ def test_the_tokenizer_is_built_the_same_each_time(tmp_path, files_of):
 @pytest.mark.parametrize(
     "piece", [*words.STEMS, *words.EXTENSIONS, *words.SOURCES, *words.DESTINATIONS, *words.WORDS, words.LIST_PATH]
 )
-def test_a_name_is_one_token_wherever_it_stands(piece):
+def test_a_name_is_one_token_in_any_position(piece):
     tokenizer = build_tokenizer()
     (token,) = tokenizer.encode(piece, add_special_tokens=False)
     for before, after in (("/", "/"), (" ", "."), ("\n", "\n"), ('["', '"]')):
         assert token in tokenizer.encode(before + piece + after, add_special_tokens=False)
 
 
-def test_an_unknown_skill_is_refused_before_anything_runs(tmp_path):
+def test_an_unknown_skill_is_an_error_before_training(tmp_path):
     phase = TINY.phases[0].model_copy(update={"skills": {"juggle": 1}})
     with pytest.raises(ConfigError, match="juggle"):
         train_base_policy(TINY.model_copy(update={"phases": (phase,)}), tmp_path)

@@ -1,4 +1,4 @@
-"""The logs that ship: reproducible, true to the environment, with the habits they are meant to have."""
+"""The shipped logs: reproducible, consistent with the environment, and with the intended habits."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""Traces to record: a small shop whose stock depends on what was bought, and the airline of tau-bench."""
+"""Traces to record: a small shop whose stock depends on purchases, and the airline of tau-bench."""
 
 import json
 from pathlib import Path
@@ -23,7 +23,7 @@ SHOP_TOOLS = [tool("stock", item=TEXT), tool("buy", item=TEXT, count=NUMBER), to
 
 
 def conversation(*turns, system="You keep a shop."):
-    """Messages out of turns: ("user", text), ("say", text), or (tool, arguments, reply); a reply of None is not logged."""
+    """Messages from turns: ("user", text), ("say", text), or (tool, arguments, reply); a reply of None is not logged."""
     messages = [{"role": "system", "content": system}]
     for number, turn in enumerate(turns):
         match turn:
@@ -41,7 +41,7 @@ def conversation(*turns, system="You keep a shop."):
 
 
 def record(identity, messages, *, task=None, outcome=None, tools=SHOP_TOOLS, **changes):
-    """A row of a Trace."""
+    """A Trace record."""
     values = {"environment": None, "session": None, "user": None, "created": None, "model": None}
     trace = Trace(id=identity, messages=messages, tools=tools, outcome=outcome, source_file="f", source_line=1, **values)
     return {**trace.to_record(), "task": task, "tools": json.dumps(tools), **changes}
@@ -51,7 +51,7 @@ BOUGHT = [("stock", {"item": "tea"}, "3"), ("buy", {"item": "tea", "count": 2}, 
 
 
 def shop():
-    """Four traces of two tasks: the stock of tea is 3 before anyone buys, 1 after two are bought, and 0 after three."""
+    """Four traces of two tasks: the stock of tea is 3 at first, 1 after two are bought, and 0 after three."""
     ask, other = ("user", "Two teas."), ("user", "All the tea.")
     three = [("buy", {"item": "tea", "count": 3}, "ok"), ("stock", {"item": "tea"}, "0"), ("say", "Sold out.")]
     return pd.DataFrame(
@@ -66,14 +66,14 @@ def shop():
 
 @pytest.fixture(scope="session")
 def logs():
-    """What traces are made of, for tests that make their own."""
+    """Helpers for tests that make their own traces."""
     names = {"conversation": conversation, "record": record, "shop": shop, "tool": tool}
     return SimpleNamespace(**names, shop_tools=SHOP_TOOLS, bought=BOUGHT, text=TEXT, number=NUMBER)
 
 
 @pytest.fixture
 def make_recording(tmp_path):
-    """Records traces: the kind of the environment, and what the recording says of itself."""
+    """Records traces; returns the environment's kind and the contents of `recording.json`."""
 
     def make(traces, name="recording", **options):
         about = build_recording(traces, tmp_path / name, **options)
@@ -84,7 +84,7 @@ def make_recording(tmp_path):
 
 @pytest.fixture(scope="session")
 def airline():
-    """The 100 traces of the airline, read here by themselves so that no reader of ours is trusted."""
+    """The 100 traces of the airline, read without Tracewheel's readers."""
     if not TAU_BENCH.is_file():
         pytest.skip(f"{TAU_BENCH} is not here")
     rows = []

@@ -1,4 +1,4 @@
-"""Several objectives: their values, the reward they give, and how they are stored."""
+"""Objectives: values, the reward from them, and storage."""
 
 import pytest
 
@@ -30,7 +30,7 @@ OBJECTIVES = [
 
 
 def trajectory(files, turns=2, identity="t", malformed=0):
-    """Each turn is one prompt token and two sampled ones, with three calls."""
+    """Each turn has one prompt token, two sampled tokens and three calls."""
     turn_list = [
         {"start": 3 * n + 1, "end": 3 * n + 3, "calls": 3, "malformed": malformed, "policy_version": 0} for n in range(turns)
     ]
@@ -65,7 +65,7 @@ def test_the_reward_is_the_weighted_mean_and_each_objective_is_kept():
     assert success_of(scored) == 1.0
 
 
-def test_a_failure_is_not_thrifty_unless_it_is_asked_for():
+def test_a_failure_gets_no_cost_reward_by_default():
     scored = judged(OBJECTIVES, files=SPOILT)
     assert (scored.breakdown["objective.success"], scored.breakdown["objective.safety"]) == (0.0, 0.0)
     assert scored.total == 0.0
@@ -85,7 +85,7 @@ def test_an_objective_of_weight_0_is_reported_only():
     assert (scored.total, scored.breakdown["objective.thrift"]) == (1.0, 0.75)
 
 
-def test_the_penalty_comes_off_the_mean():
+def test_the_penalty_is_subtracted_from_the_mean():
     config = RubricConfig.model_validate({"objectives": OBJECTIVES[:1], "malformed_penalty": 0.1})
     assert Rubric(config, [TASK]).score(TASK, trajectory(SOLVED, malformed=1)).total == pytest.approx(0.8)
 
@@ -94,7 +94,7 @@ def test_without_objectives_the_breakdown_has_none():
     assert not [name for name in judged([], files=SOLVED).breakdown if name.startswith("objective")]
 
 
-def test_impossible_objectives_are_refused():
+def test_impossible_objectives_are_errors():
     for objectives, said in (
         ([OBJECTIVES[0], OBJECTIVES[0]], "distinct names"),
         ([{**OBJECTIVES[0], "weight": 0}], "no objective has a weight"),
@@ -115,7 +115,7 @@ def test_stored_scores_keep_family_objectives_and_turn_rewards(tmp_path):
     assert second.breakdown["objective.thrift"] == 0.0
 
 
-def test_an_objective_that_no_trajectory_can_be_judged_by_is_a_config_error(tmp_path):
+def test_an_objective_without_its_part_in_any_trajectory_is_a_config_error(tmp_path):
     write_records(tmp_path / "trajectories.parquet", [trajectory(SOLVED)])
     objectives = [{"kind": "part", "name": "safety", "part": "workspace.unharmed"}]
     config = RetrainConfig.model_validate({"name": "t", "rubric": {"objectives": objectives}})

@@ -1,4 +1,4 @@
-"""Rubrics: weights, penalties, and what is left unscored."""
+"""Rubrics: weights, penalties, and unscored episodes."""
 
 import math
 
@@ -105,6 +105,6 @@ def test_a_verifier_that_fails_leaves_the_trajectory_unscored(kind, said):
     assert kind in score.detail and said in score.detail
 
 
-def test_a_missing_verifier_stops_before_anything_is_scored():
+def test_a_missing_verifier_is_an_error_before_scoring():
     with pytest.raises(ConfigError, match="no verifier is called 'other'"):
         rubric(verifiers=[{"kind": "other"}])

@@ -96,7 +96,7 @@ def test_equal_inputs_give_equal_bytes(trajectories, tmp_path):
         assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "two" / file).read_bytes()
 
 
-def test_nothing_scored_and_nothing_there(tmp_path):
+def test_metrics_are_none_when_nothing_is_scored(tmp_path):
     path = tmp_path / "trajectories.parquet"
     write_records(path, [episode(TASKS[0], 0, [], stop_reason="infrastructure_failed")])
     metrics = score(CONFIG, TASKS, path, tmp_path / "out")

@@ -1,4 +1,4 @@
-"""Rewards of turns: by hand, by replay of real rollouts, and what cannot be replayed."""
+"""Turn rewards: worked by hand, by replay of real rollouts, and failures to replay."""
 
 import random
 from dataclasses import replace
@@ -29,7 +29,7 @@ TASK = workspace_task(
 
 @pytest.fixture
 def play(renderer, scripted_engine):
-    """Trajectories of real rollouts in which the policy says given words."""
+    """Trajectories of real rollouts with given turns."""
 
     def run(task, words, **values):
         engine = scripted_engine(renderer, [words])
@@ -51,7 +51,7 @@ def test_shaped_rewards_by_hand():
 
 
 def test_each_turn_gets_the_progress_it_made(play, call_text):
-    """Two files and a manifest: each is a third of the way. Listing is no progress, spoiling a file undoes it all."""
+    """Two files and a manifest are a third each. Listing is no progress; damaging a file undoes all of it."""
     move = [call_text("move_file", source=f"/a/{name}", destination="/b") for name in ("x.log", "y.log", "z.txt")]
     words = [
         call_text("list_files", path="/a"),
@@ -82,8 +82,8 @@ def test_rewards_sum_to_the_total_before_the_penalty(play, call_text):
     assert scored.turn_rewards == pytest.approx([1 / 3, -1 / 3]), "the call beside the malformed one was carried out"
 
 
-def test_thrift_is_the_last_turn_s_and_no_step_back(play, call_text):
-    """Success weighs 3 and thrift 1: three quarters lie in the progress; 4 turns of 8 leave half of the last quarter."""
+def test_cost_falls_on_the_last_turn(play, call_text):
+    """Success has weight 3 and cost 1: three quarters are progress; 4 of 8 turns leave half of the last quarter."""
     words = [call_text("move_file", source=f"/a/{name}", destination="/b") for name in ("x.log", "y.log")]
     words += [call_text("write_file", path="/b/manifest.json", content='["x.log", "y.log"]'), call_text("finish")]
     objectives = [
@@ -110,14 +110,14 @@ def test_real_rollouts_replay_and_sum_to_their_totals(family, play, solution_wor
         assert score(task, play(task, words)).total == 1.0
 
 
-def test_an_empty_manifest_or_one_before_its_time_is_no_progress_lost(play, call_text):
+def test_an_empty_or_early_manifest_loses_no_progress(play, call_text):
     early = call_text("write_file", path="/b/manifest.json", content='["x.log", "y.log"]')
     moves = [call_text("move_file", source=f"/a/{name}", destination="/b") for name in ("x.log", "y.log")]
     scored = score(TASK, play(TASK, [early, *moves, call_text("finish")]))
     assert scored.turn_rewards == pytest.approx([1 / 3, 1 / 3, 1 / 3, 0.0])
 
 
-def test_what_the_token_limit_cut_off_was_not_carried_out(play, call_text):
+def test_a_truncated_turn_is_not_executed(play, call_text):
     move = call_text("move_file", source="/a/x.log", destination="/b")
     trajectory = play(TASK, [move, move + "and so on " * 200])
     assert trajectory.stop_reason == "max_tokens"
@@ -126,7 +126,7 @@ def test_what_the_token_limit_cut_off_was_not_carried_out(play, call_text):
 
 
 class Fickle(WorkspaceEnvironment):
-    """Says the same, but does not do the same twice."""
+    """An environment that is not deterministic."""
 
     kind = "fickle"
     episodes = 0
@@ -138,7 +138,7 @@ class Fickle(WorkspaceEnvironment):
 
 
 class Graded:
-    """No parts, no progress: its total is all there is."""
+    """A verifier with neither parts nor progress."""
 
     kind = "graded"
 
@@ -160,14 +160,14 @@ def plugins(monkeypatch):
         monkeypatch.setitem(VERIFIERS, verifier.kind, verifier)
 
 
-def test_without_progress_the_parts_or_the_total_are_the_potential(plugins, play, call_text):
+def test_without_progress_the_potential_is_the_mean_of_parts_or_the_total(plugins, play, call_text):
     moves = [call_text("move_file", source=f"/a/{name}", destination="/b") for name in ("x.log", "z.txt")]
     trajectory = play(TASK, [*moves, call_text("finish")])
     scored = score(TASK, trajectory, verifiers=[{"kind": "graded"}])
     assert (scored.total, scored.turn_rewards) == (0.5, pytest.approx([0.25, 0.25, 0.0]))
 
 
-def test_what_cannot_be_replayed_keeps_its_total_and_says_why(plugins, play, call_text):
+def test_an_episode_that_cannot_be_replayed_keeps_its_total(plugins, play, call_text):
     fickle = replace(TASK, environment="fickle")
     scored = score(fickle, play(fickle, [call_text("finish")]))
     assert (scored.status, scored.total, scored.turn_rewards) == ("scored", 0.0, None)

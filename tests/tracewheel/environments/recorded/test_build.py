@@ -1,4 +1,4 @@
-"""What a recording is made of: one tool set, one world or many, files that pandas reads."""
+"""Building recordings: tool sets, shared worlds, and files that pandas reads."""
 
 import json
 
@@ -14,11 +14,11 @@ from tracewheel.environments.workspace.episode import play
 
 @pytest.fixture
 def asked(logs):
-    """A trace of a user who says "Go." and of what follows."""
+    """A trace that begins with the user message "Go."."""
     return lambda identity, *turns, **options: logs.record(identity, logs.conversation(("user", "Go."), *turns), **options)
 
 
-def test_the_files_say_what_was_recorded(make_recording, tmp_path, logs):
+def test_files_of_a_recording(make_recording, tmp_path, logs):
     _, about = make_recording(logs.shop())
     calls = pd.read_parquet(tmp_path / "recording/calls.parquet")
     assert list(calls.columns) == list(COLUMNS) and len(calls) == about["calls"] == 8
@@ -41,27 +41,27 @@ def test_the_keys_of_a_schema_keep_their_order(make_recording, tmp_path, logs):
 
 
 @pytest.mark.parametrize(("replies", "agreement", "shared"), [("aaaaaaaaab", 0.9, True), ("aaaaaaaabb", 0.8, False)])
-def test_worlds_are_one_when_first_calls_are_answered_alike(make_recording, replies, agreement, shared, asked):
+def test_the_world_is_shared_when_first_calls_get_the_same_replies(make_recording, replies, agreement, shared, asked):
     rows = [asked(f"t{n}", ("stock", {"item": "tea"}, reply), task=str(n)) for n, reply in enumerate(replies)]
     _, about = make_recording(pd.DataFrame(rows))
     assert about["agreement"] == pytest.approx(agreement) and about["shared_world"] is shared
 
 
-def test_worlds_that_cannot_be_compared_are_kept_apart(make_recording, asked):
+def test_the_world_is_not_shared_when_nothing_can_be_compared(make_recording, asked):
     rows = [asked("t", ("stock", {"item": "tea"}, "1"), task="a"), asked("u", ("stock", {"item": "oil"}, "1"), task="b")]
     _, about = make_recording(pd.DataFrame(rows))
     assert about["agreement"] is None and about["shared_world"] is False
 
 
-def test_what_a_trace_changed_itself_is_no_sign_of_another_world(make_recording, asked):
+def test_later_calls_do_not_affect_world_agreement(make_recording, asked):
     """The second calls differ, after other purchases; the first ones agree."""
     look, buy = ("stock", {"item": "tea"}, "3"), ("buy", {"item": "tea", "count": 1}, "ok")
     rows = [asked("t", look, buy, ("stock", {"item": "tea"}, "2"), task="a"), asked("u", look, look, task="b")]
     assert make_recording(pd.DataFrame(rows))[1]["agreement"] == 1.0
 
 
-def test_folders_of_the_workspace_differ_from_task_to_task(make_recording, tasks, logs):
-    """Each task has its own files, so a listing of one says nothing of another."""
+def test_workspace_tasks_do_not_share_a_world(make_recording, tasks, logs):
+    """Each task has its own files, so a listing of one does not apply to another."""
     rows = [
         logs.record(f"t{n}", play(task, solution(task)), tools=None, environment=json.dumps({"state": task.initial_state}))
         for n, task in enumerate(tasks)
@@ -77,7 +77,7 @@ def test_an_invented_tool_is_not_recorded(make_recording, asked):
     assert about["calls_by_tool"] == {"stock": 1}
 
 
-def test_the_task_of_a_log_without_names_is_how_it_begins(logs, asked):
+def test_without_a_logged_name_the_task_is_the_first_messages(logs, asked):
     one, same, other = (
         asked(name, ("stock", {"item": item}, "1")) for name, item in (("a", "tea"), ("b", "oil"), ("c", "tea"))
     )
@@ -87,13 +87,13 @@ def test_the_task_of_a_log_without_names_is_how_it_begins(logs, asked):
     assert log_task({**other, "task": "named"}) == "named"
 
 
-def test_several_tool_sets_are_counted_and_refused(make_recording, logs, asked):
+def test_several_tool_sets_are_an_error_with_counts(make_recording, logs, asked):
     rows = [asked("t", ("stock", {"item": "tea"}, "1")), asked("u", ("look", {}, "1"), tools=[logs.tool("look")])]
     with pytest.raises(DataError, match=r"2 tool sets.*1 traces"):
         make_recording(pd.DataFrame(rows))
 
 
-def test_inferred_schemas_of_one_format_are_put_together(logs, asked):
+def test_inferred_schemas_of_one_format_are_merged(logs, asked):
     seen = [
         [logs.tool("stock", item=logs.text, colour=logs.text)],
         [logs.tool("stock", item=logs.text), logs.tool("buy", count=logs.number)],
@@ -116,6 +116,6 @@ def test_nothing_to_record_is_an_error(make_recording, asked):
         make_recording(pd.DataFrame([asked("t", ("say", "Hello."))]))
 
 
-def test_a_free_tool_must_be_one(make_recording, logs):
+def test_an_unknown_free_tool_is_an_error(make_recording, logs):
     with pytest.raises(DataError, match="the traces have no tool dream"):
         make_recording(logs.shop(), free_tools=("dream",))

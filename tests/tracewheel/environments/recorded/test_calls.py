@@ -1,4 +1,4 @@
-"""Calls out of logs, and which of them are the same."""
+"""Calls in logs, and their equality."""
 
 import json
 
@@ -43,7 +43,7 @@ def same(one, other):
         ({"path": "a"}, {"path": "a", "limit": "10"}),
     ],
 )
-def test_what_no_tool_tells_apart_is_the_same(one, other):
+def test_differences_that_tools_ignore_are_normalised(one, other):
     assert same(one, other)
 
 
@@ -63,11 +63,11 @@ def test_what_no_tool_tells_apart_is_the_same(one, other):
         ({"path": "a", "count": "three"}, {"path": "a", "count": "3"}),
     ],
 )
-def test_what_a_tool_may_tell_apart_is_not(one, other):
+def test_differences_that_matter_to_tools_are_kept(one, other):
     assert not same(one, other)
 
 
-def test_the_tool_is_part_of_the_call():
+def test_keys_include_the_tool():
     assert exact_key("a", {}) != exact_key("b", {})
     assert normalised_key("a", {}, {}) != normalised_key("b", {}, {})
 
@@ -80,13 +80,13 @@ JSON = st.recursive(
 
 
 @given(JSON)
-def test_to_normalise_twice_is_to_normalise_once(value):
+def test_normalisation_is_idempotent(value):
     once = normalised(value, SCHEMA)
     assert normalised(once, SCHEMA) == once
 
 
 @given(JSON)
-def test_equal_arguments_are_always_the_same_call(value):
+def test_equal_arguments_have_equal_keys(value):
     again = json.loads(json.dumps(value))
     assert exact_key("t", value) == exact_key("t", again)
     assert normalised_key("t", value, {"t": SCHEMA}) == normalised_key("t", again, {"t": SCHEMA})
@@ -96,7 +96,7 @@ def call(call_id, name="look", arguments="{}"):
     return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
-def test_calls_have_their_replies_whatever_the_order():
+def test_replies_are_matched_in_any_order():
     messages = [
         {"role": "user", "content": "Go."},
         {"role": "assistant", "content": None, "tool_calls": [call("1", "one"), call("2", "two", '{"a": 1}')]},
@@ -113,19 +113,19 @@ def test_calls_have_their_replies_whatever_the_order():
 
 
 def test_a_reply_belongs_to_the_last_call_with_its_id():
-    """Some agents number their calls anew in each turn."""
+    """Some agents restart the numbering in each turn."""
     turn = {"role": "assistant", "content": None, "tool_calls": [call("call_0")]}
     replies = [{"role": "tool", "tool_call_id": "call_0", "content": text} for text in ("first", "second")]
     assert [item.reply for item in calls_in([turn, replies[0], turn, replies[1]])] == ["first", "second"]
 
 
 @pytest.mark.parametrize("arguments", ["{", "not json", '"text"', "[" * 100_000])
-def test_arguments_that_are_no_object_crash_nothing(arguments):
+def test_arguments_that_are_not_an_object_do_not_raise(arguments):
     (made,) = calls_in([{"role": "assistant", "tool_calls": [call("1", arguments=arguments)]}])
     assert not isinstance(made.arguments, dict)
 
 
-def test_parameters_of_a_tool_without_any():
+def test_parameters_of_a_tool_without_parameters():
     assert parameters_of([{"function": {"name": "a"}}, {"function": {"name": "b", "parameters": None}}]) == {"a": {}, "b": {}}
 
 
@@ -133,5 +133,5 @@ def test_parameters_of_a_tool_without_any():
     ("reply", "failed"),
     [("error: no such file", True), ('{"error": "x"}', True), ("Error: no", True), ("no errors", False), ("", False)],
 )
-def test_errors_are_told_by_their_first_word(reply, failed):
+def test_errors_are_recognised_by_their_first_word(reply, failed):
     assert is_error(reply) is failed

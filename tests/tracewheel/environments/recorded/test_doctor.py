@@ -1,4 +1,4 @@
-"""The doctor on runs in a recorded environment: calls that no log answers, planted by what the policy says."""
+"""The doctor on runs in a recorded environment, with unrecorded calls planted in the policy's turns."""
 
 import json
 
@@ -18,7 +18,7 @@ EPISODES = 20
 
 @pytest.fixture
 def recorded(logs, make_recording):
-    """The kind of an environment, and the task of a second turn: a tool said something just like an unrecorded call before."""
+    """An environment's kind, and the task of a second turn whose opening has a reply that looks like an unrecorded call."""
     says_so = "unrecorded call: no log shows what stock replies to this here; the episode ends without a score"
     first = [("user", "Two teas."), ("stock", {"item": "cake"}, says_so), ("say", "No cake. Anything else?")]
     more = [("user", "What is left?"), ("stock", {"item": "tea"}, "1"), ("stock", {"item": "pie"}, says_so), ("say", "One.")]
@@ -30,7 +30,7 @@ def recorded(logs, make_recording):
 
 @pytest.fixture
 def run(recorded, scripted_engine, renderer, call_text, tmp_path):
-    """Iterations of real episodes, so many of which make a call that nobody recorded; scored by the real stage."""
+    """Iterations of real episodes, a given number of which make an unrecorded call; scored by the real stage."""
     kind, task = recorded
     rollout = {"max_tokens": 4000, "max_turn_tokens": 500}
     config = RetrainConfig.model_validate({"name": "test", "environment": {"kind": kind}, "rollout": rollout})
@@ -59,14 +59,14 @@ def found(records, name="unrecorded_calls"):
     return finding
 
 
-def test_a_policy_near_the_logs_is_healthy_whatever_its_tools_say(run):
+def test_recorded_calls_are_healthy_whatever_the_replies(run):
     finding = found(run(0, 0)[0])
     assert (finding.severity, finding.iterations, finding.advice) == ("healthy", (), "")
     assert (finding.evidence["share"], finding.evidence["of"]) == (0.0, EPISODES)
     assert (finding.evidence["in all, share of calls"], finding.evidence["in all, tools"]) == (0.0, [])
 
 
-def test_a_policy_that_leaves_the_logs(run):
+def test_many_unrecorded_calls_are_severe(run):
     records, folder = run(0, 0, 20, 20)
     finding = found(records)
     assert (finding.severity, finding.iterations) == ("severe", (3, 4))
@@ -75,22 +75,24 @@ def test_a_policy_that_leaves_the_logs(run):
     assert finding.evidence["in all, tools"] == ["buy"]
     assert "data record" in finding.advice and "simulator" in finding.advice and "preference pairs" in finding.advice
     scores = read_table(folder / "iteration-4" / "scores.parquet")
-    assert set(scores["status"]) == {"unscored"} and scores["total"].isna().all(), "as such episodes are"
+    assert set(scores["status"]) == {"unscored"} and scores["total"].isna().all(), (
+        "episodes with an unrecorded call are unscored"
+    )
 
 
-def test_some_are_a_warning_and_few_among_few_are_none(run):
+def test_some_unrecorded_calls_are_a_warning_and_too_few_are_ignored(run):
     records, _ = run(2, 7, 6)
     assert (found(records).severity, found(records).iterations) == ("warning", (2, 3))  # 9 of 40, 15 of 60: at least 0.12, 0.16
 
 
-def test_the_limits_are_those_of_the_profile(run):
+def test_thresholds_come_from_the_profile(run):
     records, _ = run(2, 7, 6)
     doctor = {"unrecorded_calls": {"warn": 0.1, "severe": 0.2}, "window": 3}
     config = RetrainConfig.model_validate(records.config.model_dump() | {"doctor": doctor})
     assert found(RunRecords(config, records.iterations)).severity == "severe"
 
 
-def test_what_the_machinery_failed_says_nothing(run):
+def test_infrastructure_failures_are_ignored(run):
     records, folder = run(5)
     table = read_table(folder / "iteration-1" / "trajectories.parquet")
     failed = [
@@ -103,13 +105,13 @@ def test_what_the_machinery_failed_says_nothing(run):
     assert (finding.evidence["share"], finding.evidence["of"]) == (0.5, 10)
 
 
-def test_before_there_are_episodes_nothing_is_checked(run):
+def test_without_episodes_nothing_is_checked(run):
     records, _ = run()
     assert (found(records).severity, found(records).advice) == ("not_checked", "No trajectories are stored.")
 
 
-def test_what_the_conversation_before_the_episode_called_is_not_counted(run):
-    """There the tool was called once more, and replied with what looks like an error of ours."""
+def test_calls_of_the_opening_are_not_counted(run):
+    """The opening has one more call, with a reply that looks like the environment's error."""
     records, folder = run(0)
     stored = read_table(folder / "iteration-1" / "trajectories.parquet")
     assert (

@@ -1,4 +1,4 @@
-"""The recorded environment: what the logs say is said again, by the state of the episode; all else is unrecorded."""
+"""The recorded environment: logged replies by the state of the episode; all other calls are unrecorded."""
 
 import json
 from collections import Counter
@@ -37,14 +37,14 @@ def test_the_calls_so_far_decide_among_several_replies(shop):
     assert environment.step("stock", TEA).text == "1"
 
 
-def test_the_state_is_found_in_another_order_of_calls_too(shop):
-    """Nobody bought before looking. To look is seen to change nothing, so what was bought decides."""
+def test_earlier_calls_in_another_order_are_matched(shop):
+    """No trace bought before looking. Looking is seen to change nothing, so the purchases decide."""
     environment, _ = begin(shop, "two")
     environment.step("buy", {"item": "tea", "count": 2})
     assert environment.step("stock", TEA).text == "1"
 
 
-def test_equivalent_arguments_are_found(shop):
+def test_equivalent_arguments_match(shop):
     environment, _ = begin(shop, "two")
     assert environment.step("buy", {"count": "2", "item": " tea "}).text == "ok"
 
@@ -68,7 +68,7 @@ def test_an_invented_tool_is_a_mistake_and_stays_scored(shop):
     assert judge(task, environment)[0] == 0.5
 
 
-def test_in_separate_worlds_a_task_hears_only_its_own_traces(make_recording, logs):
+def test_without_a_shared_world_only_traces_of_the_task_answer(make_recording, logs):
     kind, _ = make_recording(logs.shop(), shared_world=False)
     environment, _ = begin(kind, "two")
     assert environment.step("buy", {"item": "tea", "count": 3}).done
@@ -87,7 +87,7 @@ def test_a_call_without_a_logged_reply_ends_the_episode(make_recording, logs):
     assert observation.done and not observation.error
 
 
-def test_free_tools_take_any_words_and_change_nothing(make_recording, logs):
+def test_free_tools_accept_any_arguments_and_change_nothing(make_recording, logs):
     thinking = ("think", {"thought": "hm"}, "")
     messages = logs.conversation(("user", "Go."), thinking, ("stock", TEA, "3"))
     kind, _ = make_recording(pd.DataFrame([logs.record("t", messages, task="x")]), free_tools=("think",))
@@ -97,7 +97,7 @@ def test_free_tools_take_any_words_and_change_nothing(make_recording, logs):
     assert [call["name"] for call in environment.snapshot()["calls"]] == ["stock"]
 
 
-def test_an_episode_goes_on_where_its_context_ends(shop, logs):
+def test_an_episode_continues_its_context(shop, logs):
     context = logs.conversation(("user", "Hello."), *logs.bought[:2], ("say", "What else?"))
     environment, task = begin(shop, "two", context)
     assert environment.system_prompt == "You keep a shop."
@@ -132,7 +132,7 @@ def test_a_task_survives_storage(shop, logs):
     assert (task.family, task.tier, task.verifier) == ("stock", 1, "recorded")
 
 
-def test_more_successes_leave_a_task_the_same(shop):
+def test_more_successes_keep_the_fingerprint(shop):
     one = begin(shop, "two", references=[])[1]
     other = begin(shop, "two", references=[[{"name": "stock", "arguments": TEA}]])[1]
     assert (one.id, one.fingerprint) == (other.id, other.fingerprint)
@@ -149,7 +149,7 @@ def test_more_successes_leave_a_task_the_same(shop):
         ({"task": "x", "context": [], "references": [[{"name": "a"}]]}, "'references'"),
     ],
 )
-def test_what_is_no_logged_start_is_refused_by_name(shop, logged, named):
+def test_an_invalid_logged_start_names_the_field(shop, logged, named):
     with pytest.raises(DataError, match=named):
         make_environment(shop).task_from_log("p", logged)
 
@@ -160,14 +160,14 @@ def test_a_task_of_another_environment_is_refused(shop, tasks):
 
 
 @pytest.mark.parametrize("content", [None, "{}", '{"version": 99}', "["])
-def test_what_is_no_recording_says_what_to_do(tmp_path, content):
+def test_an_invalid_recording_is_an_error_that_says_what_to_do(tmp_path, content):
     if content is not None:
         (tmp_path / "recording.json").write_text(content)
     with pytest.raises(DataError, match="recording"):
         make_environment(f"recorded:{tmp_path}")
 
 
-def test_a_recording_that_is_made_anew_is_read_anew(make_recording, logs):
+def test_a_changed_recording_is_read_again(make_recording, logs):
     kind, _ = make_recording(logs.shop())
     make_environment(kind)
     messages = logs.conversation(("user", "Go."), ("leave", {}, "bye"))
@@ -186,7 +186,7 @@ def test_failed_and_successful_traces_are_scored_by_their_calls(make_recording, 
     assert set(rows["session"]) == {"task two", "task all"}, "attempts at one task are linked"
 
 
-def test_turns_of_a_conversation_are_tasks_of_their_own(make_recording, logs):
+def test_each_turn_of_a_conversation_is_a_task(make_recording, logs):
     said = [("user", "Two teas."), *logs.bought[:2], ("say", "Anything else?"), ("user", "What is left?"), logs.bought[2]]
     again = [*said[:-1], ("say", "I do not know.")]
     traces = pd.DataFrame(
@@ -207,15 +207,15 @@ def test_turns_of_a_conversation_are_tasks_of_their_own(make_recording, logs):
     assert len(make_environment(kind).opening(next(task for task in tasks.values() if "left" in task.prompt))) == 6
 
 
-def test_a_turn_that_no_success_shows_is_no_task(make_recording, logs):
+def test_a_turn_without_a_success_is_not_a_task(make_recording, logs):
     traces = logs.shop()
     kind, _ = make_recording(traces)
     assert recorded_traces(traces[traces["id"] == "a-loss"], kind).empty
     assert len(recorded_traces(traces[traces["id"] == "a-loss"], kind, success={"a-loss": 1.0})) == 1
 
 
-def test_every_call_of_the_airline_is_found_and_answered_as_logged(make_recording, airline):
-    """The proof: 621 calls of 100 traces, counted here by themselves."""
+def test_every_call_of_the_airline_gets_its_logged_reply(make_recording, airline):
+    """621 calls of 100 traces, counted independently."""
     kind, about = make_recording(airline)
     logged = [json.loads(text) for text in airline["messages"]]
     assert about["calls"] == sum(len(message.get("tool_calls") or []) for messages in logged for message in messages) == 621

@@ -1,4 +1,4 @@
-"""Imitation of episodes that begin in the middle of a conversation: what others said before is context, and is never learnt."""
+"""Imitation of episodes that begin in the middle of a conversation: the opening is context and is never learnt."""
 
 import json
 from dataclasses import fields
@@ -24,7 +24,7 @@ GREETING = "Of course, two of our very best teas for you, wrapped and ready to b
 
 @pytest.fixture
 def turns(logs, make_recording):
-    """Records of the two turns of a conversation, and their tasks: two teas are bought, then the user asks what is left."""
+    """Records and tasks of the two turns of a conversation: two teas are bought, then the user asks what is left."""
     said = [("user", "Two teas."), *logs.bought[:2], ("say", GREETING), ("user", "What is left?"), logs.bought[2]]
     traces = pd.DataFrame([logs.record("win", logs.conversation(*said, ("say", "One.")), task="x", outcome=1.0)])
     kind, _ = make_recording(traces)
@@ -39,7 +39,7 @@ def task(turns):
 
 @pytest.fixture
 def taught(chat_server, config, task, tmp_path):
-    """A teacher behind a real endpoint asks for the stock and says it; the folder of what it taught, and the report."""
+    """A teacher behind a real endpoint asks for the stock and answers; its output folder and the report."""
 
     def run(**rollout):
         def answer(body, number):
@@ -58,12 +58,12 @@ def taught(chat_server, config, task, tmp_path):
 
 @pytest.fixture
 def words(call_text):
-    """What the teacher says, as a policy would."""
+    """The teacher's turns, as a policy would sample them."""
     return [call_text("stock", item="tea"), "One."]
 
 
 def learnt(renderer, ids, counts):
-    """The words of the turns that count, in order."""
+    """The text of the turns that are learnt, in order."""
     said = renderer.decode([token for token, counted in zip(ids, counts, strict=True) if counted])
     end = renderer.decode([renderer.end_of_turn_id])
     assert said.endswith(end)
@@ -75,7 +75,7 @@ def spoken(renderer, rows, classes):
     return [learnt(renderer, example["input_ids"], example["assistant_masks"]) for example in examples]
 
 
-def test_only_the_teachers_turns_are_learnt_and_the_ids_are_those_of_a_rollout(taught, task, words, renderer, scripted_engine):
+def test_only_the_teachers_turns_are_learnt_with_the_ids_of_a_rollout(taught, task, words, renderer, scripted_engine):
     folder, _ = taught()
     episodes = pd.read_parquet(folder / "episodes.parquet")
     assert episodes["opening"].tolist() == [7] and episodes["opening"].dtype == "int64"
@@ -83,14 +83,14 @@ def test_only_the_teachers_turns_are_learnt_and_the_ids_are_those_of_a_rollout(t
     assert messages[7] == {"role": "user", "content": "What is left?"} and messages[6]["content"] == GREETING
     (example,) = demonstration_examples(episodes, renderer, ["multi_turn"])
     assert learnt(renderer, example["input_ids"], example["assistant_masks"]) == words
-    assert GREETING.strip() in renderer.decode(example["input_ids"]), "it is context all the same"
+    assert GREETING.strip() in renderer.decode(example["input_ids"]), "it is still context"
     engine = scripted_engine(renderer, [words])
     (trajectory,) = run_episodes(engine, renderer, RolloutConfig(**ROOMY), [task], samples=1, seed=0)
     assert example == {"input_ids": trajectory.token_ids, "assistant_masks": trajectory.action_mask}
 
 
-def test_the_loss_of_the_warm_start_is_on_them_alone(taught, turns, words, renderer, config, tmp_path, monkeypatch):
-    """In the batches that reach the loss, beside a logged episode from a file of before there were openings."""
+def test_the_warm_start_loss_covers_only_the_teachers_turns(taught, turns, words, renderer, config, tmp_path, monkeypatch):
+    """Checked on the batches of the loss, with a logged episode from a file without a column `opening`."""
     seen = []
 
     class Recording(trl.SFTTrainer):
@@ -114,18 +114,18 @@ def test_the_loss_of_the_warm_start_is_on_them_alone(taught, turns, words, rende
     assert words in counted and max(len(said) for said in counted) == 3
 
 
-def test_how_long_others_spoke_is_no_fault_of_the_teachers(taught, words, renderer):
+def test_the_length_of_the_opening_does_not_count_against_a_demonstration(taught, words, renderer):
     longest = max(len(renderer.encode(said)) + 1 for said in words)
     assert len(renderer.encode(GREETING)) > longest, "the context has a longer turn"
     assert taught(max_turn_tokens=longest)[1]["left_out"] == {}
 
 
-def test_but_its_own_turns_and_the_whole_conversation_have_the_policys_limits(taught, words, renderer):
+def test_demonstrations_with_too_long_a_turn_are_left_out(taught, words, renderer):
     longest = max(len(renderer.encode(said)) + 1 for said in words)
     assert taught(max_turn_tokens=longest - 1)[1]["left_out"] == {"a turn longer than rollout.max_turn_tokens": 1}
 
 
-def test_of_a_conversation_that_is_several_tasks_each_turn_is_learnt_once(turns, renderer, call_text):
+def test_each_turn_of_a_conversation_with_several_tasks_is_learnt_once(turns, renderer, call_text):
     rows, _ = turns
     assert dict(zip(rows["id"], rows["opening"], strict=True)) == {"win-turn0": 0, "win-turn1": 7}
     stock, buy = call_text("stock", item="tea"), call_text("buy", item="tea", count=2)
@@ -135,7 +135,7 @@ def test_of_a_conversation_that_is_several_tasks_each_turn_is_learnt_once(turns,
 
 
 def test_no_turn_of_the_airline_is_learnt_twice(make_recording, airline, renderer):
-    """100 tasks out of 29 conversations; how often the agent speaks in each is counted here by itself."""
+    """100 tasks from 29 conversations; the agent's turns are counted independently here."""
     kind, _ = make_recording(airline)
     rows, _ = replay_traces(recorded_traces(airline, kind), kind)
     spoke = 0
@@ -158,7 +158,7 @@ def test_no_turn_of_the_airline_is_learnt_twice(make_recording, airline, rendere
     assert len(ends(rows.drop(columns="opening"))) == 890, "what it would be otherwise"
 
 
-def test_a_turn_whose_tools_reply_otherwise_has_its_opening_too(turns):
+def test_a_turn_with_other_replies_keeps_its_opening(turns):
     rows, _ = turns
     kind = json.loads(rows["environment"][0])["kind"]
     messages = json.loads(rows["messages"][1])
@@ -168,7 +168,7 @@ def test_a_turn_whose_tools_reply_otherwise_has_its_opening_too(turns):
     assert drifted["observation_drift"].tolist() == [True] and drifted["opening"].tolist() == [7]
 
 
-def test_the_classes_are_of_the_turn_and_not_of_what_came_before(turns, renderer, call_text):
+def test_demonstration_classes_ignore_the_opening(turns, renderer, call_text):
     rows, _ = turns
     assert spoken(renderer, rows, ["formatted"]) == [[call_text("stock", item="tea")]] * 2
     shown = [renderer.decode(example["input_ids"]) for example in demonstration_examples(rows, renderer, ["formatted"])]
@@ -177,15 +177,15 @@ def test_the_classes_are_of_the_turn_and_not_of_what_came_before(turns, renderer
     assert spoken(renderer, rows, ["negative"]) == [[DECLINE]]
 
 
-def test_words_before_the_first_call_are_learnt_in_the_whole_episode_alone(logs, renderer, call_text):
+def test_text_before_the_first_call_is_learnt_only_in_whole_episodes(logs, renderer, call_text):
     look = logs.conversation(("user", "Two teas."), ("say", "I look."), logs.bought[0], ("say", "Three."))
     rows = pd.DataFrame([{"messages": json.dumps(look), "tools": json.dumps(logs.shop_tools)}])
     said = spoken(renderer, rows, ["multi_turn", "formatted", "negative"])
     assert said == [["I look.", call_text("stock", item="tea"), "Three."], [call_text("stock", item="tea")], [DECLINE]]
 
 
-def test_the_curation_says_how_long_openings_are(logs, make_recording, tmp_path):
-    """A whole curation of conversations with two tasks each."""
+def test_curation_stores_the_length_of_openings(logs, make_recording, tmp_path):
+    """Curation of conversations with two tasks each."""
     records = []
     for number, item in enumerate(["tea", "salt", "rope", "ink", "wax", "oil", "soap", "rice", "wine", "nails"]):
         look = ("stock", {"item": item}, "3")

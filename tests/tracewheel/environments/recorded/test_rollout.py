@@ -1,4 +1,4 @@
-"""A policy in a recorded environment: what it is shown, how its episodes end, how they are scored."""
+"""Rollouts in a recorded environment: prompts, ends of episodes, and scores."""
 
 import pandas as pd
 import pytest
@@ -24,7 +24,7 @@ def task(logs, make_recording):
 
 @pytest.fixture
 def play(scripted_engine, renderer, task):
-    """One episode of exact words, and its score."""
+    """One episode with given turns, and its score."""
 
     def run(*words):
         (trajectory,) = run_episodes(scripted_engine(renderer, [list(words)]), renderer, ROOMY, [task], samples=1, seed=0)
@@ -33,7 +33,7 @@ def play(scripted_engine, renderer, task):
     return run
 
 
-def test_the_policy_sees_the_conversation_so_far_and_never_the_answer(play, task, renderer):
+def test_the_policy_sees_the_opening_but_never_the_goal(play, task, renderer):
     trajectory, _ = play("I do not know.")
     assert [message["role"] for message in trajectory.messages] == [
         "system", "user", "assistant", "tool", "assistant", "tool", "assistant", "user", "assistant",
@@ -44,21 +44,21 @@ def test_the_policy_sees_the_conversation_so_far_and_never_the_answer(play, task
     assert sum(trajectory.action_mask[: trajectory.turns[0]["start"]]) == 0, "what was said before was not sampled"
 
 
-def test_the_logged_way_is_a_success_and_nothing_is_none(play, call_text):
+def test_the_logged_calls_succeed_and_no_calls_fail(play, call_text):
     trajectory, score = play(call_text("stock", item="tea"), "One.")
     assert (score.status, score.total, trajectory.stop_reason) == ("scored", 1.0, "no_tool_call")
     assert [message["content"] for message in trajectory.messages if message["role"] == "tool"][-1] == "1"
     assert play("I do not know.")[1].total == 0.0
 
 
-def test_an_unrecorded_call_leaves_the_episode_unscored_whatever_went_before(play, call_text):
+def test_an_unrecorded_call_leaves_the_episode_unscored(play, call_text):
     trajectory, score = play(call_text("stock", item="tea"), call_text("stock", item="coffee"), "None.")
     assert (score.status, score.total) == ("unscored", None)
     assert "unrecorded call of stock" in score.detail and trajectory.stop_reason == "finished"
 
 
-def test_how_unlike_episodes_are_is_said_of_their_own_calls(scripted_engine, renderer, task, call_text):
-    """The conversation before them is the same for all, and would make any two look alike."""
+def test_diversity_covers_only_own_calls(scripted_engine, renderer, task, call_text):
+    """The opening is the same for all, and would make any two episodes look similar."""
     engine = scripted_engine(renderer, [[call_text("stock", item="tea"), "One."], ["I do not know."]])
     episodes = run_episodes(engine, renderer, ROOMY, [task], samples=2, seed=0)
     metrics = rollout_metrics(ROOMY, episodes)

@@ -1,4 +1,4 @@
-"""How the workspace behaves: its tools, its errors, and that episodes do not touch each other."""
+"""The workspace: tools, errors, and independence of episodes."""
 
 import json
 import random
@@ -53,7 +53,7 @@ def test_list_read_move_write_finish(workspace):
     }
 
 
-def test_a_folder_without_files_says_so(workspace):
+def test_an_empty_folder_is_listed_as_empty(workspace):
     workspace.step("move_file", {"source": "/inbox/a.log", "destination": "/archive"})
     workspace.step("write_file", {"path": "/list.txt", "content": ""})
     workspace.step("move_file", {"source": "/inbox/b.txt", "destination": ""})
@@ -78,7 +78,7 @@ def test_a_folder_without_files_says_so(workspace):
         ("write_file", {"path": "/inbox/", "content": ""}, "error: no such folder /inbox/"),
     ],
 )
-def test_what_cannot_be_done_is_said_and_changes_nothing(workspace, tool, args, reply):
+def test_failed_calls_give_an_error_and_change_nothing(workspace, tool, args, reply):
     before = workspace.snapshot()
     observation = workspace.step(tool, args)
     assert (observation.text, observation.error, observation.done) == (reply, True, False)
@@ -161,7 +161,7 @@ def test_tool_schemas_are_json_schema_objects():
         assert set(parameters["required"]) == set(parameters["properties"])
 
 
-def test_make_environment_knows_built_in_names_and_classes_of_ones_own():
+def test_make_environment_by_built_in_name_and_by_class():
     assert make_environment("workspace").kind == "workspace"
     own = make_environment("tracewheel.environments.workspace.environment:WorkspaceEnvironment")
     assert isinstance(own, WorkspaceEnvironment)
@@ -189,7 +189,7 @@ def test_a_task_from_a_log_is_the_task_itself():
         (lambda log: log["goal"]["selector"].update(kind="list", value="/none.txt"), "/none.txt"),
     ],
 )
-def test_a_log_that_does_not_hold_together_is_refused_with_the_reason(spoil, message):
+def test_an_inconsistent_log_is_an_error_with_the_reason(spoil, message):
     logged = json.loads(json.dumps({"kind": "workspace", "initial_state": STATE, "goal": GOAL}))
     spoil(logged)
     with pytest.raises(DataError, match=message):

@@ -1,4 +1,4 @@
-"""Which task a final state of the workspace solves, by hand-made states."""
+"""The task that a final state of the workspace solves, on hand-made states."""
 
 import json
 
@@ -42,14 +42,14 @@ def test_another_value_of_the_same_selector():
     assert (reached.family, reached.tier) == ("pattern", 2)
 
 
-def test_it_is_said_in_the_manner_of_the_task():
+def test_the_prompt_keeps_the_wording_of_the_task():
     wording = "Please take every *{} file in /inbox over to /done and record them in /done/manifest.json."
     assert task_reached(make(wording=wording), state_after("inv2.csv", "ord3.csv")).prompt == wording.format(".csv")
     named = task_reached(make(wording=wording), state_after("inv1.log"))
     assert named.prompt == "Please take inv1.log in /inbox over to /done and record them in /done/manifest.json."
 
 
-def test_files_that_no_selector_picks_are_named():
+def test_files_that_no_selector_picks_are_listed_by_name():
     reached = task_reached(make(), state_after("tax4.log", "inv2.csv"))
     assert reached.goal["selector"] == {"kind": "names", "value": "inv2.csv, tax4.log"}
     assert (
@@ -60,7 +60,7 @@ def test_files_that_no_selector_picks_are_named():
 
 
 def test_another_family_is_not_considered():
-    """Both files say urgent, but nobody looked: the goal is not to find what says urgent."""
+    """Both files contain "urgent", but the episode read none, so the goal is not by content."""
     assert task_reached(make("prefix", "inv"), state_after("inv2.csv", "ord3.csv")).family == "names"
     assert task_reached(make("content", "paid"), state_after("inv2.csv", "ord3.csv")).goal["selector"]["value"] == "urgent"
 
@@ -89,12 +89,12 @@ def test_another_destination_and_manifest():
         pytest.param(state_after("inv1.log", **{"/done/inv1.log": "x"}), id="a moved file changed"),
     ],
 )
-def test_no_task_is_made_up(state):
+def test_states_that_solve_no_task(state):
     assert task_reached(make(), state) is None
 
 
-def test_what_is_reached_is_verified(tasks):
-    """For every family: some but not all of the files, and the verifier agrees."""
+def test_the_verifier_accepts_the_task_reached(tasks):
+    """For every family, with some of the files moved."""
     environment, verifier = make_environment("workspace"), make_verifier("workspace")
     assert isinstance(environment, GoalFinder)
     seen = set()

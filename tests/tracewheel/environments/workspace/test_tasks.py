@@ -1,4 +1,4 @@
-"""Task generation: the same everywhere, solvable, not solved by nothing, and silent about its answer."""
+"""Task generation: reproducible, solvable, not solved at the start, and without leaks of the goal."""
 
 import os
 import random
@@ -57,7 +57,7 @@ def test_the_solution_scores_one_and_nothing_scores_zero(family, tier):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_task_always_leaves_files_alone(family):
+def test_every_task_has_files_that_it_does_not_select(family):
     rng = random.Random(5)
     for tier in TIERS:
         task = make_task(family, tier, rng)
@@ -67,7 +67,7 @@ def test_a_task_always_leaves_files_alone(family):
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_observations_do_not_depend_on_the_goal(family):
-    """Two tasks on the same files that ask for different things show the same calls the same replies."""
+    """Two tasks on the same files with different goals get the same replies to the same calls."""
     rng = random.Random(9)
     for tier in (2, 5):
         task = make_task(family, tier, rng)
@@ -79,13 +79,13 @@ def test_observations_do_not_depend_on_the_goal(family):
         assert not any(canonical_json(task.goal) in reply or "selector" in reply for reply in replies)
 
 
-def test_no_reply_ever_says_whether_the_work_is_done():
+def test_replies_do_not_reveal_whether_the_task_is_solved():
     task = make_task("pattern", 3, random.Random(2))
     right, wrong = solution(task), [("write_file", {"path": task.goal["manifest"], "content": "[]"}), ("finish", {})]
     assert play(task, right)[-2]["content"] == play(task, wrong)[-2]["content"] == "ok"
 
 
-def test_the_fingerprint_leaves_the_wording_out_and_nothing_else():
+def test_the_fingerprint_ignores_only_the_wording():
     task = make_task("prefix", 3, random.Random(4))
     reworded = workspace_task("Other words.", task.initial_state, task.goal)
     assert reworded.fingerprint == task.fingerprint

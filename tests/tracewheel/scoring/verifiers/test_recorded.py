@@ -1,4 +1,4 @@
-"""The recorded verifier: worked cases, and what holds for all sequences of calls."""
+"""The recorded verifier: worked cases, and properties of all sequences of calls."""
 
 import itertools
 
@@ -53,13 +53,13 @@ def test_an_unrecorded_call_is_never_a_reward():
         verify("abc", "abc", unrecorded=["buy"])
 
 
-def test_without_a_success_nothing_can_be_judged():
+def test_without_a_success_verification_is_an_error():
     with pytest.raises(ValueError, match="no successful trace"):
         verify("abc")
 
 
 @given(CALLS, CALLS)
-def test_the_common_length_is_that_of_the_longest_common_subsequence(one, other):
+def test_common_length_is_the_longest_common_subsequence(one, other):
     subsequences = {"".join(chosen) for size in range(len(one) + 1) for chosen in itertools.combinations(one, size)} & {
         "".join(chosen) for size in range(len(other) + 1) for chosen in itertools.combinations(other, size)
     }
@@ -67,7 +67,7 @@ def test_the_common_length_is_that_of_the_longest_common_subsequence(one, other)
 
 
 @given(CALLS, st.lists(CALLS, min_size=1, max_size=3))
-def test_the_total_is_full_only_for_the_calls_of_a_success(made, references):
+def test_the_total_is_1_only_for_the_calls_of_a_success(made, references):
     total, parts = verify(made, *references)
     assert 0.0 <= total <= 1.0 and all(0.0 <= value <= 1.0 for value in parts.values())
     assert (total == 1.0) == (made in references)
