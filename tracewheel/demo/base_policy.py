@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from tracewheel.chat.renderer import ChatRenderer
 from tracewheel.core.errors import ConfigError
 from tracewheel.demo.base_text import SKILLS, base_conversation
-from tracewheel.demo.base_tokenizer import build_tokenizer
+from tracewheel.demo.base_tokenizer import CONTEXT_LENGTH, build_tokenizer
 from tracewheel.demo.config import BasePhaseConfig, BasePolicyConfig
 from tracewheel.environments.workspace.environment import TOOLS
 
@@ -110,7 +110,7 @@ def _new_model(config: BasePolicyConfig, vocabulary: int, padding: int, end: int
             num_attention_heads=config.heads,
             num_key_value_heads=config.kv_heads,
             head_dim=config.hidden_size // config.heads,
-            max_position_embeddings=2048,
+            max_position_embeddings=CONTEXT_LENGTH,
             tie_word_embeddings=True,
             pad_token_id=padding,
             eos_token_id=end,

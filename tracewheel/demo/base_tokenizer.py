@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 END_OF_TURN, START_OF_TURN, PADDING = "<|im_end|>", "<|im_start|>", "<|endoftext|>"
+CONTEXT_LENGTH = 2048  # tokens
 INVENTED_TOOLS = ("copy_file", "search_files", "delete_file")
 PHRASES = (
     "Do this: ",
@@ -75,7 +76,7 @@ def build_tokenizer() -> PreTrainedTokenizerFast:
         pad_token=PADDING,
         chat_template=CHAT_TEMPLATE,
         clean_up_tokenization_spaces=False,
-        model_max_length=2048,
+        model_max_length=CONTEXT_LENGTH,
     )
 
 
