@@ -1,7 +1,7 @@
 """Read YAML profiles, apply overrides, and report what is invalid by its key.
 
-`--set` takes a few lines here. pydantic-settings and tyro would make a flag of every key, and need the models for `--help`, which
-takes five and ten times as long with them.
+`--set` takes a few lines here. pydantic-settings and tyro would make a flag of every key, and would need the models for
+`--help`, which takes five and ten times as long with them.
 """
 
 from __future__ import annotations

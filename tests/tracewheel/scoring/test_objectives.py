@@ -119,5 +119,5 @@ def test_an_objective_without_its_part_in_any_trajectory_is_a_config_error(tmp_p
     write_records(tmp_path / "trajectories.parquet", [trajectory(SOLVED)])
     objectives = [{"kind": "part", "name": "safety", "part": "workspace.unharmed"}]
     config = RetrainConfig.model_validate({"name": "t", "rubric": {"objectives": objectives}})
-    with pytest.raises(ConfigError, match=r"'safety': the breakdown has no part 'workspace.unharmed'; there are success,"):
+    with pytest.raises(ConfigError, match=r"'safety': the breakdown has no part 'workspace.unharmed'; its parts are success,"):
         score(config, [TASK], tmp_path / "trajectories.parquet", tmp_path)

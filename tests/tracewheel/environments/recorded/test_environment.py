@@ -155,7 +155,7 @@ def test_an_invalid_logged_start_names_the_field(shop, logged, named):
 
 
 def test_a_task_of_another_environment_is_refused(shop, tasks):
-    with pytest.raises(DataError, match="not of a recording"):
+    with pytest.raises(DataError, match="not from a recording"):
         make_environment(shop).reset(tasks[0])
 
 
