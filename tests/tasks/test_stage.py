@@ -27,8 +27,8 @@ from tracewheel.core.fingerprint import NUMERIC_PACKAGES, package_versions
 from tracewheel.core.store import Entry
 from tracewheel.policy.adapters import PolicyRef
 
-# They check and read a profile; what they made of it is in the key.
-READ_PROFILES = {"pydantic", "PyYAML"}
+# They read a profile or lock a folder: they change no result. What was read of the profile is in the key.
+WITHOUT_INFLUENCE = {"filelock", "pydantic", "PyYAML"}
 
 
 class Counted(Sections):
@@ -129,7 +129,7 @@ def test_a_stage_names_the_packages_that_its_code_imports(imports, stage):
     providers = importlib.metadata.packages_distributions()
     imported = imports.find_upstream_modules(stage.code) - sys.stdlib_module_names
     imported = {name for name in imported if not name.startswith("tracewheel")}
-    named = {name.lower() for name in (*NUMERIC_PACKAGES, *stage.packages, *READ_PROFILES)}
+    named = {name.lower() for name in (*NUMERIC_PACKAGES, *stage.packages, *WITHOUT_INFLUENCE)}
     missing = {name: providers[name] for name in imported if not named & {provider.lower() for provider in providers[name]}}
     assert missing == {}
 
