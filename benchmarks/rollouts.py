@@ -29,17 +29,13 @@ from rollouts_workload import Workload, write_policy
 
 SIDES = Path(__file__).parent / "rollouts_sides.py"
 # GRPOTrainer's ways to generate without a GPU: as it comes, transformers' continuous batching, a static cache.
+# With its own choice of cache and batch sizes continuous batching took six times as long here.
+CONTINUOUS_BATCHING = {"num_blocks": 512, "page_size": 32, "max_batch_tokens": 2048, "max_requests_per_batch": 256}
 TRL_SETTINGS: dict[str, dict[str, Any]] = {
     "default": {},
     "continuous batching": {
         "use_transformers_continuous_batching": True,
-        # With its own choice of cache and batch sizes it took six times as long here.
-        "transformers_continuous_batching_config": {
-            "num_blocks": 512,
-            "page_size": 32,
-            "max_batch_tokens": 2048,
-            "max_requests_per_batch": 256,
-        },
+        "transformers_continuous_batching_config": CONTINUOUS_BATCHING,
     },
     "static cache": {"cache_implementation": "static"},
 }
@@ -48,6 +44,7 @@ LABELS = {
     "ours": "Tracewheel, transformers",
     "ours_vllm": "Tracewheel, vLLM",
     "trl": "TRL GRPOTrainer",
+    "continuous_batching": "transformers, continuous batching",
     "prefill_each_turn": "plain generate, prefill each turn",
     "prefill_uncounted": "plain generate, its prefill not counted",
     "one_go": "plain generate, one go without observations",
@@ -117,7 +114,12 @@ class Side:
     """One side's process: told a workload, it answers with the figures of one rollout."""
 
     def __init__(self, side: str, folder: Path, threads: int, trl_setting: dict[str, Any]) -> None:
-        kinds: dict[str, dict[str, Any]] = {"ours": {"kind": "transformers"}, "ours_vllm": {"kind": "vllm"}, "trl": trl_setting}
+        kinds: dict[str, dict[str, Any]] = {
+            "ours": {"kind": "transformers"},
+            "ours_vllm": {"kind": "vllm"},
+            "trl": trl_setting,
+            "continuous_batching": CONTINUOUS_BATCHING,
+        }
         command = [sys.executable, str(SIDES), side, str(folder), str(threads), json.dumps(kinds.get(side, {}))]
         self.name = side
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 (closed in `end`)

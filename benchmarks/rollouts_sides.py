@@ -169,16 +169,59 @@ def _turn_by_turn(folder: Path, *, free_prefill: bool) -> Rollout:
                 turns = _generate(model, [rows[index] for index in open_rows], TURN_ROOM, renderer)
                 still_open = []
                 for index, sampled in zip(open_rows, turns, strict=True):
-                    spoken = sampled[: sampled.index(renderer.end_of_turn_id) + 1]
-                    generated += len(spoken)
-                    [call] = renderer.parse(renderer.decode(spoken[:-1])).calls
-                    observation = environments[index].step(call.name, call.arguments)
-                    if not observation.done:
-                        rows[index] += spoken + renderer.observation_ids([{"role": "tool", "content": observation.text}])
+                    turn = sampled[: sampled.index(renderer.end_of_turn_id) + 1]
+                    generated += len(turn)
+                    if _observe(rows[index], turn, environments[index], renderer):
                         still_open.append(index)
                 open_rows = still_open
         if free_prefill:
             meter.cpu_s, meter.wall_s = meter.cpu_s - reading.cpu_s, meter.wall_s - reading.wall_s
+        return meter, generated
+
+    return roll
+
+
+def _observe(row: list[int], turn: list[int], environment: ChainEnvironment, renderer: Any) -> bool:
+    """Append a turn and its observation to a row; whether the episode continues."""
+    [call] = renderer.parse(renderer.decode(turn[:-1])).calls
+    observation = environment.step(call.name, call.arguments)
+    row += turn + renderer.observation_ids([{"role": "tool", "content": observation.text}])
+    return not observation.done
+
+
+def continuous_batching(folder: Path, threads: int, setting: dict[str, Any]) -> Rollout:
+    """Transformers' own continuous batching with log-probabilities: each turn is a request with all ids so far.
+
+    Its prefix cache may share the blocks of earlier turns and of other rows. An observation goes in at once, while other
+    rows generate. The manager's start and warm-up are outside the meter's time.
+    """
+    from transformers import ContinuousBatchingConfig, GenerationConfig
+
+    model, renderer = _model(folder), load_renderer(str(folder), "hermes")
+    generation = GenerationConfig(
+        do_sample=True, temperature=1.0, top_k=0, top_p=1.0, max_new_tokens=TURN_ROOM, eos_token_id=renderer.end_of_turn_id
+    )
+
+    def roll(workload: Workload) -> tuple[Meter, int]:
+        config = ContinuousBatchingConfig(return_logprobs=True, seed=workload.seed, **setting)
+        with model.continuous_batching_context_manager(generation, continuous_batching_config=config) as manager:
+            with Meter() as meter:
+                rows, environments = _prompts(workload, renderer)
+                for index, row in enumerate(rows):
+                    manager.add_request(row, request_id=f"{index}-0")
+                left, generated = len(rows), 0
+                while left:
+                    output = manager.get_result(timeout=1.0)
+                    if output is None:
+                        continue
+                    if output.error or len(output.logprobs) != len(output.generated_tokens):
+                        raise ValueError(f"a request of continuous batching failed: {output.error}")
+                    index, turn = map(int, output.request_id.split("-"))
+                    generated += len(output.generated_tokens)
+                    if _observe(rows[index], output.generated_tokens, environments[index], renderer):
+                        manager.add_request(rows[index], request_id=f"{index}-{turn + 1}")
+                    else:
+                        left -= 1
         return meter, generated
 
     return roll
@@ -267,6 +310,7 @@ SIDES = {
     "ours": ours,
     "ours_vllm": ours,
     "trl": trl,
+    "continuous_batching": continuous_batching,
     "prefill_each_turn": prefill_each_turn,
     "prefill_uncounted": prefill_uncounted,
     "one_go": one_go,

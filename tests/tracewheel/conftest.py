@@ -18,8 +18,9 @@ from tracewheel.environments.workspace.environment import TOOLS
 from tracewheel.environments.workspace.episode import play
 from tracewheel.environments.workspace.tasks import FAMILIES, make_task
 from tracewheel.learner.warm_start.stage import peft_config
-from tracewheel.policy.adapters import write_adapter
+from tracewheel.policy.adapters import PolicyRef, write_adapter
 from tracewheel.policy.loading import load_base, load_renderer
+from tracewheel.policy.probe import write_probe
 
 ADAPTER_VERSION = 3
 
@@ -81,6 +82,52 @@ def other_base(base, tmp_path_factory):
     weights = {name: tensor * 1.01 for name, tensor in load_file(folder / "model.safetensors").items()}
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     return str(folder)
+
+
+class Versions:
+    """Policies of one base, each a random adapter of its own: `policy(version)`."""
+
+    def __init__(self, base, folder):
+        from peft import get_peft_model
+
+        self._base, self._folder = base, folder
+        self.model = get_peft_model(load_base(PolicyConfig(), base), peft_config(LoraConfig(rank=4, alpha=8))).eval()
+        self._policies = {}
+
+    def policy(self, version):
+        if version not in self._policies:
+            self._take(version)
+            folder = self._folder / f"version-{version}" / "adapter"
+            write_adapter(self.model, folder, "default", self._base, version=version)
+            write_probe(self.model, folder)
+            self._policies[version] = PolicyRef(self._base, str(folder), version)
+        return self._policies[version]
+
+    def _take(self, version):
+        generator = torch.Generator().manual_seed(version)
+        with torch.no_grad():
+            for name, parameter in self.model.named_parameters():
+                if "lora_" in name:
+                    parameter.normal_(0.0, 0.05, generator=generator)
+
+    @torch.no_grad()
+    def logprobs(self, version, ids, temperature=1.0):
+        """[T - 1]: the trainer's log-probabilities of all but the first of `ids`, under that version."""
+        self._take(version)
+        logits = self.model(input_ids=torch.tensor([ids]), use_cache=False).logits[0, :-1]
+        return torch.log_softmax(logits / temperature, dim=-1).gather(1, torch.tensor(ids[1:])[:, None])[:, 0].tolist()
+
+    def worst_difference(self, opening, generation, temperature=2.0):
+        """The largest difference between a token's log-probability and the trainer's, under the version that it carries."""
+        ids = opening + generation.token_ids
+        fresh = {version: self.logprobs(version, ids, temperature) for version in set(generation.versions)}
+        pairs = zip(generation.logprobs, generation.versions, strict=True)
+        return max(abs(found - fresh[version][len(opening) - 1 + t]) for t, (found, version) in enumerate(pairs))
+
+
+@pytest.fixture(scope="session")
+def versions(base, tmp_path_factory):
+    return Versions(base, tmp_path_factory.mktemp("versions"))
 
 
 @pytest.fixture(scope="session")

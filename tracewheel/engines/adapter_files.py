@@ -1,4 +1,4 @@
-"""An adapter's files as they were when an engine took them over."""
+"""An adapter's files, as they were when an engine loaded them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CONFIG = "adapter_config.json"
 
 @dataclass(frozen=True)
 class AdapterFiles:
-    """A folder and the digest of what makes out the adapter in it: two with the same are one adapter."""
+    """An adapter's folder and the digest of its weights and config."""
 
     folder: str
     digest: str
@@ -35,7 +35,7 @@ class AdapterFiles:
         return cls(folder, _digest(folder))
 
     def check(self, max_rank: int) -> None:
-        """Check that the files are still those, and that an engine made for `max_rank` can take them.
+        """Check that the files are unchanged and that their rank is at most `max_rank`.
 
         Raises:
             AdapterMismatchError: the files have changed.
@@ -43,13 +43,12 @@ class AdapterFiles:
         """
         if _digest(self.folder) != self.digest:
             raise AdapterMismatchError(
-                f"{self.folder}: its files have changed since the engine took it over; "
-                "write a new version to a folder of its own"
+                f"{self.folder}: its files have changed since the engine loaded them; write each version to a folder of its own"
             )
         rank = json.loads((Path(self.folder) / CONFIG).read_text())["r"]
         if rank > max_rank:
             raise ConfigError(
-                f"{self.folder}: has rank {rank}, and the engine was made for {max_rank}: set rollout.engine.max_lora_rank"
+                f"{self.folder}: has rank {rank}, and the engine takes at most {max_rank}: set rollout.engine.max_lora_rank"
             )
 
 

@@ -1,8 +1,8 @@
-"""What an engine is: sessions that grow by token ids, and generations that come back when done.
+"""The engine protocol: sessions that grow by token ids, and turns sampled for many sessions at once.
 
-A session is one conversation. `submit` appends ids to it and asks for a turn; `step` moves all open
-requests on and returns the turns that ended. The engine keeps what it has computed for a session
-until `close`, so no turn computes the conversation again.
+A session is one conversation. `submit` appends ids to it and requests a turn; `step` advances all open requests
+and returns the turns that ended. The engine keeps what it has computed for a session until `close`, so no turn
+computes the conversation again.
 """
 
 from __future__ import annotations
@@ -24,11 +24,10 @@ class Sampling:
 
 @dataclass(frozen=True)
 class Request:
-    """Append `new_ids` to a session (which begins with its first request) and sample a turn.
+    """Append `new_ids` to a session and sample a turn. A session's first request opens it.
 
-    `seed` fixes the session's random numbers, and `temperature` is what it is sampled at, where it is not
-    the engine's. `policy` speaks in this session where it is not the engine's own, which only some engines can.
-    All three are read at the session's first request.
+    `seed` fixes the session's random numbers, `temperature` overrides the engine's, and `policy` the engine's
+    policy (not every engine can). All three are read at the session's first request.
     """
 
     session: int
@@ -41,7 +40,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Generation:
-    """A sampled turn: ids (the stop token included), and of each its log-probability and the version that sampled it."""
+    """A sampled turn: ids (the stop token included), and for each its log-probability and the version that sampled it."""
 
     session: int
     token_ids: list[int]
@@ -51,13 +50,13 @@ class Generation:
 
 
 class Engine(Protocol):
-    """Generates turns for many sessions at once."""
+    """Samples turns for many sessions at once."""
 
     policy_version: int
 
     @property
     def idle(self) -> bool:
-        """Whether there is nothing to generate: all sessions wait for what they hear next, or there are none."""
+        """Whether there is nothing to sample: every session waits for its next observation, or there are none."""
         ...
 
     def submit(self, request: Request) -> None:
@@ -65,7 +64,7 @@ class Engine(Protocol):
         ...
 
     def step(self) -> list[Generation]:
-        """Move on; returns the turns that ended in this step, perhaps none."""
+        """Advance all turns; returns those that ended in this step, perhaps none."""
         ...
 
     def close(self, session: int) -> None:
@@ -73,9 +72,9 @@ class Engine(Protocol):
         ...
 
     def update_weights(self, policy: PolicyRef) -> None:
-        """Go on with this policy: tokens sampled from now on are its, and carry its version.
+        """Continue with this policy: tokens sampled from now on are its own and carry its version.
 
-        Open sessions go on, in the middle of a turn too.
+        Open sessions continue, even in the middle of a turn.
 
         Raises:
             AdapterMismatchError: the policy's adapter belongs to another base.

@@ -1,4 +1,4 @@
-"""What an endpoint answers: the message, what it cost, and, where the server gives them, its token ids."""
+"""An endpoint's reply: the message, its cost, and its token ids if the server returns them."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ from typing import Any
 from tracewheel.config import PricesConfig
 
 Message = dict[str, Any]
-# What vLLM gives for a token whose log-probability it does not know.
-UNKNOWN_LOGPROB = -9999.0
+UNKNOWN_LOGPROB = -9999.0  # vLLM's, for a token without a log-probability
 
 
 @dataclass(frozen=True)
 class Usage:
-    """What one reply took, in the endpoint's own tokens; `cached_tokens` are among the prompt's.
+    """One reply's usage in the endpoint's own tokens; `cached_tokens` are among the prompt's.
 
-    `cost` is None where prices are not known, or the endpoint says nothing of its usage (`known` is then false).
+    `cost` is None without prices, and if the endpoint reports no usage (`known` is then false).
     """
 
     prompt_tokens: int = 0
@@ -29,7 +28,7 @@ class Usage:
 
 @dataclass(frozen=True)
 class ReplyTokens:
-    """Ids of the prompt as the server saw it, and ids and log-probabilities of what the model said, end token included."""
+    """Ids of the prompt on the server, and ids and log-probabilities of the model's turn, end token included."""
 
     prompt_ids: list[int]
     token_ids: list[int]
@@ -38,7 +37,7 @@ class ReplyTokens:
 
 @dataclass(frozen=True)
 class Reply:
-    """An assistant message as OpenAI logs have it, why it ended, what it took, and its tokens or why there are none."""
+    """An assistant message in OpenAI's format, why it ended, its usage, and its tokens or why there are none."""
 
     message: Message
     ended_by: str
@@ -53,16 +52,16 @@ class Reply:
 
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> Reply:
-        """The reply that `to_record` gave."""
+        """The inverse of `to_record`."""
         tokens = record["tokens"] and ReplyTokens(**record["tokens"])
         return cls(**{**record, "usage": Usage(**record["usage"]), "tokens": tokens})
 
 
 def read_usage(answer: Any, prices: PricesConfig | None) -> Usage:
-    """What a chat completion took.
+    """A chat completion's usage.
 
     Raises:
-        ValueError, TypeError, AttributeError: it is written in another way than the protocol has it.
+        ValueError, TypeError, AttributeError: it is not as in the protocol.
     """
     usage = answer.get("usage")
     if not usage or usage.get("prompt_tokens") is None or usage.get("completion_tokens") is None:
@@ -76,7 +75,7 @@ def read_reply(answer: Any, prices: PricesConfig | None, *, token_ids: bool) -> 
     """The reply in a chat completion.
 
     Raises:
-        ValueError, KeyError, IndexError, TypeError, AttributeError: it is none.
+        ValueError, KeyError, IndexError, TypeError, AttributeError: it is not a chat completion.
     """
     choice = answer["choices"][0]
     message = _message(choice["message"])
@@ -86,7 +85,7 @@ def read_reply(answer: Any, prices: PricesConfig | None, *, token_ids: bool) -> 
 
 
 def _message(said: dict[str, Any]) -> Message:
-    """What belongs to the conversation: not the reasoning, refusals or annotations that some endpoints add."""
+    """The message without the reasoning, refusals and annotations that some endpoints add."""
     message: Message = {"role": "assistant", "content": said.get("content")}
     calls = [
         {
@@ -104,7 +103,7 @@ def _message(said: dict[str, Any]) -> Message:
 
 
 def _tokens(answer: Any, choice: Any) -> tuple[ReplyTokens | None, str]:
-    """Ids and log-probabilities under the names that vLLM's server gives them, or why there are none."""
+    """Ids and log-probabilities under the names of vLLM's server, or why there are none."""
     prompt_ids, token_ids = answer.get("prompt_token_ids"), choice.get("token_ids")
     if not prompt_ids or not token_ids:
         return None, "the endpoint gives no token ids"

@@ -1,4 +1,4 @@
-"""How a turn's tokens are chosen: from a session's own random numbers, whatever batch it is in."""
+"""Sampling from a session's own random numbers, independent of the batch."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ RANDOM_BLOCK = 256
 
 @dataclass(frozen=True)
 class Draws:
-    """What one turn is sampled with.
+    """How one turn is sampled.
 
-    `seed` is the session's, and `skip` how many of its random numbers its tokens so far have used.
-    With `forced`, the tokens are these: a turn that only asks for their log-probabilities.
+    Attributes:
+        seed: The session's.
+        skip: How many of the session's random numbers its earlier tokens have used.
+        forced: The tokens to take instead of sampling, for their log-probabilities alone.
     """
 
     seed: int = 0
@@ -30,16 +32,16 @@ class Draws:
     forced: tuple[int, ...] = ()
 
     def extra_args(self) -> dict[str, Any]:
-        """As numbers and lists under names of their own, which a request takes along."""
+        """The settings as numbers and lists under names of their own, for a request to vLLM."""
         values = asdict(self) | {"seed": str(self.seed), "greedy": int(self.greedy), "forced": list(self.forced)}
         return {f"{PREFIX}{name}": value for name, value in values.items() if value != []}
 
     @classmethod
     def of(cls, extra_args: dict[str, Any] | None) -> Draws | None:
-        """What `extra_args` made, None where a request says nothing of it.
+        """The inverse of `extra_args`; None for a request without any of its names.
 
         Raises:
-            ValueError: an argument has no such name or form.
+            ValueError: a name or value is invalid.
         """
         found = {name.removeprefix(PREFIX): value for name, value in (extra_args or {}).items() if name.startswith(PREFIX)}
         if not found:
@@ -55,13 +57,13 @@ class Draws:
                 **found,
             )
         except (KeyError, TypeError) as error:
-            raise ValueError(f"these are not the settings of a draw: {error}") from error
+            raise ValueError(f"invalid settings of a draw: {error}") from error
 
     def uniforms(self, count: int) -> list[float]:
-        """The session's next random numbers in [0, 1); none where nothing is left to chance.
+        """The session's next random numbers in [0, 1); none for greedy or forced tokens.
 
-        They are those of the transformers engine, which takes them by the block and each block from its end:
-        so two engines say the same.
+        The transformers engine draws them in blocks and takes each block from its end. The order here is the same,
+        so the engines sample the same tokens.
         """
         if self.greedy or self.forced:
             return []
@@ -82,7 +84,7 @@ def draw(logprobs: torch.Tensor, uniforms: torch.Tensor, top_p: torch.Tensor, gr
         logprobs: [R, V], at the temperature.
         uniforms: [R, 1] in [0, 1), float64.
         top_p: [R, 1], float64.
-        greedy: [R, 1]; where it is true, the likeliest token is taken.
+        greedy: [R, 1]; where true, the most likely token is taken.
 
     Returns:
         Tokens [R, 1].

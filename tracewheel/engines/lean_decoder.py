@@ -1,9 +1,9 @@
-"""The forward pass of Llama-like models in few operations, for where starting an operation is what costs.
+"""The forward pass of Llama-like models in few operations.
 
-A small model on a CPU spends most of a pass between its operations. Here queries, keys and values come from one
-product, gate and up from another, norms are folded into the product behind them, and residuals into the product
-before them: about half of the operations of the model's own layers, and the same numbers up to rounding. That
-they are the same is checked whenever an engine is made (`model_check.py`).
+A small model on a CPU spends most of a pass on starting operations. Here queries, keys and values come from one
+product, gate and up from another; norms are folded into the following product and residuals into the preceding one.
+That is about half of the operations of the model's own layers, with the same numbers up to rounding, which is checked
+whenever an engine is made (`model_check.py`).
 
 Legend: N tokens of a pass, C hidden size, H key-value heads, G query heads that share one, D head dimension.
 """
@@ -24,7 +24,7 @@ BODIES = {"LlamaModel", "Qwen2Model", "Qwen3Model"}
 
 @dataclass(frozen=True)
 class _Layer:
-    """Weights as [in, out], the norm before a product folded in; biases [out] or None."""
+    """Weights [in, out], with the preceding norm's gain folded in; biases [out] or None."""
 
     into_attention: torch.Tensor
     into_attention_bias: torch.Tensor | None
@@ -54,7 +54,7 @@ class LeanDecoder:
 
     @staticmethod
     def suits(model: Any) -> bool:
-        """Whether the model is one that this computes, and one that gains: all its parts plain, in float32 on a CPU."""
+        """Whether this decoder supports the model and is faster: plain layers, in float32 on a CPU."""
         body = model.base_model
         config = model.config
         return (
@@ -91,7 +91,7 @@ class LeanDecoder:
         return self._body.norm(hidden)
 
     def _normed(self, hidden: torch.Tensor) -> torch.Tensor:
-        """Root mean square 1 along the last dimension (Zhang and Sennrich 2019), without the gain."""
+        """RMS norm (Zhang and Sennrich 2019) along the last dimension, without the gain."""
         return functional.rms_norm(hidden, hidden.shape[-1:], eps=self._epsilon)
 
     def _layer(self, layer: Any) -> _Layer:
@@ -105,15 +105,15 @@ class LeanDecoder:
                 [attention.q_norm.weight.expand(query_heads, -1), attention.k_norm.weight.expand(self._key_heads, -1)]
             )
         return _Layer(
-            _behind_norm(layer.input_layernorm, *projections),
+            _with_gain(layer.input_layernorm, *projections),
             None if biases[0] is None else torch.cat(biases),
             norms,
             attention.o_proj.weight.T,
-            _behind_norm(layer.post_attention_layernorm, mlp.gate_proj, mlp.up_proj),
+            _with_gain(layer.post_attention_layernorm, mlp.gate_proj, mlp.up_proj),
             mlp.down_proj.weight.T,
         )
 
 
-def _behind_norm(norm: Any, *projections: Any) -> torch.Tensor:
-    """One weight [in, out] for several products of what a norm gives, with the norm's gain in it."""
+def _with_gain(norm: Any, *projections: Any) -> torch.Tensor:
+    """One weight [in, out] for several projections of a norm's output, with the norm's gain folded in."""
     return (torch.cat([projection.weight for projection in projections]) * norm.weight).T

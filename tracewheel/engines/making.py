@@ -1,4 +1,4 @@
-"""The engine that a profile asks for, with a policy loaded."""
+"""Makes the engine that a profile configures."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def make_engine(config: EngineSections, policy: PolicyRef, *, greedy: bool, slot
 
     Args:
         greedy: Take the most likely token at each step instead of sampling.
-        slots: How many sessions there will be at once at most; the engine may take fewer.
+        slots: The most sessions at once; the engine may take fewer.
 
     Raises:
         AdapterMismatchError: the policy's adapter belongs to another base.
@@ -53,14 +53,6 @@ def _transformers(config: EngineSections, policy: PolicyRef, stop_id: int, sampl
     from tracewheel.engines.transformers import TransformersEngine
     from tracewheel.policy.loading import PolicyWeights
 
-    weights = PolicyWeights(config.policy)
     return TransformersEngine(
-        weights.load(policy),
-        stop_id=stop_id,
-        sampling=sampling,
-        slots=slots,
-        policy_version=policy.version,
-        longest=config.rollout.max_tokens,
-        policy=policy,
-        load=weights.load,
+        PolicyWeights(config.policy).load, policy, stop_id, sampling, slots, longest=config.rollout.max_tokens
     )

@@ -1,8 +1,8 @@
-"""Which models the transformers engine would get wrong, and therefore refuses.
+"""Models that the transformers engine would compute wrongly, and therefore refuses.
 
-The engine takes the body's last hidden states through the output embedding itself, and gives every
-layer one mask under which a token sees all before it. A model that scales or caps its logits after
-that, or whose layers see only a window, would be sampled from another distribution than its own.
+The engine applies the output embedding to the body's last hidden states itself, and gives every layer one causal mask.
+A model that scales or caps its logits, or whose layers see only a window, would be sampled from another distribution
+than its own.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ WINDOWS = {"sliding_attention": "sliding_window", "chunked_attention": "attentio
 PROBE_TOKENS = 8
 
 
-def refuse_unlike_models(model: Any, last_logits: Callable[[torch.Tensor], torch.Tensor], longest: int | None) -> None:
-    """Raise unless the engine's way of computing gives the model's own logits.
+def check_model(model: Any, last_logits: Callable[[torch.Tensor], torch.Tensor], longest: int | None) -> None:
+    """Check that the engine gives the model's own logits.
 
     Args:
         model: A causal language model of transformers.
-        last_logits: The engine's logits [V] behind the last of the ids [T] it is given.
-        longest: The longest conversation there will be, in tokens; None when that is not known.
+        last_logits: The engine's logits [V] after the last of the ids [T] that it is given.
+        longest: The longest conversation in tokens; None if unknown.
 
     Raises:
-        InputError: the logits differ, by the model's config or by a short probe.
+        InputError: the logits differ, according to the model's config or on a short probe.
     """
     config, name = model.config.get_text_config(), type(model).__name__
     for key in LOGIT_FACTORS:
@@ -38,7 +38,7 @@ def refuse_unlike_models(model: Any, last_logits: Callable[[torch.Tensor], torch
     for key in LOGIT_CAPS:
         if cap := getattr(config, key, None):
             raise InputError(f"{name} caps its logits ({key} = {cap}), and the engine does not: use another base")
-    _refuse_windows(config, name, longest)
+    _check_windows(config, name, longest)
     ids = torch.arange(PROBE_TOKENS, device=model.device) % config.vocab_size
     own = model(input_ids=ids[None], use_cache=False).logits[0, -1].float().cpu()
     tolerance = 1e-3 if model.dtype in (torch.float32, torch.float64) else 5e-2
@@ -46,15 +46,15 @@ def refuse_unlike_models(model: Any, last_logits: Callable[[torch.Tensor], torch
     if not difference <= tolerance * float(own.abs().max()):
         raise InputError(
             f"{name}: the engine's logits for {PROBE_TOKENS} tokens differ from the model's own by {difference:.3g}; "
-            "its layers or its output do something that the engine does not know: use another base"
+            "its layers or its output do something that the engine does not support: use another base"
         )
 
 
-def _refuse_windows(config: Any, name: str, longest: int | None) -> None:
+def _check_windows(config: Any, name: str, longest: int | None) -> None:
     kinds = set(getattr(config, "layer_types", None) or ["sliding_attention"])
     unknown = sorted(kinds - {"full_attention", *WINDOWS})
     if unknown:
-        raise InputError(f"{name} has layers of {', '.join(unknown)}; the engine keeps keys and values only: use another base")
+        raise InputError(f"{name} has layers of {', '.join(unknown)}; the engine caches only keys and values: use another base")
     if getattr(config, "use_sliding_window", True) is False:
         return
     for kind, key in WINDOWS.items():

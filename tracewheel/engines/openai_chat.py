@@ -1,7 +1,10 @@
 """A model behind an OpenAI-compatible endpoint: messages in, one assistant message out.
 
-It is no `Engine`: an endpoint takes messages and makes token ids of them itself. It serves as a teacher, a judge or a
-baseline. Where the server gives token ids and log-probabilities, a reply carries them.
+Not an `Engine`: the endpoint tokenises messages itself. It serves as a teacher, a judge or a baseline. If the server
+returns token ids and log-probabilities, a reply carries them.
+
+Not the openai client either: limits, budget and pauses hold for each try and for all threads together, so retries are
+ours in any case, and the client would replace little more than one POST.
 """
 
 from __future__ import annotations
@@ -18,39 +21,38 @@ import httpx
 from tracewheel.config import EndpointConfig
 from tracewheel.core.errors import InfrastructureError, InputError
 from tracewheel.engines.chat_reply import Message, Reply, read_reply
-from tracewheel.engines.rate_headers import asked_wait, exhausted_for
+from tracewheel.engines.rate_headers import exhausted_for, retry_after
 from tracewheel.engines.rate_limit import MINUTE, RateLimiter
 from tracewheel.engines.spending import Spending
 
-FIRST_WAIT, LONGEST_BACKOFF = 0.5, 30.0
-PUT_OFF = {408, 409, 425, 429}
-NOT_FOR_US = {401, 403, 404, 405}
+FIRST_WAIT, LONGEST_BACKOFF = 0.5, 30.0  # seconds
+RETRIED = {408, 409, 425, 429}  # and all of 500 and above
+MISCONFIGURED = {401, 403, 404, 405}
 TOO_LONG = ("context_length_exceeded", "maximum context length")
-SHOWN = 300
-# How much denser in tokens the next prompt may be than the densest so far.
-MARGIN = 1.25
+EXCERPT = 300  # characters of a server's message in ours
+TOKEN_MARGIN = 1.25  # how many times more tokens per byte the next prompt may have than the densest so far
 
 
 class RefusedRequest(InfrastructureError):
-    """The endpoint works, but not for this conversation."""
+    """The endpoint works, but refuses this conversation."""
 
 
 class TooLong(RefusedRequest):
-    """The conversation has outgrown the model's context."""
+    """The conversation is longer than the model's context."""
 
 
 class OpenAiChat:
-    """Asks one model. May be used by many threads at once; use it as a context manager, or close it.
+    """Requests to one model, from any number of threads. Use it as a context manager, or close it.
 
     Args:
-        config: Where it is, how often to ask again, and the limits.
+        config: The endpoint, its retries and its limits.
         spent: What earlier runs have spent of the budget.
-        first_wait: Seconds before the second try; doubled before each further one.
-        minute: How many seconds the limits by the minute are for.
+        first_wait: Seconds before the second try, doubled for each further one.
+        minute: The period of the limits by the minute, in seconds.
 
     Attributes:
-        counts: What was `sent`, how many of these were `repeated`, and how many got `no_answer`, which may have cost
-            something all the same.
+        counts: Requests `sent`, how many of them were `repeated`, and how many got `no_answer`, which may still have
+            a cost.
     """
 
     def __init__(
@@ -70,7 +72,7 @@ class OpenAiChat:
         self._spending = Spending(config.budget, spent)
         self._closed = threading.Event()
         self._counting = threading.Lock()
-        self._tokens_a_byte = 0.0
+        self._tokens_per_byte = 0.0
 
     def __enter__(self) -> OpenAiChat:
         return self
@@ -79,7 +81,7 @@ class OpenAiChat:
         self.close()
 
     def close(self) -> None:
-        """Close the connections, and turn away whoever waits to ask."""
+        """Close the connections; waiting requests fail."""
         self._closed.set()
         self._limiter.close()
         self._client.close()
@@ -87,38 +89,38 @@ class OpenAiChat:
     def complete(
         self, messages: list[Message], tools: list[dict[str, Any]], seed: int, temperature: float | None = None
     ) -> Reply:
-        """What the model says next.
+        """The model's next message.
 
         Args:
-            temperature: What to sample at instead of the configured one; 0 takes the most likely token each time.
+            temperature: Overrides the configured one; 0 takes the most likely token each time.
 
         Raises:
-            InputError: the endpoint, the model or the key is wrong: no request will fare better.
-            RefusedRequest: the endpoint will not take this conversation (`TooLong`: because of its length).
+            InputError: the endpoint, the model or the key is wrong, so every request would fail.
+            RefusedRequest: the endpoint refuses this conversation (`TooLong`: because of its length).
             BudgetReached: the reply could cost more than is left of the budget.
-            InfrastructureError: no usable answer, however often it was asked.
+            InfrastructureError: no usable answer after all retries.
         """
         body = self._body(messages, tools, seed, self._config.temperature if temperature is None else temperature)
-        wait, problem = self._first_wait, ""
+        backoff, problem = self._first_wait, ""
         for attempt in range(self._config.retries + 1):
             response, problem = self._send(body)
-            asked = None
+            pause = None
             if response is not None:
                 if response.is_success:
                     return self._read(response, body)
-                problem, asked = f"status {response.status_code}: {_said(response)}", asked_wait(response.headers)
+                problem, pause = f"status {response.status_code}: {_message(response)}", retry_after(response.headers)
                 self._raise_if_final(response, problem)
-            if asked is not None and asked > self._config.longest_wait:
+            if pause is not None and pause > self._config.longest_wait:
                 limit = self._config.longest_wait
-                raise InfrastructureError(f"{self._url}: {problem}; it asks to wait {asked:.0f} s, longest_wait is {limit:g} s")
+                raise InfrastructureError(f"{self._url}: {problem}; it asks to wait {pause:.0f} s, longest_wait is {limit:g} s")
             if attempt < self._config.retries:
                 self._count("repeated")
-                if asked:
-                    self._limiter.pause(asked)  # what holds for one request holds for all with the same key
-                # Apart, so that threads which were refused together do not come back together.
-                self._closed.wait(min(LONGEST_BACKOFF, wait * random.uniform(0.5, 1.0)))
-                wait *= 2
-        raise InfrastructureError(f"{self._url}: no answer after {self._config.retries + 1} tries; the last: {problem}")
+                if pause:
+                    self._limiter.pause(pause)  # it holds for all requests with the same key
+                # Jitter: threads that were refused together do not return together.
+                self._closed.wait(min(LONGEST_BACKOFF, backoff * random.uniform(0.5, 1.0)))
+                backoff *= 2
+        raise InfrastructureError(f"{self._url}: no answer after {self._config.retries + 1} tries; last error: {problem}")
 
     def _body(self, messages: list[Message], tools: list[dict[str, Any]], seed: int, temperature: float) -> dict[str, Any]:
         body = {
@@ -134,17 +136,17 @@ class OpenAiChat:
         return {name: value for name, value in body.items() if value is not None}
 
     def _send(self, body: dict[str, Any]) -> tuple[httpx.Response | None, str]:
-        """Ask once, within the limits and the budget: the response, or what became of it."""
+        """Send once, within the limits and the budget: the response, or None and the error."""
         content = json.dumps(body, ensure_ascii=False).encode()
         longest = int(body.get("max_completion_tokens") or body.get("max_tokens") or self._config.max_turn_tokens)
         prices = self._config.prices
-        # No tokeniser makes more tokens of a text than it has bytes, so this is never too little.
+        # An upper bound: no tokeniser makes more tokens of a text than it has bytes.
         at_most = prices.cost(len(content), 0, longest) if prices else 0.0
         self._spending.reserve(at_most)
-        cost = at_most  # of what gets no answer, the endpoint may know more than we do
+        cost = at_most  # a request without an answer may have been served all the same
         try:
-            # A first guess is on the safe side; replies then show how many tokens a byte makes.
-            expected = longest + round(len(content) * min(1.0, (self._tokens_a_byte * MARGIN) or 1.0))
+            # At first a token per byte; replies then show the true ratio.
+            expected = longest + round(len(content) * min(1.0, (self._tokens_per_byte * TOKEN_MARGIN) or 1.0))
             sent = self._limiter.acquire(expected)
             self._count("sent")
             try:
@@ -155,17 +157,17 @@ class OpenAiChat:
             except httpx.TransportError as error:
                 self._count("no_answer")
                 return None, f"{type(error).__name__}: {error}"
-            taken, cost = self._taken(response, len(content), at_most)
-            self._limiter.settle(sent, taken if taken is not None else expected)
-            pause = exhausted_for(response.headers, taken or expected)
+            tokens, cost = self._tokens_and_cost(response, len(content), at_most)
+            self._limiter.settle(sent, tokens if tokens is not None else expected)
+            pause = exhausted_for(response.headers, tokens or expected)
             if pause <= self._config.longest_wait:
                 self._limiter.pause(pause)
             return response, ""
         finally:
             self._spending.settle(at_most, cost)
 
-    def _taken(self, response: httpx.Response, size: int, at_most: float) -> tuple[int | None, float]:
-        """The tokens and the money that a response took; None tokens where it does not say."""
+    def _tokens_and_cost(self, response: httpx.Response, size: int, at_most: float) -> tuple[int | None, float]:
+        """The tokens (None if not reported) and the cost of a response to a request of `size` bytes."""
         if not response.is_success:
             return 0, 0.0
         try:
@@ -174,7 +176,7 @@ class OpenAiChat:
             return None, at_most
         if not usage.known:
             return None, at_most
-        self._tokens_a_byte = max(self._tokens_a_byte, usage.prompt_tokens / size)
+        self._tokens_per_byte = max(self._tokens_per_byte, usage.prompt_tokens / size)
         return usage.prompt_tokens + usage.completion_tokens, usage.cost or 0.0
 
     def _read(self, response: httpx.Response, body: dict[str, Any]) -> Reply:
@@ -182,23 +184,21 @@ class OpenAiChat:
             reply = read_reply(response.json(), self._config.prices, token_ids=self._config.token_ids)
         except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
             raise RefusedRequest(
-                f"{response.url}: the answer is no chat completion ({type(error).__name__}: {error}): {response.text[:SHOWN]}"
+                f"{response.url}: not a chat completion ({type(error).__name__}: {error}): {response.text[:EXCERPT]}"
             ) from error
         if self._config.budget is not None and not reply.usage.known:
-            raise InputError(
-                f"{self._url}: model {body['model']} says nothing of its usage, so no budget can be kept: unset it"
-            )
+            raise InputError(f"{self._url}: model {body['model']} reports no usage, so no budget can be kept: unset it")
         return reply
 
     def _raise_if_final(self, response: httpx.Response, problem: str) -> None:
         status = response.status_code
-        if status in NOT_FOR_US:
+        if status in MISCONFIGURED:
             advice = {
                 401: f"is the key in the environment variable {self._config.api_key_variable} right?",
                 403: f"may the key in the environment variable {self._config.api_key_variable} use this model?",
-            }.get(status, "are endpoint (it mostly ends in /v1) and model right?")
+            }.get(status, "are endpoint (it usually ends in /v1) and model right?")
             raise InputError(f"{self._url}: {problem}; {advice}")
-        if status < 500 and status not in PUT_OFF:
+        if status < 500 and status not in RETRIED:
             kind = TooLong if any(words in response.text for words in TOO_LONG) else RefusedRequest
             raise kind(f"{self._url}: {problem}")
 
@@ -207,10 +207,10 @@ class OpenAiChat:
             self.counts[name] += 1
 
 
-def _said(response: httpx.Response) -> str:
+def _message(response: httpx.Response) -> str:
     try:
         error = response.json()["error"]
         text = error["message"] if isinstance(error, dict) else error
     except (ValueError, KeyError, TypeError):
         text = response.text
-    return " ".join(str(text).split())[:SHOWN]
+    return " ".join(str(text).split())[:EXCERPT]

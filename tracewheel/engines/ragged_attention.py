@@ -1,7 +1,6 @@
-"""The attention of a pass over many conversations whose new tokens lie one behind the other in one row.
+"""Attention for a pass over many conversations whose new tokens form one sequence.
 
-Registered with transformers under a name of its own; a model that is called without a `RaggedCache`
-computes as it does with "sdpa".
+Registered with transformers under a name of its own; without a `RaggedCache` a model computes as with "sdpa".
 """
 
 from __future__ import annotations
@@ -23,17 +22,17 @@ NAME = "tracewheel_ragged"
 
 
 def use_ragged_attention(model: Any) -> None:
-    """Make a model of transformers able to take `ragged=` a cache.
+    """Let a model of transformers take a cache as `ragged`.
 
     Raises:
-        InputError: the model computes its attention in its own way only.
+        InputError: the model does not let its attention be replaced.
     """
     AttentionInterface.register(NAME, ragged_attention)
     AttentionMaskInterface.register(NAME, sdpa_mask)
     model.set_attn_implementation(NAME)
     if model.config.get_text_config()._attn_implementation != NAME:
         raise InputError(
-            f"{type(model).__name__} takes no other attention than its own, and the engine needs one: use another base"
+            f"{type(model).__name__} does not let its attention be replaced, which the engine needs: use another base"
         )
 
 
@@ -43,11 +42,11 @@ def ragged_attention(
     key: torch.Tensor,
     value: torch.Tensor,
     attention_mask: torch.Tensor | None,
-    scaling: float | None = None,
+    *,
     ragged: RaggedCache | None = None,
     **options: Any,
 ) -> tuple[torch.Tensor, None]:
-    """As transformers calls it: `query` [1, heads, N, D], `key` and `value` [1, H, N, D]; returns [1, N, heads, D]."""
+    """Called by transformers: `query` [1, heads, N, D], `key` and `value` [1, H, N, D]; returns [1, N, heads, D]."""
     if ragged is None:
-        return sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **options)
-    return ragged.attend(module.layer_idx, query[0], key[0], value[0], scaling)[None], None
+        return sdpa_attention_forward(module, query, key, value, attention_mask, **options)
+    return ragged.attend(module.layer_idx, query[0], key[0], value[0], options.get("scaling"))[None], None

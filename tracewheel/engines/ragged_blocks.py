@@ -1,10 +1,10 @@
-"""What the tokens of a pass look at: attention in blocks of rows that get about equally many tokens.
+"""Attention of a pass in blocks of rows that get about equally many tokens.
 
-A block looks at the buffers in place where its rows lie close together, and at a copy of its rows where
-they do not. Rows between them are computed along, and left out of what comes back.
+A block reads the buffers in place where its rows lie close together, and otherwise a copy of its rows. Rows in between
+are computed too, and dropped from the result.
 
-Legend: R rows of a block, S buffer rows that it looks at, W its widest chunk, L its longest row, H key-value
-heads, G query heads that share one, D head dimension.
+Legend: R rows of a block, S buffer rows that it reads, W its widest chunk, L its longest row, H key-value heads, G query
+heads that share one, D head dimension.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from dataclasses import dataclass
 
 import torch
 
-DENSE = 0.5  # share of its span that a block's rows are at least, where it looks at the buffers in place
+DENSE = 0.5  # a block whose rows are at least this share of their span reads the buffers in place
 BLOCK_ROWS = 64
-BLOCK_SCORES = 1 << 22  # queries times keys of a block, over all its rows: bounds its mask
+BLOCK_SCORES = 1 << 22  # queries times keys over all rows of a block: bounds its mask
 
 
 @dataclass(frozen=True)
@@ -25,9 +25,9 @@ class Block:
     """Rows and their tokens: those from `begin` to `end` of the pass. Padding repeats a row's last token.
 
     Attributes:
-        rows: Which buffer rows it looks at: a slice, or [S].
-        tokens: [S, W] where their queries lie in the pass; a row between them takes the first token.
-        real: [end - begin] where the block's tokens lie in S * W; None when they are all.
+        rows: The buffer rows that it reads: a slice, or [S].
+        tokens: [S, W], positions of their queries in the pass; a row in between takes the first token.
+        real: [end - begin], positions of the block's tokens in S * W; None if they are all.
         longest: L.
         mask: [S, 1, W, L], added to the scores.
     """
@@ -41,7 +41,7 @@ class Block:
     mask: torch.Tensor
 
     def attend(self, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, scale: float | None) -> torch.Tensor:
-        """What `query` [H * G, N, D] sees of `keys` and `values` [rows, H, positions, D]: [end - begin, H * G, D]."""
+        """Attention of `query` [H * G, N, D] over `keys` and `values` [rows, H, positions, D]: [end - begin, H * G, D]."""
         key, value = keys[self.rows, :, : self.longest], values[self.rows, :, : self.longest]
         span, width = self.tokens.shape
         heads, _, dim = query.shape
@@ -49,7 +49,7 @@ class Block:
             asked = query[:, self.begin : self.end].unflatten(1, (span, width)).transpose(0, 1)  # [S, H * G, W, D]
         else:
             asked = query[:, self.tokens].transpose(0, 1)
-        # Query heads that share keys become queries of one head, so that no key is copied for them.
+        # Query heads that share keys become queries of one head, so no key is copied.
         groups = heads // key.shape[1]
         mask = self.mask if width == 1 else self.mask.repeat(1, 1, groups, 1)
         asked = asked.reshape(span, key.shape[1], groups * width, dim)
@@ -64,11 +64,11 @@ def plan_blocks(
     """The blocks of a pass, in the order of its tokens.
 
     Args:
-        rows: The buffer rows, by count and then by row.
-        counts: How many tokens each gets.
-        ends: How many positions each holds then.
-        dtype: Of the masks.
-        device: Where everything is.
+        rows: The buffer rows, sorted by count and then by row.
+        counts: The number of tokens that each gets.
+        ends: The number of positions that each then holds.
+        dtype: The masks' type.
+        device: The buffers' device.
     """
     blocks, begin = [], 0
     for part in _cut(counts, ends):
@@ -79,7 +79,7 @@ def plan_blocks(
 
 
 def _cut(counts: Sequence[int], ends: Sequence[int]) -> Iterator[slice]:
-    """Rows of like counts together, neither too many nor too large."""
+    """Slices of rows with similar counts, within `BLOCK_ROWS` and `BLOCK_SCORES`."""
     bounds = [0]
     for index in range(1, len(counts)):
         begun = bounds[-1]

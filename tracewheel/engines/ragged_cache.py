@@ -1,8 +1,8 @@
 """A key-value cache whose rows have their own lengths.
 
-Row r holds `lengths[r]` valid positions. A pass gives some rows new tokens, which all lie in one sequence
-without padding; their keys and values land behind the row's own valid positions. What the tokens look at is
-planned once for all layers, in blocks of rows (`tracewheel/engines/ragged_blocks.py`).
+Row r holds `lengths[r]` valid positions. A pass gives some rows new tokens, all in one sequence without padding; their
+keys and values go after the row's valid positions. Attention is planned once for all layers, in blocks of rows
+(`tracewheel/engines/ragged_blocks.py`).
 
 Legend: N tokens of a pass, R rows in it, H key-value heads, G query heads that share one, D head dimension.
 """
@@ -21,11 +21,11 @@ SMALLEST = 64
 
 
 class RaggedCache:
-    """Buffers of shape [rows, H, positions, D] for each layer, and the pass at hand. They grow by doubling.
+    """Buffers [rows, H, positions, D] for each layer, which grow by doubling, and the plan of the current pass.
 
     Args:
         model: The causal language model of transformers whose cache it is.
-        longest: How many positions a row has at most; None when that is not known.
+        longest: The most positions of a row; None if unknown.
     """
 
     def __init__(self, model: Any, longest: int | None = None) -> None:
@@ -39,7 +39,7 @@ class RaggedCache:
         self._blocks: list[Block] = []
 
     def take_row(self) -> int:
-        """An empty row: the lowest that is free."""
+        """Take the lowest free row; it is empty."""
         if not self._free:
             self.lengths.append(0)
             return len(self.lengths) - 1
@@ -52,10 +52,10 @@ class RaggedCache:
         heapq.heappush(self._free, row)
 
     def begin(self, rows: Sequence[int], counts: Sequence[int]) -> torch.Tensor:
-        """Prepare a pass that gives each of `rows` [R] as many tokens as `counts` [R] says.
+        """Plan a pass that gives `counts` [R] tokens to `rows` [R].
 
         Args:
-            rows: In the order in which their tokens lie in the pass: by count, then by row.
+            rows: In the order of their tokens in the pass: by count, then by row.
             counts: Ascending.
 
         Returns:
@@ -77,7 +77,7 @@ class RaggedCache:
     def attend(
         self, layer: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scale: float | None
     ) -> torch.Tensor:
-        """Store the new `key` and `value` [H, N, D], and let each of `query` [H * G, N, D] look at its row up to itself.
+        """Store the new `key` and `value` [H, N, D]; causal attention of `query` [H * G, N, D] over each token's own row.
 
         Returns:
             [N, H * G, D]
@@ -92,7 +92,7 @@ class RaggedCache:
         return seen[0] if len(seen) == 1 else torch.cat(seen)
 
     def copy(self, source: int, targets: Sequence[int]) -> None:
-        """Make rows hold what another holds."""
+        """Copy a row to others."""
         length, to = self.lengths[source], torch.tensor(targets, device=self._device)
         for buffer in (*self._keys.values(), *self._values.values()):
             buffer[to, :, :length] = buffer[source, :, :length]
@@ -100,14 +100,14 @@ class RaggedCache:
             self.lengths[row] = length
 
     def swap(self, one: Sequence[int], other: Sequence[int]) -> None:
-        """Exchange rows pairwise; none appears twice."""
+        """Swap rows pairwise; none may appear twice."""
         before, after = [*one, *other], [*other, *one]
         lengths = [self.lengths[row] for row in after]
         longest = max(lengths)
         to, source = (torch.tensor(rows, device=self._device) for rows in (before, after))
         for buffers in (self._keys, self._values):
             for layer, buffer in buffers.items():
-                buffers[layer] = buffer = self._fitted(buffer)  # a row that was just taken may not be in it yet
+                buffers[layer] = buffer = self._fitted(buffer)  # it may lack a row that was just taken
                 buffer[to, :, :longest] = buffer[source, :, :longest]
         for row, length in zip(before, lengths, strict=True):
             self.lengths[row] = length
@@ -116,7 +116,7 @@ class RaggedCache:
         heapq.heapify(self._free)
 
     def _reserve(self, positions: int) -> None:
-        """Have room for so many positions. Rows behind the last that is taken are given up when the buffers are made anew."""
+        """Make room for so many positions, and drop free rows at the end whenever the buffers grow."""
         if positions <= self._room:
             return
         doubled = max(SMALLEST, 2 * self._room, positions)
@@ -128,7 +128,7 @@ class RaggedCache:
         self._free = sorted(free)
 
     def _fitted(self, buffer: torch.Tensor) -> torch.Tensor:
-        """The buffer with room for all rows and positions; zeros, because a value that is masked is multiplied by 0."""
+        """The buffer with room for all rows and positions; new ones are 0, because masked values are multiplied by 0."""
         (old_rows, heads, old_room, dim), rows = buffer.shape, len(self.lengths)
         if old_rows >= rows and old_room >= self._room:
             return buffer

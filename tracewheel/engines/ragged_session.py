@@ -12,7 +12,7 @@ from tracewheel.engines.draws import RANDOM_BLOCK
 
 @dataclass(eq=False)
 class RaggedSession:
-    """`ids` is all that was heard and said. The model has read the first `read` of them; the turn begins at `start`."""
+    """`ids` holds all that was observed and generated. The model has read the first `read`; the turn begins at `start`."""
 
     number: int
     row: int
@@ -22,13 +22,13 @@ class RaggedSession:
     ids: list[int] = field(default_factory=list)
     read: int = 0
     start: int = 0
-    end: int = 0  # where the budget ends the turn
+    end: int = 0  # of the turn's budget
     logprobs: list[float] = field(default_factory=list)
     versions: list[int] = field(default_factory=list)
 
     @classmethod
     def open(cls, request: Request, row: int, sampling: Sampling) -> RaggedSession:
-        """The session that its first request begins."""
+        """The session of its first request."""
         temperature = sampling.temperature if request.temperature is None else request.temperature
         session = cls(request.session, row, np.random.default_rng(request.seed), temperature)
         session.begin_turn(request)
@@ -36,29 +36,29 @@ class RaggedSession:
 
     @property
     def unread(self) -> int:
-        """How many ids the model has yet to read."""
+        """The number of ids that the model has not read."""
         return len(self.ids) - self.read
 
     def next_ids(self, count: int) -> list[int]:
-        """The next ids for the model to read, which count as read from now on."""
+        """Take the next ids for the model to read."""
         self.read += count
         return self.ids[self.read - count : self.read]
 
     def begin_turn(self, request: Request) -> None:
-        """Hear what the request brings, and begin a turn."""
+        """Append the observation and begin a turn."""
         self.ids += request.new_ids
         self.start = len(self.ids)
         self.end = self.start + request.max_new_tokens
         self.logprobs, self.versions = [], []
 
-    def say(self, token: int, logprob: float, version: int) -> None:
-        """Take in a sampled token."""
+    def append(self, token: int, logprob: float, version: int) -> None:
+        """Append a sampled token."""
         self.ids.append(token)
         self.logprobs.append(logprob)
         self.versions.append(version)
 
-    def ended(self, stop_id: int) -> Generation | None:
-        """The turn if it has ended."""
+    def finished(self, stop_id: int) -> Generation | None:
+        """The turn, if it has ended."""
         stopped = self.ids[-1] == stop_id
         if not stopped and len(self.ids) < self.end:
             return None

@@ -1,4 +1,4 @@
-"""What an endpoint's headers say of when it will take another request."""
+"""Response headers that say when an endpoint takes the next request."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 
 
-def asked_wait(headers: Mapping[str, str]) -> float | None:
-    """The seconds that a response asks to wait (RFC 9110, section 10.2.3: seconds or a date); None when it does not.
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """The seconds that a response asks to wait (RFC 9110, section 10.2.3: seconds or a date), None without the header.
 
-    A date is held against the server's own clock, where the response has its time.
+    A date is compared with the server's own clock if the response has its time.
     """
     milliseconds = _number(headers.get("retry-after-ms"))
     if milliseconds is not None:
@@ -30,7 +30,7 @@ def asked_wait(headers: Mapping[str, str]) -> float | None:
 
 
 def exhausted_for(headers: Mapping[str, str], tokens: int) -> float:
-    """The seconds until a limit of `x-ratelimit-*` is reset that has no room for another request of so many tokens; else 0."""
+    """Seconds until every `x-ratelimit-*` limit without room for a request of `tokens` is reset; 0 if all have room."""
     waits = [0.0]
     for kind, need in (("requests", 1.0), ("tokens", float(tokens))):
         remaining, limit = (_number(headers.get(f"x-ratelimit-{name}-{kind}")) for name in ("remaining", "limit"))
@@ -41,7 +41,7 @@ def exhausted_for(headers: Mapping[str, str], tokens: int) -> float:
 
 
 def duration(text: str | None) -> float | None:
-    """The seconds of a text like `20ms`, `6m0s` or `1.5`; None when it is none."""
+    """The seconds of a text like `20ms`, `6m0s` or `1.5`; None if it is invalid."""
     if text is None:
         return None
     plain = _number(text)

@@ -1,4 +1,4 @@
-"""A limit on what is sent in a minute, for many threads at once."""
+"""Limits by the minute over many threads."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ MINUTE = 60.0
 
 @dataclass
 class Sent:
-    """A request that was let through: when, and how many tokens it counts as."""
+    """An admitted request: its time, and the tokens that it counts as."""
 
     at: float
     tokens: int
 
 
 class RateLimiter:
-    """Lets requests through one by one, in the order they came.
+    """Admits requests one by one, in the order they came.
 
-    Invariant: in no stretch of a `period` are more than `requests` let through, nor more than `tokens` in sum, save for a
-    request that is larger alone: it goes when nothing else was sent in the last period. Tokens are an estimate until
-    `settle` puts them right.
+    Invariant: any stretch of one `period` has at most `requests` requests, and at most `tokens` tokens in sum. A request
+    of more tokens than the limit is admitted when nothing else was sent in the last period. Tokens are an estimate until
+    `settle` corrects them.
 
     Args:
         requests, tokens: The limits; None for no limit.
-        period: In seconds.
+        period: Seconds.
     """
 
     def __init__(self, requests: int | None = None, tokens: int | None = None, *, period: float = MINUTE) -> None:
@@ -37,44 +37,44 @@ class RateLimiter:
         self._sent: deque[Sent] = deque()
         self._not_before = 0.0
         self._closed = False
-        self._door = threading.Lock()  # who holds it is next; the others queue up for it
+        self._next = threading.Lock()  # its holder is next; the others queue for it
         self._changed = threading.Condition()
 
     def acquire(self, tokens: int) -> Sent:
-        """Wait until a request of so many tokens may go.
+        """Wait until a request of so many tokens is admitted.
 
         Raises:
-            InfrastructureError: the limiter was closed in the meantime.
+            InfrastructureError: the limiter was closed.
         """
-        with self._door, self._changed:
+        with self._next, self._changed:
             while (wait := self._wait(tokens)) > 0.0 and not self._closed:
                 self._changed.wait(wait)
             if self._closed:
-                raise InfrastructureError("the endpoint is no longer asked")
+                raise InfrastructureError("the endpoint's client is closed")
             sent = Sent(time.monotonic(), tokens)
             self._sent.append(sent)
             return sent
 
     def settle(self, sent: Sent, tokens: int) -> None:
-        """Say how many tokens a request really took."""
+        """Correct a request's tokens."""
         with self._changed:
             sent.tokens = tokens
             self._changed.notify_all()
 
     def pause(self, seconds: float) -> None:
-        """Let nothing through for so long, because the endpoint says so."""
+        """Admit nothing for so long."""
         with self._changed:
             self._not_before = max(self._not_before, time.monotonic() + seconds)
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Turn away whoever waits."""
+        """Fail all waiting requests."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
 
     def _wait(self, tokens: int) -> float:
-        """How long a request of so many tokens has to wait from now; 0 when it may go."""
+        """Seconds until a request of so many tokens is admitted; 0 for now."""
         now = time.monotonic()
         while self._sent and self._sent[0].at <= now - self._period:
             self._sent.popleft()

@@ -1,4 +1,4 @@
-"""A conversation as an engine that is asked turn by turn keeps it: ids, and the turn that is being spoken."""
+"""A conversation as the vLLM engines keep it: its ids, and the turn in progress."""
 
 from __future__ import annotations
 
@@ -9,51 +9,66 @@ from tracewheel.engines.draws import Draws
 from tracewheel.policy.adapters import PolicyRef
 
 
+@dataclass(frozen=True)
+class TurnRequest:
+    """Sample up to `max_tokens` after `ids`. `stop_id` ends the turn and belongs to it; None: only the budget ends it."""
+
+    ids: list[int]
+    draws: Draws
+    max_tokens: int
+    stop_id: int | None = None
+
+
 @dataclass
 class Session:
-    """`ids` is all that was heard and said. A turn may be spoken in pieces, by one policy version after another."""
+    """`ids` holds all that was observed and generated; one turn may be generated in pieces, by successive policy versions."""
 
     number: int
     seed: int
     temperature: float
-    policy: PolicyRef | None  # None: the engine's own, whichever that is at the time
+    policy: PolicyRef | None  # None: the engine's own at the time
     ids: list[int] = field(default_factory=list)
     drawn: int = 0
-    said: list[int] = field(default_factory=list)
+    turn_ids: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     versions: list[int] = field(default_factory=list)
     budget: int = 0
 
     @classmethod
     def open(cls, request: Request, sampling: Sampling) -> Session:
-        """The session that its first request begins."""
+        """The session of its first request."""
         temperature = sampling.temperature if request.temperature is None else request.temperature
         return cls(request.session, request.seed, temperature, request.policy)
 
     def begin_turn(self, request: Request) -> None:
-        """Hear what the request brings, and begin a turn."""
+        """Append the observation and begin a turn."""
         self.ids += request.new_ids
-        self.said, self.logprobs, self.versions = [], [], []
+        self.turn_ids, self.logprobs, self.versions = [], [], []
         self.budget = request.max_new_tokens
 
-    def say(self, token_ids: list[int], logprobs: list[float], version: int) -> None:
-        """Take in a piece of the turn."""
+    def extend(self, token_ids: list[int], logprobs: list[float], version: int) -> None:
+        """Append a generated piece of the turn."""
         self.ids += token_ids
         self.drawn += len(token_ids)
-        self.said += token_ids
+        self.turn_ids += token_ids
         self.logprobs += logprobs
         self.versions += [version] * len(token_ids)
 
     @property
-    def left(self) -> int:
-        """How many tokens the turn may still have."""
-        return self.budget - len(self.said)
+    def tokens_left(self) -> int:
+        """The rest of the turn's budget."""
+        return self.budget - len(self.turn_ids)
 
-    def draws(self, sampling: Sampling) -> Draws:
-        """What the rest of the turn is sampled with."""
-        return Draws(self.seed, self.drawn, self.temperature, sampling.top_p, sampling.greedy)
+    def rest_of_turn(self, sampling: Sampling, stop_id: int) -> TurnRequest:
+        """The request for what is missing of the turn."""
+        draws = Draws(self.seed, self.drawn, self.temperature, sampling.top_p, sampling.greedy)
+        return TurnRequest(list(self.ids), draws, self.tokens_left, stop_id)
+
+    def stopped(self, stop_id: int) -> bool:
+        """Whether the turn ended with the stop token."""
+        return self.turn_ids[-1:] == [stop_id]
 
     def generation(self, stop_id: int) -> Generation:
-        """The turn, which has ended."""
-        stopped = bool(self.said) and self.said[-1] == stop_id
-        return Generation(self.number, self.said, self.logprobs, "stop" if stopped else "length", self.versions)
+        """The finished turn."""
+        stopped = self.stopped(stop_id)
+        return Generation(self.number, self.turn_ids, self.logprobs, "stop" if stopped else "length", self.versions)

@@ -1,8 +1,8 @@
 """Generation with Hugging Face transformers: continuous batching over a ragged key-value cache.
 
-Each step is one pass: every session that is speaking gets a token, and sessions that have heard something
-read it in the same pass. Nothing is ever computed twice for a session, and prompts that are alike and come
-together are computed once for all. Random numbers belong to the session, not to the batch.
+Each step is one forward pass: every generating session gets a token, and sessions with new ids read them in the same
+pass. Nothing is computed twice for a session, and equal prompts that arrive together are computed once. Random numbers
+belong to the session, not to the batch.
 """
 
 from __future__ import annotations
@@ -18,35 +18,32 @@ from tracewheel.core.errors import ConfigError
 from tracewheel.engines.base import Generation, Request, Sampling
 from tracewheel.engines.draws import draw
 from tracewheel.engines.lean_decoder import LeanDecoder
-from tracewheel.engines.model_check import refuse_unlike_models
+from tracewheel.engines.model_check import check_model
 from tracewheel.engines.ragged_attention import use_ragged_attention
 from tracewheel.engines.ragged_cache import RaggedCache
 from tracewheel.engines.ragged_session import RaggedSession
 from tracewheel.policy.adapters import PolicyRef
 
-ROWS_A_SLOT = 4  # sessions whose keys and values are kept, waiting ones included, for each that may speak
-READ_CHUNK = 1024  # tokens of one session that are read in one pass: bounds the attention mask
-READ_TOKENS = 8192  # tokens that are read in one pass, about: bounds the memory that it takes
-SPARSE = 0.8  # a pass over fewer than this share of the rows up to its last moves its sessions together first
+ROWS_PER_SLOT = 4  # sessions whose keys and values are kept, waiting ones included, for each that may be in a pass
+READ_CHUNK = 1024  # tokens of one session read in one pass: bounds the attention mask
+READ_TOKENS = 8192  # tokens read in one pass, approximately: bounds its memory
+SPARSE = 0.8  # a pass over a smaller share of the rows up to its last first moves its sessions together
 
 
 class TransformersEngine:
     """An `Engine` over a causal language model of transformers.
 
-    A session takes one of the `slots` from its request until its turn has ended, and gives it to the next at
-    once: while it waits for its tool it only keeps its row of keys and values. Sessions that come back go before
-    new ones. Rows are made as they are needed, up to `ROWS_A_SLOT` times the slots; a further session begins when
-    another is closed.
+    A session takes one of the `slots` from its request until its turn ends; while it waits for its tool it keeps only
+    its row of keys and values. Sessions that come back go before new ones. Rows are made as needed, up to
+    `ROWS_PER_SLOT` times the slots; a further session begins when another is closed.
 
     Args:
-        model: The policy, in evaluation mode.
+        model_of: The model of a policy, in evaluation mode.
+        policy: The policy to begin with.
         stop_id: The token that ends a turn; it belongs to the turn.
         sampling: How tokens are chosen.
-        slots: Sessions that read or speak in one pass.
-        policy_version: The version of the policy's weights.
-        longest: The longest conversation there will be, in tokens; None when that is not known.
-        policy: The policy that `model` is, where requests may name it.
-        load: The model of another policy, for `update_weights`.
+        slots: The most sessions in one pass.
+        longest: The longest conversation in tokens; None if unknown.
 
     Raises:
         InputError: the engine would sample from another distribution than the model's own.
@@ -54,37 +51,34 @@ class TransformersEngine:
 
     def __init__(
         self,
-        model: Any,
+        model_of: Callable[[PolicyRef], Any],
+        policy: PolicyRef,
         stop_id: int,
         sampling: Sampling,
         slots: int,
-        policy_version: int = 0,
         longest: int | None = None,
-        policy: PolicyRef | None = None,
-        load: Callable[[PolicyRef], Any] | None = None,
     ) -> None:
-        self.policy_version = policy_version
-        self._policy = policy
-        self._load = load
+        self._model_of = model_of
+        self._policy, self.policy_version = policy, policy.version
         self._stop_id = stop_id
         self._sampling = sampling
         self._slots = slots
         self._new: deque[Request] = deque()
         self._back: deque[RaggedSession] = deque()
-        self._alike: dict[int, list[RaggedSession]] = {}
+        self._same_prompt: dict[int, list[RaggedSession]] = {}  # by the session that reads it for them
         self._sessions: dict[int, RaggedSession] = {}
         self._reading: list[RaggedSession] = []
-        self._speaking: list[RaggedSession] = []
-        self._take_model(model)
-        self._cache = RaggedCache(model, longest)
+        self._generating: list[RaggedSession] = []
+        self._take_model(model_of(policy))
+        self._cache = RaggedCache(self._model, longest)
         with torch.inference_mode():
-            refuse_unlike_models(model, self._probe, longest)
+            check_model(self._model, self._probe, longest)
 
     def submit(self, request: Request) -> None:
-        """As the protocol says.
+        """Queue a turn.
 
         Raises:
-            ConfigError: the request asks for another policy than the engine's.
+            ConfigError: the request names another policy than the engine's.
         """
         session = self._sessions.get(request.session)
         if session is not None:
@@ -99,21 +93,19 @@ class TransformersEngine:
 
     @property
     def idle(self) -> bool:
-        return not (self._reading or self._speaking or self._back or (self._new and self._has_row()))
+        return not (self._reading or self._generating or self._back or (self._new and self._has_row()))
 
     def update_weights(self, policy: PolicyRef) -> None:
-        """As the protocol says. Open sessions are read again, so that all they say next is the new policy's."""
+        """Continue with this policy; see `Engine`. Open sessions are read again with the new weights."""
         if policy == self._policy:
             return
-        if self._load is None:
-            raise ValueError("this engine was made from a model, and does not know how to load another")
-        self._take_model(self._load(policy))
+        self._take_model(self._model_of(policy))
         self._policy, self.policy_version = policy, policy.version
         for session in self._sessions.values():
             self._cache.lengths[session.row] = 0
             session.read = 0
-        self._reading += self._speaking
-        self._speaking = []
+        self._reading += self._generating
+        self._generating = []
 
     def close(self, session: int) -> None:
         self._cache.free_row(self._sessions.pop(session).row)
@@ -121,19 +113,19 @@ class TransformersEngine:
     @torch.inference_mode()
     def step(self) -> list[Generation]:
         self._admit()
-        spoke = self._next_pass()
-        if not spoke:
+        sessions = self._next_pass()
+        if not sessions:
             return []
-        spoke, logits = self._with_alike(*self._forward(spoke))
+        sessions, logits = self._with_same_prompt(*self._forward(sessions))
         ended: list[Generation] = []
-        if not spoke:
+        if not sessions:
             return ended
-        for session, token, logprob in zip(spoke, *self._sample(logits, spoke), strict=True):
-            session.say(token, logprob, self.policy_version)
-            if generation := session.ended(self._stop_id):
+        for session, token, logprob in zip(sessions, *self._sample(logits, sessions), strict=True):
+            session.append(token, logprob, self.policy_version)
+            if generation := session.finished(self._stop_id):
                 ended.append(generation)
             else:
-                self._speaking.append(session)
+                self._generating.append(session)
         return ended
 
     def _take_model(self, model: Any) -> None:
@@ -142,11 +134,11 @@ class TransformersEngine:
         self._lean = LeanDecoder(model) if LeanDecoder.suits(model) else None
 
     def _has_row(self) -> bool:
-        return len(self._sessions) < ROWS_A_SLOT * self._slots
+        return len(self._sessions) < ROWS_PER_SLOT * self._slots
 
     def _admit(self) -> None:
-        """Give slots to sessions that have something to read. Of new ones that are alike, one is to read for all."""
-        free = self._slots - len(self._reading) - len(self._speaking) - sum(map(len, self._alike.values()))
+        """Give slots to sessions with unread ids. Of new ones with the same prompt, one reads it for all."""
+        free = self._slots - len(self._reading) - len(self._generating) - sum(map(len, self._same_prompt.values()))
         leaders: dict[tuple[int, ...], RaggedSession] = {}
         for _ in range(free):
             if self._back:
@@ -159,35 +151,37 @@ class TransformersEngine:
                 if leader is session:
                     self._reading.append(session)
                 else:
-                    self._alike.setdefault(leader.number, []).append(session)
+                    self._same_prompt.setdefault(leader.number, []).append(session)
             else:
                 break
 
     def _next_pass(self) -> list[RaggedSession]:
-        """All sessions that are speaking, and as many as may be of those that have something to read."""
+        """All generating sessions, and as many with unread ids as `READ_TOKENS` allows."""
         tokens = itertools.accumulate(min(session.unread, READ_CHUNK) for session in self._reading)
         count = max(1, sum(total <= READ_TOKENS for total in tokens))
-        spoke = self._speaking + self._reading[:count]
-        self._speaking, self._reading = [], self._reading[count:]
-        return spoke
+        sessions = self._generating + self._reading[:count]
+        self._generating, self._reading = [], self._reading[count:]
+        return sessions
 
-    def _with_alike(self, spoke: list[RaggedSession], logits: torch.Tensor) -> tuple[list[RaggedSession], torch.Tensor]:
-        """`spoke` and `logits` [R, V] with the sessions whose prompt one of these has just read for them."""
-        if not self._alike:
-            return spoke, logits
-        everyone, rows = list(spoke), list(range(len(spoke)))
-        for row, leader in enumerate(spoke):
-            alike = self._alike.pop(leader.number, [])
-            if alike:
-                self._cache.copy(leader.row, [session.row for session in alike])
-            for session in alike:
+    def _with_same_prompt(
+        self, sessions: list[RaggedSession], logits: torch.Tensor
+    ) -> tuple[list[RaggedSession], torch.Tensor]:
+        """`sessions` and `logits` [R, V], and those of the sessions whose prompt one of these has just read for them."""
+        if not self._same_prompt:
+            return sessions, logits
+        everyone, rows = list(sessions), list(range(len(sessions)))
+        for row, leader in enumerate(sessions):
+            followers = self._same_prompt.pop(leader.number, [])
+            if followers:
+                self._cache.copy(leader.row, [session.row for session in followers])
+            for session in followers:
                 session.read = leader.read
-            everyone += alike
-            rows += [row] * len(alike)
+            everyone += followers
+            rows += [row] * len(followers)
         return everyone, logits[rows]
 
     def _forward(self, sessions: list[RaggedSession]) -> tuple[list[RaggedSession], torch.Tensor]:
-        """Read what is unread. Returns the R sessions that have read all of it, and the logits [R, V] behind its end."""
+        """Read unread ids. Returns the R sessions that have read all of theirs, and the logits [R, V] after the last."""
         self._move_together(sessions)
         counted = [(min(session.unread, READ_CHUNK), session) for session in sessions]
         counted.sort(key=lambda pair: (pair[0], pair[1].row))
@@ -202,7 +196,7 @@ class TransformersEngine:
         return [sessions[index] for index in done], logits[done]
 
     def _move_together(self, sessions: list[RaggedSession]) -> None:
-        """Move sessions to the first rows where most of the rows up to their last are not in the pass."""
+        """Move sessions to the first rows if too few of the rows up to their last are in the pass."""
         taken = {session.row for session in sessions}
         count = len(sessions)
         if count >= SPARSE * (max(taken) + 1):
@@ -217,7 +211,7 @@ class TransformersEngine:
             session.row = row
 
     def _read(self, cache: RaggedCache, rows: list[int], counts: list[int], ids: torch.Tensor) -> torch.Tensor:
-        """Read `ids` [N], of which `counts` [R] belong to each of `rows` [R]. Returns the logits [R, V] behind their last."""
+        """Read `ids` [N], `counts` [R] of them for each of `rows` [R]. Returns the logits [R, V] after each row's last."""
         positions = cache.begin(rows, counts)
         device = self._model.device
         if self._lean:
@@ -226,7 +220,7 @@ class TransformersEngine:
             hidden = self._model.base_model(
                 input_ids=ids[None].to(device),
                 position_ids=positions,
-                attention_mask=torch.empty(1, 1, 1, 1),  # of four dimensions: the model is to make none of its own
+                attention_mask=torch.empty(1, 1, 1, 1),  # four dimensions: the model makes none of its own
                 use_cache=False,
                 ragged=cache,
             ).last_hidden_state[0]
@@ -234,7 +228,7 @@ class TransformersEngine:
         return self._model.get_output_embeddings()(hidden[last.to(device)]).float().cpu()
 
     def _probe(self, ids: torch.Tensor) -> torch.Tensor:
-        """The logits [V] behind the last of `ids` [T], read in chunks beside another row, in a cache of their own."""
+        """The logits [V] after the last of `ids` [T], read in chunks beside another row, in a separate cache."""
         cache = RaggedCache(self._model)
         rows = [cache.take_row(), cache.take_row()]
         logits = self._read(cache, rows[:1], [len(ids) - 1], ids[:-1])
@@ -243,7 +237,7 @@ class TransformersEngine:
         return logits[0]
 
     def _sample(self, logits: torch.Tensor, sessions: list[RaggedSession]) -> tuple[list[int], list[float]]:
-        """Choose a token a row from `logits` [R, V]; returns tokens and their log-probabilities."""
+        """Choose one token per row of `logits` [R, V]; returns tokens and their log-probabilities."""
         temperatures = torch.tensor([[session.temperature] for session in sessions])
         logprobs = torch.log_softmax(logits / temperatures, dim=-1)
         if self._sampling.greedy:

@@ -1,4 +1,4 @@
-"""One vLLM server over HTTP: turns by token ids, adapters by version, and patience with a server that dies."""
+"""Requests to one vLLM server: turns by token ids, adapters by version, retries while a server is away."""
 
 from __future__ import annotations
 
@@ -14,28 +14,30 @@ import httpx
 from tracewheel.core.errors import ConfigError, InfrastructureError
 from tracewheel.engines.adapter_files import AdapterFiles
 from tracewheel.engines.draws import Draws
+from tracewheel.engines.sessions import TurnRequest
 from tracewheel.engines.vllm_server import VllmServer
 from tracewheel.engines.vllm_settings import VllmSettings
-from tracewheel.policy.probe import compare, read_probe
+from tracewheel.policy.probe import compare_logprobs, read_probe
 
 T = TypeVar("T")
 GENERATE, ABORT = "/inference/v1/generate", "/inference/v1/abort_requests"
-NAMED = "generate-tokens-"  # what the server puts before a request's name
-AGAIN_AFTER = 0.5
-SHOWN = 300
+NAME_PREFIX = "generate-tokens-"  # what the server puts before a request's name
+RETRY_SECONDS = 0.5
+CONNECT_SECONDS = 5.0
+EXCERPT = 300  # characters of a server's message in ours
 
 
 @dataclass(frozen=True)
-class Said:
-    """What came back for a request. `stopped_short` where it was aborted: there may be more to say."""
+class Output:
+    """What a request generated. An `aborted` one may be incomplete."""
 
     token_ids: list[int]
     logprobs: list[float]
-    stopped_short: bool
+    aborted: bool
 
 
-class _Gone(Exception):
-    """The server did not answer, or not with sense."""
+class _Unavailable(Exception):
+    """The server did not answer, or its answer is invalid."""
 
 
 class VllmClient:
@@ -44,8 +46,8 @@ class VllmClient:
     Args:
         url: Its address.
         settings: What the engine needs of it.
-        patience: How many seconds a request is tried again when the server does not answer.
-        server: The process behind the address, where it was started here.
+        patience: Seconds for which requests are retried while the server does not answer.
+        server: The process behind the address, if it was started here.
     """
 
     def __init__(self, url: str, settings: VllmSettings, patience: float, server: VllmServer | None = None) -> None:
@@ -54,174 +56,169 @@ class VllmClient:
         self._patience = patience
         self._server = server
         self._client = httpx.AsyncClient(
-            base_url=self.url, timeout=httpx.Timeout(patience, connect=5.0), limits=httpx.Limits(max_connections=None)
+            base_url=self.url,
+            timeout=httpx.Timeout(patience, connect=CONNECT_SECONDS),
+            limits=httpx.Limits(max_connections=None),
         )
         self._base: str | None = None
-        self._loaded: OrderedDict[AdapterFiles, int] = OrderedDict()  # with how many requests use it; the longest unused first
-        self._life = 0
+        self._loaded: OrderedDict[AdapterFiles, int] = OrderedDict()  # with the number of requests; least recently used first
+        self._restarts = 0
         self._changing = asyncio.Lock()
-        self._reviving = asyncio.Lock()
+        self._restarting = asyncio.Lock()
 
-    async def _connect(self) -> str:
-        """Find out what the server's base is called, and whether it draws as Tracewheel asks for."""
-        models = (await self._once("GET", "/v1/models"))["data"]
-        base = next(model for model in models if model.get("parent") is None)
-        longest = base.get("max_model_len") or self._settings.longest
-        if longest < self._settings.longest:
-            raise ConfigError(
-                f"{self.url}: serves conversations of at most {longest} tokens, and {self._settings.longest} are needed: "
-                f"start it with --max-model-len={self._settings.longest}"
-            )
-        name = str(base["id"])
-        heard = [await self._generate([0], Draws(temperature=t, forced=(1,)), 1, None, name, "") for t in (0.5, 2.0)]
-        if any(said.token_ids != [1] for said in heard) or heard[0].logprobs == heard[1].logprobs:
-            raise ConfigError(
-                f"{self.url}: does not choose tokens as asked for: start it with "
-                "--logits-processors=tracewheel.engines.vllm_draws:SessionDraws --logprobs-mode=processed_logits"
-            )
-        return name
-
-    async def generate(
-        self, ids: list[int], draws: Draws, max_tokens: int, stop_id: int | None, adapter: AdapterFiles | None, name: str
-    ) -> Said:
-        """Up to `max_tokens` after `ids`: all that was said, or an exception. A server that died is asked again.
+    async def generate(self, turn: TurnRequest, adapter: AdapterFiles | None, name: str) -> Output:
+        """Sample a turn, again from its start if the server dies meanwhile.
 
         Raises:
             AdapterMismatchError: the server does not serve the adapter's weights.
             ConfigError: it was started with other settings than the engine needs.
             InfrastructureError: it does not come back, or refuses the request.
         """
-        return await self._patiently(adapter, lambda model: self._generate(ids, draws, max_tokens, stop_id, model, name))
+        return await self._retrying(adapter, lambda model: self._generate(turn, model, name))
 
     async def load(self, adapter: AdapterFiles | None) -> None:
-        """Bring an adapter in, and check that it is served; raises as `generate` does."""
+        """Load an adapter and check that it is served; raises like `generate`."""
 
         async def nothing(_: str) -> None:
             return
 
-        await self._patiently(adapter, nothing)
+        await self._retrying(adapter, nothing)
 
-    async def _patiently(self, adapter: AdapterFiles | None, work: Callable[[str], Awaitable[T]]) -> T:
-        """Do something with an adapter, by the server's name for it, as often as the server goes meanwhile."""
+    async def abort(self, names: list[str]) -> None:
+        """Stop requests; they return what they have generated."""
+        try:
+            await self._request("POST", ABORT, {"request_ids": [NAME_PREFIX + name for name in names]})
+        except _Unavailable:
+            return  # the requests are gone with the server, and will be retried
+
+    async def _retrying(self, adapter: AdapterFiles | None, work: Callable[[str], Awaitable[T]]) -> T:
+        """Call `work` with the server's name for the adapter, until it succeeds or patience ends."""
         since: float | None = None
         while True:
-            life = self._life
+            restarts = self._restarts
             try:
-                model = await self._use(adapter)
-                life = self._life
+                model = await self._acquire(adapter)
+                restarts = self._restarts
                 try:
                     return await work(model)
                 finally:
-                    if adapter is not None and self._life == life:
+                    if adapter is not None and self._restarts == restarts:
                         self._loaded[adapter] -= 1
-            except _Gone as error:
+            except _Unavailable as error:
                 since = since or time.monotonic()
-                await self._revive(life, since, error)
+                await self._restart(restarts, since, error)
 
-    async def abort(self, names: list[str]) -> None:
-        """Stop requests; they come back with what they have said so far."""
-        try:
-            await self._once("POST", ABORT, {"request_ids": [NAMED + name for name in names]})
-        except _Gone:
-            return  # so they are gone too, and will be asked for again
+    async def _connect(self) -> str:
+        """The name of the server's base, after checking that it samples with Tracewheel's random numbers."""
+        models = (await self._request("GET", "/v1/models"))["data"]
+        base = next(model for model in models if model.get("parent") is None)
+        longest = base.get("max_model_len") or self._settings.longest
+        if longest < self._settings.longest:
+            raise ConfigError(
+                f"{self.url}: serves conversations of at most {longest} tokens, but {self._settings.longest} are needed: "
+                f"start it with --max-model-len={self._settings.longest}"
+            )
+        name = str(base["id"])
+        turns = [TurnRequest([0], Draws(temperature=temperature, forced=(1,)), 1) for temperature in (0.5, 2.0)]
+        found = [await self._generate(turn, name, "") for turn in turns]
+        if any(output.token_ids != [1] for output in found) or found[0].logprobs == found[1].logprobs:
+            raise ConfigError(
+                f"{self.url}: does not sample with Tracewheel's logits processor: start it with "
+                "--logits-processors=tracewheel.engines.vllm_draws:SessionDraws --logprobs-mode=processed_logits"
+            )
+        return name
 
-    async def close(self) -> None:
-        """Close the connections."""
-        await self._client.aclose()
-
-    async def _generate(
-        self, ids: list[int], draws: Draws, max_tokens: int, stop_id: int | None, model: str, name: str
-    ) -> Said:
+    async def _generate(self, turn: TurnRequest, model: str, name: str) -> Output:
         parameters = {
             "temperature": 0.0,
-            "max_tokens": max_tokens,
+            "max_tokens": turn.max_tokens,
             "logprobs": 0,
-            "stop_token_ids": [] if stop_id is None else [stop_id],
+            "stop_token_ids": [] if turn.stop_id is None else [turn.stop_id],
             "ignore_eos": True,
             "detokenize": False,
-            "extra_args": draws.extra_args(),
+            "extra_args": turn.draws.extra_args(),
         }
-        body = {"model": model, "token_ids": ids, "sampling_params": parameters} | ({"request_id": name} if name else {})
-        answer = await self._once("POST", GENERATE, body)
+        body = {"model": model, "token_ids": turn.ids, "sampling_params": parameters} | ({"request_id": name} if name else {})
+        answer = await self._request("POST", GENERATE, body)
         try:
             choice = answer["choices"][0]
             token_ids = [int(token) for token in choice["token_ids"] or []]
             logprobs = [float(entry["logprob"]) for entry in (choice["logprobs"] or {}).get("content") or []]
             reason = choice["finish_reason"]
         except (KeyError, IndexError, TypeError, ValueError) as error:
-            raise _Gone(f"an answer without sense ({error})") from error
+            raise _Unavailable(f"an invalid answer ({error})") from error
         if len(token_ids) != len(logprobs):
-            raise _Gone(f"{len(token_ids)} tokens with {len(logprobs)} log-probabilities")
+            raise _Unavailable(f"{len(token_ids)} tokens with {len(logprobs)} log-probabilities")
         if reason not in ("stop", "length", "abort"):
-            raise _Gone(f"a turn that ended by {reason}")
-        return Said(token_ids, logprobs, reason == "abort")
+            raise _Unavailable(f"a turn that ended by {reason}")
+        return Output(token_ids, logprobs, reason == "abort")
 
-    async def _use(self, adapter: AdapterFiles | None) -> str:
-        """The name under which the server has an adapter, loaded and checked; it stays until it is released."""
+    async def _acquire(self, adapter: AdapterFiles | None) -> str:
+        """The server's name for an adapter, loaded and checked; the adapter stays while its count is above 0."""
         async with self._changing:
             if self._base is None:
                 self._base = await self._connect()
             if adapter is None:
                 return self._base
             if adapter not in self._loaded:
-                await self._bring_in(adapter)
+                await self._load(adapter)
             self._loaded[adapter] += 1
             self._loaded.move_to_end(adapter)
         return adapter.digest
 
-    async def _bring_in(self, adapter: AdapterFiles) -> None:
+    async def _load(self, adapter: AdapterFiles) -> None:
         adapter.check(self._settings.max_rank)
         unused = [each for each, users in self._loaded.items() if users <= 0]
         for each in unused[: max(0, len(self._loaded) - self._settings.max_loras + 1)]:
             del self._loaded[each]
-            await self._once("POST", "/v1/unload_lora_adapter", {"lora_name": each.digest}, refused_is_fine=True)
-        # In place, so that a server which was not told to forget it reads it again.
+            await self._request("POST", "/v1/unload_lora_adapter", {"lora_name": each.digest}, refusal_allowed=True)
+        # In place: a server that still has an adapter of this name reads it again.
         body = {"lora_name": adapter.digest, "lora_path": adapter.folder, "load_inplace": True}
-        await self._once("POST", "/v1/load_lora_adapter", body)
+        await self._request("POST", "/v1/load_lora_adapter", body)
         self._loaded[adapter] = 0
 
         try:
             if probe := read_probe(adapter.folder):
-                draws, count = Draws(forced=tuple(probe.token_ids[1:])), len(probe.logprobs)
-                said = await self._generate(probe.token_ids[:1], draws, count, None, adapter.digest, "")
-                compare(adapter.folder, said.logprobs, probe, self._settings.dtype)
+                turn = TurnRequest(probe.token_ids[:1], Draws(forced=tuple(probe.token_ids[1:])), len(probe.logprobs))
+                output = await self._generate(turn, adapter.digest, "")
+                compare_logprobs(adapter.folder, output.logprobs, probe, self._settings.dtype)
         except BaseException:
             self._loaded.pop(adapter, None)
             raise
 
-    async def _once(self, method: str, path: str, body: Any = None, refused_is_fine: bool = False) -> Any:
+    async def _request(self, method: str, path: str, body: Any = None, refusal_allowed: bool = False) -> Any:
         try:
             response = await self._client.request(method, path, json=body)
         except httpx.TransportError as error:
-            raise _Gone(f"{type(error).__name__}: {error}") from error
+            raise _Unavailable(f"{type(error).__name__}: {error}") from error
         if response.is_success:
             try:
                 return response.json() if response.headers.get("content-type", "").startswith("application/json") else None
             except ValueError as error:
-                raise _Gone(f"an answer without sense ({error})") from error
-        said = f"{path}: status {response.status_code}: {' '.join(response.text.split())[:SHOWN]}"
-        # A server that was started anew knows no adapter.
+                raise _Unavailable(f"an invalid answer ({error})") from error
+        message = f"{path}: status {response.status_code}: {' '.join(response.text.split())[:EXCERPT]}"
+        # A server that was restarted knows no adapter.
         if response.status_code >= 500 or (response.status_code == 404 and path == GENERATE):
-            raise _Gone(said)
-        if refused_is_fine:
+            raise _Unavailable(message)
+        if refusal_allowed:
             return None
         hint = "; is VLLM_ALLOW_RUNTIME_LORA_UPDATING=True in its environment?" if response.status_code == 404 else ""
-        raise InfrastructureError(f"{self.url}{said}{hint}")
+        raise InfrastructureError(f"{self.url}{message}{hint}")
 
-    async def _revive(self, life: int, since: float, error: _Gone) -> None:
-        """Wait a little, and start the server if it is ours and gone; what it had is to be loaded anew.
+    async def _restart(self, restarts: int, since: float, error: _Unavailable) -> None:
+        """Wait a little, and start the server if it is ours and gone; adapters are loaded anew.
 
-        Many requests notice that a server is gone; the first of them ends its `life`.
+        Many requests notice that a server is gone; the first of them counts the restart.
         """
-        if self._life == life:
-            self._life += 1
+        if self._restarts == restarts:
+            self._restarts += 1
             self._loaded = OrderedDict()
             self._base = None
         if time.monotonic() - since > self._patience:
             raise InfrastructureError(
-                f"{self.url}: no answer for {self._patience:.0f} s (rollout.engine.patience); the last: {error}"
+                f"{self.url}: no answer for {self._patience:.0f} s (rollout.engine.patience); last error: {error}"
             ) from error
-        await asyncio.sleep(AGAIN_AFTER)
-        async with self._reviving:
+        await asyncio.sleep(RETRY_SECONDS)
+        async with self._restarting:
             if self._server is not None:
                 await asyncio.to_thread(self._server.ensure)

@@ -1,8 +1,8 @@
-"""vLLM in this process: one loaded base, the adapters that are resident on it, and requests of many engines.
+"""vLLM in this process: one loaded base, its resident adapters, and the requests of several engines.
 
-Starting vLLM takes many seconds, so a process keeps its core from stage to stage and gives it to every engine
-that asks for the same base and settings. Adapters come and go by version; each has a number of its own in
-vLLM, which is never given twice, so that neither weights nor cached keys and values can be mistaken.
+Starting vLLM takes many seconds, so a process keeps its core from stage to stage and shares it between all engines
+with the same base and settings. Adapters come and go by version. Each gets a number in vLLM that is never reused,
+so neither weights nor cached keys and values can be mistaken for another's.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from typing import Any
 from tracewheel.core.errors import ConfigError, InfrastructureError
 from tracewheel.engines.adapter_files import AdapterFiles
 from tracewheel.engines.draws import Draws
+from tracewheel.engines.sessions import TurnRequest
 from tracewheel.engines.vllm_settings import VllmSettings, environment
 from tracewheel.policy.adapters import PolicyRef, base_folder, base_hash
 from tracewheel.policy.probe import PROBE, check_probe
@@ -33,11 +34,11 @@ _making = threading.Lock()
 
 
 def shared_core(base: str, settings: VllmSettings) -> VllmCore:
-    """The process's core for a base: the one that there is, or a new one in its place.
+    """The process's core for a base: the existing one, or a new one in its place.
 
     Raises:
         InfrastructureError: vLLM is not installed, or does not start.
-        AdapterMismatchError: vLLM computes something else than the base's trainer.
+        AdapterMismatchError: vLLM does not give the log-probabilities of the base's trainer.
     """
     global _core
     with _making:
@@ -52,7 +53,7 @@ def shared_core(base: str, settings: VllmSettings) -> VllmCore:
 
 @dataclass
 class _Running:
-    inside: str  # vLLM's own name of the request
+    vllm_name: str
     adapter: AdapterFiles | None
     ended: Ended
 
@@ -60,12 +61,12 @@ class _Running:
 class VllmCore:
     """Requests with token ids in, tokens with log-probabilities out.
 
-    Several engines, and several threads, may use it: what a request said is handed over within the step of
-    whoever stepped, under `lock`.
+    Several engines and threads may use it. A finished request's `ended` is called under `lock`, in the step of
+    any of them.
 
     Args:
         base: The base model.
-        settings: What vLLM is started with.
+        settings: vLLM's settings.
     """
 
     def __init__(self, base: str, settings: VllmSettings) -> None:
@@ -74,10 +75,10 @@ class VllmCore:
         self.lock = threading.RLock()
         self._numbers = itertools.count(1)
         self._running: dict[str, _Running] = {}
-        self._resident: OrderedDict[AdapterFiles, Any] = OrderedDict()  # the longest unused first
+        self._resident: OrderedDict[AdapterFiles, Any] = OrderedDict()  # least recently used first
         self._engine: Any = _start(base, settings)
         if (base_folder(base) / PROBE).is_file():  # a policy all of whose weights were trained
-            check_probe(base_folder(base), self._score_with(None), settings.dtype)
+            check_probe(base_folder(base), self._scorer(None), settings.dtype)
 
     @property
     def resident(self) -> list[AdapterFiles]:
@@ -85,68 +86,66 @@ class VllmCore:
         return list(self._resident)
 
     def load(self, policy: PolicyRef) -> AdapterFiles | None:
-        """Bring a policy's adapter in, and check that it is served. Returns None for a policy without.
+        """Load a policy's adapter and check that it is served. Returns None for a policy without one.
 
         Raises:
-            AdapterMismatchError: it belongs to another base, or is not what vLLM then serves.
-            ConfigError: there are more adapters in use than `max_loras`, or its rank is too large.
+            AdapterMismatchError: it belongs to another base, or vLLM does not serve it as trained.
+            ConfigError: more than `max_loras` adapters are in use, or its rank is too large.
         """
         if policy.adapter is None:
             return None
         adapter = AdapterFiles.of(policy)
         with self.lock:
-            self._ensure(adapter)
+            self._ensure_resident(adapter)
         return adapter
 
-    def add(
-        self, ids: list[int], draws: Draws, max_tokens: int, stop_id: int | None, adapter: AdapterFiles | None, ended: Ended
-    ) -> str:
-        """Ask for up to `max_tokens` after `ids`; `ended` is called with the name returned, tokens and log-probabilities."""
+    def add(self, turn: TurnRequest, adapter: AdapterFiles | None, ended: Ended) -> str:
+        """Request a turn and return the request's name; `ended` is called with it, the tokens and their log-probabilities."""
         from vllm.sampling_params import RequestOutputKind, SamplingParams
 
         parameters = SamplingParams(
             temperature=0.0,
-            max_tokens=max_tokens,
+            max_tokens=turn.max_tokens,
             logprobs=0,
             flat_logprobs=True,
-            stop_token_ids=None if stop_id is None else [stop_id],
+            stop_token_ids=None if turn.stop_id is None else [turn.stop_id],
             ignore_eos=True,
             detokenize=False,
             output_kind=RequestOutputKind.FINAL_ONLY,
-            extra_args=draws.extra_args(),
+            extra_args=turn.draws.extra_args(),
             skip_clone=True,
         )
         with self.lock:
             name = str(next(self._numbers))
-            lora = self._ensure(adapter) if adapter else None
-            inside = self._engine.add_request(name, {"prompt_token_ids": list(ids)}, parameters, lora_request=lora)
-            self._running[name] = _Running(inside, adapter, ended)
+            lora = self._ensure_resident(adapter) if adapter else None
+            vllm_name = self._engine.add_request(name, {"prompt_token_ids": turn.ids}, parameters, lora_request=lora)
+            self._running[name] = _Running(vllm_name, adapter, ended)
         return name
 
     def step(self) -> None:
-        """Move all requests on."""
+        """Advance all requests."""
         with self.lock:
             if not self._running:
                 return
-            with self._compiled():
+            with self._compilation():
                 outputs = self._engine.step()
             for output in outputs:
                 running = self._running.pop(output.request_id, None)
                 if running is not None:
-                    said = output.outputs[0]
-                    running.ended(output.request_id, list(said.token_ids), _flat(said.logprobs))
+                    completion = output.outputs[0]
+                    running.ended(output.request_id, list(completion.token_ids), _flat(completion.logprobs))
 
-    def take_back(self, name: str) -> tuple[list[int], list[float]]:
-        """Stop a request; returns what it has said so far."""
+    def abort(self, name: str) -> tuple[list[int], list[float]]:
+        """Stop a request; returns the tokens that it has generated and their log-probabilities."""
         with self.lock:
             running = self._running.pop(name)
-            state = self._engine.output_processor.request_states[running.inside]
-            said, logprobs = list(state.detokenizer.output_token_ids), _flat(state.logprobs_processor.logprobs)
-            self._engine.abort_request([running.inside], internal=True)
-        return said, logprobs
+            state = self._engine.output_processor.request_states[running.vllm_name]
+            token_ids, logprobs = list(state.detokenizer.output_token_ids), _flat(state.logprobs_processor.logprobs)
+            self._engine.abort_request([running.vllm_name], internal=True)
+        return token_ids, logprobs
 
     def shut_down(self) -> None:
-        """Free what vLLM holds. The core is of no use afterwards."""
+        """Free what vLLM holds. The core cannot be used afterwards."""
         from vllm.distributed.parallel_state import cleanup_dist_env_and_memory
 
         with self.lock:
@@ -157,14 +156,14 @@ class VllmCore:
             cleanup_dist_env_and_memory()
             gc.collect()
 
-    def _compiled(self) -> AbstractContextManager[Any]:
-        """On the CPU vLLM compiles nothing of a model with adapters, but would, for a minute, what ranks tokens."""
+    def _compilation(self) -> AbstractContextManager[Any]:
+        """No compilation on the CPU: vLLM compiles no model with adapters there, but would compile token ranks for a minute."""
         import torch
 
         return torch.compiler.set_stance("force_eager") if self._settings.device == "cpu" else nullcontext()
 
-    def _ensure(self, adapter: AdapterFiles) -> Any:
-        """The adapter in vLLM, loaded if it is not."""
+    def _ensure_resident(self, adapter: AdapterFiles) -> Any:
+        """The adapter as vLLM knows it, loaded if it is not resident."""
         if adapter in self._resident:
             self._resident.move_to_end(adapter)
             return self._resident[adapter]
@@ -177,7 +176,7 @@ class VllmCore:
         self._engine.add_lora(request)
         self._resident[adapter] = request
         try:
-            check_probe(adapter.folder, self._score_with(adapter), self._settings.dtype)
+            check_probe(adapter.folder, self._scorer(adapter), self._settings.dtype)
         except BaseException:
             self._remove(adapter)
             raise
@@ -191,16 +190,16 @@ class VllmCore:
                 break
             self._remove(adapter)
         if len(self._resident) > keep + (never is not None):
-            raise ConfigError(f"more than {self._settings.max_loras} adapters speak at once: raise rollout.engine.max_loras")
+            raise ConfigError(f"more than {self._settings.max_loras} adapters are in use: raise rollout.engine.max_loras")
 
     def _remove(self, adapter: AdapterFiles) -> None:
         self._engine.remove_lora(self._resident.pop(adapter).lora_int_id)
 
-    def _score_with(self, adapter: AdapterFiles | None) -> Callable[[list[int]], list[float]]:
+    def _scorer(self, adapter: AdapterFiles | None) -> Callable[[list[int]], list[float]]:
         def score(ids: list[int]) -> list[float]:
             found: list[float] = []
-            draws = Draws(forced=tuple(ids[1:]))
-            name = self.add(ids[:1], draws, len(ids) - 1, None, adapter, lambda _, __, logprobs: found.extend(logprobs))
+            turn = TurnRequest(ids[:1], Draws(forced=tuple(ids[1:])), len(ids) - 1)
+            name = self.add(turn, adapter, lambda _, __, logprobs: found.extend(logprobs))
             while name in self._running:
                 self.step()
             return found
@@ -231,7 +230,7 @@ def _start(base: str, settings: VllmSettings) -> Any:
 
 @contextmanager
 def _own_state_kept() -> Iterator[None]:
-    """Keep what vLLM changes at its start: the state of every generator of the process, and the choice of threads."""
+    """Restore what vLLM changes at its start: the process's random generators and number of threads."""
     import numpy as np
     import torch
 

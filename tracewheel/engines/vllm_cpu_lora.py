@@ -1,8 +1,8 @@
-"""Adapters in vLLM on the CPU: one product for all rows of an adapter, and none for rows without.
+"""Adapters in vLLM on the CPU: one product for all rows of an adapter, and none for rows without one.
 
-vLLM's own way copies an adapter's weights for each token before it multiplies, which costs several times the
-whole pass of a small model; and where a batch mixes rows with and without an adapter it takes for the latter
-the adapter in the last slot (0.32: their index is -1).
+vLLM 0.32 copies an adapter's weights for each token before it multiplies, which costs several times the pass of a
+small model. In a batch that mixes rows with and without an adapter, it gives the latter the adapter in the last slot
+(their index is -1).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class RowsByAdapter(PunicaWrapperCPU):
     _rows = -1
 
     def update_metadata(self, *arguments: Any, **named: Any) -> None:
-        """Note which rows of the coming pass belong to which slot."""
+        """Note which rows of the next pass belong to which slot."""
         super().update_metadata(*arguments, **named)
         indices = self.token_lora_indices
         self._rows = len(indices)
@@ -41,17 +41,15 @@ class RowsByAdapter(PunicaWrapperCPU):
         lora_b_stacked: tuple[torch.Tensor, ...],
         scale: float,
         output_slices: tuple[int, ...],
-        *,
-        buffer: tuple[torch.Tensor, ...] | None = None,
-        **others: Any,
+        **options: Any,
     ) -> None:
         """Add to each slice of `y` [T, out] the product of `x` [T, in] with its row's adapter.
 
-        The stacked weights have a slot an adapter: A [slots, 1, rank, in] and B [slots, 1, out, rank].
+        The stacked weights have one slot per adapter: A [slots, 1, rank, in] and B [slots, 1, out, rank].
         """
         out, into = y.view(-1, y.shape[-1]), x.view(-1, x.shape[-1])
         if len(into) != self._rows:
-            super().add_lora_linear(y, x, lora_a_stacked, lora_b_stacked, scale, output_slices, buffer=buffer, **others)
+            super().add_lora_linear(y, x, lora_a_stacked, lora_b_stacked, scale, output_slices, **options)
             return
         for slot, rows in self._groups:
             read, start = into[rows].float(), 0
@@ -63,6 +61,6 @@ class RowsByAdapter(PunicaWrapperCPU):
 
 
 def install() -> None:
-    """Have vLLM use it in this process, for models that are loaded from now on."""
+    """Make vLLM use `RowsByAdapter` in this process, for models that are loaded from now on."""
     name = f"{__name__}.{RowsByAdapter.__name__}"
     CpuPlatform.get_punica_wrapper = classmethod(lambda cls: name)

@@ -1,10 +1,10 @@
-"""How vLLM chooses tokens for Tracewheel: from each session's own random numbers, in the batch's one pass.
+"""A logits processor that samples in vLLM from each session's own random numbers.
 
-vLLM by itself reports log-probabilities either before the temperature or after top-p, and an engine's are
-those between. So this logits processor draws the tokens itself, by the same inverse transform and from the
-same random numbers as the transformers engine, and leaves vLLM's greedy choice only the token drawn, with its
-log-probability as the logit; an engine with `logprobs_mode: processed_logits` reports just that. What a
-request is drawn with comes in its `extra_args` (`vllm_xargs` over HTTP); requests without are left alone.
+vLLM reports log-probabilities either before the temperature or after top-p; an engine needs those in between. So this
+logits processor draws the tokens itself, by the same inverse transform and from the same random numbers as the
+transformers engine, and leaves vLLM's greedy choice only the drawn token, with its log-probability as the logit, which
+`logprobs_mode: processed_logits` reports. The settings of a request's draws come in its `extra_args` (`vllm_xargs`
+over HTTP); requests without any are left alone.
 """
 
 from __future__ import annotations
@@ -23,56 +23,56 @@ from tracewheel.engines.draws import Draws, draw
 class _Row:
     draws: Draws
     uniforms: list[float]
-    said: list[int]  # vLLM's own list, which grows: its length is the place in the turn, though a step be repeated
+    generated: list[int]  # vLLM's own list: its length is the position in the turn, even if a step is repeated
 
     def uniform(self) -> float:
-        return self.uniforms[len(self.said)] if self.uniforms else 0.0
+        return self.uniforms[len(self.generated)] if self.uniforms else 0.0
 
     def forced(self) -> int:
-        return self.draws.forced[len(self.said)] if self.draws.forced else -1
+        return self.draws.forced[len(self.generated)] if self.draws.forced else -1
 
 
 class SessionDraws(LogitsProcessor):
-    """Draws a token for each request that says how; see the module."""
+    """Draws a token for each request with `Draws`; see the module."""
 
     @classmethod
     def validate_params(cls, sampling_params: SamplingParams) -> None:
-        """Refuse what cannot be drawn with.
+        """Check a request's settings.
 
         Raises:
-            ValueError: the settings are not those of `Draws`.
+            ValueError: they are not those of `Draws`, or the temperature is not 0.
         """
         draws = Draws.of(sampling_params.extra_args)
         if draws is not None and sampling_params.temperature != 0:
-            raise ValueError("a request with draws of its own is to have temperature 0")
+            raise ValueError("a request with draws of its own must have temperature 0")
 
     def __init__(self, vllm_config: Any, device: torch.device, is_pin_memory: bool) -> None:
         self._device = device
         self._rows: dict[int, _Row] = {}
         if device.type == "cpu":
-            # Here, because vLLM makes its logits processors in each of its processes, before it loads the model.
+            # vLLM makes its logits processors in each of its processes, before it loads the model.
             from tracewheel.engines.vllm_cpu_lora import install
 
             install()
         self._constants: tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor] | None = None
 
     def is_argmax_invariant(self) -> bool:
-        """It decides what the likeliest token is."""
+        """It changes which token is the most likely."""
         return False
 
     def update_state(self, batch_update: BatchUpdate | None) -> None:
-        """Follow requests to their rows of the batch."""
+        """Follow requests to their rows in the batch."""
         if batch_update is None:
             return
         self._constants = None
         for index in batch_update.removed:
             self._rows.pop(index, None)
-        for index, params, _, said in batch_update.added:
+        for index, params, _, generated in batch_update.added:
             self._rows.pop(index, None)
             draws = Draws.of(params.extra_args)
             if draws is not None:
                 assert params.max_tokens is not None
-                self._rows[index] = _Row(draws, draws.uniforms(params.max_tokens), said)
+                self._rows[index] = _Row(draws, draws.uniforms(params.max_tokens), generated)
         for one, other, direction in batch_update.moved:
             moved, back = self._rows.pop(one, None), self._rows.pop(other, None)
             if moved is not None:
@@ -81,7 +81,7 @@ class SessionDraws(LogitsProcessor):
                 self._rows[one] = back
 
     def apply(self, logits: torch.Tensor) -> torch.Tensor:
-        """Leave each row of `logits` [R, V] the token drawn, with its log-probability; the others get -inf."""
+        """Leave in each row of `logits` [R, V] the drawn token, with its log-probability; the others get -inf."""
         if not self._rows:
             return logits
         rows = list(self._rows.values())

@@ -1,4 +1,4 @@
-"""vLLM's own server as a child of this process: started, waited for, started anew when it has died."""
+"""vLLM's own server as a child of this process."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from tracewheel.core.processes import free_port
 from tracewheel.engines.vllm_settings import VllmSettings, environment
 
 POLL_SECONDS = 0.25
+PROBE_SECONDS = 5.0
 LINES_SHOWN = 15
 
 
@@ -29,8 +30,8 @@ class VllmServer:
 
     Args:
         base: The base model.
-        settings: What vLLM is started with.
-        patience: How many seconds it may take to start.
+        settings: vLLM's settings.
+        patience: Seconds that its start may take.
     """
 
     def __init__(self, base: str, settings: VllmSettings, patience: float) -> None:
@@ -51,18 +52,18 @@ class VllmServer:
 
     @property
     def url(self) -> str:
-        """Where it answers."""
+        """Its address."""
         return f"http://127.0.0.1:{self._port}"
 
     def process_id(self) -> int | None:
-        """The number of its process, None where there is none."""
+        """The id of its process, None while it does not run."""
         return self._process.pid if self._process is not None and self._process.poll() is None else None
 
     def ensure(self) -> None:
         """Start it unless it runs, and wait until it answers.
 
         Raises:
-            InfrastructureError: it ends by itself, or does not answer in time; the message has its last words.
+            InfrastructureError: it ends by itself, or does not answer in time; the message ends with its log's last lines.
         """
         with self._lock:
             if self.process_id() is not None:
@@ -72,16 +73,16 @@ class VllmServer:
             deadline = time.monotonic() + self._patience
             while not self._answers():
                 if self.process_id() is None:
-                    raise InfrastructureError(f"vLLM's server ended by itself; its last words:\n{self._last_words()}")
+                    raise InfrastructureError(f"vLLM's server ended by itself; end of its log:\n{self._end_of_log()}")
                 if time.monotonic() > deadline:
                     self.stop()
                     raise InfrastructureError(
-                        f"vLLM's server does not answer after {self._patience:.0f} s; its last words:\n{self._last_words()}"
+                        f"vLLM's server does not answer after {self._patience:.0f} s; end of its log:\n{self._end_of_log()}"
                     )
                 time.sleep(POLL_SECONDS)
 
     def stop(self) -> None:
-        """End it with all that it has started."""
+        """End it and all processes that it started."""
         if self._process is None:
             return
         with contextlib.suppress(ProcessLookupError):
@@ -91,9 +92,9 @@ class VllmServer:
 
     def _start(self) -> None:
         variables = os.environ | environment(in_process=False) | {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "True"}
-        variables.pop("VLLM_ENABLE_V1_MULTIPROCESSING", None)  # of a vLLM that is in this process
+        variables.pop("VLLM_ENABLE_V1_MULTIPROCESSING", None)  # set by a vLLM in this process
         if self._threads is not None:
-            # Without compilation, which on the CPU costs a minute and gains nothing.
+            # On the CPU compilation costs a minute and gains nothing.
             variables |= {"OMP_NUM_THREADS": str(self._threads), "TORCH_COMPILE_DISABLE": "1"}
         # vLLM's processes import Tracewheel's logits processor, installed or not.
         root = str(Path(__file__).parents[2])
@@ -119,16 +120,16 @@ class VllmServer:
 
     def _answers(self) -> bool:
         try:
-            return httpx.get(f"{self.url}/health", timeout=5.0).is_success
+            return httpx.get(f"{self.url}/health", timeout=PROBE_SECONDS).is_success
         except httpx.TransportError:
             return False
 
-    def _last_words(self) -> str:
+    def _end_of_log(self) -> str:
         return "\n".join(self._log.read_text(errors="replace").splitlines()[-LINES_SHOWN:])
 
 
 def command_line(arguments: dict[str, Any]) -> list[str]:
-    """Arguments of vLLM by name, as flags."""
+    """Arguments of vLLM as flags."""
     flags: list[str] = []
     for name, value in arguments.items():
         flag = name.replace("_", "-")

@@ -1,4 +1,4 @@
-"""What vLLM is started with, in process or as a server, and the environment that it reads at its import."""
+"""vLLM's settings, in process or as a server, and the environment variables that it reads at its import."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ ENVIRONMENT = {
     "VLLM_NO_USAGE_STATS": "1",
     "DO_NOT_TRACK": "1",
     "VLLM_LOGGING_LEVEL": "ERROR",
-    # The model runner of before, which takes logits processors of this form on all devices.
+    # The older model runner: it takes logits processors of this form on all devices.
     "VLLM_USE_V2_MODEL_RUNNER": "0",
-    # vLLM would tie the process, and with it the trainer, to some cores.
+    # Otherwise vLLM binds the process, and so the trainer, to some cores.
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",
 }
 
 
 @dataclass(frozen=True)
 class VllmSettings:
-    """Equal settings and an equal base can share one vLLM."""
+    """What vLLM is started with. Engines with equal settings and an equal base share one vLLM."""
 
     dtype: str
     device: str
@@ -63,7 +63,7 @@ class VllmSettings:
         )
 
     def arguments(self, base: str) -> dict[str, Any]:
-        """Arguments of vLLM by name, for a base model."""
+        """Arguments of vLLM for a base model."""
         arguments: dict[str, Any] = {
             "model": str(base_folder(base).resolve()),
             "dtype": self.dtype,
@@ -71,7 +71,7 @@ class VllmSettings:
             "max_num_seqs": self.slots,
             "enable_prefix_caching": True,
             "enable_lora": True,
-            # One more than may be in use: a new one is asked for its probe while the others speak.
+            # One more than may be in use: a new adapter is probed while the others generate.
             "max_loras": self.max_loras + 1,
             "max_cpu_loras": self.max_loras + 1,
             "max_lora_rank": self.max_rank,
@@ -98,11 +98,11 @@ class VllmSettings:
 
 
 def environment(in_process: bool) -> dict[str, str]:
-    """The variables that vLLM is to find, but for those that are set already."""
+    """The variables to set for vLLM: those of ours that are not set already."""
     wanted = ENVIRONMENT | ({"VLLM_ENABLE_V1_MULTIPROCESSING": "0"} if in_process else {})
     return {name: value for name, value in wanted.items() if name not in os.environ}
 
 
 def _rank(rank: int) -> int:
-    """The least of vLLM's ranks that holds this one."""
+    """The smallest rank of vLLM's that is at least this one."""
     return next((allowed for allowed in RANKS if allowed >= rank), rank)

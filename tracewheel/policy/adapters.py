@@ -1,8 +1,7 @@
-"""Policies on disk: an adapter, or a whole model, that says which base it was trained from.
+"""Policies on disk: an adapter or a whole model, with the hash of the base that it was trained from.
 
-A state folder holds `adapter/` or `model/`. Beside PEFT's own files in `adapter/` lies `adapter.json`,
-beside a model's own files in `model/` lies `model.json`: each with the hash of the weights of the base
-that the profile names, and the policy version. What was made from another base is refused.
+A state folder holds `adapter/` or `model/`. `adapter/` has PEFT's files and `adapter.json`, `model/` a model's files and
+`model.json`: the hash of the profile's base, and the policy version. A policy of another base is refused.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 ADAPTER, MODEL = "adapter", "model"
 ADAPTER_INFO, MODEL_INFO = "adapter.json", "model.json"
 WEIGHTS = "adapter_model.safetensors"
-# What a model needs to read and write text, beside its weights and config.
+# A model's files for text, beside its weights and config.
 TEXT_FILES = (
     "tokenizer*",
     "chat_template*",
@@ -40,9 +39,9 @@ TEXT_FILES = (
 
 @dataclass(frozen=True)
 class PolicyRef:
-    """A policy: a base model (path or Hugging Face id), an adapter on it or none, and its version.
+    """A policy: a base model (path or Hugging Face id), an adapter or none, and its version.
 
-    A policy all of whose weights were trained is its own base: the folder of that model, without an adapter.
+    A policy with all weights trained is its own base: that model's folder, without an adapter.
     """
 
     base: str
@@ -51,10 +50,10 @@ class PolicyRef:
 
 
 def base_folder(base: str) -> Path:
-    """The local folder of a base model; a Hugging Face id is looked up in the local cache or the hub.
+    """The local folder of a base model; a Hugging Face id is looked up in the local cache and then the hub.
 
     Raises:
-        DataError: there is no such folder and no such model can be had.
+        DataError: there is no such folder or model.
     """
     path = Path(base)
     if path.is_dir():
@@ -98,12 +97,12 @@ def write_adapter(
     """Write one adapter of `model` to `out`, with its base's hash. Equal weights give equal bytes.
 
     Args:
-        model: The model that has the adapter.
+        model: The model with the adapter.
         out: The folder to write.
-        adapter_name: Which of its adapters.
-        base: The base it was trained for.
+        adapter_name: The adapter's name in the model.
+        base: The base that it was trained for.
         version: The policy version.
-        weights: All of the model's weights by name, where the model itself holds but a share of them.
+        weights: All of the model's weights by name, if the model itself holds only a shard.
     """
     from peft import get_peft_model_state_dict
     from safetensors.torch import save_file
@@ -125,22 +124,22 @@ def write_adapter(
 def write_full_model(model: Any, out: Path, base: str, version: int, weights: Mapping[str, Tensor] | None = None) -> None:
     """Write a whole model to `out`: weights, config, the base's tokenizer, and `model.json` with the base's hash.
 
-    The folder can be loaded like any model. Weights keep the type they are trained in, so that training goes
-    on from it without a rounding in between. Equal weights give equal bytes.
+    The folder can be loaded like any model. Weights keep the type that they are trained in, so that training resumes
+    without rounding. Equal weights give equal bytes.
 
     Args:
         model: A causal language model of transformers.
         out: The folder to write.
-        base: The base it was trained from, as the profile names it.
+        base: The base that it was trained from, as the profile names it.
         version: The policy version.
-        weights: All of the model's weights by name, where the model itself holds but a share of them.
+        weights: All of the model's weights by name, if the model itself holds only a shard.
     """
     out.mkdir(parents=True, exist_ok=True)
     if weights is not None:
-        own = {name for name, _ in (*model.named_parameters(), *model.named_buffers())}  # a tied one has one name here
+        own = {name for name, _ in (*model.named_parameters(), *model.named_buffers())}  # tied weights have one name
         weights = {name: tensor for name, tensor in weights.items() if name in own}
     model.save_pretrained(out, state_dict=weights)
-    # Trainers leave their marks on a model's config, such as use_cache: only the type of the weights is not the base's.
+    # Trainers change a model's config (use_cache, for one), so it is the base's, with the weights' type.
     settings = json.loads((base_folder(base) / "config.json").read_text())
     settings.pop("torch_dtype", None)
     settings["dtype"] = str(model.dtype).removeprefix("torch.")
@@ -154,14 +153,14 @@ def write_full_model(model: Any, out: Path, base: str, version: int, weights: Ma
 
 
 def policy_of(state: str | Path, base: str) -> PolicyRef:
-    """The policy that a state folder holds, or that lies in an adapter's or a whole model's own folder.
+    """The policy in a state folder, or in an adapter's or a whole model's own folder.
 
     Args:
-        state: A folder with `adapter/` or `model/`, or one of these themselves.
-        base: The base that the profile names.
+        state: A folder with `adapter/` or `model/`, or one of these.
+        base: The profile's base.
 
     Raises:
-        DataError: there is no policy of Tracewheel in the folder, or more than one.
+        DataError: the folder holds no policy of Tracewheel, or two.
         AdapterMismatchError: it was trained from another base.
     """
     folder = weights_folder(state)
@@ -171,10 +170,10 @@ def policy_of(state: str | Path, base: str) -> PolicyRef:
 
 
 def weights_folder(state: str | Path) -> Path:
-    """Where the weights of a state folder lie: its `adapter/` or its `model/`.
+    """The `adapter/` or `model/` of a state folder.
 
     Raises:
-        DataError: it has neither, or both.
+        DataError: it has neither or both.
     """
     state = Path(state)
     if (state / ADAPTER_INFO).is_file() or (state / MODEL_INFO).is_file():
@@ -182,25 +181,25 @@ def weights_folder(state: str | Path) -> Path:
     found = [state / name for name in (ADAPTER, MODEL) if (state / name).is_dir()]
     if len(found) != 1:
         what = "both adapter/ and model/" if found else "neither adapter/ nor model/"
-        raise DataError(f"{state}: holds {what}; it is to be the output of a warm start or an update")
+        raise DataError(f"{state}: holds {what}; name the output of a warm start or an update")
     return found[0]
 
 
 def check_adapter(adapter: str | Path, base: str) -> int:
-    """Check that an adapter belongs to a base. Returns the policy version it holds.
+    """Check that an adapter belongs to a base; returns its policy version.
 
     Raises:
-        DataError: the folder is not an adapter written by Tracewheel.
+        DataError: the folder holds no adapter of Tracewheel.
         AdapterMismatchError: it was trained for another base.
     """
     return _check(Path(adapter), ADAPTER_INFO, WEIGHTS, base, "an adapter")
 
 
 def check_model(model: str | Path, base: str) -> int:
-    """Check that a whole model was trained from a base. Returns the policy version it holds.
+    """Check that a whole model was trained from a base; returns its policy version.
 
     Raises:
-        DataError: the folder is not a model written by Tracewheel.
+        DataError: the folder holds no model of Tracewheel.
         AdapterMismatchError: it was trained from another base.
     """
     return _check(Path(model), MODEL_INFO, "*.safetensors", base, "a model")
@@ -216,11 +215,11 @@ def _check(folder: Path, info_name: str, weights: str, base: str, kind: str) -> 
     except (ValueError, KeyError, TypeError) as error:
         raise DataError(f"{info_path}: not the description of {kind}: {error}") from error
     if not any(folder.glob(weights)):
-        raise DataError(f"{folder / weights}: no such file; what {folder} holds is not complete")
+        raise DataError(f"{folder / weights}: no such file; {folder} is incomplete")
     actual = base_hash(base)
     if made_for != actual:
         raise AdapterMismatchError(
             f"{folder} was trained for the base with hash {made_for}, but policy.base '{base}' has hash {actual}; "
-            "use the base it was made for, or train it anew"
+            "use its own base, or train it again"
         )
     return version

@@ -1,4 +1,4 @@
-"""Loading a policy: base model, tokenizer, and an adapter folded in or kept trainable."""
+"""Loads policies: base model, tokenizer, and an adapter merged or kept trainable."""
 
 from __future__ import annotations
 
@@ -35,11 +35,10 @@ def load_base(config: PolicyConfig, base: str, dtype: str | None = None) -> Any:
 
 
 class PolicyWeights:
-    """Loads a base once and puts one adapter after another on it, to the same bits as `load_for_generation`.
+    """Loads a base once and applies one adapter after another, with the same bits as `load_for_generation`.
 
-    In float32 an adapter is folded into the weights; what they were before is kept and put back, so that
-    nothing is subtracted and no rounding adds up. It is kept from the second policy on: who needs only one
-    does not pay for two models' memory, and who needs more loads the base twice.
+    In float32 an adapter is merged into the weights. The weights before are kept and restored, so no rounding adds up.
+    They are kept from the second policy on: one policy needs the memory of one model, and more load the base twice.
 
     Args:
         config: The base's type and device.
@@ -47,37 +46,37 @@ class PolicyWeights:
 
     def __init__(self, config: PolicyConfig) -> None:
         self._config = config
-        self._base: str | None = None  # the one whose weights the model has, or can be given back
+        self._base: str | None = None  # whose weights the model has or can restore
         self._model: Any = None
         self._keeps = False
-        self._adapted: Any = None  # with its adapter beside the weights
-        self._plain: dict[str, torch.Tensor] = {}  # by name, the base's weights that an adapter was folded into
+        self._adapted: Any = None  # the model with an adapter beside its weights
+        self._plain: dict[str, torch.Tensor] = {}  # the base's weights before a merge, by name
 
     def load(self, policy: PolicyRef) -> Any:
-        """The policy's model: the same object as before, changed, while the base is the same.
+        """The policy's model: the previous object, changed, while the base is the same.
 
         Raises:
-            AdapterMismatchError: the adapter was made for another base; the model is as it was.
+            AdapterMismatchError: the adapter was trained for another base; the model is unchanged.
             DataError: there is no such base or adapter.
         """
         if policy.adapter is not None:
             check_adapter(policy.adapter, policy.base)
         if policy.base != self._base:
             self._model, self._base, self._adapted, self._plain = load_base(self._config, policy.base), policy.base, None, {}
-        self._take_off()
+        self._remove_adapter()
         if policy.adapter is not None:
-            self._put_on(policy.adapter)
+            self._apply_adapter(policy.adapter)
         self._keeps = True
         return self._model
 
     @torch.no_grad()
-    def _take_off(self) -> None:
+    def _remove_adapter(self) -> None:
         if self._adapted is not None:
             self._model, self._adapted = self._adapted.unload(), None
         for name, weight in self._plain.items():
             self._model.get_parameter(name).copy_(weight)
 
-    def _put_on(self, adapter: str) -> None:
+    def _apply_adapter(self, adapter: str) -> None:
         from peft import PeftModel
         from peft.tuners.tuners_utils import BaseTunerLayer
         from peft.utils.other import AuxiliaryTrainingWrapper
@@ -86,25 +85,25 @@ class PolicyWeights:
         if self._config.dtype != "float32":
             self._model, self._adapted = adapted.get_base_model().eval(), adapted
             return
-        folded = {
+        merged = {
             f"{name}.weight": module.get_base_layer().weight
             for name, module in adapted.get_base_model().named_modules()
             if isinstance(module, BaseTunerLayer)
         }
         if not self._keeps or any(isinstance(module, AuxiliaryTrainingWrapper) for module in adapted.modules()):
-            self._base = None  # what the model was before is not to be had again
+            self._base = None  # its weights cannot be restored
         else:
-            self._plain |= {name: weight.detach().clone() for name, weight in folded.items() if name not in self._plain}
+            self._plain |= {name: weight.detach().clone() for name, weight in merged.items() if name not in self._plain}
         self._model = adapted.merge_and_unload().eval()
 
 
 def load_for_generation(config: PolicyConfig, policy: PolicyRef) -> Any:
-    """The policy as one plain model: in float32 the adapter is folded into the weights.
+    """The policy as one plain model: in float32 the adapter is merged into the weights.
 
-    In lower precision folding would round the adapter away, so it stays beside them.
+    In lower precision a merge would round the adapter away, so it stays beside them.
 
     Raises:
-        AdapterMismatchError: the adapter was made for another base.
+        AdapterMismatchError: the adapter was trained for another base.
     """
     return PolicyWeights(config).load(policy)
 

@@ -1,9 +1,9 @@
-"""Merging adapters: several into one, through PEFT's `add_weighted_adapter`.
+"""Merges several adapters into one with PEFT's `add_weighted_adapter`.
 
-What is merged is what each adapter has learnt since the one it began as: merging adapters of one start
-whole would count, trim and elect the start itself. The merged change is then put onto an adapter, as a
-rule the same start. In the space of weights all of this is done on the products B A, and a result that
-is not a sum is brought to low rank by singular values; see `MergeConfig` for the space of factors.
+The changes of each adapter since its start are merged: merging whole adapters would count, trim and elect their common
+start too. The merged change is then added to an adapter, usually that start. In the space of weights this happens on the
+products B A, and a result that is not a sum is brought to low rank by singular values; see `MergeConfig` for the space of
+factors.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class Part:
-    """An adapter to merge, and the one that it began as; None when it began as the bare base."""
+    """An adapter to merge, and the one that its training started from; None for the bare base."""
 
     name: str
     adapter: Path
@@ -51,9 +51,9 @@ def merge(
     Args:
         config: The profile: base, seed.
         parts: At least two adapters.
-        settings: How they are merged.
+        settings: The method and its settings.
         out: The folder to write.
-        onto: The adapter that what was learnt is added to; None for the bare base.
+        onto: The adapter that the merged change is added to; None for the bare base.
         version: The policy version of the result.
 
     Raises:
@@ -92,11 +92,11 @@ def merge(
 
 
 def compare(merged: float, parts: Mapping[str, float]) -> dict[str, Any]:
-    """Whether a merge may be used: only when it is not worse than the best of its parts.
+    """Accept a merge if it is not worse than the best of its parts.
 
     Args:
         merged: The merge's success on the validation split.
-        parts: Each part's, by name.
+        parts: The parts' success, by name.
     """
     best = max(parts, key=lambda name: parts[name])
     return {
@@ -109,7 +109,7 @@ def compare(merged: float, parts: Mapping[str, float]) -> dict[str, Any]:
 
 
 def _load(config: MergeSections, folders: list[Path]) -> tuple[PeftModel, dict[Path, str]]:
-    """The base with every adapter, under names that PEFT takes."""
+    """The base with all adapters, and their names in it."""
     from peft import PeftModel
 
     from tracewheel.policy.loading import load_base
@@ -128,61 +128,62 @@ def _combine(model: PeftModel, learnt: list[tuple[str, str | None]], onto: str |
     Args:
         model: The base with all adapters.
         learnt: The names of each part's adapter and of its start.
-        onto: The name of the adapter that is added to.
-        settings: How.
+        onto: The name of the adapter that the change is added to.
+        settings: The method and its settings.
     """
-    weights = [settings.weight_of(len(learnt))] * len(learnt)
+    weight = settings.weight_of(len(learnt))
     if settings.space == "factors":
         ranks = {model.peft_config[part].r for part, _ in learnt}
         if len(ranks) > 1 or settings.rank not in (None, *ranks):
             raise DataError(f"space 'factors' keeps the one rank that all adapters have, here {sorted(ranks)}: use 'weights'")
-        _add(model, [part for part, _ in learnt], weights, MERGED, settings.method, density=settings.density)
+        _add(model, [(part, weight) for part, _ in learnt], MERGED, settings.method, density=settings.density)
     elif settings.method == "linear":
         terms: dict[str, float] = {onto: 1.0} if onto else {}
-        for (part, start), weight in zip(learnt, weights, strict=True):
+        for part, start in learnt:
             terms[part] = terms.get(part, 0.0) + weight
             if start:
                 terms[start] = terms.get(start, 0.0) - weight
         _sum(model, {name: factor for name, factor in terms.items() if abs(factor) > ROUNDING}, settings.rank)
     else:
-        changes = [_change(model, part, start) for part, start in learnt]
+        changes = [(_change(model, part, start), weight) for part, start in learnt]
         name, rank = ("combined", None) if onto else (MERGED, settings.rank)
         whole = _rank_of_all(model, [*(part for part, _ in learnt), *dict.fromkeys(start for _, start in learnt if start)])
         rank = min(rank or whole, _smallest_side(model))
-        _add(model, changes, weights, name, f"{settings.method}_svd", rank=rank, density=settings.density)
+        _add(model, changes, name, f"{settings.method}_svd", rank=rank, density=settings.density)
         if onto:
             _sum(model, {onto: 1.0, name: 1.0}, settings.rank)
 
 
 def _change(model: PeftModel, part: str, start: str | None) -> str:
-    """The name of an adapter that is a part less its start."""
+    """The name of the adapter with a part's change since its start."""
     if start is None:
         return part
     name = f"{part}_since_{start}"
     if name not in model.peft_config:
-        _add(model, [part, start], [1.0, -1.0], name, "cat")
+        _add(model, [(part, 1.0), (start, -1.0)], name, "cat")
     return name
 
 
 def _sum(model: PeftModel, terms: dict[str, float], rank: int | None) -> None:
     """Make `merged` the weighted sum: exact, or the nearest of a lower rank."""
     if rank is None or rank >= _rank_of_all(model, list(terms)):
-        _add(model, list(terms), list(terms.values()), MERGED, "cat")
+        _add(model, list(terms.items()), MERGED, "cat")
     else:
-        _add(model, list(terms), list(terms.values()), MERGED, "svd", rank=min(rank, _smallest_side(model)))
+        _add(model, list(terms.items()), MERGED, "svd", rank=min(rank, _smallest_side(model)))
 
 
 def _add(
     model: PeftModel,
-    names: list[str],
-    weights: list[float],
+    terms: list[tuple[str, float]],
     name: str,
-    kind: Any,
+    method: Any,
     *,
     rank: int | None = None,
     density: float | None = None,
 ) -> None:
-    model.base_model.add_weighted_adapter(names, weights, name, kind, svd_rank=rank, svd_full_matrices=False, density=density)
+    """Add the adapter `name`, combined from adapters and their weights by a method of PEFT's."""
+    names, weights = map(list, zip(*terms, strict=True))
+    model.base_model.add_weighted_adapter(names, weights, name, method, svd_rank=rank, svd_full_matrices=False, density=density)
 
 
 def _rank_of_all(model: PeftModel, names: list[str]) -> int:
@@ -190,7 +191,7 @@ def _rank_of_all(model: PeftModel, names: list[str]) -> int:
 
 
 def _smallest_side(model: PeftModel) -> int:
-    """The rank that every adapted layer can have; PEFT cuts what a smaller layer cannot, and then cannot load it."""
+    """The largest rank that every adapted layer can have; PEFT truncates it in a smaller layer, and then cannot load it."""
     from peft.tuners.lora import LoraLayer
 
     layers = [module for module in model.modules() if isinstance(module, LoraLayer)]

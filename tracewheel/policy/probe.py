@@ -1,10 +1,8 @@
-"""A probe beside an adapter: what its trainer makes of a few fixed tokens, to tell whether an engine serves it.
+"""A probe beside an adapter: its trainer's log-probabilities of fixed random tokens, to check that an engine serves it.
 
-An engine that takes over an adapter by its folder may serve another one, or none, without a sign of it: a
-file was exchanged, a cache was stale, a layer was not recognised. So the trainer leaves the log-probabilities
-that its own model gives to random tokens, and the engine is asked for the same. Two policies that are
-nearer to each other than the tolerance cannot be told apart this way; in bfloat16 that may be neighbouring
-versions of one run.
+An engine that loads an adapter from its folder may silently serve another one or none: a file was exchanged, a cache was
+stale, a layer was not recognised. So the engine's log-probabilities of the probe are compared with the trainer's. Policies
+closer to each other than the tolerance cannot be told apart; in bfloat16 these may be neighbouring versions of one run.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ from tracewheel.core.errors import AdapterMismatchError, DataError
 PROBE = "probe.json"
 TOKENS = 32
 DIGITS = 6
-# The mean difference of a log-probability that rounding alone may make between two ways of computing it.
+# The largest mean difference of log-probabilities between two implementations that rounding explains.
 TOLERANCES = {"float32": 1e-3, "bfloat16": 0.1}
 
 Score = Callable[[list[int]], list[float]]
@@ -31,11 +29,11 @@ _without: set[str] = set()
 
 
 def write_probe(model: Any, folder: Path) -> None:
-    """Write the probe of the policy that `model` is at this moment. Equal weights give equal bytes.
+    """Write the probe of a model's current weights. Equal weights give equal bytes.
 
     Args:
         model: A causal language model of transformers, with its adapter active if it has one.
-        folder: Where the adapter's, or the whole model's, files are.
+        folder: The folder of the adapter or the whole model.
     """
     import torch
 
@@ -55,22 +53,22 @@ def write_probe(model: Any, folder: Path) -> None:
 
 
 def check_probe(folder: str | Path, score: Score, dtype: str) -> float | None:
-    """Compare what an engine serves with the probe of what it was asked to serve.
+    """Check that an engine serves the weights in a folder.
 
     Args:
-        folder: The folder of the adapter, or of the whole model.
-        score: The log-probabilities [T - 1] that the engine gives to all but the first of ids [T], at temperature 1.
-        dtype: The engine's type of weights.
+        folder: The folder of the adapter or the whole model.
+        score: The engine's log-probabilities [T - 1] of all but the first of ids [T], at temperature 1.
+        dtype: The type of the engine's weights.
 
     Returns:
-        The mean absolute difference; None where the folder has no probe, which is said once.
+        The mean absolute difference; None if the folder has no probe, with one warning.
 
     Raises:
-        AdapterMismatchError: the engine serves something else.
+        AdapterMismatchError: the engine serves other weights.
         DataError: the probe cannot be read.
     """
     probe = read_probe(folder)
-    return None if probe is None else compare(folder, score(probe.token_ids), probe, dtype)
+    return None if probe is None else compare_logprobs(folder, score(probe.token_ids), probe, dtype)
 
 
 @dataclass(frozen=True)
@@ -82,7 +80,7 @@ class Probe:
 
 
 def read_probe(folder: str | Path) -> Probe | None:
-    """The probe in a folder; None where there is none, which is said once.
+    """The probe in a folder; None if there is none, with one warning.
 
     Raises:
         DataError: it cannot be read.
@@ -91,19 +89,19 @@ def read_probe(folder: str | Path) -> Probe | None:
     if not path.is_file():
         if str(path) not in _without:
             _without.add(str(path))
-            logger.warning("%s: no such file, so nothing tells whether the engine serves just this policy", path)
+            logger.warning("%s: no such file, so it cannot be checked whether the engine serves this policy", path)
         return None
     try:
         stored = json.loads(path.read_text())
         probe = Probe([int(token) for token in stored["token_ids"]], [float(value) for value in stored["logprobs"]])
         if len(probe.token_ids) != len(probe.logprobs) + 1 or not probe.logprobs:
-            raise ValueError("its lists do not fit each other")
+            raise ValueError("token_ids must have one more entry than logprobs")
     except (ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{path}: not a probe: {error}; delete it to do without the check") from error
+        raise DataError(f"{path}: not a probe: {error}; delete it to skip the check") from error
     return probe
 
 
-def compare(folder: str | Path, found: list[float], probe: Probe, dtype: str) -> float:
+def compare_logprobs(folder: str | Path, found: list[float], probe: Probe, dtype: str) -> float:
     """The mean absolute difference between an engine's log-probabilities of a probe and the trainer's.
 
     Raises:
@@ -113,8 +111,8 @@ def compare(folder: str | Path, found: list[float], probe: Probe, dtype: str) ->
     if not difference <= TOLERANCES[dtype]:
         raise AdapterMismatchError(
             f"{folder}: the engine's log-probabilities of {len(found)} probe tokens differ from the trainer's by "
-            f"{difference:.3g} on average (at most {TOLERANCES[dtype]:g} is rounding): it does not serve the weights that the "
-            "probe was made with. Were files of the folder exchanged? Then train or copy it anew; if not, the engine does "
-            "not know this kind of adapter: set rollout.engine.kind to 'transformers'"
+            f"{difference:.3g} on average (at most {TOLERANCES[dtype]:g} is rounding): it does not serve the weights of the "
+            "probe. If files of the folder were exchanged, train or copy it again; if not, the engine does not support this "
+            "kind of adapter: set rollout.engine.kind to 'transformers'"
         )
     return difference

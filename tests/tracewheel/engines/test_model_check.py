@@ -16,6 +16,7 @@ from transformers import (
 from tracewheel.core.errors import InputError
 from tracewheel.engines.base import Request, Sampling
 from tracewheel.engines.transformers import TransformersEngine
+from tracewheel.policy.adapters import PolicyRef
 
 SIZES = {
     "vocab_size": 48, "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2,
@@ -29,7 +30,8 @@ def engine_of(config, longest=None, change=None):
     model = AutoModelForCausalLM.from_config(config, attn_implementation="sdpa").eval()
     if change:
         change(model)
-    return TransformersEngine(model, 5, Sampling(greedy=True), slots=1, longest=longest), model
+    engine = TransformersEngine(lambda _: model, PolicyRef("a model"), 5, Sampling(greedy=True), slots=1, longest=longest)
+    return engine, model
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Asking a chat endpoint, over real HTTP: what is sent, what is tried again, and what is given up at once."""
+"""The chat endpoint's client over real HTTP: requests, replies, retries, limits and costs."""
 
 import threading
 import time
@@ -24,7 +24,7 @@ def ask(server, *, seed=1, first_wait=0.01, **settings):
         return chat.complete(ASKED, TOOLS, seed)
 
 
-def test_what_is_sent_and_what_comes_back(chat_server, monkeypatch):
+def test_request_and_reply(chat_server, monkeypatch):
     monkeypatch.setenv("MY_KEY", "secret")
     server = chat_server(lambda body, number: {"content": "hi", "reasoning_content": "hm", "refusal": None})
     reply = ask(server, seed=2**40 + 7, api_key_variable="MY_KEY", temperature=0.5, max_turn_tokens=33, extra={"top_p": 0.9})
@@ -43,7 +43,7 @@ def test_what_is_sent_and_what_comes_back(chat_server, monkeypatch):
     assert reply.ended_by == "stop" and reply.usage == Usage(prompt_tokens=100, completion_tokens=10)
 
 
-def test_calls_come_back_as_openai_logs_have_them(chat_server):
+def test_calls_have_the_format_of_openai_logs(chat_server):
     call = {"id": "c1", "type": "function", "function": {"name": "finish", "arguments": "{}"}, "index": 0}
     reply = ask(chat_server(lambda body, number: {"tool_calls": [call]}))
     expected = {"id": "c1", "type": "function", "function": {"name": "finish", "arguments": "{}"}}
@@ -51,7 +51,7 @@ def test_calls_come_back_as_openai_logs_have_them(chat_server):
     assert reply.ended_by == "tool_calls"
 
 
-def test_without_a_key_none_is_sent_and_a_field_can_be_left_out(chat_server, monkeypatch):
+def test_the_key_is_optional_and_extra_can_remove_fields(chat_server, monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     server = chat_server(lambda body, number: {"content": "hi"})
     ask(server, extra={"seed": None, "max_tokens": None, "max_completion_tokens": 9})
@@ -61,20 +61,20 @@ def test_without_a_key_none_is_sent_and_a_field_can_be_left_out(chat_server, mon
 
 
 @pytest.mark.parametrize("problem", [(500, {}, b"oops"), (429, {}, {"error": {"message": "slow down"}}), (503, {}, b""), None])
-def test_a_passing_trouble_is_sat_out(chat_server, problem):
+def test_transient_errors_are_retried(chat_server, problem):
     server = chat_server(lambda body, number: {"content": "hi"} if number == 2 else problem)
     assert ask(server, retries=2).message["content"] == "hi"
     assert len(server.requests) == 3
 
 
-def test_it_waits_as_long_as_it_is_asked_to(chat_server):
+def test_retry_after_in_seconds_is_obeyed(chat_server):
     server = chat_server(lambda body, number: {"content": "hi"} if number else (429, {"Retry-After": "0.4"}, b""))
     started = time.monotonic()
     ask(server, retries=1)
     assert time.monotonic() - started >= 0.4
 
 
-def test_it_waits_until_the_time_it_is_asked_to(chat_server):
+def test_retry_after_as_a_date_is_obeyed(chat_server):
     """A date has whole seconds, so it is two to three of them from now; the server's own clock is an hour ahead."""
 
     def answer(body, number):
@@ -88,8 +88,8 @@ def test_it_waits_until_the_time_it_is_asked_to(chat_server):
     assert 1.0 <= time.monotonic() - started < 4.0
 
 
-def test_when_one_request_is_put_off_all_wait(chat_server):
-    """Eight threads; the first request is put off for half a second, and nothing more is sent before it is over."""
+def test_retry_after_pauses_all_threads(chat_server):
+    """Eight threads; the first request is told to wait half a second, and nothing is sent before that."""
     times, lock = [], threading.Lock()
 
     def answer(body, number):
@@ -112,14 +112,14 @@ def test_when_one_request_is_put_off_all_wait(chat_server):
     assert chat.counts == {"sent": 9, "repeated": 1, "no_answer": 0}
 
 
-def test_a_wait_that_is_too_long_is_not_begun(chat_server):
+def test_a_wait_over_the_limit_is_an_error_at_once(chat_server):
     server = chat_server(lambda body, number: (429, {"Retry-After": "3600"}, {"error": {"message": "quota"}}))
     with pytest.raises(InfrastructureError, match="quota; it asks to wait 3600 s, longest_wait is 300 s"):
         ask(server)
     assert len(server.requests) == 1
 
 
-def test_a_limit_that_the_headers_say_is_reached_is_waited_for(chat_server):
+def test_an_exhausted_limit_in_the_headers_is_waited_for(chat_server):
     exhausted = {"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "400ms"}
     server = chat_server(lambda body, number: {"content": "hi", "headers": exhausted if number == 0 else {}})
     with OpenAiChat(EndpointConfig(endpoint=server.url, model="big")) as chat:
@@ -130,20 +130,20 @@ def test_a_limit_that_the_headers_say_is_reached_is_waited_for(chat_server):
     assert 0.35 <= time.monotonic() - started < 2.0 and len(server.requests) == 3
 
 
-def test_its_own_limits_are_kept_by_all_threads_together(chat_server):
-    """At the server's end: of twenty requests by ten threads no more than six in any half second."""
+def test_configured_limits_hold_over_all_threads(chat_server):
+    """At the server: of twenty requests by ten threads at most six in any half second."""
     times = []
     server = chat_server(lambda body, number: times.append(time.monotonic()) or {"content": "hi"})
     config = EndpointConfig(endpoint=server.url, model="big", requests_per_minute=6, concurrency=10)
     with OpenAiChat(config, minute=0.5) as chat, ThreadPoolExecutor(10) as pool:
         list(pool.map(lambda seed: chat.complete(ASKED, [], seed), range(20)))
-    margin = 0.1  # what a request takes from here to there may differ
+    margin = 0.1  # requests take different times to arrive
     assert max(sum(one <= other < one + 0.5 - margin for other in times) for one in times) <= 6
     assert max(times) - min(times) >= 3 * 0.5 - margin
 
 
-def test_tokens_count_as_replies_show_them(chat_server):
-    """110 tokens a reply on 400 a period: the first guesses are on the safe side, then three fit."""
+def test_token_estimates_follow_the_replies(chat_server):
+    """110 tokens per reply and 400 per period: the first estimates are high, then three fit."""
     server = chat_server(lambda body, number: {"content": "hi"})
     config = EndpointConfig(endpoint=server.url, model="big", tokens_per_minute=400, max_turn_tokens=10)
     with OpenAiChat(config, minute=1.0) as chat:
@@ -155,7 +155,7 @@ def test_tokens_count_as_replies_show_them(chat_server):
         assert time.monotonic() - started >= 0.95
 
 
-def test_what_a_reply_costs(chat_server):
+def test_the_cost_of_a_reply(chat_server):
     """1,000 prompt tokens of which 600 were cached, and 50 of completion, at 2, 0.5 and 10 a million."""
     usage = {"prompt_tokens": 1000, "completion_tokens": 50, "prompt_tokens_details": {"cached_tokens": 600}}
     server = chat_server(lambda body, number: {"content": "hi", "usage": usage})
@@ -167,16 +167,16 @@ def test_what_a_reply_costs(chat_server):
 
 
 @pytest.mark.parametrize("usage", [None, {}, {"total_tokens": 9}])
-def test_usage_that_is_not_said_is_not_0(chat_server, usage):
+def test_missing_usage_is_unknown_and_not_0(chat_server, usage):
     server = chat_server(lambda body, number: {"content": "hi", "usage": usage})
     prices = PricesConfig(input=1.0, output=1.0)
     assert ask(server, prices=prices).usage == Usage(known=False)
-    with pytest.raises(InputError, match="says nothing of its usage, so no budget can be kept"):
+    with pytest.raises(InputError, match="reports no usage, so no budget can be kept"):
         ask(server, prices=prices, budget=5.0)
 
 
-def test_the_budget_is_not_passed_by_many_threads(chat_server):
-    """A reply costs 1.1; what it may cost at most is what its bytes and the longest completion would."""
+def test_many_threads_never_exceed_the_budget(chat_server):
+    """A reply costs 1.1; each request reserves the cost of its bytes and the longest completion."""
     usage = {"prompt_tokens": 100, "completion_tokens": 10}
     server = chat_server(lambda body, number: time.sleep(0.01) or {"content": "hi", "usage": usage})
     prices = PricesConfig(input=1e4, output=1e4)
@@ -199,8 +199,8 @@ def test_the_budget_is_not_passed_by_many_threads(chat_server):
     assert len(server.requests) == len(answered)
 
 
-def test_what_got_no_answer_may_have_cost_something(chat_server):
-    """Two dropped connections leave no room in the budget for a third try, though nobody has seen a bill."""
+def test_a_request_without_an_answer_counts_in_full(chat_server):
+    """Two dropped connections leave no room in the budget for a third try."""
     server = chat_server(lambda body, number: None)
     prices = PricesConfig(input=0.0, output=1e4)  # 0.2 a reply of 20 tokens
     with pytest.raises(BudgetReached, match=r"0\.4 is spent"):
@@ -208,7 +208,7 @@ def test_what_got_no_answer_may_have_cost_something(chat_server):
     assert len(server.requests) == 2
 
 
-def test_token_ids_and_log_probabilities_as_vllm_gives_them(chat_server):
+def test_token_ids_and_log_probabilities_in_vllms_format(chat_server):
     said = {"content": "hi", "prompt_token_ids": [1, 2, 3], "token_ids": [7, 8], "logprobs": [-0.5, 0.0]}
     server = chat_server(lambda body, number: dict(said))
     reply = ask(server, token_ids=True)
@@ -230,13 +230,13 @@ def test_token_ids_and_log_probabilities_as_vllm_gives_them(chat_server):
         ({"logprobs": [-0.5, -9999.0]}, "does not know the log-probability of every token"),
     ],
 )
-def test_what_is_missing_of_a_replys_tokens_is_said(chat_server, change, why):
+def test_a_reply_without_tokens_says_why(chat_server, change, why):
     said = {"content": "hi", "prompt_token_ids": [1, 2, 3], "token_ids": [7, 8], "logprobs": [-0.5, -0.25]}
     reply = ask(chat_server(lambda body, number: said | change), token_ids=True)
     assert reply.tokens is None and why in reply.without_tokens
 
 
-def test_without_tools_none_are_sent_and_a_temperature_can_be_asked_for(chat_server):
+def test_an_empty_list_of_tools_is_not_sent_and_a_temperature_can_be_given(chat_server):
     """Some endpoints refuse an empty list of tools."""
     server = chat_server(lambda body, number: {"content": "hi"})
     with OpenAiChat(EndpointConfig(endpoint=server.url, model="big")) as chat:
@@ -244,7 +244,7 @@ def test_without_tools_none_are_sent_and_a_temperature_can_be_asked_for(chat_ser
     assert "tools" not in server.requests[0][1] and server.requests[0][1]["temperature"] == 0.0
 
 
-def test_a_conversation_that_is_too_long(chat_server):
+def test_a_conversation_longer_than_the_context_is_too_long(chat_server):
     said = {"error": {"message": "too many tokens", "code": "context_length_exceeded"}}
     with pytest.raises(TooLong):
         ask(chat_server(lambda body, number: (400, {}, said)))
@@ -259,19 +259,19 @@ def test_a_conversation_that_is_too_long(chat_server):
         ({"requests_per_minute": 0}, "requests_per_minute"),
     ],
 )
-def test_settings_that_cannot_be_kept_are_refused(settings, message):
+def test_invalid_settings_are_refused(settings, message):
     with pytest.raises(ValidationError, match=message):
         EndpointConfig(endpoint="http://localhost/v1", model="big", **settings)
 
 
-def test_in_the_end_it_gives_up_and_says_why(chat_server):
+def test_the_last_error_is_reported_after_all_retries(chat_server):
     server = chat_server(lambda body, number: (500, {}, {"error": {"message": "out of\nmemory"}}))
-    with pytest.raises(InfrastructureError, match="no answer after 3 tries; the last: status 500: out of memory"):
+    with pytest.raises(InfrastructureError, match="no answer after 3 tries; last error: status 500: out of memory"):
         ask(server, retries=2)
     assert len(server.requests) == 3
 
 
-def test_no_answer_in_time(chat_server):
+def test_a_slow_answer_is_a_timeout(chat_server):
     server = chat_server(lambda body, number: time.sleep(2))
     started = time.monotonic()
     with pytest.raises(InfrastructureError, match="ReadTimeout"):
@@ -279,7 +279,7 @@ def test_no_answer_in_time(chat_server):
     assert time.monotonic() - started < 1.5
 
 
-def test_nobody_there():
+def test_a_missing_endpoint_is_an_infrastructure_error():
     with pytest.raises(InfrastructureError, match="ConnectError"):
         ask("http://127.0.0.1:9/v1", retries=0)
 
@@ -288,7 +288,7 @@ def test_nobody_there():
     ("status", "advice"),
     [(401, "is the key in the environment variable OPENAI_API_KEY right"), (404, "are endpoint .* and model right")],
 )
-def test_what_will_not_fare_better_is_not_tried_again(chat_server, monkeypatch, status, advice):
+def test_a_wrong_key_or_path_is_not_retried(chat_server, monkeypatch, status, advice):
     monkeypatch.setenv("OPENAI_API_KEY", "top-secret")
     server = chat_server(lambda body, number: (status, {}, {"error": {"message": "no"}}))
     with pytest.raises(InputError, match=advice) as caught:
@@ -297,9 +297,9 @@ def test_what_will_not_fare_better_is_not_tried_again(chat_server, monkeypatch, 
     assert "top-secret" not in str(caught.value)
 
 
-def test_an_endpoint_that_is_not_one(chat_server):
+def test_a_wrong_path_names_the_usual_one(chat_server):
     server = chat_server(lambda body, number: {"content": "hi"})
-    with pytest.raises(InputError, match="status 404.*it mostly ends in /v1"):
+    with pytest.raises(InputError, match="status 404.*it usually ends in /v1"):
         ask(server.url.removesuffix("/v1"))
 
 
@@ -313,7 +313,7 @@ def test_an_endpoint_that_is_not_one(chat_server):
         (200, {}, {"choices": [{"message": {"content": "\ud800"}}]}),
     ],
 )
-def test_an_answer_of_no_use_is_this_conversations_trouble(chat_server, answer):
+def test_an_invalid_answer_refuses_this_conversation_alone(chat_server, answer):
     server = chat_server(lambda body, number: answer)
     with pytest.raises(RefusedRequest):
         ask(server)

@@ -1,11 +1,11 @@
-"""Headers that say when an endpoint will take another request, as servers write them."""
+"""Headers that say when an endpoint takes another request, as servers write them."""
 
 import time
 from email.utils import formatdate
 
 import pytest
 
-from tracewheel.engines.rate_headers import asked_wait, duration, exhausted_for
+from tracewheel.engines.rate_headers import duration, exhausted_for, retry_after
 
 NOW = "Sun, 22 Nov 2026 08:49:37 GMT"
 
@@ -27,12 +27,12 @@ NOW = "Sun, 22 Nov 2026 08:49:37 GMT"
         ({"retry-after": ""}, None),
     ],
 )
-def test_retry_after(headers, seconds):
-    assert asked_wait(headers) == seconds
+def test_seconds_to_wait(headers, seconds):
+    assert retry_after(headers) == seconds
 
 
-def test_without_the_servers_time_a_date_is_held_against_our_clock():
-    assert asked_wait({"retry-after": formatdate(time.time() + 90, usegmt=True)}) == pytest.approx(90, abs=2)
+def test_a_date_without_the_servers_time_is_compared_with_our_clock():
+    assert retry_after({"retry-after": formatdate(time.time() + 90, usegmt=True)}) == pytest.approx(90, abs=2)
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_durations(text, seconds):
         ({"remaining-requests": "0"}, 0.0),
         ({"remaining-tokens": "499", "reset-tokens": "1s", "limit-tokens": "9000"}, 1.0),
         ({"remaining-tokens": "500", "reset-tokens": "1s", "limit-tokens": "9000"}, 0.0),
-        # A limit below what the request takes: it can never have more room than when it is reset.
+        # A limit below the request's tokens: it never has more room than after its reset.
         ({"remaining-tokens": "400", "reset-tokens": "1s", "limit-tokens": "400"}, 0.0),
         ({"remaining-requests": "0", "reset-requests": "2s", "remaining-tokens": "0", "reset-tokens": "5s"}, 5.0),
     ],

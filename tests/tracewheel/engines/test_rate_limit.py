@@ -17,7 +17,7 @@ def most_in_a_period(sent, value):
     return max(sum(value(other) for other in sent if one.at <= other.at < one.at + PERIOD) for one in sent)
 
 
-def test_no_more_requests_than_allowed_in_any_period_however_many_threads_ask():
+def test_any_period_has_at_most_the_allowed_requests():
     limiter = RateLimiter(requests=7, period=PERIOD)
     with ThreadPoolExecutor(16) as pool:
         sent = list(pool.map(lambda _: limiter.acquire(1), range(24)))
@@ -26,7 +26,7 @@ def test_no_more_requests_than_allowed_in_any_period_however_many_threads_ask():
     assert 3 * PERIOD <= taken < 5 * PERIOD, "and no fewer"
 
 
-def test_no_more_tokens_than_allowed_and_a_request_larger_than_the_limit_goes_alone():
+def test_any_period_has_at_most_the_allowed_tokens_and_a_larger_request_goes_alone():
     limiter = RateLimiter(tokens=100, period=PERIOD)
     with ThreadPoolExecutor(8) as pool:
         sent = list(pool.map(limiter.acquire, [30, 40, 30, 20, 300, 60, 40]))
@@ -36,7 +36,7 @@ def test_no_more_tokens_than_allowed_and_a_request_larger_than_the_limit_goes_al
     assert all(abs(one.at - large.at) >= PERIOD for one in others)
 
 
-def test_what_was_guessed_too_high_makes_room_when_it_is_put_right():
+def test_correcting_a_high_estimate_makes_room():
     limiter = RateLimiter(tokens=100, period=30.0)
     guess = limiter.acquire(90)
     with ThreadPoolExecutor(1) as pool:
@@ -47,7 +47,7 @@ def test_what_was_guessed_too_high_makes_room_when_it_is_put_right():
         waiting.result(timeout=5)
 
 
-def test_a_pause_holds_for_all_and_the_longest_counts():
+def test_a_pause_holds_for_all_threads_and_the_longest_counts():
     limiter = RateLimiter()
     limiter.pause(0.4)
     limiter.pause(0.1)
@@ -57,13 +57,13 @@ def test_a_pause_holds_for_all_and_the_longest_counts():
     assert all(one.at - started >= 0.38 for one in sent)
 
 
-def test_who_waits_is_turned_away_when_it_closes():
+def test_closing_fails_waiting_requests():
     limiter = RateLimiter(requests=1, period=60.0)
     limiter.acquire(1)
     failed = threading.Event()
 
     def wait():
-        with pytest.raises(InfrastructureError, match="no longer asked"):
+        with pytest.raises(InfrastructureError, match="client is closed"):
             limiter.acquire(1)
         failed.set()
 

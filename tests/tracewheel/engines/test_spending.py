@@ -1,4 +1,4 @@
-"""A budget that threads spend from: never passed, and not given up while others may turn out cheaper."""
+"""A budget that threads spend from: never exceeded, and not given up while open requests may turn out cheaper."""
 
 import random
 import threading
@@ -10,8 +10,8 @@ import pytest
 from tracewheel.engines.spending import BudgetReached, Spending
 
 
-def test_many_threads_never_pass_it():
-    """A hundred requests of at most 1 each, which cost a half on average, on a budget of 20."""
+def test_many_threads_never_exceed_it():
+    """A hundred requests that reserve 1 and cost 0.5 on average, on a budget of 20."""
     spending, lock, costs = Spending(20.0), threading.Lock(), []
 
     def ask(number):
@@ -29,11 +29,11 @@ def test_many_threads_never_pass_it():
 
     with ThreadPoolExecutor(12) as pool:
         done = list(pool.map(ask, range(100)))
-    assert 19.0 - 1e-9 <= sum(costs) <= 20.0, "to the last request that was sure to fit"
+    assert 19.0 - 1e-9 <= sum(costs) <= 20.0, "it is used up to the last reservation that fits"
     assert 0 < done.count(True) < 100
 
 
-def test_it_waits_for_what_is_under_way_before_it_gives_up():
+def test_a_reservation_waits_for_open_requests_before_it_fails():
     spending = Spending(1.0)
     spending.reserve(0.9)
     with ThreadPoolExecutor(1) as pool:
@@ -46,15 +46,15 @@ def test_it_waits_for_what_is_under_way_before_it_gives_up():
         spending.settle(0.5, 0.5)
         spending.reserve(0.4)
     with pytest.raises(BudgetReached):
-        spending.reserve(0.0001)  # what has stopped stays stopped
+        spending.reserve(0.0001)  # once reached, always reached
 
 
-def test_what_earlier_runs_spent_counts():
+def test_earlier_runs_count():
     with pytest.raises(BudgetReached, match="3 is spent"):
         Spending(3.1, spent=3.0).reserve(0.2)
 
 
-def test_without_a_budget_nothing_is_counted():
+def test_without_a_budget_every_reservation_succeeds():
     spending = Spending(None)
     for _ in range(3):
-        assert spending.reserve(1e9) is None, "neither refused nor waited for, though nothing was settled"
+        assert spending.reserve(1e9) is None, "at once, although none is settled"

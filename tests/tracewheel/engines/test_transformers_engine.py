@@ -74,6 +74,10 @@ def talk(engine, opening, *, turns=3, budget=6, listen=4):
     return ids, sampled, endings
 
 
+def engine_on(model, stop_id, sampling, slots):
+    return TransformersEngine(lambda _: model, PolicyRef("a model"), stop_id, sampling, slots)
+
+
 def openings(count):
     rng = random.Random(4)
     return {n: [rng.randrange(VOCABULARY) for _ in range(1 + rng.randrange(12))] for n in range(count)}
@@ -85,7 +89,7 @@ def test_stored_logprobs_are_those_of_a_full_pass(config, base, adapter, rendere
     """Every token of 200 multi-turn trajectories, with more sessions than slots."""
     policy = PolicyRef(base, str(adapter) if adapted else None)
     settings = RolloutConfig(temperature=temperature, top_p=top_p)
-    engine = TransformersEngine(
+    engine = engine_on(
         load_for_generation(config.policy, policy), renderer.end_of_turn_id, Sampling(temperature, top_p), slots=96
     )
     trajectories = run_episodes(engine, renderer, settings, many_tasks, samples=3, seed=1)
@@ -108,7 +112,7 @@ def test_stored_logprobs_are_those_of_a_full_pass(config, base, adapter, rendere
 def test_each_token_is_computed_once(config, base, renderer, many_tasks):
     """Token 0 stands for padding here, and appears in no conversation."""
     model = load_base(config.policy, base)
-    engine = TransformersEngine(model, renderer.end_of_turn_id, Sampling(), slots=16)
+    engine = engine_on(model, renderer.end_of_turn_id, Sampling(), slots=16)
     fed = []
     model.get_input_embeddings().register_forward_pre_hook(lambda module, args: fed.append(int((args[0] != 0).sum())))
     trajectories = run_episodes(engine, renderer, RolloutConfig(), many_tasks[::2], samples=1, seed=2)
@@ -139,10 +143,10 @@ def test_a_prompt_that_comes_several_times_at_once_is_read_once(random_model):
     requests = [Request(n, list(other if n == 3 else prompt), 8 + n, seed=n, temperature=1.0 + n / 10) for n in range(6)]
     alone = {}
     for request in requests:
-        engine = TransformersEngine(random_model, STOP, Sampling(), slots=1)
+        engine = engine_on(random_model, STOP, Sampling(), slots=1)
         engine.submit(request)
         alone |= finish(engine)
-    engine = TransformersEngine(random_model, STOP, Sampling(), slots=6)
+    engine = engine_on(random_model, STOP, Sampling(), slots=6)
     fed = watch(random_model)
     for request in requests:
         engine.submit(request)
@@ -158,7 +162,7 @@ def test_a_prompt_that_comes_several_times_at_once_is_read_once(random_model):
 
 def test_a_session_that_waits_for_its_tool_gives_its_slot_to_the_next(random_model):
     """Two slots, twelve sessions that each wait between two turns: all are begun before any comes back."""
-    engine = TransformersEngine(random_model, STOP, Sampling(), slots=2)
+    engine = engine_on(random_model, STOP, Sampling(), slots=2)
     starts = openings(12)
     for n in range(8):
         engine.submit(Request(n, starts[n], 6, seed=n))
@@ -186,7 +190,7 @@ def test_much_to_read_is_read_in_pieces(random_model, monkeypatch):
     monkeypatch.setattr(transformers_engine, "READ_CHUNK", 5)
     monkeypatch.setattr(transformers_engine, "READ_TOKENS", 12)
     fed = watch(random_model)
-    ids, sampled, _ = talk(TransformersEngine(random_model, STOP, Sampling(1.3), slots=8), openings(8), listen=40)
+    ids, sampled, _ = talk(engine_on(random_model, STOP, Sampling(1.3), slots=8), openings(8), listen=40)
     assert 12 < max(fed) <= 12 + 8
     for n, tokens in ids.items():
         fresh = full_logprobs(random_model, tokens, 1.3)
@@ -200,7 +204,7 @@ def test_the_model_itself_computes_as_before(random_model):
     mask[0, :4] = 0
     with torch.no_grad():
         before = [random_model(input_ids=ids).logits, random_model(input_ids=ids, attention_mask=mask).logits]
-        TransformersEngine(random_model, STOP, Sampling(), slots=1)
+        engine_on(random_model, STOP, Sampling(), slots=1)
         after = [random_model(input_ids=ids).logits, random_model(input_ids=ids, attention_mask=mask).logits]
     assert all(map(torch.equal, before, after))
 
@@ -209,14 +213,14 @@ def test_fewer_slots_than_sessions_change_no_greedy_token(config, base, renderer
     model = load_base(config.policy, base)
     said = []
     for slots in (3, 40):
-        engine = TransformersEngine(model, renderer.end_of_turn_id, Sampling(greedy=True), slots)
+        engine = engine_on(model, renderer.end_of_turn_id, Sampling(greedy=True), slots)
         trajectories = run_episodes(engine, renderer, RolloutConfig(), many_tasks[::2], samples=1, seed=0)
         said.append([trajectory.token_ids for trajectory in trajectories])
     assert said[0] == said[1]
 
 
 def test_greedy_takes_the_likeliest_token(random_model):
-    ids, sampled, _ = talk(TransformersEngine(random_model, STOP, Sampling(greedy=True), slots=3), openings(8))
+    ids, sampled, _ = talk(engine_on(random_model, STOP, Sampling(greedy=True), slots=3), openings(8))
     for n, tokens in ids.items():
         fresh = full_logprobs(random_model, tokens, 1.0)
         assert all(fresh[t - 1].argmax() == tokens[t] for t in sampled[n])
@@ -225,7 +229,7 @@ def test_greedy_takes_the_likeliest_token(random_model):
 @pytest.mark.parametrize("slots", [2, 5, 24])
 def test_any_architecture_over_several_turns(random_model, slots):
     """Turns that end by a stop token or by their budget, sessions of unlike length, slots used again."""
-    ids, sampled, endings = talk(TransformersEngine(random_model, STOP, Sampling(1.3), slots), openings(24), budget=9)
+    ids, sampled, endings = talk(engine_on(random_model, STOP, Sampling(1.3), slots), openings(24), budget=9)
     assert set(endings) == {"stop", "length"}
     for n, tokens in ids.items():
         fresh = full_logprobs(random_model, tokens, 1.3)
@@ -235,12 +239,12 @@ def test_any_architecture_over_several_turns(random_model, slots):
 
 def test_the_seed_of_a_session_fixes_its_tokens(random_model):
     def run():
-        return talk(TransformersEngine(random_model, STOP, Sampling(), slots=7), openings(12))
+        return talk(engine_on(random_model, STOP, Sampling(), slots=7), openings(12))
 
     assert run() == run()
 
     def first_turns(seeds):
-        engine = TransformersEngine(random_model, STOP, Sampling(), slots=len(seeds))
+        engine = engine_on(random_model, STOP, Sampling(), slots=len(seeds))
         for n, seed in enumerate(seeds):
             engine.submit(Request(n, [1, 2, 3], 12, seed))
         turns = {}
@@ -254,7 +258,7 @@ def test_the_seed_of_a_session_fixes_its_tokens(random_model):
 
 
 def test_the_budget_ends_a_turn_and_the_stop_token_belongs_to_it(random_model):
-    engine = TransformersEngine(random_model, STOP, Sampling(2.0), slots=64)
+    engine = engine_on(random_model, STOP, Sampling(2.0), slots=64)
     for n in range(64):
         engine.submit(Request(n, [1, 2], 10, seed=n))
     generations = [generation for _ in range(10) for generation in engine.step()]
@@ -267,7 +271,7 @@ def test_the_budget_ends_a_turn_and_the_stop_token_belongs_to_it(random_model):
 
 
 def first_tokens(model, prompt, sampling, count):
-    engine = TransformersEngine(model, STOP, sampling, slots=count)
+    engine = engine_on(model, STOP, sampling, slots=count)
     for n in range(count):
         engine.submit(Request(n, prompt, 1, seed=n))
     return Counter(generation.token_ids[0] for generation in engine.step())

@@ -38,12 +38,8 @@ def policies(base, tmp_path_factory):
 
 @pytest.fixture
 def engine_of(base):
-    def make(policy, **options):
-        weights = PolicyWeights(PolicyConfig(base=base))
-        return TransformersEngine(
-            weights.load(policy), STOP, Sampling(1.1), policy_version=policy.version, policy=policy, load=weights.load,
-            **{"slots": 8, **options},
-        )  # fmt: skip
+    def make(policy):
+        return TransformersEngine(PolicyWeights(PolicyConfig(base=base)).load, policy, STOP, Sampling(1.1), slots=8)
 
     return make
 

@@ -30,10 +30,10 @@ def test_what_is_not_a_number_does_not_pass(versions):
 def test_equal_weights_give_equal_bytes_and_leave_the_model_as_it_was(versions, tmp_path):
     versions.policy(5)
     versions.logprobs(1, [1, 2])
-    versions._model.train()
-    write_probe(versions._model, tmp_path)
-    assert versions._model.training
-    versions._model.eval()
+    versions.model.train()
+    write_probe(versions.model, tmp_path)
+    assert versions.model.training
+    versions.model.eval()
     with open(f"{versions.policy(1).adapter}/{PROBE}", "rb") as stream:
         assert (tmp_path / PROBE).read_bytes() == stream.read()
 

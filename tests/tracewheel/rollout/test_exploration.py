@@ -13,7 +13,7 @@ from tracewheel.engines.transformers import TransformersEngine
 from tracewheel.environments.workspace.environment import TOOLS
 from tracewheel.evaluation.evaluate import evaluate
 from tracewheel.policy.adapters import PolicyRef
-from tracewheel.policy.loading import load_base, load_for_generation
+from tracewheel.policy.loading import PolicyWeights, load_base
 from tracewheel.rollout.exploration import ForcedCalls, group_temperatures
 from tracewheel.rollout.rollout import rollout, run_episodes
 from tracewheel.sampling.schedule import rollout_temperature
@@ -30,9 +30,8 @@ def sampled(config, base, renderer, tasks):
     """Real episodes under each way of exploring."""
 
     def run(settings, *, samples=3, seed=5, some=tasks):
-        engine = TransformersEngine(
-            load_for_generation(config.policy, PolicyRef(base)), renderer.end_of_turn_id, Sampling(settings.temperature), 16
-        )
+        load = PolicyWeights(config.policy).load
+        engine = TransformersEngine(load, PolicyRef(base), renderer.end_of_turn_id, Sampling(settings.temperature), 16)
         return run_episodes(engine, renderer, settings, some, samples=samples, seed=seed)
 
     return run
@@ -173,7 +172,7 @@ def test_each_request_has_its_temperature(config, base):
     model = load_base(config.policy, base)
     said = {}
     for greedy in (True, False):
-        engine = TransformersEngine(model, 258, Sampling(greedy=greedy), slots=8)
+        engine = TransformersEngine(lambda _: model, PolicyRef(base), 258, Sampling(greedy=greedy), slots=8)
         for n in range(8):
             engine.submit(Request(n, [70, 80, 90], 6, seed=n, temperature=0.01 if n % 2 else 20.0))
         turns = {}

@@ -218,7 +218,7 @@ def test_episodes_run_at_once_but_no_more_than_said(chat_server, taught, tasks, 
 
 def test_an_endpoint_that_does_not_answer_is_found_out_by_the_first_episode(chat_server, taught, tasks):
     server = chat_server(lambda body, number: (500, {}, b"down"))
-    with pytest.raises(InfrastructureError, match="no answer after 1 tries; the last: status 500: down"):
+    with pytest.raises(InfrastructureError, match="no answer after 1 tries; last error: status 500: down"):
         taught(server, tasks)
     assert len(server.requests) == 1
 
