@@ -204,24 +204,24 @@ def continuous_batching(folder: Path, threads: int, setting: dict[str, Any]) -> 
 
     def roll(workload: Workload) -> tuple[Meter, int]:
         config = ContinuousBatchingConfig(return_logprobs=True, seed=workload.seed, **setting)
-        with model.continuous_batching_context_manager(generation, continuous_batching_config=config) as manager:
-            with Meter() as meter:
-                rows, environments = _prompts(workload, renderer)
-                for index, row in enumerate(rows):
-                    manager.add_request(row, request_id=f"{index}-0")
-                left, generated = len(rows), 0
-                while left:
-                    output = manager.get_result(timeout=1.0)
-                    if output is None:
-                        continue
-                    if output.error or len(output.logprobs) != len(output.generated_tokens):
-                        raise ValueError(f"a request of continuous batching failed: {output.error}")
-                    index, turn = map(int, output.request_id.split("-"))
-                    generated += len(output.generated_tokens)
-                    if _observe(rows[index], output.generated_tokens, environments[index], renderer):
-                        manager.add_request(rows[index], request_id=f"{index}-{turn + 1}")
-                    else:
-                        left -= 1
+        batching = model.continuous_batching_context_manager(generation, continuous_batching_config=config)
+        with batching as manager, Meter() as meter:
+            rows, environments = _prompts(workload, renderer)
+            for index, row in enumerate(rows):
+                manager.add_request(row, request_id=f"{index}-0")
+            left, generated = len(rows), 0
+            while left:
+                output = manager.get_result(timeout=1.0)
+                if output is None:
+                    continue
+                if output.error or len(output.logprobs) != len(output.generated_tokens):
+                    raise ValueError(f"a request of continuous batching failed: {output.error}")
+                index, turn = map(int, output.request_id.split("-"))
+                generated += len(output.generated_tokens)
+                if _observe(rows[index], output.generated_tokens, environments[index], renderer):
+                    manager.add_request(rows[index], request_id=f"{index}-{turn + 1}")
+                else:
+                    left -= 1
         return meter, generated
 
     return roll

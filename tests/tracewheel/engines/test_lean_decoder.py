@@ -1,4 +1,4 @@
-"""The lean pass gives the model's own numbers, for the models that it says it suits and no others."""
+"""The lean decoder gives the model's own numbers for the models that it supports, and refuses all others."""
 
 import pytest
 import torch
@@ -39,8 +39,8 @@ def model_of(config, dtype=torch.float32):
     ids=["llama", "llama-yarn", "llama-epsilon", "qwen2-biases", "qwen3-head-norms"],
 )
 @torch.inference_mode()
-def test_it_gives_the_models_own_hidden_states(config):
-    """Rows of other lengths in one pass, the first of them in two pieces."""
+def test_hidden_states_are_the_models_own(config):
+    """Rows of different lengths in one pass, the first of them read in two pieces."""
     model = model_of(config)
     assert LeanDecoder.suits(model)
     lean, cache = LeanDecoder(model), RaggedCache(model)
@@ -64,10 +64,10 @@ def test_it_gives_the_models_own_hidden_states(config):
     ],
     ids=["other-architecture", "biases-of-the-mlp", "bias-of-the-output", "gelu", "bfloat16"],
 )
-def test_it_does_not_suit(config, dtype):
+def test_other_models_are_refused(config, dtype):
     assert not LeanDecoder.suits(model_of(config, dtype))
 
 
-def test_it_does_not_suit_a_model_with_an_adapter_beside_its_weights():
+def test_a_model_with_an_adapter_beside_its_weights_is_refused():
     adapted = get_peft_model(model_of(Qwen3Config(**SIZES)), LoraConfig(target_modules=["v_proj"], task_type="CAUSAL_LM"))
     assert not LeanDecoder.suits(adapted.get_base_model())

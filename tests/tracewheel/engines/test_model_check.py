@@ -1,4 +1,4 @@
-"""Models whose logits the engine would get wrong are refused; those it gets right are taken."""
+"""Models whose logits the engine would compute wrongly are refused, all others are accepted."""
 
 import pytest
 import torch
@@ -45,7 +45,7 @@ def engine_of(config, longest=None, change=None):
     ],
     ids=lambda value: type(value).__name__ if not isinstance(value, str) else "",
 )
-def test_a_model_that_the_engine_would_get_wrong_is_refused(config, message):
+def test_a_model_with_other_logits_is_refused(config, message):
     with pytest.raises(InputError, match=message):
         engine_of(config, longest=100)
 
@@ -61,29 +61,29 @@ def test_a_model_that_the_engine_would_get_wrong_is_refused(config, message):
     ],
     ids=lambda config: type(config).__name__,
 )
-def test_a_model_that_it_gets_right_is_taken(config):
+def test_a_model_with_equal_logits_is_accepted(config):
     engine, model = engine_of(config)
     ids = [3, 1, 4, 1, 7, 9, 2, 6]
     engine.submit(Request(0, ids, 1))
-    [said] = engine.step()
+    [turn] = engine.step()
     with torch.no_grad():
         own = torch.log_softmax(model(input_ids=torch.tensor([ids]), use_cache=False).logits[0, -1].float(), dim=-1)
-    assert said.token_ids == [int(own.argmax())]
-    assert said.logprobs == pytest.approx([float(own.max())], abs=1e-4)
+    assert turn.token_ids == [int(own.argmax())]
+    assert turn.logprobs == pytest.approx([float(own.max())], abs=1e-4)
 
 
-def test_a_window_is_no_fault_while_conversations_fit_into_it():
+def test_a_window_is_accepted_while_conversations_fit_into_it():
     config = MistralConfig(**SIZES, sliding_window=16)
     engine, model = engine_of(config, longest=16)
     prompt = [3, 1, 4, 1, 7, 9, 2, 6]
     engine.submit(Request(0, prompt, 8))
-    said = []
-    while not said:
-        said = engine.step()
-    ids = prompt + said[0].token_ids
+    turns = []
+    while not turns:
+        turns = engine.step()
+    ids = prompt + turns[0].token_ids
     with torch.no_grad():
         own = torch.log_softmax(model(input_ids=torch.tensor([ids]), use_cache=False).logits[0].float(), dim=-1)
-    for t, logprob in enumerate(said[0].logprobs, start=len(prompt)):
+    for t, logprob in enumerate(turns[0].logprobs, start=len(prompt)):
         assert own[t - 1].argmax() == ids[t]
         assert logprob == pytest.approx(own[t - 1, ids[t]].item(), abs=1e-4)
     for longest in (17, None):
@@ -91,18 +91,18 @@ def test_a_window_is_no_fault_while_conversations_fit_into_it():
             engine_of(config, longest=longest)
 
 
-def test_what_no_config_says_is_found_by_the_probe():
-    """A head that does something of its own: here it hides behind the model's forward pass."""
+def test_the_probe_finds_what_the_config_does_not_show():
+    """A head that scales its logits inside the forward pass."""
 
     def scaled(model):
         forward = model.forward
 
-        def louder(*args, **kwargs):
+        def scaled_forward(*args, **kwargs):
             output = forward(*args, **kwargs)
             output.logits = output.logits * 1.05
             return output
 
-        model.forward = louder
+        model.forward = scaled_forward
 
     with pytest.raises(InputError, match="LlamaForCausalLM: the engine's logits for 8 tokens differ from the model's own"):
         engine_of(LlamaConfig(**SIZES), change=scaled)

@@ -16,7 +16,7 @@ class Model:
 
 
 class Rows:
-    """A cache beside plain lists of what every row has been given."""
+    """A cache, and plain tensors of what each row was given."""
 
     def __init__(self, longest=None):
         self.cache = RaggedCache(Model(), longest)
@@ -28,7 +28,7 @@ class Rows:
         return row
 
     def read(self, counts):
-        """A pass over rows (row to count); the largest difference to plain causal attention, row by row."""
+        """A pass over rows (row to count); the largest difference from plain causal attention, row by row."""
         ordered = sorted(counts.items(), key=lambda pair: (pair[1], pair[0]))
         rows, sizes = [row for row, _ in ordered], [count for _, count in ordered]
         tokens = sum(sizes)
@@ -58,8 +58,8 @@ class Rows:
 
 @pytest.mark.parametrize("block_rows", [1, 3, 64])
 @pytest.mark.parametrize("dense", [0.0, 0.5, 1.1], ids=["in place", "as it is", "gathered"])
-def test_any_rows_with_any_counts(monkeypatch, block_rows, dense):
-    """Rows of unlike length, few or many of them in a pass, chunks beside single tokens, rows used again."""
+def test_attention_over_any_rows_with_any_counts(monkeypatch, block_rows, dense):
+    """Rows of different lengths, few or many in a pass, chunks beside single tokens, reused rows."""
     monkeypatch.setattr(ragged_blocks, "BLOCK_ROWS", block_rows)
     monkeypatch.setattr(ragged_blocks, "DENSE", dense)
     torch.manual_seed(0)
@@ -72,13 +72,13 @@ def test_any_rows_with_any_counts(monkeypatch, block_rows, dense):
             gone = taken.pop(rng.randrange(len(taken)))
             rows.cache.free_row(gone)
             taken.append(rows.take())
-            assert taken[-1] == gone, "the row that is free is used before a new one is made"
+            assert taken[-1] == gone, "a free row is used before a new one is made"
             assert rows.read({gone: 3}) < 1e-5
         some = rng.sample(taken, 1 + rng.randrange(len(taken)))
         assert rows.read({row: rng.choice([1, 1, 1, 2, 5, 13]) for row in some}) < 1e-5
 
 
-def test_a_copy_and_an_exchange_of_rows():
+def test_rows_can_be_copied_and_swapped():
     torch.manual_seed(0)
     rows = Rows()
     for size in (5, 1, 7, 3, 66):
@@ -93,11 +93,11 @@ def test_a_copy_and_an_exchange_of_rows():
     rows.given[1], rows.given[4], rows.given[3], rows.given[0] = (rows.given[row] for row in (4, 1, 0, 3))
     assert [rows.cache.lengths[row] for row in (1, 3, 0)] == [66, 5, 3]
     assert rows.read({0: 1, 1: 1, 2: 4, 3: 1, 5: 1, 6: 2}) < 1e-5
-    assert rows.take() == 4, "what was in the free row is now behind, and free"
+    assert rows.take() == 4, "the free row was swapped with row 4"
 
 
-def test_padding_and_what_was_there_before_are_never_seen():
-    """A row that is used again, and a block with much padding: nothing of them may show, not even as a NaN."""
+def test_padding_and_previous_contents_have_no_effect():
+    """A reused row and a block with much padding, not even as a NaN."""
     torch.manual_seed(0)
     rows = Rows()
     first, second = rows.take(), rows.take()
@@ -118,7 +118,7 @@ def test_buffers_grow_to_the_longest_row_and_not_beyond():
     assert rows.cache._keys[0].shape[2] == 100
 
 
-def test_chunks_of_like_size_go_together():
+def test_chunks_of_similar_size_form_a_block():
     """Singles are never padded to a chunk's width; a chunk at most to twice its own."""
     blocks = ragged_blocks.plan_blocks(
         range(7), [1, 1, 2, 3, 4, 9, 40], [5, 6, 7, 8, 9, 10, 50], torch.float32, torch.device("cpu")
@@ -131,7 +131,7 @@ def test_chunks_of_like_size_go_together():
     ]
 
 
-def test_a_row_that_was_just_taken_may_be_exchanged():
+def test_a_row_that_was_just_taken_can_be_swapped():
     torch.manual_seed(0)
     rows = Rows()
     for size in (5, 9):

@@ -47,10 +47,11 @@ def full_logprobs(model, ids, temperature):
     return torch.log_softmax(logits / temperature, dim=-1)
 
 
-def talk(engine, opening, *, turns=3, budget=6, listen=4):
-    """Drive sessions for some turns; all ids, and (positions, log-probabilities) of what each sampled."""
+def converse(engine, opening, *, turns=3, budget=6, longest_observation=4):
+    """Drive sessions for some turns; all ids, and the log-probabilities of sampled tokens by position."""
     rng = random.Random(3)
-    heard = {n: [[rng.randrange(VOCABULARY) for _ in range(1 + rng.randrange(listen))] for _ in range(turns)] for n in opening}
+    lengths = {n: [1 + rng.randrange(longest_observation) for _ in range(turns)] for n in opening}
+    observed = {n: [[rng.randrange(VOCABULARY) for _ in range(length)] for length in lengths[n]] for n in opening}
     ids = {n: list(first) for n, first in opening.items()}
     sampled = {n: {} for n in opening}
     endings = Counter()
@@ -68,7 +69,7 @@ def talk(engine, opening, *, turns=3, budget=6, listen=4):
                 engine.close(n)
                 del left[n]
             else:
-                new = heard[n][left[n]]
+                new = observed[n][left[n]]
                 ids[n] += new
                 engine.submit(Request(n, new, budget))
     return ids, sampled, endings
@@ -109,7 +110,7 @@ def test_stored_logprobs_are_those_of_a_full_pass(config, base, adapter, rendere
     assert worst < 1e-4
 
 
-def test_each_token_is_computed_once(config, base, renderer, many_tasks):
+def test_each_token_is_read_once(config, base, renderer, many_tasks):
     """Token 0 stands for padding here, and appears in no conversation."""
     model = load_base(config.policy, base)
     engine = engine_on(model, renderer.end_of_turn_id, Sampling(), slots=16)
@@ -118,27 +119,27 @@ def test_each_token_is_computed_once(config, base, renderer, many_tasks):
     trajectories = run_episodes(engine, renderer, RolloutConfig(), many_tasks[::2], samples=1, seed=2)
     assert not any(0 in trajectory.token_ids for trajectory in trajectories)
     assert max(len(trajectory.turns) for trajectory in trajectories) > 3
-    never_fed = len(trajectories)  # the last token of each: nothing came after it
+    never_fed = len(trajectories)  # the last token of each
     assert sum(fed) == sum(len(trajectory.token_ids) for trajectory in trajectories) - never_fed
 
 
 def watch(model):
-    """How many tokens the model is fed in each pass from now on."""
+    """The number of tokens in each of the model's passes from now on."""
     fed = []
     model.get_input_embeddings().register_forward_pre_hook(lambda module, args: fed.append(args[0].numel()))
     return fed
 
 
 def finish(engine):
-    """Step until all that was submitted has been said; generations by session."""
-    said = {}
+    """Step until all turns have ended; generations by session."""
+    turns = {}
     while not engine.idle:
-        said |= {generation.session: generation for generation in engine.step()}
-    return said
+        turns |= {generation.session: generation for generation in engine.step()}
+    return turns
 
 
-def test_a_prompt_that_comes_several_times_at_once_is_read_once(random_model):
-    """And each session goes on as it would alone, with its own random numbers, budget and temperature."""
+def test_equal_prompts_that_arrive_together_are_read_once(random_model):
+    """Each session then has the tokens that it would have alone, with its own random numbers, budget and temperature."""
     prompt, other = [7, 8, 9, 10, 11, 12], [7, 8, 9, 10, 11, 13]
     requests = [Request(n, list(other if n == 3 else prompt), 8 + n, seed=n, temperature=1.0 + n / 10) for n in range(6)]
     alone = {}
@@ -160,8 +161,8 @@ def test_a_prompt_that_comes_several_times_at_once_is_read_once(random_model):
         assert together[n].logprobs == pytest.approx(own, abs=1e-4)
 
 
-def test_a_session_that_waits_for_its_tool_gives_its_slot_to_the_next(random_model):
-    """Two slots, twelve sessions that each wait between two turns: all are begun before any comes back."""
+def test_a_session_waiting_for_its_tool_frees_its_slot(random_model):
+    """Two slots, twelve sessions with two turns each: all start before any comes back."""
     engine = engine_on(random_model, STOP, Sampling(), slots=2)
     starts = openings(12)
     for n in range(8):
@@ -170,12 +171,12 @@ def test_a_session_that_waits_for_its_tool_gives_its_slot_to_the_next(random_mod
     assert set(first) == set(range(8))
     for n in range(8, 12):
         engine.submit(Request(n, starts[n], 6, seed=n))
-    assert engine.idle, "rows are bounded: four for a slot"
+    assert engine.idle, "at most four rows per slot"
     for n in range(8):
         engine.submit(Request(n, [3, 4], 6))
     assert not engine.idle
     second = finish(engine)
-    assert set(second) == set(range(8)), "who comes back goes before who is new, and closes before another is begun"
+    assert set(second) == set(range(8)), "returning sessions go before new ones"
     for n in range(8):
         ids = [*starts[n], *first[n].token_ids, 3, 4, *second[n].token_ids]
         fresh = full_logprobs(random_model, ids, 1.0)
@@ -186,11 +187,11 @@ def test_a_session_that_waits_for_its_tool_gives_its_slot_to_the_next(random_mod
     assert set(finish(engine)) == set(range(8, 12))
 
 
-def test_much_to_read_is_read_in_pieces(random_model, monkeypatch):
+def test_long_prompts_are_read_in_chunks(random_model, monkeypatch):
     monkeypatch.setattr(transformers_engine, "READ_CHUNK", 5)
     monkeypatch.setattr(transformers_engine, "READ_TOKENS", 12)
     fed = watch(random_model)
-    ids, sampled, _ = talk(engine_on(random_model, STOP, Sampling(1.3), slots=8), openings(8), listen=40)
+    ids, sampled, _ = converse(engine_on(random_model, STOP, Sampling(1.3), slots=8), openings(8), longest_observation=40)
     assert 12 < max(fed) <= 12 + 8
     for n, tokens in ids.items():
         fresh = full_logprobs(random_model, tokens, 1.3)
@@ -198,8 +199,8 @@ def test_much_to_read_is_read_in_pieces(random_model, monkeypatch):
             assert logprob == pytest.approx(fresh[t - 1, tokens[t]].item(), abs=1e-4)
 
 
-def test_the_model_itself_computes_as_before(random_model):
-    """The engine's attention is for the engine's passes; with padding or without, other passes are as with sdpa."""
+def test_the_models_own_passes_are_unchanged(random_model):
+    """With or without padding, passes outside the engine give what sdpa gives."""
     ids, mask = torch.randint(0, VOCABULARY, (3, 11)), torch.ones(3, 11, dtype=torch.long)
     mask[0, :4] = 0
     with torch.no_grad():
@@ -209,27 +210,27 @@ def test_the_model_itself_computes_as_before(random_model):
     assert all(map(torch.equal, before, after))
 
 
-def test_fewer_slots_than_sessions_change_no_greedy_token(config, base, renderer, many_tasks):
+def test_the_number_of_slots_changes_no_greedy_token(config, base, renderer, many_tasks):
     model = load_base(config.policy, base)
-    said = []
+    sampled = []
     for slots in (3, 40):
         engine = engine_on(model, renderer.end_of_turn_id, Sampling(greedy=True), slots)
         trajectories = run_episodes(engine, renderer, RolloutConfig(), many_tasks[::2], samples=1, seed=0)
-        said.append([trajectory.token_ids for trajectory in trajectories])
-    assert said[0] == said[1]
+        sampled.append([trajectory.token_ids for trajectory in trajectories])
+    assert sampled[0] == sampled[1]
 
 
-def test_greedy_takes_the_likeliest_token(random_model):
-    ids, sampled, _ = talk(engine_on(random_model, STOP, Sampling(greedy=True), slots=3), openings(8))
+def test_greedy_takes_the_most_likely_token(random_model):
+    ids, sampled, _ = converse(engine_on(random_model, STOP, Sampling(greedy=True), slots=3), openings(8))
     for n, tokens in ids.items():
         fresh = full_logprobs(random_model, tokens, 1.0)
         assert all(fresh[t - 1].argmax() == tokens[t] for t in sampled[n])
 
 
 @pytest.mark.parametrize("slots", [2, 5, 24])
-def test_any_architecture_over_several_turns(random_model, slots):
-    """Turns that end by a stop token or by their budget, sessions of unlike length, slots used again."""
-    ids, sampled, endings = talk(engine_on(random_model, STOP, Sampling(1.3), slots), openings(24), budget=9)
+def test_logprobs_over_several_turns_for_each_architecture(random_model, slots):
+    """Turns that end by the stop token or the budget, sessions of different lengths, reused slots."""
+    ids, sampled, endings = converse(engine_on(random_model, STOP, Sampling(1.3), slots), openings(24), budget=9)
     assert set(endings) == {"stop", "length"}
     for n, tokens in ids.items():
         fresh = full_logprobs(random_model, tokens, 1.3)
@@ -237,9 +238,9 @@ def test_any_architecture_over_several_turns(random_model, slots):
             assert logprob == pytest.approx(fresh[t - 1, tokens[t]].item(), abs=1e-4)
 
 
-def test_the_seed_of_a_session_fixes_its_tokens(random_model):
+def test_a_sessions_seed_fixes_its_tokens(random_model):
     def run():
-        return talk(engine_on(random_model, STOP, Sampling(), slots=7), openings(12))
+        return converse(engine_on(random_model, STOP, Sampling(), slots=7), openings(12))
 
     assert run() == run()
 
@@ -257,7 +258,7 @@ def test_the_seed_of_a_session_fixes_its_tokens(random_model):
     assert one != two and two != three
 
 
-def test_the_budget_ends_a_turn_and_the_stop_token_belongs_to_it(random_model):
+def test_turns_end_by_the_stop_token_or_the_budget(random_model):
     engine = engine_on(random_model, STOP, Sampling(2.0), slots=64)
     for n in range(64):
         engine.submit(Request(n, [1, 2], 10, seed=n))
@@ -279,7 +280,7 @@ def first_tokens(model, prompt, sampling, count):
 
 @pytest.mark.parametrize("temperature", [1.0, 0.6])
 def test_tokens_come_as_often_as_their_probability_says(random_model, temperature):
-    """Pearson's chi-square over the tokens that 5 or more draws are expected of, the rest as one."""
+    """Pearson's chi-square over the tokens with 5 or more expected draws, and the rest as one."""
     count, prompt = 4000, [7, 8, 9]
     drawn = first_tokens(random_model, prompt, Sampling(temperature), count)
     expected = full_logprobs(random_model, prompt, temperature)[-1].double().exp() * count
@@ -293,7 +294,7 @@ def test_tokens_come_as_often_as_their_probability_says(random_model, temperatur
 
 
 @pytest.mark.parametrize("top_p", [0.6, 0.9])
-def test_top_p_draws_from_the_nucleus_alone(random_model, top_p):
+def test_top_p_draws_only_from_the_nucleus(random_model, top_p):
     count, prompt = 3000, [7, 8, 9]
     drawn = first_tokens(random_model, prompt, Sampling(top_p=top_p), count)
     probabilities = full_logprobs(random_model, prompt, 1.0)[-1].double().exp()

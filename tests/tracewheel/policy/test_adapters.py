@@ -28,7 +28,7 @@ def copied(adapter, tmp_path):
     return Path(shutil.copytree(adapter, tmp_path / "adapter"))
 
 
-def test_written_again_it_has_the_same_bytes(base, adapter, tmp_path, files_of):
+def test_a_rewritten_adapter_has_the_same_bytes(base, adapter, tmp_path, files_of):
     model = PeftModel.from_pretrained(load_base(PolicyConfig(), base), adapter, adapter_name="another", is_trainable=True)
     write_adapter(model, tmp_path / "adapter", "another", base, version=3)
     assert files_of(tmp_path / "adapter") == files_of(adapter)
@@ -48,23 +48,23 @@ def test_one_of_several_adapters_is_written_alone(base, adapter, tmp_path):
         assert all(torch.equal(stored[key], original[key] * factor) for key in stored)
 
 
-def test_it_holds_low_rank_matrices_alone(adapter, base):
+def test_an_adapter_holds_only_low_rank_matrices(adapter, base):
     assert all("lora_" in name for name in load_file(adapter / "adapter_model.safetensors"))
     weights = Path(base, "model.safetensors").stat().st_size
     assert (adapter / "adapter_model.safetensors").stat().st_size < weights / 2
 
 
-def test_it_says_its_version_and_base(adapter, base):
+def test_an_adapter_names_its_version_and_base(adapter, base):
     assert check_adapter(adapter, base) == 3
     assert json.loads((adapter / "adapter.json").read_text()) == {"base_hash": base_hash(base), "version": 3}
 
 
-def test_peft_reads_it_without_us(adapter, base):
+def test_peft_can_load_an_adapter(adapter, base):
     model = PeftModel.from_pretrained(load_base(PolicyConfig(), base), adapter)
     assert model.peft_config["default"].r == 4
 
 
-def test_folded_in_it_speaks_as_beside(adapter, base):
+def test_a_merged_adapter_gives_the_logits_of_one_beside_the_weights(adapter, base):
     """Generation with the adapter merged equals PEFT's own forward pass, and differs from the base's."""
     ids = torch.arange(1, 60)[None]
     with torch.no_grad():
@@ -75,13 +75,13 @@ def test_folded_in_it_speaks_as_beside(adapter, base):
     assert not torch.allclose(merged, bare, atol=1e-2)
 
 
-def test_in_low_precision_it_stays_beside(adapter, base):
+def test_in_low_precision_an_adapter_stays_beside_the_weights(adapter, base):
     config = PolicyConfig(dtype="bfloat16")
     model = load_for_generation(config, PolicyRef(base, str(adapter)))
     assert any("lora_A" in name for name, _ in model.named_parameters())
 
 
-def test_the_hash_is_of_weights_and_config_not_of_the_place(base, other_base, tmp_path):
+def test_the_base_hash_depends_on_weights_and_config_not_on_the_folder(base, other_base, tmp_path):
     elsewhere = shutil.copytree(base, tmp_path / "elsewhere")
     assert base_hash(str(elsewhere)) == base_hash(base)
     assert base_hash(other_base) != base_hash(base)
@@ -90,7 +90,7 @@ def test_the_hash_is_of_weights_and_config_not_of_the_place(base, other_base, tm
     assert base_hash(str(elsewhere)) != base_hash(base)
 
 
-def test_one_for_another_base_is_refused_naming_both(adapter, base, other_base):
+def test_an_adapter_for_another_base_is_refused_with_both_named(adapter, base, other_base):
     with pytest.raises(AdapterMismatchError) as caught:
         check_adapter(adapter, other_base)
     for name in (str(adapter), other_base, base_hash(base), base_hash(other_base)):
@@ -99,7 +99,7 @@ def test_one_for_another_base_is_refused_naming_both(adapter, base, other_base):
         load_for_generation(PolicyConfig(), PolicyRef(other_base, str(adapter)))
 
 
-def test_a_folder_that_is_no_adapter_is_refused(copied, base, tmp_path):
+def test_a_folder_without_an_adapter_is_refused(copied, base, tmp_path):
     with pytest.raises(DataError, match="is not an adapter of Tracewheel"):
         check_adapter(tmp_path / "absent", base)
     (copied / "adapter_model.safetensors").unlink()
@@ -111,7 +111,7 @@ def test_a_folder_that_is_no_adapter_is_refused(copied, base, tmp_path):
             check_adapter(copied, base)
 
 
-def test_a_base_that_cannot_be_had_is_refused(tmp_path):
+def test_a_missing_base_is_refused(tmp_path):
     with pytest.raises(DataError, match=r"holds no \.safetensors file"):
         base_hash(str(tmp_path))
     for name in ("no-such/model", "data/elsewhere", str(tmp_path / "absent"), "not a name"):
@@ -178,7 +178,7 @@ def test_loaded_and_written_again_a_whole_model_has_the_same_bytes(state, base, 
     assert files_of(tmp_path / "gathered") == files_of(tmp_path / "model"), "of weights that others hold a share of"
 
 
-def test_an_adapter_is_written_from_gathered_weights_too(adapter, base, tmp_path, files_of):
+def test_an_adapter_can_be_written_from_gathered_weights(adapter, base, tmp_path, files_of):
     model = PeftModel.from_pretrained(load_base(PolicyConfig(), base), adapter, adapter_name="policy")
     gathered = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     with torch.no_grad():
@@ -188,7 +188,7 @@ def test_an_adapter_is_written_from_gathered_weights_too(adapter, base, tmp_path
     assert files_of(tmp_path / "adapter") == files_of(adapter)
 
 
-def test_what_is_trained_is_all_or_the_adapter_alone(state, adapter, config):
+def test_either_all_weights_or_only_the_adapter_are_trained(state, adapter, config):
     whole = load_policy_for_training(full(config), state)
     assert all(parameter.requires_grad for parameter in whole.parameters())
     adapted = load_policy_for_training(config, adapter.parent)
@@ -197,8 +197,8 @@ def test_what_is_trained_is_all_or_the_adapter_alone(state, adapter, config):
     assert all("lora_" in name and ".policy." in name for name in trained)
 
 
-def test_full_training_goes_on_from_an_adapter_in_float32(adapter, base, config):
-    """Folded in without a rounding, even where the profile generates in a lower precision."""
+def test_full_training_continues_from_an_adapter_in_float32(adapter, base, config):
+    """Merged without rounding, even if the profile generates in a lower precision."""
     low = full(config)
     low = low.model_copy(update={"policy": low.policy.model_copy(update={"dtype": "bfloat16"})})
     model = load_policy_for_training(low, adapter.parent)
@@ -208,7 +208,7 @@ def test_full_training_goes_on_from_an_adapter_in_float32(adapter, base, config)
     assert torch.equal(logits(model), logits(folded))
 
 
-def test_a_whole_model_of_another_base_or_for_an_adapters_training_is_refused(state, other_base, config):
+def test_a_whole_model_of_another_base_or_for_adapter_training_is_refused(state, other_base, config):
     with pytest.raises(AdapterMismatchError, match=r"whole.*was trained for the base with hash"):
         policy_of(state, other_base)
     with pytest.raises(AdapterMismatchError):

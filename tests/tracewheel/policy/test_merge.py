@@ -1,4 +1,4 @@
-"""Merged adapters: by hand on their products, against PEFT's own functions, and what is refused."""
+"""Merged adapters against products worked out by hand and PEFT's own functions, and refused merges."""
 
 import itertools
 import json
@@ -21,7 +21,7 @@ METHODS = ("linear", "ties", "dare_linear", "dare_ties")
 
 @pytest.fixture(scope="module")
 def make_adapter(base, tmp_path_factory):
-    """Makes random adapters on two kinds of layers; with a start, one that is that start and a little more."""
+    """Makes random adapters on two kinds of layers; with `like`, one that starts from it."""
     root = tmp_path_factory.mktemp("adapters")
     counter = itertools.count()
 
@@ -44,7 +44,7 @@ def make_adapter(base, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def family(make_adapter):
-    """A start and two adapters that began as it."""
+    """A start and two adapters trained from it."""
     start = make_adapter(0)
     return start, make_adapter(1, like=start), make_adapter(2, like=start)
 
@@ -90,7 +90,7 @@ def assert_equal(found, expected):
         torch.testing.assert_close(found[name], value, atol=1e-5, rtol=1e-4)
 
 
-def test_linear_is_the_weighted_sum_of_what_was_learnt(family, merged, deltas):
+def test_linear_is_the_weighted_sum_of_the_changes(family, merged, deltas):
     start, one, two = map(deltas, family)
     found = merged(parts_of(family), MergeConfig(method="linear", weight=0.7), onto=family[0])
     assert_equal(found, {name: start[name] + 0.7 * (one[name] + two[name] - 2 * start[name]) for name in start})
@@ -127,7 +127,7 @@ def test_ties_by_hand(base, config, make_adapter, merged, deltas):
 @pytest.mark.parametrize(
     ("method", "by_peft", "density"), [("ties", ties, 0.3), ("dare_linear", dare_linear, 1.0), ("dare_ties", dare_ties, 1.0)]
 )
-def test_what_is_merged_is_the_change_since_the_start(method, by_peft, density, family, merged, deltas):
+def test_changes_since_the_start_are_merged(method, by_peft, density, family, merged, deltas):
     """PEFT's function on the differences of the products, added to the start: no start is trimmed or counted twice.
 
     The random methods leave nothing out here; what they leave out is for the test of the seed.
@@ -145,8 +145,8 @@ def test_what_is_merged_is_the_change_since_the_start(method, by_peft, density, 
 
 @pytest.mark.parametrize("space", ["weights", "factors"])
 @pytest.mark.parametrize("method", METHODS)
-def test_merging_equals_changes_nothing(method, space, make_adapter, merged, deltas):
-    """With nothing left out and the default weights, the mean of equal adapters is the adapter, in either space."""
+def test_merging_equal_adapters_changes_nothing(method, space, make_adapter, merged, deltas):
+    """With density 1 and the default weights, in either space."""
     one = make_adapter(7)
     found = merged([Part("one", one), Part("again", one)], MergeConfig(method=method, space=space, density=1.0))
     assert_equal(found, deltas(one))
@@ -162,7 +162,7 @@ def test_a_lower_rank_is_the_nearest_of_that_rank(family, merged, deltas):
 
 
 @pytest.mark.parametrize("method", ["dare_linear", "dare_ties"])
-def test_a_seed_fixes_what_is_left_out_and_the_callers_randomness_is_left_alone(method, family, config, tmp_path, files_of):
+def test_the_seed_fixes_dropped_entries_and_the_callers_generator_is_untouched(method, family, config, tmp_path, files_of):
     outs = []
     for number, seed in enumerate((1, 1, 2)):
         torch.manual_seed(number)
@@ -176,7 +176,7 @@ def test_a_seed_fixes_what_is_left_out_and_the_callers_randomness_is_left_alone(
     assert outs[0] != outs[2]
 
 
-def test_the_result_is_an_adapter_with_its_record(family, base, config, tmp_path):
+def test_a_merge_writes_an_adapter_and_its_record(family, base, config, tmp_path):
     record = merge(config, parts_of(family), MergeConfig(method="ties"), tmp_path, onto=family[0], version=9)
     assert check_adapter(tmp_path / "adapter", base) == 9
     assert json.loads((tmp_path / "merge.json").read_text()) == record
@@ -185,7 +185,7 @@ def test_the_result_is_an_adapter_with_its_record(family, base, config, tmp_path
     assert str(tmp_path) not in (tmp_path / "merge.json").read_text()
 
 
-def test_what_cannot_be_merged_is_refused(family, make_adapter, other_base, config, tmp_path):
+def test_adapters_that_cannot_be_merged_are_refused(family, make_adapter, other_base, config, tmp_path):
     with pytest.raises(DataError, match="at least two adapters"):
         merge(config, parts_of(family)[:1], MergeConfig(), tmp_path)
     elsewhere = config.model_copy(update={"policy": config.policy.model_copy(update={"base": other_base})})
@@ -197,7 +197,7 @@ def test_what_cannot_be_merged_is_refused(family, make_adapter, other_base, conf
     assert not list(tmp_path.iterdir())
 
 
-def test_a_merge_is_accepted_when_not_worse_than_its_best_part():
+def test_a_merge_is_accepted_if_not_worse_than_its_best_part():
     parts = {"one": 0.4, "two": 0.6}
     assert compare(0.6, parts)["accepted"]
     assert compare(0.7, parts) == {"rate": 0.7, "parts": parts, "best_part": "two", "best_part_rate": 0.6, "accepted": True}

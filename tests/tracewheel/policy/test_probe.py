@@ -13,7 +13,7 @@ def scores_of(versions, version):
     return lambda ids: versions.logprobs(version, ids)
 
 
-def test_the_policy_itself_passes_and_every_other_does_not(versions):
+def test_only_the_policy_itself_passes(versions):
     adapter = versions.policy(1).adapter
     assert check_probe(adapter, scores_of(versions, 1), "float32") < 1e-5
     for other in (2, 3, 4):
@@ -22,12 +22,12 @@ def test_the_policy_itself_passes_and_every_other_does_not(versions):
             check_probe(adapter, scores_of(versions, other), "float32")
 
 
-def test_what_is_not_a_number_does_not_pass(versions):
+def test_nan_does_not_pass(versions):
     with pytest.raises(AdapterMismatchError):
         check_probe(versions.policy(1).adapter, lambda ids: [float("nan")] * (len(ids) - 1), "bfloat16")
 
 
-def test_equal_weights_give_equal_bytes_and_leave_the_model_as_it_was(versions, tmp_path):
+def test_equal_weights_give_equal_bytes_and_the_model_is_unchanged(versions, tmp_path):
     versions.policy(5)
     versions.logprobs(1, [1, 2])
     versions.model.train()
@@ -38,7 +38,7 @@ def test_equal_weights_give_equal_bytes_and_leave_the_model_as_it_was(versions, 
         assert (tmp_path / PROBE).read_bytes() == stream.read()
 
 
-def test_no_probe_is_said_once(tmp_path, caplog):
+def test_a_missing_probe_is_warned_about_once(tmp_path, caplog):
     with caplog.at_level(logging.WARNING, logger="tracewheel"):
         assert check_probe(tmp_path, lambda ids: [], "float32") is None
         assert check_probe(tmp_path, lambda ids: [], "float32") is None
