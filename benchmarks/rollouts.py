@@ -5,7 +5,7 @@
     python benchmarks/rollouts.py --threads 2 --turns 8 --groups 8 --concurrencies 64
 
 Each side is a process of its own on `--threads` threads; repetitions are interleaved, medians count.
-CPU seconds are those of the process and its children. What a side does is said at its function in
+CPU seconds are those of the process and its children. Each side is described at its function in
 `rollouts_sides.py`; TRL runs in each of `TRL_SETTINGS` once, and in the cheapest from then on.
 Prints JSON and tables; `--json FILE` writes them.
 """
@@ -111,7 +111,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 class Side:
-    """One side's process: told a workload, it answers with the figures of one rollout."""
+    """One side's process, which answers a workload with the figures of one rollout."""
 
     def __init__(self, side: str, folder: Path, threads: int, trl_setting: dict[str, Any]) -> None:
         kinds: dict[str, dict[str, Any]] = {
@@ -136,7 +136,7 @@ class Side:
         """One rollout.
 
         Raises:
-            RuntimeError: the process ended; the message has the last that it said.
+            RuntimeError: the process ended; the message has the end of its output.
         """
         assert self._process.stdin and self._process.stdout
         try:

@@ -1,4 +1,4 @@
-"""One side of benchmarks/rollouts.py: a child process that rolls out a workload whenever it is told to.
+"""One side of benchmarks/rollouts.py: a child process that rolls out the workloads it is sent.
 
 Started with (side, folder of the policy, threads, setting as JSON). Reads one workload a line from
 standard input, answers with one line: its figures. Loading and the first, unmeasured rollout come before.
@@ -28,7 +28,7 @@ Rollout = Callable[[Workload], tuple[Meter, int]]  # the meter of one rollout, a
 
 
 def ours(folder: Path, threads: int, setting: dict[str, Any]) -> Rollout:
-    """`run_episodes` over the engine of the setting; the engine is made anew for each rollout, outside the meter's time."""
+    """`run_episodes` over the engine of the setting; each rollout has a new engine, made outside the meter's time."""
     from tracewheel.config import EngineSections, RetrainConfig
     from tracewheel.engines.making import make_engine
     from tracewheel.policy.adapters import PolicyRef
@@ -64,7 +64,7 @@ def ours(folder: Path, threads: int, setting: dict[str, Any]) -> Rollout:
 
 
 class TrlChain:
-    """The environment as GRPOTrainer wants it: a class whose public methods are the tools."""
+    """The environment for GRPOTrainer: a class whose public methods are the tools."""
 
     def reset(self, turns: int, text: str, **_: Any) -> None:
         [task] = tasks(Workload(turns=turns, group=1, concurrency=1))
@@ -83,7 +83,7 @@ class TrlChain:
 
 
 def trl(folder: Path, threads: int, setting: dict[str, Any]) -> Rollout:
-    """GRPOTrainer's own tool loop: only the time inside its `_generate` counts, no update and no log-probabilities."""
+    """GRPOTrainer's own tool loop: only the time in its `_generate` counts, without update and log-probabilities."""
     from datasets import Dataset
     from transformers import AutoModelForCausalLM, AutoTokenizer
     from trl import GRPOConfig, GRPOTrainer
@@ -94,7 +94,7 @@ def trl(folder: Path, threads: int, setting: dict[str, Any]) -> Rollout:
             with Meter() as meter:
                 result = super()._generate(prompts)
             self.watched = meter, sum(sum(mask) for mask in result[2])
-            self.spoken = {sum(message["role"] == "assistant" for message in messages) for messages in result[3]}
+            self.turns = {sum(message["role"] == "assistant" for message in messages) for messages in result[3]}
             return result
 
     def roll(workload: Workload) -> tuple[Meter, int]:
@@ -124,7 +124,7 @@ def trl(folder: Path, threads: int, setting: dict[str, Any]) -> Rollout:
                     per_device_train_batch_size=workload.concurrency,
                     num_generations=workload.group,
                     max_completion_length=workload.max_tokens,
-                    # The call of the last turn is not carried out: as many turns as ours, no reply to the last one.
+                    # The last turn's call is not executed: as many turns as ours.
                     max_tool_calling_iterations=workload.turns - 1,
                     temperature=1.0,
                     beta=0.0,
@@ -139,20 +139,20 @@ def trl(folder: Path, threads: int, setting: dict[str, Any]) -> Rollout:
             trainer.model.train()
             with torch.no_grad():
                 trainer._generate_and_score_completions(rows)
-        if trainer.spoken != {workload.turns}:
-            raise ValueError(f"an episode of TRL's did not go as scripted: {trainer.spoken} turns")
+        if trainer.turns != {workload.turns}:
+            raise ValueError(f"an episode of TRL's did not go as scripted: {trainer.turns} turns")
         return trainer.watched
 
     return roll
 
 
 def prefill_each_turn(folder: Path, threads: int, setting: dict[str, Any]) -> Rollout:
-    """Batched `generate`, which reads the whole conversation again each turn; the rest is our renderer's."""
+    """Batched `generate`, which reads the whole conversation again each turn; our renderer does the rest."""
     return _turn_by_turn(folder, free_prefill=False)
 
 
 def prefill_uncounted(folder: Path, threads: int, setting: dict[str, Any]) -> Rollout:
-    """The same, but what `generate` spends in reading, its passes over more than one token a row, does not count."""
+    """The same without the cost of reading, that is of passes over more than one token per row."""
     return _turn_by_turn(folder, free_prefill=True)
 
 
@@ -228,7 +228,7 @@ def continuous_batching(folder: Path, threads: int, setting: dict[str, Any]) -> 
 
 
 class _Reading:
-    """What a model's passes over more than one token a row have taken."""
+    """The cost of a model's passes over more than one token per row."""
 
     def __init__(self, model: Any) -> None:
         self._meter: Meter | None = None
@@ -249,7 +249,7 @@ class _Reading:
 
 
 def one_go(folder: Path, threads: int, setting: dict[str, Any]) -> Rollout:
-    """As many tokens a row in one call of `generate`, without an observation: its prefill is paid for once."""
+    """As many tokens per row in one call of `generate`, without observations: one prefill."""
     model, renderer = _model(folder), load_renderer(str(folder), "hermes")
     model.generation_config.eos_token_id = None
     name, arguments = CALL

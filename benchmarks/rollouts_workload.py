@@ -1,8 +1,8 @@
-"""What all sides of the rollouts' benchmark work on: a policy that speaks a script, an environment, tasks.
+"""The workload of the rollouts' benchmark: a policy that generates a script, an environment, tasks.
 
-The policy has the tiny base's tokenizer and architecture, so a pass costs what the base's costs. Its
-weights are set such that the token before decides the next one: an ordinary checkpoint that every
-engine loads. Each turn is the same call, `CALL`; the environment decides how many turns there are.
+The policy has the tiny base's tokenizer and architecture, so a pass costs the same. Its weights let each token decide the
+next one: an ordinary checkpoint that every engine loads. Each turn is the same call, `CALL`; the environment sets the
+number of turns.
 """
 
 from __future__ import annotations
@@ -89,8 +89,8 @@ def tasks(workload: Workload) -> list[Task]:
 def write_policy(base: Path, out: Path) -> None:
     """Write the scripted policy: the base's shape with an output layer of its own.
 
-    Layers add next to nothing to the embedding, so the last hidden state says which token was read, and the
-    output layer is solved for: the scripted next token gets the logit `SURE`, every other token 0.
+    Layers add next to nothing to the embedding, so the last hidden state identifies the token that was read. The output
+    layer is then solved for: the scripted next token gets the logit `SURE`, every other token 0.
     """
     import torch
     from transformers import AutoModelForCausalLM
@@ -100,12 +100,12 @@ def write_policy(base: Path, out: Path) -> None:
     renderer = load_renderer(str(base), "hermes")
     name, arguments = CALL
     call = {"type": "function", "function": {"name": name, "arguments": arguments}}
-    spoken = renderer.assistant_ids({"role": "assistant", "content": "", "tool_calls": [call]})
-    if len(set(spoken)) != len(spoken):
+    script = renderer.assistant_ids({"role": "assistant", "content": "", "tool_calls": [call]})
+    if len(set(script)) != len(script):
         raise ValueError("the script needs a call whose tokens are all different")
     opening = renderer.prompt_ids([{"role": "user", "content": "probe"}], TOOLS)[-1]
     after = renderer.observation_ids([{"role": "tool", "content": "ok"}])[-1]
-    follows = {opening: spoken[0], after: spoken[0], spoken[-1]: spoken[0]} | dict(itertools.pairwise(spoken))
+    follows = {opening: script[0], after: script[0], script[-1]: script[0]} | dict(itertools.pairwise(script))
     torch.manual_seed(0)
     model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32, tie_word_embeddings=False)
     with torch.no_grad():

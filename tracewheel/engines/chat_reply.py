@@ -84,16 +84,16 @@ def read_reply(answer: Any, prices: PricesConfig | None, *, token_ids: bool) -> 
     return Reply(message, str(choice.get("finish_reason")), read_usage(answer, prices), tokens, why)
 
 
-def _message(said: dict[str, Any]) -> Message:
+def _message(given: dict[str, Any]) -> Message:
     """The message without the reasoning, refusals and annotations that some endpoints add."""
-    message: Message = {"role": "assistant", "content": said.get("content")}
+    message: Message = {"role": "assistant", "content": given.get("content")}
     calls = [
         {
             "id": str(call["id"]),
             "type": "function",
             "function": {"name": str(call["function"]["name"]), "arguments": str(call["function"]["arguments"])},
         }
-        for call in said.get("tool_calls") or []
+        for call in given.get("tool_calls") or []
     ]
     if calls:
         message["tool_calls"] = calls

@@ -91,9 +91,9 @@ def draw(logprobs: torch.Tensor, uniforms: torch.Tensor, top_p: torch.Tensor, gr
     """
     import torch
 
-    likeliest = logprobs.argmax(dim=-1, keepdim=True)
+    most_likely = logprobs.argmax(dim=-1, keepdim=True)
     if bool(greedy.all()):
-        return likeliest
+        return most_likely
     probabilities = logprobs.double().exp()
     if bool((top_p < 1.0).any()):
         descending, order = probabilities.sort(dim=-1, descending=True, stable=True)
@@ -102,4 +102,4 @@ def draw(logprobs: torch.Tensor, uniforms: torch.Tensor, top_p: torch.Tensor, gr
         probabilities = torch.where(top_p < 1.0, kept, probabilities)
     mass = probabilities.cumsum(dim=-1)
     tokens = torch.searchsorted(mass, uniforms * mass[:, -1:], right=True).clamp(max=logprobs.shape[1] - 1)
-    return torch.where(greedy, likeliest, tokens)
+    return torch.where(greedy, most_likely, tokens)

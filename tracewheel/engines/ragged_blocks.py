@@ -84,8 +84,8 @@ def _cut(counts: Sequence[int], ends: Sequence[int]) -> Iterator[slice]:
     for index in range(1, len(counts)):
         begun = bounds[-1]
         size = (index + 1 - begun) * counts[index] * max(ends[begun : index + 1])
-        alike = counts[index] <= 2 * counts[begun] and (counts[begun] > 1 or counts[index] == 1)
-        if not alike or size > BLOCK_SCORES or index - begun == BLOCK_ROWS:
+        similar = counts[index] <= 2 * counts[begun] and (counts[begun] > 1 or counts[index] == 1)
+        if not similar or size > BLOCK_SCORES or index - begun == BLOCK_ROWS:
             bounds.append(index)
     return itertools.starmap(slice, itertools.pairwise([*bounds, len(counts)]))
 

@@ -206,7 +206,7 @@ class VllmClient:
         raise InfrastructureError(f"{self.url}{message}{hint}")
 
     async def _restart(self, restarts: int, since: float, error: _Unavailable) -> None:
-        """Wait a little, and start the server if it is ours and gone; adapters are loaded anew.
+        """Wait a little, and start the server if it is ours and gone; adapters are loaded again.
 
         Many requests notice that a server is gone; the first of them counts the restart.
         """

@@ -109,13 +109,13 @@ def load_for_generation(config: PolicyConfig, policy: PolicyRef) -> Any:
 
 
 def load_policy_for_training(config: UpdateSections, state: Path, adapter_name: str = "policy") -> Any:
-    """The policy of a state folder, with what `learner.weights` says trainable and nothing else.
+    """The policy of a state folder, with the weights of `learner.weights` trainable and all others frozen.
 
-    With `lora`, a PEFT model whose adapter has the given name. With `full`, a plain model in float32, because
-    small steps would vanish in the rounding of a lower precision; an adapter that the state holds is folded in.
+    With `lora`, a PEFT model whose adapter has the given name. With `full`, a plain model in float32, because small
+    steps would be lost to the rounding of a lower precision; the state's adapter is merged.
 
     Raises:
-        DataError: the folder holds no policy, or a whole model where an adapter is to be trained.
+        DataError: the folder holds no policy, or a whole model although an adapter is to be trained.
         AdapterMismatchError: it was trained from another base.
     """
     policy = policy_of(state, config.policy.base)

@@ -209,8 +209,8 @@ def test_a_request_without_an_answer_counts_in_full(chat_server):
 
 
 def test_token_ids_and_log_probabilities_in_vllms_format(chat_server):
-    said = {"content": "hi", "prompt_token_ids": [1, 2, 3], "token_ids": [7, 8], "logprobs": [-0.5, 0.0]}
-    server = chat_server(lambda body, number: dict(said))
+    message = {"content": "hi", "prompt_token_ids": [1, 2, 3], "token_ids": [7, 8], "logprobs": [-0.5, 0.0]}
+    server = chat_server(lambda body, number: dict(message))
     reply = ask(server, token_ids=True)
     assert reply.tokens == ReplyTokens([1, 2, 3], [7, 8], [-0.5, 0.0]) and reply.without_tokens == ""
     assert server.requests[0][1]["return_token_ids"] is True and server.requests[0][1]["logprobs"] is True
@@ -231,8 +231,8 @@ def test_token_ids_and_log_probabilities_in_vllms_format(chat_server):
     ],
 )
 def test_a_reply_without_tokens_says_why(chat_server, change, why):
-    said = {"content": "hi", "prompt_token_ids": [1, 2, 3], "token_ids": [7, 8], "logprobs": [-0.5, -0.25]}
-    reply = ask(chat_server(lambda body, number: said | change), token_ids=True)
+    message = {"content": "hi", "prompt_token_ids": [1, 2, 3], "token_ids": [7, 8], "logprobs": [-0.5, -0.25]}
+    reply = ask(chat_server(lambda body, number: message | change), token_ids=True)
     assert reply.tokens is None and why in reply.without_tokens
 
 
@@ -245,9 +245,9 @@ def test_an_empty_list_of_tools_is_not_sent_and_a_temperature_can_be_given(chat_
 
 
 def test_a_conversation_longer_than_the_context_is_too_long(chat_server):
-    said = {"error": {"message": "too many tokens", "code": "context_length_exceeded"}}
+    message = {"error": {"message": "too many tokens", "code": "context_length_exceeded"}}
     with pytest.raises(TooLong):
-        ask(chat_server(lambda body, number: (400, {}, said)))
+        ask(chat_server(lambda body, number: (400, {}, message)))
 
 
 @pytest.mark.parametrize(

@@ -155,7 +155,7 @@ def test_an_adapters_state_and_the_adapter_itself_are_one_policy(adapter, base):
     assert policy_of(adapter.parent, base) == policy_of(adapter, base) == PolicyRef(base, str(adapter), 3)
 
 
-def test_a_whole_model_speaks_as_it_was_written_with_the_bases_tokenizer(state, base, config):
+def test_a_whole_model_keeps_its_logits_and_the_bases_tokenizer(state, base, config):
     policy = policy_of(state, base)
     trained = load_policy_for_training(full(config), state)
     assert torch.equal(logits(load_for_generation(PolicyConfig(), policy)), logits(trained))
