@@ -44,5 +44,5 @@ def test_more_adapters_in_use_than_max_loras_are_refused(vllm, versions):
     with pytest.raises(ConfigError, match="max_loras"):
         for n in range(1, 6):
             engine.submit(Request(n, [1, 2, 3], 300, policy=versions.policy(n + 1)))
-    for session in range(n + 1):
+    for session in range(n):  # the last was refused
         engine.close(session)
