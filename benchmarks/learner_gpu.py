@@ -15,7 +15,7 @@ from tracewheel.learner.batch import Batch, micro_batches, step_totals
 from tracewheel.learner.kernels.language_model import checkpoint_activations
 from tracewheel.learner.kernels.packing import Layout, pack
 from tracewheel.learner.kernels.token_logprobs import action_logprobs
-from tracewheel.learner.losses import StepTotals, policy_loss
+from tracewheel.learner.losses import PolicyTokens, StepTotals, policy_loss
 
 QWEN_7B = Workload(
     vocabulary=152_064, hidden=3584, layers=28, intermediate=18_944, heads=28, key_heads=4, group=8, prompts=4, tied=0
@@ -71,9 +71,8 @@ def _update(model: Any, optimizer: Any, batches: list[Batch], layout: Layout) ->
     for batch in batches:
         logprobs, _ = action_logprobs(model, batch, layout=layout)
         old = logprobs.detach()
-        policy_loss(
-            ClipConfig(), logprobs, old, batch.advantages, batch.action_mask, totals, aggregation="token"
-        ).loss.backward()
+        tokens = PolicyTokens(logprobs, old, batch.advantages, batch.action_mask)
+        policy_loss(ClipConfig(), tokens, totals, "token").loss.backward()
     optimizer.step()
     optimizer.zero_grad()
 

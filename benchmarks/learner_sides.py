@@ -45,11 +45,11 @@ def _status(key: str) -> float:
 def ours(workload: Workload, table: pd.DataFrame, setting: dict[str, Any]) -> tuple[Meter, float, dict[str, torch.Tensor]]:
     """What the learner does in one step: advantages, micro-batches, loss, gradients, clipping, AdamW."""
     from tracewheel.config import ClipConfig, GroupAdvantageConfig
-    from tracewheel.learner.advantages import sample_advantages
+    from tracewheel.learner.advantages import trajectory_advantages
     from tracewheel.learner.batch import micro_batches, step_totals
     from tracewheel.learner.kernels.language_model import checkpoint_activations
     from tracewheel.learner.kernels.token_logprobs import action_logprobs
-    from tracewheel.learner.losses import policy_loss
+    from tracewheel.learner.losses import PolicyTokens, policy_loss
 
     model = policy(workload)
     if setting["checkpointing"]:
@@ -58,15 +58,14 @@ def ours(workload: Workload, table: pd.DataFrame, setting: dict[str, Any]) -> tu
     optimizer = torch.optim.AdamW(parameters, lr=LEARNING_RATE, weight_decay=0.0)
     meter, total = Meter(), 0.0
     meter.start()
-    advantages = sample_advantages(GroupAdvantageConfig(), torch.tensor(table["reward"].tolist()), table["group"].tolist())
+    advantages = trajectory_advantages(GroupAdvantageConfig(), torch.tensor(table["reward"].tolist()), table["group"].tolist())
     batches = micro_batches(table, advantages.tolist(), setting["cap"], layout=setting["layout"])
     totals = step_totals(batches)
     for batch in batches:
         logprobs, _ = action_logprobs(model, batch, layout=setting["layout"])
         # TRL computes its first step without stored log-probabilities, as the ratio to itself; so does this.
-        result = policy_loss(
-            ClipConfig(low=CLIP), logprobs, logprobs.detach(), batch.advantages, batch.action_mask, totals, aggregation="token"
-        )
+        tokens = PolicyTokens(logprobs, logprobs.detach(), batch.advantages, batch.action_mask)
+        result = policy_loss(ClipConfig(low=CLIP), tokens, totals, "token")
         result.loss.backward()
         total += result.loss.item()
     torch.nn.utils.clip_grad_norm_(parameters, 1e9)

@@ -39,6 +39,7 @@ from tracewheel.learner.kernels.token_logprobs import action_logprobs
 from tracewheel.learner.learner import Learner
 from tracewheel.learner.models import POLICY
 from tracewheel.learner.update import update
+from tracewheel.learner.update_files import UpdateFiles
 from tracewheel.learner.warm_start.stage import warm_start
 from tracewheel.policy.adapters import PolicyRef, write_adapter
 from tracewheel.policy.loading import load_for_generation
@@ -125,7 +126,7 @@ def _replay_only(config: RetrainConfig, start: Path, out: Path) -> Path:
     learner = Learner(UpdateSections.of(config), start.parent, start)
     rng = random.Random(f"replay-only-{config.seed}")
     for _ in range(config.training.iterations * config.learner.epochs * config.learner.minibatches):
-        learner.learn_text(rng)
+        learner.learn_replay_text(rng)
         learner.backend.step(config.learner.learning_rate)
     write_adapter(learner.models.model, out, POLICY, config.policy.base, version=1)
     return out
@@ -146,15 +147,8 @@ def _without_mask(config: RetrainConfig, curated: Path, start: Path, work: Path)
         score(ScoreSections.of(config), chosen, folder / "trajectories.parquet", folder)
         observe_scores(sampler, folder / "scores.parquet")
         _unmask(config, policy, folder / "trajectories.parquet")
-        update(
-            UpdateSections.of(config),
-            folder / "trajectories.parquet",
-            folder / "scores.parquet",
-            state,
-            start / "adapter",
-            folder,
-            iteration=iteration,
-        )
+        files = UpdateFiles([folder / "trajectories.parquet"], [folder / "scores.parquet"], state, start / "adapter", folder)
+        update(UpdateSections.of(config), files, iteration=iteration)
         state, version = folder, iteration
     return state / "adapter"
 

@@ -13,6 +13,7 @@ from time_to_success_sides import Race
 from tracewheel.config import RolloutSections, SamplerSections, ScoreSections, UpdateSections
 from tracewheel.curation.curated_folder import load_tasks
 from tracewheel.learner.update import update
+from tracewheel.learner.update_files import UpdateFiles
 from tracewheel.policy.adapters import policy_of, weights_folder
 from tracewheel.rollout.rollout import rollout
 from tracewheel.sampling.curriculum import make_sampler
@@ -53,7 +54,8 @@ def main() -> None:
             with Meter() as meter:
                 trajectories, scores, new = out / "trajectories.parquet", out / SCORES_FILE, out / "state"
                 new.mkdir()
-                update(UpdateSections.of(config), trajectories, scores, state, reference, new, iteration=iteration)
+                files = UpdateFiles([trajectories], [scores], state, reference, new)
+                update(UpdateSections.of(config), files, iteration=iteration)
             stages["update"] += meter.cpu_s
             state, episodes = new, episodes + len(chosen) * config.rollout.group_size
             race.clock.stop()

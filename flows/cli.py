@@ -14,7 +14,7 @@ from flows.data import add_data_commands
 from flows.ingest import add_ingest_command
 from tracewheel import __version__
 from tracewheel.core.errors import GateRefused, InputError, TracewheelError, UnhealthyRun
-from tracewheel.learner.processes import is_first
+from tracewheel.learner.backends.processes import is_first
 
 DONE, FAILED, BAD_INPUT, REFUSED, UNHEALTHY, INTERRUPTED = 0, 1, 2, 3, 4, 130
 EXIT_CODES = "exit codes: 0 done, 2 bad input or config, 3 gate refused, 4 the doctor found something severe, 1 anything else"

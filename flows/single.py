@@ -104,18 +104,20 @@ def update(options: argparse.Namespace) -> dict[str, Any]:
     """`tracewheel update`. Under torchrun it runs on every process, of which the first writes."""
     config = UpdateSections.of(_config(options, "policy.base"))
     state, reference = _folder(options.state, "--state"), _folder(options.reference, "--reference")
-    from tracewheel.learner.mismatch import sentence
-    from tracewheel.learner.processes import is_first
+    from tracewheel.learner.backends.processes import is_first
+    from tracewheel.learner.mismatch import mismatch_warning
     from tracewheel.learner.update import update
+    from tracewheel.learner.update_files import UpdateFiles
 
     trajectories, scores, out = Path(options.trajectories), Path(options.scores), Path(options.out)
 
     def produce(out: Path) -> dict[str, float]:
-        return update(config, trajectories, scores, state, reference, out, iteration=options.iteration)
+        files = UpdateFiles([trajectories], [scores], state, reference, out)
+        return update(config, files, iteration=options.iteration)
 
     metrics = produce_whole(out, produce) if is_first() else produce(out)
-    if is_first() and (said := sentence(config.learner.mismatch, metrics)):
-        print(f"tracewheel: {said}", file=sys.stderr)
+    if is_first() and (warning := mismatch_warning(config.learner.mismatch, metrics)):
+        print(f"tracewheel: {warning}", file=sys.stderr)
     return _result(options, metrics)
 
 

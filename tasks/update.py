@@ -7,8 +7,9 @@ from typing import Any
 from tasks.stage import Context, stage_task
 from tracewheel.config import UpdateSections
 from tracewheel.core.store import Entry
-from tracewheel.learner.mismatch import sentence
+from tracewheel.learner.mismatch import mismatch_warning
 from tracewheel.learner.update import update
+from tracewheel.learner.update_files import UpdateFiles
 from tracewheel.policy.adapters import weights_folder
 from tracewheel.rollout.rollout import TRAJECTORIES_FILE
 from tracewheel.scoring.score import SCORES_FILE
@@ -25,15 +26,14 @@ def update_policy(
     iteration: int,
 ) -> dict[str, Any]:
     """One policy update on an iteration's trajectories. `state` is the previous update, or the start."""
-    metrics = update(
-        context.config,
+    files = UpdateFiles(
         [entry.path / TRAJECTORIES_FILE for entry in trajectories],
         [entry.path / SCORES_FILE for entry in scores],
         state.path,
         weights_folder(reference.path),
         context.out,
-        iteration=iteration,
     )
-    if said := sentence(context.config.learner.mismatch, metrics):
-        context.reporter.say(f"update {iteration}, {said}")
+    metrics = update(context.config, files, iteration=iteration)
+    if warning := mismatch_warning(context.config.learner.mismatch, metrics):
+        context.reporter.say(f"update {iteration}, {warning}")
     return metrics

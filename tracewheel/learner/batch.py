@@ -1,4 +1,4 @@
-"""From stored trajectories to micro-batches of tensors that fit in memory."""
+"""Micro-batches: stored trajectories as tensors that fit in memory."""
 
 from __future__ import annotations
 
@@ -22,11 +22,10 @@ if TYPE_CHECKING:
 class Batch:
     """B trajectories, padded on the right to T tokens.
 
-    Invariants: `attention_mask` is 1 on real tokens; `action_mask` is 1 only on real tokens, never on
-    a sequence's first, and at least once in each row; `behaviour_logprobs` and `advantages` are 0
-    where it is 0; `turns` [B, T] is the number of the turn an action token belongs to, -1 elsewhere.
-    `temperature` [B] is what each row was sampled at. `rows` [B] are the positions of the
-    trajectories in the table they came from.
+    Invariants: `attention_mask` is 1 on real tokens. `action_mask` is 1 only on real tokens, never on a row's first
+    token, and at least once per row; where it is 0, `behaviour_logprobs` and `advantages` are 0. `turns` [B, T] is
+    the number of an action token's turn, -1 elsewhere. `temperature` [B] is the sampling temperature of each row,
+    and `rows` [B] its position in the table of trajectories.
     """
 
     token_ids: Tensor
@@ -60,23 +59,21 @@ def micro_batches(
     padding: int = 0,
     layout: Layout = "padded",
 ) -> list[Batch]:
-    """Cut trajectories into batches for one layout, the same way each time.
+    """Cut trajectories into batches for one layout, deterministically.
 
-    `padded`: of like length, the longest first. `packed`: as few as will do, balanced in length.
-    `shared_prefix`: those that begin alike together.
+    `padded`: rows of similar length, longest first. `packed`: as few batches as possible, balanced in length.
+    `shared_prefix`: rows with a common beginning together.
 
-    A trajectory without action tokens has nothing to learn from and is left out: an empty one would
-    be a row of padding alone, on which attention is undefined.
+    Trajectories without action tokens are left out: there is nothing to learn from them, and attention over an
+    empty one, a row of padding alone, is undefined.
 
     Args:
-        trajectories: rows of `Trajectory.to_record` (token_ids, action_mask and logprobs are read, and
-            temperature where there is one, else 1).
-        advantages: for each row one number, which all its action tokens get, or one for each token.
-        micro_batch_tokens: a batch holds at most so many tokens, as its layout counts them: `padded`
-            with the padding, `shared_prefix` with each common beginning once. A longer trajectory is
-            a batch of its own.
-        padding: the token id that fills the right side.
-        layout: how the batches will lie in memory, see `token_logprobs.action_logprobs`.
+        trajectories: rows of `Trajectory.to_record`: token_ids, action_mask, logprobs, and temperature (default 1).
+        advantages: for each row one number for all its action tokens, or one number per token.
+        micro_batch_tokens: the most tokens in a batch; `padded` counts padding, `shared_prefix` counts a common
+            beginning once. A longer trajectory is a batch of its own.
+        padding: the token id of the padding on the right.
+        layout: how batches lie in memory, see `token_logprobs.action_logprobs`.
 
     Raises:
         DataError: the columns of a trajectory differ in length, or its first token is an action.
@@ -98,7 +95,7 @@ def _cut_padded(rows: list[_Row], cap: int) -> list[list[_Row]]:
 
 
 def _cut_packed(rows: list[_Row], cap: int) -> list[list[_Row]]:
-    """Each row, the longest first, goes to the emptiest part; one part more for as long as that does not fit the cap."""
+    """Longest row first, each into the emptiest part; one more part until all fit the cap."""
     rows = _longest_first(rows)
     whole = [[row] for row in rows if len(row.token_ids) > cap]
     rows = rows[len(whole) :]
@@ -116,7 +113,7 @@ def _cut_packed(rows: list[_Row], cap: int) -> list[list[_Row]]:
 
 
 def _cut_shared(rows: list[_Row], cap: int) -> list[list[_Row]]:
-    """In the order of their tokens, each row adds what it does not have in common with the one before."""
+    """Rows sorted by their tokens; a row counts only the tokens after its common beginning with the one before."""
     parts: list[list[_Row]] = []
     tokens = 0
     for row in sorted(rows, key=lambda row: row.token_ids):
@@ -142,7 +139,7 @@ def _longest_first(rows: list[_Row]) -> list[_Row]:
 
 
 def step_totals(batches: Sequence[Batch], length: int = 0) -> StepTotals:
-    """What the loss divides by, when `batches` together make one optimiser step; `length` is the constant aggregation's."""
+    """The totals of one optimiser step on `batches`; `length` is the divisor of the constant aggregation."""
     return StepTotals(
         tokens=sum(int(batch.action_mask.sum()) for batch in batches),
         sequences=sum(len(batch.token_ids) for batch in batches),
@@ -151,9 +148,9 @@ def step_totals(batches: Sequence[Batch], length: int = 0) -> StepTotals:
 
 
 def turn_numbers(action_mask: Sequence[int]) -> list[int]:
-    """The number of the turn each token belongs to, counted from 0; -1 for what the policy did not sample.
+    """The number of the turn each token belongs to, counted from 0; -1 for tokens the policy did not sample.
 
-    A turn is an unbroken stretch of sampled tokens: observations lie between.
+    A turn is an unbroken run of sampled tokens.
     """
     numbers, turn, before = [], -1, 0
     for sampled in action_mask:
@@ -181,9 +178,7 @@ def _rows(trajectories: pd.DataFrame, advantages: Sequence[float] | Sequence[Seq
                 f"{len(row.token_ids)}, {len(row.action_mask)}, {len(row.logprobs)} and {len(row.advantages)} entries"
             )
         if row.action_mask and row.action_mask[0]:
-            raise DataError(
-                f"trajectory in row {position}: its first token is an action, so nothing came before it to sample from"
-            )
+            raise DataError(f"trajectory in row {position}: its first token is an action, but nothing precedes it")
         rows.append(row)
     return rows
 

@@ -1,8 +1,8 @@
-"""The value function of PPO: what reward is to be expected from here.
+"""The value function of PPO: the expected return from a state.
 
-`trunk` is a LoRA adapter of its own on the policy's base with a linear head; `light` a small network on
-the hidden states of the frozen base. Both start at value 0. Neither shares a parameter with the policy,
-so their losses need no common scale.
+`trunk` is a LoRA adapter of its own on the policy's base with a linear head; `light` is a small network
+on the hidden states of the frozen base. Both start at value 0. Neither shares a parameter with the policy, so
+their losses need no common scale.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Critic:
 
     Args:
         config: Its kind and size.
-        models: The models whose base it sits on.
+        models: The models whose base it shares.
         layout: How batches lie in memory; see `UpdateConfig.layout`.
         seed: Fixes its first weights.
 
@@ -73,7 +73,7 @@ class Critic:
 
     @property
     def parameters(self) -> list[nn.Parameter]:
-        """What is trained: the head, and the adapter's weights where there is one."""
+        """The trained parameters: the head, and the adapter's weights where there is one."""
         return [parameter for _, parameter in sorted(self._named().items())]
 
     def _named(self) -> dict[str, nn.Parameter]:
@@ -95,7 +95,7 @@ class Critic:
                 yield model
 
     def values(self, model: Any, batch: Batch) -> Tensor:
-        """Values [B, T] with gradient; [b, t] is of the state in which token t is chosen. 0 off the action mask."""
+        """Values [B, T] with gradient; [b, t] belongs to the state in which token t is chosen. 0 off the action mask."""
         with torch.set_grad_enabled(torch.is_grad_enabled() and self.config.kind == "trunk"):
             hidden = hidden_states(model, batch, layout=self._layout)
         values = self.head(hidden[:, :-1].to(self.head_dtype)).squeeze(-1)

@@ -1,4 +1,4 @@
-"""What is done about a sampler and a trainer that disagree: nothing, a warning, a correction, or a stop."""
+"""The response to a mismatch of sampler and trainer: nothing, a warning, a correction, or a stop."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from tracewheel.config import MismatchConfig, OffPolicyConfig
 from tracewheel.core.errors import SamplerMismatchError
-from tracewheel.learner.differences import MAX, MEAN, MEASURED
+from tracewheel.learner.mismatch_statistics import MAX, MEAN, MEASURED
 
 ACTION = "sampler_mismatch_action"
 # The action as a metric, because metrics are numbers.
@@ -21,11 +21,11 @@ ADVICE = (
 
 
 def act_on(config: MismatchConfig, figures: Mapping[str, float]) -> dict[str, float]:
-    """What is done, as a metric; nothing when nothing could be measured.
+    """The action taken, as a metric; empty when nothing was measured.
 
     Raises:
-        SamplerMismatchError: the difference is past the threshold and the profile says to stop, or it is no number,
-            which no correction mends.
+        SamplerMismatchError: the difference is above the threshold and the profile says to stop, or to correct
+            what is not finite.
     """
     if MEAN not in figures:
         return {}
@@ -38,14 +38,14 @@ def act_on(config: MismatchConfig, figures: Mapping[str, float]) -> dict[str, fl
 
 
 def corrected(config: OffPolicyConfig) -> OffPolicyConfig:
-    """The off-policy settings of an update that is corrected: the profile's own where they correct already."""
+    """The off-policy settings of a corrected update: the profile's own if they already correct."""
     if config.correction != "none":
         return config
     return config.model_copy(update={"proximal": "recompute", "correction": "truncate"})
 
 
-def sentence(config: MismatchConfig, metrics: Mapping[str, float]) -> str:
-    """What to tell the user of an update; empty when there is nothing to tell."""
+def mismatch_warning(config: MismatchConfig, metrics: Mapping[str, float]) -> str:
+    """The warning for the user after an update; empty when there is none."""
     match metrics.get(ACTION):
         case 1.0:
             return f"warning: {_measured(metrics, config.threshold)} {ADVICE}"
@@ -62,6 +62,6 @@ def sentence(config: MismatchConfig, metrics: Mapping[str, float]) -> str:
 def _measured(figures: Mapping[str, float], threshold: float) -> str:
     return (
         f"sampler and trainer disagree by {figures[MEAN]:.3g} nats a token on average, {figures[MAX]:.3g} at most, over "
-        f"{figures[MEASURED]:.1%} of the tokens (those of the policy that is updated); "
+        f"{figures[MEASURED]:.1%} of the tokens (those that the updated policy sampled); "
         f"learner.mismatch.threshold is {threshold:g}."
     )

@@ -1,4 +1,4 @@
-"""The policy that is trained and the reference it is compared with, sharing one base where they can."""
+"""The trained policy and its reference, on one shared base where possible."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ POLICY, REFERENCE = "policy", "reference"
 
 
 class LoraModels:
-    """Policy and reference as two adapters on one frozen base: there is no second model in memory.
+    """Policy and reference as two adapters on one frozen base: no second model is in memory.
 
     Raises:
         AdapterMismatchError: an adapter belongs to another base.
@@ -27,11 +27,11 @@ class LoraModels:
     def __init__(self, config: UpdateSections, state: Path, reference: Path) -> None:
         from tracewheel.policy.loading import load_policy_for_training
 
-        beside = policy_of(reference, config.policy.base).adapter
-        if beside is None:
-            raise DataError(f"{reference}: holds a whole model; with learner.weights 'lora' the reference is to be an adapter")
+        adapter = policy_of(reference, config.policy.base).adapter
+        if adapter is None:
+            raise DataError(f"{reference}: holds a whole model; with learner.weights 'lora' the reference must be an adapter")
         self.model: Any = load_policy_for_training(config, state, POLICY)
-        self.model.load_adapter(beside, adapter_name=REFERENCE)
+        self.model.load_adapter(adapter, adapter_name=REFERENCE)
         self.model.set_adapter(POLICY)
         self.parameters = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
 
@@ -57,7 +57,7 @@ class LoraModels:
             yield self.model
 
     def save(self, out: Path, base: str, version: int, weights: dict[str, Tensor] | None = None) -> None:
-        """Write the policy's adapter; `weights` are its weights by name where the model holds but a share of them."""
+        """Write the policy's adapter; `weights` are its weights by name, if the model holds only a part of them."""
         from tracewheel.policy.adapters import write_adapter
 
         write_adapter(self.model, out / "adapter", POLICY, base, version=version, weights=weights)
@@ -71,23 +71,18 @@ class FullModels:
         from tracewheel.policy.loading import load_policy_for_training
 
         self.model: Any = load_policy_for_training(config, state)
-        self._reference: Any = load_policy_for_training(config, reference).requires_grad_(False)
+        self.reference_model: Any = load_policy_for_training(config, reference).requires_grad_(False)
         self.parameters = list(self.model.parameters())
-
-    @property
-    def beside(self) -> Any:
-        """The frozen model."""
-        return self._reference
 
     @contextlib.contextmanager
     def reference(self) -> Iterator[Any]:
         """The reference policy, for passes without gradient."""
-        yield self._reference
+        yield self.reference_model
 
     frozen = reference
 
     def save(self, out: Path, base: str, version: int, weights: dict[str, Tensor] | None = None) -> None:
-        """Write the whole model; `weights` are its weights by name where the model holds but a share of them."""
+        """Write the whole model; `weights` are its weights by name, if the model holds only a part of them."""
         from tracewheel.policy.adapters import write_full_model
 
         write_full_model(self.model, out / "model", base, version=version, weights=weights)
@@ -98,8 +93,8 @@ Models = LoraModels | FullModels
 
 
 def _probe(model: Any, folder: Path) -> None:
-    """Leave a probe beside the weights. Among several processes none can make a pass alone, and there is none."""
-    from tracewheel.learner.processes import world_size
+    """Write a probe beside the weights; not with several processes, none of which can make a pass alone."""
+    from tracewheel.learner.backends.processes import world_size
     from tracewheel.policy.probe import write_probe
 
     if world_size() == 1:
@@ -107,6 +102,6 @@ def _probe(model: Any, folder: Path) -> None:
 
 
 def load_models(config: UpdateSections, state: Path, reference: Path) -> Models:
-    """The models of an update, as `learner.weights` says."""
+    """The models of an update, according to `learner.weights`."""
     kind = FullModels if config.learner.weights == "full" else LoraModels
     return kind(config, state, reference)

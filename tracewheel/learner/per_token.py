@@ -1,4 +1,4 @@
-"""Values for each token of each trajectory, moved between rows of a table and padded batches."""
+"""Values of single tokens, moved between per-trajectory tensors and padded batches."""
 
 from __future__ import annotations
 
@@ -11,17 +11,19 @@ from torch import Tensor
 from tracewheel.learner.batch import Batch
 
 if TYPE_CHECKING:
-    from tracewheel.learner.backend import Backend
+    from tracewheel.learner.backends.backend import Backend
 
 
-def collect(backend: Backend, batches: Sequence[Batch], values: Callable[[Batch], Tensor], n_rows: int) -> list[Tensor]:
-    """Run `values` (to [B, T], without gradient) over batches; one tensor [T] on the CPU for each of `n_rows` rows.
+def compute_per_token(
+    backend: Backend, batches: Sequence[Batch], values: Callable[[Batch], Tensor], n_rows: int
+) -> list[Tensor]:
+    """Run `values` (a batch to [B, T]) without gradient; returns one tensor [T] on the CPU for each of `n_rows` rows.
 
     T is the row's padded length in its batch. Rows that are in no batch get an empty tensor.
     """
     per_row: list[Tensor | None] = [None] * n_rows
     with torch.no_grad():
-        for batch in backend.share(list(batches)):
+        for batch in backend.shard(list(batches)):
             for position, row in zip(batch.rows.tolist(), values(batch).float().cpu(), strict=True):
                 if position >= 0:
                     per_row[position] = row
@@ -31,7 +33,7 @@ def collect(backend: Backend, batches: Sequence[Batch], values: Callable[[Batch]
     return backend.merge(per_row)
 
 
-def spread(per_row: Sequence[Tensor], batch: Batch) -> Tensor:
+def pad_per_token(per_row: Sequence[Tensor], batch: Batch) -> Tensor:
     """The values of a batch's rows as [B, T] on its device; 0 where a row is shorter."""
     out = torch.zeros(batch.token_ids.shape)
     for number, position in enumerate(batch.rows.tolist()):

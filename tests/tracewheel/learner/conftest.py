@@ -6,6 +6,7 @@ from tracewheel.config import RetrainConfig
 from tracewheel.core.files import read_records, read_table
 from tracewheel.core.types import Score, Trajectory
 from tracewheel.learner.update import update
+from tracewheel.learner.update_files import UpdateFiles
 from tracewheel.policy.adapters import policy_of
 from tracewheel.rollout.rollout import rollout
 from tracewheel.scoring.score import write_scores
@@ -61,7 +62,8 @@ def run(profile_with, score_file, trajectories, rewards, adapter, tmp_path_facto
     def update_with(learner=None, *, trajectories=trajectories, rewards=rewards, state=adapter.parent, iteration=1, **changes):
         out = tmp_path_factory.mktemp("update")
         scores = score_file(out.with_suffix(".parquet"), trajectories, rewards)
-        metrics = update(profile_with(learner, **changes), trajectories, scores, state, adapter, out, iteration=iteration)
+        files = UpdateFiles([trajectories], [scores], state, adapter, out)
+        metrics = update(profile_with(learner, **changes), files, iteration=iteration)
         return out, metrics
 
     return update_with

@@ -11,7 +11,8 @@ from tracewheel.core.files import read_records, read_table, write_records
 from tracewheel.core.types import Trajectory
 from tracewheel.learner.dpo.learner import learn_dpo
 from tracewheel.learner.learner import Learner
-from tracewheel.learner.samples import read_samples
+from tracewheel.learner.scored_trajectories import read_scored_trajectories
+from tracewheel.learner.update_files import UpdateFiles
 
 WEIGHTS = "adapter/adapter_model.safetensors"
 VARIANTS = {
@@ -59,10 +60,10 @@ def test_resumed_from_files_equals_never_having_stopped(
 ):
     first, second, metrics = states
     config = profile_with(settings)
-    samples = read_samples([trajectories], [score_file(tmp_path / "scores.parquet", trajectories, rewards)])
+    samples = read_scored_trajectories([trajectories], [score_file(tmp_path / "scores.parquet", trajectories, rewards)])
     whole = tmp_path / "whole"
     if settings.get("kind") == "dpo":
-        learn_dpo(config, samples, first, adapter, whole, 2)
+        learn_dpo(config, samples, UpdateFiles([], [], first, adapter, whole), 2)
     else:
         learner = Learner(config, adapter.parent, adapter)
         for iteration in (1, 2):

@@ -89,6 +89,7 @@ def test_equal_totals_with_different_turns_speak_under_credit_by_turn(run, traje
 
     from tracewheel.learner.batch import turn_numbers
     from tracewheel.learner.update import update
+    from tracewheel.learner.update_files import UpdateFiles
 
     table = read_table(trajectories)
     turns = [max(turn_numbers(list(mask))) + 1 for mask in table["action_mask"]]
@@ -99,7 +100,8 @@ def test_equal_totals_with_different_turns_speak_under_credit_by_turn(run, traje
 
     def kept(credit):
         config = profile_with({"credit": {"kind": credit, "discount": 0.9}})
-        return update(config, trajectories, scores, adapter.parent, adapter, tmp_path / credit, iteration=1)["kept_rows"]
+        files = UpdateFiles([trajectories], [scores], adapter.parent, adapter, tmp_path / credit)
+        return update(config, files, iteration=1)["kept_rows"]
 
     assert kept("trajectory") == 0.0
     assert kept("turn") > 0.0
@@ -210,13 +212,14 @@ def test_scores_that_do_not_fit_are_named(run, trajectories, rewards, profile_wi
     import pandas as pd
 
     from tracewheel.learner.update import update
+    from tracewheel.learner.update_files import UpdateFiles
 
     scores = tmp_path / "scores.parquet"
     ids = read_table(trajectories)["id"].tolist()
     doubled = pd.DataFrame({"trajectory_id": [*ids, ids[0]], "total": [*rewards, 0.5]})
     doubled.to_parquet(scores)
     with pytest.raises(DataError, match=f"trajectory {ids[0]} has more than one score"):
-        update(profile_with(), trajectories, scores, adapter.parent, adapter, tmp_path, iteration=1)
+        update(profile_with(), UpdateFiles([trajectories], [scores], adapter.parent, adapter, tmp_path), iteration=1)
     doubled.drop(columns="total").to_parquet(scores)
     with pytest.raises(DataError, match=r"scores\.parquet: has no column total"):
-        update(profile_with(), trajectories, scores, adapter.parent, adapter, tmp_path, iteration=1)
+        update(profile_with(), UpdateFiles([trajectories], [scores], adapter.parent, adapter, tmp_path), iteration=1)

@@ -14,11 +14,13 @@ from tracewheel.config import MismatchConfig, OffPolicyConfig, RetrainConfig
 from tracewheel.core.errors import SamplerMismatchError
 from tracewheel.core.files import read_records, read_table, write_records
 from tracewheel.core.types import Trajectory, Turn
-from tracewheel.learner.differences import Differences
 from tracewheel.learner.dpo.learner import learn_dpo
 from tracewheel.learner.losses import correction_shares, correction_weights
-from tracewheel.learner.mismatch import act_on, corrected, sentence
-from tracewheel.learner.versions import current_tokens, staleness, staleness_figures, versions_of
+from tracewheel.learner.mismatch import act_on, corrected, mismatch_warning
+from tracewheel.learner.mismatch_statistics import MismatchStatistics
+from tracewheel.learner.policy_versions import current_tokens, staleness, staleness_figures, versions_of
+from tracewheel.learner.update import update
+from tracewheel.learner.update_files import UpdateFiles
 
 WEIGHTS = "adapter/adapter_model.safetensors"
 VERSION = 3  # of the adapter that is updated
@@ -88,9 +90,9 @@ class TestVersions:
 
 class TestDifferences:
     def test_by_hand(self):
-        found = Differences()
+        found = MismatchStatistics()
         fresh, stored = torch.tensor([[-9.0, -1.0, -2.0, -3.0]]), torch.tensor([[0.0, -1.5, -2.0, -7.0]])
-        found.see(fresh, stored, torch.tensor([[0, 1, 1, 1]]), torch.tensor([[1.0, 1.0, 1.0, 0.0]]))
+        found.observe(fresh, stored, torch.tensor([[0, 1, 1, 1]]), torch.tensor([[1.0, 1.0, 1.0, 0.0]]))
         expected = {
             "sampler_mismatch_mean": 0.25,
             "sampler_mismatch_max": 0.5,
@@ -99,25 +101,25 @@ class TestDifferences:
         assert found.figures() == expected
 
     def test_of_nothing_there_is_no_difference(self):
-        found = Differences()
-        found.see(torch.tensor([-1.0]), torch.tensor([-5.0]), torch.tensor([1]), torch.tensor([0.0]))
+        found = MismatchStatistics()
+        found.observe(torch.tensor([-1.0]), torch.tensor([-5.0]), torch.tensor([1]), torch.tensor([0.0]))
         assert found.figures() == {"sampler_mismatch_measured": 0.0}
 
     def test_processes_add_up(self):
         """One token off by 1 here, three by 0.2 there, and a process that had only a filler."""
-        parts = [Differences(), Differences(), Differences()]
-        parts[0].see(torch.tensor([-1.0]), torch.tensor([-2.0]), torch.ones(1), torch.ones(1))
-        parts[1].see(torch.full((4,), -1.0), torch.full((4,), -1.2), torch.ones(4), torch.tensor([1.0, 1.0, 1.0, 0.0]))
-        parts[2].see(torch.zeros(2), torch.zeros(2), torch.zeros(2), torch.zeros(2))
-        figures = sum(parts, Differences()).figures()
+        parts = [MismatchStatistics(), MismatchStatistics(), MismatchStatistics()]
+        parts[0].observe(torch.tensor([-1.0]), torch.tensor([-2.0]), torch.ones(1), torch.ones(1))
+        parts[1].observe(torch.full((4,), -1.0), torch.full((4,), -1.2), torch.ones(4), torch.tensor([1.0, 1.0, 1.0, 0.0]))
+        parts[2].observe(torch.zeros(2), torch.zeros(2), torch.zeros(2), torch.zeros(2))
+        figures = sum(parts, MismatchStatistics()).figures()
         assert figures["sampler_mismatch_mean"] == pytest.approx((1.0 + 3 * 0.2) / 4)
         assert figures["sampler_mismatch_max"] == 1.0 and figures["sampler_mismatch_measured"] == pytest.approx(4 / 5)
 
     def test_a_number_that_is_none_is_not_lost(self):
-        parts = [Differences(), Differences()]
-        parts[0].see(torch.tensor([math.nan]), torch.tensor([-2.0]), torch.ones(1), torch.ones(1))
-        parts[1].see(torch.tensor([-1.0]), torch.tensor([-2.0]), torch.ones(1), torch.ones(1))
-        assert math.isnan(sum(parts, Differences()).figures()["sampler_mismatch_max"])
+        parts = [MismatchStatistics(), MismatchStatistics()]
+        parts[0].observe(torch.tensor([math.nan]), torch.tensor([-2.0]), torch.ones(1), torch.ones(1))
+        parts[1].observe(torch.tensor([-1.0]), torch.tensor([-2.0]), torch.ones(1), torch.ones(1))
+        assert math.isnan(sum(parts, MismatchStatistics()).figures()["sampler_mismatch_max"])
 
 
 FIGURES = {"sampler_mismatch_mean": 0.03, "sampler_mismatch_max": 0.5, "sampler_mismatch_measured": 0.75}
@@ -130,9 +132,9 @@ class TestActing:
         assert act_on(config, FIGURES) == {"sampler_mismatch_action": metric}
         assert act_on(MismatchConfig(action=action, threshold=0.03), FIGURES) == {"sampler_mismatch_action": 0.0}
         assert act_on(config, {"sampler_mismatch_measured": 0.0}) == {}
-        said = sentence(config, FIGURES | {"sampler_mismatch_action": metric, "corrected_share": 0.5})
+        said = mismatch_warning(config, FIGURES | {"sampler_mismatch_action": metric, "corrected_share": 0.5})
         assert "0.03 nats a token on average, 0.5 at most, over 75.0% of the tokens" in said and "rollout.engine" in said
-        assert sentence(config, FIGURES | {"sampler_mismatch_action": 0.0}) == sentence(config, {}) == ""
+        assert mismatch_warning(config, FIGURES | {"sampler_mismatch_action": 0.0}) == mismatch_warning(config, {}) == ""
 
     def test_stopping_says_what_was_found_and_where_to_look(self):
         with pytest.raises(SamplerMismatchError, match=r"0\.03 nats .*threshold is 0\.02.*rollout\.engine.*written"):
@@ -204,13 +206,11 @@ def test_without_a_mismatch_there_is_nothing_to_correct(run):
 
 
 def test_it_stops_before_anything_is_written(run, altered, adapter, profile_with, score_file, rewards, tmp_path):
-    from tracewheel.learner.update import update
-
     off = altered(0.05)
     scores = score_file(tmp_path / "scores.parquet", off, rewards)
     config = profile_with({"mismatch": {"action": "stop"}})
     with pytest.raises(SamplerMismatchError, match="rollout.engine"):
-        update(config, off, scores, adapter.parent, adapter, tmp_path / "out", iteration=1)
+        update(config, UpdateFiles([off], [scores], adapter.parent, adapter, tmp_path / "out"), iteration=1)
     assert not (tmp_path / "out").exists()
     _, metrics = run({"mismatch": {"action": "stop"}})
     assert metrics["sampler_mismatch_action"] == 0.0
@@ -248,7 +248,8 @@ def test_dpo_measures_and_stops(config, altered, adapter, rewards, tmp_path):
 
     def learn(table, out, **mismatch):
         changed = RetrainConfig.model_validate(config.model_dump() | {"learner": learner | {"mismatch": mismatch}})
-        return learn_dpo(changed, table.assign(total=rewards), adapter.parent, adapter, tmp_path / out, 1)
+        files = UpdateFiles([], [], adapter.parent, adapter, tmp_path / out)
+        return learn_dpo(changed, table.assign(total=rewards), files, 1)
 
     true, off = read_table(altered(0.0)), read_table(altered(0.05, name="off"))
     figures = learn(true, "true", action="stop")

@@ -19,6 +19,7 @@ from tracewheel.core.types import Trajectory
 from tracewheel.learner.learner import Learner
 from tracewheel.learner.models import POLICY
 from tracewheel.learner.update import update
+from tracewheel.learner.update_files import UpdateFiles
 from tracewheel.policy.adapters import PolicyRef, base_hash
 from tracewheel.policy.loading import load_base
 from tracewheel.rollout.rollout import rollout
@@ -168,7 +169,7 @@ def test_temperature_is_that_of_the_rollout(config, base, adapter, tasks, score_
     rollout(hotter, PolicyRef(base, str(adapter)), tasks[:2], tmp_path, samples=4, seed=6)
     path = tmp_path / "trajectories.parquet"
     scores = score_file(tmp_path / "scores.parquet", path, [0.0, 1.0] * 4)
-    metrics = update(hotter, path, scores, adapter.parent, adapter, tmp_path / "out", iteration=1)
+    metrics = update(hotter, UpdateFiles([path], [scores], adapter.parent, adapter, tmp_path / "out"), iteration=1)
     assert metrics["ratio_max"] == pytest.approx(1.0, abs=1e-3)
     assert metrics["behaviour_kl"] == pytest.approx(0.0, abs=1e-6)
 
@@ -257,15 +258,17 @@ def test_trajectories_without_scores_are_an_error(config, trajectories, rewards,
     table = pd.read_parquet(scores)
     table.iloc[1:].to_parquet(scores)
     with pytest.raises(DataError, match=f"1 trajectories have no score, the first is {table['trajectory_id'][0]}"):
-        update(config, trajectories, scores, adapter.parent, adapter, tmp_path, iteration=1)
+        update(config, UpdateFiles([trajectories], [scores], adapter.parent, adapter, tmp_path), iteration=1)
     with pytest.raises(DataError, match=r"absent\.parquet: no such file"):
-        update(config, trajectories, tmp_path / "absent.parquet", adapter.parent, adapter, tmp_path, iteration=1)
+        update(
+            config, UpdateFiles([trajectories], [tmp_path / "absent.parquet"], adapter.parent, adapter, tmp_path), iteration=1
+        )
 
 
 def test_an_adapter_of_another_base_is_refused(config, base, other_base, trajectories, rewards, adapter, score_file, tmp_path):
     scores = score_file(tmp_path / "scores.parquet", trajectories, rewards)
     elsewhere = RetrainConfig.model_validate(config.model_dump() | {"policy": {"base": other_base}})
     with pytest.raises(AdapterMismatchError) as caught:
-        update(elsewhere, trajectories, scores, adapter.parent, adapter, tmp_path, iteration=1)
+        update(elsewhere, UpdateFiles([trajectories], [scores], adapter.parent, adapter, tmp_path), iteration=1)
     assert base_hash(base) in str(caught.value) and base_hash(other_base) in str(caught.value)
     assert not (tmp_path / "adapter").exists()

@@ -1,17 +1,16 @@
-"""Advantages: how much better a sample, a turn or a token did than was to be expected. One algorithm per file."""
+"""Advantages: how much better a trajectory, a turn or a token did than expected. One algorithm per file."""
 
 from tracewheel.learner.advantages.gae import gae
-from tracewheel.learner.advantages.groups import clamped, zero_variance, zero_variance_share
-from tracewheel.learner.advantages.rows import broadcast, whiten
-from tracewheel.learner.advantages.samples import sample_advantages
+from tracewheel.learner.advantages.group_statistics import clamped, zero_variance, zero_variance_share
+from tracewheel.learner.advantages.trajectories import trajectory_advantages
 from tracewheel.learner.advantages.turns import turn_advantages
 from tracewheel.learner.advantages.vtrace import vtrace
+from tracewheel.learner.advantages.whitening import whiten
 
 __all__ = [
-    "broadcast",
     "clamped",
     "gae",
-    "sample_advantages",
+    "trajectory_advantages",
     "turn_advantages",
     "vtrace",
     "whiten",

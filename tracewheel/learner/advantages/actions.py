@@ -1,4 +1,4 @@
-"""A batch's tokens as sequences of actions, observations skipped, and recurrences along them. B rows, T tokens."""
+"""The actions of a batch, observations skipped, and recurrences along them. B rows, T tokens."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from torch import Tensor
 
 
 @dataclass(frozen=True)
-class Steps:
+class Actions:
     """The actions of B rows, each at one position of [B, T]: a token, or a turn at its first token.
 
-    `here` [B, T] marks the positions of the actions. `rewards`, `values` and `log_ratio` are those of the
-    actions, 0 elsewhere. `discount` and `trace` are gamma and lambda from an action to the next one of the
-    row, 1 elsewhere, so that a recurrence passes over what is not an action; they are 0 at the last.
+    `here` [B, T] marks the positions of the actions. `rewards`, `values` and `log_ratio` belong to the actions and are
+    0 elsewhere. `discount` and `trace` are gamma and lambda from an action to the next one of the row: 0 at the last
+    action, and 1 off the actions, so that a recurrence skips observations.
     """
 
     here: Tensor
@@ -38,9 +38,9 @@ class Steps:
 def discounted_sums(terms: Tensor, factors: Tensor) -> Tensor:
     """x_t = terms_t + factors_t x_(t+1) along the last dimension of [B, T], with x_T = 0.
 
-    By doubling, in log2(T) steps over whole tensors in the place of T small ones: after a step of size s,
-    `terms` holds the sum of 2s terms and `factors` the product of 2s factors. Near the end, where fewer terms
-    follow, the sum is whole and the factor is not read again. No division, so factors of 0 and near it are exact.
+    By doubling, in log2(T) steps over whole tensors instead of T small ones: after a step of size s, `terms` holds
+    the sum of 2s terms and `factors` the product of 2s factors. Near the end, where fewer terms follow, the sum is
+    complete and the factor is not read again. There is no division, so factors near 0 are exact.
     """
     terms, factors, size = terms.clone(), factors.clone(), 1
     while size < terms.shape[-1]:
@@ -51,7 +51,7 @@ def discounted_sums(terms: Tensor, factors: Tensor) -> Tensor:
 
 
 def turn_starts(turns: Tensor) -> Tensor:
-    """[B, T] bool: the first token of each turn, `turns` [B, T] being -1 off the actions."""
+    """[B, T] bool: the first token of each turn. `turns` [B, T] is -1 off the actions."""
     before = torch.cat([torch.full_like(turns[:, :1], -1), turns[:, :-1]], 1)
     return (turns >= 0) & (turns != before)
 
@@ -66,5 +66,5 @@ def turn_sums(values: Tensor, turns: Tensor) -> Tensor:
 
 
 def over_turns(values: Tensor, turns: Tensor) -> Tensor:
-    """[B, T]: at every token of a turn, what `values` holds at the turn's first token; 0 off the actions."""
+    """[B, T]: at every token of a turn, the value at the turn's first token; 0 off the actions."""
     return turn_sums(values.masked_fill(~turn_starts(turns), 0.0), turns)

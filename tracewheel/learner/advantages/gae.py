@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from tracewheel.config import GaeAdvantageConfig
-from tracewheel.learner.advantages.actions import Steps, discounted_sums, over_turns, turn_starts, turn_sums
+from tracewheel.learner.advantages.actions import Actions, discounted_sums, over_turns, turn_starts, turn_sums
 
 
 def gae(rewards: Tensor, values: Tensor, turns: Tensor, config: GaeAdvantageConfig) -> tuple[Tensor, Tensor]:
@@ -16,30 +16,30 @@ def gae(rewards: Tensor, values: Tensor, turns: Tensor, config: GaeAdvantageConf
     action of the row and V after the last is 0; the return is A_i + V_i. With `granularity` "token" each
     action token is an action, with `gamma` and `lam` inside a turn and `turn_gamma` and `turn_lam` from the
     last token of a turn to the first of the next. With "turn" each turn is one action: its reward is the sum
-    of its tokens', its value the one before its first token, and all its tokens get its advantage and return.
+    over its tokens, its value the one before its first token, and all its tokens get its advantage and return.
 
-    Values where `turns` is -1 may be anything, NaN included: they are not read.
+    Values where `turns` is -1 are not read: they may be anything, NaN included.
 
     Args:
-        rewards: [B, T], of action tokens (a terminal reward lies on the last one).
-        values: [B, T], the critic's value of the state before each token; no gradient flows through it.
+        rewards: [B, T], of action tokens; a terminal reward is on the last one.
+        values: [B, T], the critic's value of the state before each token; detached.
         turns: [B, T], the number of an action token's turn, -1 elsewhere.
         config: granularity and discounts.
 
     Returns:
         Advantages and returns [B, T] in the type of `values`, 0 off the actions.
     """
-    steps = steps_of(rewards, values, turns, None, config)
-    delta = steps.rewards + steps.discount * steps.following(steps.values) - steps.values
-    advantages = discounted_sums(delta.masked_fill(~steps.here, 0.0), steps.discount * steps.trace)
-    return spread(steps, advantages, advantages + steps.values, turns, config, values.dtype)
+    actions = actions_of(rewards, values, turns, None, config)
+    delta = actions.rewards + actions.discount * actions.following(actions.values) - actions.values
+    advantages = discounted_sums(delta.masked_fill(~actions.here, 0.0), actions.discount * actions.trace)
+    return to_tokens(actions, advantages, advantages + actions.values, turns, config, values.dtype)
 
 
-def steps_of(rewards: Tensor, values: Tensor, turns: Tensor, log_ratio: Tensor | None, config: GaeAdvantageConfig) -> Steps:
+def actions_of(rewards: Tensor, values: Tensor, turns: Tensor, log_ratio: Tensor | None, config: GaeAdvantageConfig) -> Actions:
     """The actions of a batch at the granularity of `config`, in double precision."""
     if not rewards.shape == values.shape == turns.shape or turns.ndim != 2:
         raise ValueError(
-            f"rewards, values and turns are not of one shape [B, T]: {rewards.shape}, {values.shape}, {turns.shape}"
+            f"rewards, values and turns must have one shape [B, T]: {rewards.shape}, {values.shape}, {turns.shape}"
         )
     observed = turns < 0
     rewards, values = (each.detach().double().masked_fill(observed, 0.0) for each in (rewards, values))
@@ -48,26 +48,26 @@ def steps_of(rewards: Tensor, values: Tensor, turns: Tensor, log_ratio: Tensor |
     if config.granularity == "turn":
         elsewhere = ~starts
         rewards, ratios = (turn_sums(each, turns).masked_fill(elsewhere, 0.0) for each in (rewards, ratios))
-        steps = Steps(starts, rewards, values.masked_fill(elsewhere, 0.0), ratios, values, values)
+        actions = Actions(starts, rewards, values.masked_fill(elsewhere, 0.0), ratios, values, values)
         changes = starts
     else:
-        steps = Steps(~observed, rewards, values, ratios, values, values)
-        changes = steps.following(starts.double()).bool()
-    has_next = steps.following(steps.here.double())
+        actions = Actions(~observed, rewards, values, ratios, values, values)
+        changes = actions.following(starts.double()).bool()
+    has_next = actions.following(actions.here.double())
 
     def factor(inside: float, across: float) -> Tensor:
         number = torch.full_like(values, inside).masked_fill(changes, across) * has_next
-        return torch.where(steps.here, number, torch.ones_like(number))
+        return torch.where(actions.here, number, torch.ones_like(number))
 
     discount, trace = factor(config.gamma, config.turn_gamma), factor(config.lam, config.turn_lam)
-    return Steps(steps.here, steps.rewards, steps.values, steps.log_ratio, discount, trace)
+    return Actions(actions.here, actions.rewards, actions.values, actions.log_ratio, discount, trace)
 
 
-def spread(
-    steps: Steps, advantages: Tensor, returns: Tensor, turns: Tensor, config: GaeAdvantageConfig, dtype: torch.dtype
+def to_tokens(
+    actions: Actions, advantages: Tensor, returns: Tensor, turns: Tensor, config: GaeAdvantageConfig, dtype: torch.dtype
 ) -> tuple[Tensor, Tensor]:
-    """Give what was computed at the actions to all of their tokens, and 0 to the others."""
-    advantages, returns = (each.masked_fill(~steps.here, 0.0) for each in (advantages, returns))
+    """Copy the numbers of the actions to all their tokens; 0 at other tokens."""
+    advantages, returns = (each.masked_fill(~actions.here, 0.0) for each in (advantages, returns))
     if config.granularity == "turn":
         advantages, returns = over_turns(advantages, turns), over_turns(returns, turns)
     return advantages.to(dtype), returns.to(dtype)

@@ -1,22 +1,22 @@
 """Direct preference optimisation (Rafailov et al. 2023, arXiv:2305.18290) on an iteration's own rollouts.
 
-The pairs are success and failure of the same task; the loss is TRL's. What is needed to go on is in the
-state folder, and every choice follows from (seed, iteration), so an update that is run again gives the
-same bytes.
+A pair is a success and a failure on the same task; TRL computes the loss. The state folder holds all that the next
+update needs, and every choice follows from (seed, iteration), so a repeated update gives the same bytes.
 """
 
 from __future__ import annotations
 
-import itertools
 import random
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracewheel.config import DpoConfig, UpdateSections
-from tracewheel.learner.dpo.preferences import Pair, preference_pairs
-from tracewheel.learner.generic_text import GenericText
+from tracewheel.learner.dpo.preferences import preference_pairs
+from tracewheel.learner.dpo.steps import PairBatch, optimiser_steps
 from tracewheel.learner.learning_rate import learning_rate
+from tracewheel.learner.replay_text import ReplayText
+from tracewheel.learner.update_files import UpdateFiles
 from tracewheel.policy.adapters import check_adapter, policy_of, write_adapter
 from tracewheel.policy.probe import write_probe
 
@@ -25,33 +25,29 @@ if TYPE_CHECKING:
     import torch
     from trl import DPOConfig as TrlConfig
 
-    from tracewheel.learner.dpo.trainer import Piece
     from tracewheel.learner.models import FullModels
 
-# The names that TRL gives to the adapters of policy and reference.
+# TRL's names for the adapters of policy and reference.
 POLICY, REFERENCE = "default", "ref"
 OPTIMIZER_FILE = "optimizer.pt"
 
 
-def learn_dpo(
-    config: UpdateSections, rollouts: pd.DataFrame, state: Path, reference: Path, out: Path, iteration: int
-) -> dict[str, float]:
+def learn_dpo(config: UpdateSections, trajectories: pd.DataFrame, files: UpdateFiles, iteration: int) -> dict[str, float]:
     """Update the policy once on the preferences among an iteration's trajectories.
 
-    Log-probabilities are those at temperature 1, whatever the rollout's was: a preference is about the
-    policy as it is, not about how it was made to explore.
+    Log-probabilities are at temperature 1, whatever the rollout's was: a preference is about the policy itself,
+    not about how it explored.
 
     Args:
-        rollouts: Trajectory columns with the reward in `total`.
-        state: The previous state: `adapter/` (or `model/`) and, after an update, `optimizer.pt`.
-        reference: The adapter whose log-probabilities the preferences are measured against.
-        out: Gets `adapter/` (or `model/`) and `optimizer.pt`.
-        iteration: Number of this update; fixes its random choices and the new policy version.
+        config: The profile; `config.learner` is a `DpoConfig`.
+        trajectories: Trajectory columns with the reward in `total`.
+        files: State and reference to start from, and the folder that gets `adapter/` (or `model/`) and `optimizer.pt`.
+        iteration: Number of this update; it fixes the random choices and the new policy version.
 
     Returns:
-        `pairs`, `steps` and `zero_variance_share` (of groups that gave no pair); with steps also the means
-        over them of the loss, TRL's figures (implicit rewards, accuracy, margin, entropy), `replay_loss`
-        and `grad_norm`, and how far the sampler's log-probabilities are from the trainer's.
+        `pairs`, `steps` and `zero_variance_share` (of groups without a pair). With steps also the means over
+        them of the loss, TRL's figures (implicit rewards, accuracy, margin, entropy), `replay_loss` and
+        `grad_norm`, and the mismatch of sampler and trainer.
 
     Raises:
         AdapterMismatchError: an adapter belongs to another base.
@@ -62,45 +58,47 @@ def learn_dpo(
     settings = config.learner
     assert isinstance(settings, DpoConfig)
     rng = random.Random(f"dpo-{config.seed}-{iteration}")
-    pairs = preference_pairs(rollouts, per_group=settings.pairs_per_group, margin=settings.margin, rng=rng)
-    groups = set(rollouts["group"].astype(str))
+    pairs = preference_pairs(trajectories, per_group=settings.pairs_per_group, margin=settings.margin, rng=rng)
+    groups = set(trajectories["group"].astype(str))
     figures = {
         "pairs": float(len(pairs)),
         "zero_variance_share": 1.0 - len({pair.group for pair in pairs}) / max(1, len(groups)),
     }
-    policy = _Policy(config, state, reference)
-    parameters = [parameter for parameter in policy.model.parameters() if parameter.requires_grad]
-    rate = learning_rate(config, iteration)
-    optimizer = torch.optim.AdamW(parameters, lr=rate, weight_decay=0.0)
-    if (state / OPTIMIZER_FILE).exists():
-        optimizer.load_state_dict(torch.load(state / OPTIMIZER_FILE, weights_only=True))
-    for group in optimizer.param_groups:
-        group["lr"] = rate
-    steps = _steps(settings, pairs, GenericText(settings), rng)
+    policy = _TrlPolicy(config, files.state, files.reference)
+    optimizer = _optimizer(policy.model, files.state, learning_rate(config, iteration))
+    steps = optimiser_steps(settings, pairs, ReplayText(settings), rng)
     if steps:
-        figures |= _mismatch(config, policy, rollouts, steps if settings.mismatch.action == "stop" else steps[:1], state)
-    figures |= _train(config, policy, steps, optimizer) if steps else {"steps": 0.0}
+        measured = steps if settings.mismatch.action == "stop" else steps[:1]
+        version = policy_of(files.state, config.policy.base).version
+        figures |= _mismatch(config, policy.model, version, _trajectories_of(measured, trajectories))
+        figures |= _train(config, policy, steps, optimizer)
+    else:
+        figures["steps"] = 0.0
     for group in optimizer.param_groups:
-        # A scheduler's memory of this iteration's rate, which would hold in the next one as well.
+        # The scheduler stores this iteration's rate here; it must not apply to the next iteration.
         group.pop("initial_lr", None)
-    out.mkdir(parents=True, exist_ok=True)
-    policy.save(out, iteration)
-    torch.save(optimizer.state_dict(), out / OPTIMIZER_FILE)
+    files.out.mkdir(parents=True, exist_ok=True)
+    policy.save(files.out, iteration)
+    torch.save(optimizer.state_dict(), files.out / OPTIMIZER_FILE)
     return figures
 
 
-class _Policy:
-    """The policy that is trained, under the names TRL knows, and where its reference is."""
+class _TrlPolicy:
+    """The trained policy under TRL's adapter names, and its reference.
+
+    With full weights `reference_model` is the reference; with an adapter it is None and the reference is a second
+    adapter of `model`.
+    """
 
     def __init__(self, config: UpdateSections, state: Path, reference: Path) -> None:
         self._base, self._reference = config.policy.base, reference
         self._full: FullModels | None = None
-        self.beside: Any = None
+        self.reference_model: Any = None
         if config.learner.weights == "full":
             from tracewheel.learner.models import FullModels
 
             self._full = FullModels(config, state, reference)
-            self.model, self.beside = self._full.model, self._full.beside
+            self.model, self.reference_model = self._full.model, self._full.reference_model
             return
         from tracewheel.policy.loading import load_policy_for_training
 
@@ -108,7 +106,7 @@ class _Policy:
         self.model = load_policy_for_training(config, state, adapter_name=POLICY)
 
     def load_reference(self) -> None:
-        """Put the reference's weights where TRL, at its start, has put a copy of the policy's."""
+        """Replace TRL's reference adapter, which starts as a copy of the policy's, by the real one."""
         if self._full is None:
             self.model.delete_adapter(REFERENCE)
             self.model.load_adapter(self._reference, adapter_name=REFERENCE)
@@ -122,66 +120,46 @@ class _Policy:
             write_probe(self.model, out / "adapter")
 
 
-def _mismatch(
-    config: UpdateSections, policy: _Policy, rollouts: pd.DataFrame, steps: list[list[Piece]], state: Path
-) -> dict[str, float]:
-    """How far sampler and trainer are apart on the trajectories of some steps, and what is done about it."""
+def _optimizer(model: Any, state: Path, rate: float) -> torch.optim.Optimizer:
+    """AdamW over the trained parameters, with the state of the previous update and this iteration's rate."""
+    import torch
+
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    optimizer = torch.optim.AdamW(parameters, lr=rate, weight_decay=0.0)
+    if (state / OPTIMIZER_FILE).exists():
+        optimizer.load_state_dict(torch.load(state / OPTIMIZER_FILE, weights_only=True))
+    for group in optimizer.param_groups:
+        group["lr"] = rate
+    return optimizer
+
+
+def _trajectories_of(steps: list[list[PairBatch]], trajectories: pd.DataFrame) -> pd.DataFrame:
+    pairs = [pair for batches in steps for batch in batches for pair in batch.pairs]
+    return trajectories.iloc[sorted({side.row for pair in pairs for side in (pair.chosen, pair.rejected)})]
+
+
+def _mismatch(config: UpdateSections, model: Any, version: int, trajectories: pd.DataFrame) -> dict[str, float]:
+    """The mismatch of sampler and trainer on these trajectories, and the action taken."""
     import torch
 
     from tracewheel.learner.batch import micro_batches
-    from tracewheel.learner.differences import Differences
     from tracewheel.learner.kernels.token_logprobs import action_logprobs
     from tracewheel.learner.mismatch import act_on
-    from tracewheel.learner.per_token import spread
-    from tracewheel.learner.versions import current_tokens
+    from tracewheel.learner.mismatch_statistics import MismatchStatistics
+    from tracewheel.learner.per_token import pad_per_token
+    from tracewheel.learner.policy_versions import current_tokens
 
-    used = {way.row for pieces in steps for piece in pieces for pair in piece.pairs for way in (pair.chosen, pair.rejected)}
-    table = rollouts.iloc[sorted(used)]
-    current = current_tokens(table, policy_of(state, config.policy.base).version)
-    found = Differences()
+    current = current_tokens(trajectories, version)
+    found = MismatchStatistics()
     with torch.no_grad():
-        for batch in micro_batches(table, [0.0] * len(table), config.learner.micro_batch_tokens):
+        for batch in micro_batches(trajectories, [0.0] * len(trajectories), config.learner.micro_batch_tokens):
             placed = batch.to(config.policy.device)
-            found.see_batch(action_logprobs(policy.model, placed)[0], placed, spread(current, placed))
+            found.observe_batch(action_logprobs(model, placed)[0], placed, pad_per_token(current, placed))
     return found.figures() | act_on(config.learner.mismatch, found.figures())
 
 
-def _steps(settings: DpoConfig, pairs: list[Pair], texts: GenericText, rng: random.Random) -> list[list[Piece]]:
-    """The optimiser steps, each of equally many pieces of at most `micro_batch_tokens` tokens (but for single pairs)."""
-    if not pairs:
-        return []
-    from tracewheel.learner.dpo.trainer import Piece
-
-    n_steps = min(settings.minibatches, len(pairs))
-    in_a_step = -(-len(pairs) // n_steps)
-    fitting = max(1, settings.micro_batch_tokens // (2 * max(map(_length, pairs))))
-    n_pieces = -(-in_a_step // fitting)
-    steps = []
-    for _ in range(settings.epochs):
-        order = list(range(len(pairs)))
-        rng.shuffle(order)
-        for number in range(n_steps):
-            chosen = sorted((pairs[index] for index in order[number::n_steps]), key=_length)
-            # Every step has as many pieces, so one with a pair less may get a piece that counts nothing.
-            cuts = [len(chosen) * part // n_pieces for part in range(n_pieces + 1)]
-            parts = [chosen[start:end] for start, end in itertools.pairwise(cuts)]
-            drawn = texts.draw(rng)
-            tokens = sum(int(batch.action_mask.sum()) for batch in drawn)
-            steps.append(
-                [
-                    Piece(part or chosen[:1], len(part) / len(chosen), drawn[place::n_pieces], tokens)
-                    for place, part in enumerate(parts)
-                ]
-            )
-    return steps
-
-
-def _length(pair: Pair) -> int:
-    return len(pair.prompt_ids) + max(len(pair.chosen.token_ids), len(pair.rejected.token_ids))
-
-
 def _train(
-    config: UpdateSections, policy: _Policy, steps: list[list[Piece]], optimizer: torch.optim.Optimizer
+    config: UpdateSections, policy: _TrlPolicy, steps: list[list[PairBatch]], optimizer: torch.optim.Optimizer
 ) -> dict[str, float]:
     import torch
     from datasets import disable_progress_bars
@@ -195,11 +173,11 @@ def _train(
     with tempfile.TemporaryDirectory() as scratch:
         trainer = PreferenceTrainer(
             policy.model,
-            [piece for step in steps for piece in step],
+            [batch for step in steps for batch in step],
             _trl_config(config, scratch, accumulation=len(steps[0])),
             padding=tokenizer.pad_token_id or 0,
             replay_weight=settings.replay_weight,
-            ref_model=policy.beside,
+            ref_model=policy.reference_model,
             processing_class=tokenizer,
             optimizers=(optimizer, torch.optim.lr_scheduler.LambdaLR(optimizer, lambda _: 1.0)),
         )

@@ -1,7 +1,7 @@
-"""Preference pairs out of scored trajectories: of two ways on from the same tokens, the one that came to more.
+"""Preference pairs from scored trajectories: two continuations of the same tokens, the better one preferred.
 
-Pairs are cut where their token ids part, so what they share is the prompt and what they differ in is
-what is judged. Ids stay as they were sampled; nothing is decoded or tokenised again.
+A pair is cut where its token ids diverge: the common part is the prompt, the rest is compared. Ids stay as sampled;
+nothing is decoded and tokenised again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Continuation:
-    """One way on from a pair's prompt, of T tokens: ids [T], and mask [T], 1 where the policy sampled the token.
+    """One continuation of a pair's prompt, of T tokens: ids [T], and mask [T], 1 where the policy sampled the token.
 
     `row` is the trajectory's position in the table it came from.
     """
@@ -34,9 +34,9 @@ class Continuation:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two continuations of the same prompt, of which `chosen` earned `margin` more.
+    """Two continuations of the same prompt; `chosen` earned `margin` more.
 
-    Invariant: the first tokens of both were sampled by the policy, and differ.
+    Invariant: the policy sampled the first token of both, and these tokens differ.
     """
 
     group: str
@@ -54,18 +54,17 @@ class _Sample:
     reward: float
 
 
-def preference_pairs(rollouts: pd.DataFrame, *, per_group: int, margin: float, rng: random.Random) -> list[Pair]:
-    """Pair the better with the worse samples of each group.
+def preference_pairs(trajectories: pd.DataFrame, *, per_group: int, margin: float, rng: random.Random) -> list[Pair]:
+    """Pair better with worse trajectories of each group.
 
-    Samples without a finite reward are left out, and of samples with the same tokens all but one: the
-    same pair twice would say no more, only louder. Within a group those pairs are taken whose samples
-    have been used least so far, then the wider margin, then by lot. Two samples make no pair when one is
-    the beginning of the other, or when they part at a token that neither sampled: then the world
-    answered differently, and the difference is not the policy's doing.
+    Trajectories without a finite reward are left out, and of equal token sequences only one counts: a repeated
+    pair adds weight but no information. Within a group, pairs of the least used trajectories come first, then
+    wider margins, then chance decides. Two trajectories make no pair if one is a prefix of the other, or if they
+    diverge at a token that the policy did not sample: then the environment made the difference.
 
     Args:
-        rollouts: Trajectory rows (token_ids, action_mask, group) with their reward in `total`.
-        per_group: At most so many pairs of a group.
+        trajectories: Rows (token_ids, action_mask, group) with their reward in `total`.
+        per_group: The most pairs of a group.
         margin: The least difference of the two rewards, above 0.
         rng: Breaks ties; the same state gives the same pairs.
 
@@ -73,7 +72,7 @@ def preference_pairs(rollouts: pd.DataFrame, *, per_group: int, margin: float, r
         DataError: a trajectory's columns differ in length.
     """
     pairs = []
-    samples = _samples(rollouts)
+    samples = _samples(trajectories)
     for group in sorted(samples):
         candidates = [
             pair
@@ -84,10 +83,10 @@ def preference_pairs(rollouts: pd.DataFrame, *, per_group: int, margin: float, r
     return pairs
 
 
-def _samples(rollouts: pd.DataFrame) -> dict[str, list[_Sample]]:
-    """The scored samples of each group that differ in their tokens."""
+def _samples(trajectories: pd.DataFrame) -> dict[str, list[_Sample]]:
+    """The scored trajectories of each group, one for each distinct token sequence."""
     groups: dict[str, dict[tuple[int, ...], _Sample]] = {}
-    columns = zip(rollouts["group"], rollouts["token_ids"], rollouts["action_mask"], rollouts["total"], strict=True)
+    columns = zip(*(trajectories[name] for name in ("group", "token_ids", "action_mask", "total")), strict=True)
     for row, (group, ids, mask, total) in enumerate(columns):
         if len(ids) != len(mask):
             raise DataError(f"trajectory in row {row}: token_ids and action_mask have {len(ids)} and {len(mask)} entries")
@@ -109,7 +108,7 @@ def _pair(group: str, better: _Sample, worse: _Sample) -> Pair | None:
 
 
 def divergence(one: Sequence[int], other: Sequence[int]) -> int:
-    """The first position at which two sequences differ; the length of the shorter where they do not."""
+    """The first position at which two sequences differ, or the length of the shorter one."""
     return next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
 
 

@@ -1,16 +1,15 @@
-"""TRL's `DPOTrainer` on token ids as they were sampled, in batches of our choosing.
+"""TRL's `DPOTrainer` on token ids as sampled, in the batches of `optimiser_steps`.
 
-TRL makes ids out of text and counts every token after the prompt as the completion. Here the ids come
-ready-made and the mask leaves out what tools replied, so the loss is on sampled tokens alone. The loss,
-its gradient, clipping and the optimiser's steps are TRL's and the transformers `Trainer`'s.
+TRL tokenises text and counts every token after the prompt as completion. Here the ids are given and the mask
+excludes tool replies, so the loss is on sampled tokens alone. The loss, its gradient, clipping and the optimiser's
+steps are those of TRL and of the transformers `Trainer`.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from datasets import Dataset
@@ -22,9 +21,7 @@ from trl import DPOTrainer
 from trl.trainer.utils import pad
 
 from tracewheel.learner.dpo.preferences import Pair
-
-if TYPE_CHECKING:
-    from tracewheel.learner.batch import Batch
+from tracewheel.learner.dpo.steps import PairBatch
 
 FIGURES = {
     "entropy": "entropy",
@@ -35,102 +32,88 @@ FIGURES = {
 }
 
 
-@dataclass
-class Piece:
-    """One micro-batch: pairs, their part of the optimiser step, and the generic text that goes with them.
+def pair_tensors(pairs: Sequence[Pair], padding: int) -> dict[str, Tensor]:
+    """P pairs in the form of TRL's collator: [2P, T], padded on the right, the chosen ones first.
 
-    `references` [2P] are the reference's log-probabilities of the continuations, the chosen ones first.
+    `completion_mask` is 1 only on tokens that the policy sampled after the pair's common prompt.
     """
-
-    pairs: list[Pair]
-    share: float
-    texts: list[Batch] = field(default_factory=list)
-    text_tokens: int = 0
-    references: Tensor | None = None
-
-
-def tensors(pairs: Sequence[Pair], padding: int) -> dict[str, Tensor]:
-    """P pairs as TRL's collator gives them: [2P, T] on the right padded, the chosen ones first.
-
-    `completion_mask` is 1 only on tokens that the policy sampled after the pair parted.
-    """
-    rows = [(pair.prompt_ids, way) for way_of in ("chosen", "rejected") for pair in pairs for way in (getattr(pair, way_of),)]
-    ids = [torch.tensor(prompt + way.token_ids) for prompt, way in rows]
+    rows = [(pair.prompt_ids, pair.chosen) for pair in pairs] + [(pair.prompt_ids, pair.rejected) for pair in pairs]
+    ids = [torch.tensor(prompt + continuation.token_ids) for prompt, continuation in rows]
+    masks = [torch.tensor([0] * len(prompt) + continuation.action_mask) for prompt, continuation in rows]
     return {
         "input_ids": pad(ids, padding_value=padding, padding_side="right"),
         "attention_mask": pad([torch.ones_like(row) for row in ids], padding_value=0, padding_side="right"),
-        "completion_mask": pad(
-            [torch.tensor([0] * len(prompt) + way.action_mask) for prompt, way in rows], padding_value=0, padding_side="right"
-        ),
+        "completion_mask": pad(masks, padding_value=0, padding_side="right"),
     }
 
 
 class PreferenceTrainer(DPOTrainer):
-    """One pass over micro-batches in the order given; `args.gradient_accumulation_steps` of them make a step.
+    """One pass over micro-batches in the given order; `args.gradient_accumulation_steps` of them make a step.
 
     Args:
-        model: The policy; a `PeftModel` has it as the adapter "default".
-        pieces: The micro-batches.
+        model: The policy; in a `PeftModel` it is the adapter "default".
+        batches: The micro-batches.
         args: TRL's settings.
-        padding: The token id that fills the right side.
-        replay_weight: The weight of the generic text's loss.
+        padding: The token id of the padding on the right.
+        replay_weight: The weight of the replay text's loss.
         others: `ref_model`, `processing_class` and `optimizers` of `DPOTrainer`.
     """
 
-    # Each piece's loss already is its part of the step's mean, so that pieces may differ in size.
+    # `compute_loss` scales by the share of the step, so that micro-batches may differ in size.
     loss_is_scaled_for_ga = True
 
     def __init__(
-        self, model: Any, pieces: list[Piece], args: TrlConfig, *, padding: int, replay_weight: float, **others: Any
+        self, model: Any, batches: list[PairBatch], args: TrlConfig, *, padding: int, replay_weight: float, **others: Any
     ) -> None:
-        self.pieces = pieces
+        self.batches = batches
         self.figures: defaultdict[str, float] = defaultdict(float)
         self._padding, self._replay_weight = padding, replay_weight
-        rows = Dataset.from_dict({"piece": list(range(len(pieces)))})
+        numbers = Dataset.from_dict({"batch": list(range(len(batches)))})
         super().__init__(
             model,
             args=args,
-            train_dataset=rows,
-            data_collator=lambda rows: {"piece": torch.tensor([row["piece"] for row in rows])},
+            train_dataset=numbers,
+            data_collator=lambda rows: {"batch": torch.tensor([row["batch"] for row in rows])},
             **others,
         )
         self.remove_callback(PrinterCallback)
-        # Set only now: TRL would else compute them here, before the reference's own weights are in place.
+        # Set after `super().__init__`, which would compute them before the reference's weights are loaded.
         self.precompute_ref_logps = True
 
     def compute_references(self) -> None:
-        """Store the reference's log-probability of every continuation, by TRL's own pass."""
+        """Store the reference's log-probability of every continuation, computed by TRL."""
         model = self.ref_model or self.model
         known: dict[int, Tensor] = {}
-        for piece in self.pieces:
-            key = id(piece.pairs)
+        for batch in self.batches:
+            key = id(batch.pairs)
             if key not in known:
-                chosen, rejected = self.compute_ref_log_probs(model, self._prepare_inputs(tensors(piece.pairs, self._padding)))
+                inputs = self._prepare_inputs(pair_tensors(batch.pairs, self._padding))
+                chosen, rejected = self.compute_ref_log_probs(model, inputs)
                 known[key] = torch.cat([chosen, rejected])
-            piece.references = known[key]
+            batch.references = known[key]
 
     def compute_loss(
         self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Tensor:
-        """TRL's loss of one piece, times its share of the step, and the generic text's beside it."""
-        piece = self.pieces[int(inputs["piece"])]
-        assert piece.references is not None, "compute_references comes before training"
-        chosen, rejected = piece.references.chunk(2)
-        batch = tensors(piece.pairs, self._padding) | {"ref_chosen_logps": chosen, "ref_rejected_logps": rejected}
-        loss: Tensor = super().compute_loss(model, self._prepare_inputs(batch))
+        """TRL's loss of one micro-batch, times its share of the step, plus the replay text's."""
+        batch = self.batches[int(inputs["batch"])]
+        assert batch.references is not None, "compute_references comes before training"
+        chosen, rejected = batch.references.chunk(2)
+        tensors = pair_tensors(batch.pairs, self._padding) | {"ref_chosen_logps": chosen, "ref_rejected_logps": rejected}
+        loss: Tensor = super().compute_loss(model, self._prepare_inputs(tensors))
         figures = {"policy_loss": loss.item()}
         figures |= {ours: self._metrics["train"][theirs][-1] for theirs, ours in FIGURES.items()}
         for name, value in figures.items():
-            self.figures[name] += value * piece.share
-        return loss * piece.share + self._replay_weight * self._text_loss(model, piece)
+            self.figures[name] += value * batch.share
+        return loss * batch.share + self._replay_weight * self._replay_loss(model, batch)
 
-    def _text_loss(self, model: Any, piece: Piece) -> Tensor | float:
+    def _replay_loss(self, model: Any, batch: PairBatch) -> Tensor | float:
         from tracewheel.learner.kernels.token_logprobs import action_logprobs
 
         total: Tensor | float = 0.0
-        for batch in piece.texts:
-            logprobs, _ = action_logprobs(model, batch.to(self.args.device))
-            total = total - logprobs.sum() / piece.text_tokens
+        for text in batch.replay:
+            logprobs, _ = action_logprobs(model, text.to(self.args.device))
+            total = total - logprobs.sum() / batch.replay_tokens
         self.figures["replay_loss"] += float(total.detach()) if isinstance(total, Tensor) else total
         return total
 

@@ -1,27 +1,28 @@
 """Losses of the policy and of the critic, one part per file.
 
 Shapes: B sequences, T tokens; everything is [B, T], and [b, t] belongs to the token at [b, t]: its
-log-probability, the value of the state before it. A loss has three parts that vary apart from each other: a
-per-token term, a mask of the tokens that count, and an `Aggregation` that makes one number of them. The
-aggregations divide by totals of the whole optimiser step (`StepTotals`), so the losses of its micro-batches
-add up to the loss of the step, however it was cut: call `backward` on each, then step.
+log-probability, the value of the state before it. A loss has three independent parts: a per-token term, a mask
+of the tokens that count, and an `Aggregation` to one number. Aggregations divide by totals of the whole
+optimiser step (`StepTotals`), so the losses of its micro-batches add up to the loss of the step, however it is
+cut: call `backward` on each, then step.
 
-Values at masked tokens (prompt, observations, padding) may be anything, NaN and infinity included: they
-reach neither a loss nor, by exactly zero gradients, the model.
+Values at masked tokens (prompt, observations, padding) may be anything, NaN and infinity included: they do not
+change the loss, and their gradients are exactly 0.
 """
 
 from tracewheel.learner.losses.aggregation import Aggregation, StepTotals, aggregate
 from tracewheel.learner.losses.correction import correction_shares, correction_weights
 from tracewheel.learner.losses.diagnostics import Diagnostics
 from tracewheel.learner.losses.entropy import entropy_weight
-from tracewheel.learner.losses.policy import PolicyLoss, policy_loss
-from tracewheel.learner.losses.reference import kl_term
+from tracewheel.learner.losses.kl_term import kl_term
+from tracewheel.learner.losses.policy import PolicyLoss, PolicyTokens, policy_loss
 from tracewheel.learner.losses.value import explained_variance, value_loss
 
 __all__ = [
     "Aggregation",
     "Diagnostics",
     "PolicyLoss",
+    "PolicyTokens",
     "StepTotals",
     "aggregate",
     "correction_shares",

@@ -1,4 +1,4 @@
-"""From per-token values to one number."""
+"""Aggregation of per-token values to one number."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ Aggregation = Literal["token", "sequence", "constant"]
 
 @dataclass(frozen=True)
 class StepTotals:
-    """What one optimiser step holds, all its micro-batches (and processes) together.
+    """Counts over one optimiser step: all its micro-batches, on all processes.
 
-    `length` is the constant that the `constant` aggregation divides by: the most tokens a sequence may have.
+    `length` is the divisor of the `constant` aggregation: the most tokens a sequence may have.
     """
 
     tokens: int
@@ -24,16 +24,16 @@ class StepTotals:
 
 
 def aggregate(values: Tensor, mask: Tensor, kind: Aggregation, totals: StepTotals) -> Tensor:
-    """One number from per-token `values` [B, T], over the tokens where `mask` [B, T] is 1.
+    """Aggregate per-token `values` [B, T] over the tokens where `mask` [B, T] is 1.
 
-    `token`: the sum over the step's action tokens, divided by their number; every token weighs the same
+    `token`: the sum over the step's action tokens, divided by their number; tokens weigh the same
     (DAPO, Yu et al. 2025). `sequence`: the mean over each sequence's tokens, then the mean over the step's
-    sequences; every sequence weighs the same (GRPO, Shao et al. 2024). `constant`: the sum, divided by the
-    step's sequences times `totals.length`, so that a token weighs the same whatever the lengths in the batch
-    are (Dr. GRPO, Liu et al. 2025).
+    sequences; sequences weigh the same (GRPO, Shao et al. 2024). `constant`: the sum, divided by the step's
+    sequences times `totals.length`; a token's weight does not depend on the lengths in the batch (Dr. GRPO,
+    Liu et al. 2025).
 
     Raises:
-        ValueError: `constant`, and `totals` has no length.
+        ValueError: the kind is `constant` and `totals` has no length.
     """
     kept = mask.bool()
     return _AGGREGATIONS[kind](values.masked_fill(~kept, 0.0), kept, totals)

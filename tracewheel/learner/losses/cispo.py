@@ -1,4 +1,4 @@
-"""CISPO (MiniMax 2025, "MiniMax-M1", arXiv:2506.13585): the weight is clipped, the gradient of no token is cut off."""
+"""CISPO (MiniMax 2025, "MiniMax-M1", arXiv:2506.13585): it clips the weight, so every token keeps a gradient."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from tracewheel.config import CispoConfig
 
 
 def cispo(config: CispoConfig, logprobs: Tensor, log_ratio: Tensor, advantages: Tensor) -> tuple[Tensor, Tensor]:
-    """-min(ratio, high) x A x log p per token [B, T], the ratio held constant; and which ratios were capped.
+    """-min(ratio, high) x A x log p per token [B, T], with the ratio held constant, and which ratios were capped.
 
-    `high` bounds the ratio itself, as TRL's `epsilon_high` does for this loss; the paper's 1 + epsilon_high.
-    There is no lower bound, as in the paper.
+    `high` bounds the ratio itself, like TRL's `epsilon_high` for this loss; it is the paper's 1 + epsilon_high.
+    As in the paper there is no lower bound.
     """
     ratio = log_ratio.detach().exp()
     return -ratio.clamp(max=config.high) * advantages * logprobs, ratio > config.high

@@ -13,7 +13,7 @@ def clip(config: ClipConfig, log_ratio: Tensor, advantages: Tensor) -> tuple[Ten
 
     `high` may be above `low` (clip-higher, DAPO, Yu et al. 2025, arXiv:2503.14476). With `dual` the loss of a
     token of negative advantage is at most dual x |A| (Ye et al. 2020, arXiv:1912.09729): without it, a bad
-    token that the policy has made much likelier since would outweigh everything else.
+    token that has become much likelier would outweigh everything else.
     """
     low, high = 1.0 - config.low, 1.0 + (config.low if config.high is None else config.high)
     ratio = log_ratio.exp()

@@ -1,4 +1,4 @@
-"""Weights for tokens that another policy sampled: truncated or masked importance sampling."""
+"""Importance weights for tokens that another policy sampled, truncated or masked."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor
 
 from tracewheel.config import OffPolicyConfig
 
-# A weight this near to 1 differs from it by rounding alone.
+# A weight this close to 1 differs by rounding alone.
 ROUNDING = 1e-4
 
 
@@ -18,8 +18,8 @@ def correction_weights(config: OffPolicyConfig, proximal: Tensor, behaviour: Ten
 
     Decoupled PPO (Hilton et al. 2022, arXiv:2110.00641) clips around the proximal policy and corrects for the
     behaviour policy by this weight. `truncate` caps it at `config.cap` (Yao et al. 2025, truncated importance
-    sampling); `mask` makes it 0 outside 1/cap to cap. At the level of a sequence the weight is the product over
-    its action tokens, and all of them get it: exact, but for a long trajectory far from 1 soon.
+    sampling); `mask` makes it 0 outside 1/cap to cap. At sequence level each
+    action token gets the product over the sequence: exact, but far from 1 for long trajectories.
 
     Args:
         config: correction, level and cap.
@@ -45,11 +45,11 @@ def correction_weights(config: OffPolicyConfig, proximal: Tensor, behaviour: Ten
 
 
 def correction_shares(config: OffPolicyConfig, weights: Tensor, mask: Tensor) -> tuple[int, int]:
-    """How many action tokens the weights correct at all, and of how many the weight was capped or put to 0.
+    """How many action tokens have a weight other than 1, and how many a weight that was capped or set to 0.
 
     Args:
-        config: As the weights were made with.
-        weights: [B, T], of `correction_weights`.
+        config: That of the weights.
+        weights: [B, T], from `correction_weights`.
         mask: [B, T], 1 where the policy sampled the token.
     """
     kept = mask.bool()

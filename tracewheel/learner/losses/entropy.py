@@ -6,9 +6,9 @@ from tracewheel.config import EntropyConfig
 
 
 def entropy_weight(config: EntropyConfig, entropy_mean: float) -> float:
-    """What the mean entropy of the action tokens (nats) is multiplied by before it is taken off the loss.
+    """The factor on the mean entropy of the action tokens (nats), which is subtracted from the loss.
 
-    With a floor it is the bonus only while the entropy lies below it, and 0 above.
+    With a floor it is 0 while the entropy is at or above the floor.
     """
     if config.floor is not None and entropy_mean >= config.floor:
         return 0.0

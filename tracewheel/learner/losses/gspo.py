@@ -1,4 +1,4 @@
-"""GSPO (Zheng et al. 2025, "Group Sequence Policy Optimization", arXiv:2507.18071): one ratio a sequence."""
+"""GSPO (Zheng et al. 2025, "Group Sequence Policy Optimization", arXiv:2507.18071): one ratio per sequence."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from tracewheel.learner.losses.clip import clip
 def gspo(config: GspoConfig, log_ratio: Tensor, advantages: Tensor, kept: Tensor) -> tuple[Tensor, Tensor]:
     """The clipped surrogate per token [B, T] of s = exp(mean of the log ratios over a row's action tokens).
 
-    This is the paper's GSPO-token (section 4.3): every token has the value of s and the gradient of its own
-    log-probability times s. Where the advantages of a row are all alike its sum over the row is that of GSPO, in
-    value and gradient; where they differ from token to token, each token is moved by its own.
+    This is the paper's GSPO-token (section 4.3): each token has the value s and the gradient of its own
+    log-probability times s. If the tokens of a row have one advantage, the sum over the row equals GSPO in value
+    and gradient; otherwise each token follows its own advantage.
     """
     mean = (log_ratio.detach() * kept).sum(-1, keepdim=True) / kept.sum(-1, keepdim=True).clamp(min=1)
     own = log_ratio - log_ratio.detach() + mean

@@ -1,4 +1,4 @@
-"""The weighted log-likelihood (Williams 1992, REINFORCE); imitation where the weight is 1."""
+"""The weighted log-likelihood (Williams 1992, REINFORCE); with weight 1, imitation."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The policy's loss: a surrogate of the expected advantage, aggregated over a step's action tokens."""
+"""The policy loss: a surrogate of the expected advantage, aggregated over a step's action tokens."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import assert_never
 
 from torch import Tensor
@@ -18,62 +18,69 @@ from tracewheel.learner.losses.sapo import sapo
 
 
 @dataclass(frozen=True)
+class PolicyTokens:
+    """The tokens of a micro-batch, as tensors [B, T]. Values where `mask` is 0 may be anything.
+
+    Args:
+        logprobs: of the policy, with gradients.
+        old_logprobs: of the policy in the ratio's denominator: the one that sampled the tokens, or the policy at the
+            start of the update (decoupled PPO, Hilton et al. 2022, arXiv:2110.00641).
+        advantages: of each token.
+        mask: 1 where the policy sampled the token.
+        weights: factors on each token's term, without gradients (see `correction_weights`); None for 1.
+        behaviour_logprobs: of the policy that sampled the tokens, for the diagnostics; None for `old_logprobs`.
+
+    Raises:
+        ValueError: the tensors are not all of one shape [B, T].
+    """
+
+    logprobs: Tensor
+    old_logprobs: Tensor
+    advantages: Tensor
+    mask: Tensor
+    weights: Tensor | None = None
+    behaviour_logprobs: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        given = [getattr(self, spec.name) for spec in fields(self)]
+        shapes = {tuple(each.shape) for each in given if each is not None}
+        if len(shapes) > 1 or self.logprobs.ndim != 2:
+            raise ValueError(f"the tensors of a policy loss are not all of one shape [B, T]: {sorted(shapes)}")
+
+
+@dataclass(frozen=True)
 class PolicyLoss:
-    """The scalar `loss` of one micro-batch, with its gradient, and what is to be known about it."""
+    """The scalar `loss` of one micro-batch, with its gradient, and its diagnostics."""
 
     loss: Tensor
     diagnostics: Diagnostics
 
 
-def policy_loss(
-    config: SurrogateConfig,
-    logprobs: Tensor,
-    old_logprobs: Tensor,
-    advantages: Tensor,
-    mask: Tensor,
-    totals: StepTotals,
-    *,
-    aggregation: Aggregation,
-    weights: Tensor | None = None,
-    behaviour_logprobs: Tensor | None = None,
-) -> PolicyLoss:
+def policy_loss(config: SurrogateConfig, tokens: PolicyTokens, totals: StepTotals, aggregation: Aggregation) -> PolicyLoss:
     """The loss of one micro-batch of a step, over the action tokens.
 
     Equals TRL 1.16's `GRPOTrainer` (grpo, dr_grpo, dapo, cispo, sapo, and GSPO as its sequence-level
-    importance sampling), for the same tokens. Values where `mask` is 0 may be anything: they reach neither
-    the loss nor, by exactly zero gradients, the policy.
+    importance sampling), for the same tokens. Values where the mask is 0 do not change the loss, and their
+    gradients are exactly 0.
 
     Args:
         config: the surrogate.
-        logprobs: [B, T] of the policy, with gradients.
-        old_logprobs: [B, T] of the policy that the ratio is taken to: the one that sampled the tokens, or the
-            policy at the start of the update (decoupled PPO, Hilton et al. 2022, arXiv:2110.00641).
-        advantages: [B, T].
-        mask: [B, T], 1 where the policy sampled the token.
+        tokens: of the micro-batch.
         totals: of the whole optimiser step.
         aggregation: see `aggregate`.
-        weights: [B, T] that each token's term is multiplied by, without gradients (see `correction_weights`).
-        behaviour_logprobs: [B, T] of the policy that sampled the tokens, for the diagnostics; without them it is
-            `old_logprobs`.
-
-    Raises:
-        ValueError: the tensors are not all of one shape [B, T].
     """
-    given = [logprobs, old_logprobs, advantages, mask, weights, behaviour_logprobs]
-    shapes = {tuple(each.shape) for each in given if each is not None}
-    if len(shapes) > 1 or logprobs.ndim != 2:
-        raise ValueError(f"the tensors of a policy loss are not all of one shape [B, T]: {sorted(shapes)}")
-    kept = mask.bool()
+    kept = tokens.mask.bool()
     # Filled before any arithmetic: an infinity at a masked token would become a NaN gradient later.
     logprobs, old, advantages = (
-        each.masked_fill(~kept, 0.0) for each in (logprobs, old_logprobs.detach(), advantages.detach())
+        each.masked_fill(~kept, 0.0) for each in (tokens.logprobs, tokens.old_logprobs.detach(), tokens.advantages.detach())
     )
-    behaviour = old if behaviour_logprobs is None else behaviour_logprobs.detach().masked_fill(~kept, 0.0)
+    sampled = tokens.behaviour_logprobs
+    behaviour = old if sampled is None else sampled.detach().masked_fill(~kept, 0.0)
     terms, clipped = _terms(config, logprobs, old, advantages, kept)
-    if weights is not None:
-        terms = terms * weights.detach().masked_fill(~kept, 0.0)
+    if tokens.weights is not None:
+        terms = terms * tokens.weights.detach().masked_fill(~kept, 0.0)
     loss = aggregate(terms, kept, aggregation, totals)
-    return PolicyLoss(loss, diagnose(logprobs - old, logprobs - behaviour, clipped, weights, kept))
+    return PolicyLoss(loss, diagnose(logprobs - old, logprobs - behaviour, clipped, tokens.weights, kept))
 
 
 def _terms(config: SurrogateConfig, logprobs: Tensor, old: Tensor, advantages: Tensor, kept: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,4 +1,4 @@
-"""SAPO (Gao et al. 2025, "Soft Adaptive Policy Optimization", arXiv:2511.20347): a soft gate in the place of the clip."""
+"""SAPO (Gao et al. 2025, "Soft Adaptive Policy Optimization", arXiv:2511.20347): a soft gate instead of the clip."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from tracewheel.config import SapoConfig
 def sapo(config: SapoConfig, log_ratio: Tensor, advantages: Tensor) -> tuple[Tensor, Tensor]:
     """-sigmoid(tau (ratio - 1)) x 4 / tau x A per token [B, T]; nothing is clipped.
 
-    At ratio 1 the gradient is that of the plain policy gradient; away from it on either side it fades, the
-    faster the larger tau: one temperature for tokens of positive advantage, one for the others.
+    At ratio 1 the gradient is the plain policy gradient; away from it the gradient fades, faster for larger tau.
+    Tokens of positive advantage have one temperature, the others another.
     """
     positive, negative = config.temperature_positive, config.temperature_negative
     temperature = torch.full_like(log_ratio, negative).masked_fill(advantages > 0, positive)

@@ -1,4 +1,4 @@
-"""The critic's loss (Schulman et al. 2017, with the clip of the PPO baselines), and how well it explains the returns."""
+"""The critic's loss (Schulman et al. 2017, with the clip of the PPO baselines), and its explained variance."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ def value_loss(
 ) -> Tensor:
     """Half the squared error of the values, per action token of the step.
 
-    With `clip` it is the larger of that error and the one of the value held within `clip` of the old value,
-    so a value that has moved further than that, toward its return, gets no gradient.
+    With `clip` it is the larger of that error and the error of the value clamped to within `clip` of the old
+    value: a value that has moved further towards its return gets no gradient.
 
     Args:
         values: [B, T] of the critic, with gradients.
-        old_values: [B, T], those that the advantages were computed with.
-        returns: [B, T], what they should be.
+        old_values: [B, T], from which the advantages were computed.
+        returns: [B, T], the targets.
         mask: [B, T], 1 at action tokens.
         totals: of the whole optimiser step.
         clip: how far a value may move in an update, in units of the return; None for no limit.
@@ -36,8 +36,7 @@ def value_loss(
 def explained_variance(values: Tensor, returns: Tensor, mask: Tensor) -> float | None:
     """1 - Var(returns - values) / Var(returns) over the tokens where `mask` is 1.
 
-    1 is a perfect critic, 0 one that is as good as a constant, below 0 a worse one. None where the returns do
-    not vary, for then there is nothing to explain.
+    1 is a perfect critic, 0 as good as a constant, negative worse. None when the returns do not vary.
     """
     kept = mask.bool()
     targets, errors = returns[kept].double(), (returns - values.detach())[kept].double()

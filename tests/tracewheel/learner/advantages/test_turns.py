@@ -7,8 +7,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracewheel.config import BatchAdvantageConfig, GroupAdvantageConfig, LeaveOneOutAdvantageConfig, SuccessAdvantageConfig
-from tracewheel.learner.advantages import sample_advantages, turn_advantages
+from tracewheel.config import BatchAdvantageConfig, GroupAdvantageConfig, LeaveOneOutAdvantageConfig
+from tracewheel.learner.advantages import trajectory_advantages, turn_advantages
 
 CENTRED = GroupAdvantageConfig(scale=False)
 
@@ -50,9 +50,7 @@ def test_no_trajectories():
     assert turn_advantages(CENTRED, [], [], discount=1.0) == []
 
 
-configs = st.sampled_from(
-    [GroupAdvantageConfig(), CENTRED, LeaveOneOutAdvantageConfig(), BatchAdvantageConfig(), SuccessAdvantageConfig()]
-)
+configs = st.sampled_from([GroupAdvantageConfig(), CENTRED, LeaveOneOutAdvantageConfig(), BatchAdvantageConfig()])
 samples = st.lists(
     st.tuples(st.sampled_from("ab"), st.integers(1, 4), st.sampled_from([0.0, 0.5, 1.0, math.nan])), min_size=1, max_size=12
 )
@@ -62,6 +60,6 @@ samples = st.lists(
 def test_with_all_reward_on_the_last_turn_it_is_the_advantage_of_the_trajectory(config, rows):
     groups = [group for group, _, _ in rows]
     turn_rewards = [[0.0] * (turns - 1) + [reward] for _, turns, reward in rows]
-    whole = sample_advantages(config, torch.tensor([reward for _, _, reward in rows], dtype=torch.double), groups).tolist()
+    whole = trajectory_advantages(config, torch.tensor([reward for _, _, reward in rows], dtype=torch.double), groups).tolist()
     by_turn = turn_advantages(config, turn_rewards, groups, discount=1.0)
     assert by_turn == [pytest.approx([advantage] * turns) for advantage, (_, turns, _) in zip(whole, rows, strict=True)]

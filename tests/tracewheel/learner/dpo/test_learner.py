@@ -18,8 +18,9 @@ from tracewheel.core.errors import AdapterMismatchError
 from tracewheel.core.files import read_table
 from tracewheel.learner.dpo.learner import learn_dpo
 from tracewheel.learner.dpo.preferences import preference_pairs
-from tracewheel.learner.dpo.trainer import tensors
+from tracewheel.learner.dpo.trainer import pair_tensors
 from tracewheel.learner.learning_rate import learning_rate
+from tracewheel.learner.update_files import UpdateFiles
 from tracewheel.policy.adapters import PolicyRef, policy_of
 from tracewheel.policy.loading import load_base, load_for_generation
 from tracewheel.rollout.rollout import rollout
@@ -52,7 +53,7 @@ def learn(dpo_config, rollouts, adapter, tmp_path_factory):
             update={"learner": dpo_config.learner.model_copy(update=learner or {}), **changes},
         )
         out = tmp_path_factory.mktemp("dpo")
-        return out, learn_dpo(changed, rollouts, state, adapter, out, iteration)
+        return out, learn_dpo(changed, rollouts, UpdateFiles([], [], state, adapter, out), iteration)
 
     return learn_with
 
@@ -143,7 +144,7 @@ def test_it_is_trl_that_computes_the_loss(learn, adapter, monkeypatch):
 
 def test_masks_and_ids_reach_trl_as_they_were_sampled(rollouts):
     pairs = preference_pairs(rollouts, per_group=4, margin=0.5, rng=random.Random(0))
-    batch = tensors(pairs, padding=0)
+    batch = pair_tensors(pairs, padding=0)
     rows = [pair.chosen.row for pair in pairs] + [pair.rejected.row for pair in pairs]
     assert len(batch["input_ids"]) == len(rows)
     for number, (row, pair) in enumerate(zip(rows, pairs * 2, strict=True)):

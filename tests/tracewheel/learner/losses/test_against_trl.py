@@ -36,10 +36,10 @@ from tracewheel.config import (
     SapoConfig,
     SurrogateConfig,
 )
-from tracewheel.learner.advantages import sample_advantages, zero_variance, zero_variance_share
+from tracewheel.learner.advantages import trajectory_advantages, zero_variance, zero_variance_share
 from tracewheel.learner.batch import micro_batches
 from tracewheel.learner.kernels.token_logprobs import action_logprobs
-from tracewheel.learner.losses import Diagnostics, PolicyLoss, StepTotals, aggregate, kl_term, policy_loss
+from tracewheel.learner.losses import Diagnostics, PolicyLoss, PolicyTokens, StepTotals, aggregate, kl_term, policy_loss
 
 TEMPERATURE = 0.9
 PROMPTS = ["w3 w4 w5", "w6 w7", "w8 w9 w10 w11"]
@@ -105,21 +105,20 @@ ALGORITHMS = {
 
 def our_loss(
     algorithm: Algorithm,
+    tokens: PolicyTokens,
+    reference: torch.Tensor | None,
+    totals: StepTotals,
+    *,
     beta: float,
     corrected: bool,
-    logprobs: torch.Tensor,
-    old: torch.Tensor,
-    reference: torch.Tensor | None,
-    advantages: torch.Tensor,
-    mask: torch.Tensor,
-    totals: StepTotals,
 ) -> PolicyLoss:
     """The whole loss of a micro-batch, KL included."""
-    found = policy_loss(algorithm.surrogate, logprobs, old, advantages, mask, totals, aggregation=algorithm.aggregation)
+    found = policy_loss(algorithm.surrogate, tokens, totals, algorithm.aggregation)
     if not beta:
         return found
-    term = kl_term(KlConfig(estimator="k3", corrected=corrected), "reverse", logprobs, reference, old, mask)
-    return PolicyLoss(found.loss + beta * aggregate(term, mask, algorithm.aggregation, totals), found.diagnostics)
+    config = KlConfig(estimator="k3", corrected=corrected)
+    term = kl_term(config, "reverse", tokens.logprobs, reference, tokens.old_logprobs, tokens.mask)
+    return PolicyLoss(found.loss + beta * aggregate(term, tokens.mask, algorithm.aggregation, totals), found.diagnostics)
 
 
 def executed_lines(function: Callable[..., Any], call: Callable[[], Any]) -> tuple[Any, set[str]]:
@@ -180,17 +179,9 @@ class Comparison(GRPOTrainer):
             (as_reference,) = micro_batches(_rows(inputs, inputs["ref_per_token_logps"]), advantages, 10**6)
             reference = as_reference.behaviour_logprobs
         logprobs, _ = action_logprobs(model, batch, chunk=16)
-        return our_loss(
-            self.algorithm,
-            self.beta,
-            self.args.use_bias_correction_kl,
-            logprobs,
-            batch.behaviour_logprobs,
-            reference,
-            batch.advantages,
-            batch.action_mask,
-            totals,
-        )
+        tokens = PolicyTokens(logprobs, batch.behaviour_logprobs, batch.advantages, batch.action_mask)
+        corrected = self.args.use_bias_correction_kl
+        return our_loss(self.algorithm, tokens, reference, totals, beta=self.beta, corrected=corrected)
 
 
 def _rows(inputs, logprobs) -> pd.DataFrame:
@@ -389,17 +380,10 @@ def test_on_random_batches(tmp_path, name, beta):
             GRPOTrainer._compute_loss, lambda given=inputs: GRPOTrainer._compute_loss(trainer, trainer.model, given)
         )
         assert set(algorithm.lines) <= lines
-        ours = our_loss(
-            algorithm,
-            beta,
-            algorithm.corrected,
-            ours_in,
-            inputs["old_per_token_logps"],
-            inputs["ref_per_token_logps"],
-            inputs["advantages"].unsqueeze(1).expand_as(mask),
-            mask,
-            totals,
-        )
+        advantages = inputs["advantages"].unsqueeze(1).expand_as(mask)
+        tokens = PolicyTokens(ours_in, inputs["old_per_token_logps"], advantages, mask)
+        reference = inputs["ref_per_token_logps"]
+        ours = our_loss(algorithm, tokens, reference, totals, beta=beta, corrected=algorithm.corrected)
         assert ours.loss.item() == pytest.approx(theirs.item(), rel=0, abs=1e-6)
         theirs.backward()
         ours.loss.backward()
@@ -422,7 +406,7 @@ def test_advantages_equal_trl(tmp_path, scale_rewards):
     theirs = torch.tensor(list(trainer._logs["advantages"]))
     rewards = torch.tensor([float("nan") if reward is None else reward for reward in REWARDS])
     groups = [prompt for prompt in PROMPTS for _ in range(GROUP)]
-    ours = sample_advantages(ADVANTAGES[scale_rewards], rewards, groups)
+    ours = trajectory_advantages(ADVANTAGES[scale_rewards], rewards, groups)
     assert theirs.shape == ours.shape
     torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-6)
     assert theirs.abs().max() > 0.4

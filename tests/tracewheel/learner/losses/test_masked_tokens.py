@@ -19,6 +19,7 @@ from tracewheel.config import (
 )
 from tracewheel.learner.advantages import gae, vtrace, whiten
 from tracewheel.learner.losses import (
+    PolicyTokens,
     StepTotals,
     aggregate,
     correction_weights,
@@ -84,17 +85,8 @@ def test_policy_loss_and_kl(surrogate, problem, aggregation, weighted, kl, corre
     totals = StepTotals(int(mask.sum()), len(mask), length=7)
 
     def loss_of(logprobs, old, advantages, weights, reference):
-        result = policy_loss(
-            surrogate,
-            logprobs,
-            old,
-            advantages,
-            mask,
-            totals,
-            aggregation=aggregation,
-            weights=weights if weighted else None,
-            behaviour_logprobs=reference,
-        )
+        tokens = PolicyTokens(logprobs, old, advantages, mask, weights if weighted else None, reference)
+        result = policy_loss(surrogate, tokens, totals, aggregation)
         if kl is None:
             return result.loss, result.diagnostics
         estimator, direction = ("k3", "forward") if kl == "forward" else (kl, "reverse")

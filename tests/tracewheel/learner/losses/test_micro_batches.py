@@ -9,7 +9,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from tracewheel.config import CispoConfig, ClipConfig, GspoConfig, KlConfig, SapoConfig
 from tracewheel.learner.batch import micro_batches, step_totals
 from tracewheel.learner.kernels.token_logprobs import action_logprobs
-from tracewheel.learner.losses import Diagnostics, aggregate, kl_term, policy_loss
+from tracewheel.learner.losses import Diagnostics, PolicyTokens, aggregate, kl_term, policy_loss
 
 
 @pytest.fixture(scope="module")
@@ -51,15 +51,8 @@ def step(policy, batches, aggregation, surrogate):
     totals, loss, diagnostics = step_totals(batches, length=32), 0.0, Diagnostics()
     for batch in batches:
         logprobs, _ = action_logprobs(policy, batch, chunk=16)
-        part = policy_loss(
-            surrogate,
-            logprobs,
-            batch.behaviour_logprobs,
-            batch.advantages,
-            batch.action_mask,
-            totals,
-            aggregation=aggregation,
-        )
+        tokens = PolicyTokens(logprobs, batch.behaviour_logprobs, batch.advantages, batch.action_mask)
+        part = policy_loss(surrogate, tokens, totals, aggregation)
         reference = torch.full_like(logprobs, -3.0)
         kl = kl_term(KlConfig(), "reverse", logprobs, reference, batch.behaviour_logprobs, batch.action_mask)
         whole = part.loss + 0.05 * aggregate(kl, batch.action_mask, aggregation, totals)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tracewheel.config import CispoConfig, ClipConfig, GspoConfig, LikelihoodConfig, SapoConfig
-from tracewheel.learner.losses import Diagnostics, StepTotals, aggregate, policy_loss
+from tracewheel.learner.losses import Diagnostics, PolicyTokens, StepTotals, aggregate, policy_loss
 
 RATIOS = torch.tensor([[1.5, 0.5, 1.1], [1.5, 0.5, 9.0]], dtype=torch.double)
 ADVANTAGES = torch.tensor([[1.0, 1.0, 1.0], [-2.0, -2.0, -2.0]], dtype=torch.double)
@@ -19,7 +19,7 @@ def loss_of(config, *, aggregation="token", ratios=RATIOS, advantages=ADVANTAGES
     """The loss, its gradient with respect to the log-probabilities, and the diagnostics."""
     old = torch.full_like(ratios, -3.0)
     logprobs = (ratios.log() + old).requires_grad_()
-    result = policy_loss(config, logprobs, old, advantages, mask, totals, aggregation=aggregation, **more)
+    result = policy_loss(config, PolicyTokens(logprobs, old, advantages, mask, **more), totals, aggregation)
     result.loss.backward()
     return result.loss.item(), logprobs.grad, result.diagnostics
 
@@ -38,7 +38,6 @@ def test_clip_by_hand():
     # The gradient of ratio x A by the log-probability is ratio x A; what is clipped has none.
     gradient_is(gradient, [[0, -0.5 / 5, -1.1 / 5], [3.0 / 5, 0, 0]])
     assert diagnostics.clip_share == pytest.approx(2 / 5)
-    assert diagnostics.ratio_mean == pytest.approx((1.5 + 0.5 + 1.1 + 1.5 + 0.5) / 5)
     assert diagnostics.ratio_max == pytest.approx(1.5)
     assert diagnostics.weight_mean == 1.0
     assert diagnostics.behaviour_kl == pytest.approx(sum(r - 1 - math.log(r) for r in [1.5, 0.5, 1.1, 1.5, 0.5]) / 5)
@@ -182,10 +181,10 @@ def test_a_sequence_without_actions_counts_as_a_sequence_and_adds_nothing():
     assert aggregate(values, mask, "constant", totals).item() == 1.0
     nothing = torch.zeros(2, 2)
     for config in SURROGATES:
-        result = policy_loss(config, values, values, values, nothing, StepTotals(0, 2), aggregation="token")
+        result = policy_loss(config, PolicyTokens(values, values, values, nothing), StepTotals(0, 2), "token")
         assert result.loss.item() == 0.0 and result.diagnostics == Diagnostics()
 
 
 def test_shapes_must_agree():
     with pytest.raises(ValueError, match="one shape"):
-        policy_loss(ClipConfig(), OLD, OLD, torch.ones(2), MASK, TOTALS, aggregation="token")
+        PolicyTokens(OLD, OLD, torch.ones(2), MASK)

@@ -1,0 +1,216 @@
+"""Which trajectories take part in an update, and the advantage of each of their tokens."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tracewheel.config import GaeAdvantageConfig, PolicyGradientConfig, TeacherAdvantageConfig, UpdateSections
+from tracewheel.core.errors import DataError
+from tracewheel.learner.advantages import whiten, zero_variance, zero_variance_share
+from tracewheel.learner.backends.backend import Backend
+from tracewheel.learner.forward_passes import ForwardPasses
+from tracewheel.learner.learner_state import LearnerState
+from tracewheel.learner.losses.kl_schedule import direction_at
+from tracewheel.learner.policy_versions import staleness
+from tracewheel.learner.reward_normalisation import normalise, normalise_turns
+from tracewheel.learner.scored_trajectories import rewards_of
+from tracewheel.learner.token_advantages import (
+    RewardKl,
+    advantages_by_critic,
+    advantages_by_group,
+    advantages_by_teacher,
+    mean_divergence,
+)
+from tracewheel.learner.trajectory_buffer import TrajectoryBuffer
+from tracewheel.learner.trajectory_table import TrajectoryTable
+from tracewheel.learner.value_learner import ValueLearner
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+BUFFER = "buffer.parquet"
+
+
+class AdvantageEstimator:
+    """Selects scored trajectories and computes their advantages, as the profile's algorithm does.
+
+    Args:
+        config: The profile.
+        passes: Scores tokens under other policies.
+        backend: Divides the work among processes.
+        carried: KL weight and reward scales; the latter are updated.
+        values: The critic, where the algorithm has one.
+        state: The folder of the previous update, with its trajectory buffer.
+    """
+
+    def __init__(
+        self,
+        config: UpdateSections,
+        passes: ForwardPasses,
+        backend: Backend,
+        carried: LearnerState,
+        values: ValueLearner | None,
+        state: Path,
+    ) -> None:
+        assert isinstance(config.learner, PolicyGradientConfig)
+        self._config = config
+        self._settings: PolicyGradientConfig = config.learner
+        self._passes = passes
+        self._backend = backend
+        self._carried = carried
+        self._values = values
+        self._buffer: TrajectoryBuffer | None = None
+        if self._settings.buffer.kind != "none":
+            stored = state / BUFFER
+            buffer = self._settings.buffer
+            self._buffer = TrajectoryBuffer.load(buffer, stored) if stored.is_file() else TrajectoryBuffer(buffer)
+
+    def save(self, out: Path) -> None:
+        """Write the trajectory buffer, where there is one."""
+        if self._buffer is not None:
+            self._buffer.save(out / BUFFER)
+
+    def estimate(
+        self, trajectories: pd.DataFrame, iteration: int, rng: random.Random
+    ) -> tuple[TrajectoryTable, dict[str, float]]:
+        """The trajectories that take part, with a list of advantages per token in the column `advantages`, and figures.
+
+        Left out are trajectories without a finite reward, too old ones, those without an action, and groups
+        without variance, as `zero_variance` in the profile says.
+        """
+        rewards = rewards_of(trajectories)
+        fresh = self._fresh(trajectories, iteration)
+        figures = {
+            "zero_variance_share": zero_variance_share(torch.from_numpy(rewards), trajectories["group"].tolist()),
+            "stale_share": float((~fresh).mean()),
+            "kl_weight": self._carried.kl_weight,
+        }
+        usable = trajectories[np.isfinite(rewards) & fresh & trajectories["action_mask"].map(any).to_numpy()]
+        drawn = self._drawn(iteration, rng)
+        if drawn is not None:
+            figures["buffer_rows"] = float(len(drawn))
+        table = self._with_advantages(TrajectoryTable(self._with_rewards(usable)), drawn, iteration, figures)
+        return table, figures | {"kept_rows": float(len(table))}
+
+    def _fresh(self, trajectories: pd.DataFrame, iteration: int) -> np.ndarray:
+        bound = self._settings.off_policy.max_staleness
+        return np.ones(len(trajectories), dtype=bool) if bound is None else staleness(trajectories, iteration) <= bound
+
+    def _drawn(self, iteration: int, rng: random.Random) -> pd.DataFrame | None:
+        """Trajectories of earlier iterations; None without a buffer."""
+        if self._buffer is None:
+            return None
+        drawn = self._buffer.draw(self._settings.buffer.rows, iteration, rng)
+        return drawn[self._fresh(drawn, iteration)] if len(drawn) else drawn
+
+    def _with_rewards(self, trajectories: pd.DataFrame) -> pd.DataFrame:
+        """The trajectories with the column `reward`: their total, normalised as the profile says."""
+        import pandas as pd
+
+        totals = trajectories["total"].astype("float64").tolist()
+        if self._settings.reward_normalisation == "none":
+            return trajectories.assign(reward=totals)
+        if "family" not in trajectories:
+            raise DataError("learner.reward_normalisation: the scores name no family of their tasks; score the rollouts again")
+        families = trajectories["family"].tolist()
+        rewards, self._carried.domains = normalise(totals, families, self._carried.domains, self._settings)
+        trajectories = trajectories.assign(reward=rewards)
+        if "turn_rewards" in trajectories:
+            given = [[] if turns is None else list(turns) for turns in trajectories["turn_rewards"]]
+            scaled = normalise_turns(given, families, self._carried.domains)
+            trajectories = trajectories.assign(turn_rewards=pd.Series(scaled, index=trajectories.index))
+        return trajectories
+
+    def _with_advantages(
+        self, table: TrajectoryTable, drawn: pd.DataFrame | None, iteration: int, figures: dict[str, float]
+    ) -> TrajectoryTable:
+        advantage = self._settings.advantage
+        if isinstance(advantage, GaeAdvantageConfig):
+            current = self._with_signal(table)
+            table = self._by_critic(advantage, _joined(current, drawn), iteration)
+            self._store(table.take(range(len(current))), iteration)
+            return table
+        if isinstance(advantage, TeacherAdvantageConfig):
+            table = self._by_teacher(advantage, self._with_signal(table))
+        else:
+            table = self._by_group(table, iteration, figures)
+        self._store(table, iteration)
+        return _joined(table, drawn)
+
+    def _store(self, table: TrajectoryTable, iteration: int) -> None:
+        if self._buffer is not None:
+            self._buffer.add(table.frame, iteration)
+
+    def _with_signal(self, table: TrajectoryTable) -> TrajectoryTable:
+        """The rows without the groups that `zero_variance` leaves out, for advantages that compare no groups."""
+        if self._settings.zero_variance.kind not in ("skip", "dynamic") or not len(table):
+            return table
+        rewards = torch.tensor(table.frame["reward"].tolist(), dtype=torch.float64)
+        return table.take(np.flatnonzero(~zero_variance(rewards, table.frame["group"].tolist()).numpy()))
+
+    def _by_group(self, table: TrajectoryTable, iteration: int, figures: dict[str, float]) -> TrajectoryTable:
+        if self._kl_in_reward and len(table):
+            table = self._passes.with_reference(table)
+            figures["kl"] = mean_divergence(table)
+        kept, advantages = advantages_by_group(self._settings, table, self._reward_kl(iteration))
+        return TrajectoryTable(_with_column(table, advantages).take(kept).frame)
+
+    def _by_teacher(self, advantage: TeacherAdvantageConfig, table: TrajectoryTable) -> TrajectoryTable:
+        from tracewheel.learner.distillation import teacher_logprobs
+
+        teacher = teacher_logprobs(self._config, advantage)
+        table = table.with_pass("teacher", self._backend, self._passes.batches(table), teacher)
+        return TrajectoryTable(_with_column(table, advantages_by_teacher(table)).frame)
+
+    def _by_critic(self, advantage: GaeAdvantageConfig, table: TrajectoryTable, iteration: int) -> TrajectoryTable:
+        assert self._values is not None
+        if self._kl_in_reward:
+            table = self._passes.with_reference(table)
+        if self._settings.off_policy.proximal == "recompute":
+            table = self._passes.with_proximal(table)
+        table = self._values.with_values(table)
+        advantages, returns = advantages_by_critic(
+            self._settings, advantage, table, self._passes.batches(table), self._reward_kl(iteration)
+        )
+        table = table.with_per_token("returns", returns)
+        return _with_column(table, _whitened(advantages, table) if advantage.whiten else advantages)
+
+    def _reward_kl(self, iteration: int) -> RewardKl:
+        direction = direction_at(self._settings.kl, iteration, self._config.training.iterations)
+        return RewardKl(self._carried.kl_weight, direction)
+
+    @property
+    def _kl_in_reward(self) -> bool:
+        return self._settings.kl.place == "reward" and self._carried.kl_weight > 0.0
+
+
+def _whitened(advantages: list[Tensor], table: TrajectoryTable) -> list[Tensor]:
+    masks = [torch.tensor(list(mask)) for mask in table.frame["action_mask"]]
+    if not masks:
+        return advantages
+    values = torch.cat([row[: len(mask)] for row, mask in zip(advantages, masks, strict=True)])
+    return list(whiten(values, torch.cat(masks)).split([len(mask) for mask in masks]))
+
+
+def _with_column(table: TrajectoryTable, advantages: Sequence[Sequence[float] | Tensor]) -> TrajectoryTable:
+    import pandas as pd
+
+    columns = zip(advantages, table.frame["token_ids"], strict=True)
+    column = [[float(value) for value in row][: len(ids)] for row, ids in columns]
+    return TrajectoryTable(table.frame.assign(advantages=pd.Series(column, index=table.frame.index)), table.per_token)
+
+
+def _joined(table: TrajectoryTable, drawn: pd.DataFrame | None) -> TrajectoryTable:
+    """This iteration's trajectories, followed by those drawn from the buffer."""
+    import pandas as pd
+
+    if drawn is None or drawn.empty:
+        return table
+    return TrajectoryTable(pd.concat([table.frame, drawn], ignore_index=True))

@@ -1,0 +1,141 @@
+"""ZeRO (Rajbhandari et al. 2020, arXiv:1910.02054) through DeepSpeed: the optimiser's state, the gradients and,
+at stage 3, the weights are partitioned over the processes.
+
+State files have the format of one process: one process reads what several wrote, and the reverse.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from tracewheel.config import DeepSpeedConfig
+from tracewheel.core.errors import InfrastructureError
+from tracewheel.learner.backends.deepspeed_setup import (
+    Scaled,
+    join_processes,
+    partition,
+    start_passes_at_the_decoder,
+    zero_settings,
+)
+from tracewheel.learner.backends.process_group import ProcessGroup
+from tracewheel.learner.backends.processes import world_size
+
+MOMENTS = ("exp_avg", "exp_avg_sq")
+
+
+class DeepSpeedBackend(ProcessGroup):
+    """AdamW under ZeRO; see `Backend`.
+
+    Args:
+        config: Stage, offload and overlap.
+        device: "cpu" or "cuda".
+        model: A model of transformers, with or without adapters; runs forward passes.
+        parameters: The parameters to train.
+        max_grad_norm: Gradients are clipped to this norm.
+
+    Raises:
+        InfrastructureError: DeepSpeed is not installed, or the processes do not find each other.
+    """
+
+    def __init__(
+        self, config: DeepSpeedConfig, device: str, model: nn.Module, parameters: list[nn.Parameter], max_grad_norm: float
+    ) -> None:
+        deepspeed = join_processes(config, device)
+        super().__init__()
+        self.model: Any = model
+        self.parameters = parameters
+        self._names = {id(parameter): name for name, parameter in model.named_parameters()}
+        # On the CPU the fused step is fast and needs no compiler.
+        fused = True if config.offload != "none" else None
+        optimizer = torch.optim.AdamW(parameters, weight_decay=0.0, fused=fused)
+        self._groups: list[dict[str, Any]] = torch.optim.AdamW(parameters, weight_decay=0.0).state_dict()["param_groups"]
+        self._steps = 0
+        settings = zero_settings(config, max_grad_norm)
+        if config.stage == 3 and not any(hasattr(parameter, "ds_id") for parameter in model.parameters()):
+            partition(deepspeed, settings, device, model)
+        self._engine: Any
+        self._engine, *_ = deepspeed.initialize(model=Scaled(model, self.world_size), optimizer=optimizer, config=settings)
+        if self._engine.world_size != world_size():
+            raise InfrastructureError(
+                f"DeepSpeed sees {self._engine.world_size} processes where there are {world_size()}: each would train alone"
+            )
+        self._stage = config.stage
+        if config.stage == 3:
+            start_passes_at_the_decoder(self._engine.optimizer.parameter_offload, model)
+
+    def backward(self, loss: Tensor) -> None:
+        """Add the gradient of a scalar."""
+        self._engine.backward(self._engine(loss))
+
+    def step(self, learning_rate: float) -> float:
+        """Take an optimiser step. Returns the norm of the gradient before clipping.
+
+        Raises:
+            FloatingPointError: the gradient is not finite.
+        """
+        for group in [*self._engine.optimizer.param_groups, *self._groups]:
+            group["lr"] = learning_rate
+        self._engine.step()
+        norm = float(self._engine.get_global_grad_norm())
+        if not torch.isfinite(torch.tensor(norm)):
+            raise FloatingPointError(f"the norm of the gradient is {norm}, so it cannot be clipped")
+        self._steps += 1
+        return norm
+
+    def weights(self) -> dict[str, Tensor] | None:
+        """On the first process the trained weights by name, if the model holds only a part of them; else None."""
+        if self._stage != 3:
+            return None
+        from deepspeed.utils import safe_get_full_fp32_param
+
+        whole = {}
+        for parameter in self.parameters:
+            tensor = safe_get_full_fp32_param(parameter)
+            if self.rank == 0:
+                whole[self._names[id(parameter)]] = tensor.detach().to("cpu", parameter.dtype, copy=True)
+        return whole
+
+    def save(self, path: Path) -> None:
+        """Write the optimiser's state on the first process, in the format of `LocalBackend`."""
+        from deepspeed.utils import safe_get_full_optimizer_state
+
+        state: dict[int, dict[str, Tensor]] = {}
+        for number, parameter in enumerate(self.parameters if self._steps else []):
+            moments = {name: safe_get_full_optimizer_state(parameter, name) for name in MOMENTS}
+            if self.rank == 0:
+                state[number] = {"step": torch.tensor(float(self._steps))}
+                state[number] |= {name: tensor.detach().to("cpu", copy=True) for name, tensor in moments.items()}
+        if self.rank == 0:
+            torch.save({"state": state, "param_groups": self._groups}, path)
+
+    def load(self, path: Path) -> None:
+        """Read what `save`, or a `LocalBackend`, wrote."""
+        stored = torch.load(path, weights_only=True, map_location="cpu")["state"]
+        if not stored:
+            return
+        self._steps = int(stored[0]["step"])
+        zero = self._engine.optimizer
+        flat = zero.fp32_partitioned_groups_flat if self._stage == 3 else zero.single_partition_of_fp32_groups
+        for part in flat:
+            moments = {name: torch.zeros_like(part, requires_grad=False) for name in MOMENTS}
+            zero.optimizer.state[part] = {"step": torch.tensor(float(self._steps)), **moments}
+        if self._stage == 2:
+            zero._lazy_init_hp_params_optimizer_state()
+        for number, parameter in enumerate(self.parameters):
+            for name in MOMENTS:
+                self._set_moment(parameter, name, stored[number][name])
+
+    def _set_moment(self, parameter: Any, name: str, value: Tensor) -> None:
+        from deepspeed.utils import safe_set_full_optimizer_state, safe_set_local_optimizer_state
+
+        if self._stage == 2:
+            safe_set_full_optimizer_state(parameter, value, name)
+            return
+        # DeepSpeed cannot set a whole tensor whose size does not divide by the number of processes.
+        size = parameter.ds_tensor.numel()
+        padded = nn.functional.pad(value.flatten(), (0, size * self.world_size - value.numel()))
+        safe_set_local_optimizer_state(parameter, padded[self.rank * size : (self.rank + 1) * size], name)

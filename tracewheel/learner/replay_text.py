@@ -1,0 +1,39 @@
+"""Replay text: generic examples mixed into every step, so that the policy keeps skills the tasks do not exercise."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tracewheel.config import UpdateConfig
+from tracewheel.core.files import read_table
+
+if TYPE_CHECKING:
+    from tracewheel.learner.batch import Batch
+
+
+class ReplayText:
+    """Tokenised examples with a loss mask; each step draws a few.
+
+    Raises:
+        DataError: the file cannot be read.
+    """
+
+    def __init__(self, config: UpdateConfig) -> None:
+        self._rows = config.replay_rows if config.replay_path else 0
+        self._cap = config.micro_batch_tokens
+        if self._rows:
+            table = read_table(Path(str(config.replay_path)))
+            table = table.rename(columns={"input_ids": "token_ids", "assistant_masks": "action_mask"})
+            table["logprobs"] = table["token_ids"].map(lambda ids: [0.0] * len(ids))
+            self._table = table
+
+    def draw(self, rng: random.Random) -> list[Batch]:
+        """The batches of one step; empty when the profile mixes in no text."""
+        from tracewheel.learner.batch import micro_batches
+
+        if not self._rows:
+            return []
+        chosen = sorted(rng.sample(range(len(self._table)), min(self._rows, len(self._table))))
+        return micro_batches(self._table.iloc[chosen], [0.0] * len(chosen), self._cap)

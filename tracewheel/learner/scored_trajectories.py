@@ -1,0 +1,67 @@
+"""Trajectories joined with their scores: the input of an update, and its figures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracewheel.core.errors import DataError
+from tracewheel.core.files import read_table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+REQUIRED, OPTIONAL = ("trajectory_id", "total"), ("family", "turn_rewards")
+
+
+def read_scored_trajectories(trajectories: Sequence[Path], scores: Sequence[Path]) -> pd.DataFrame:
+    """Trajectories with the columns of their scores: `total`, and `family` and `turn_rewards` where the files have them.
+
+    Raises:
+        DataError: a trajectory has no score or two, or a file lacks a column.
+    """
+    import pandas as pd
+
+    rollouts = pd.concat([read_table(path) for path in trajectories], ignore_index=True)
+    scored = pd.concat([_scores(path) for path in scores], ignore_index=True)
+    doubled = scored[scored["trajectory_id"].duplicated()]
+    if len(doubled):
+        files = ", ".join(map(str, scores))
+        raise DataError(f"{files}: trajectory {doubled.iloc[0]['trajectory_id']} has more than one score")
+    lost = rollouts[~rollouts["id"].isin(scored["trajectory_id"])]
+    if len(lost):
+        raise DataError(f"{len(lost)} trajectories have no score, the first is {lost.iloc[0]['id']}; score them again")
+    return rollouts.merge(scored, left_on="id", right_on="trajectory_id", how="left").drop(columns="trajectory_id")
+
+
+def rewards_of(trajectories: pd.DataFrame) -> np.ndarray:
+    """The rewards [N]; NaN (never 0) where the trajectory is unscored or its total is infinite."""
+    rewards = trajectories["total"].to_numpy(dtype="float64", na_value=np.nan)
+    return np.where(np.isfinite(rewards), rewards, np.nan)
+
+
+def describe(trajectories: pd.DataFrame) -> dict[str, float]:
+    """Figures of all trajectories, before any is left out."""
+    actions = trajectories["action_mask"].map(sum)
+    totals = trajectories["total"].to_numpy(dtype="float64", na_value=np.nan)
+    figures = {
+        "unscored_share": float(np.isnan(totals).mean()),
+        "masked_share": float((~np.isfinite(totals)).mean()),
+        "generated_tokens": float(actions.mean()),
+        "trajectory_tokens": float(trajectories["token_ids"].map(len).mean()),
+        "truncated_share": float(trajectories["stop_reason"].isin(("max_tokens", "max_turns")).mean()),
+    }
+    if np.isfinite(totals).any():
+        figures["reward"] = float(totals[np.isfinite(totals)].mean())
+    return figures
+
+
+def _scores(path: Path) -> pd.DataFrame:
+    table = read_table(path)
+    missing = [name for name in REQUIRED if name not in table]
+    if missing:
+        raise DataError(f"{path}: has no column {missing[0]}; expected the output of `tracewheel score`")
+    return table[[name for name in REQUIRED + OPTIONAL if name in table]]

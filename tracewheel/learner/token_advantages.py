@@ -1,0 +1,174 @@
+"""The advantage of each token of an update's trajectories: by group, by critic or by teacher.
+
+The profile chooses the kind of advantage, whether a turn or the trajectory gets the credit, and whether the
+divergence to the reference policy is subtracted from the reward.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tracewheel.config import BatchAdvantageConfig, GaeAdvantageConfig, PolicyGradientConfig
+from tracewheel.learner.advantages import clamped, gae, trajectory_advantages, turn_advantages, vtrace, zero_variance
+from tracewheel.learner.batch import Batch, turn_numbers
+from tracewheel.learner.losses import kl_term
+from tracewheel.learner.losses.kl_estimators import k3
+from tracewheel.learner.losses.kl_schedule import Direction
+from tracewheel.learner.per_token import pad_per_token
+from tracewheel.learner.trajectory_table import TrajectoryTable
+
+
+@dataclass(frozen=True)
+class RewardKl:
+    """The KL penalty on rewards: its weight, and the direction of the divergence."""
+
+    weight: float
+    direction: Direction
+
+
+def advantages_by_group(
+    config: PolicyGradientConfig, table: TrajectoryTable, kl: RewardKl
+) -> tuple[np.ndarray, list[list[float]]]:
+    """Advantages from comparing the rewards of trajectories, or 1 for each success to imitate.
+
+    Args:
+        config: The learner's.
+        table: Trajectories with a finite `reward` each; with `reference` when the KL is subtracted from the reward.
+        kl: That penalty.
+
+    Returns:
+        The positions of the rows that take part, and for every row the advantage of each of its tokens.
+    """
+    if config.advantage.kind == "success":
+        succeeded = table.frame["total"].to_numpy(dtype="float64") >= config.advantage.threshold
+        return np.flatnonzero(succeeded), [[1.0] * len(mask) for mask in table.frame["action_mask"]]
+    groups = table.frame["group"].tolist()
+    rewards = np.array(table.frame["reward"].tolist())
+    plain = torch.from_numpy(rewards)
+    no_signal = _no_signal(config, table, plain)
+    divergence = _divergence(config, table, kl.direction) if "reference" in table.per_token else np.zeros(len(table))
+    shaped = torch.from_numpy(rewards - kl.weight * divergence)
+    if config.credit.kind == "turn":
+        per_turn = turn_advantages(config.advantage, _turn_rewards(table, shaped.tolist()), groups, config.credit.discount)
+        advantages = [_by_turn(mask, values) for mask, values in zip(table.frame["action_mask"], per_turn, strict=True)]
+    else:
+        values = trajectory_advantages(config.advantage, shaped, groups)
+        advantages = [[value] * len(mask) for mask, value in zip(table.frame["action_mask"], values.tolist(), strict=True)]
+    kept = np.ones(len(table), dtype=bool)
+    match config.zero_variance.kind:
+        case "skip" | "dynamic":
+            kept = ~no_signal
+        case "clamp":
+            limited = clamped(plain, groups, config.zero_variance.limit).tolist()
+            advantages = [[limited[n]] * len(row) if no_signal[n] else row for n, row in enumerate(advantages)]
+        case "keep":
+            advantages = [[0.0] * len(row) if no_signal[n] else row for n, row in enumerate(advantages)]
+    return np.flatnonzero(kept), advantages
+
+
+def advantages_by_critic(
+    config: PolicyGradientConfig, advantage: GaeAdvantageConfig, table: TrajectoryTable, batches: list[Batch], kl: RewardKl
+) -> tuple[list[Tensor], list[Tensor]]:
+    """Advantages and returns [T] of each row, from its own values.
+
+    Args:
+        config: The learner's.
+        advantage: The part of it that describes the critic.
+        table: Trajectories with a finite `reward` each, and `values`; with `reference` when the KL is subtracted
+            from the reward, with `proximal` for V-trace.
+        batches: All the rows, in batches.
+        kl: That penalty.
+    """
+    per_turn = _turn_rewards(table, table.frame["reward"].tolist())
+    advantages: list[Tensor] = [torch.zeros(0)] * len(table)
+    returns = list(advantages)
+    for batch in batches:
+        turns, mask, behaviour = batch.turns.cpu(), batch.action_mask.cpu(), batch.behaviour_logprobs.cpu()
+        rewards = torch.zeros(turns.shape)
+        for number, position in enumerate(batch.rows.tolist()):
+            for turn, reward in enumerate(per_turn[position]):
+                rewards[number, int(torch.nonzero(turns[number] == turn).max())] = reward
+        if "reference" in table.per_token:
+            reference = pad_per_token(table.per_token["reference"], batch).cpu()
+            rewards = rewards - kl.weight * _divergence_of_samples(config, kl.direction, behaviour, reference, mask)
+        values = pad_per_token(table.per_token["values"], batch).cpu()
+        if advantage.vtrace:
+            log_ratio = (pad_per_token(table.per_token["proximal"], batch).cpu() - behaviour).masked_fill(mask == 0, 0.0)
+            found = vtrace(rewards, values, turns, log_ratio, advantage)
+        else:
+            found = gae(rewards, values, turns, advantage)
+        for number, position in enumerate(batch.rows.tolist()):
+            advantages[position], returns[position] = found[0][number], found[1][number]
+    return advantages, returns
+
+
+def advantages_by_teacher(table: TrajectoryTable) -> list[list[float]]:
+    """The teacher's log-probability of each token, less that of the policy that sampled it."""
+    advantages = []
+    columns = zip(table.frame["action_mask"], table.frame["logprobs"], table.per_token["teacher"], strict=True)
+    for mask, logprobs, teacher in columns:
+        taught = teacher[: len(mask)].tolist()
+        advantages.append([(t - p) if m else 0.0 for m, p, t in zip(mask, logprobs, taught, strict=True)])
+    return advantages
+
+
+def mean_divergence(table: TrajectoryTable) -> float:
+    """The K3 estimate between the behaviour and the reference policy, per action token; NaN without action tokens."""
+    columns = zip(table.frame["action_mask"], table.frame["logprobs"], table.per_token["reference"], strict=True)
+    terms = []
+    for mask, logprobs, reference in columns:
+        acted = torch.tensor(list(mask), dtype=torch.bool)
+        terms.append(k3(torch.tensor(list(logprobs), dtype=torch.float32)[acted], reference[: len(acted)][acted]))
+    return float(torch.cat(terms).mean()) if terms else math.nan
+
+
+def _divergence(config: PolicyGradientConfig, table: TrajectoryTable, direction: Direction) -> np.ndarray:
+    """The sum over each row's action tokens of the KL estimate between behaviour and reference policy."""
+    sums = []
+    columns = zip(table.frame["action_mask"], table.frame["logprobs"], table.per_token["reference"], strict=True)
+    for mask, logprobs, reference in columns:
+        acted = torch.tensor(list(mask))
+        sampled = torch.tensor(list(logprobs), dtype=torch.float32)
+        sums.append(float(_divergence_of_samples(config, direction, sampled, reference[: len(acted)], acted).sum()))
+    return np.array(sums)
+
+
+def _divergence_of_samples(
+    config: PolicyGradientConfig, direction: Direction, logprobs: Tensor, reference: Tensor, mask: Tensor
+) -> Tensor:
+    """The KL estimate of each token under the policy that sampled it; 0 off the mask."""
+    return kl_term(config.kl, direction, logprobs, reference, logprobs, mask)
+
+
+def _no_signal(config: PolicyGradientConfig, table: TrajectoryTable, rewards: Tensor) -> np.ndarray:
+    """Which rows [N] belong to a comparison without variance. The KL in the reward does not count as variance."""
+    groups = table.frame["group"].tolist()
+    if config.credit.kind == "turn":
+        per_turn = turn_advantages(config.advantage, _turn_rewards(table, rewards.tolist()), groups, config.credit.discount)
+        with_signal = {group for group, values in zip(groups, per_turn, strict=True) if any(values)}
+        return np.array([group not in with_signal for group in groups], dtype=bool)
+    whole_batch = isinstance(config.advantage, BatchAdvantageConfig) and config.advantage.center == "batch"
+    return zero_variance(rewards, [0] * len(groups) if whole_batch else groups).numpy()
+
+
+def _turn_rewards(table: TrajectoryTable, rewards: Sequence[float]) -> list[list[float]]:
+    """The reward of each turn: as scored, with the rest of the total on the last turn."""
+    given = table.frame["turn_rewards"].tolist() if "turn_rewards" in table.frame else [None] * len(table)
+    per_turn = []
+    for mask, total, scored in zip(table.frame["action_mask"], rewards, given, strict=True):
+        turns = [0.0] * (max(turn_numbers(list(mask))) + 1)
+        for number, reward in enumerate(scored if scored is not None else []):
+            turns[min(number, len(turns) - 1)] += float(reward)
+        turns[-1] += total - sum(turns)
+        per_turn.append(turns)
+    return per_turn
+
+
+def _by_turn(mask: Sequence[int], values: Sequence[float]) -> list[float]:
+    return [values[turn] if turn >= 0 else 0.0 for turn in turn_numbers(list(mask))]

@@ -1,0 +1,126 @@
+"""The trajectory buffer: scored trajectories of earlier iterations, to be mixed into an update."""
+
+from __future__ import annotations
+
+import math
+import random
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from tracewheel.config import BufferConfig
+from tracewheel.core.errors import DataError
+from tracewheel.core.files import read_table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+ITERATION = "buffered_iteration"
+REQUIRED = ("id", "total", "policy_version", "logprobs", ITERATION)
+LEAST_SHARE = 0.1  # of the best row's weight: failures are drawn rarely, but not never
+
+
+class TrajectoryBuffer:
+    """The last `capacity` scored trajectories, oldest out first.
+
+    Rows keep all their columns: behaviour log-probabilities, policy versions, and those that the learner added, such as
+    the advantages within their own group. `OffPolicyConfig` says how the learner corrects for their age.
+
+    - `fifo` draws the newest rows; among rows of one iteration, at random.
+    - `priority` draws without replacement. A row's weight is its reward, scaled to 0..1 over the buffer (at least
+      `LEAST_SHARE`), halved every `half_life` iterations of age.
+
+    A draw depends only on the rows, the iteration and the random state, so a loaded buffer draws as the saved one.
+    """
+
+    def __init__(self, config: BufferConfig) -> None:
+        self._config = config
+        self._table: pd.DataFrame | None = None
+
+    def __len__(self) -> int:
+        return 0 if self._table is None else len(self._table)
+
+    def add(self, rows: pd.DataFrame, iteration: int) -> None:
+        """Add an iteration's rows; those without a finite `total` are left out.
+
+        Args:
+            rows: Trajectory rows joined with their scores: at least `id`, `total`, `policy_version`, `logprobs`.
+            iteration: Number of the update they were rolled out for. A row replaces an older one with its id.
+
+        Raises:
+            DataError: a column is missing.
+        """
+        import pandas as pd
+
+        fresh = _plain(rows.assign(**{ITERATION: iteration}))
+        _check(fresh, "rows for the trajectory buffer")
+        fresh = fresh[[math.isfinite(total) for total in fresh["total"].astype("float64")]]
+        if fresh.empty:
+            return
+        table = fresh if self._table is None else pd.concat([self._table, fresh], ignore_index=True)
+        table = table.drop_duplicates("id", keep="last")
+        # Stable: of equal rows the earlier one is dropped.
+        oldest_first = [ITERATION, "total"] if self._config.kind == "priority" else [ITERATION]
+        self._table = table.sort_values(oldest_first, kind="stable").tail(self._config.capacity).reset_index(drop=True)
+
+    def draw(self, n: int, iteration: int, rng: random.Random) -> pd.DataFrame:
+        """At most `n` different rows of earlier iterations, in the order in which they were added.
+
+        The column `buffered_iteration` is the iteration that added a row. An empty buffer gives an empty frame.
+        """
+        import pandas as pd
+
+        if self._table is None:
+            return pd.DataFrame()
+        earlier = self._table[self._table[ITERATION] < iteration]
+        draws = [-math.log1p(-rng.random()) for _ in range(len(earlier))]
+        ages = [iteration - int(added) for added in earlier[ITERATION]]
+        if self._config.kind == "priority":
+            # The n smallest of E / weight, E standard exponential: a weighted draw without replacement
+            # (Efraimidis and Spirakis 2006). In logarithms, because an old row's weight may round to 0.
+            weights = self._log_weights(earlier["total"].astype("float64").tolist(), ages)
+            keys: list[Any] = [math.log(max(draw, 1e-300)) - weight for draw, weight in zip(draws, weights, strict=True)]
+        else:
+            keys = list(zip(ages, draws, strict=True))
+        chosen = sorted(range(len(keys)), key=lambda index: (keys[index], index))[:n]
+        return earlier.iloc[sorted(chosen)].reset_index(drop=True)
+
+    def save(self, path: Path) -> None:
+        """Write the rows as Parquet; equal buffers give equal bytes."""
+        import pandas as pd
+
+        table = pd.DataFrame(columns=list(REQUIRED)) if self._table is None else self._table
+        table.to_parquet(path, index=False)
+
+    @classmethod
+    def load(cls, config: BufferConfig, path: Path) -> Self:
+        """Read what `save` wrote. A smaller capacity takes effect at the next `add`.
+
+        Raises:
+            DataError: the file is missing, or does not hold a buffer.
+        """
+        table = _plain(read_table(path))
+        _check(table, str(path))
+        buffer = cls(config)
+        if len(table):
+            buffer._table = table
+        return buffer
+
+    def _log_weights(self, rewards: list[float], ages: list[int]) -> list[float]:
+        low, high = min(rewards, default=0.0), max(rewards, default=0.0)
+        shares = [(reward - low) / (high - low) if high > low else 1.0 for reward in rewards]
+        decay = math.log(2.0) / self._config.half_life
+        return [math.log(max(share, LEAST_SHARE)) - decay * age for share, age in zip(shares, ages, strict=True)]
+
+
+def _plain(table: pd.DataFrame) -> pd.DataFrame:
+    """Lists in place of Parquet's arrays, so that loaded rows equal added ones."""
+    arrays = [name for name in table.columns if table[name].map(lambda value: hasattr(value, "tolist")).any()]
+    nested = [name for name in arrays if table[name].dtype == object]
+    plain = {name: table[name].map(lambda value: value.tolist() if hasattr(value, "tolist") else value) for name in nested}
+    return table.assign(**plain)
+
+
+def _check(table: pd.DataFrame, what: str) -> None:
+    missing = [name for name in REQUIRED if name not in table.columns]
+    if missing:
+        raise DataError(f"{what}: no column {', '.join(missing)}; delete the file to start with an empty buffer")

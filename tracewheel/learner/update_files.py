@@ -1,0 +1,38 @@
+"""The files that an update reads, and the folder it writes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Self
+
+
+@dataclass(frozen=True)
+class UpdateFiles:
+    """Paths of one update.
+
+    `trajectories` and `scores` are Parquet files of the rollout and score stages. `state` is the previous state: a
+    folder with the policy (`adapter/` or `model/`) and, after an update, all else that the algorithm carries over.
+    `reference` is the policy that KL is measured to: its folder, or the state that holds it. `out` gets the next
+    state and `metrics.json`.
+    """
+
+    trajectories: Sequence[Path]
+    scores: Sequence[Path]
+    state: Path
+    reference: Path
+    out: Path
+
+    def to_json(self) -> dict[str, Any]:
+        """The absolute paths as JSON values."""
+        return {
+            name: str(value.absolute()) if isinstance(value, Path) else [str(path.absolute()) for path in value]
+            for name, value in asdict(self).items()
+        }
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> Self:
+        """Read what `to_json` gave."""
+        trajectories, scores = ([Path(path) for path in values[name]] for name in ("trajectories", "scores"))
+        return cls(trajectories, scores, *(Path(values[name]) for name in ("state", "reference", "out")))
