@@ -13,6 +13,7 @@ import torch
 import yaml
 from safetensors.torch import load_file
 
+from tracewheel.config import UpdateSections
 from tracewheel.core.errors import DataError, InfrastructureError, SamplerMismatchError
 from tracewheel.core.files import read_json
 from tracewheel.learner.backends.launch import update_by_processes, write_job
@@ -53,7 +54,12 @@ def several(profile_with, inputs, adapter, tmp_path_factory):
         for number, (learner, state, iteration) in enumerate(tasks):
             start = outs[state] if isinstance(state, int) else state or adapter.parent
             job = folder / f"job-{number}.json"
-            write_job(job, profile_with(learner), UpdateFiles(*inputs, start, adapter, outs[number]), iteration=iteration)
+            write_job(
+                job,
+                UpdateSections.of(profile_with(learner)),
+                UpdateFiles(*inputs, start, adapter, outs[number]),
+                iteration=iteration,
+            )
         torchrun(SCRIPT, *(folder / f"job-{number}.json" for number in range(len(tasks))), processes=processes)
         return outs
 
@@ -125,7 +131,7 @@ def test_one_process_goes_on_where_two_stopped(run, alone, spread):
 
 def test_what_a_process_finds_wrong_is_what_the_update_says(profile_with, inputs, adapter, tmp_path):
     """Started from here, as `tracewheel update` and the flow do it."""
-    profile, absent = profile_with(on_two()), tmp_path / "absent.parquet"
+    profile, absent = UpdateSections.of(profile_with(on_two())), tmp_path / "absent.parquet"
     with pytest.raises(DataError, match=r"absent\.parquet: no such file"):
         update_by_processes(profile, UpdateFiles(inputs[0], [absent], adapter.parent, adapter, tmp_path / "out"), iteration=1)
     assert not (tmp_path / "out").exists()
@@ -167,7 +173,9 @@ def test_a_mismatch_is_the_same_on_all_processes(run, several):
 def test_a_mismatch_stops_all_processes(profile_with, inputs, adapter, tmp_path):
     profile = profile_with(on_two() | {"mismatch": {"action": "stop", "threshold": ANY}})
     with pytest.raises(SamplerMismatchError, match="rollout.engine"):
-        update_by_processes(profile, UpdateFiles(*inputs, adapter.parent, adapter, tmp_path / "out"), iteration=1)
+        update_by_processes(
+            UpdateSections.of(profile), UpdateFiles(*inputs, adapter.parent, adapter, tmp_path / "out"), iteration=1
+        )
     assert not (tmp_path / "out").exists()
 
 
@@ -245,7 +253,7 @@ def test_a_killed_process_ends_the_update(profile_with, inputs, adapter, tmp_pat
     with ThreadPoolExecutor(1) as pool:
         update = pool.submit(
             update_by_processes,
-            profile_with(on_two()),
+            UpdateSections.of(profile_with(on_two())),
             UpdateFiles(*inputs, adapter.parent, adapter, tmp_path / "out"),
             iteration=1,
         )
@@ -260,7 +268,12 @@ def test_a_killed_process_ends_the_update(profile_with, inputs, adapter, tmp_pat
 def test_nothing_is_left_of_an_update_whose_starter_is_killed(profile_with, inputs, adapter, tmp_path):
     """The starter has no chance to clean up."""
     job = tmp_path / "job.json"
-    write_job(job, profile_with(on_two()), UpdateFiles(*inputs, adapter.parent, adapter, tmp_path / "out"), iteration=1)
+    write_job(
+        job,
+        UpdateSections.of(profile_with(on_two())),
+        UpdateFiles(*inputs, adapter.parent, adapter, tmp_path / "out"),
+        iteration=1,
+    )
     code = "import sys; from pathlib import Path; from tracewheel.learner.backends.worker import work; work(Path(sys.argv[1]))"
     starter = psutil.Popen([sys.executable, "-c", code, str(job)])
     workers = workers_of(starter)
