@@ -1,14 +1,14 @@
-"""Log-probability and entropy under an output embedding, without the logits over the vocabulary.
+"""Log-probability and entropy under an output embedding, without all logits in memory.
 
-The logits of N tokens are made one tile [chunk, COLUMNS] at a time and folded at once into running
-sums, as attention kernels do (Dao et al. 2022, "FlashAttention", arXiv:2205.14135, with the output
-embedding W as both keys and values). One of the sums is the mean embedding under the distribution,
-`mean[i] = sum_v p[i, v] W[v]`, and with it the backward pass needs no logits at all:
+The logits of N tokens are computed one tile [chunk, COLUMNS] at a time and folded into running sums, as in
+attention kernels (Dao et al. 2022, "FlashAttention", arXiv:2205.14135, with the output embedding W as both keys
+and values). One of the sums is the mean embedding under the distribution, `mean[i] = sum_v p[i, v] W[v]`, from
+which the backward pass needs no logits:
 
     d logprob[i] / d state[i] = (W[target[i]] - mean[i]) / temperature[i]
 
-is one vector for each token, whatever the loss makes of the log-probability. That is two products
-with W for the whole step where recomputing the logits takes three, and memory for one tile.
+is one vector per token, for any loss. A step takes two products with W, where recomputing the logits takes three,
+and memory for one tile.
 """
 
 from __future__ import annotations
@@ -23,10 +23,20 @@ from torch.autograd.function import once_differentiable
 COLUMNS = {"cpu": 2048, "cuda": 16384}
 
 
-def scores(
+@dataclass(frozen=True)
+class OutputEmbedding:
+    """`weight` [V, H], and `bias` [V] without gradient, or None.
+
+    If the weight requires a gradient, the backward pass computes the logits once more.
+    """
+
+    weight: Tensor
+    bias: Tensor | None = None
+
+
+def target_logprobs(
     states: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
+    embedding: OutputEmbedding,
     targets: Tensor,
     factor: Tensor,
     *,
@@ -36,23 +46,24 @@ def scores(
     """Score `targets` under softmax(factor * (states @ weight.T + bias)).
 
     Args:
-        states: [N, H], in the type of `weight`.
-        weight: [V, H]; its gradient is computed where it is asked for, at the price of the logits made
-            once more.
-        bias: [V] without gradient, or None.
+        states: [N, H], in the type of the weight.
+        embedding: Weight and bias.
         targets: [N] token ids.
-        factor: [N] what the logits are multiplied by, one over the temperature; float32 or better.
-        chunk: how many tokens a tile of logits has.
-        entropy_gradient: whether the entropy is differentiable; costs a third product with `weight`.
+        factor: [N] multiplied with the logits: one over the temperature; float32 or better.
+        chunk: tokens per tile of logits.
+        entropy_gradient: whether the entropy is differentiable; costs a third product with the weight.
 
     Returns:
         logprobs [N] and entropy [N] in nats, in the type of `factor`.
     """
-    logprobs, entropy = _Scores.apply(states, weight, bias, targets, factor, chunk, entropy_gradient)
+    logprobs, entropy = _TargetLogprobs.apply(
+        states, embedding.weight, embedding.bias, targets, factor, chunk, entropy_gradient
+    )
     return logprobs, entropy if entropy_gradient else entropy.detach()
 
 
-class _Scores(torch.autograd.Function):
+class _TargetLogprobs(torch.autograd.Function):
+    # Autograd tracks only tensors that are arguments of their own, so `forward` takes no record.
     @staticmethod
     def forward(
         ctx: Any,
@@ -103,12 +114,12 @@ class _Scores(torch.autograd.Function):
             if entropy_slopes is not None:
                 by_states += entropy_slopes * by_entropy.unsqueeze(-1).to(slopes.dtype)
         if kept:
-            by_weight = _weight_gradient(by_logprob, by_entropy, ctx.chunk, *kept)
+            by_weight = _weight_gradient(by_logprob, by_entropy, _Saved(*kept), ctx.chunk)
         return by_states, by_weight, None, None, None, None, None
 
 
 class _Tiles:
-    """The logits of a few tokens over a few columns of the vocabulary, always in the same memory."""
+    """Tiles of logits, some tokens by some columns of the vocabulary, in one reused buffer."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None, rows: int, dtype: torch.dtype) -> None:
         self.weight, self.bias = weight, bias
@@ -127,10 +138,10 @@ class _Tiles:
 
 @dataclass
 class _Sums:
-    """Over the vocabulary, weighted by exp(logit - maximum), for each of n tokens.
+    """Running sums over the vocabulary for each of n tokens, weighted by exp(logit - maximum).
 
-    `total` [n] of the weights, `logit` [n] of logit - maximum, `embedding` [n, H] of the rows of the
-    output embedding and `logit_embedding` [n, H] of both multiplied.
+    `total` [n] sums the weights, `logit` [n] logit - maximum, `embedding` [n, H] the rows of the output embedding,
+    and `logit_embedding` [n, H] the product of both.
     """
 
     maximum: Tensor
@@ -141,7 +152,7 @@ class _Sums:
 
 
 def _fold(tiles: _Tiles, states: Tensor, factor: Tensor, lowest: Tensor, with_embedding: bool, with_product: bool) -> _Sums:
-    """Go through the vocabulary once. `lowest` [n] is a logit of each token, where its maximum starts from."""
+    """One pass over the vocabulary. `lowest` [n] is some logit of each token: the initial maximum."""
     nothing = factor.new_zeros(states.shape if with_embedding else (0, 1))
     sums = _Sums(lowest.clone(), torch.zeros_like(lowest), torch.zeros_like(lowest), nothing, nothing[:0])
     if with_product:
@@ -171,37 +182,40 @@ def _fold(tiles: _Tiles, states: Tensor, factor: Tensor, lowest: Tensor, with_em
     return sums
 
 
-def _weight_gradient(
-    by_logprob: Tensor,
-    by_entropy: Tensor,
-    chunk: int,
-    states: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    targets: Tensor,
-    factor: Tensor,
-    normaliser: Tensor,
-    entropy: Tensor,
-) -> Tensor:
-    """The loss by `weight` [V, H], from the loss by the results [N]; makes the logits again, tile by tile."""
+@dataclass(frozen=True)
+class _Saved:
+    """The tensors of the forward pass that the weight's gradient needs."""
+
+    states: Tensor
+    weight: Tensor
+    bias: Tensor | None
+    targets: Tensor
+    factor: Tensor
+    normaliser: Tensor
+    entropy: Tensor
+
+
+def _weight_gradient(by_logprob: Tensor, by_entropy: Tensor, saved: _Saved, chunk: int) -> Tensor:
+    """The gradient of `weight` [V, H] from those of the results [N]; recomputes the logits tile by tile."""
+    states, weight, factor = saved.states, saved.weight, saved.factor
     gradient = torch.zeros(weight.shape, dtype=factor.dtype, device=weight.device)
-    tiles = _Tiles(weight, bias, min(chunk, len(states)), factor.dtype)
+    tiles = _Tiles(weight, saved.bias, min(chunk, len(states)), factor.dtype)
     with_entropy = bool(by_entropy.any())
     for start in range(0, len(states), chunk):
         rows = slice(start, start + chunk)
         for part in tiles.parts:
-            logprobs = tiles.logits(states[rows], factor[rows], part).sub_(normaliser[rows].unsqueeze(-1))
+            logprobs = tiles.logits(states[rows], factor[rows], part).sub_(saved.normaliser[rows].unsqueeze(-1))
             by_logit = by_logprob[rows].unsqueeze(-1)
             if with_entropy:
-                by_logit = by_logit + by_entropy[rows].unsqueeze(-1) * (logprobs + entropy[rows].unsqueeze(-1))
+                by_logit = by_logit + by_entropy[rows].unsqueeze(-1) * (logprobs + saved.entropy[rows].unsqueeze(-1))
             by_logit = logprobs.exp_().mul_(by_logit).mul_(-factor[rows].unsqueeze(-1))
             _accumulate(gradient[part], by_logit.t(), states[rows])
-        gradient.index_add_(0, targets[rows], states[rows].to(factor.dtype) * (by_logprob * factor)[rows].unsqueeze(-1))
+        gradient.index_add_(0, saved.targets[rows], states[rows].to(factor.dtype) * (by_logprob * factor)[rows].unsqueeze(-1))
     return gradient.to(weight.dtype)
 
 
 def _multiply(left: Tensor, right: Tensor, out: Tensor) -> None:
-    """`out` = left @ right. Of half precision on a GPU the sum is not rounded to half precision."""
+    """`out` = left @ right. For half precision on a GPU, sums stay in the type of `out`."""
     if left.dtype == out.dtype:
         torch.mm(left, right, out=out)
     elif left.is_cuda:
@@ -211,7 +225,7 @@ def _multiply(left: Tensor, right: Tensor, out: Tensor) -> None:
 
 
 def _accumulate(total: Tensor, left: Tensor, right: Tensor) -> None:
-    """`total` += left @ right, with `left` brought to the type of `right`."""
+    """`total` += left @ right, with `left` cast to the type of `right`."""
     if right.dtype == total.dtype:
         total.addmm_(left, right)
     elif right.is_cuda:

@@ -1,4 +1,4 @@
-"""Inside a causal language model: where its body ends, how its logits come about, and what of it we can rely on."""
+"""Access to the inside of a causal language model: its body, its projection to logits, and checks of both."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _packing_checked: weakref.WeakSet[nn.Module] = weakref.WeakSet()
 
 
 def language_model(model: Any) -> Any:
-    """The model of transformers inside wrappers and a `PeftModel`: its layers carry the adapters in place."""
+    """The transformers model inside wrappers and a `PeftModel`; its layers include the adapters."""
     while not hasattr(type(model), "get_output_embeddings") and isinstance(getattr(model, "module", None), nn.Module):
         model = model.module
     if not hasattr(model, "get_base_model"):
@@ -28,14 +28,14 @@ def language_model(model: Any) -> Any:
 
 
 def output_embedding(inner: Any) -> tuple[nn.Module, float, float | None]:
-    """The output embedding, with the scale and the soft cap that some models put on the logits."""
+    """The output embedding, with the scale and the soft cap that some models apply to the logits."""
     config = inner.config.get_text_config()
     scale = (getattr(config, "logit_scale", None) or 1.0) / (getattr(config, "logits_scaling", None) or 1.0)
     return inner.get_output_embeddings(), scale, getattr(config, "final_logit_softcapping", None)
 
 
 def projection(inner: Any) -> Callable[[Tensor], Tensor]:
-    """From hidden states [N, H] to logits [N, V]."""
+    """The function from hidden states [N, H] to logits [N, V]."""
     head, scale, cap = output_embedding(inner)
 
     def project(states: Tensor) -> Tensor:
@@ -48,9 +48,9 @@ def projection(inner: Any) -> Callable[[Tensor], Tensor]:
 
 
 def packed_hidden(body: Any, token_ids: Tensor, attention_mask: Tensor, share_prefixes: bool) -> tuple[Tensor, Tensor]:
-    """Hidden states [N, H] of the packed row, and for each token of the batch [B, T] where in it the token is."""
+    """Hidden states [N, H] of the packed row, and the position in N of each token of the batch [B, T]."""
     packed = pack(token_ids, attention_mask, share_prefixes=share_prefixes)
-    # A mask of four dimensions is taken as it is, so that transformers makes none of [N, N]; ours is never read.
+    # Transformers passes a four-dimensional mask on and builds none of [N, N]; our attention never reads it.
     unread = torch.zeros(1, 1, 1, 1, dtype=torch.bool, device=token_ids.device)
     output = body(
         input_ids=packed.token_ids,
@@ -63,10 +63,10 @@ def packed_hidden(body: Any, token_ids: Tensor, attention_mask: Tensor, share_pr
 
 
 def check_logits(inner: Any) -> None:
-    """Refuse a model whose own logits for a few tokens are not what `projection` makes of its states.
+    """Check that `projection` reproduces a model's own logits on a few tokens. Each model is checked once.
 
     Raises:
-        InputError: they are not. The model is looked at once.
+        InputError: it does not.
     """
     if inner in _logits_checked:
         return
@@ -74,7 +74,7 @@ def check_logits(inner: Any) -> None:
     device = inner.device
     ids = torch.arange(4, device=device).unsqueeze(0)
     hook = inner.get_decoder().register_forward_hook(lambda module, inputs, output: states.append(output[0]))
-    # Forked, so that dropout in this one pass does not shift the random stream of the training.
+    # Forked, so that dropout in this pass does not shift the random stream of the training.
     with torch.no_grad(), torch.random.fork_rng([device] if device.type == "cuda" else []):
         try:
             expected = inner(input_ids=ids, attention_mask=torch.ones_like(ids), use_cache=False).logits
@@ -84,17 +84,17 @@ def check_logits(inner: Any) -> None:
         difference = (project(states[0]).double() - expected.double()).abs().max() if states else torch.inf
     if not difference <= _tolerance(expected) * expected.abs().max():
         raise InputError(
-            f"{type(inner).__name__} does something to its logits after the output embedding that the learner "
-            "does not know; it cannot be trained here"
+            f"{type(inner).__name__} changes its logits after the output embedding in a way the learner does not know; "
+            "it cannot be trained here"
         )
     _logits_checked.add(inner)
 
 
 def allow_packing(inner: Any) -> None:
-    """Give the model our attention; refuse it when two trajectories in one row do not stay apart.
+    """Set the model's attention to ours, and check that trajectories packed into one row do not mix. Done once.
 
     Raises:
-        InputError: they do not. The model is looked at once.
+        InputError: they mix.
     """
     if inner in _packing_checked:
         return
@@ -122,10 +122,10 @@ def allow_packing(inner: Any) -> None:
 
 
 def checkpoint_activations(model: Any) -> None:
-    """Keep each layer's input alone for the backward pass, and compute the layer again there.
+    """Keep only each layer's input for the backward pass, and recompute the layer there.
 
-    Transformers does so only for layers in training mode: they are set to it, and what is in them (dropout)
-    is left as it is. The adapter that was active in the forward pass must still be in the backward pass.
+    Transformers does so only for layers in training mode, so the layers are set to it; modules inside them (dropout)
+    keep their mode. The adapter active in the forward pass must still be active in the backward pass.
     """
     from transformers.modeling_layers import GradientCheckpointingLayer
 
@@ -141,5 +141,5 @@ def _tolerance(values: Tensor) -> float:
 
 
 def at_least_float32(logits: Tensor) -> Tensor:
-    """Half precision made float32; a log-softmax over a vocabulary needs it."""
+    """Half precision cast to float32, which a log-softmax over a vocabulary needs."""
     return logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits

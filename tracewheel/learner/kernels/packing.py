@@ -1,9 +1,9 @@
-"""Where the tokens of a batch lie when they are computed in one row without padding.
+"""Packing: the tokens of a batch in one row without padding.
 
-The row is cut into segments. A segment sees itself, causally, and whole segments before it: nothing
-else when every trajectory is a segment of its own; when beginnings are shared, the trajectories form
-a tree, whose nodes are segments that see the nodes above them. A token keeps the position that it has
-in its trajectory, so what the model computes for it is what it computes for the trajectory alone.
+The row consists of segments. A segment attends to itself, causally, and to whole segments before it. Without sharing,
+each trajectory is one segment and attends to no other. With shared beginnings the trajectories form a tree: each
+node is a segment that attends to its ancestors. A token keeps its position in its trajectory, so the model computes
+for it what it would compute for the trajectory alone.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from torch import Tensor
 
 Layout = Literal["padded", "packed", "shared_prefix"]
 
-# A node costs a pass of attention of its own: shorter common beginnings are computed again instead.
+# A node costs an attention call of its own: shorter common beginnings are computed repeatedly instead.
 SHORTEST_SHARED = 8
 
 
 @dataclass(frozen=True)
 class Segment:
-    """Positions `start` to `stop` of the packed row, and those of the segments it sees, in order."""
+    """Positions `start` to `stop` of the packed row, and the ranges of the segments it attends to, in order."""
 
     start: int
     stop: int
@@ -36,13 +36,13 @@ class Segment:
 
     @property
     def seen_length(self) -> int:
-        """Tokens that the segment's last token sees, itself included."""
+        """Tokens that the segment's last token attends to, itself included."""
         return self.length + sum(stop - start for start, stop in self.seen)
 
 
 @dataclass(frozen=True)
 class Packed:
-    """`token_ids` and `position_ids` [1, N]; `index` [B, T] says where in N each token lies (0 for padding)."""
+    """`token_ids` and `position_ids` [1, N]; `index` [B, T] is the position in N of each token (0 for padding)."""
 
     token_ids: Tensor
     position_ids: Tensor
@@ -64,7 +64,9 @@ def pack(token_ids: Tensor, attention_mask: Tensor, *, share_prefixes: bool) -> 
     positions: list[int] = []
     segments: list[Segment] = []
     index = torch.zeros(token_ids.shape, dtype=torch.long)
-    nodes = shared(rows) if share_prefixes else (Node((number,), 0, len(row), ()) for number, row in enumerate(rows) if row)
+    nodes = (
+        prefix_tree(rows) if share_prefixes else (Node((number,), 0, len(row), ()) for number, row in enumerate(rows) if row)
+    )
     placed: dict[Node, tuple[int, int]] = {}
     for node in nodes:
         start = len(tokens)
@@ -84,7 +86,7 @@ def pack(token_ids: Tensor, attention_mask: Tensor, *, share_prefixes: bool) -> 
 
 @dataclass(frozen=True)
 class Node:
-    """Tokens `start` to `stop` of the trajectories `rows`, which are the same in all of them; `above` from the root."""
+    """Tokens `start` to `stop`, common to the trajectories `rows`; `above` are the ancestors, from the root."""
 
     rows: tuple[int, ...]
     start: int
@@ -92,14 +94,14 @@ class Node:
     above: tuple[Node, ...]
 
 
-def shared(rows: list[list[int]]) -> Iterator[Node]:
-    """The tree of the rows' common beginnings, each node before those below it."""
+def prefix_tree(rows: list[list[int]]) -> Iterator[Node]:
+    """The nodes of the tree of common beginnings, parents first."""
     order = sorted((number for number, row in enumerate(rows) if row), key=lambda number: rows[number])
     yield from _grow(rows, order, 0, ())
 
 
 def _grow(rows: list[list[int]], order: list[int], start: int, above: tuple[Node, ...]) -> Iterator[Node]:
-    """`order` holds rows that agree up to `start` at least, sorted, so its ends say how far they all agree."""
+    """`order` are sorted rows that agree up to `start`; comparing its first and last shows how far all agree."""
     if not order:
         return
     stop = common_length(rows[order[0]], rows[order[-1]], start)
@@ -109,14 +111,14 @@ def _grow(rows: list[list[int]], order: list[int], start: int, above: tuple[Node
         yield node
         start, above = stop, (*above, node)
     elif len(longer) < len(order):
-        # Rows that end within a beginning too short to share: they are computed apart from the longer ones.
+        # Rows that end within a beginning too short to share are computed separately from the longer ones.
         yield Node(tuple(number for number in order if len(rows[number]) == stop), start, stop, above)
     for _, below in groupby(longer, key=lambda number: rows[number][stop]):
         yield from _grow(rows, list(below), start, above)
 
 
 def common_length(first: Sequence[int], second: Sequence[int], start: int = 0) -> int:
-    """How many tokens two rows have in common from the beginning; they agree up to `start`."""
+    """The length of the common beginning of two rows that agree up to `start`."""
     end = min(len(first), len(second))
     length = start
     while length < end and first[length] == second[length]:

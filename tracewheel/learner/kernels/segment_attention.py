@@ -1,10 +1,10 @@
-"""Attention within the segments of a packed row, for the models of transformers.
+"""Attention within the segments of a packed row, for transformers models.
 
-Registered as the attention "tracewheel": with `segments` among the arguments of the model's body, each
-segment attends to itself and to the segments it sees; without, it is transformers' "sdpa". The mask is
-block-diagonal (a tree, where beginnings are shared), but no [N, N] mask is made: on the CPU each
-segment is one call, on a GPU in half precision all are one call of FlashAttention with variable lengths
-(Dao 2023, arXiv:2307.08691), whose causal mask is aligned to the ends of query and key.
+Registered as the attention "tracewheel". If the model's body gets `segments`, each segment attends to itself and to
+its `seen` segments; otherwise it is transformers' "sdpa". The mask is block-diagonal (a tree with shared beginnings),
+but no [N, N] mask is built: on the CPU each segment is one call, on a GPU in half precision all are one call of
+FlashAttention with variable lengths (Dao 2023, arXiv:2307.08691), whose causal mask is aligned to the ends of query
+and key.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ def segment_attention(
     """`query` [1, heads, N, D], `key` and `value` [1, key heads, N, D]; returns [1, N, heads, D].
 
     Raises:
-        InputError: the layer's attention reaches less far back than the longest trajectory.
+        InputError: the layer's attention window is shorter than the longest trajectory.
     """
     if segments is None:
         return sdpa_attention_forward(module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **arguments)
     window = arguments.get("sliding_window")
     if window is not None and max(segment.seen_length for segment in segments) > window:
         raise InputError(
-            f"a trajectory is longer than the model's attention window of {window} tokens, which packing does not keep: "
+            f"a trajectory is longer than the model's attention window of {window} tokens, which packing ignores: "
             "set learner.layout to 'padded'"
         )
     if query.is_cuda and query.dtype in (torch.float16, torch.bfloat16) and not dropout:

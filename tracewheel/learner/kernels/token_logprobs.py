@@ -1,9 +1,9 @@
-"""Log-probabilities of the tokens a policy sampled, without the logits of all the others.
+"""Log-probabilities of the tokens a policy sampled, without the logits of all others.
 
-At a vocabulary of 150,000 the logits [B, T, V] of one micro-batch outweigh a 7B model. Here the
-transformer's body runs once, and only the hidden states that predict an action token are scored
-against the output embedding, tile by tile (`tracewheel.learner.kernels.fused_logprobs`). The body can run on the padded
-batch or on one row without padding (`tracewheel.learner.kernels.packing`); the result is the same.
+With a vocabulary of 150,000 the logits [B, T, V] of one micro-batch take more memory than a 7B model. Here the
+transformer's body runs once, and only hidden states that predict an action token are scored against the output
+embedding, tile by tile (`fused_logprobs`). The body can run on the padded batch or on one row without padding
+(`packing`); the result is the same.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from tracewheel.learner.batch import Batch
-from tracewheel.learner.kernels.fused_logprobs import scores
+from tracewheel.learner.kernels.fused_logprobs import OutputEmbedding, target_logprobs
 from tracewheel.learner.kernels.language_model import (
     allow_packing,
     at_least_float32,
@@ -47,10 +47,10 @@ def action_logprobs(
         model: a causal language model of transformers, with or without PEFT adapters, plain or inside
             a wrapper with a `module` (DeepSpeed, DistributedDataParallel).
         batch: on the model's device. Its `temperature` [B] is what the logits are divided by.
-        layout: how the tokens lie in memory while the body runs: as in the batch (`padded`), in one row
-            without padding (`packed`), or in one row with common beginnings once (`shared_prefix`).
-            The result is the same. The other two than `padded` set the model's attention to "tracewheel".
-        chunk: how many positions are projected onto the vocabulary at a time.
+        layout: how the tokens lie in memory while the body runs: as in the batch (`padded`), in one row without
+            padding (`packed`), or in one row that holds common beginnings once (`shared_prefix`). The result is the
+            same. `packed` and `shared_prefix` set the model's attention to "tracewheel".
+        chunk: positions projected onto the vocabulary at a time.
         entropy_gradient: whether the entropy is differentiable, as an entropy bonus needs.
 
     Returns:
@@ -59,7 +59,7 @@ def action_logprobs(
         float32 or better.
 
     Raises:
-        InputError: the model makes its logits, or attends, in a way this function does not reproduce.
+        InputError: this function cannot reproduce the model's logits or attention.
     """
     inner = language_model(model)
     check_logits(inner)
@@ -82,11 +82,11 @@ def hidden_states(model: PreTrainedModel | PeftModel, batch: Batch, layout: Layo
 
 
 def _body(inner: Any, batch: Batch, layout: Layout) -> tuple[Tensor, Tensor]:
-    """Hidden states [N, H] of some arrangement of the batch, and for each of its tokens [B, T] where in N it is."""
+    """Hidden states [N, H] of the batch in a layout, and the position in N of each of its tokens [B, T]."""
     body = inner.get_decoder()
     if layout == "padded":
         mask = batch.attention_mask.clone()
-        mask[:, 0] = 1  # a row of padding alone attends to itself: attention to nothing is not a number
+        mask[:, 0] = 1  # a row of padding alone attends to itself: attention over nothing is NaN
         hidden = body(input_ids=batch.token_ids, attention_mask=mask, use_cache=False).last_hidden_state
         return hidden.flatten(0, 1), torch.arange(mask.numel(), device=mask.device).view(mask.shape)
     allow_packing(inner)
@@ -102,11 +102,12 @@ def _score(
         partitioned = hasattr(head.weight, "ds_id")
         if not (partitioned and head.weight.requires_grad):
             with _gathered(head.weight, head.bias) if partitioned else nullcontext():
-                return scores(
-                    states, head.weight, head.bias, targets, factor * scale, chunk=chunk, entropy_gradient=entropy_gradient
+                embedding = OutputEmbedding(head.weight, head.bias)
+                return target_logprobs(
+                    states, embedding, targets, factor * scale, chunk=chunk, entropy_gradient=entropy_gradient
                 )
     if any(hasattr(parameter, "ds_id") for parameter in head.parameters()):
-        chunk = max(len(states), 1)  # processes gather a spread weight together, so none may project more often than another
+        chunk = max(len(states), 1)  # processes gather a partitioned weight together, so all must project equally often
     project = projection(inner)
 
     def score(states: Tensor, targets: Tensor, factor: Tensor) -> tuple[Tensor, Tensor]:
@@ -125,9 +126,9 @@ def _score(
 
 
 def _gathered(*parameters: Any) -> AbstractContextManager[Any]:
-    """The whole of parameters that ZeRO-3 has spread over the processes."""
+    """Context in which parameters that ZeRO-3 has partitioned are whole."""
     import deepspeed
 
-    # A tied embedding may be whole already, and gathering it again would confuse whoever gathered it.
-    spread = [each for each in parameters if each is not None and each.ds_status.name != "AVAILABLE"]
-    return deepspeed.zero.GatheredParameters(spread)
+    # A tied embedding may be gathered already; gathering it twice would break the outer context.
+    partitioned = [each for each in parameters if each is not None and each.ds_status.name != "AVAILABLE"]
+    return deepspeed.zero.GatheredParameters(partitioned)

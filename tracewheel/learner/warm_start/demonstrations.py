@@ -1,6 +1,6 @@
-"""Logged episodes as examples for supervised fine-tuning: token ids and which of them count.
+"""Logged episodes as examples for supervised fine-tuning: token ids and loss masks.
 
-The classes are those of Agent-FLAN; `curation/agent_flan.py` makes them.
+The classes are those of Agent-FLAN, from `curation/agent_flan.py`.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ Example = dict[str, list[int]]
 def demonstration_examples(episodes: pd.DataFrame, renderer: ChatRenderer, classes: Iterable[str]) -> list[Example]:
     """Examples of the given classes from curated episodes.
 
-    What counts is what `flan_example` says: no turn that is context in one example counts there again.
+    `flan_example` chooses the turns in the loss: a turn that is context in an example is not in its loss.
 
     Args:
-        episodes: Columns `messages` and `tools` (JSON text), and `opening`: how many of the messages are an earlier
-            conversation. Where that is missing there is none.
-        renderer: Of the policy that is to imitate them.
+        episodes: Columns `messages` and `tools` (JSON text), and optionally `opening`: the number of first messages
+            that belong to an earlier conversation.
+        renderer: That of the policy to train.
         classes: Names of `agent_flan.CLASSES`.
 
     Returns:
         Rows with `input_ids` and `assistant_masks`, lists of equal length.
 
     Raises:
-        DataError: an `opening` is no number of messages.
+        DataError: an `opening` is not a number of messages.
     """
     openings = opening_lengths(episodes)
     examples = []
@@ -50,14 +50,16 @@ def demonstration_examples(episodes: pd.DataFrame, renderer: ChatRenderer, class
 
 
 def with_replay(examples: list[Example], replay: pd.DataFrame, share: float, seed: int) -> list[Example]:
-    """Add generic rows until they make up `share` of all.
+    """Add rows of replay text until they make up `share` of all examples.
 
     Raises:
         DataError: the replay text has too few rows.
     """
     wanted = round(len(examples) * share / (1.0 - share)) if share < 1.0 else len(replay)
     if wanted > len(replay):
-        raise DataError(f"warm_start.replay: {wanted} rows of replay text are wanted, there are {len(replay)}; lower the share")
+        raise DataError(
+            f"warm_start.replay: {wanted} rows of replay text are needed, the file has {len(replay)}; lower the share"
+        )
     chosen = random.Random(f"replay-{seed}").sample(range(len(replay)), wanted)
     rows = replay.iloc[chosen]
     columns = zip(rows["input_ids"], rows["assistant_masks"], strict=True)

@@ -1,4 +1,4 @@
-"""Which episodes a warm start imitates: logged ones, a teacher's, and failures seen in hindsight."""
+"""The episodes that a warm start imitates: logged ones, a teacher's, and failures relabelled in hindsight."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ NEEDED = ("task_id", "success", "messages", "tools")
 
 
 def episodes_to_imitate(settings: WarmStartConfig, curated: Path, kind: str) -> pd.DataFrame:
-    """The episodes of the training split, those of a teacher and those relabelled, in this order.
+    """The logged episodes of the training split, those of teachers, and relabelled ones, in this order.
 
     Args:
         curated: The curation stage's output.
-        kind: "verified" for the logged episodes that replay proved good; any other takes all logged ones.
+        kind: "verified" for logged episodes that passed when re-executed; any other value for all logged ones.
 
     Returns:
         Rows with at least `messages` and `tools` (JSON text).
 
     Raises:
-        DataError: there is none, or a file is not what it should be.
-        LeakError: a teacher's episode is of a task outside the training split.
+        DataError: there is no episode, or a file lacks a column.
+        LeakError: a teacher's episode belongs to a task outside the training split.
     """
     import pandas as pd
 
@@ -58,7 +58,7 @@ def _taught(folder: Path, training: set[str]) -> pd.DataFrame:
     episodes = read_table(path)
     missing = [name for name in NEEDED if name not in episodes]
     if missing:
-        raise DataError(f"{path}: has no column {missing[0]}; it is to be the output of `tracewheel teach`")
+        raise DataError(f"{path}: has no column {missing[0]}; expected the output of `tracewheel teach`")
     strangers = sorted(set(episodes["task_id"]) - training)
     if strangers:
         raise LeakError(

@@ -1,7 +1,7 @@
 """The warm start: supervised fine-tuning of a LoRA adapter, or of the whole model, on logged episodes.
 
-TRL's `SFTTrainer` gets token ids and labels made by the same renderer as rollouts use, so what is
-imitated is exactly what would be sampled; the loss is on assistant tokens only.
+TRL's `SFTTrainer` gets token ids and labels from the renderer that rollouts use, so the policy imitates exactly the
+tokens it would sample; the loss is on assistant tokens only.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ def warm_start(config: WarmStartSections, curated: Path, out: Path, demonstratio
 
     Args:
         curated: The curation stage's output.
-        demonstrations: "verified" for episodes that replay proved good, "all" for every logged one,
-            "replay" for the generic text alone (the control that shows what imitation adds).
+        demonstrations: "verified" for episodes that passed when re-executed, "all" for every logged one, "replay"
+            for the replay text alone (a control that shows what imitation adds).
 
     Raises:
         DataError: there is nothing to learn from.
-        LeakError: an extra demonstration is of a task outside the training split.
+        LeakError: an extra demonstration belongs to a task outside the training split.
     """
     import torch
 
@@ -48,7 +48,9 @@ def warm_start(config: WarmStartSections, curated: Path, out: Path, demonstratio
     if demonstrations == "replay":
         examples = examples[n_demonstrations:]
     if not examples:
-        raise DataError(f"{curated / EPISODES_FILE}: no example of {', '.join(settings.classes)} and no replay to learn from")
+        raise DataError(
+            f"{curated / EPISODES_FILE}: no example of {', '.join(settings.classes)} and no replay text to learn from"
+        )
     loss = _fine_tune(config, examples, out)
     metrics = {"demonstrations": n_demonstrations, "examples": len(examples), "final_loss": loss}
     write_json(out / "metrics.json", metrics)
@@ -83,7 +85,7 @@ def _fine_tune(config: WarmStartSections, examples: list[Example], out: Path) ->
     ]
     with tempfile.TemporaryDirectory() as scratch:
         trainer = SFTTrainer(
-            # Where every weight is trained they stay in float32, and passes are in the lower precision.
+            # In full training the weights stay in float32 and only the passes use the lower precision.
             model=load_base(config.policy, config.policy.base, "float32" if whole else None),
             processing_class=load_renderer(config.policy.base, config.policy.tool_format).tokenizer,
             train_dataset=Dataset.from_list(rows),

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from tracewheel.learner.kernels import fused_logprobs
-from tracewheel.learner.kernels.fused_logprobs import scores
+from tracewheel.learner.kernels.fused_logprobs import OutputEmbedding, target_logprobs
 
 N, H, V = 13, 5, 31
 
@@ -39,7 +39,9 @@ def plain(states, weight, bias, targets, factor):
 def test_values_and_gradients_are_those_of_the_log_softmax(columns, chunk, with_bias, trains_weight, entropy_gradient):
     states, weight, *rest = problem(with_bias=with_bias)
     leaves = [states.requires_grad_(), *([weight.requires_grad_()] if trains_weight else [])]
-    ours = scores(states, weight, *rest, chunk=chunk, entropy_gradient=entropy_gradient)
+    bias, *others = rest
+    embedding = OutputEmbedding(weight, bias)
+    ours = target_logprobs(states, embedding, *others, chunk=chunk, entropy_gradient=entropy_gradient)
     theirs = plain(states, weight, *rest)
     for our, their in zip(ours, theirs, strict=True):
         torch.testing.assert_close(our, their, rtol=0, atol=1e-12)
@@ -58,7 +60,7 @@ def test_two_tokens_by_hand():
     """From logits (0, log 3) p = (1/4, 3/4), so log p[0] = -log 4, and its slope is W[0] - (W[0] + 3 W[1]) / 4."""
     weight = torch.tensor([[0.0], [1.0]])
     states = torch.tensor([[torch.log(torch.tensor(3.0))]], requires_grad=True)
-    logprobs, entropy = scores(states, weight, None, torch.tensor([0]), torch.ones(1))
+    logprobs, entropy = target_logprobs(states, OutputEmbedding(weight), torch.tensor([0]), torch.ones(1))
     assert logprobs.item() == pytest.approx(-1.386294, abs=1e-6)
     assert entropy.item() == pytest.approx(0.562335, abs=1e-6)
     logprobs.sum().backward()
@@ -68,7 +70,7 @@ def test_two_tokens_by_hand():
 def test_logits_far_beyond_the_range_of_exp_stay_finite(columns):
     states, weight, bias, targets, factor = problem(torch.float32, spread=500.0)
     states.requires_grad_()
-    logprobs, entropy = scores(states, weight, bias, targets, factor, entropy_gradient=True)
+    logprobs, entropy = target_logprobs(states, OutputEmbedding(weight, bias), targets, factor, entropy_gradient=True)
     (logprobs.sum() + entropy.sum()).backward()
     exact = [values.double() if values is not None and values.is_floating_point() else values for values in (states, weight)]
     expected, _ = plain(exact[0].detach(), exact[1], bias, targets, factor.double())
@@ -80,7 +82,7 @@ def test_logits_far_beyond_the_range_of_exp_stay_finite(columns):
 def test_half_precision_is_summed_in_float32(columns):
     states, weight, bias, targets, factor = problem(torch.bfloat16, spread=0.5)
     states.requires_grad_()
-    logprobs, entropy = scores(states, weight, bias, targets, factor)
+    logprobs, entropy = target_logprobs(states, OutputEmbedding(weight, bias), targets, factor)
     logprobs.sum().backward()
     exact = states.detach().double().requires_grad_()
     expected, expected_entropy = plain(exact, weight.double(), None, targets, factor.double())
@@ -93,6 +95,6 @@ def test_half_precision_is_summed_in_float32(columns):
 def test_no_tokens_score_nothing_and_have_a_gradient():
     states, weight, _, targets, factor = problem()
     none = states[:0].requires_grad_()
-    logprobs, entropy = scores(none, weight.requires_grad_(), None, targets[:0], factor[:0])
+    logprobs, entropy = target_logprobs(none, OutputEmbedding(weight.requires_grad_()), targets[:0], factor[:0])
     logprobs.sum().backward()
     assert logprobs.shape == entropy.shape == (0,) and not weight.grad.any()

@@ -176,7 +176,7 @@ def test_a_row_alone_scores_as_in_a_padded_batch(batch):
 
 
 class LogitsWatch(TorchDispatchMode):
-    """Watches every operator: the largest result over the fused_logprobs, and the most of them alive at once."""
+    """Watches every operator: the largest result as wide as the vocabulary, and the most such elements alive at once."""
 
     def __init__(self):
         super().__init__()

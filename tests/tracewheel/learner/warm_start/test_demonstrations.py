@@ -135,5 +135,5 @@ def test_replay_makes_up_its_share(replay, share, added):
 
 
 def test_too_little_replay_is_a_data_error(replay):
-    with pytest.raises(DataError, match="54 rows of replay text are wanted, there are 20"):
+    with pytest.raises(DataError, match="54 rows of replay text are needed, the file has 20"):
         with_replay([{"input_ids": [1], "assistant_masks": [1]}] * 6, replay, 0.9, seed=0)

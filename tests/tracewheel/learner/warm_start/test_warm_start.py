@@ -160,7 +160,7 @@ def test_nothing_to_learn_from_is_a_data_error(run, curated, config, tmp_path):
     episodes[episodes["success"] != 1.0].to_parquet(empty / EPISODES)
     with pytest.raises(DataError, match="no verified episode in the training split"):
         run("verified", curated=empty)
-    with pytest.raises(DataError, match="no replay to learn from"):
+    with pytest.raises(DataError, match="no replay text to learn from"):
         run("replay")
     wordless = episodes.assign(messages=json.dumps([{"role": "user", "content": "?"}, {"role": "assistant", "content": "!"}]))
     wordless.to_parquet(empty / EPISODES)
