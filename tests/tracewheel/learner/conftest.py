@@ -1,10 +1,15 @@
 """What the learner's tests share: sampled trajectories, rewards, and an update with some things changed."""
 
+import dataclasses
+import itertools
+import math
+
 import pytest
 
 from tracewheel.config import RetrainConfig
-from tracewheel.core.files import read_records, read_table
+from tracewheel.core.files import read_records, read_table, write_records
 from tracewheel.core.types import Score, Trajectory
+from tracewheel.learner.scored_trajectories import read_scored_trajectories
 from tracewheel.learner.update import update
 from tracewheel.learner.update_files import UpdateFiles
 from tracewheel.policy.adapters import policy_of
@@ -26,6 +31,28 @@ def trajectories(config, base, adapter, tasks, tmp_path_factory):
 def rewards(trajectories):
     """Rewards that differ within each group."""
     return [float(index % 4 == 1) for index in range(len(read_table(trajectories)))]
+
+
+@pytest.fixture(scope="session")
+def with_nonsense_at_observations(trajectories, tmp_path_factory):
+    """The trajectories with other log-probabilities, infinite ones too, wherever the policy sampled nothing."""
+    nonsense = itertools.cycle([-7.5, 3.0, math.nan, math.inf, -math.inf])
+
+    def spoil(trajectory):
+        pairs = zip(trajectory.logprobs, trajectory.action_mask, strict=True)
+        return dataclasses.replace(trajectory, logprobs=[logprob if acted else next(nonsense) for logprob, acted in pairs])
+
+    path = tmp_path_factory.mktemp("spoilt") / "trajectories.parquet"
+    write_records(path, [spoil(trajectory) for trajectory in read_records(trajectories, Trajectory)])
+    assert read_table(path)["logprobs"][0][:2].tolist() == [-7.5, 3.0]
+    return path
+
+
+@pytest.fixture(scope="session")
+def scored_trajectories(trajectories, rewards, score_file, tmp_path_factory):
+    """The trajectories joined with their rewards, as an update reads them."""
+    scores = score_file(tmp_path_factory.mktemp("scores") / "scores.parquet", trajectories, rewards)
+    return read_scored_trajectories([trajectories], [scores])
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,6 @@
-"""Under torchrun: the updates that the files named on the command line describe, one after the other.
+"""Under torchrun: run the updates described by the files on the command line, in turn.
 
-One start of the processes is dearer than all that the tests have them do.
+Starting the processes takes longer than all updates of a test, so one start runs several.
 """
 
 import sys

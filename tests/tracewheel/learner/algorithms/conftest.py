@@ -1,0 +1,36 @@
+"""Every algorithm, and the choices that change its update, as settings of the learner."""
+
+import pytest
+
+from tracewheel.config.algorithms import PRESETS
+
+VARIANTS = {
+    **{kind: {"kind": kind} for kind in PRESETS},
+    "dpo": {"kind": "dpo"},
+    "ppo by turn, light critic": {"kind": "ppo", "advantage": {"granularity": "turn", "critic": {"kind": "light"}}},
+    "ppo with V-trace": {"kind": "ppo", "advantage": {"vtrace": True}, "off_policy": {"proximal": "recompute"}},
+    "ppo with the KL in the reward": {"kind": "ppo", "kl": {"place": "reward", "estimator": "k1"}},
+    "decoupled, truncated": {"off_policy": {"proximal": "recompute", "correction": "truncate"}},
+    "decoupled, masked by sequence": {"off_policy": {"proximal": "recompute", "correction": "mask", "level": "sequence"}},
+    "adaptive KL": {"kl": {"target": 0.01}},
+    "forward KL": {"kl": {"direction": "forward"}},
+    "entropy with a floor": {"entropy": {"bonus": 0.01, "floor": 5.0}},
+    "trajectory buffer": {"buffer": {"kind": "priority", "rows": 4}},
+    "ppo with a trajectory buffer": {"kind": "ppo", "buffer": {"kind": "fifo", "rows": 4}},
+    "clamped": {"zero_variance": {"kind": "clamp"}},
+    "credit by turn": {"credit": {"kind": "turn", "discount": 0.9}},
+    "packed": {"layout": "packed"},
+    "shared prefixes": {"layout": "shared_prefix"},
+}
+
+
+@pytest.fixture(params=VARIANTS)
+def settings(request, adapter):
+    """The learner's settings of one algorithm; no critic warm-up, so that the first step counts."""
+    learner = {**VARIANTS[request.param]}
+    if learner.get("kind") == "ppo":
+        advantage = learner.get("advantage", {})
+        learner["advantage"] = {**advantage, "critic": {"warmup_iterations": 0, **advantage.get("critic", {})}}
+    if learner.get("kind") == "distillation":
+        learner["advantage"] = {"adapter": str(adapter)}
+    return learner
