@@ -88,14 +88,14 @@ def test_columns_of_different_length_are_an_error():
         micro_batches(table, [0.0, 0.0], 10)
 
 
-def test_an_action_without_anything_before_it_is_an_error():
+def test_an_action_as_first_token_is_an_error():
     table = frame(3)
     table.at[0, "action_mask"] = [1, 1, 1]
     with pytest.raises(DataError, match="row 0: its first token"):
         micro_batches(table, [0.0], 10)
 
 
-def test_advantages_must_be_one_for_each_row():
+def test_a_missing_advantage_is_an_error():
     with pytest.raises(ValueError, match="2 trajectories"):
         micro_batches(frame(2, 2), [1.0], 10)
 
@@ -110,7 +110,7 @@ def like_beginnings(*groups: tuple[int, ...]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["token_ids", "action_mask", "logprobs"])
 
 
-def test_packed_batches_are_balanced_and_as_few_as_will_do():
+def test_packed_batches_are_few_and_balanced():
     batches = micro_batches(frame(9, 8, 7, 6, 5, 5), [0.0] * 6, 20, layout="packed")
     assert [int(batch.attention_mask.sum()) for batch in batches] == [20, 20]
     assert [int(batch.attention_mask.sum()) for batch in micro_batches(frame(30, 4, 4), [0.0] * 3, 10, layout="packed")] == [
@@ -119,7 +119,7 @@ def test_packed_batches_are_balanced_and_as_few_as_will_do():
     ]
 
 
-def test_shared_beginnings_come_together_and_count_once():
+def test_common_beginnings_are_batched_together_and_counted_once():
     table = like_beginnings((3, 4, 5), (2, 2, 2)).iloc[[0, 3, 1, 4, 2, 5]]
     batches = micro_batches(table, [0.0] * 6, 22, layout="shared_prefix")
     assert [sorted(batch.rows.tolist()) for batch in batches] == [[0, 2, 4], [1, 3, 5]]

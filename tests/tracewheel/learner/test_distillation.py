@@ -1,4 +1,4 @@
-"""The teacher of on-policy distillation: what it says of a policy's tokens, and who may be one."""
+"""The teacher of on-policy distillation: its log-probabilities, its checks, and what the policy learns."""
 
 import json
 import shutil
@@ -20,7 +20,7 @@ from tracewheel.rollout.rollout import rollout
 
 @pytest.fixture(scope="module")
 def batch(trajectories):
-    """TrajectoryTable of unequal length, sampled at unequal temperatures."""
+    """Rows of unequal length, sampled at unequal temperatures."""
     table = read_table(trajectories).iloc[[0, 5]].assign(temperature=[1.0, 1.7])
     (batch,) = micro_batches(table, [0.0, 0.0], 100_000)
     return batch
@@ -37,7 +37,7 @@ def plain(model, batch):
     return out * batch.action_mask
 
 
-def test_a_teacher_with_an_adapter(config, base, adapter, batch):
+def test_teacher_logprobs_of_an_adapter(config, base, adapter, batch):
     judged = teacher_logprobs(config, TeacherAdvantageConfig(adapter=str(adapter)))(batch)
     expected = plain(PeftModel.from_pretrained(load_base(config.policy, base), adapter).eval(), batch)
     torch.testing.assert_close(judged, expected, rtol=1e-4, atol=1e-5)
@@ -45,12 +45,12 @@ def test_a_teacher_with_an_adapter(config, base, adapter, batch):
     assert (judged[batch.action_mask == 0] == 0).all() and (judged[batch.action_mask == 1] < 0).any()
 
 
-def test_a_teacher_of_another_base(config, other_base, batch):
+def test_teacher_logprobs_of_another_base(config, other_base, batch):
     judged = teacher_logprobs(config, TeacherAdvantageConfig(base=other_base))(batch)
     torch.testing.assert_close(judged, plain(load_base(config.policy, other_base), batch), rtol=1e-4, atol=1e-5)
 
 
-def test_a_teacher_whose_tokens_mean_something_else_is_refused(config, base, tmp_path):
+def test_a_teacher_with_another_tokenizer_is_refused(config, base, tmp_path):
     stranger = tmp_path / "stranger"
     shutil.copytree(base, stranger)
     tokenizer = json.loads((stranger / "tokenizer.json").read_text())
@@ -62,7 +62,7 @@ def test_a_teacher_whose_tokens_mean_something_else_is_refused(config, base, tmp
         teacher_logprobs(config, TeacherAdvantageConfig(base=str(stranger)))
 
 
-def test_a_teacher_that_is_not_there_or_not_for_this_base(config, adapter, other_base, tmp_path):
+def test_missing_and_mismatched_teachers_are_refused(config, adapter, other_base, tmp_path):
     with pytest.raises(DataError, match="absent: no such folder"):
         teacher_logprobs(config, TeacherAdvantageConfig(adapter=str(tmp_path / "absent")))
     with pytest.raises(AdapterMismatchError):
@@ -80,8 +80,8 @@ def divergence(config, base, adapter, batch):
     return (policy.exp() * (policy - other)).sum(-1)[batch.action_mask[:, 1:] == 1].mean().item()
 
 
-def test_the_policy_comes_closer_to_its_teacher(run, config, base, tasks, tmp_path):
-    """A spoilt policy learns from the base, on its own samples. Rewards play no part: they are all the same."""
+def test_distillation_reduces_the_divergence_from_the_teacher(run, config, base, tasks, tmp_path):
+    """A perturbed policy learns from the base on its own samples. All rewards are equal."""
     torch.manual_seed(3)
     model = get_peft_model(load_base(config.policy, base), peft_config(LoraConfig(rank=4, alpha=8)))
     with torch.no_grad():

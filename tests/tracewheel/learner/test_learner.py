@@ -1,4 +1,4 @@
-"""The learner's choices one by one: whom they leave out, what they remember, which way they push."""
+"""The learner's choices one by one: which trajectories they use, what they store, and their effect."""
 
 import dataclasses
 import json
@@ -24,12 +24,12 @@ def same_weights(one, other):
     return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 
-def memory(folder):
+def learner_state(folder):
     return json.loads((folder / "learner.json").read_text())
 
 
 @pytest.mark.parametrize("reward", [math.nan, math.inf, -math.inf, None])
-def test_a_reward_that_is_no_number_masks_the_sample(run, trajectories, rewards, reward, tmp_path):
+def test_trajectories_without_a_finite_reward_are_masked(run, trajectories, rewards, reward, tmp_path):
     full, metrics = run(rewards=[*rewards[:6], reward, *rewards[7:]])
     assert metrics["masked_share"] == pytest.approx(1 / 12)
     others = read_records(trajectories, Trajectory)
@@ -38,7 +38,7 @@ def test_a_reward_that_is_no_number_masks_the_sample(run, trajectories, rewards,
     assert same_weights(full / WEIGHTS, run(trajectories=fewer, rewards=rewards[:6] + rewards[7:])[0] / WEIGHTS)
 
 
-def test_too_old_trajectories_are_left_out(run, trajectories, rewards, tmp_path):
+def test_stale_trajectories_are_left_out(run, trajectories, rewards, tmp_path):
     """The policy that is updated in iteration 5 has version 4; half of the episodes are of version 2."""
     episodes = read_records(trajectories, Trajectory)
     aged = [dataclasses.replace(t, policy_version=2 if index < 4 else 4) for index, t in enumerate(episodes)]
@@ -53,19 +53,19 @@ def test_too_old_trajectories_are_left_out(run, trajectories, rewards, tmp_path)
     assert metrics["stale_share"] == 0.0
 
 
-def test_a_step_on_the_kl_alone_is_taken_only_when_asked(run, rewards, adapter):
-    """No group says anything: nothing moves, unless `keep` is set and the policy has left the reference."""
+def test_keep_takes_a_step_on_the_kl_alone(run, rewards, adapter):
+    """Without variance no step is taken, unless `keep` is set and the policy differs from the reference."""
     first, _ = run({"learning_rate": 1e-2})
-    silent = [1.0] * len(rewards)
-    skipped, metrics = run({"replay_rows": 0}, rewards=silent, state=first, iteration=2)
+    equal = [1.0] * len(rewards)
+    skipped, metrics = run({"replay_rows": 0}, rewards=equal, state=first, iteration=2)
     assert metrics["steps"] == 0.0 and same_weights(skipped / WEIGHTS, first / WEIGHTS)
-    kept, metrics = run({"replay_rows": 0, "zero_variance": {"kind": "keep"}}, rewards=silent, state=first, iteration=2)
+    kept, metrics = run({"replay_rows": 0, "zero_variance": {"kind": "keep"}}, rewards=equal, state=first, iteration=2)
     assert metrics["steps"] == 2.0 and not same_weights(kept / WEIGHTS, first / WEIGHTS)
     assert metrics["policy_loss"] == 0.0 and metrics["kl"] > 0.0
 
 
 def test_clamped_groups_are_compared_with_the_batch(run, rewards):
-    """Of three groups two agree within themselves; clamped, they take part."""
+    """Two of three groups have no variance; clamped, they take part."""
     agreeing = [0.0] * 4 + [1.0] * 4 + rewards[8:]
     _, skipped = run(rewards=agreeing)
     _, clamped = run({"zero_variance": {"kind": "clamp"}}, rewards=agreeing)
@@ -73,17 +73,17 @@ def test_clamped_groups_are_compared_with_the_batch(run, rewards):
     assert skipped["zero_variance_share"] == clamped["zero_variance_share"] == pytest.approx(2 / 3)
 
 
-def test_groups_that_agree_still_speak_when_the_whole_batch_is_the_baseline(run, rewards):
-    """REINFORCE++ compares with all samples: two groups that agree within themselves differ from each other."""
+def test_a_batch_baseline_uses_groups_without_variance(run, rewards):
+    """REINFORCE++ compares with the whole batch: two groups without variance differ from each other."""
     agreeing = [0.0] * 4 + [1.0] * 8
     _, by_group = run(rewards=agreeing)
     _, by_batch = run({"kind": "reinforce"}, rewards=agreeing)
     assert by_group["kept_rows"] == 0.0 and by_batch["kept_rows"] == 12.0
-    _, silent = run({"kind": "reinforce"}, rewards=[1.0] * 12)
-    assert silent["kept_rows"] == 0.0
+    _, all_equal = run({"kind": "reinforce"}, rewards=[1.0] * 12)
+    assert all_equal["kept_rows"] == 0.0
 
 
-def test_equal_totals_with_different_turns_speak_under_credit_by_turn(run, trajectories, profile_with, adapter, tmp_path):
+def test_credit_by_turn_uses_groups_with_equal_totals(run, trajectories, profile_with, adapter, tmp_path):
     """Every total is 1; in each group one trajectory earned it in its first turn, the others in their last."""
     import pandas as pd
 
@@ -107,20 +107,20 @@ def test_equal_totals_with_different_turns_speak_under_credit_by_turn(run, traje
     assert kept("turn") > 0.0
 
 
-def test_the_kl_weight_moves_towards_its_target_and_is_remembered(run):
+def test_the_adapted_kl_weight_is_stored(run):
     first, _ = run({"learning_rate": 1e-2})
     settings = {"kl": {"target": 1e-4, "weight": 0.01}}
     second, metrics = run(settings, state=first, iteration=2)
     assert metrics["kl"] > 1e-4 and metrics["kl_weight"] == 0.01
-    assert memory(second)["kl_weight"] == pytest.approx(0.01 * (1 + 0.2 / 10))
+    assert learner_state(second)["kl_weight"] == pytest.approx(0.01 * (1 + 0.2 / 10))
     _, metrics = run(settings, state=second, iteration=3)
     assert metrics["kl_weight"] == pytest.approx(0.01 * (1 + 0.2 / 10))
     _, metrics = run({"kl": 0.03}, state=second, iteration=3)
     assert metrics["kl_weight"] == 0.03, "without a target the profile's weight counts"
 
 
-def test_the_entropy_bonus_keeps_the_policy_open(run):
-    """Nothing else in the loss: entropy rises; above its floor the bonus rests."""
+def test_the_entropy_bonus_raises_entropy_below_its_floor(run):
+    """With nothing else in the loss entropy rises; above the floor the bonus is off."""
     alone = {"replay_rows": 0, "kl": 0.0, "surrogate": {"kind": "clip"}, "learning_rate": 1e-3, "epochs": 4}
     _, without = run({**alone})
     _, with_bonus = run({**alone, "entropy": {"bonus": 1.0}})
@@ -129,8 +129,8 @@ def test_the_entropy_bonus_keeps_the_policy_open(run):
     assert rests["entropy"] == without["entropy"]
 
 
-def test_kl_in_the_reward_moves_advantages_not_the_loss(run, trajectories, tmp_path):
-    """Sampled by the reference itself there is nothing to take off; by a policy surer of its words, the longer pay more."""
+def test_kl_in_the_reward_changes_advantages(run, trajectories, tmp_path):
+    """No penalty for samples of the reference itself; samples of a more certain policy are penalised by length."""
     settings = {"kind": "rloo", "kl": {"place": "reward", "estimator": "k1", "weight": 0.5}}
     plain = {**settings, "kl": {"weight": 0.0}}
 
@@ -154,8 +154,8 @@ def test_kl_in_the_reward_moves_advantages_not_the_loss(run, trajectories, tmp_p
 
 
 @pytest.mark.parametrize("kind", ["trunk", "light"])
-def test_the_critic_learns_what_reward_to_expect(run, trajectories, kind):
-    """The reward depends on the task alone: after some updates the values explain most of its variance."""
+def test_the_critic_learns_expected_rewards(run, trajectories, kind):
+    """With a reward per task the values explain most of its variance after some updates."""
     by_task = [float(index // 4) / 2 for index in range(len(read_table(trajectories)))]
     critic = {"kind": kind, "epochs": 8, "learning_rate": 3e-3, "clip": None, "warmup_iterations": 99}
     settings = {"kind": "ppo", "advantage": {"critic": critic}}
@@ -168,7 +168,7 @@ def test_the_critic_learns_what_reward_to_expect(run, trajectories, kind):
     assert metrics["value_loss"] < 0.05
 
 
-def test_warm_up_leaves_the_policy_alone(run, adapter):
+def test_critic_warm_up_does_not_change_the_policy(run, adapter):
     settings = {"kind": "ppo", "advantage": {"critic": {"warmup_iterations": 1}}}
     first, metrics = run(settings)
     assert metrics["steps"] == 0.0 and metrics["value_loss"] > 0.0
@@ -177,8 +177,8 @@ def test_warm_up_leaves_the_policy_alone(run, adapter):
     assert metrics["steps"] == 2.0 and not same_weights(second / WEIGHTS, first / WEIGHTS)
 
 
-def test_values_are_zero_off_the_actions_and_of_the_state_before(profile_with, trajectories, adapter):
-    """A change of the last token changes no value: each is of the state in which its token is chosen."""
+def test_values_belong_to_the_state_before_each_action(profile_with, trajectories, adapter):
+    """Changing the last token changes no value: each belongs to the state in which its token is chosen."""
     models = load_models(profile_with(), adapter.parent, adapter)
     critic = Critic(CriticConfig(kind="light"), models, "padded", seed=1)
     torch.nn.init.normal_(critic.head[-1].weight)
@@ -191,7 +191,7 @@ def test_values_are_zero_off_the_actions_and_of_the_state_before(profile_with, t
     assert (values[batch.action_mask == 0] == 0.0).all() and (values[batch.action_mask == 1] != 0.0).all()
 
 
-def test_a_state_of_another_critic_is_refused(run):
+def test_the_state_of_another_critic_is_refused(run):
     light, _ = run({"kind": "ppo", "advantage": {"critic": {"kind": "light", "hidden": 16}}})
     with pytest.raises(DataError, match="of another critic"):
         run({"kind": "ppo", "advantage": {"critic": {"kind": "light", "hidden": 32}}}, state=light, iteration=2)
@@ -208,7 +208,7 @@ def test_all_weights_can_be_trained_with_a_light_critic(run):
         run({**settings, "advantage": {"critic": {"kind": "trunk"}}})
 
 
-def test_scores_that_do_not_fit_are_named(run, trajectories, rewards, profile_with, adapter, tmp_path):
+def test_doubled_and_incomplete_scores_are_refused(run, trajectories, rewards, profile_with, adapter, tmp_path):
     import pandas as pd
 
     from tracewheel.learner.update import update

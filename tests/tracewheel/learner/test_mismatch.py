@@ -1,4 +1,4 @@
-"""A sampler and a trainer that disagree: on which tokens it is measured, and what is then done."""
+"""The mismatch of sampler and trainer: where it is measured, and the response."""
 
 import dataclasses
 import json
@@ -33,7 +33,7 @@ def same_weights(one, other):
 
 @pytest.fixture
 def altered(trajectories, tmp_path):
-    """Trajectories whose log-probabilities are off by some nats, where `chosen(version)` holds of a token; aged first."""
+    """Trajectories with log-probabilities off by some nats on tokens whose version is `chosen`; turns are aged first."""
 
     def alter(nats, *, age=lambda turn: turn, chosen=lambda version: True, name="altered"):
         def change(trajectory):
@@ -50,7 +50,7 @@ def altered(trajectories, tmp_path):
 
 
 def half_old(turn):
-    """A turn whose first token an older version sampled, when it has several."""
+    """A turn whose first token was sampled by an older version, if it has several tokens."""
     if turn["end"] - turn["start"] < 2:
         return turn
     return turn | {"policy_version": VERSION - 1, "changes": [[turn["start"] + 1, VERSION]]}
@@ -59,7 +59,7 @@ def half_old(turn):
 class TestVersions:
     TABLE = pd.DataFrame(
         {
-            # Two turns: one by version 4, one begun by version 4 and gone on with by 5; then a row by version 9.
+            # Two turns: one by version 4, one begun by version 4 and finished by version 5; then a row by version 9.
             "turns": [
                 json.dumps(
                     [dataclasses.asdict(Turn(2, 4, 1, 0, 4)), dataclasses.asdict(Turn(5, 8, 1, 0, 4, changes=[[6, 5]]))]
@@ -71,20 +71,20 @@ class TestVersions:
         }
     )
 
-    def test_each_token_has_its_own(self):
+    def test_each_token_has_its_version(self):
         assert [versions.tolist() for versions in versions_of(self.TABLE)] == [[-1, -1, 4, 4, -1, 4, 5, 5], [-1, 9]]
         assert [row.tolist() for row in current_tokens(self.TABLE, 5)] == [[0, 0, 0, 0, 0, 0, 1, 1], [0, 0]]
 
-    def test_without_turns_none_is_known(self):
+    def test_versions_are_unknown_without_turns(self):
         assert [versions.tolist() for versions in versions_of(self.TABLE.drop(columns="turns"))] == [[-1] * 8, [-1] * 2]
         assert staleness_figures(self.TABLE.drop(columns="turns"), 5, 6) == {}
 
-    def test_staleness_is_of_tokens(self):
-        """Version 5 is updated in iteration 6: three tokens are one behind, two none; 9 is what the run began with."""
+    def test_staleness_is_counted_by_token(self):
+        """Version 5 is updated in iteration 6: three tokens are one behind, two are current; 9 is the run's first policy."""
         assert staleness_figures(self.TABLE, 5, 6) == {"staleness_mean": pytest.approx((3 * 1 + 5) / 6), "staleness_max": 5.0}
         assert staleness(self.TABLE, 6).tolist() == [1, 5]
 
-    def test_the_first_update_of_a_run_is_on_policy_whatever_number_its_policy_has(self):
+    def test_the_first_update_of_a_run_is_on_policy_for_any_version(self):
         assert staleness_figures(self.TABLE.iloc[1:], 9, 1) == {"staleness_mean": 0.0, "staleness_max": 0.0}
 
 
@@ -100,13 +100,13 @@ class TestDifferences:
         }
         assert found.figures() == expected
 
-    def test_of_nothing_there_is_no_difference(self):
+    def test_nothing_measured_gives_no_mean(self):
         found = MismatchStatistics()
         found.observe(torch.tensor([-1.0]), torch.tensor([-5.0]), torch.tensor([1]), torch.tensor([0.0]))
         assert found.figures() == {"sampler_mismatch_measured": 0.0}
 
-    def test_processes_add_up(self):
-        """One token off by 1 here, three by 0.2 there, and a process that had only a filler."""
+    def test_statistics_of_processes_add_up(self):
+        """One token off by 1, three by 0.2, and a process with only a filler."""
         parts = [MismatchStatistics(), MismatchStatistics(), MismatchStatistics()]
         parts[0].observe(torch.tensor([-1.0]), torch.tensor([-2.0]), torch.ones(1), torch.ones(1))
         parts[1].observe(torch.full((4,), -1.0), torch.full((4,), -1.2), torch.ones(4), torch.tensor([1.0, 1.0, 1.0, 0.0]))
@@ -115,7 +115,7 @@ class TestDifferences:
         assert figures["sampler_mismatch_mean"] == pytest.approx((1.0 + 3 * 0.2) / 4)
         assert figures["sampler_mismatch_max"] == 1.0 and figures["sampler_mismatch_measured"] == pytest.approx(4 / 5)
 
-    def test_a_number_that_is_none_is_not_lost(self):
+    def test_nan_propagates_to_the_maximum(self):
         parts = [MismatchStatistics(), MismatchStatistics()]
         parts[0].observe(torch.tensor([math.nan]), torch.tensor([-2.0]), torch.ones(1), torch.ones(1))
         parts[1].observe(torch.tensor([-1.0]), torch.tensor([-2.0]), torch.ones(1), torch.ones(1))
@@ -127,7 +127,7 @@ FIGURES = {"sampler_mismatch_mean": 0.03, "sampler_mismatch_max": 0.5, "sampler_
 
 class TestActing:
     @pytest.mark.parametrize(("action", "metric"), [("warn", 1.0), ("correct", 2.0)])
-    def test_past_the_threshold(self, action, metric):
+    def test_above_the_threshold_the_action_is_taken(self, action, metric):
         config = MismatchConfig(action=action)
         assert act_on(config, FIGURES) == {"sampler_mismatch_action": metric}
         assert act_on(MismatchConfig(action=action, threshold=0.03), FIGURES) == {"sampler_mismatch_action": 0.0}
@@ -136,27 +136,27 @@ class TestActing:
         assert "0.03 nats a token on average, 0.5 at most, over 75.0% of the tokens" in said and "rollout.engine" in said
         assert mismatch_warning(config, FIGURES | {"sampler_mismatch_action": 0.0}) == mismatch_warning(config, {}) == ""
 
-    def test_stopping_says_what_was_found_and_where_to_look(self):
+    def test_the_stop_error_names_the_difference_and_the_settings(self):
         with pytest.raises(SamplerMismatchError, match=r"0\.03 nats .*threshold is 0\.02.*rollout\.engine.*written"):
             act_on(MismatchConfig(action="stop"), FIGURES)
 
-    def test_no_weight_mends_what_is_no_number(self):
+    def test_a_nan_difference_stops_a_correction(self):
         broken = FIGURES | {"sampler_mismatch_mean": math.nan}
         assert act_on(MismatchConfig(), broken) == {"sampler_mismatch_action": 1.0}
         with pytest.raises(SamplerMismatchError, match="nan nats"):
             act_on(MismatchConfig(action="correct"), broken)
 
-    def test_a_profile_that_corrects_already_keeps_its_way(self):
+    def test_a_profile_with_a_correction_keeps_it(self):
         own = OffPolicyConfig(proximal="recompute", correction="mask", level="sequence")
         assert corrected(own) == own
         assert corrected(OffPolicyConfig(cap=3.0)) == OffPolicyConfig(proximal="recompute", correction="truncate", cap=3.0)
 
-    def test_dpo_has_nothing_to_correct(self):
+    def test_dpo_refuses_a_correction(self):
         with pytest.raises(ValidationError, match="set mismatch.action to 'warn' or 'stop'"):
             RetrainConfig.model_validate({"name": "test", "learner": {"kind": "dpo", "mismatch": {"action": "correct"}}})
 
 
-def test_shares_of_corrected_tokens_by_hand():
+def test_correction_shares_by_hand():
     """Ratios 1, 1.5, 4 and 0.25, and one off the mask: three are corrected; a cap of 2 cuts one, or two with `mask`."""
     ratio = torch.tensor([[1.0, 1.5, 4.0, 0.25, 8.0]])
     mask = torch.tensor([[1, 1, 1, 1, 0]])
@@ -168,14 +168,14 @@ def test_shares_of_corrected_tokens_by_hand():
     assert correction_shares(plain, torch.ones_like(ratio), mask) == (0, 0)
 
 
-def test_the_engine_that_sampled_agrees(run):
+def test_the_sampling_engine_has_no_mismatch(run):
     _, metrics = run()
     assert metrics["sampler_mismatch_mean"] < 1e-5 and metrics["sampler_mismatch_measured"] == 1.0
     assert metrics["sampler_mismatch_action"] == metrics["corrected_share"] == 0.0
     assert metrics["staleness_mean"] == metrics["staleness_max"] == 0.0
 
 
-def test_a_mismatch_is_warned_of_and_changes_nothing(run, altered):
+def test_a_warning_does_not_change_the_update(run, altered):
     off = altered(0.05)
     out, metrics = run(trajectories=off)
     assert metrics["sampler_mismatch_mean"] == pytest.approx(0.05, abs=1e-4)
@@ -184,8 +184,8 @@ def test_a_mismatch_is_warned_of_and_changes_nothing(run, altered):
     assert metrics["sampler_mismatch_action"] == 0.0 and same_weights(out, careless)
 
 
-def test_a_correction_is_that_of_importance_sampling(run, altered, files_of):
-    """The same update, to the bit, as with the trainer's own log-probabilities and truncated weights throughout."""
+def test_a_correction_equals_truncated_importance_sampling(run, altered, files_of):
+    """The same update, to the bit, as with recomputed log-probabilities and truncated weights in the profile."""
     off = altered(0.05)
     one, metrics = run({"mismatch": {"action": "correct"}}, trajectories=off)
     assert metrics["sampler_mismatch_action"] == 2.0 and metrics["sampler_mismatch_mean"] == pytest.approx(0.05, abs=1e-5)
@@ -198,14 +198,14 @@ def test_a_correction_is_that_of_importance_sampling(run, altered, files_of):
     assert files_of(one) == files_of(again)
 
 
-def test_without_a_mismatch_there_is_nothing_to_correct(run):
+def test_without_a_mismatch_correct_changes_nothing(run):
     plain, figures = run()
     one, metrics = run({"mismatch": {"action": "correct"}})
     assert metrics["sampler_mismatch_action"] == metrics["corrected_share"] == 0.0
     assert same_weights(plain, one) and metrics.keys() == figures.keys()
 
 
-def test_it_stops_before_anything_is_written(run, altered, adapter, profile_with, score_file, rewards, tmp_path):
+def test_a_stop_writes_nothing(run, altered, adapter, profile_with, score_file, rewards, tmp_path):
     off = altered(0.05)
     scores = score_file(tmp_path / "scores.parquet", off, rewards)
     config = profile_with({"mismatch": {"action": "stop"}})
@@ -216,8 +216,8 @@ def test_it_stops_before_anything_is_written(run, altered, adapter, profile_with
     assert metrics["sampler_mismatch_action"] == 0.0
 
 
-def test_tokens_of_older_versions_are_no_mismatch(run, altered):
-    """The first token of each turn is of the version before, and far off: only its age shows."""
+def test_tokens_of_older_versions_are_not_measured(run, altered):
+    """The first token of each turn is of the previous version and far off: only staleness shows it."""
     off = altered(0.4, age=half_old, chosen=lambda version: version < VERSION)
     for action in ("warn", "correct", "stop"):
         _, metrics = run({"mismatch": {"action": action}}, trajectories=off, iteration=VERSION + 1)
@@ -229,7 +229,7 @@ def test_tokens_of_older_versions_are_no_mismatch(run, altered):
 
 
 @pytest.mark.parametrize("action", ["warn", "correct", "stop"])
-def test_with_no_token_of_its_own_it_is_not_measured(run, altered, action):
+def test_without_tokens_of_the_current_version_nothing_is_measured(run, altered, action):
     old = altered(0.4, age=lambda turn: turn | {"policy_version": VERSION - 2})
     _, metrics = run({"mismatch": {"action": action}}, trajectories=old, iteration=VERSION + 1)
     assert metrics["sampler_mismatch_measured"] == 0.0
@@ -237,13 +237,13 @@ def test_with_no_token_of_its_own_it_is_not_measured(run, altered, action):
     assert metrics["staleness_mean"] == metrics["staleness_max"] == 2.0
 
 
-def test_with_a_critic_too(run, altered):
+def test_a_correction_with_a_critic(run, altered):
     ppo = {"kind": "ppo", "advantage": {"critic": {"kind": "light", "warmup_iterations": 0}}}
     _, metrics = run(ppo | {"mismatch": {"action": "correct"}}, trajectories=altered(0.05))
     assert metrics["sampler_mismatch_action"] == 2.0 and metrics["corrected_share"] == pytest.approx(1.0)
 
 
-def test_dpo_measures_and_stops(config, altered, adapter, rewards, tmp_path):
+def test_dpo_measures_the_mismatch_and_stops(config, altered, adapter, rewards, tmp_path):
     learner = {"kind": "dpo", "minibatches": 2, "replay_path": config.learner.replay_path, "replay_rows": 2}
 
     def learn(table, out, **mismatch):

@@ -12,7 +12,7 @@ from tracewheel.learner.reward_normalisation import LEAST_DEVIATION, RETAIN, dev
 DOMAIN = PolicyGradientConfig(reward_normalisation="domain")
 
 
-def test_none_changes_nothing():
+def test_no_normalisation_changes_nothing():
     rewards, state = normalise([1.0, 0.0], ["a", "b"], {}, PolicyGradientConfig())
     assert (rewards, state) == ([1.0, 0.0], {})
 
@@ -27,7 +27,7 @@ def test_each_family_gets_mean_0_and_deviation_1_by_hand():
     }
 
 
-def test_earlier_rewards_count_with_a_weight_that_falls():
+def test_earlier_rewards_decay():
     """Weighted moments by hand: the first update's rewards weigh RETAIN each, the second's 1."""
     first, second = [0.0, 1.0, 1.0], [0.0, 0.5]
     _, state = normalise(first, ["a"] * 3, {}, DOMAIN)
@@ -41,7 +41,7 @@ def test_earlier_rewards_count_with_a_weight_that_falls():
     assert scaled == pytest.approx([(v - mean) / math.sqrt(spread) for v in second])
 
 
-def test_unscored_rewards_do_not_count_and_equal_ones_are_only_centred():
+def test_unscored_rewards_are_ignored_and_equal_ones_centred():
     rewards, state = normalise([0.5, float("nan"), 0.5, float("inf")], ["a"] * 4, {}, DOMAIN)
     assert rewards[0] == rewards[2] == 0.0
     assert math.isnan(rewards[1]) and rewards[3] == math.inf
@@ -49,7 +49,7 @@ def test_unscored_rewards_do_not_count_and_equal_ones_are_only_centred():
     assert deviation(state["a"]) == LEAST_DEVIATION
 
 
-def test_a_family_that_is_not_sampled_keeps_its_figures():
+def test_an_unsampled_family_keeps_its_scale():
     _, state = normalise([0.0, 1.0, 3.0], ["a", "a", "b"], {}, DOMAIN)
     _, later = normalise([1.0], ["b"], state, DOMAIN)
     assert later["a"] == state["a"]
@@ -65,7 +65,7 @@ def test_turns_sum_to_the_normalised_reward():
     assert of_turns[2] == []
 
 
-def test_the_state_survives_json_and_resuming_is_equal():
+def test_scales_survive_json():
     batches = [([0.1 * n, 0.3, 1.0 / (n + 1)], ["a", "b", "a"]) for n in range(6)]
     state, expected = {}, []
     for rewards, families in batches:
@@ -79,7 +79,7 @@ def test_the_state_survives_json_and_resuming_is_equal():
 
 
 @pytest.mark.parametrize("bad", [[1.0], {"count": 1.0, "mean": 0.0}, {"count": 0.0, "mean": 0.0, "squares": 0.0}])
-def test_a_bad_state_is_a_data_error_that_names_the_family(bad):
+def test_invalid_scales_are_a_data_error_with_the_family(bad):
     with pytest.raises(DataError, match="family 'files'"):
         normalise([1.0], ["files"], {"files": bad}, DOMAIN)
     with pytest.raises(ValueError, match="1 rewards and 2 families"):

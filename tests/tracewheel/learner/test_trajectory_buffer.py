@@ -1,4 +1,4 @@
-"""The replay buffer: what is kept, what is drawn, and that a loaded one goes on as the saved one would."""
+"""The trajectory buffer: which rows are kept and drawn, and that loading preserves draws."""
 
 import random
 from collections import Counter
@@ -12,7 +12,7 @@ from tracewheel.learner.trajectory_buffer import ITERATION, TrajectoryBuffer
 
 
 def rows(ids, totals=None, version=0):
-    """TrajectoryTable as the learner has them: a trajectory of three tokens, its score, and the learner's own column."""
+    """Rows in the learner's form: trajectories of three tokens, their scores, and a column of the learner."""
     totals = totals or [1.0] * len(ids)
     return pd.DataFrame(
         {
@@ -33,7 +33,7 @@ def filled(capacity=100, kind="fifo", **values):
     return buffer
 
 
-def test_fifo_draws_the_newest_rows_and_leaves_the_oldest_out_first():
+def test_fifo_draws_the_newest_rows_and_drops_the_oldest():
     drawn = filled().draw(6, 4, random.Random(0))
     assert Counter(drawn[ITERATION]) == {3: 4, 2: 2}
     assert drawn["id"].tolist() == sorted(drawn["id"], key=lambda name: (name[0], name[1])), "in the order they came"
@@ -50,7 +50,7 @@ def test_rows_of_one_age_are_drawn_at_random_and_only_from_earlier_iterations():
     assert buffer.draw(99, 1, random.Random(0)).empty
 
 
-def test_rows_keep_log_probabilities_versions_and_the_learner_s_columns():
+def test_rows_keep_all_their_columns():
     drawn = filled().draw(99, 4, random.Random(0)).set_index("id")
     assert drawn.loc["2c", "logprobs"] == [0.0, -0.5, -0.5]
     assert drawn.loc["2c", "policy_version"] == 1
@@ -70,20 +70,20 @@ def test_priority_follows_reward_and_age():
         assert counts[name] / 4000 == pytest.approx(weight / 0.925, abs=0.03), name
 
 
-def test_a_full_priority_buffer_gives_up_the_poorest_of_the_oldest():
+def test_a_full_priority_buffer_drops_the_worst_of_the_oldest():
     buffer = TrajectoryBuffer(BufferConfig(kind="priority", capacity=3))
     buffer.add(rows(["good", "bad", "fair"], [1.0, 0.0, 0.5]), 1)
     buffer.add(rows(["next"], [0.0]), 2)
     assert set(buffer.draw(9, 3, random.Random(0))["id"]) == {"good", "fair", "next"}
 
 
-def test_equal_rewards_and_very_old_rows_can_still_be_drawn():
+def test_very_old_rows_of_equal_reward_are_drawn():
     buffer = TrajectoryBuffer(BufferConfig(kind="priority", half_life=0.001))
     buffer.add(rows("ab", [0.5, 0.5]), 1)
     assert len(buffer.draw(2, 10_000, random.Random(0))) == 2
 
 
-def test_unscored_rows_stay_out_and_a_row_that_comes_again_replaces_itself():
+def test_unscored_rows_are_dropped_and_known_ids_replaced():
     buffer = TrajectoryBuffer(BufferConfig(kind="fifo"))
     buffer.add(rows("abc", [float("nan"), 1.0, float("inf")]), 1)
     buffer.add(rows("b", [0.25]), 2)
@@ -95,7 +95,7 @@ def test_unscored_rows_stay_out_and_a_row_that_comes_again_replaces_itself():
 
 @pytest.mark.parametrize("kind", ["fifo", "priority"])
 @pytest.mark.parametrize("stop", [0, 1, 2, 3])
-def test_a_loaded_buffer_goes_on_as_the_saved_one_would(kind, stop, tmp_path):
+def test_a_loaded_buffer_draws_as_the_saved_one(kind, stop, tmp_path):
     def go_on(buffer, iterations):
         drawn = []
         for iteration in iterations:
@@ -117,7 +117,7 @@ def test_a_loaded_buffer_goes_on_as_the_saved_one_would(kind, stop, tmp_path):
     assert (tmp_path / "whole.parquet").read_bytes() == (tmp_path / "resumed.parquet").read_bytes()
 
 
-def test_what_is_no_buffer_is_a_data_error_that_names_it(tmp_path):
+def test_a_file_without_a_buffer_is_a_data_error(tmp_path):
     with pytest.raises(DataError, match="no such file"):
         TrajectoryBuffer.load(BufferConfig(kind="fifo"), tmp_path / "absent.parquet")
     pd.DataFrame({"id": ["a"]}).to_parquet(tmp_path / "other.parquet")

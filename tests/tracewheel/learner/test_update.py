@@ -58,7 +58,7 @@ def test_running_it_twice_gives_the_same_bytes(run, usual, files_of):
     assert all(math.isfinite(value) for value in metrics.values())
 
 
-def test_it_changes_the_policy_and_says_its_version(run, adapter):
+def test_the_update_changes_the_policy_and_sets_its_version(run, adapter):
     out, metrics = run(iteration=5)
     assert not same_weights(out / WEIGHTS, adapter / "adapter_model.safetensors")
     assert load_file(out / WEIGHTS).keys() == load_file(adapter / "adapter_model.safetensors").keys()
@@ -66,7 +66,7 @@ def test_it_changes_the_policy_and_says_its_version(run, adapter):
     assert metrics["grad_norm"] > 0
 
 
-def test_going_on_from_files_equals_never_having_stopped(run, usual, config, trajectories, rewards, adapter, files_of):
+def test_resuming_from_files_equals_an_uninterrupted_run(run, usual, config, trajectories, rewards, adapter, files_of):
     first, _ = usual
     second, _ = run(state=first, iteration=2)
     again, _ = run(state=first, iteration=2)
@@ -82,7 +82,7 @@ def test_going_on_from_files_equals_never_having_stopped(run, usual, config, tra
             assert torch.equal(tensor, stored[name.replace(f".{POLICY}.", ".")])
 
 
-def test_the_optimiser_state_counts(run, usual, tmp_path):
+def test_the_optimiser_state_is_resumed(run, usual, tmp_path):
     first, _ = usual
     forgetful = tmp_path / "forgetful"
     shutil.copytree(first, forgetful)
@@ -93,7 +93,7 @@ def test_the_optimiser_state_counts(run, usual, tmp_path):
 
 
 @pytest.mark.parametrize("reward", [0.0, 1.0])
-def test_groups_without_variance_change_nothing_and_are_reported(run, adapter, rewards, reward):
+def test_groups_without_variance_do_not_change_the_policy(run, adapter, rewards, reward):
     out, metrics = run(rewards=[reward] * len(rewards))
     assert same_weights(out / WEIGHTS, adapter / "adapter_model.safetensors")
     assert metrics["zero_variance_share"] == 1.0
@@ -112,7 +112,7 @@ def test_one_group_without_variance_is_left_out(run, trajectories, rewards, tmp_
     assert same_weights(full / WEIGHTS, run(trajectories=fewer, rewards=rewards[4:])[0] / WEIGHTS)
 
 
-def test_what_was_not_scored_is_not_a_failure(run, usual, trajectories, rewards, tmp_path):
+def test_unscored_trajectories_are_left_out(run, usual, trajectories, rewards, tmp_path):
     """An unscored episode is left out: the update is that of the others, not of a reward of 0."""
     unscored = [*rewards[:6], None, *rewards[7:]]
     full, metrics = run(rewards=unscored)
@@ -131,7 +131,7 @@ def test_logprobs_of_observations_do_not_change_the_update(run, usual, with_nons
     assert files_of(usual[0]) == files_of(run(trajectories=with_nonsense_at_observations)[0])
 
 
-def test_logprobs_of_actions_do_count(run, usual, trajectories, tmp_path):
+def test_logprobs_of_actions_change_the_update(run, usual, trajectories, tmp_path):
     def spoil(trajectory):
         pairs = zip(trajectory.logprobs, trajectory.action_mask, strict=True)
         return dataclasses.replace(trajectory, logprobs=[logprob - 0.05 * acted for logprob, acted in pairs])
@@ -140,7 +140,7 @@ def test_logprobs_of_actions_do_count(run, usual, trajectories, tmp_path):
     assert not same_weights(usual[0] / WEIGHTS, run(trajectories=spoilt)[0] / WEIGHTS)
 
 
-def test_the_learner_sees_the_logprobs_that_were_sampled(run):
+def test_ratios_are_1_in_the_first_step(run):
     """The first step is on-policy: engine and learner agree on every token, so all ratios are 1."""
     _, metrics = run({"minibatches": 1, "kl": 0.01})
     assert metrics["ratio_max"] == pytest.approx(1.0, abs=1e-3)
@@ -149,7 +149,7 @@ def test_the_learner_sees_the_logprobs_that_were_sampled(run):
     assert metrics["kl"] == pytest.approx(0.0, abs=1e-6), "the reference is the policy itself before its first step"
 
 
-def test_temperature_is_that_of_the_rollout(config, base, adapter, tasks, score_file, tmp_path):
+def test_the_rollouts_temperature_is_used(config, base, adapter, tasks, score_file, tmp_path):
     """Ratios are 1 at a temperature other than 1, too: a high one, so that tokens are far from certain."""
     hotter = config.model_copy(
         update={
@@ -178,8 +178,8 @@ def action_logprobs(config, adapter, trajectories):
     return of_actions
 
 
-def test_what_was_rewarded_becomes_likelier(run, config, trajectories, adapter):
-    """Of one group the episodes that say the same words are good: those words gain, the others lose on average."""
+def test_rewarded_trajectories_become_likelier(run, config, trajectories, adapter):
+    """In one group equal episodes are rewarded: they become likelier, the others less likely on average."""
     all_episodes = read_records(trajectories, Trajectory)
     groups = [all_episodes[start : start + 4] for start in range(0, len(all_episodes), 4)]
     group = max(groups, key=lambda episodes: len({tuple(episode.token_ids) for episode in episodes}))
@@ -193,7 +193,7 @@ def test_what_was_rewarded_becomes_likelier(run, config, trajectories, adapter):
     assert sum(gain for gain, well in zip(gains, good, strict=True) if not well) < 0
 
 
-def test_replay_can_be_left_out(run, usual):
+def test_replay_text_is_optional(run, usual):
     with_replay, figures = usual
     assert figures["replay_loss"] > 0
     for learner in ({"replay_rows": 0}, {"replay_path": None}):
@@ -216,7 +216,7 @@ def test_kl_is_measured_to_the_reference(run, config, trajectories, adapter):
     assert figures["kl"] == pytest.approx(expected, rel=1e-3)
 
 
-def test_kl_draws_back_to_the_reference(run, adapter):
+def test_a_kl_weight_reduces_the_distance_to_the_reference(run, adapter):
     """After a first update policy and reference differ: a heavy weight brings a smaller distance."""
     first, _ = run({"learning_rate": 1e-2})
     free, figures = run({"kl": 0.0}, state=first, iteration=2)
@@ -239,7 +239,7 @@ def test_micro_batches_do_not_change_the_step(run):
         assert small[key] == pytest.approx(large[key], rel=1e-3, abs=1e-5)
 
 
-def test_seed_and_iteration_make_the_choices(run, usual):
+def test_seed_and_iteration_fix_the_random_choices(run, usual):
     assert not same_weights(usual[0] / WEIGHTS, run(seed=1)[0] / WEIGHTS)
     assert not same_weights(usual[0] / WEIGHTS, run(iteration=2)[0] / WEIGHTS)
 

@@ -45,7 +45,7 @@ def test_by_turn_by_hand():
 
 
 @pytest.mark.parametrize("granularity", ["token", "turn"])
-def test_a_sparse_terminal_reward_has_a_closed_form(granularity):
+def test_a_terminal_reward_has_the_closed_form(granularity):
     """With lambda 1 the values cancel: the return of a state is R x gamma^(steps to the end), the advantage that less V."""
     turns = torch.tensor([[-1, 0, 0, 0, -1, 1, -1, -1, 2, 2]])
     values = torch.rand(1, 10, dtype=torch.double, generator=torch.Generator().manual_seed(0))
@@ -66,13 +66,13 @@ def test_a_sparse_terminal_reward_has_a_closed_form(granularity):
         close(advantages, [3.0 * f - float(values[0, p]) if f else 0.0 for f, p in zip(factors, first, strict=True)])
 
 
-def test_with_no_trace_only_the_next_value_counts():
+def test_lambda_0_uses_only_the_next_value():
     config = GaeAdvantageConfig(lam=0.0, turn_lam=0.0)
     advantages, _ = gae(REWARDS, VALUES, TURNS, config)
     close(advantages, [0, 0.1, 0.6, 0, 0, 0.1, 0.6, 0])
 
 
-def test_rows_without_actions_and_long_ones():
+def test_empty_and_long_rows():
     """A thousand turns of one token: the return of the first is the discounted reward of the last."""
     turns = torch.full((2, 2000), -1)
     turns[1, 1::2] = torch.arange(1000)
@@ -85,7 +85,7 @@ def test_rows_without_actions_and_long_ones():
     assert returns[1, -1].item() == 1.0 and returns[1, 0].item() == 0.0
 
 
-def test_shapes_must_agree():
+def test_different_shapes_are_refused():
     with pytest.raises(ValueError, match="one shape"):
         gae(torch.zeros(1, 3), torch.zeros(1, 2), torch.zeros(1, 3, dtype=torch.long), GaeAdvantageConfig())
 
@@ -111,7 +111,7 @@ def test_vtrace_by_hand():
     close(advantages, [0, 0.8, 0.8])
 
 
-def test_vtrace_survives_a_ratio_beyond_all_numbers():
+def test_vtrace_is_finite_for_overflowing_ratios():
     turns = torch.tensor([[0, 0]])
     log_ratio = torch.tensor([[1000.0, -1000.0]])
     advantages, returns = vtrace(torch.ones(1, 2), torch.zeros(1, 2), turns, log_ratio, GaeAdvantageConfig(turn_lam=1.0))
@@ -133,7 +133,7 @@ configs = st.builds(
 
 @st.composite
 def problems(draw):
-    """Rewards, values, log ratios and turns of one row; what is no action holds NaN."""
+    """Rewards, values, log ratios and turns of one row; NaN off the actions."""
     mask = draw(st.lists(st.booleans(), min_size=1, max_size=24))
     numbers, turn, before = [], -1, False
     for sampled in mask:

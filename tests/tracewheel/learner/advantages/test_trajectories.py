@@ -39,14 +39,14 @@ CASES = {
     "group: mean only": (CENTRED, [1, 0, 0, 0, NAN], "aaaaa", [0.75, -0.25, -0.25, -0.25, 0]),
     # 1 - 0; 0 - 1/3 three times
     "leave one out: one success in four": (LEAVE_ONE_OUT, [1, 0, 0, 0], "aaaa", [1, -1 / 3, -1 / 3, -1 / 3]),
-    # 1 - (2 + 6) / 2, 2 - (1 + 6) / 2, 6 - (1 + 2) / 2; the unscored one is nobody's baseline
+    # 1 - (2 + 6) / 2, 2 - (1 + 6) / 2, 6 - (1 + 2) / 2; the unscored one is in no baseline
     "leave one out: unscored": (LEAVE_ONE_OUT, [1, NAN, 2, 6], "aaaa", [-3, 0, -1.5, 4.5]),
     "leave one out: alone": (LEAVE_ONE_OUT, [1, 0, 1], "abb", [0, -1, 1]),
     "leave one out: all the same": (LEAVE_ONE_OUT, [0.1, 0.1, 0.1], "aaa", [0, 0, 0]),
     # batch: mean 1/2, std sqrt(4 x 1/4 / 3) = 0.5773503; groups a: 1/2, b: 1/2
     "batch, group's mean": (BY_GROUP, [1, 0, 0, 1], "aabb", [0.8658756, -0.8658756, -0.8658756, 0.8658756]),
     # batch: mean 3/4, std sqrt((3 x 1/16 + 9/16) / 3) = 1/2; group a: mean 1/2, b: mean 1
-    "batch, group's mean: a silent group": (BY_GROUP, [1, 0, 1, 1], "aabb", [0.9998000, -0.9998000, 0, 0]),
+    "batch, group's mean: a group without variance": (BY_GROUP, [1, 0, 1, 1], "aabb", [0.9998000, -0.9998000, 0, 0]),
     "batch, its own mean": (BY_BATCH, [1, 0, 1, 1, NAN], "aabbb", [0.4999000, -1.4997001, 0.4999000, 0.4999000, 0]),
     "batch: no variance at all": (BY_BATCH, [0.1, 0.1, 0.1], "aab", [0, 0, 0]),
     "batch: a single sample": (BY_BATCH, [1, NAN], "ab", [0, 0]),
@@ -55,7 +55,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_advantages_worked_out_by_hand(case):
+def test_advantages_by_hand(case):
     config, rewards, groups, expected = CASES[case]
     advantages = trajectory_advantages(config, torch.tensor(rewards, dtype=torch.float32), list(groups))
     torch.testing.assert_close(advantages, torch.tensor(expected, dtype=torch.float32), rtol=0, atol=1e-6)
@@ -79,14 +79,14 @@ def test_zero_variance(case):
     assert zero_variance(torch.tensor(rewards, dtype=torch.float32), list(groups)).tolist() == expected
 
 
-def test_share_counts_groups_and_leaves_unscored_ones_out():
+def test_zero_variance_share_ignores_unscored_groups():
     rewards = torch.tensor([1.0, 1.0, 0.0, 1.0, NAN, NAN, 0.0, NAN])
     assert zero_variance_share(rewards, list("aabbccdd")) == pytest.approx(2 / 3)
     assert zero_variance_share(torch.tensor([NAN]), ["a"]) == 0.0
 
 
-def test_clamped_compares_silent_groups_with_the_batch():
-    """Batch mean (1 + 1 + 1 + 0 + 0 + 0 + 0) / 7 = 3/7: group a is 4/7 above it, c 3/7 below, and b speaks for itself."""
+def test_clamped_compares_groups_without_variance_with_the_batch():
+    """Batch mean (1 + 1 + 1 + 0 + 0 + 0 + 0) / 7 = 3/7: group a is 4/7 above it, c 3/7 below, and b has variance of its own."""
     rewards = torch.tensor([1.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0, NAN])
     groups = list("aabbcccc")
     wide = clamped(rewards, groups, limit=1.0)
@@ -103,12 +103,12 @@ def test_groups_may_be_a_tensor():
     assert torch.equal(as_list, as_tensor)
 
 
-def test_lengths_must_agree():
+def test_different_lengths_are_refused():
     with pytest.raises(ValueError, match="do not fit"):
         trajectory_advantages(SCALED, torch.zeros(3), ["a", "b"])
 
 
-def test_an_advantage_of_tokens_is_refused():
+def test_advantages_that_compare_no_trajectories_are_refused():
     with pytest.raises(TypeError, match="gae"):
         trajectory_advantages(GaeAdvantageConfig(), torch.zeros(1), ["a"])
 

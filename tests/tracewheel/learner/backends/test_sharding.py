@@ -1,4 +1,4 @@
-"""Batches shared out over processes: each row once, and as many passes on each."""
+"""Batches divided over processes: each row once, and the same number of batches on each."""
 
 import pandas as pd
 import pytest
@@ -27,7 +27,7 @@ def batches_of(lengths, cap):
     cap=st.integers(1, 60),
     world_size=st.integers(1, 5),
 )
-def test_each_row_is_in_one_part_and_no_process_waits_alone(lengths, cap, world_size):
+def test_each_row_goes_to_one_process_and_all_get_equally_many_batches(lengths, cap, world_size):
     batches = batches_of(lengths, cap)
     parts = shard_batches(batches, world_size)
     assert len(parts) == world_size and len({len(part) for part in parts}) == 1
@@ -42,8 +42,8 @@ def test_each_row_is_in_one_part_and_no_process_waits_alone(lengths, cap, world_
                 assert ids[mask.bool()].tolist() == list(range(10 * row, 10 * row + lengths[row]))
 
 
-def test_fillers_are_short_and_count_for_nothing():
-    """One trajectory on three processes: two of them have nothing to do but to come along."""
+def test_fillers_are_short_and_have_no_actions():
+    """One trajectory on three processes: two of them get a filler."""
     parts = shard_batches(batches_of([9], 100), 3)
     fillers = [batch for part in parts for batch in part if batch.rows.tolist() == [-1]]
     assert len(fillers) == 2
@@ -54,7 +54,7 @@ def test_fillers_are_short_and_count_for_nothing():
         assert not filler.action_mask.any() and not filler.advantages.any() and not filler.behaviour_logprobs.any()
 
 
-def test_a_full_batch_is_cut_before_a_process_goes_idle():
+def test_a_full_batch_is_halved_before_fillers_are_added():
     """One batch of four rows on two processes: two rows each, without the padding of the longest."""
     first, second = shard_batches(batches_of([12, 10, 6, 4], 1000), 2)
     assert [batch.rows.tolist() for batch in first] == [[0, 1]]
@@ -62,12 +62,12 @@ def test_a_full_batch_is_cut_before_a_process_goes_idle():
     assert second[0].token_ids.shape == (2, 6)
 
 
-def test_nothing_to_share():
+def test_no_batches_give_empty_shards():
     assert shard_batches([], 3) == [[], [], []]
 
 
 @pytest.mark.parametrize("world_size", [1, 2])
-def test_what_comes_out_even_is_left_as_it_is(world_size):
+def test_evenly_divisible_batches_are_not_cut(world_size):
     batches = batches_of([8, 8], 8)
     dealt = [batch for part in shard_batches(batches, world_size) for batch in part]
     assert all(torch.equal(one.token_ids, two.token_ids) for one, two in zip(batches, dealt, strict=True))

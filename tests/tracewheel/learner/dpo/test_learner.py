@@ -1,4 +1,4 @@
-"""DPO through TRL on trajectories of the tiny base: the loss it takes, what it changes, and going on from files."""
+"""DPO through TRL on trajectories of the tiny base: its loss, its effect on the policy, and resuming."""
 
 import json
 import math
@@ -68,13 +68,13 @@ def same_weights(one, other):
     return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 
-def plain_logprobs(config, adapter, ways, prompt_of):
+def plain_logprobs(config, adapter, continuations, prompts):
     """The sum over the sampled tokens of each continuation, by a plain forward pass."""
     model = PeftModel.from_pretrained(load_base(config.policy, config.policy.base), adapter).eval()
     sums = []
-    for way, prompt in zip(ways, prompt_of, strict=True):
-        ids = torch.tensor([prompt + way.token_ids])
-        mask = torch.tensor([0] * len(prompt) + way.action_mask)
+    for continuation, prompt in zip(continuations, prompts, strict=True):
+        ids = torch.tensor([prompt + continuation.token_ids])
+        mask = torch.tensor([0] * len(prompt) + continuation.action_mask)
         with torch.no_grad():
             logprobs = model(ids).logits.log_softmax(-1)[0, :-1].gather(-1, ids[0, 1:, None]).squeeze(-1)
         sums.append((logprobs * mask[1:]).sum().item())
@@ -90,7 +90,7 @@ def test_running_it_twice_gives_the_same_bytes(learn, usual, files_of):
     assert all(math.isfinite(value) for value in figures.values())
 
 
-def test_it_changes_the_policy_and_says_its_version(learn, adapter):
+def test_the_update_changes_the_policy_and_sets_its_version(learn, adapter):
     out, figures = learn(iteration=5)
     assert not same_weights(out / WEIGHTS, adapter / "adapter_model.safetensors")
     assert load_file(out / WEIGHTS).keys() == load_file(adapter / "adapter_model.safetensors").keys()
@@ -99,7 +99,7 @@ def test_it_changes_the_policy_and_says_its_version(learn, adapter):
 
 
 @pytest.mark.parametrize("loss", ["sigmoid", "hinge", "ipo"])
-def test_the_loss_is_that_of_the_paper_on_sampled_tokens(learn, dpo_config, rollouts, adapter, loss):
+def test_the_loss_is_the_papers_on_sampled_tokens(learn, dpo_config, rollouts, adapter, loss):
     """A second update's first step, policy and reference being apart, against plain forward passes."""
     first, _ = learn({"learning_rate": 1e-2})
     settings = {"minibatches": 1, "loss": loss, "beta": 0.3}
@@ -109,8 +109,8 @@ def test_the_loss_is_that_of_the_paper_on_sampled_tokens(learn, dpo_config, roll
     prompts = [pair.prompt_ids for pair in pairs]
     ratios = {}
     for side in ("chosen", "rejected"):
-        ways = [getattr(pair, side) for pair in pairs]
-        policy, reference = (plain_logprobs(dpo_config, path, ways, prompts) for path in (first / "adapter", adapter))
+        chosen = [getattr(pair, side) for pair in pairs]
+        policy, reference = (plain_logprobs(dpo_config, path, chosen, prompts) for path in (first / "adapter", adapter))
         ratios[side] = policy - reference
     delta = ratios["chosen"] - ratios["rejected"]
     assert delta.abs().max() > 0.05
@@ -127,7 +127,7 @@ def test_the_loss_is_that_of_the_paper_on_sampled_tokens(learn, dpo_config, roll
     assert figures["loss"] == pytest.approx(figures["policy_loss"] + 0.3 * figures["replay_loss"])
 
 
-def test_it_is_trl_that_computes_the_loss(learn, adapter, monkeypatch):
+def test_trl_computes_the_loss(learn, adapter, monkeypatch):
     """With TRL's loss put to nothing, nothing is learned from the pairs."""
     calls = []
     real = DPOTrainer._compute_loss
@@ -142,7 +142,7 @@ def test_it_is_trl_that_computes_the_loss(learn, adapter, monkeypatch):
     assert same_weights(out / WEIGHTS, adapter / "adapter_model.safetensors")
 
 
-def test_masks_and_ids_reach_trl_as_they_were_sampled(rollouts):
+def test_masks_and_ids_reach_trl_as_sampled(rollouts):
     pairs = preference_pairs(rollouts, per_group=4, margin=0.5, rng=random.Random(0))
     batch = pair_tensors(pairs, padding=0)
     rows = [pair.chosen.row for pair in pairs] + [pair.rejected.row for pair in pairs]
@@ -156,7 +156,7 @@ def test_masks_and_ids_reach_trl_as_they_were_sampled(rollouts):
         assert batch["attention_mask"][number].tolist() == [1] * len(ids) + [0] * short
 
 
-def test_going_on_from_files_is_repeatable_and_needs_the_optimiser(learn, usual, tmp_path, files_of):
+def test_resuming_is_repeatable_and_uses_the_optimiser_state(learn, usual, tmp_path, files_of):
     first, _ = usual
     second, _ = learn(state=first, iteration=2)
     again, _ = learn(state=first, iteration=2)
@@ -168,7 +168,7 @@ def test_going_on_from_files_is_repeatable_and_needs_the_optimiser(learn, usual,
     assert not same_weights(second / WEIGHTS, without / WEIGHTS)
 
 
-def test_the_learning_rate_is_the_iterations_own(learn, usual, dpo_config):
+def test_each_iteration_has_its_own_learning_rate(learn, usual, dpo_config):
     """Not the one that an earlier iteration's scheduler has left in the optimiser's state."""
     first, _ = usual
     still, _ = learn({"learning_rate": 1e-12}, state=first, iteration=2)
@@ -182,14 +182,14 @@ def test_the_learning_rate_is_the_iterations_own(learn, usual, dpo_config):
 
 
 @pytest.mark.parametrize("reward", [0.0, 1.0, float("nan")])
-def test_without_a_preference_nothing_changes(learn, rollouts, adapter, reward):
+def test_without_pairs_the_policy_does_not_change(learn, rollouts, adapter, reward):
     out, figures = learn(rollouts=rollouts.assign(total=reward))
     assert same_weights(out / WEIGHTS, adapter / "adapter_model.safetensors")
     assert figures == {"pairs": 0.0, "zero_variance_share": 1.0, "steps": 0.0}
     assert (out / "optimizer.pt").exists()
 
 
-def test_pieces_do_not_change_the_step(learn, rollouts):
+def test_micro_batches_do_not_change_the_step(learn, rollouts):
     """Pairs one at a time, in steps of unequal size, or all at once: the same gradient up to rounding."""
     one_group = rollouts[rollouts["group"] == rollouts["group"].iloc[0]]
     settings = {"pairs_per_group": 3, "minibatches": 2}
@@ -201,7 +201,7 @@ def test_pieces_do_not_change_the_step(learn, rollouts):
         assert small[key] == pytest.approx(large[key], rel=1e-3, abs=1e-5), key
 
 
-def test_it_comes_to_prefer_what_succeeded(learn, adapter):
+def test_the_policy_learns_to_prefer_successes(learn, adapter):
     state, losses = adapter.parent, []
     for iteration in (1, 2, 3):
         state, figures = learn({"epochs": 2, "learning_rate": 3e-3, "replay_rows": 0}, state=state, iteration=iteration)
@@ -211,14 +211,14 @@ def test_it_comes_to_prefer_what_succeeded(learn, adapter):
     assert figures["preference_accuracy"] == 1.0
 
 
-def test_replay_can_be_left_out(learn, usual):
+def test_replay_text_is_optional(learn, usual):
     assert usual[1]["replay_loss"] > 0
     without, figures = learn({"replay_rows": 0})
     assert figures["replay_loss"] == 0.0
     assert not same_weights(usual[0] / WEIGHTS, without / WEIGHTS)
 
 
-def test_seed_and_iteration_make_the_choices(learn, usual):
+def test_seed_and_iteration_fix_the_random_choices(learn, usual):
     assert not same_weights(usual[0] / WEIGHTS, learn(seed=1)[0] / WEIGHTS)
     assert not same_weights(usual[0] / WEIGHTS, learn(iteration=2)[0] / WEIGHTS)
 
@@ -229,7 +229,7 @@ def test_an_adapter_of_another_base_is_refused(learn, dpo_config, other_base):
         learn(policy=policy)
 
 
-def test_every_weight_can_be_trained(learn, dpo_config, base, adapter):
+def test_full_weights_can_be_trained(learn, dpo_config, base, adapter):
     """The policy's adapter is folded in, the reference is a second model: before the first step they are alike."""
     settings = {"weights": "full", "learning_rate": 1e-4, "minibatches": 1}
     first, figures = learn(settings)
@@ -243,6 +243,6 @@ def test_every_weight_can_be_trained(learn, dpo_config, base, adapter):
 
 
 @pytest.mark.parametrize("setting", [{"layout": "packed"}, {"backend": {"kind": "deepspeed"}}])
-def test_what_trl_does_not_do_is_refused_at_the_start(setting):
+def test_layouts_and_backends_that_trl_lacks_are_refused(setting):
     with pytest.raises(ValidationError, match="is for the other algorithms"):
         RetrainConfig.model_validate({"name": "test", "learner": {"kind": "dpo"} | setting})

@@ -19,7 +19,7 @@ def pairs_of(rollouts, per_group=9, margin=0.5, seed=0):
     return preference_pairs(rollouts, per_group=per_group, margin=margin, rng=random.Random(seed))
 
 
-def test_a_pair_is_cut_where_its_tokens_part():
+def test_a_pair_is_cut_where_its_tokens_diverge():
     (pair,) = pairs_of(
         table(
             ("task", [1, 2, 7, 8, 9, 4], [0, 0, 1, 1, 0, 1], 0.0),
@@ -32,12 +32,12 @@ def test_a_pair_is_cut_where_its_tokens_part():
     assert pair.margin == 1.0 and pair.group == "task"
 
 
-def test_samples_of_different_groups_are_not_compared():
+def test_trajectories_of_different_groups_are_not_compared():
     assert pairs_of(table(("one", [1, 2], [0, 1], 1.0), ("other", [1, 3], [0, 1], 0.0))) == []
 
 
 @pytest.mark.parametrize("reward", [None, float("nan"), float("inf"), -float("inf")])
-def test_what_was_not_scored_is_not_a_failure(reward):
+def test_unscored_trajectories_are_left_out(reward):
     assert pairs_of(table(("task", [1, 2], [0, 1], 1.0), ("task", [1, 3], [0, 1], reward))) == []
 
 
@@ -47,12 +47,12 @@ def test_rewards_closer_than_the_margin_make_no_pair():
     assert len(pairs_of(rollouts, margin=0.4)) == 1
 
 
-def test_a_beginning_of_the_other_is_no_pair():
+def test_a_prefix_makes_no_pair():
     assert pairs_of(table(("task", [1, 2, 3], [0, 1, 1], 1.0), ("task", [1, 2], [0, 1], 0.0))) == []
 
 
 @pytest.mark.parametrize("masks", [([0, 1, 0], [0, 1, 0]), ([0, 1, 1], [0, 1, 0])])
-def test_samples_that_part_in_an_observation_make_no_pair(masks):
+def test_trajectories_that_diverge_at_an_observation_make_no_pair(masks):
     """The same words were answered differently: the failure is not the policy's doing."""
     one, other = masks
     assert pairs_of(table(("task", [1, 2, 5], one, 1.0), ("task", [1, 2, 6], other, 0.0))) == []
@@ -63,7 +63,7 @@ def test_the_same_tokens_count_once():
     assert len(pairs_of(table(*rows))) == 1
 
 
-def test_samples_are_used_evenly():
+def test_trajectories_are_used_evenly():
     """Two successes, four failures: four pairs use each failure once and each success twice."""
     rows = [("task", [1, token], [0, 1], float(token < 4)) for token in (2, 3, 4, 5, 6, 7)]
     for seed in range(20):
@@ -72,14 +72,14 @@ def test_samples_are_used_evenly():
         assert sorted(pair.chosen.row for pair in pairs) == [0, 0, 1, 1]
 
 
-def test_of_pairs_equally_fresh_the_wider_margin_comes_first():
+def test_wider_margins_come_first_among_unused_pairs():
     rows = [("task", [1, token], [0, 1], reward) for token, reward in ((2, 1.0), (3, 0.4), (4, 0.0), (5, 0.2))]
     for seed in range(20):
         (pair,) = pairs_of(table(*rows), per_group=1, margin=0.3, seed=seed)
         assert (pair.chosen.row, pair.rejected.row) == (0, 2)
 
 
-def test_the_seed_makes_the_choice():
+def test_the_seed_fixes_the_choice():
     rows = [("task", [1, token], [0, 1], float(token % 2)) for token in range(2, 14)]
     choices = [[(p.chosen.row, p.rejected.row) for p in pairs_of(table(*rows), per_group=3, seed=seed)] for seed in (1, 1, 2)]
     assert choices[0] == choices[1] != choices[2]
@@ -101,7 +101,7 @@ samples = st.lists(
 
 
 @given(samples, st.integers(1, 4))
-def test_what_holds_for_every_pair(rows, per_group):
+def test_invariants_of_every_pair(rows, per_group):
     rollouts = table(*((group, [9, *(i for i, _ in body)], [0, *(m for _, m in body)], reward) for group, body, reward in rows))
     pairs = pairs_of(rollouts, per_group=per_group)
     for pair in pairs:

@@ -36,7 +36,7 @@ def plain(states, weight, bias, targets, factor):
 @pytest.mark.parametrize("with_bias", [False, True])
 @pytest.mark.parametrize("trains_weight", [False, True])
 @pytest.mark.parametrize("entropy_gradient", [False, True])
-def test_values_and_gradients_are_those_of_the_log_softmax(columns, chunk, with_bias, trains_weight, entropy_gradient):
+def test_values_and_gradients_equal_the_log_softmax(columns, chunk, with_bias, trains_weight, entropy_gradient):
     states, weight, *rest = problem(with_bias=with_bias)
     leaves = [states.requires_grad_(), *([weight.requires_grad_()] if trains_weight else [])]
     bias, *others = rest
@@ -67,7 +67,7 @@ def test_two_tokens_by_hand():
     assert states.grad.item() == pytest.approx(-0.75, abs=1e-6)
 
 
-def test_logits_far_beyond_the_range_of_exp_stay_finite(columns):
+def test_overflowing_logits_stay_finite(columns):
     states, weight, bias, targets, factor = problem(torch.float32, spread=500.0)
     states.requires_grad_()
     logprobs, entropy = target_logprobs(states, OutputEmbedding(weight, bias), targets, factor, entropy_gradient=True)
@@ -92,7 +92,7 @@ def test_half_precision_is_summed_in_float32(columns):
     assert (states.grad - exact.grad).abs().max() < 0.02 * exact.grad.abs().max()
 
 
-def test_no_tokens_score_nothing_and_have_a_gradient():
+def test_no_tokens_give_empty_results_and_zero_gradients():
     states, weight, _, targets, factor = problem()
     none = states[:0].requires_grad_()
     logprobs, entropy = target_logprobs(none, OutputEmbedding(weight.requires_grad_()), targets[:0], factor[:0])

@@ -67,7 +67,7 @@ class Engine(torch.nn.Module):
         self.module = module
 
 
-def test_an_unknown_treatment_of_logits_is_refused(batch):
+def test_a_model_with_unknown_logit_changes_is_refused(batch):
     with pytest.raises(InputError, match="Tripled"):
         action_logprobs(Tripled(LlamaConfig(**SIZES)), batch)
 
@@ -85,7 +85,7 @@ def test_a_window_shorter_than_a_trajectory_is_refused(layout, batch):
         action_logprobs(Qwen3ForCausalLM(windowed), batch, layout=layout)
 
 
-def test_a_model_that_mixes_its_rows_is_refused(batch):
+def test_a_model_that_mixes_packed_rows_is_refused(batch):
     model = Mixing(LlamaConfig(**SIZES))
     action_logprobs(model, batch)
     for _ in range(2):
@@ -93,7 +93,7 @@ def test_a_model_that_mixes_its_rows_is_refused(batch):
             action_logprobs(model, batch, layout="packed")
 
 
-def test_a_model_is_found_inside_its_wrappers(batch, llama):
+def test_wrapped_models_are_unwrapped(batch, llama):
     expected, _ = action_logprobs(llama, batch)
     adapted = get_peft_model(llama, LoraConfig(r=2, target_modules="all-linear", task_type="CAUSAL_LM"))
     for wrapped in (llama, Engine(llama), adapted, Engine(Engine(adapted))):
@@ -102,7 +102,7 @@ def test_a_model_is_found_inside_its_wrappers(batch, llama):
 
 
 @pytest.mark.parametrize("layout", ["padded", *LAYOUTS])
-def test_looking_at_a_model_leaves_the_random_stream_and_the_modes_of_its_layers_alone(layout, batch, llama):
+def test_checks_of_a_model_keep_random_state_and_layer_modes(layout, batch, llama):
     llama.eval()
     checkpoint_activations(llama)
     modes = [module.training for module in llama.modules()]

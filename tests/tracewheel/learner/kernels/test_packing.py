@@ -1,4 +1,4 @@
-"""The plan of the packed row: every token in its place, every segment seeing what its trajectory holds."""
+"""The packed row: the position of every token, and the segments that each segment attends to."""
 
 import torch
 from hypothesis import given, settings
@@ -17,7 +17,7 @@ def padded(rows):
 
 
 def visible(packed, row, length):
-    """What the last token of a trajectory sees, in order: (token, position)."""
+    """The tokens, and their positions, that the last token of a trajectory attends to, in order."""
     last = packed.index[row, length - 1].item()
     (segment,) = [segment for segment in packed.segments if segment.start <= last < segment.stop]
     places = [*segment.seen, (segment.start, last + 1)]
@@ -33,7 +33,7 @@ def test_without_sharing_each_trajectory_is_a_segment():
     assert packed.index.tolist() == [[0, 1, 2], [3, 4, 0], [5, 0, 0]]
 
 
-def test_a_groups_prompt_is_there_once():
+def test_a_groups_prompt_is_stored_once():
     packed = pack(*padded([[*PROMPT, 1, 2, 3], [*PROMPT, 4], [*PROMPT, 5, 6], [9, 9]]), share_prefixes=True)
     assert packed.token_ids.numel() == 2 + len(PROMPT) + 3 + 1 + 2
     by_length = {segment.length: segment for segment in packed.segments if segment.seen}
@@ -42,7 +42,7 @@ def test_a_groups_prompt_is_there_once():
     assert packed.position_ids[0, by_length[3].start : by_length[3].stop].tolist() == [20, 21, 22]
 
 
-def test_a_trajectory_that_ends_inside_another_and_equal_ones():
+def test_prefixes_and_equal_trajectories():
     rows = [[*PROMPT, 1], [*PROMPT, 1, 7], [*PROMPT, 1], PROMPT]
     packed = pack(*padded(rows), share_prefixes=True)
     assert packed.token_ids.numel() == len(PROMPT) + 3  # the one-token node is too short to share with the longer row
@@ -51,7 +51,7 @@ def test_a_trajectory_that_ends_inside_another_and_equal_ones():
     assert packed.index[0, 20] == packed.index[2, 20] != packed.index[1, 20]
 
 
-def test_turns_that_begin_alike_are_shared_as_well():
+def test_common_turns_are_shared():
     turn = list(range(200, 200 + SHORTEST_SHARED))
     packed = pack(*padded([[*PROMPT, *turn, 1], [*PROMPT, *turn, 2], [*PROMPT, 3]]), share_prefixes=True)
     assert packed.token_ids.numel() == len(PROMPT) + len(turn) + 3
@@ -69,7 +69,7 @@ endings = st.lists(st.integers(1, 2), max_size=12)
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.tuples(beginnings, endings).map(lambda parts: parts[0] + parts[1]), min_size=1, max_size=6), st.booleans())
-def test_every_token_sees_its_own_trajectory_and_nothing_else(rows, share_prefixes):
+def test_every_token_attends_to_its_own_trajectory_only(rows, share_prefixes):
     packed = pack(*padded(rows), share_prefixes=share_prefixes)
     for number, row in enumerate(rows):
         for length in range(1, len(row) + 1):

@@ -113,7 +113,7 @@ def gradients(model, logprobs):
 @pytest.mark.parametrize("chunk", [4, 1000])
 @pytest.mark.parametrize("lora", [False, True])
 @pytest.mark.parametrize("name", MODELS)
-def test_equals_the_full_logits_path_in_values_and_gradients(name, lora, chunk, batch):
+def test_values_and_gradients_equal_those_of_all_logits(name, lora, chunk, batch):
     model = with_lora(sharpened(name)) if lora else sharpened(name)
     logprobs, entropy = action_logprobs(model, heated(batch, 0.7), chunk=chunk)
     expected, expected_entropy = full_logits_path(model, batch, temperature=0.7)
@@ -148,7 +148,7 @@ def test_an_adapted_output_embedding_is_used(batch):
     assert any("lm_head" in name for name in gradients(model, logprobs))
 
 
-def test_switching_and_disabling_adapters_is_seen(batch):
+def test_adapter_switches_take_effect(batch):
     model = with_lora(sharpened("qwen3"))
     model.add_adapter("reference", LoraConfig(r=3, target_modules="all-linear", task_type="CAUSAL_LM"))
     model.double()
@@ -161,7 +161,7 @@ def test_switching_and_disabling_adapters_is_seen(batch):
     torch.testing.assert_close(reference, base, rtol=0, atol=1e-9)
 
 
-def test_a_row_alone_scores_as_in_a_padded_batch(batch):
+def test_padding_does_not_change_a_row(batch):
     model = sharpened("qwen3")
     together, _ = action_logprobs(model, batch)
     for row, length in enumerate(batch.attention_mask.sum(-1).tolist()):
@@ -195,7 +195,7 @@ class LogitsWatch(TorchDispatchMode):
         return result
 
 
-def test_no_more_than_a_chunk_of_logits_is_ever_made(batch):
+def test_at_most_one_chunk_of_logits_exists(batch):
     model = with_lora(sharpened("llama"))
     action_logprobs(model, batch)
     peaks = {}
@@ -211,7 +211,7 @@ def test_no_more_than_a_chunk_of_logits_is_ever_made(batch):
     assert watch.largest == batch.token_ids.numel() * VOCABULARY
 
 
-def test_without_gradients_the_values_are_the_same(batch):
+def test_values_without_gradients_are_the_same(batch):
     model = with_lora(sharpened("qwen3"))
     with torch.no_grad():
         frozen, _ = action_logprobs(model, heated(batch, 1.3), chunk=4)
@@ -227,10 +227,10 @@ def test_bfloat16_models_are_scored_in_float32(batch):
     assert (logprobs - expected).abs().max() < 0.2 * expected.abs().max()
 
 
-def test_a_batch_without_actions_scores_zero_and_still_has_a_gradient(batch):
-    silent = replace(batch, action_mask=torch.zeros_like(batch.action_mask))
+def test_a_batch_without_actions_gives_zeros_and_zero_gradients(batch):
+    without_actions = replace(batch, action_mask=torch.zeros_like(batch.action_mask))
     model = sharpened("qwen3")
-    logprobs, entropy = action_logprobs(model, silent)
+    logprobs, entropy = action_logprobs(model, without_actions)
     logprobs.sum().backward()
     assert not logprobs.any() and not entropy.any()
     assert all(not p.grad.any() for p in model.parameters() if p.grad is not None)
@@ -241,7 +241,7 @@ LAYOUTS = ["packed", "shared_prefix"]
 
 @pytest.fixture
 def group() -> Batch:
-    """Three trajectories of one prompt, of which two agree on some of what follows, and one of another prompt."""
+    """Three trajectories of one prompt, two of them with a common first turn, and one of another prompt."""
     generator = torch.Generator().manual_seed(4)
 
     def tokens(count):
@@ -316,7 +316,7 @@ def test_each_row_has_its_own_temperature(group):
 
 
 @pytest.mark.parametrize("layout", ["padded", *LAYOUTS])
-def test_hidden_states_are_the_bodys_and_zero_at_padding(layout, group):
+def test_hidden_states_equal_the_bodys_and_are_zero_at_padding(layout, group):
     model = sharpened("llama")
     states = hidden_states(model, group, layout)
     for row, length in enumerate(group.attention_mask.sum(-1).tolist()):
@@ -330,15 +330,15 @@ def test_rows_of_padding_alone_give_zeros_and_finite_gradients(layout, group):
     empty = replace(group, attention_mask=group.attention_mask.clone(), action_mask=group.action_mask.clone())
     empty.attention_mask[1:3], empty.action_mask[1:3] = 0, 0
     model = with_lora(sharpened("qwen3"))
-    for silent in (empty, replace(empty, attention_mask=empty.attention_mask * 0, action_mask=empty.action_mask * 0)):
-        logprobs, entropy = action_logprobs(model, silent, layout=layout, entropy_gradient=True)
+    for without_actions in (empty, replace(empty, attention_mask=empty.attention_mask * 0, action_mask=empty.action_mask * 0)):
+        logprobs, entropy = action_logprobs(model, without_actions, layout=layout, entropy_gradient=True)
         found = gradients(model, logprobs + entropy)
-        assert logprobs[0].any() == silent.action_mask[0].any() and not logprobs[1:3].any() and not entropy[1:3].any()
+        assert logprobs[0].any() == without_actions.action_mask[0].any() and not logprobs[1:3].any() and not entropy[1:3].any()
         assert all(gradient.isfinite().all() for gradient in found.values())
-        assert not hidden_states(model, silent, layout)[1:3].any()
+        assert not hidden_states(model, without_actions, layout)[1:3].any()
 
 
-def test_the_soft_cap_takes_the_path_over_chunks_and_the_others_make_no_row_of_logits(group, monkeypatch):
+def test_only_soft_capped_models_compute_whole_rows_of_logits(group, monkeypatch):
     monkeypatch.setattr(fused_logprobs, "COLUMNS", {"cpu": 16})
     for name, widest in (("gemma2 (soft cap)", VOCABULARY), ("llama", 0)):
         model = with_lora(sharpened(name))

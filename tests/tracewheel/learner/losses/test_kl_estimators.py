@@ -52,7 +52,7 @@ def test_forward_by_hand():
 
 
 @pytest.mark.parametrize(("iteration", "expected"), [(1, "reverse"), (8, "reverse"), (9, "forward"), (10, "forward")])
-def test_the_direction_turns_once_the_share_is_done(iteration, expected):
+def test_the_late_direction_takes_over_at_its_share(iteration, expected):
     config = KlConfig(late_direction="forward", late_from=0.8)
     assert direction_at(config, iteration, 10) == expected
     assert direction_at(KlConfig(direction="forward", late_from=0.8), iteration, 10) == "forward"

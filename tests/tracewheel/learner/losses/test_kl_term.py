@@ -1,4 +1,4 @@
-"""The KL term: values by hand, and gradients that are those of the divergence they stand for."""
+"""The KL term: values by hand, and gradients equal to those of the divergence."""
 
 import itertools
 import math
@@ -30,7 +30,7 @@ def test_estimators_by_hand():
         assert forward == pytest.approx([0.5 - log2 / 2, 2 * log2 - 1])
 
 
-def test_correction_multiplies_by_the_ratio_to_the_behaviour_policy():
+def test_correction_multiplies_by_the_behaviour_ratio():
     plain = term([0.5, 0.25], [0.25, 0.25], estimator="k3", corrected=False)
     corrected = term([0.5, 0.25], [0.25, 0.25], [0.25, 0.5], estimator="k3")
     assert corrected == pytest.approx([2 * plain[0], 0.5 * plain[1]])

@@ -1,4 +1,4 @@
-"""What stands at a prompt's, an observation's or a padding token reaches no loss and no gradient, for every loss there is."""
+"""Values at prompt, observation and padding tokens change no loss and no gradient."""
 
 import math
 
@@ -58,7 +58,7 @@ def problems(draw, tensors):
 
 
 def same_outcome(mask, first, second, loss_of):
-    """Both ways one loss and one gradient, the latter finite, and exactly 0 off the mask."""
+    """Both inputs give one loss and one gradient, which is finite, and exactly 0 off the mask."""
     outcomes = []
     for given_tensors in (first, second):
         leaf = given_tensors[0].clone().requires_grad_()
@@ -80,7 +80,7 @@ def same_outcome(mask, first, second, loss_of):
     st.sampled_from([None, "k1", "k2", "k3", "forward"]),
     st.booleans(),
 )
-def test_policy_loss_and_kl(surrogate, problem, aggregation, weighted, kl, corrected):
+def test_policy_loss_and_kl_ignore_masked_tokens(surrogate, problem, aggregation, weighted, kl, corrected):
     mask, first, second = problem
     totals = StepTotals(int(mask.sum()), len(mask), length=7)
 
@@ -98,7 +98,7 @@ def test_policy_loss_and_kl(surrogate, problem, aggregation, weighted, kl, corre
 
 
 @given(problems(3), st.sampled_from([None, 0.2]))
-def test_value_loss(problem, clip):
+def test_value_loss_ignores_masked_tokens(problem, clip):
     mask, first, second = problem
     totals = StepTotals(int(mask.sum()), len(mask))
 
@@ -109,8 +109,8 @@ def test_value_loss(problem, clip):
 
 
 @given(problems(1), st.sampled_from(["token", "sequence", "constant"]))
-def test_aggregate(problem, aggregation):
-    """The entropy bonus is aggregated by it too."""
+def test_aggregates_ignore_masked_tokens(problem, aggregation):
+    """The entropy bonus goes through `aggregate` too."""
     mask, first, second = problem
     totals = StepTotals(int(mask.sum()), len(mask), length=7)
     same_outcome(mask, first, second, lambda values: (aggregate(values, mask, aggregation, totals), None))
@@ -122,7 +122,7 @@ def test_aggregate(problem, aggregation):
     st.sampled_from(["none", "truncate", "mask"]),
     st.sampled_from(["token", "sequence"]),
 )
-def test_advantages_and_weights(problem, granularity, correction, level):
+def test_advantages_and_weights_ignore_masked_tokens(problem, granularity, correction, level):
     mask, first, second = problem
     turns = torch.where(mask.bool(), torch.cumsum(1 - mask, 1), -1)
     config = GaeAdvantageConfig(granularity=granularity)

@@ -82,7 +82,7 @@ def test_micro_batches_add_up_to_the_whole_step(policy, trajectories, aggregatio
             assert (one - other).abs().max() <= 2e-6 * scale
 
 
-def test_what_fills_the_padding_does_not_matter(policy, trajectories):
+def test_padding_ids_do_not_change_the_step(policy, trajectories):
     advantages = torch.linspace(-1.5, 2.0, len(trajectories)).tolist()
     outcomes = [step(policy, micro_batches(trajectories, advantages, 10**6, fill), "token", ClipConfig()) for fill in (0, 7)]
     assert outcomes[0][:2] == outcomes[1][:2]

@@ -35,7 +35,7 @@ TERMS = [[-1.2, -0.5, -1.1], [3.0, 1.6]]
 def test_clip_by_hand():
     loss, gradient, diagnostics = loss_of(ClipConfig())
     assert loss == pytest.approx((sum(TERMS[0]) + sum(TERMS[1])) / 5)
-    # The gradient of ratio x A by the log-probability is ratio x A; what is clipped has none.
+    # The gradient of ratio x A by the log-probability is ratio x A; clipped tokens have none.
     gradient_is(gradient, [[0, -0.5 / 5, -1.1 / 5], [3.0 / 5, 0, 0]])
     assert diagnostics.clip_share == pytest.approx(2 / 5)
     assert diagnostics.ratio_max == pytest.approx(1.5)
@@ -56,7 +56,7 @@ def test_clip_higher_widens_the_upper_side_only():
     assert diagnostics.clip_share == pytest.approx(2 / 5)
 
 
-def test_dual_clip_bounds_the_loss_of_a_bad_token_only():
+def test_dual_clip_bounds_the_loss_of_negative_advantages():
     """A = -2 and dual 1.25: the loss of ratio 1.5 falls from 3 to 2.5 and loses its gradient; A = 1 is as before."""
     loss, gradient, diagnostics = loss_of(ClipConfig(dual=1.25))
     assert loss == pytest.approx((-1.2 - 0.5 - 1.1 + 2.5 + 1.6) / 5)
@@ -65,7 +65,7 @@ def test_dual_clip_bounds_the_loss_of_a_bad_token_only():
 
 
 def test_cispo_by_hand():
-    """-min(ratio, 1.2) A log p: the weight is a constant, so the gradient is -min(ratio, 1.2) A, and nobody loses it."""
+    """-min(ratio, 1.2) A log p: the weight is a constant, so the gradient is -min(ratio, 1.2) A, and no token loses it."""
     loss, gradient, diagnostics = loss_of(CispoConfig(high=1.2))
     weighed = [-1.2 * 1, -0.5 * 1, -1.1 * 1, 1.2 * 2, 0.5 * 2]
     logprobs = [math.log(ratio) - 3.0 for ratio in (1.5, 0.5, 1.1, 1.5, 0.5)]
@@ -87,7 +87,7 @@ def test_gspo_by_hand():
     assert diagnostics.ratio_max == pytest.approx(1.5)
 
 
-def test_gspo_moves_each_token_by_its_own_advantage():
+def test_gspo_gives_each_token_its_own_advantage():
     """GSPO-token: the ratio is the row's, the advantage and the log-probability are the token's."""
     advantages = torch.tensor([[1.0, 0.0, -1.0]], dtype=torch.double)
     ratios = torch.tensor([[1.1, 1.0, 1 / 1.1]], dtype=torch.double)
@@ -160,17 +160,19 @@ def test_advantages_may_differ_from_token_to_token():
     assert loss == pytest.approx((-1.2 - 2 * 0.5 - 0 + 1.5 - 0.5) / 5)
 
 
-def test_the_behaviour_policy_is_for_the_diagnostics_only():
+def test_behaviour_logprobs_change_only_the_diagnostics():
     """The ratio is to the proximal policy; the divergence reported is to the one that sampled."""
     ratios = torch.full((1, 1), 1.1, dtype=torch.double)
     one = torch.ones(1, 1, dtype=torch.double)
     behaviour = torch.full((1, 1), -3.0 + math.log(1.1) - math.log(2.0), dtype=torch.double)
     plain = loss_of(ClipConfig(), ratios=ratios, advantages=one, mask=one, totals=StepTotals(1, 1))
-    told = loss_of(ClipConfig(), ratios=ratios, advantages=one, mask=one, totals=StepTotals(1, 1), behaviour_logprobs=behaviour)
-    assert told[0] == plain[0] and torch.equal(told[1], plain[1])
+    given = loss_of(
+        ClipConfig(), ratios=ratios, advantages=one, mask=one, totals=StepTotals(1, 1), behaviour_logprobs=behaviour
+    )
+    assert given[0] == plain[0] and torch.equal(given[1], plain[1])
     assert plain[2].behaviour_kl == pytest.approx(0.1 - math.log(1.1))
-    assert told[2].behaviour_kl == pytest.approx(1 - math.log(2))
-    assert told[2].ratio_max == pytest.approx(1.1)
+    assert given[2].behaviour_kl == pytest.approx(1 - math.log(2))
+    assert given[2].ratio_max == pytest.approx(1.1)
 
 
 def test_a_sequence_without_actions_counts_as_a_sequence_and_adds_nothing():
@@ -185,6 +187,6 @@ def test_a_sequence_without_actions_counts_as_a_sequence_and_adds_nothing():
         assert result.loss.item() == 0.0 and result.diagnostics == Diagnostics()
 
 
-def test_shapes_must_agree():
+def test_different_shapes_are_refused():
     with pytest.raises(ValueError, match="one shape"):
         PolicyTokens(OLD, OLD, torch.ones(2), MASK)

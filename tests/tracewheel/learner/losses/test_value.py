@@ -36,7 +36,7 @@ def test_explained_variance_by_hand():
     assert explained_variance(-returns, returns, mask) == pytest.approx(-3.0)
 
 
-def test_where_returns_do_not_vary_nothing_is_explained():
+def test_constant_returns_have_no_explained_variance():
     assert explained_variance(torch.tensor([[0.0, 1.0]]), torch.ones(1, 2), torch.ones(1, 2)) is None
     assert explained_variance(torch.tensor([[0.0, 1.0]]), torch.tensor([[0.0, 1.0]]), torch.tensor([[1, 0]])) is None
 
@@ -71,7 +71,7 @@ def test_correction_weights_by_hand(correction, level):
 
 @pytest.mark.parametrize("level", ["token", "sequence"])
 @pytest.mark.parametrize(("correction", "expected"), [("truncate", 2.0), ("mask", 0.0)])
-def test_a_ratio_beyond_all_numbers_is_capped_or_left_out(correction, expected, level):
+def test_overflowing_ratios_are_capped_or_masked(correction, expected, level):
     config = OffPolicyConfig(proximal="recompute", correction=correction, level=level, cap=2.0)
     weights = correction_weights(config, torch.zeros(1, 2), torch.full((1, 2), -500.0), torch.ones(1, 2))
     assert weights.tolist() == [[pytest.approx(expected)] * 2]

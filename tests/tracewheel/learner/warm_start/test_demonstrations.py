@@ -34,7 +34,7 @@ def spoken(renderer, example):
 
 @pytest.fixture
 def rolled_out(scripted_engine, renderer):
-    """A trajectory of one task in which the policy says given words."""
+    """A trajectory of one task in which the policy samples given words."""
 
     def run(task, words):
         config = RolloutConfig(max_tokens=4000, max_turn_tokens=1000)
@@ -50,7 +50,7 @@ def test_a_demonstration_has_the_ids_of_a_rollout_of_the_same_words(renderer, ta
         assert example == {"input_ids": trajectory.token_ids, "assistant_masks": trajectory.action_mask}
 
 
-def test_the_stored_messages_of_a_rollout_are_a_demonstration_of_it(renderer, tasks, call_text, rolled_out):
+def test_stored_messages_of_a_rollout_give_its_ids(renderer, tasks, call_text, rolled_out):
     """With words beside calls, several calls a turn, an invented tool and a malformed call."""
     source = tasks[0].goal["source"]
     words = [
@@ -65,12 +65,12 @@ def test_the_stored_messages_of_a_rollout_are_a_demonstration_of_it(renderer, ta
     assert spoken(renderer, example) == words
 
 
-def test_whole_episodes_count_every_turn(renderer, tasks, solution_words):
+def test_multi_turn_examples_train_on_every_turn(renderer, tasks, solution_words):
     examples = demonstration_examples(episodes_of(*(play(task, solution(task)) for task in tasks)), renderer, ["multi_turn"])
     assert [spoken(renderer, example) for example in examples] == [solution_words(task) for task in tasks]
 
 
-def test_formatted_examples_are_the_first_call_alone(renderer, tasks, solution_words):
+def test_formatted_examples_train_on_the_first_call_alone(renderer, tasks, solution_words):
     examples = demonstration_examples(episodes_of(*(play(task, solution(task)) for task in tasks)), renderer, ["formatted"])
     assert [spoken(renderer, example) for example in examples] == [solution_words(task)[:1] for task in tasks]
     assert all("<tool_response>" not in renderer.decode(example["input_ids"]) for example in examples)
@@ -89,7 +89,7 @@ def test_negative_examples_decline_where_the_tool_is_missing(renderer, tasks):
         assert task.prompt in text
 
 
-def test_classes_come_one_after_the_other(renderer, tasks):
+def test_examples_are_ordered_by_class(renderer, tasks):
     episodes = episodes_of(*(play(task, solution(task)) for task in tasks[:2]))
     classes = ["multi_turn", "formatted", "negative"]
     together = demonstration_examples(episodes, renderer, classes)
@@ -97,20 +97,20 @@ def test_classes_come_one_after_the_other(renderer, tasks):
     assert len(together) == 6
 
 
-def test_an_episode_without_a_call_gives_no_call_to_imitate(renderer):
+def test_an_episode_without_a_call_gives_no_call_example(renderer):
     messages = [{"role": "user", "content": "Hello."}, {"role": "assistant", "content": "Hello."}]
     assert len(demonstration_examples(episodes_of(messages), renderer, ["multi_turn"])) == 1
     assert demonstration_examples(episodes_of(messages), renderer, ["formatted", "negative"]) == []
 
 
-def test_an_opening_that_is_no_number_of_messages_is_a_data_error(renderer, tasks):
+def test_an_invalid_opening_is_a_data_error(renderer, tasks):
     episodes = episodes_of(play(tasks[0], solution(tasks[0])))
     for strange in (-1, 1.5):
         with pytest.raises(DataError, match=f"column opening: {strange} is no number of messages"):
             demonstration_examples(episodes.assign(opening=strange), renderer, ["multi_turn"])
 
 
-def test_an_episode_in_which_nobody_answers_is_nothing_to_imitate(renderer, tasks):
+def test_an_episode_without_an_answer_gives_no_example(renderer, tasks):
     said = play(tasks[0], solution(tasks[0]))
     cut = episodes_of(said[:2], [*said, {"role": "user", "content": "And now?"}]).assign(opening=[0, len(said)])
     assert demonstration_examples(cut, renderer, ["multi_turn", "formatted", "negative"]) == []
@@ -122,7 +122,7 @@ def replay():
 
 
 @pytest.mark.parametrize(("share", "added"), [(0.0, 0), (0.25, 2), (0.5, 6), (0.75, 18), (1.0, 20)])
-def test_replay_makes_up_its_share(replay, share, added):
+def test_replay_text_makes_up_its_share(replay, share, added):
     examples = [{"input_ids": [100 + i], "assistant_masks": [1]} for i in range(6)]
     mixed = with_replay(examples, replay, share, seed=0)
     assert mixed[:6] == examples
@@ -134,6 +134,6 @@ def test_replay_makes_up_its_share(replay, share, added):
         assert with_replay(examples, replay, share, seed=1) != mixed
 
 
-def test_too_little_replay_is_a_data_error(replay):
+def test_too_little_replay_text_is_a_data_error(replay):
     with pytest.raises(DataError, match="54 rows of replay text are needed, the file has 20"):
         with_replay([{"input_ids": [1], "assistant_masks": [1]}] * 6, replay, 0.9, seed=0)

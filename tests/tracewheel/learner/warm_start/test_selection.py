@@ -57,26 +57,26 @@ def lessons(tasks, tmp_path):
     return write
 
 
-def test_as_it_always_was(curated):
+def test_the_logged_training_episodes_are_the_default(curated):
     assert episodes_to_imitate(WarmStartConfig(), curated, "verified")["trace_id"].tolist() == [
         f"trace-{number}" for number in (0, 1, 3, 4, 6, 7)
     ]
     assert len(episodes_to_imitate(WarmStartConfig(), curated, "all")) == 9
 
 
-def test_a_teachers_successes_come_after_the_logs(curated, lessons, tasks):
+def test_a_teachers_successes_follow_the_logs(curated, lessons, tasks):
     folder = lessons(row("a", tasks[0], "train", 1.0, solution(tasks[0])), row("b", tasks[1], "train", 0.0, half(tasks[1])))
     episodes = episodes_to_imitate(WarmStartConfig(extra_demonstrations=(folder,)), curated, "verified")
     assert episodes["trace_id"].tolist()[5:] == ["trace-7", "trace-a"]
 
 
-def test_a_teacher_may_not_have_played_what_is_held_out(curated, lessons, tasks):
+def test_a_teachers_held_out_episode_is_a_leak(curated, lessons, tasks):
     folder = lessons(row("a", tasks[7], "train", 1.0, solution(tasks[7])))
     with pytest.raises(LeakError, match=f"1 of its tasks are not in the training split, the first is {tasks[7].id}"):
         episodes_to_imitate(WarmStartConfig(extra_demonstrations=(folder,)), curated, "verified")
 
 
-def test_a_folder_that_is_not_a_teachers(curated, lessons, tmp_path):
+def test_a_folder_without_a_teachers_output_is_a_data_error(curated, lessons, tmp_path):
     with pytest.raises(DataError, match="absent/episodes.parquet: no such file"):
         episodes_to_imitate(WarmStartConfig(extra_demonstrations=(str(tmp_path / "absent"),)), curated, "verified")
     with pytest.raises(DataError, match="has no column messages.*`tracewheel teach`"):
@@ -90,7 +90,7 @@ def test_hindsight_adds_the_failures_of_the_training_split(curated):
     assert set(episodes["success"]) == {1.0}
 
 
-def test_the_warm_start_learns_from_all_of_them(curated, lessons, tasks, config, tmp_path):
+def test_the_warm_start_trains_on_all_sources(curated, lessons, tasks, config, tmp_path):
     """Also from a teacher alone, where no logged episode is any good."""
     table = pd.read_parquet(curated / "episodes.parquet")
     table.assign(success=0.0).iloc[2:].to_parquet(curated / "episodes.parquet")

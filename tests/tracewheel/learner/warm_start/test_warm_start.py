@@ -43,7 +43,7 @@ def share_of_replay(config, share):
     return config.warm_start.replay.model_copy(update={"share": share})
 
 
-def test_labels_are_ignored_exactly_outside_assistant_tokens(run, curated, renderer, config, monkeypatch):
+def test_labels_are_ignored_outside_assistant_tokens(run, curated, renderer, config, monkeypatch):
     """Seen where it counts: in the batches that reach the loss, demonstrations and replay alike."""
     seen = []
 
@@ -67,7 +67,7 @@ def test_labels_are_ignored_exactly_outside_assistant_tokens(run, curated, rende
         assert 0 < sum(mask) < length
 
 
-def test_verified_demonstrations_are_those_that_replayed_as_good(run, curated, tasks, tmp_path, files_of):
+def test_only_verified_training_episodes_are_imitated(run, curated, tasks, tmp_path, files_of):
     """The same adapter as from a folder that holds nothing else: no failed, unscored or held-out episode counts."""
     out, metrics = run("verified")
     assert metrics["demonstrations"] == metrics["examples"] == len(tasks)
@@ -116,7 +116,7 @@ def test_the_adapter_belongs_to_its_base(run, base):
     assert check_adapter(out / "adapter", base) == 0
 
 
-def test_the_whole_model_can_be_trained_instead(run, base, config, files_of):
+def test_full_weights_can_be_trained(run, base, config, files_of):
     """Every weight moves, in the format of a whole model; the same seed gives the same bytes."""
     (out, _), (again, _) = (run(weights="full", epochs=1, warmup_steps=0) for _ in range(2))
     assert files_of(out) == files_of(again)
@@ -131,7 +131,7 @@ def test_the_whole_model_can_be_trained_instead(run, base, config, files_of):
     assert (out / "model" / "config.json").read_text() == Path(base, "config.json").read_text()
 
 
-def test_warming_up_longer_than_it_trains_learns_less(run, base, config):
+def test_a_long_learning_rate_warm_up_learns_less(run, base, config):
     """With far more steps of warm-up than of training the rate only begins to rise."""
 
     def moved(**changes):
@@ -142,18 +142,18 @@ def test_warming_up_longer_than_it_trains_learns_less(run, base, config):
     assert 0.0 < moved(warmup_steps=100) < 0.2 * moved(warmup_steps=0)
 
 
-def test_classes_and_replay_add_examples(run, config, tasks):
+def test_classes_and_replay_text_add_examples(run, config, tasks):
     _, metrics = run(epochs=1, classes=("multi_turn", "formatted", "negative"), replay=share_of_replay(config, 0.5))
     assert metrics["demonstrations"] == 3 * len(tasks)
     assert metrics["examples"] == 6 * len(tasks)
 
 
-def test_the_control_learns_from_replay_alone(run, config, tasks):
+def test_the_control_trains_on_replay_text_alone(run, config, tasks):
     _, metrics = run("replay", epochs=1, replay=share_of_replay(config, 0.5))
     assert metrics["examples"] == 3 * len(tasks)
 
 
-def test_nothing_to_learn_from_is_a_data_error(run, curated, config, tmp_path):
+def test_no_examples_are_a_data_error(run, curated, config, tmp_path):
     episodes = pd.read_parquet(curated / EPISODES)
     empty = tmp_path / "empty"
     empty.mkdir()
