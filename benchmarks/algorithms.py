@@ -2,7 +2,7 @@
 
     python benchmarks/algorithms.py --seeds 0 1 2 --jobs 2
 
-For each seed one run makes what all share (curated tasks, warm starts, their evaluations); each
+For each seed one run makes the shared part (curated tasks, warm starts, their evaluations); each
 algorithm then runs `tracewheel retrain` from a copy of that store. Prints JSON and a table; writes
 `docs/algorithms.json`, `docs/algorithms.md` and `docs/algorithms.png`.
 """
@@ -21,7 +21,7 @@ from typing import Any
 
 from tracewheel.config import load_config
 
-# What is set for each: the preset, and for PPO one pass over the critic's data, which halves its cost. Nothing is tuned.
+# The settings of each: its preset, and for PPO one critic epoch, which halves its cost. Nothing is tuned.
 ALGORITHMS: dict[str, list[str]] = {
     "grpo": ["learner.kind=grpo"],
     "dapo": ["learner.kind=dapo"],

@@ -8,8 +8,8 @@
 Each update runs in a process of its own, on `--threads` threads: from the trajectories as lists of
 token ids to the weights after the optimiser's step. Both sides train the same LoRA adapter in float32
 on the token-level clipped loss. TRL gets the trajectories through its `rollout_func` and runs with
-several micro-batch sizes, with and without gradient checkpointing; its best setting is what counts,
-for time and for memory apart. Prints JSON and a table; `--out` writes them.
+several micro-batch sizes, with and without gradient checkpointing; its best setting counts, for time
+and for memory separately. Prints JSON and a table; `--out` writes them.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def compare(workload: Workload, arguments: argparse.Namespace) -> dict[str, Any]
 
 
 def run(setting: dict[str, Any], folder: Path, gradient: str, arguments: argparse.Namespace) -> dict[str, Any]:
-    """One update in a process of its own; a run that fails, or takes too long, is reported as such."""
+    """One update in its own process; the result of a run that fails or times out says so."""
     command = [sys.executable, str(SIDES), str(folder), gradient, json.dumps(setting)]
     threads = {"OMP_NUM_THREADS": str(arguments.threads), "MKL_NUM_THREADS": str(arguments.threads)}
     quiet = {"TRL_EXPERIMENTAL_SILENCE": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
@@ -118,13 +118,13 @@ def distance(folder: Path, one: str, other: str) -> float:
     """The largest difference between two gradients, relative to the largest entry."""
     ours, theirs = (torch.load(folder / name, weights_only=True) for name in (one, other))
     if ours.keys() != theirs.keys():
-        raise ValueError("the two sides have trained different parameters")
+        raise ValueError("the two sides trained different parameters")
     largest = max(float(gradient.abs().max()) for gradient in theirs.values())
     return max(float((ours[name] - theirs[name]).abs().max()) for name in theirs) / largest
 
 
 def ratios(runs: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
-    """Of each of our settings, to the best of TRL's in each measure apart."""
+    """The ratios of each of our settings to TRL's best, for each measure separately."""
     theirs = [each for each in runs if each["side"] == "trl" and "cpu_s" in each]
     if not theirs:
         return {}

@@ -20,14 +20,14 @@ from tracewheel.learner.losses import PolicyTokens, StepTotals, policy_loss
 QWEN_7B = Workload(
     vocabulary=152_064, hidden=3584, layers=28, intermediate=18_944, heads=28, key_heads=4, group=8, prompts=4, tied=0
 )
-# What the chip's data sheet says of dense bfloat16, in FLOP/s; an MFU needs it.
+# Dense bfloat16 peak from the data sheets, in FLOP/s, for the MFU.
 PEAK = {"H100": 989e12, "H200": 989e12, "A100": 312e12, "L40S": 362e12}
 LENGTHS = [2048, 8192, 32_768]
 LONGEST = 1 << 20
 
 
 def measure(workload: Workload = QWEN_7B, device: str = "cuda", lengths: list[int] | None = None) -> dict[str, Any]:
-    """Tokens/s and MFU at several lengths and layouts, then the longest trajectory that one update holds."""
+    """Tokens/s and MFU at several lengths and layouts, and the longest trajectory that fits an update."""
     with torch.device(device):
         model = policy(workload, torch.bfloat16 if device == "cuda" else torch.float32)
     checkpoint_activations(model)
@@ -49,7 +49,7 @@ def _throughput(model: Any, optimizer: Any, workload: Workload, layout: Layout, 
     table["logprobs"] = [[0.0] * len(ids) for ids in table["token_ids"]]
     cap = max(16_384, workload.tokens)
     batches = [batch.to(device) for batch in micro_batches(table, [1.0] * len(table), cap, layout=layout)]
-    for _ in range(2):  # the first is to warm up
+    for _ in range(2):  # the first run warms up
         _wait(device)
         start = time.perf_counter()
         _update(model, optimizer, batches, layout)
@@ -78,9 +78,9 @@ def _update(model: Any, optimizer: Any, batches: list[Batch], layout: Layout) ->
 
 
 def _flop(model: Any, batches: list[Batch], layout: Layout, workload: Workload) -> float:
-    """Of forward and backward pass, frozen weights taking no gradient; without what checkpointing computes again.
+    """FLOP of the forward and backward pass; frozen weights have no gradient, and checkpointing's recomputation is left out.
 
-    Tokens that a layout does not compute (padding, shared beginnings) are not counted, so the MFU is of the work done.
+    Tokens that a layout skips (padding, shared beginnings) do not count, so the MFU is that of the work done.
     """
     body = sum(each.numel() for name, each in model.named_parameters() if "layers" in name)
     total = 0.0

@@ -43,7 +43,7 @@ def _status(key: str) -> float:
 
 
 def ours(workload: Workload, table: pd.DataFrame, setting: dict[str, Any]) -> tuple[Meter, float, dict[str, torch.Tensor]]:
-    """What the learner does in one step: advantages, micro-batches, loss, gradients, clipping, AdamW."""
+    """One step of the learner: advantages, micro-batches, loss, gradients, clipping, AdamW."""
     from tracewheel.config import ClipConfig, GroupAdvantageConfig
     from tracewheel.learner.advantages import trajectory_advantages
     from tracewheel.learner.batch import micro_batches, step_totals
@@ -63,7 +63,7 @@ def ours(workload: Workload, table: pd.DataFrame, setting: dict[str, Any]) -> tu
     totals = step_totals(batches)
     for batch in batches:
         logprobs, _ = action_logprobs(model, batch, layout=setting["layout"])
-        # TRL computes its first step without stored log-probabilities, as the ratio to itself; so does this.
+        # TRL's first step uses no stored log-probabilities: the ratio is to the policy itself. So is this one.
         tokens = PolicyTokens(logprobs, logprobs.detach(), batch.advantages, batch.action_mask)
         result = policy_loss(ClipConfig(low=CLIP), tokens, totals, "token")
         result.loss.backward()
@@ -152,7 +152,7 @@ def trl(workload: Workload, table: pd.DataFrame, setting: dict[str, Any]) -> tup
 
 
 def _in_order(table: pd.DataFrame, prompts: list[str]) -> pd.DataFrame:
-    """The trajectories for prompts that come again for each sample of their group."""
+    """The trajectories for prompts, each of which is repeated for every sample of its group."""
     seen: dict[str, int] = {}
     positions = []
     for prompt in prompts:

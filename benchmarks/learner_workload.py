@@ -1,4 +1,4 @@
-"""What both sides of the learner's benchmark work on: a model, an adapter and trajectories, from a seed."""
+"""The workload of both sides of the learner's benchmark: a model, an adapter and trajectories, from a seed."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def trajectories(workload: Workload) -> pd.DataFrame:
             while len(mask) < length:
                 mask += [1] * workload.action + [0] * workload.observation
             mask = mask[:length]
-            while not mask[-1]:  # a trajectory ends with what the policy said
+            while not mask[-1]:  # a trajectory ends with sampled tokens
                 mask.pop()
             ids = prompt + [rng.randrange(3, workload.vocabulary) for _ in range(len(mask) - len(prompt))]
             rows.append(
@@ -67,7 +67,7 @@ def trajectories(workload: Workload) -> pd.DataFrame:
 
 
 def policy(workload: Workload, dtype: torch.dtype = torch.float32) -> Any:
-    """The model with its adapter, whose second factors are not zero: the same weights in every process."""
+    """The model with an adapter whose second factors are not zero; equal weights in every process."""
     from peft import LoraConfig, get_peft_model
     from transformers import Qwen2Config, Qwen2ForCausalLM
 
@@ -103,5 +103,5 @@ def prepare(workload: Workload, folder: Path) -> None:
 
 
 def read(folder: Path) -> tuple[Workload, pd.DataFrame]:
-    """What `prepare` wrote."""
+    """Read what `prepare` wrote."""
     return Workload(**json.loads((folder / "workload.json").read_text())), pd.read_parquet(folder / "trajectories.parquet")
