@@ -28,7 +28,7 @@ class SlowWorkspace(WorkspaceEnvironment):
         return dataclasses.replace(super().task_from_log(prompt, logged), environment=self.kind)
 
     def reset(self, task: Task) -> None:
-        self._delay = float(os.environ.get("OVERLAP_DELAY", "0")) if task.id in _slow_tasks() else 0.0
+        self._delay = float(os.environ.get("OVERLAP_DELAY", "0")) if task.id in slow_tasks() else 0.0
         if self._delay and (log := os.environ.get("OVERLAP_LOG")) and not Path(log).exists():
             Path(log).write_text(str(time.time()))
         super().reset(task)
@@ -39,6 +39,6 @@ class SlowWorkspace(WorkspaceEnvironment):
 
 
 @functools.cache
-def _slow_tasks() -> frozenset[str]:
+def slow_tasks() -> frozenset[str]:
     path = os.environ.get("OVERLAP_TASKS")
     return frozenset(json.loads(Path(path).read_text())) if path else frozenset()

@@ -1,4 +1,4 @@
-"""What the benchmarks rest on: the scripted policy speaks its script, the ledger adds up, a fall is noticed."""
+"""Foundations of the benchmarks: the scripted policy follows its script, accounts add up, a worse ratio is reported."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_only_listed_tasks_are_slow(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("OVERLAP_TASKS", str(tmp_path / "tasks.json"))
     monkeypatch.setenv("OVERLAP_DELAY", "0.05")
     monkeypatch.setenv("OVERLAP_LOG", str(tmp_path / "begun"))
-    overlap_environment._slow_tasks.cache_clear()
+    overlap_environment.slow_tasks.cache_clear()
     for task, is_slow in ((fast, False), (slow, True)):
         environment = overlap_environment.SlowWorkspace()
         environment.reset(task)
@@ -95,7 +95,7 @@ def test_only_listed_tasks_are_slow(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         assert not environment.step("list_files", {"path": task.goal["source"]}).error
         assert (time.perf_counter() - started >= 0.05) == is_slow
         assert (tmp_path / "begun").exists() == is_slow
-    overlap_environment._slow_tasks.cache_clear()
+    overlap_environment.slow_tasks.cache_clear()
 
 
 @pytest.mark.parametrize(

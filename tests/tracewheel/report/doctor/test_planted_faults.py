@@ -183,7 +183,7 @@ def test_reward_up_and_validation_down_is_reward_hacking(make_run, config):
         run.validate(number, results(solved))
     run.write()
     finding = found(run, config)["reward_hacking"]
-    assert (finding.severity, finding.iterations) == ("severe", (6,))  # up to 4 the reward has not surely risen
+    assert (finding.severity, finding.iterations) == ("severe", (6,))  # up to 4 the rise of the reward is not significant
     assert finding.evidence["falls"][-1] == "validation success from 0.700 to 0.367"
 
 
