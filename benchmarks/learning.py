@@ -107,18 +107,18 @@ def _controls(config: RetrainConfig, work: Path) -> dict[str, Any]:
         "replay_only": _replay_only(config, start / "adapter", work / "replay_only"),
         "no_mask": _without_mask(config, work / "curated", start, work / "no_mask"),
     }
-    outcome = {}
+    rates: dict[str, Any] = {}
     for name, adapter in adapters.items():
         policy = PolicyRef(config.policy.base, str(adapter), config.training.iterations)
-        outcome[name] = {}
+        rates[name] = {}
         for split in ("held_out", "harder"):
             out = work / "evaluations" / name / split
             out.mkdir(parents=True, exist_ok=True)
             tasks = load_tasks(work / "curated", split)
             seed = evaluation_seed(config.seed, split)
             summary = evaluate(EvaluateSections.of(config), policy, tasks, out, samples=config.evaluation.samples, seed=seed)
-            outcome[name][split] = {mode: summary[mode]["rate"] for mode in ("greedy", "sampled")}
-    return outcome
+            rates[name][split] = {mode: summary[mode]["rate"] for mode in ("greedy", "sampled")}
+    return rates
 
 
 def _replay_only(config: RetrainConfig, start: Path, out: Path) -> Path:
