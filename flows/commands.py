@@ -105,10 +105,10 @@ def _config(options: argparse.Namespace) -> RetrainConfig:
 def _stored_outcome(config: RetrainConfig) -> tuple[Any, Any]:
     """The run of a profile and its outcome, from the store alone."""
     from flows.retrain import learn
+    from tasks.drivers import NotStored, StoredDriver
     from tasks.run import Run
-    from tasks.stage import NotStored
 
-    run = Run.of(config, planning=True)
+    run = Run.of(config, driver=StoredDriver())
     try:
         return run, learn(run)
     except NotStored as missing:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from flows.sources import episodes_of, is_last, open_source, score_files
-from tasks.artifacts import LoopProgress
 from tasks.doctor import Watch
 from tasks.evaluate import evaluate_and_log, evaluate_policy
 from tasks.run import Policy, Run
@@ -115,7 +114,7 @@ def improve(run: Run, curated: Entry, start: Policy, sampler: TaskSampler, *, na
     found = Improvement([validate(run, curated, start)], {})
     watch = Watch(run, curated, start)
     watch.see(0, found.evaluations)
-    progress = None if run.planning else LoopProgress(training.iterations)
+    progress = run.driver.progress(training.iterations)
     used = 0
     with open_source(run, curated, sampler, name) as source:
         for iteration in range(1, training.iterations + 1):
@@ -139,8 +138,7 @@ def improve(run: Run, curated: Entry, start: Policy, sampler: TaskSampler, *, na
             if last or validates(training, iteration):
                 found.candidates.append(validate(run, curated, policy, iteration))
             watch.see(iteration, found.evaluations, rollouts=trajectories, scores=scores, update=state)
-            if progress:
-                progress.reached(iteration)
+            progress(iteration)
             if last:
                 break
         found.rollouts[name] = source.summary()

@@ -3,121 +3,70 @@
 from __future__ import annotations
 
 import statistics
-from collections import Counter
+import tempfile
 from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from rich.table import Table
 
 from flows.progress import result_console
-from flows.retrain import FINAL_SPLITS, learn
-from tasks.run import Run
-from tasks.stage import NotStored
-from tracewheel.sampling.schedule import VALIDATION_SAMPLES, validates
+from flows.retrain import learn
+from tasks.plan import PlanDriver, PlannedCall
+from tasks.run import Run, Silent, Used
 
-# Seconds for one unit of work on two CPU cores with the tiny base, for a work folder without a past.
-ROUGH_SECONDS = {
-    "ingest": 1.0,
-    "curate": 3.0,
-    "warm_start": 20.0,
-    "rollout": 0.006,
-    "collect": 0.006,  # sampling them, which workers do before they are collected
-    "score": 0.0005,
-    "update": 2.0,
-    "merge": 2.0,
-    "evaluate": 0.006,
-}
-UNITS = {
-    "rollout": "episodes",
-    "collect": "episodes",
-    "score": "episodes",
-    "evaluate": "episodes",
-    "update": "updates",
-    "gate": "verdict",
+# The stages that compute, as the plan lists them: what a unit of their work is called, and about how many seconds it
+# takes on two CPU cores with the tiny base, for a work folder without a past.
+STAGES = {
+    "ingest": ("runs", 1.0),
+    "curate": ("runs", 3.0),
+    "warm_start": ("runs", 20.0),
+    "collect": ("episodes", 0.006),  # sampling them, which workers do before they are collected
+    "rollout": ("episodes", 0.006),
+    "score": ("episodes", 0.0005),
+    "update": ("updates", 2.0),
+    "merge": ("runs", 2.0),
+    "evaluate": ("episodes", 0.006),
+    "gate": ("verdict", 0.1),
 }
 
 
 def make_plan(run: Run) -> dict[str, Any]:
     """What `retrain` would do now.
 
-    Stages are looked for in the order they run, up to the first that is not stored; what comes after
-    depends on it and counts as still to do.
+    The flow itself is followed, with placeholders for what is not stored. How many rounds dynamic sampling makes is not
+    known before: one for each iteration is planned.
     """
-    planning = Run(run.config, run.store, run.record, planning=True)
-    try:
-        learn(planning)
-        missing = None
-    except NotStored as error:
-        missing = str(error)
-    distinct = Counter(entry.stage for entry in planning.used)
-    sizes: Counter[str] = Counter()
-    for entry in planning.used:
-        sizes[entry.stage] += sum(file.stat().st_size for file in entry.path.rglob("*") if file.is_file())
-    stages: list[dict[str, Any]] = []
-    for stage, (calls, units) in amounts(run, champion="champion" in distinct).items():
-        # Calls with equal inputs share a result, so a whole run may hold fewer results than it has calls.
-        # Dynamic sampling makes more of them, how many more is not known before.
-        results = max(calls, distinct[stage])
-        stored = results if missing is None else min(results, distinct[stage])
-        seconds = (results - stored) * units / calls * _seconds_a_unit(run, stage, units / calls)
-        stages.append(
-            {
-                "stage": stage,
-                "results": results,
-                "stored": stored,
-                "work": f"{units} {UNITS.get(stage, 'runs')}",
-                "stored_bytes": sizes[stage],
-                "estimated_seconds": round(seconds, 1),
-            }
-        )
+    with tempfile.TemporaryDirectory(prefix="tracewheel-plan-") as folder:
+        plan = PlanDriver(Path(folder))
+        learn(replace(run, driver=plan, reporter=Silent(), tracking=None, used=Used()))
+    stages = [_stage(run, stage, calls) for stage in STAGES if (calls := list(plan.calls(stage)))]
     return {
         "run_id": run.record.run_id,
-        "complete": run.record.summary is not None and missing is None,
-        "next": missing,
+        "complete": run.record.summary is not None and plan.next is None,
+        "next": plan.next,
         "stages": stages,
         "estimated_seconds": round(sum(stage["estimated_seconds"] for stage in stages), 1),
         "estimate": "from earlier runs in this work folder" if run.store.history("rollout") else "rough",
     }
 
 
-def amounts(run: Run, *, champion: bool) -> dict[str, tuple[int, int]]:
-    """For each stage: how many results it makes in a run, and how many units of work that is in all."""
-    config, training = run.config, run.config.training
-    specialists = training.specialists
-    loops, merges, starts = (1, 0, 0) if specialists is None else amounts_of_specialists(run)
-    each = (specialists and specialists.iterations) or training.iterations
-    episodes_each = min(training.tasks_per_iteration, config.curation.train_tasks) * config.rollout.group_size
-    if training.episodes:
-        each = max(1, min(each, training.episodes // episodes_each))
-    iterations = loops * each
-    episodes = iterations * episodes_each
-    policies = 5 if champion else 4
-    alike = training.model_copy(update={"iterations": each})
-    candidates = loops * len([number for number in range(1, each + 1) if validates(alike, number)])
-    validations = candidates + merges + starts + policies - 1
-    tasks = {"held_out": config.curation.held_out_tasks, "harder": config.curation.harder_tasks}
-    evaluated = validations * config.curation.validation_tasks * (1 + VALIDATION_SAMPLES)
-    evaluated += policies * sum(tasks[split] for split in FINAL_SPLITS) * (1 + config.evaluation.samples)
+def _stage(run: Run, stage: str, calls: list[PlannedCall]) -> dict[str, Any]:
+    """A row of the plan."""
+    unit, rough_seconds = STAGES[stage]
+    units = sum(call.units for call in calls)
+    stored = [call.entry.path for call in calls if call.stored]
+    past = run.store.history(stage) if stage != "collect" else []
+    seconds = statistics.mean(past) * len(calls) / units if past else rough_seconds
     return {
-        "ingest": (1, 1),
-        "curate": (1, 1),
-        "warm_start": (2 + starts, 2 + starts),
-        "collect" if config.rollout.mode == "async" else "rollout": (iterations, episodes),
-        "score": (iterations, episodes),
-        "update": (iterations, iterations),
-        **({"merge": (merges, merges)} if merges else {}),
-        "evaluate": (validations + policies * len(FINAL_SPLITS), evaluated),
-        "gate": (1, 1),
+        "stage": stage,
+        "results": len(calls),
+        "stored": len(stored),
+        "work": f"{units} {unit}",
+        "stored_bytes": sum(file.stat().st_size for path in stored for file in path.rglob("*") if file.is_file()),
+        "estimated_seconds": round(seconds * sum(call.units for call in calls if not call.stored), 1),
     }
-
-
-def amounts_of_specialists(run: Run) -> tuple[int, int, int]:
-    """How many specialists there are, how many merges of them, and how many warm starts in shapes of their own."""
-    specialists, lora = run.config.training.specialists, run.config.warm_start.lora
-    assert specialists is not None
-    shapes = {lora.of(families) for families in specialists.groups.values()} - {None}
-    loops = len(specialists.groups)
-    return loops, len(specialists.merges) if loops > 1 else 0, len(shapes)
 
 
 def show_plan(plan: Mapping[str, Any]) -> None:
@@ -142,8 +91,3 @@ def show_plan(plan: Mapping[str, Any]) -> None:
         console.print(
             f"Next: {plan['next'] or 'report'}. About {plan['estimated_seconds']:.0f} s of computing ({plan['estimate']})."
         )
-
-
-def _seconds_a_unit(run: Run, stage: str, units_a_call: float) -> float:
-    past = run.store.history(stage) if stage != "collect" else []
-    return statistics.mean(past) / units_a_call if past else ROUGH_SECONDS.get(stage, 0.1)

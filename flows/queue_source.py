@@ -12,7 +12,6 @@ from flows.sources import is_last, score_and_observe
 from tasks.collect import collect_batch
 from tasks.fleet import make_fleet
 from tasks.run import Policy, Run, settings_for
-from tasks.stage import NotStored
 from tracewheel.core.fingerprint import code_version, package_versions
 from tracewheel.core.store import Entry
 from tracewheel.core.types import content_hash
@@ -58,6 +57,8 @@ class QueueSource:
             self._queue.close()
 
     def gather(self, policy: Policy, iteration: int, used: int) -> tuple[list[Entry], list[Entry]]:
+        if self.run.planning:
+            return self._planned(policy, iteration)
         if self._queue is None:
             self._queue = self._open(policy)
             for ahead in range(1, 2 + self._queue.max_staleness):
@@ -72,6 +73,20 @@ class QueueSource:
             self._end_workers()
         return [collected], [scored]
 
+    def _planned(self, policy: Policy, iteration: int) -> tuple[list[Entry], list[Entry]]:
+        """What is stored of an iteration; without a claim, what a plan takes it for."""
+        if iteration == 1 and (path := self._path(policy)).is_file():
+            self._queue = TrajectoryQueue(path)
+        batch = self._queue.batch(iteration) if self._queue else None
+        if batch is None:
+            label = self._label(iteration)
+            self.run.driver.missing(label)
+            batch = Batch(iteration, iteration - 1, f"planned {self._name} {label}", 0, queue=None)  # type: ignore[arg-type]
+        collected = collect_batch(self.run, batch=batch, iteration=iteration)
+        scored = score_and_observe(self, collected, iteration)
+        self.sampler.evolve(self.curated.path)
+        return [collected], [scored]
+
     def updated(self, policy: Policy) -> None:
         if self._queue and not self.run.planning:
             self._queue.publish(policy.ref())
@@ -84,7 +99,11 @@ class QueueSource:
         return {"mode": "async", **self._queue.counts(), "worker_seconds": seconds, "queue": str(self._queue.path)}
 
     def _open(self, start: Policy) -> TrajectoryQueue:
-        """The queue of this loop. Its name holds a hash of all that decides what becomes of the loop, code included."""
+        path = self._path(start)
+        return TrajectoryQueue.open(path, path.stem, self.run.config.rollout.max_staleness)
+
+    def _path(self, start: Policy) -> Path:
+        """The file of this loop's queue. Its name holds a hash of all that decides what becomes of the loop, code included."""
         config = self.run.config
         made_from = {
             "settings": [settings_for(config, SECTIONS), config.rollout.max_staleness],
@@ -94,18 +113,13 @@ class QueueSource:
             "packages": package_versions(),
         }
         identity = f"{self.run.record.run_id}-{self._name}-{content_hash(made_from, 8)}"
-        path = Path(config.work_dir) / "queue" / f"{identity}.sqlite"
-        if not self.run.planning:
-            return TrajectoryQueue.open(path, identity, config.rollout.max_staleness)
-        if not path.is_file():
-            raise NotStored(self._label(1))
-        return TrajectoryQueue(path)
+        return Path(config.work_dir) / "queue" / f"{identity}.sqlite"
 
     def _issue(self, iteration: int) -> None:
         """Order an iteration's groups, once; none for an iteration that there will not be."""
         queue, config = self._queue, self.run.config
         assert queue is not None
-        if self.run.planning or queue.issued(iteration) or iteration > config.training.iterations:
+        if queue.issued(iteration) or iteration > config.training.iterations:
             return
         before = sum(queue.issued(earlier) for earlier in range(1, iteration))
         if before and not has_room(config.training.episodes, before * config.rollout.group_size, config.episodes_per_iteration):
@@ -132,8 +146,6 @@ class QueueSource:
         """Claim an iteration's groups as soon as there are enough."""
         queue, label = self._queue, self._label(iteration)
         assert queue is not None
-        if self.run.planning:
-            raise NotStored(label)
         if self._workers is None:
             self._workers = Workers(make_fleet(self.run.config, queue, self.run.record.path / "workers" / self._name))
         self.run.reporter.start(label)

@@ -5,18 +5,28 @@ from __future__ import annotations
 from typing import Any
 
 from tasks.run import Policy, Run
-from tasks.stage import Context, stage_task
+from tasks.stage import Call, Context, Expected, stage_task
 from tasks.traces import log_traces
 from tracewheel.config import EvaluateSections
+from tracewheel.core.files import read_table
 from tracewheel.core.store import Entry
-from tracewheel.curation.curated_folder import load_tasks
+from tracewheel.curation.curated_folder import TASKS_FILE, VALIDATION, load_tasks
 from tracewheel.evaluation.evaluate import evaluate
 from tracewheel.sampling.schedule import evaluation_seed
 
 FEWER_TRACES = 4
 
 
-@stage_task("evaluate", code="tracewheel.evaluation.evaluate", sections=EvaluateSections)
+def expected(call: Call, place: int) -> Expected:
+    """Every task is played; on the validation split each policy is better than those before it, so the last is chosen."""
+    split = call.arguments["split"]
+    tasks = int((read_table(call.arguments["curated"].path / TASKS_FILE)["split"] == split).sum())
+    rates = {"rate": 1.0 + place if split == VALIDATION else None, "n": tasks}
+    result = {"tasks": tasks, "greedy": rates, "sampled": rates, "by_family": {}}
+    return Expected(tasks * (1 + call.arguments["samples"]), result)
+
+
+@stage_task("evaluate", code="tracewheel.evaluation.evaluate", sections=EvaluateSections, expects=expected)
 def evaluate_policy(
     context: Context[EvaluateSections], *, policy: Policy, curated: Entry, split: str, samples: int
 ) -> dict[str, Any]:
@@ -32,6 +42,6 @@ def evaluate_and_log(run: Run, *, policy: Policy, curated: Entry, split: str, sa
     entry = evaluate_policy(run, policy=policy, curated=curated, split=split, samples=samples)
     if run.tracking:
         tasks = load_tasks(curated.path, split)
-        wanted = run.config.tracking.traces_per_evaluation // (FEWER_TRACES if split == "validation" else 1)
+        wanted = run.config.tracking.traces_per_evaluation // (FEWER_TRACES if split == VALIDATION else 1)
         log_traces(run.tracking, entry.path, tasks, wanted, policy=policy.name, split=split, run_id=run.record.run_id)
     return entry

@@ -13,7 +13,7 @@ import prefect
 from prefect.cache_policies import NO_CACHE
 
 from tasks.run import Policy, Run
-from tasks.stage import Context, stage_task
+from tasks.stage import Call, Context, Expected, stage_task
 from tasks.tracking import bounded, make_client, sqlite_file
 from tracewheel.config import ChampionSections, RetrainConfig
 from tracewheel.core.errors import InfrastructureError
@@ -62,7 +62,11 @@ def find_champion(config: RetrainConfig) -> tuple[Champion | None, str]:
     return champion, f"champion: {name} version {champion.version}, of run {champion.run_id}"
 
 
-@stage_task("champion", code="tracewheel.policy.adapters", sections=ChampionSections)
+def expected(call: Call, place: int) -> Expected:
+    return Expected(result={"policy_version": 0})
+
+
+@stage_task("champion", code="tracewheel.policy.adapters", sections=ChampionSections, expects=expected)
 def load_champion(context: Context[ChampionSections], *, version: str, digest: str) -> dict[str, Any]:
     """Fetch the champion's adapter, or whole model, from the registry."""
     return _download(context.config, context.out, version, digest)

@@ -6,7 +6,7 @@ import functools
 from typing import Any
 
 from tasks.run import Policy
-from tasks.stage import Context, stage_task
+from tasks.stage import Call, Context, Expected, stage_task
 from tracewheel.config import RolloutSections
 from tracewheel.core.store import Entry
 from tracewheel.core.types import Task
@@ -16,7 +16,13 @@ from tracewheel.sampling.curriculum import write_variants
 from tracewheel.sampling.schedule import rollout_seed
 
 
-@stage_task("rollout", code="tracewheel.rollout.rollout", sections=RolloutSections)
+def expected(call: Call, place: int) -> Expected:
+    """A group of episodes for each task."""
+    episodes = len(call.arguments["task_ids"]) * call.run.config.rollout.group_size
+    return Expected(episodes, {"episodes": episodes})
+
+
+@stage_task("rollout", code="tracewheel.rollout.rollout", sections=RolloutSections, expects=expected)
 def roll_out(
     context: Context[RolloutSections],
     *,

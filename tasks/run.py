@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from tasks.drivers import Driver, PrefectDriver
 from tasks.inputs import identify, input_digests, named_inputs
 from tracewheel.config import RetrainConfig, TeacherAdvantageConfig
 from tracewheel.config.profile import WITHOUT_DEFAULT
@@ -92,9 +93,12 @@ class Used:
 
 @dataclass(frozen=True)
 class Run:
-    """One run of the pipeline. With `planning` set, a stage that is not stored raises `NotStored`.
+    """One run of the pipeline.
 
-    With a `helper`, stages that may do so have it do their work, in a process of its own.
+    Attributes:
+        driver: Obtains the results of stages.
+        used: What the run has made or reused.
+        helper: A process of its own, in which stages that can do so compute.
     """
 
     config: RetrainConfig
@@ -102,12 +106,12 @@ class Run:
     record: RunRecord
     reporter: Reporter = field(default_factory=Silent)
     tracking: Tracking | None = None
-    planning: bool = False
+    driver: Driver = field(default_factory=PrefectDriver)
     used: Used = field(default_factory=Used)
     helper: Helper | None = None
 
     @classmethod
-    def of(cls, config: RetrainConfig, reporter: Reporter | None = None, *, planning: bool = False) -> Run:
+    def of(cls, config: RetrainConfig, reporter: Reporter | None = None, driver: Driver | None = None) -> Run:
         """The run that a profile and the inputs it names stand for.
 
         Raises:
@@ -117,7 +121,13 @@ class Run:
         config.require(*WITHOUT_DEFAULT)
         work_dir = Path(config.work_dir)
         run_id = identify(config, input_digests(config))
-        return cls(config, Store(work_dir / "store"), RunRecord(work_dir, run_id), reporter or Silent(), planning=planning)
+        store, record = Store(work_dir / "store"), RunRecord(work_dir, run_id)
+        return cls(config, store, record, reporter or Silent(), driver=driver or PrefectDriver())
+
+    @property
+    def planning(self) -> bool:
+        """Whether nothing is made and nothing is written."""
+        return self.driver.planning
 
     @contextlib.contextmanager
     def hold(self) -> Iterator[None]:

@@ -8,14 +8,10 @@ key, but only while the store still holds the entry, so a deleted or damaged one
 from __future__ import annotations
 
 import functools
-import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
-
-import prefect
-from prefect.client.schemas.objects import State, TaskRun
 
 from tasks.run import Reporter, Run, describe, plugins_of, settings_for
 from tracewheel.config import Sections
@@ -25,16 +21,14 @@ from tracewheel.core.store import Entry
 from tracewheel.core.types import content_hash
 
 if TYPE_CHECKING:
+    from prefect.client.schemas.objects import State, TaskRun
+
     from tasks.helper import Helper
 
 P = ParamSpec("P")
 S = TypeVar("S", bound=Sections)
 RETRIES = 2
 RETRY_SECONDS = 1.0
-
-
-class NotStored(Exception):
-    """A plan came to a stage whose result is not stored."""
 
 
 @dataclass(frozen=True)
@@ -57,14 +51,39 @@ class Context(Generic[S]):
 class Call:
     """One call of a stage. A plain object, so that Prefect passes it on without walking through it."""
 
-    def __init__(self, run: Run, key: str, arguments: dict[str, Any]) -> None:
+    def __init__(self, run: Run, key: str, label: str, arguments: dict[str, Any]) -> None:
         self.run = run
         self.key = key
+        self.label = label
         self.arguments = arguments
+
+    def stored(self, stage: str) -> Entry | None:
+        """The stored entry, None when the stage has yet to run."""
+        return self.run.store.find(stage, self.key)
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What a plan knows of a call before it is made.
+
+    Attributes:
+        units: How much work it is, in the stage's own unit.
+        result: What the flow reads of its result.
+        write: Writes the files that the flow reads of its output.
+    """
+
+    units: int = 1
+    result: Any = None
+    write: Callable[[Path], None] | None = None
+
+
+def one_unit(call: Call, place: int) -> Expected:
+    """A call of which the flow reads nothing."""
+    return Expected()
 
 
 class StageTask(Generic[P]):
-    """A Prefect task around one stage.
+    """One stage of the domain, as flows call it.
 
     Args:
         function: Takes the context and the stage's arguments; returns JSON types.
@@ -72,6 +91,7 @@ class StageTask(Generic[P]):
         code: The domain module that does the work.
         sections: What the stage reads of the profile.
         packages: Packages that its result depends on, beside those that all stages compute with.
+        expects: What a plan takes the stage's result for, by the call and how many calls the plan has before it.
     """
 
     def __init__(
@@ -82,16 +102,24 @@ class StageTask(Generic[P]):
         code: str,
         sections: type[S],
         packages: tuple[str, ...] = (),
+        expects: Callable[[Call, int], Expected] = one_unit,
     ) -> None:
         self.stage = stage
         self.code = code
         self.sections: type[Sections] = sections
         self.packages = packages
+        self.expects = expects
         self._function: Callable[..., Any] = function
-        self.task = prefect.Task(
+
+    @functools.cached_property
+    def task(self) -> Any:
+        """The Prefect task."""
+        import prefect
+
+        return prefect.Task(
             self.fn,
-            name=function.__name__,
-            description=function.__doc__,
+            name=self._function.__name__,
+            description=self._function.__doc__,
             retries=RETRIES,
             retry_delay_seconds=RETRY_SECONDS,
             retry_condition_fn=_may_pass,
@@ -101,57 +129,35 @@ class StageTask(Generic[P]):
         )
 
     def __call__(self, run: Run, *args: P.args, **kwargs: P.kwargs) -> Entry:
-        """The stage's entry, through Prefect: reused, or made now."""
-        assert not args, "stages take their arguments by name"
-        arguments: dict[str, Any] = dict(kwargs)
-        key = self.key(run, arguments)
-        label = self.label(run, arguments)
-        stored = run.store.find(self.stage, key)
-        if run.planning:
-            if stored is None:
-                raise NotStored(label)
-            run.used.add(stored)
-            return stored
-        run.reporter.start(label)
-        started = time.perf_counter()
-        task = self.task.with_options(task_run_name=label, refresh_cache=stored is None)
-        state: State[dict[str, Any]] = task(Call(run, key, arguments), return_state=True)
-        return self._end(run, label, stored, state, time.perf_counter() - started)
-
-    def ahead(self, run: Run, *args: P.args, **kwargs: P.kwargs) -> Callable[[], Entry]:
-        """Begin the stage, in a thread of the flow, and go on meanwhile. What is returned waits for its entry.
-
-        In a plan nothing is begun, and the stage is looked for when its entry is asked for.
-        """
-        assert not args, "stages take their arguments by name"
-        arguments: dict[str, Any] = dict(kwargs)
-        if run.planning:
-            return functools.partial(self, run, *args, **kwargs)
-        key, label = self.key(run, arguments), self.label(run, arguments)
-        stored = run.store.find(self.stage, key)
-        task = self.task.with_options(task_run_name=label, refresh_cache=stored is None)
-        future = task.submit(Call(run, key, arguments))
-
-        def entry() -> Entry:
-            started = time.perf_counter()
-            future.wait()
-            return self._end(run, label, stored, future.state, time.perf_counter() - started)
-
-        return entry
-
-    def _end(self, run: Run, label: str, stored: Entry | None, state: State[dict[str, Any]], seconds: float) -> Entry:
-        shown = "Cached" if stored and state.is_completed() else state.name or state.type.value
-        run.reporter.end(label, shown, seconds)
-        record = state.result()
-        entry = Entry(**{**record, "path": run.store.root / record["path"]})
-        entry = replace(entry, reused=stored is not None)
+        """The stage's entry, as the run's driver obtains it: reused, or made now."""
+        entry = run.driver.get(self, self._call(run, args, kwargs))
         run.used.add(entry)
         return entry
 
+    def ahead(self, run: Run, *args: P.args, **kwargs: P.kwargs) -> Callable[[], Entry]:
+        """Begin the stage, and go on meanwhile. What is returned waits for its entry."""
+        pending = run.driver.begin(self, self._call(run, args, kwargs))
+
+        def entry() -> Entry:
+            found = pending()
+            run.used.add(found)
+            return found
+
+        return entry
+
+    def _call(self, run: Run, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+        assert not args, "stages take their arguments by name"
+        return Call(run, self.key(run, kwargs), self.label(run, kwargs), kwargs)
+
+    def make_entry(self, call: Call) -> Entry:
+        """Make the entry of a call."""
+        return call.run.store.make(
+            self.stage, call.key, lambda out: self._function(self._context(call.run, out), **call.arguments)
+        )
+
     def fn(self, call: Call) -> dict[str, Any]:
-        """The task's body, without Prefect: the entry as JSON types."""
-        run = call.run
-        entry = run.store.make(self.stage, call.key, lambda out: self._function(self._context(run, out), **call.arguments))
+        """The Prefect task's body: the entry as JSON types."""
+        entry = self.make_entry(call)
         return {**asdict(entry), "path": entry.path.name}
 
     def make(self, run: Run, out: Path, *args: P.args, **kwargs: P.kwargs) -> Any:
@@ -160,12 +166,6 @@ class StageTask(Generic[P]):
 
     def _context(self, run: Run, out: Path) -> Context[Any]:
         return Context(self.sections.of(run.config), out, run.reporter, run.helper)
-
-    def find(self, run: Run, *args: P.args, **kwargs: P.kwargs) -> Entry | None:
-        """The stored entry, None when the stage has yet to run."""
-        assert not args, "stages take their arguments by name"
-        arguments: dict[str, Any] = dict(kwargs)
-        return run.store.find(self.stage, self.key(run, arguments))
 
     def key(self, run: Run, arguments: dict[str, Any]) -> str:
         """Hash of everything the result depends on."""
@@ -187,12 +187,17 @@ class StageTask(Generic[P]):
 
 
 def stage_task(
-    stage: str, *, code: str, sections: type[S], packages: tuple[str, ...] = ()
+    stage: str,
+    *,
+    code: str,
+    sections: type[S],
+    packages: tuple[str, ...] = (),
+    expects: Callable[[Call, int], Expected] = one_unit,
 ) -> Callable[[Callable[Concatenate[Context[S], P], Any]], StageTask[P]]:
     """Decorator: make a function that calls one stage of the domain a `StageTask`."""
 
     def decorate(function: Callable[Concatenate[Context[S], P], Any]) -> StageTask[P]:
-        return StageTask(function, stage=stage, code=code, sections=sections, packages=packages)
+        return StageTask(function, stage=stage, code=code, sections=sections, packages=packages, expects=expects)
 
     return decorate
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tasks.stage import Context, stage_task
+from tasks.stage import Call, Context, Expected, stage_task
 from tracewheel.config import UpdateSections
 from tracewheel.core.store import Entry
 from tracewheel.learner.mismatch import mismatch_warning
@@ -15,7 +15,11 @@ from tracewheel.rollout.rollout import TRAJECTORIES_FILE
 from tracewheel.scoring.score import SCORES_FILE
 
 
-@stage_task("update", code="tracewheel.learner.update", sections=UpdateSections)
+def expected(call: Call, place: int) -> Expected:
+    return Expected(result={})
+
+
+@stage_task("update", code="tracewheel.learner.update", sections=UpdateSections, expects=expected)
 def update_policy(
     context: Context[UpdateSections],
     *,

@@ -11,6 +11,7 @@ import yaml
 
 from flows.retrain import learn
 from flows.setup import resolve_config
+from tasks.drivers import StoredDriver
 from tasks.run import Run
 from tracewheel.config import load_config
 from tracewheel.core.fingerprint import digest_of
@@ -114,7 +115,7 @@ def test_the_whole_pipeline_makes_the_same_bytes(project, command, monkeypatch):
     done = command("retrain", "configs/tiny.yaml", "--run-dir", "runs", cwd=folder)
     assert done.returncode in (0, 3), done.stderr
     monkeypatch.chdir(folder)
-    run = Run.of(resolve_config("configs/tiny.yaml", [], "runs"), planning=True)
+    run = Run.of(resolve_config("configs/tiny.yaml", [], "runs"), driver=StoredDriver())
     outcome = learn(run)
     expected = {"ingested": outcome.traces, "curated": outcome.curated}
     expected |= {

@@ -1,6 +1,7 @@
 """Pass rates are kept from run to run: which curation a run goes on from, and what each trace counts for."""
 
 import json
+from dataclasses import replace
 
 import pandas as pd
 import pytest
@@ -11,10 +12,10 @@ from flows.plan import make_plan
 from flows.retrain import learn
 from flows.setup import resolve_config
 from tasks.curate import curate_tasks
+from tasks.drivers import NotStored, StoredDriver
 from tasks.evidence import EVIDENCE_FILE, remember
 from tasks.ingest import ingest_traces
 from tasks.run import Run
-from tasks.stage import NotStored
 from tracewheel.core.errors import DataError
 from tracewheel.core.fingerprint import digest_of
 from tracewheel.core.store import remove
@@ -152,7 +153,7 @@ def test_a_plan_finds_the_curation_that_the_run_would_make(work):
     assert (plan["ingest"], plan["curate"], plan["warm_start"]) == (1, 1, 0)
     assert other.record.started() is None, "a plan begins nothing"
     with pytest.raises(NotStored, match="warm_start"):
-        learn(Run(other.config, other.store, other.record, planning=True))
+        learn(replace(other, driver=StoredDriver()))
 
 
 def test_a_curation_that_is_gone_is_said_and_pass_rates_begin_anew(work):

@@ -5,8 +5,8 @@ import pytest
 
 from flows.queue_source import QueueSource
 from flows.setup import resolve_config
+from tasks.drivers import NotStored, StoredDriver
 from tasks.run import Run
-from tasks.stage import NotStored
 from tracewheel.core.store import Entry
 from tracewheel.environments.workspace.tasks import FAMILIES, make_task
 from tracewheel.sampling.sampler import TaskSampler
@@ -28,7 +28,9 @@ def curated(tmp_path):
 def make_source(profile, curated, tmp_path):
     def make(*overrides, planning=False):
         chosen = ("rollout.mode=async", "rollout.max_staleness=2", f"training.tasks_per_iteration={GROUPS}", *overrides)
-        run = Run.of(resolve_config(str(profile), list(chosen), str(tmp_path / "runs")), planning=planning)
+        run = Run.of(
+            resolve_config(str(profile), list(chosen), str(tmp_path / "runs")), driver=StoredDriver() if planning else None
+        )
         ids = pd.read_parquet(curated.path / "tasks.parquet")["id"].tolist()
         return QueueSource(run, curated, TaskSampler(run.config.sampler, ids, run.config.seed), "rl")
 

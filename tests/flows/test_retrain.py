@@ -13,6 +13,7 @@ from flows.retrain import learn
 from flows.setup import resolve_config
 from flows.summary import show_summary
 from tasks.datasets import log_datasets
+from tasks.drivers import StoredDriver
 from tasks.report import write_report
 from tasks.run import Run
 from tracewheel.config import load_config
@@ -162,7 +163,7 @@ class TestOnAFinishedRun:
         """The same stages with a curation that says that it leaks, which none of ours does without being broken."""
         folder, _, _ = finished
         shutil.copytree(folder, tmp_path / "run")
-        run = Run.of(resolve_config(str(profile), [], str(tmp_path / "run")), planning=True)
+        run = Run.of(resolve_config(str(profile), [], str(tmp_path / "run")), driver=StoredDriver())
         outcome = learn(run)
         said = "nothing may be on two sides: user u1 is in held_out and train"
         result = outcome.curated.result | {"leaks": {"found": True, "says": said}}

@@ -10,6 +10,7 @@ import yaml
 from flows.setup import resolve_config
 from flows.specialists import improve_specialists
 from tasks.curate import curate_tasks
+from tasks.drivers import StoredDriver
 from tasks.ingest import ingest_traces
 from tasks.run import Run
 from tasks.warm_start import warm_start_policy
@@ -37,7 +38,7 @@ def specialists(profile, prefect_harness, tmp_path_factory):
     path.write_text(yaml.safe_dump(values, sort_keys=False))
 
     def learn(planning=False):
-        run = Run.of(resolve_config(str(path), [], str(folder / "run")), planning=planning)
+        run = Run.of(resolve_config(str(path), [], str(folder / "run")), driver=StoredDriver() if planning else None)
         with run.hold():
             traces = ingest_traces(run, inputs=run.trace_digests())
             curated = curate_tasks(run, traces=traces)

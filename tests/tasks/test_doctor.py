@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from tasks.doctor import FINDINGS_FILE, Watch, findings_file, stored_findings
+from tasks.drivers import DirectDriver, StoredDriver
 from tasks.run import Policy, Run, Silent
 from tracewheel.config import RetrainConfig
 from tracewheel.core.errors import UnhealthyRun
@@ -63,7 +64,12 @@ class Loop:
         self.listener, self.tags = Listener(), Tags()
         config = config or PROFILE
         self.run = Run(
-            config, Store(root / "store"), RunRecord(root, "run"), self.listener, tracking=self.tags, planning=planning
+            config,
+            Store(root / "store"),
+            RunRecord(root, "run"),
+            self.listener,
+            tracking=self.tags,
+            driver=StoredDriver() if planning else DirectDriver(),
         )
         curated = self.entry("curate", 0)
         pd.DataFrame({"id": [f"k{n}" for n in range(TASKS)], "family": ["list"] * TASKS}).to_parquet(

@@ -3,12 +3,14 @@
 import importlib.metadata
 import shutil
 import sys
+from dataclasses import replace
 
 import grimp
 import pytest
 
 from tasks.collect import collect_batch
 from tasks.curate import curate_tasks
+from tasks.drivers import NotStored, StoredDriver
 from tasks.evaluate import evaluate_policy
 from tasks.gate import decide_gate
 from tasks.ingest import ingest_traces
@@ -18,7 +20,7 @@ from tasks.registry import load_champion
 from tasks.rollout import roll_out
 from tasks.run import Policy, settings_for
 from tasks.score import score_trajectories
-from tasks.stage import NotStored, stage_task
+from tasks.stage import stage_task
 from tasks.update import update_policy
 from tasks.warm_start import warm_start_policy
 from tracewheel.config import GateConfig, Sections
@@ -64,7 +66,7 @@ def test_the_body_works_without_prefect(counted, make_run):
     key = counted.key(run, {"number": 3})
     made = run.store.make("count", key, lambda out: counted.make(run, out, number=3))
     assert (made.path / "number.txt").read_text() == "3"
-    assert counted.find(run, number=3) == run.store.find("count", key)
+    assert run.store.find("count", key).result == {"number": 3}
 
 
 def test_the_key_follows_what_the_result_is_made_from(counted, make_run, tmp_path):
@@ -210,7 +212,7 @@ def test_a_policy_names_the_folder_of_its_adapter_or_whole_model(tmp_path):
 
 def test_a_plan_stops_at_what_is_not_stored(counted, make_run):
     run = make_run()
-    planning = type(run)(run.config, run.store, run.record, planning=True)
+    planning = replace(run, driver=StoredDriver())
     with pytest.raises(NotStored, match="count"):
         counted(planning, number=1)
     assert counted.calls == []
@@ -218,7 +220,7 @@ def test_a_plan_stops_at_what_is_not_stored(counted, make_run):
 
 def test_a_plan_begins_nothing_ahead(counted, make_run):
     run = make_run()
-    planning = type(run)(run.config, run.store, run.record, planning=True)
+    planning = replace(run, driver=StoredDriver())
     pending = counted.ahead(planning, number=1)
     with pytest.raises(NotStored, match="count"):
         pending()
