@@ -7,9 +7,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+from flows.arguments import tasks_of_split
 from flows.progress import TerminalReporter, result_console
 from flows.setup import prepare_environment, resolve_config
-from flows.single import tasks_of_split
 from tracewheel.config import BaselineSections
 from tracewheel.core.errors import DataError
 from tracewheel.core.store import produce_whole

@@ -110,12 +110,17 @@ def build_parser() -> argparse.ArgumentParser:
     stage.add_argument("--iteration", type=int, default=1)
     _out(stage)
 
+    stage = _command(commands, "improve", "flows.loop_command:improve", "the reinforcement-learning loop from a warm start")
+    _curated(stage)
+    stage.add_argument("--start", required=True, metavar="DIR", help="output of warm-start, or of an update")
+    _allow_leak(stage)
+    _out(stage)
+
     stage = _command(commands, "evaluate", "flows.single:evaluate", "greedy and sampled success on a split")
     _curated(stage)
     _policy(stage)
     stage.add_argument("--split", default="held_out", help="validation, held_out, harder or train (default held_out)")
     stage.add_argument("--samples", type=int, help="sampled episodes a task (default: as the profile says)")
-    stage.add_argument("--best-of", nargs="+", metavar="DIR=DIR", help="evaluation=state pairs; the best evaluation's policy")
     _out(stage)
 
     stage = _command(commands, "baseline", "flows.baseline:baseline", "evaluate a model behind an OpenAI-compatible endpoint")

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from flows.arguments import named_folder
 from flows.setup import prepare_environment, resolve_config
 from tracewheel.config import RetrainConfig
 from tracewheel.core.errors import DataError, GateRefused
@@ -125,8 +126,8 @@ def _promote_evaluation(options: argparse.Namespace, config: RetrainConfig) -> d
     from tracewheel.evaluation.gate import decide
     from tracewheel.sampling.schedule import validation_rate
 
-    baselines = dict(_named(pair, "--baseline") for pair in options.baseline or [])
-    validations = dict(_named(pair, "--validation") for pair in options.validation or [])
+    baselines = dict(named_folder(pair, "--baseline") for pair in options.baseline or [])
+    validations = dict(named_folder(pair, "--validation") for pair in options.validation or [])
     if not baselines or (len(baselines) > 1 and set(baselines) != set(validations)):
         raise DataError("--challenger needs a --baseline NAME=DIR; several need a --validation NAME=DIR each, to choose by")
     rates = {name: validation_rate(read_json(folder / "evaluation.json")) for name, folder in validations.items()}
@@ -151,13 +152,6 @@ def _promote_evaluation(options: argparse.Namespace, config: RetrainConfig) -> d
         with tracked(Run.of(config)) as run:
             return _refuse_or(verdict, {**verdict, "model_version": register(run, Path(options.adapter), verdict)})
     return _refuse_or(verdict, verdict)
-
-
-def _named(pair: str, option: str) -> tuple[str, Path]:
-    name, separator, folder = pair.partition("=")
-    if not separator or not Path(folder).is_dir():
-        raise DataError(f"{option} {pair}: expected NAME=DIR with a folder that exists")
-    return name, Path(folder)
 
 
 def _refuse_or(gate: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:

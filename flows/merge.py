@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from flows.arguments import folder_of
 from flows.setup import prepare_environment, resolve_config
 from tracewheel.config import EvaluateSections, MergeConfig, MergeSections, RetrainConfig
 from tracewheel.core.errors import ConfigError, DataError, GateRefused
@@ -109,10 +110,3 @@ def named(pair: str) -> tuple[str, str]:
     if not separator or not name or "/" in name or name.startswith("."):
         raise DataError(f"--adapter {pair}: expected NAME=DIR, the name without a slash")
     return name, folder
-
-
-def folder_of(folder: str, option: str) -> Path:
-    """A folder that is there."""
-    if not Path(folder).is_dir():
-        raise DataError(f"{option} {folder}: no such folder")
-    return Path(folder)

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from flows.arguments import curated_folder, folder_of, tasks_of_split, warn_of_leaks
 from flows.setup import prepare_environment, resolve_config
 from tracewheel.config import (
     CurateSections,
@@ -18,11 +19,7 @@ from tracewheel.config import (
     UpdateSections,
     WarmStartSections,
 )
-from tracewheel.core.errors import DataError
 from tracewheel.core.store import produce_whole
-from tracewheel.curation.curated_folder import EPISODES_FILE, TASKS_FILE
-
-SPLITS = ("train", "validation", "held_out", "harder")
 
 
 def curate(options: argparse.Namespace) -> dict[str, Any]:
@@ -31,8 +28,8 @@ def curate(options: argparse.Namespace) -> dict[str, Any]:
     from tracewheel.curation.evidence import KeptEvidence
 
     config = CurateSections.of(_config(options, "environment.kind"))
-    traces = _folder(options.traces, "--traces")
-    earlier = KeptEvidence.read(_folder(options.earlier, "--earlier")) if options.earlier else None
+    traces = folder_of(options.traces, "--traces")
+    earlier = KeptEvidence.read(folder_of(options.earlier, "--earlier")) if options.earlier else None
     return _result(options, produce_whole(Path(options.out), lambda out: curate(config, traces, out, earlier)))
 
 
@@ -72,7 +69,7 @@ def rollout(options: argparse.Namespace) -> dict[str, Any]:
     warn_of_leaks(check_curated(curated, config.curation))
     sampler = make_sampler(SamplerSections.of(config), curated)
     for earlier in range(1, options.iteration if options.scores_of else 1):
-        observe_scores(sampler, _folder(options.scores_of.replace("{}", str(earlier)), "--scores-of") / "scores.parquet")
+        observe_scores(sampler, folder_of(options.scores_of.replace("{}", str(earlier)), "--scores-of") / "scores.parquet")
         sampler.evolve(curated)
     task_ids = sampler.select(config.training.tasks_per_iteration, options.iteration)
     variants = sampler.variants(task_ids)
@@ -103,7 +100,7 @@ def score(options: argparse.Namespace) -> dict[str, Any]:
 def update(options: argparse.Namespace) -> dict[str, Any]:
     """`tracewheel update`. Under torchrun it runs on every process, of which the first writes."""
     config = UpdateSections.of(_config(options, "policy.base"))
-    state, reference = _folder(options.state, "--state"), _folder(options.reference, "--reference")
+    state, reference = folder_of(options.state, "--state"), folder_of(options.reference, "--reference")
     from tracewheel.learner.backends.processes import is_first
     from tracewheel.learner.mismatch import mismatch_warning
     from tracewheel.learner.update import update
@@ -128,7 +125,7 @@ def evaluate(options: argparse.Namespace) -> dict[str, Any]:
     from tracewheel.evaluation.evaluate import evaluate
     from tracewheel.sampling.schedule import VALIDATION_SAMPLES, evaluation_seed
 
-    state = _best_of(options.best_of) if options.best_of else options.state
+    state = options.state
     samples = options.samples or (VALIDATION_SAMPLES if options.split == "validation" else config.evaluation.samples)
     policy, seed = _policy(config, state), evaluation_seed(config.seed, options.split)
     sections = EvaluateSections.of(config)
@@ -147,57 +144,7 @@ def _result(options: argparse.Namespace, result: dict[str, Any]) -> dict[str, An
     return {"out": options.out, **result}
 
 
-def _folder(path: str, option: str) -> Path:
-    if not Path(path).is_dir():
-        raise DataError(f"{option} {path}: no such folder")
-    return Path(path)
-
-
-def warn_of_leaks(leaks: list[dict[str, Any]]) -> None:
-    """Say what `--allow-leak` lets through: every figure of what follows is in doubt."""
-    from tracewheel.curation.leaks import describe_leaks
-
-    if leaks:
-        print(f"tracewheel: curation.allow_leak: {describe_leaks(leaks)}", file=sys.stderr)
-
-
-def curated_folder(options: argparse.Namespace) -> Path:
-    """The folder that `--curated` names.
-
-    Raises:
-        DataError: it is not the output of `tracewheel curate`.
-    """
-    folder = _folder(options.curated, "--curated")
-    for name in (TASKS_FILE, EPISODES_FILE):
-        if not (folder / name).is_file():
-            raise DataError(f"--curated {folder}: holds no {name}; it is to be the output of `tracewheel curate`")
-    return folder
-
-
-def tasks_of_split(options: argparse.Namespace) -> list[Any]:
-    """The tasks of the split that `--split` names.
-
-    Raises:
-        DataError: there is no such split, or the curated folder is none.
-    """
-    from tracewheel.curation.curated_folder import load_tasks
-
-    if options.split not in SPLITS:
-        raise DataError(f"--split {options.split}: the splits are {', '.join(SPLITS)}")
-    return load_tasks(curated_folder(options), options.split)
-
-
 def _policy(config: RetrainConfig, state: str | None) -> Any:
     from tracewheel.policy.adapters import PolicyRef, policy_of
 
-    return PolicyRef(config.policy.base) if state is None else policy_of(_folder(state, "--state"), config.policy.base)
-
-
-def _best_of(pairs: list[str]) -> str:
-    """The state whose validation is best; of equals the first."""
-    from tracewheel.core.files import read_json
-    from tracewheel.sampling.schedule import validation_rate
-
-    split = [pair.partition("=") for pair in pairs]
-    rates = [validation_rate(read_json(Path(evaluation) / "evaluation.json")) for evaluation, _, _ in split]
-    return split[rates.index(max(rates))][2]
+    return PolicyRef(config.policy.base) if state is None else policy_of(folder_of(state, "--state"), config.policy.base)

@@ -6,9 +6,9 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from flows.arguments import curated_folder
 from flows.progress import TerminalReporter
 from flows.setup import prepare_environment, resolve_config
-from flows.single import curated_folder
 from tracewheel.config import TeachSections
 from tracewheel.core.errors import DataError
 from tracewheel.core.store import produce_whole

@@ -47,6 +47,7 @@ class Watch:
         self._run = run
         self._settings = run.config.doctor.model_dump(mode="json")
         self._start_version = start.version
+        self._curated = curated.path
         self._loop: dict[str, Any] = _read(run.record, LOOP_FILE) or {"iterations": {}, "validations": {}}
         self._loop |= {"start_version": start.version, "curated": curated.path.name}
         self._families: dict[str, str] = {}
@@ -127,7 +128,7 @@ class Watch:
                     [store / folder for folder in made["scores"]],
                     store / made["update"],
                 )
-        self._families = self._families or read_families(store / self._loop["curated"])
+        self._families = self._families or read_families(self._curated)
         return RunRecords(
             config=config,
             iterations=[self._iterations[number] for number in sorted(self._iterations)],

@@ -15,24 +15,9 @@ from tasks.drivers import StoredDriver
 from tasks.run import Run
 from tracewheel.config import load_config
 from tracewheel.core.fingerprint import digest_of
-from tracewheel.sampling.schedule import validates
 
 ROOT = Path(__file__).parents[2]
 PIPELINE = yaml.safe_load((ROOT / "dvc.yaml").read_text())
-
-
-def variables(training, start):
-    """The variables of `dvc.yaml` for a profile's training settings."""
-    numbers = range(1, training.iterations + 1)
-    validated = [number for number in numbers if validates(training, number)]
-    candidates = [f"data/validation/warm_start_verified={start}"]
-    candidates += [f"data/validation/rl-{number}=data/rl/{number}/update" for number in validated]
-    return {
-        "start": start,
-        "iterations": [{"number": n, "before": start if n == 1 else f"data/rl/{n - 1}/update"} for n in numbers],
-        "validated": validated,
-        "candidates": " ".join(candidates),
-    }
 
 
 @pytest.fixture
@@ -44,11 +29,7 @@ def project(tmp_path, environment):
     values = yaml.safe_load((ROOT / "configs" / "tiny-short.yaml").read_text())
     values["curation"] = {"train_tasks": 8, "validation_tasks": 4, "held_out_tasks": 12, "harder_tasks": 4}
     (tmp_path / "configs" / "tiny.yaml").write_text(yaml.safe_dump(values))
-    config = load_config(tmp_path / "configs" / "tiny.yaml")
-    pipeline = dict(PIPELINE)
-    pipeline["vars"] = [{"profile": "configs/tiny.yaml"}]
-    pipeline["vars"] += [{name: value} for name, value in variables(config.training, "data/warm_start/verified").items()]
-    pipeline.pop("metrics")
+    pipeline = {name: value for name, value in PIPELINE.items() if name != "metrics"}
     (tmp_path / "dvc.yaml").write_text(yaml.safe_dump(pipeline, sort_keys=False))
     (tmp_path / "bin").mkdir()
     shim = tmp_path / "bin" / "tracewheel"
@@ -73,12 +54,11 @@ def project(tmp_path, environment):
     return tmp_path, dvc
 
 
-def test_the_pipeline_has_the_default_profiles_iterations():
+def test_the_pipeline_starts_where_the_default_profile_does():
     declared = {name: value for variable in PIPELINE["vars"] for name, value in variable.items()}
-    profile = declared.pop("profile")
-    assert profile == "configs/tiny.yaml"
-    config = load_config(ROOT / profile)
-    assert declared == variables(config.training, f"data/warm_start/{config.warm_start.demonstrations}")
+    assert declared["profile"] == "configs/tiny.yaml"
+    config = load_config(ROOT / declared["profile"])
+    assert declared["start"] == f"data/warm_start/{config.warm_start.demonstrations}"
 
 
 def test_every_command_of_the_pipeline_is_one_of_ours():
@@ -88,7 +68,7 @@ def test_every_command_of_the_pipeline_is_one_of_ours():
     commands = [stage["cmd"] for stage in stages if stage["cmd"].startswith("tracewheel ")]
     assert len(commands) == len(stages) - 1
     for command in commands:
-        filled = re.sub(r"\$\{item\.number\}", "1", command).replace("--demonstrations ${item}", "--demonstrations verified")
+        filled = command.replace("--demonstrations ${item}", "--demonstrations verified")
         filled = re.sub(r"\$\{(item\.policy|item\.policy\.options)\}", "", filled)
         build_parser().parse_args(filled.split()[1:])
 
@@ -112,10 +92,10 @@ def test_the_data_stages_make_the_same_bytes(project, monkeypatch):
 def test_the_whole_pipeline_makes_the_same_bytes(project, command, monkeypatch):
     folder, dvc = project
     dvc("repro")
-    done = command("retrain", "configs/tiny.yaml", "--run-dir", "runs", cwd=folder)
+    done = command("retrain", "configs/tiny.yaml", "--run-dir", "flow", cwd=folder)
     assert done.returncode in (0, 3), done.stderr
     monkeypatch.chdir(folder)
-    run = Run.of(resolve_config("configs/tiny.yaml", [], "runs"), driver=StoredDriver())
+    run = Run.of(resolve_config("configs/tiny.yaml", [], "flow"), driver=StoredDriver())
     outcome = learn(run)
     expected = {"ingested": outcome.traces, "curated": outcome.curated}
     expected |= {

@@ -2,9 +2,11 @@
 
 import json
 import shutil
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import yaml
 
@@ -18,6 +20,7 @@ from tasks.report import write_report
 from tasks.run import Run
 from tracewheel.config import load_config
 from tracewheel.core.fingerprint import digest_of
+from tracewheel.core.store import remove
 from tracewheel.policy.adapters import base_hash
 
 KEYS = {"deployed", "base", "warm_start", "warm_start_verified", "rl"}
@@ -145,6 +148,43 @@ class TestOnAFinishedRun:
         assert stored["rollout"] == (0, 2)
         assert plan["estimated_seconds"] > 0
         assert plan["estimate"] == "from earlier runs in this work folder"
+
+    def test_a_plan_counts_what_the_run_has_made(self, finished, profile, command, tmp_path):
+        folder, _, _ = finished
+        plan = json.loads(command("retrain", profile, "--run-dir", tmp_path, "--dry-run", "--json").stdout)
+        assert plan["next"] == "ingest" and not plan["complete"]
+        planned = {stage["stage"]: stage["results"] for stage in plan["stages"]}
+        made = Counter(path.name.rpartition("-")[0] for path in (folder / "store").iterdir() if path.name[0] != ".")
+        chosen_start = made["evaluate"] == planned["evaluate"] - 2  # then its final evaluations are the start's
+        assert planned == made | ({"evaluate": made["evaluate"] + 2} if chosen_start else {})
+        episodes = sum(len(pd.read_parquet(path)) for path in (folder / "store").glob("rollout-*/trajectories.parquet"))
+        assert {stage["stage"]: stage["work"] for stage in plan["stages"]}["rollout"] == f"{episodes} episodes"
+        assert not list(tmp_path.iterdir())
+
+    def test_the_loop_by_itself_makes_the_same_bytes_and_reuses_what_is_stored(self, finished, profile, command, tmp_path):
+        folder, _, summary = finished
+        run = Run.of(resolve_config(str(profile), [], str(folder)), driver=StoredDriver())
+        outcome = learn(run)
+        start = outcome.policies["warm_start_verified"].entry
+        out, work = tmp_path / "rl", tmp_path / "work"
+        options = ["--curated", outcome.curated.path, "--start", start.path, "--out", out, "--run-dir", work, "--json"]
+        done = command("improve", profile, *options)
+        assert done.returncode == 0, done.stderr
+        made = {
+            f"{number}/{stage}": entry.digest
+            for stage in ("rollout", "score", "update")
+            for number, entry in enumerate((entry for entry in run.used if entry.stage == stage), start=1)
+        }
+        assert {name: digest_of(out / name) for name in made} == made
+        assert json.loads(done.stdout)["best_iteration"] == summary["best_iteration"]
+        assert digest_of(out / "best" / "adapter") == digest_of(outcome.policies["rl"].weights)
+        whole = digest_of(out)
+        remove(next((work / "store").glob("update-*")))
+        again = command("improve", profile, *options)
+        assert again.returncode == 0, again.stderr
+        assert digest_of(out) == whole
+        states = Counter(line.split()[-3] for line in again.stderr.splitlines() if line.endswith(" s"))
+        assert states["Completed"] == 1 and states["Cached"] > 6
 
     def test_status_lists_it(self, finished, profile, command):
         folder, _, summary = finished

@@ -1,0 +1,69 @@
+"""What commands have in common: folders, pairs and splits as the command line names them."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tracewheel.core.errors import DataError
+from tracewheel.curation.curated_folder import EPISODES_FILE, SPLITS, TASKS_FILE, load_tasks
+
+if TYPE_CHECKING:
+    from tracewheel.core.types import Task
+
+
+def folder_of(path: str, option: str) -> Path:
+    """The folder that an option names.
+
+    Raises:
+        DataError: there is no such folder.
+    """
+    if not Path(path).is_dir():
+        raise DataError(f"{option} {path}: no such folder")
+    return Path(path)
+
+
+def named_folder(pair: str, option: str) -> tuple[str, Path]:
+    """Name and folder of `NAME=DIR`.
+
+    Raises:
+        DataError: it is not of this form, or there is no such folder.
+    """
+    name, separator, folder = pair.partition("=")
+    if not separator or not Path(folder).is_dir():
+        raise DataError(f"{option} {pair}: expected NAME=DIR with a folder that exists")
+    return name, Path(folder)
+
+
+def curated_folder(options: argparse.Namespace) -> Path:
+    """The folder that `--curated` names.
+
+    Raises:
+        DataError: it is not the output of `tracewheel curate`.
+    """
+    folder = folder_of(options.curated, "--curated")
+    for name in (TASKS_FILE, EPISODES_FILE):
+        if not (folder / name).is_file():
+            raise DataError(f"--curated {folder}: holds no {name}; give the output of `tracewheel curate`")
+    return folder
+
+
+def tasks_of_split(options: argparse.Namespace) -> list[Task]:
+    """The tasks of the split that `--split` names.
+
+    Raises:
+        DataError: there is no such split, or the curated folder is not the output of `tracewheel curate`.
+    """
+    if options.split not in SPLITS:
+        raise DataError(f"--split {options.split}: the splits are {', '.join(SPLITS)}")
+    return load_tasks(curated_folder(options), options.split)
+
+
+def warn_of_leaks(leaks: list[dict[str, Any]]) -> None:
+    """Name the leaks that `--allow-leak` lets through."""
+    from tracewheel.curation.leaks import describe_leaks
+
+    if leaks:
+        print(f"tracewheel: curation.allow_leak: {describe_leaks(leaks)}", file=sys.stderr)

@@ -1,0 +1,109 @@
+"""`tracewheel improve`: the reinforcement-learning loop by itself, as `dvc.yaml` calls it, without Prefect."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from flows.arguments import curated_folder, folder_of, warn_of_leaks
+from flows.progress import TerminalReporter
+from flows.setup import prepare_environment, resolve_config, use_threads
+from tracewheel.config import SamplerSections
+from tracewheel.core.files import read_json, write_json
+from tracewheel.core.fingerprint import digest_of
+from tracewheel.core.store import Entry, Store, produce_whole
+
+BEST, REPORT_FILE = "best", "improvement.json"
+
+
+def improve(options: argparse.Namespace) -> dict[str, Any]:
+    """Run the profile's loop from a starting policy: roll out, score, update; every few iterations, validate.
+
+    Each stage's result is kept in the store of the work folder, which `tracewheel retrain` shares: what is stored of the
+    loop and made from the same inputs is reused. `--out` gets, when the loop is complete:
+
+    - best/: the policy that is best on the validation split.
+    - N/rollout, N/score, N/update, N/validation: what iteration N made; 0 is the start. Refills of dynamic sampling are
+      rollout-1, score-1 and so on. The iterations of a specialist lie in a folder of its name.
+    - improvement.json: the candidates with their success on the validation split, and which of them is the best.
+
+    Raises:
+        DataError: the curated folder or the start is none.
+        LeakError: the curation leaks, and `curation.allow_leak` is not set.
+        UnhealthyRun: a check of `doctor.stop_on` found something severe.
+    """
+    config = resolve_config(options.config, options.overrides, options.run_dir)
+    prepare_environment(None, debug=options.debug)
+    curated, start = curated_folder(options), folder_of(options.start, "--start")
+    from flows.improve import improve
+    from flows.specialists import improve_specialists
+    from tasks.drivers import DirectDriver
+    from tasks.inputs import identify
+    from tasks.run import Run
+    from tracewheel.core.run_record import RunRecord
+    from tracewheel.curation.leaks import check_curated
+    from tracewheel.policy.adapters import policy_of
+    from tracewheel.sampling.curriculum import make_sampler
+
+    warn_of_leaks(check_curated(curated, config.curation))
+    use_threads(config.threads)
+    reporter = TerminalReporter()
+    work_dir, inputs = Path(config.work_dir), {"curated": digest_of(curated), "start": digest_of(start)}
+    # Beside the records of whole runs, so that none of them is taken for begun.
+    record = RunRecord(work_dir / "loops", identify(config, inputs))
+    run = Run(config, Store(work_dir / "store"), record, reporter, driver=DirectDriver())
+    begun = run.adapted("start", _entry(start, inputs["start"]), version=policy_of(start, config.policy.base).version)
+    sampler = make_sampler(SamplerSections.of(config), curated)
+    loop = improve_specialists if config.training.specialists else improve
+    with run.store.exclusive(), reporter.shown():
+        learned = loop(run, _entry(curated, inputs["curated"]), begun, sampler)
+    best = learned.best
+    candidates = [{"policy": item.policy.name, "iteration": item.iteration, **item.rates} for item in learned.candidates]
+    report = {"best": best.policy.name, "best_iteration": best.iteration, "candidates": candidates}
+
+    def write(out: Path) -> None:
+        assert best.policy.weights is not None
+        _copy(best.policy.weights, out / BEST / best.policy.weights.name)
+        for name, entry in _made(run.record.path):
+            _copy(run.store.root / entry, out / name)
+        write_json(out / REPORT_FILE, report)
+
+    produce_whole(Path(options.out), write)
+    return {"out": options.out, **report}
+
+
+def _entry(folder: Path, digest: str) -> Entry:
+    """The output of an earlier stage, wherever it lies."""
+    return Entry(folder.name, "", folder, digest, 0.0, {})
+
+
+def _made(record: Path) -> Iterator[tuple[str, str]]:
+    """What the loops made: its name in the output, and the store's entry."""
+    from tracewheel.report.doctor import LOOP_FILE, loops_of
+
+    for loop, folder in loops_of(record).items():
+        made = read_json(folder / LOOP_FILE)
+        prefix = f"{loop}/" if loop else ""
+        for number, entries in made["iterations"].items():
+            for stage, kind in (("rollout", "rollouts"), ("score", "scores")):
+                for place, entry in enumerate(entries[kind]):
+                    yield f"{prefix}{number}/{stage}{f'-{place}' if place else ''}", entry
+            yield f"{prefix}{number}/update", entries["update"]
+        for number, entry in made["validations"].items():
+            yield f"{prefix}{number}/validation", entry
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy a folder of the store; its files are links where the disk can hold one file under two names."""
+
+    def link(one: str, other: str) -> None:
+        try:
+            os.link(one, other)
+        except OSError:
+            shutil.copy2(one, other)
+
+    shutil.copytree(source, target, copy_function=link)
