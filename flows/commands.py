@@ -69,7 +69,6 @@ def report(options: argparse.Namespace) -> dict[str, Any]:
 def status(options: argparse.Namespace) -> dict[str, Any]:
     """`tracewheel status`."""
     config = _config(options)
-    from tracewheel.core.files import read_json
     from tracewheel.core.run_record import find_runs
 
     runs = []
@@ -78,7 +77,7 @@ def status(options: argparse.Namespace) -> dict[str, Any]:
         runs.append(
             {
                 "run_id": record.run_id,
-                "started": read_json(record.path / "lineage.json")["started"],
+                "started": record.lineage["started"],
                 "state": "complete" if summary else "incomplete",
                 "verdict": summary.get("gate", {}).get("verdict"),
                 "success": summary.get("success", {}).get("rl"),
@@ -122,15 +121,15 @@ def _promote_evaluation(options: argparse.Namespace, config: RetrainConfig) -> d
     """Judge stored evaluations; with an adapter to register, crown it when it is promoted."""
     from tracewheel.core.files import read_json, read_table, write_json
     from tracewheel.core.store import produce_whole
-    from tracewheel.evaluation.evaluate import RESULTS_FILE
-    from tracewheel.evaluation.gate import decide
+    from tracewheel.evaluation.evaluate import EVALUATION_FILE, RESULTS_FILE
+    from tracewheel.evaluation.gate import GATE_FILE, decide
     from tracewheel.sampling.schedule import validation_rate
 
     baselines = dict(named_folder(pair, "--baseline") for pair in options.baseline or [])
     validations = dict(named_folder(pair, "--validation") for pair in options.validation or [])
     if not baselines or (len(baselines) > 1 and set(baselines) != set(validations)):
         raise DataError("--challenger needs a --baseline NAME=DIR; several need a --validation NAME=DIR each, to choose by")
-    rates = {name: validation_rate(read_json(folder / "evaluation.json")) for name, folder in validations.items()}
+    rates = {name: validation_rate(read_json(folder / EVALUATION_FILE)) for name, folder in validations.items()}
     name = max(baselines, key=lambda name: rates.get(name, 0.0))
     verdict = decide(
         config.gate,
@@ -141,7 +140,7 @@ def _promote_evaluation(options: argparse.Namespace, config: RetrainConfig) -> d
         resamples=config.evaluation.bootstrap,
     ).to_record()
     if options.out:
-        produce_whole(Path(options.out), lambda out: write_json(out / "gate.json", verdict))
+        produce_whole(Path(options.out), lambda out: write_json(out / GATE_FILE, verdict))
     if options.verdict_only:
         return verdict
     if options.adapter:

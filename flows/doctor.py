@@ -11,6 +11,7 @@ from typing import Any
 from flows.setup import prepare_environment, resolve_config
 from tracewheel.config import DoctorSections, RetrainConfig, load_config
 from tracewheel.core.errors import DataError, UnhealthyRun
+from tracewheel.core.run_record import CONFIG_FILE
 
 COLOURS = {"severe": "red", "warning": "yellow", "healthy": "green", "not_checked": "dim"}
 WORDS = {"not_checked": "not checked"}
@@ -27,13 +28,13 @@ def doctor(options: argparse.Namespace) -> dict[str, Any]:
     prepare_environment(config.work_dir, debug=options.debug)
     from tasks.doctor import result
     from tasks.inputs import identify, input_digests
-    from tracewheel.core.run_record import RunRecord
+    from tracewheel.core.run_record import LINEAGE_FILE, RunRecord
     from tracewheel.report.doctor import examine, loops_of, read_records
 
     work_dir = Path(config.work_dir)
     run_id = options.run or identify(config, input_digests(config))
     record = RunRecord(work_dir, run_id)
-    if not (record.path / "lineage.json").is_file():
+    if not (record.path / LINEAGE_FILE).is_file():
         raise DataError(f"{record.path}: no such run; `tracewheel status` lists them, --run names one")
     own = DoctorSections.of(_config_of(record.path, config))
     loops = {name: read_records(own, folder, work_dir / "store") for name, folder in loops_of(record.path).items()}
@@ -80,4 +81,4 @@ def show_findings(said: Mapping[str, Any]) -> None:
 
 def _config_of(record: Path, given: RetrainConfig) -> RetrainConfig:
     """The profile that a run was made with, and what is called sick by the one that was given."""
-    return load_config(record / "config.yaml").model_copy(update={"doctor": given.doctor})
+    return load_config(record / CONFIG_FILE).model_copy(update={"doctor": given.doctor})

@@ -10,7 +10,7 @@ from typing import Any
 
 from flows.progress import TerminalReporter
 from flows.setup import use_threads
-from tasks.evidence import begins_with, find_curated
+from tasks.evidence import POSTERIOR_FILE, begins_with, find_curated
 from tasks.registry import find_champion, load_champion
 from tasks.run import Policy, Run
 from tasks.tracking import Tracking
@@ -63,7 +63,7 @@ def starting_point(run: Run, start: dict[str, Any], curated: Entry) -> tuple[Pol
 def look_around(run: Run, traces: Entry) -> dict[str, Any]:
     """The champion of now, the posterior that earlier runs left, decayed once, and the curation to go on from."""
     champion, note = find_champion(run.config)
-    posterior = Path(run.config.work_dir) / "sampler.json"
+    posterior = Path(run.config.work_dir) / POSTERIOR_FILE
     state = None
     if posterior.is_file():
         sampler = sampler_kind(run.config.sampler).from_state(run.config.sampler, [], run.config.seed, read_json(posterior))

@@ -65,11 +65,12 @@ def rollout(options: argparse.Namespace) -> dict[str, Any]:
     from tracewheel.rollout.rollout import rollout
     from tracewheel.sampling.curriculum import make_sampler, write_variants
     from tracewheel.sampling.schedule import observe_scores, rollout_seed, rollout_temperature
+    from tracewheel.scoring.score import SCORES_FILE
 
     warn_of_leaks(check_curated(curated, config.curation))
     sampler = make_sampler(SamplerSections.of(config), curated)
     for earlier in range(1, options.iteration if options.scores_of else 1):
-        observe_scores(sampler, folder_of(options.scores_of.replace("{}", str(earlier)), "--scores-of") / "scores.parquet")
+        observe_scores(sampler, folder_of(options.scores_of.replace("{}", str(earlier)), "--scores-of") / SCORES_FILE)
         sampler.evolve(curated)
     task_ids = sampler.select(config.training.tasks_per_iteration, options.iteration)
     variants = sampler.variants(task_ids)

@@ -6,7 +6,7 @@ from typing import Any
 
 from tasks.run import Policy, Run
 from tasks.stage import Call, Context, Expected, stage_task
-from tasks.traces import log_traces
+from tasks.traces import EvaluationTags, log_traces
 from tracewheel.config import EvaluateSections
 from tracewheel.core.files import read_table
 from tracewheel.core.store import Entry
@@ -43,5 +43,5 @@ def evaluate_and_log(run: Run, *, policy: Policy, curated: Entry, split: str, sa
     if run.tracking:
         tasks = load_tasks(curated.path, split)
         wanted = run.config.tracking.traces_per_evaluation // (FEWER_TRACES if split == VALIDATION else 1)
-        log_traces(run.tracking, entry.path, tasks, wanted, policy=policy.name, split=split, run_id=run.record.run_id)
+        log_traces(run.tracking, entry.path, tasks, wanted, EvaluationTags(policy.name, split, run.record.run_id))
     return entry

@@ -16,7 +16,7 @@ from tracewheel.core.errors import DataError
 from tracewheel.core.files import read_json
 from tracewheel.core.store import Entry, write_whole
 
-EVIDENCE_FILE = "evidence.json"
+EVIDENCE_FILE, POSTERIOR_FILE = "evidence.json", "sampler.json"
 FIELDS = ("traces", "curated", "began_with")
 
 

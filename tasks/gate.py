@@ -8,7 +8,8 @@ from tasks.stage import Context, stage_task
 from tracewheel.config import GateSections
 from tracewheel.core.files import read_table, write_json
 from tracewheel.core.store import Entry
-from tracewheel.evaluation.gate import decide
+from tracewheel.evaluation.evaluate import RESULTS_FILE
+from tracewheel.evaluation.gate import GATE_FILE, decide
 
 
 @stage_task("gate", code="tracewheel.evaluation.gate", sections=GateSections)
@@ -16,11 +17,11 @@ def decide_gate(context: Context[GateSections], *, challenger: Entry, baseline: 
     """Compare two evaluations of the same tasks, pair by pair."""
     verdict = decide(
         context.config.gate,
-        read_table(challenger.path / "results.parquet"),
-        read_table(baseline.path / "results.parquet"),
+        read_table(challenger.path / RESULTS_FILE),
+        read_table(baseline.path / RESULTS_FILE),
         context.config.seed,
         baseline=baseline_name,
         resamples=context.config.evaluation.bootstrap,
     ).to_record()
-    write_json(context.out / "gate.json", verdict)
+    write_json(context.out / GATE_FILE, verdict)
     return verdict

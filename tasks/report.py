@@ -14,17 +14,21 @@ from prefect.cache_policies import NO_CACHE
 from tasks.artifacts import publish_summary
 from tasks.datasets import leaks_of
 from tasks.doctor import findings_file, stored_findings
-from tasks.evidence import remember
+from tasks.evidence import POSTERIOR_FILE, remember
 from tasks.run import Policy, Run
 from tasks.summary import costs, harder_differences, intervals, rates, result_metrics
 from tracewheel.core.files import read_json
+from tracewheel.core.run_record import CONFIG_FILE, LINEAGE_FILE, SUMMARY_FILE
 from tracewheel.core.store import PARTIAL, Entry, produce_whole, write_whole
 from tracewheel.core.types import canonical_json
+from tracewheel.evaluation.gate import GATE_FILE
 from tracewheel.evaluation.pareto import pareto_points
 from tracewheel.policy.adapters import ADAPTER
 from tracewheel.policy.merge import MERGES_FILE
 from tracewheel.report import ReportData, RunResults, load_report_data
 from tracewheel.report import write_report as write_page
+
+PAGE_FILE = "report.html"
 
 
 @dataclass(frozen=True)
@@ -73,7 +77,7 @@ def write_report(run: Run, outcome: Outcome, model_version: str) -> dict[str, An
         "rollouts": outcome.rollouts,
         "model_version": model_version,
         weights.name: str(kept),
-        "report": str(run.record.path / "report.html"),
+        "report": str(run.record.path / PAGE_FILE),
         "mlflow_run": run.tracking.mlflow_run_id,
         "mlflow_uri": run.config.tracking.uri,
     }
@@ -88,20 +92,20 @@ def write_report(run: Run, outcome: Outcome, model_version: str) -> dict[str, An
     summary["validation"] = outcome.validation
     summary["intervals"] = intervals(data.policies)
     summary["harder_differences"] = harder_differences(outcome.evaluations)
-    _write_page(data, run.record.path / "report.html")
-    gate = run.record.write("gate.json", outcome.gate)
+    _write_page(data, run.record.path / PAGE_FILE)
+    gate = run.record.write(GATE_FILE, outcome.gate)
     for name, policy in outcome.policies.items():
         # Whole models are large: of these only the challenger's goes to MLflow, when it is registered.
         if policy.weights and policy.weights.name == ADAPTER and name != "rl":
             run.tracking.log_weights(name, policy.weights)
     run.tracking.log_results(result_metrics(data.policies, outcome.gate))
-    run.tracking.log_files([run.record.path / name for name in ("config.yaml", "lineage.json", "report.html")] + [gate])
+    run.tracking.log_files([run.record.path / name for name in (CONFIG_FILE, LINEAGE_FILE, PAGE_FILE)] + [gate])
     run.tracking.log_files(findings_file(run.record))
     publish_summary(summary)
     if run.record.summary is None:
-        write_whole(Path(run.config.work_dir) / "sampler.json", canonical_json(outcome.sampler) + "\n")
+        write_whole(Path(run.config.work_dir) / POSTERIOR_FILE, canonical_json(outcome.sampler) + "\n")
         remember(run, outcome.traces, outcome.curated, (run.record.started() or {}).get("evidence"))
-    run.record.write("summary.json", summary)
+    run.record.write(SUMMARY_FILE, summary)
     return summary
 
 
@@ -122,7 +126,7 @@ def _write_page(data: ReportData, page: Path) -> Path:
 
 
 def _report_data(run: Run, outcome: Outcome, summary: dict[str, Any]) -> ReportData:
-    lineage = read_json(run.record.path / "lineage.json")
+    lineage = run.record.lineage
     git = lineage["git"] or {"commit": "not in a git repository", "changed": False}
     datasets = {"traces": outcome.traces, "curated": outcome.curated}
     return load_report_data(

@@ -10,22 +10,31 @@ import hashlib
 import json
 import time
 from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from tasks.tracking import Tracking, bounded
 from tracewheel.core.files import read_records
 from tracewheel.core.types import Score, Task, Trajectory, first_turn
-from tracewheel.scoring.score import read_scores
+from tracewheel.rollout.rollout import TRAJECTORIES_FILE
+from tracewheel.scoring.score import SCORES_FILE, read_scores
 
 MILLISECOND = 1_000_000
 LONGEST_PREVIEW = 500
 
 
+@dataclass(frozen=True)
+class EvaluationTags:
+    """What tells the traces of one evaluation from others: tags of each."""
+
+    policy: str
+    split: str
+    run_id: str
+
+
 @bounded
-def log_traces(
-    tracking: Tracking, evaluation: Path, tasks: list[Task], wanted: int, *, policy: str, split: str, run_id: str
-) -> int:
+def log_traces(tracking: Tracking, evaluation: Path, tasks: list[Task], wanted: int, evaluated: EvaluationTags) -> int:
     """Log `wanted` greedy trajectories of an evaluation, spread evenly over its tasks. Returns how many were added.
 
     The ids follow from the MLflow run, the policy and the trajectory, so that after a kill only those
@@ -35,14 +44,15 @@ def log_traces(
 
     if not wanted:
         return 0
-    trajectories = read_records(evaluation / "greedy" / "trajectories.parquet", Trajectory)
-    scores = {score.trajectory_id: score for score in read_scores(evaluation / "greedy" / "scores.parquet")}
+    trajectories = read_records(evaluation / "greedy" / TRAJECTORIES_FILE, Trajectory)
+    scores = {score.trajectory_id: score for score in read_scores(evaluation / "greedy" / SCORES_FILE)}
     by_id = {task.id: task for task in tasks}
     step = max(1, len(trajectories) // wanted)
     chosen = trajectories[::step][:wanted]
     client = TracingClient(tracking.settings.uri)
     filter_string = (
-        f"metadata.`mlflow.sourceRun` = '{tracking.mlflow_run_id}' AND tags.policy = '{policy}' AND tags.split = '{split}'"
+        f"metadata.`mlflow.sourceRun` = '{tracking.mlflow_run_id}' AND tags.policy = '{evaluated.policy}' "
+        f"AND tags.split = '{evaluated.split}'"
     )
     present = {
         trace.info.trace_id
@@ -53,8 +63,8 @@ def log_traces(
     spans: list[Any] = []
     added = 0
     for trajectory in chosen:
-        number = _number(tracking.mlflow_run_id, policy, trajectory.id, bits=128)
-        tags = {"policy": policy, "split": split, "run_id": run_id} | _task_tags(by_id[trajectory.task_id])
+        number = _number(tracking.mlflow_run_id, evaluated.policy, trajectory.id, bits=128)
+        tags = asdict(evaluated) | _task_tags(by_id[trajectory.task_id])
         trace = _Trace(number, trajectory, scores[trajectory.id])
         if trace.id in present:
             continue
@@ -64,6 +74,18 @@ def log_traces(
     if spans:
         client.log_spans(tracking.experiment_id, spans)
     return added
+
+
+@dataclass(frozen=True)
+class _Step:
+    """A span: messages `first` to `last` of the conversation."""
+
+    name: str
+    kind: str
+    inputs: Any
+    outputs: Any
+    first: int
+    last: int
 
 
 class _Trace:
@@ -99,18 +121,17 @@ class _Trace:
 
     def spans(self) -> list[Any]:
         messages = self.trajectory.messages
-        root = self._span("episode", "AGENT", messages[: self.begun], self._outcome(), 0, len(messages))
+        root = self._span(_Step("episode", "AGENT", messages[: self.begun], self._outcome(), 0, len(messages)))
         children, calls = [], {}
         for place, message in enumerate(messages[self.begun :], self.begun):
             if message["role"] == "assistant":
                 calls = {call["id"]: call["function"] for call in message.get("tool_calls") or []}
-                children.append(self._span("turn", "LLM", None, message, place, place + 1, parent=True))
+                children.append(self._span(_Step("turn", "LLM", None, message, place, place + 1), parent=True))
             elif message["role"] == "tool":
                 call = calls.get(message.get("tool_call_id"), {})
                 name = message.get("name") or "tool"
-                children.append(
-                    self._span(name, "TOOL", call.get("arguments"), message["content"], place, place + 1, parent=True)
-                )
+                step = _Step(name, "TOOL", call.get("arguments"), message["content"], place, place + 1)
+                children.append(self._span(step, parent=True))
         return [root, *children]
 
     def _asked(self) -> str:
@@ -132,23 +153,28 @@ class _Trace:
         for name, value in {"total": self.score.total, **self.score.breakdown}.items():
             yield Feedback(name=name, value=value, source=source, trace_id=self.id)
 
-    def _span(self, name: str, kind: str, inputs: Any, outputs: Any, first: int, last: int, *, parent: bool = False) -> Any:
+    def _span(self, step: _Step, *, parent: bool = False) -> Any:
         from mlflow.entities.span import Span
         from opentelemetry.sdk.trace import ReadableSpan
         from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
 
         root_number = _number(self.id, "root", bits=64)
-        number = _number(self.id, "span", first, bits=64) if parent else root_number
+        number = _number(self.id, "span", step.first, bits=64) if parent else root_number
         flags = TraceFlags(TraceFlags.SAMPLED)
-        values = {"traceRequestId": self.id, "spanType": kind, "spanInputs": inputs, "spanOutputs": outputs}
+        values = {
+            "traceRequestId": self.id,
+            "spanType": step.kind,
+            "spanInputs": step.inputs,
+            "spanOutputs": step.outputs,
+        }
         return Span(
             ReadableSpan(
-                name=name,
+                name=step.name,
                 context=SpanContext(self.number, number, False, flags),
                 parent=SpanContext(self.number, root_number, False, flags) if parent else None,
                 attributes={f"mlflow.{key}": json.dumps(value) for key, value in values.items() if value is not None},
-                start_time=self.start + first * MILLISECOND,
-                end_time=self.start + last * MILLISECOND,
+                start_time=self.start + step.first * MILLISECOND,
+                end_time=self.start + step.last * MILLISECOND,
                 status=Status(StatusCode.OK),
             )
         )

@@ -78,7 +78,7 @@ def test_rounds_go_on_with_untried_tasks_until_enough_groups_differ(gather):
     figures = loop.sampling_figures(config.learner, sources.score_files(scores))
     assert figures == {"sampling_rounds": 2.0, "sampled_groups": 12.0, "signal_groups": 8.0, "sampling_capped": 0.0}
     # 12 groups of two: in 8 one of two succeeds, in 4 both.
-    assert loop.success_of_rounds(scores) == {"success": pytest.approx(16 / 24)}
+    assert loop.success_of_rounds([entry.result for entry in scores]) == pytest.approx(16 / 24)
 
 
 def test_the_cap_and_the_end_of_the_tasks_stop_it(gather):

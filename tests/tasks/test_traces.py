@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from tasks.mlflow_traces import write_traces
-from tasks.traces import log_traces
+from tasks.traces import EvaluationTags, log_traces
 from tracewheel.core.files import read_records, write_records
 from tracewheel.core.types import Score, Trajectory
 from tracewheel.environments.workspace.agent import solution
@@ -38,7 +38,7 @@ def evaluation(tmp_path):
 
 def log(run, evaluation, wanted, policy="rl"):
     tasks, folder = evaluation
-    return log_traces(run.tracking, folder, tasks, wanted, policy=policy, split="held_out", run_id=run.record.run_id)
+    return log_traces(run.tracking, folder, tasks, wanted, EvaluationTags(policy, "held_out", run.record.run_id))
 
 
 def found(run):

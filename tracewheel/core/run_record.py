@@ -21,6 +21,7 @@ from tracewheel.core.files import read_json
 from tracewheel.core.fingerprint import CURATION_PACKAGES, NUMERIC_PACKAGES, READING_PACKAGES, package_versions
 from tracewheel.core.store import PARTIAL, remove, write_whole
 
+CONFIG_FILE, LINEAGE_FILE, START_FILE, SUMMARY_FILE = "config.yaml", "lineage.json", "start.json", "summary.json"
 ORCHESTRATION_PACKAGES = ("prefect", "mlflow", "dvc")
 PACKAGES = tuple(sorted({*NUMERIC_PACKAGES, *READING_PACKAGES, *CURATION_PACKAGES, *ORCHESTRATION_PACKAGES}))
 
@@ -35,24 +36,30 @@ class RunRecord:
     @property
     def summary(self) -> dict[str, Any] | None:
         """The summary, or None while the run is incomplete."""
-        path = self.path / "summary.json"
+        path = self.path / SUMMARY_FILE
         return read_json(path) if path.is_file() else None
+
+    @property
+    def lineage(self) -> dict[str, Any]:
+        """Commit, input digests and package versions of a run that was begun."""
+        found: dict[str, Any] = read_json(self.path / LINEAGE_FILE)
+        return found
 
     def open(self, config: dict[str, Any], inputs: dict[str, str]) -> None:
         """Delete partial files of a killed process, and write `config.yaml` and `lineage.json` unless they exist."""
         for leftover in self.path.glob(f"{PARTIAL}*"):
             remove(leftover)
-        self._keep("config.yaml", lambda: yaml.safe_dump(config, sort_keys=False))
-        self._keep("lineage.json", lambda: _json(_lineage(inputs)))
+        self._keep(CONFIG_FILE, lambda: yaml.safe_dump(config, sort_keys=False))
+        self._keep(LINEAGE_FILE, lambda: _json(_lineage(inputs)))
 
     def start(self, look: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """The stored starting point; on the first call, the result of `look`, which is stored."""
-        self._keep("start.json", lambda: _json(look()))
-        return read_json(self.path / "start.json")
+        self._keep(START_FILE, lambda: _json(look()))
+        return read_json(self.path / START_FILE)
 
     def started(self) -> dict[str, Any] | None:
         """The stored starting point, or None where the run has not started."""
-        path = self.path / "start.json"
+        path = self.path / START_FILE
         return read_json(path) if path.is_file() else None
 
     def write(self, name: str, value: Any) -> Path:
@@ -67,8 +74,8 @@ class RunRecord:
 
 def find_runs(work_dir: Path) -> list[RunRecord]:
     """The runs in a work folder, latest start first."""
-    records = [RunRecord(work_dir, path.parent.name) for path in work_dir.glob("*/lineage.json")]
-    return sorted(records, key=lambda record: read_json(record.path / "lineage.json")["started"], reverse=True)
+    records = [RunRecord(work_dir, path.parent.name) for path in work_dir.glob(f"*/{LINEAGE_FILE}")]
+    return sorted(records, key=lambda record: str(record.lineage["started"]), reverse=True)
 
 
 def _lineage(inputs: dict[str, str]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from tracewheel.core.files import write_json
 from tracewheel.core.statistics import bootstrap_interval, pass_at_k, wilson_interval
 from tracewheel.core.types import Score, Task
 from tracewheel.policy.adapters import PolicyRef
-from tracewheel.rollout.rollout import rollout
+from tracewheel.rollout.rollout import TRAJECTORIES_FILE, rollout
 from tracewheel.scoring.objectives import PREFIX
 from tracewheel.scoring.rubric import success_of
 from tracewheel.scoring.score import SCORES_FILE, read_scores, score
@@ -19,7 +19,7 @@ from tracewheel.scoring.score import SCORES_FILE, read_scores, score
 if TYPE_CHECKING:
     import pandas as pd
 
-RESULTS_FILE = "results.parquet"
+RESULTS_FILE, EVALUATION_FILE = "results.parquet", "evaluation.json"
 
 
 def evaluate(
@@ -57,7 +57,7 @@ def evaluate(
             config, policy, tasks, folder, samples=1 if greedy else samples, seed=seed, greedy=greedy, progress=progress
         )
         spent = {key: spent[key] + metrics[key] for key in spent}
-        score(config, tasks, folder / "trajectories.parquet", folder)
+        score(config, tasks, folder / TRAJECTORIES_FILE, folder)
         scores[mode] = read_scores(folder / SCORES_FILE)
     return write_evaluation(config.evaluation, config.rubric, tasks, scores, out, spent)
 
@@ -83,7 +83,7 @@ def write_evaluation(
     if rubric.objectives:
         names = [objective.name for objective in rubric.objectives]
         summary["objectives"] = {name: _mean_objective(list(scores.values()), name) for name in names}
-    write_json(out / "evaluation.json", summary)
+    write_json(out / EVALUATION_FILE, summary)
     return summary
 
 

@@ -14,6 +14,7 @@ from tracewheel.core.statistics import Interval, mcnemar_mid_p, paired_differenc
 if TYPE_CHECKING:
     import pandas as pd
 
+GATE_FILE = "gate.json"
 LEAST_PAIRED_SHARE = 0.5
 ROUNDING = 1e-9
 

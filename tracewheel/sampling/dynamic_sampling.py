@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from tracewheel.config import LearnerConfig, TrainingConfig
 from tracewheel.scoring.score import read_scores
@@ -60,6 +61,19 @@ def sampling_figures(learner: LearnerConfig, scores: Sequence[Path]) -> dict[str
         "signal_groups": float(signal),
         "sampling_capped": float(signal < learner.zero_variance.min_groups),
     }
+
+
+def success_of_rounds(rounds: Sequence[Mapping[str, Any]]) -> float | None:
+    """The share of successes over the scored episodes of an iteration; None when nothing was scored.
+
+    Args:
+        rounds: The metrics of the iteration's scorings.
+    """
+    known = [metrics for metrics in rounds if metrics["scored"]]
+    if len(known) == 1:
+        return float(known[0]["success"])
+    successes = sum(metrics["success"] * metrics["scored"] for metrics in known)
+    return float(successes / sum(metrics["scored"] for metrics in known)) if known else None
 
 
 def count_groups(scores: Sequence[Path]) -> tuple[int, int]:

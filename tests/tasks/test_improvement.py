@@ -1,8 +1,8 @@
-"""What the terminal says of a candidate: a rate over few tasks is not passed off as one over all."""
+"""How the terminal shows a candidate's rates."""
 
 import pytest
 
-from flows.improve import in_words
+from tasks.improvement import in_words
 
 
 @pytest.mark.parametrize(
@@ -13,7 +13,7 @@ from flows.improve import in_words
         ((None, 0), (0.25, 7), "greedy unknown (0 of 20 tasks scored), sampled 0.250 (7 of 20 tasks scored)"),
     ],
 )
-def test_a_rate_says_of_how_many_tasks_it_is_where_not_all_were_scored(greedy, sampled, said):
+def test_a_rate_names_the_number_of_scored_tasks_when_some_were_not(greedy, sampled, said):
     result = {"tasks": 20} | {
         mode: {"rate": rate, "n": n} for mode, (rate, n) in {"greedy": greedy, "sampled": sampled}.items()
     }
