@@ -14,7 +14,7 @@ from tracewheel.config import LoraShape, PolicyConfig
 from tracewheel.core.files import read_json, write_json
 from tracewheel.core.fingerprint import digest_of
 from tracewheel.environments.workspace.tasks import make_task
-from tracewheel.evaluation import evaluate as evaluation
+from tracewheel.evaluation import merge_check
 from tracewheel.learner.warm_start.stage import peft_config
 from tracewheel.policy.adapters import ADAPTER_INFO, check_adapter, write_adapter, write_full_model
 from tracewheel.policy.loading import load_base
@@ -69,7 +69,7 @@ def rates(monkeypatch):
             write_json(out / "evaluation.json", {"greedy": rate, "sampled": rate})
             return {"greedy": rate, "sampled": rate}
 
-        monkeypatch.setattr(evaluation, "evaluate", evaluate)
+        monkeypatch.setattr(merge_check, "evaluate", evaluate)
 
     return say
 

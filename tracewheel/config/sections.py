@@ -113,6 +113,10 @@ class MergeSections(Sections):
     policy: PolicyConfig
 
 
+class MergeCheckSections(MergeSections, EvaluateSections):
+    """To merge, and to evaluate the merge beside its parts."""
+
+
 class GateSections(Sections):
     seed: int
     gate: GateConfig
