@@ -19,7 +19,7 @@ def baseline(options: argparse.Namespace) -> dict[str, Any]:
     """Evaluate the model that the profile's `baseline`, or the command line, names.
 
     Each reply is noted in a file beside `--out` as it comes. After an interruption, or when a budget was too small, the
-    same command goes on from there; when every episode has come to its end the file is removed.
+    same command resumes from there; when every episode has ended the file is removed.
 
     Raises:
         ConfigError: no endpoint and model are named.
@@ -55,7 +55,7 @@ def baseline(options: argparse.Namespace) -> dict[str, Any]:
             ),
         )
     if played.stopped:
-        reporter.say(f"{played.stopped}; the same command goes on with what is noted in {journal}")
+        reporter.say(f"{played.stopped}; the same command resumes from {journal}")
     else:
         journal.unlink(missing_ok=True)
     run = {"requests": played.counts, "seconds": round(played.seconds, 2), "stopped": played.stopped}

@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"tracewheel: doctor: {finding}", file=sys.stderr)
         return UNHEALTHY
     except KeyboardInterrupt:
-        print("tracewheel: interrupted; the same command goes on from the last complete stage", file=sys.stderr)
+        print("tracewheel: interrupted; the same command resumes from the last complete stage", file=sys.stderr)
         return INTERRUPTED
     except Exception as error:
         if options.debug:
@@ -66,7 +66,7 @@ def build_parser() -> argparse.ArgumentParser:
 
     stage = _command(commands, "curate", "flows.single:curate", "make tasks, splits and verified episodes of traces")
     stage.add_argument("--traces", required=True, metavar="DIR", help="output of ingest")
-    stage.add_argument("--earlier", metavar="DIR", help="output of an earlier curate, whose pass rates are gone on with")
+    stage.add_argument("--earlier", metavar="DIR", help="output of an earlier curate, to resume pass rates from")
     _allow_leak(stage)
     _out(stage)
 
@@ -81,7 +81,7 @@ def build_parser() -> argparse.ArgumentParser:
 
     stage = _command(commands, "teach", "flows.teach:teach", "a stronger model's verified solutions of the training tasks")
     _curated(stage)
-    stage.add_argument("--tasks", type=int, metavar="N", help="only the first so many training tasks")
+    stage.add_argument("--tasks", type=int, metavar="N", help="only the first N training tasks")
     _out(stage)
 
     stage = _command(commands, "rollout", "flows.single:rollout", "sample trajectories of training tasks")
@@ -128,7 +128,7 @@ def build_parser() -> argparse.ArgumentParser:
     stage.add_argument("--endpoint", metavar="URL", help="its address, up to /v1 (default: the profile's baseline.endpoint)")
     stage.add_argument("--model", metavar="NAME", help="what it calls the model (default: the profile's baseline.model)")
     stage.add_argument("--split", default="held_out", help="validation, held_out, harder or train (default held_out)")
-    stage.add_argument("--tasks", type=int, metavar="N", help="only the first so many tasks")
+    stage.add_argument("--tasks", type=int, metavar="N", help="only the first N tasks")
     stage.add_argument(
         "--samples", type=int, metavar="N", help="sampled episodes a task; 0: greedy ones alone (default: profile)"
     )
@@ -168,7 +168,7 @@ def build_parser() -> argparse.ArgumentParser:
     deploy = _command(commands, "deploy", "flows.deploy:deploy", "serve the retrain flow on a schedule")
     when = deploy.add_mutually_exclusive_group(required=True)
     when.add_argument("--cron", help='as in "0 3 * * *"')
-    when.add_argument("--interval", type=float, metavar="SECONDS", help="run every so many seconds")
+    when.add_argument("--interval", type=float, metavar="SECONDS", help="run every SECONDS seconds")
     return parser
 
 
@@ -188,7 +188,7 @@ def _curated(parser: argparse.ArgumentParser) -> None:
 
 
 def _allow_leak(parser: argparse.ArgumentParser) -> None:
-    setting, says = "curation.allow_leak=true", "go on though something is on two sides of the splits; written on the run"
+    setting, says = "curation.allow_leak=true", "continue although the splits leak; the run is marked"
     parser.add_argument("--allow-leak", dest="overrides", action="append_const", const=setting, help=says)
 
 

@@ -46,7 +46,7 @@ def promote(options: argparse.Namespace) -> dict[str, Any]:
     if options.verdict_only:
         return verdict
     if run.record.summary is None:
-        raise DataError(f"{run.record.path}: run {run.record.run_id} is not complete; `tracewheel retrain` goes on with it")
+        raise DataError(f"{run.record.path}: run {run.record.run_id} is not complete; `tracewheel retrain` resumes it")
     weights = outcome.policies["rl"].weights
     assert weights is not None
     with tracked(run) as run:
@@ -59,7 +59,7 @@ def report(options: argparse.Namespace) -> dict[str, Any]:
     run, outcome = _stored_outcome(config)
     summary = run.record.summary
     if summary is None:
-        raise DataError(f"{run.record.path}: run {run.record.run_id} is not complete; `tracewheel retrain` goes on with it")
+        raise DataError(f"{run.record.path}: run {run.record.run_id} is not complete; `tracewheel retrain` resumes it")
     from tasks.report import write_page_of
 
     page = write_page_of(run, outcome, summary, Path(options.out or summary["report"]))
@@ -113,7 +113,7 @@ def _stored_outcome(config: RetrainConfig) -> tuple[Any, Any]:
         return run, learn(run)
     except NotStored as missing:
         raise DataError(
-            f"run {run.record.run_id} in {config.work_dir} has not got as far as '{missing}'; run `tracewheel retrain` first"
+            f"run {run.record.run_id} in {config.work_dir} has no '{missing}' yet; run `tracewheel retrain` first"
         ) from missing
 
 

@@ -21,7 +21,7 @@ def doctor(options: argparse.Namespace) -> dict[str, Any]:
     """Examine the profile's run, or the one that `--run` names; it may be complete, stopped or still going on.
 
     Raises:
-        DataError: there is no such run, or it has not come to reinforcement learning.
+        DataError: there is no such run, or it has not reached reinforcement learning.
         UnhealthyRun: something severe was found.
     """
     config = resolve_config(options.config, options.overrides, options.run_dir)
@@ -39,7 +39,7 @@ def doctor(options: argparse.Namespace) -> dict[str, Any]:
     own = DoctorSections.of(_config_of(record.path, config))
     loops = {name: read_records(own, folder, work_dir / "store") for name, folder in loops_of(record.path).items()}
     if not loops:
-        raise DataError(f"{record.path}: the run has not come to reinforcement learning; `tracewheel retrain` goes on with it")
+        raise DataError(f"{record.path}: the run has not reached reinforcement learning; `tracewheel retrain` resumes it")
     findings = [replace(item, loop=name) for name, records in loops.items() for item in examine(records)]
     said = result(run_id, sum(len(records.iterations) for records in loops.values()), findings)
     shown = said if options.json else {"show": lambda: show_findings(said)}
@@ -80,5 +80,5 @@ def show_findings(said: Mapping[str, Any]) -> None:
 
 
 def _config_of(record: Path, given: RetrainConfig) -> RetrainConfig:
-    """The profile that a run was made with, and what is called sick by the one that was given."""
+    """The run's profile with the doctor's limits of the one that was given."""
     return load_config(record / CONFIG_FILE).model_copy(update={"doctor": given.doctor})

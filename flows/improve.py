@@ -36,11 +36,11 @@ def with_harder_tier(run: Run, curated: Entry, found: Improvement) -> dict[int, 
 def improve(run: Run, curated: Entry, start: Policy, sampler: TaskSampler, *, name: str = "rl", before: int = 0) -> Improvement:
     """Sample tasks, roll out, score, update; every few iterations, validate.
 
-    Policies are called after `name`; the tracker counts from the iterations that the run had `before`.
+    Policies are named after `name`; the tracker's iterations follow those that the run had `before`.
     """
     training = run.config.training
     if run.config.rollout.mode != "sync":
-        start = replace(start, version=0)  # staleness is counted from it, and a champion has a number of its own
+        start = replace(start, version=0)  # staleness counts from 0, whatever a champion's version is
     assert start.entry is not None
     policy, state, reference = start, start.entry, start.entry
     found = Improvement([validate(run, curated, start)])

@@ -23,8 +23,8 @@ BEST, REPORT_FILE = "best", "improvement.json"
 def improve(options: argparse.Namespace) -> dict[str, Any]:
     """Run the profile's loop from a starting policy: roll out, score, update; every few iterations, validate.
 
-    Each stage's result is kept in the store of the work folder, which `tracewheel retrain` shares: what is stored of the
-    loop and made from the same inputs is reused. `--out` gets, when the loop is complete:
+    Each stage's result is kept in the work folder's store, as `tracewheel retrain` does, and reused while its inputs are the
+    same. When the loop is complete, `--out` gets:
 
     - best/: the policy that is best on the validation split.
     - N/rollout, N/score, N/update, N/validation: what iteration N made; 0 is the start. Refills of dynamic sampling are
@@ -32,7 +32,7 @@ def improve(options: argparse.Namespace) -> dict[str, Any]:
     - improvement.json: the candidates with their success on the validation split, and which of them is the best.
 
     Raises:
-        DataError: the curated folder or the start is none.
+        DataError: the curated folder or the start is missing.
         LeakError: the curation leaks, and `curation.allow_leak` is not set.
         UnhealthyRun: a check of `doctor.stop_on` found something severe.
     """
@@ -53,14 +53,14 @@ def improve(options: argparse.Namespace) -> dict[str, Any]:
     use_threads(config.threads)
     reporter = TerminalReporter()
     work_dir, inputs = Path(config.work_dir), {"curated": digest_of(curated), "start": digest_of(start)}
-    # Beside the records of whole runs, so that none of them is taken for begun.
+    # Beside the records of whole runs, which `tracewheel status` lists.
     record = RunRecord(work_dir / "loops", identify(config, inputs))
     run = Run(config, Store(work_dir / "store"), record, reporter, driver=DirectDriver())
-    begun = run.adapted("start", _entry(start, inputs["start"]), version=policy_of(start, config.policy.base).version)
+    first = run.adapted("start", _entry(start, inputs["start"]), version=policy_of(start, config.policy.base).version)
     sampler = make_sampler(SamplerSections.of(config), curated)
     loop = improve_specialists if config.training.specialists else improve
     with run.store.exclusive(), reporter.shown():
-        learned = loop(run, _entry(curated, inputs["curated"]), begun, sampler)
+        learned = loop(run, _entry(curated, inputs["curated"]), first, sampler)
     best = learned.best
     candidates = [{"policy": item.policy.name, "iteration": item.iteration, **item.rates} for item in learned.candidates]
     report = {"best": best.policy.name, "best_iteration": best.iteration, "candidates": candidates}

@@ -39,15 +39,15 @@ def tracked(run: Run) -> Iterator[Run]:
 
 
 def starting_facts(run: Run, traces: Entry) -> dict[str, Any]:
-    """What the run starts from, as it was when the run began, however often it is gone on with."""
+    """What the run starts from: the same after each resume."""
     if run.planning:
         return run.record.started() or look_around(run, traces)
     return run.record.start(lambda: look_around(run, traces))
 
 
 def earlier_curation(run: Run, start: dict[str, Any]) -> Entry | None:
-    """The curation whose pass rates this run's goes on from."""
-    name = start.get("evidence")  # a run that was begun by an earlier version has none
+    """The curation that this run resumes pass rates from."""
+    name = start.get("evidence")  # runs of earlier versions have none
     return find_curated(run, name) if name else None
 
 
@@ -61,7 +61,7 @@ def starting_point(run: Run, start: dict[str, Any], curated: Entry) -> tuple[Pol
 
 
 def look_around(run: Run, traces: Entry) -> dict[str, Any]:
-    """The champion of now, the posterior that earlier runs left, decayed once, and the curation to go on from."""
+    """The current champion, the posterior of earlier runs, decayed once, and the curation to resume pass rates from."""
     champion, note = find_champion(run.config)
     posterior = Path(run.config.work_dir) / POSTERIOR_FILE
     state = None

@@ -33,7 +33,7 @@ FINAL_SPLITS = ("held_out", "harder")
 def retrain(
     profile: str, overrides: list[str] | None = None, run_dir: str | None = None, only_new: bool = False
 ) -> dict[str, Any] | State[Any]:
-    """Run the whole pipeline on a profile, or go on with what is stored of it.
+    """Run the whole pipeline on a profile, or resume it.
 
     Args:
         profile: Path of the YAML profile.
@@ -110,11 +110,11 @@ def missed_aim(run: Run, harder: Entry) -> bool:
 
 
 def best_on_validation(run: Run, curated: Entry, policies: dict[str, Policy]) -> str:
-    """The best policy without reinforcement learning, for want of a champion the one to beat."""
+    """The best policy without reinforcement learning: the one to beat where there is no champion."""
     rates = {name: validate(run, curated, policy).rate for name, policy in policies.items()}
     return max(rates, key=lambda name: rates[name])
 
 
 def final_evaluation(run: Run, curated: Entry, policy: Policy, split: str) -> Entry:
-    """The one look at a split that nothing was chosen by."""
+    """Evaluate on a split that no choice was made on."""
     return evaluate_and_log(run, policy=policy, curated=curated, split=split, samples=run.config.evaluation.samples)

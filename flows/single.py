@@ -99,7 +99,7 @@ def score(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def update(options: argparse.Namespace) -> dict[str, Any]:
-    """`tracewheel update`. Under torchrun it runs on every process, of which the first writes."""
+    """`tracewheel update`. Under torchrun it runs on every process, and the first writes."""
     config = UpdateSections.of(_config(options, "policy.base"))
     state, reference = folder_of(options.state, "--state"), folder_of(options.reference, "--reference")
     from tracewheel.learner.backends.processes import is_first

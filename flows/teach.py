@@ -20,7 +20,7 @@ def teach(options: argparse.Namespace) -> dict[str, Any]:
     """Let the profile's teacher play the training tasks.
 
     Each reply is noted in a file beside `--out` as it comes. After an interruption, or when a budget was too small, the
-    same command goes on from there; when every episode has come to its end the file is removed.
+    same command resumes from there; when every episode has ended the file is removed.
 
     Raises:
         ConfigError: the profile has no teacher.
@@ -48,7 +48,7 @@ def teach(options: argparse.Namespace) -> dict[str, Any]:
             out, lambda partial: teach(TeachSections.of(config), tasks, partial, journal=journal, progress=reporter.move)
         )
     if result["stopped"]:
-        reporter.say(f"{result['stopped']}; the same command goes on with what is noted in {journal}")
+        reporter.say(f"{result['stopped']}; the same command resumes from {journal}")
     else:
         journal.unlink(missing_ok=True)
     return {"out": options.out, **result}

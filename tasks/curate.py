@@ -49,7 +49,7 @@ def _placeholder(name: str, family: str) -> Task:
 def curate_tasks(context: Context[CurateSections], *, traces: Entry, earlier: Entry | None = None) -> dict[str, Any]:
     """Replay and verify the traces, make tasks of them, split, and check for leaks.
 
-    `earlier` is the curation of an earlier run, whose pass rates are gone on with.
+    `earlier` is the curation of an earlier run, to resume pass rates from.
     """
     kept = KeptEvidence.read(earlier.path) if earlier else None
     return curate(context.config, traces.path, context.out, kept)

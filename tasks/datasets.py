@@ -1,4 +1,4 @@
-"""The data that a run learns from and is measured on, in MLflow: dataset inputs, and the page about their quality."""
+"""A run's data in MLflow: dataset inputs, and the page about their quality."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ QUALITY_FOLDER = "data"
 def log_datasets(run: Run, traces: Entry, curated: Entry) -> None:
     """Log the ingested traces, the curated tasks and each split of them, with digests; and the quality report, once.
 
-    A split's digest is that of its tasks alone: runs with the same one are measured on the same tasks. When something leaks,
-    which only `curation.allow_leak` lets through, the MLflow run has a tag `tracewheel.leaks` that says what.
+    A split's digest is that of its tasks alone: runs with the same digest are measured on the same tasks. Leaks that
+    `curation.allow_leak` lets through are in the MLflow run's tag `tracewheel.leaks`.
     """
     tracking = run.tracking
     if tracking is None:
@@ -44,7 +44,7 @@ def log_datasets(run: Run, traces: Entry, curated: Entry) -> None:
 
 
 def leaks_of(curated: Entry) -> str:
-    """What is on two sides of the splits, in a sentence, or ""."""
+    """The leaks between splits, in a sentence, or ""."""
     leaks = curated.result["leaks"]
     return str(leaks["says"]) if leaks["found"] else ""
 
@@ -77,7 +77,7 @@ def mlflow_schema(schema: pyarrow.Schema) -> str:
 
 
 def _kind(kind: pyarrow.DataType) -> str:
-    """MLflow's word for a type; what it has no word for is JSON text in our files, or empty."""
+    """MLflow's name for a type; other types are JSON text in our files, or empty."""
     import pyarrow.types as types
 
     words = {"boolean": types.is_boolean, "long": types.is_integer, "double": types.is_floating}

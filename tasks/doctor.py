@@ -1,4 +1,4 @@
-"""The doctor during training: what the loop makes is written down, examined, and warned of."""
+"""The doctor during training: it notes what the loop makes, examines it, and warns."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ ALARMS = ("severe", "warning")
 class Watch:
     """Looks at each iteration of a loop when it is complete.
 
-    What was examined before under the same settings is not examined again, so that going on with a run,
-    or showing a complete one, costs nothing.
+    An iteration that was examined under the same settings is not examined again, so resuming a run, or showing a
+    complete one, costs nothing.
 
     Args:
-        run: The run; of a specialist, the run as its loop sees it.
+        run: The run, or a specialist's view of it.
         curated: What it learns from.
         start: The policy that the loop starts from.
     """
@@ -67,15 +67,15 @@ class Watch:
         """Examine the run as it is after an iteration; before the first one, with iteration 0, its start.
 
         Args:
-            iteration: The iteration that is complete.
-            validations: Iteration to evaluation, as far as there are any.
-            rollouts, scores, update: What the iteration made; none for iteration 0.
+            iteration: The complete iteration.
+            validations: Iteration to evaluation.
+            rollouts, scores, update: The iteration's entries; none for iteration 0.
 
         Returns:
-            The findings; none when they are known already, or in a plan.
+            The findings; empty when they are known already, or in a plan.
 
         Raises:
-            UnhealthyRun: a check of `doctor.stop_on` found something severe. All of the iteration is stored.
+            UnhealthyRun: a check of `doctor.stop_on` has a severe finding. All of the iteration is stored.
         """
         if self._run.planning:
             return []
@@ -99,7 +99,7 @@ class Watch:
         scores: Sequence[Entry],
         update: Entry | None,
     ) -> bool:
-        """Keep which entries the iteration made. Returns whether they were not known; then nothing after them is, either."""
+        """Note the iteration's entries. Returns whether they are new; then later iterations are forgotten."""
         known = {kind: dict(self._loop[kind]) for kind in ("iterations", "validations")}
         for number, entry in validations.items():
             known["validations"][str(number)] = entry.path.name
@@ -139,7 +139,7 @@ class Watch:
         )
 
     def _say(self, findings: Sequence[Finding]) -> None:
-        """Say what was not said before at this severity, and tag the MLflow run with all that stands."""
+        """Report findings that are new or newly severe, and tag the MLflow run with all of them."""
         alarms = [item for item in findings if item.severity in ALARMS]
         new = [item for item in alarms if (item.check, item.severity) not in self._said]
         for item in new:
@@ -149,7 +149,7 @@ class Watch:
             self._run.tracking.tag(doctor="; ".join(f"{item.check} {item.severity}" for item in alarms))
 
     def _stop(self, iteration: int, findings: Sequence[Finding]) -> None:
-        """Stop the run where the profile says so and what was found still shows."""
+        """Stop the run where the profile says so and the finding still holds."""
         stop_on = self._run.config.doctor.stop_on
         found = [
             item for item in findings if item.check in stop_on and item.severity == "severe" and iteration in item.iterations
@@ -160,13 +160,13 @@ class Watch:
         raise UnhealthyRun(
             f"run {self._run.record.run_id} stopped after iteration {iteration}: "
             + "; ".join(item.sentence for item in found)
-            + f" What is done is stored: the same command goes on with --set 'doctor.stop_on=[{','.join(left)}]'",
+            + f" What is done is stored: the same command resumes with --set 'doctor.stop_on=[{','.join(left)}]'",
             result(self._run.record.run_id, iteration, findings),
         )
 
 
 def result(run_id: str, iterations: int, findings: Sequence[Finding]) -> dict[str, Any]:
-    """What the doctor says of a run, as JSON types."""
+    """The doctor's result for a run, as JSON types."""
     return {
         "run_id": run_id,
         "iterations": iterations,
@@ -176,7 +176,7 @@ def result(run_id: str, iterations: int, findings: Sequence[Finding]) -> dict[st
 
 
 def stored_findings(record: RunRecord) -> list[Finding]:
-    """The findings that the run's loops left; none when there are none."""
+    """The findings of the run's loops."""
     stored = {loop: read_json(folder / FINDINGS_FILE) for loop, folder in _examined(record)}
     return [replace(Finding.from_record(item), loop=loop) for loop, known in stored.items() for item in known["findings"]]
 

@@ -1,8 +1,8 @@
-"""Which curation a run goes on from: the pass rates of tasks are kept from run to run.
+"""Which curation a run resumes pass rates from.
 
-`work_dir/evidence.json` is a list, the oldest first, of what complete runs made of the traces that they read: the digest of
+`work_dir/evidence.json` is a list, the oldest first, of what complete runs made of their traces: the digest of
 these traces (`traces`), the curation of them (`curated`) and the one that it began with (`began_with`, null for the first).
-All runs on the same traces begin with the same one, or other settings of the learner would change the data too.
+All runs on the same traces start from the same one; otherwise the learner's settings would change the data.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FIELDS = ("traces", "curated", "began_with")
 
 
 def begins_with(run: Run, traces: Entry) -> str | None:
-    """Name of the store's entry whose evidence a run on these traces goes on from; None where there is none.
+    """Name of the store's entry that a run on these traces takes evidence from; None for the first.
 
     Raises:
         DataError: the file is not what a run wrote.
@@ -33,16 +33,16 @@ def begins_with(run: Run, traces: Entry) -> str | None:
 
 
 def find_curated(run: Run, name: str) -> Entry | None:
-    """The entry of that name; where the store has it no longer, that is said."""
+    """The entry of that name, None with a notice when the store has lost it."""
     stage, _, key = name.rpartition("-")
     entry = run.store.find(stage, key)
     if entry is None:
-        run.reporter.say(f"{name}, whose pass rates were to be gone on with, is no longer in the store: they begin anew")
+        run.reporter.say(f"{name}, which pass rates resume from, is no longer in the store: they start over")
     return entry
 
 
 def remember(run: Run, traces: Entry, curated: Entry, began_with: str | None) -> None:
-    """Say what a complete run made of its traces: the next run on others goes on from there."""
+    """Note what a complete run made of its traces, for the next run on other traces."""
     link = {"traces": traces.digest, "curated": curated.path.name, "began_with": began_with}
     links = _read(run)
     places = [place for place, known in enumerate(links) if known["traces"] == traces.digest]
@@ -57,7 +57,7 @@ def _read(run: Run) -> list[dict[str, Any]]:
     path = _path(run)
     links = read_json(path) if path.is_file() else []
     if not isinstance(links, list) or not all(map(_is_link, links)):
-        raise DataError(f"{path}: not a list of {', '.join(FIELDS)}; delete it, and pass rates begin anew")
+        raise DataError(f"{path}: not a list of {', '.join(FIELDS)}; delete it, and pass rates start over")
     return links
 
 

@@ -14,8 +14,8 @@ def make_fleet(config: RetrainConfig, queue: TrajectoryQueue, logs: Path) -> Fle
 
     Args:
         config: The profile.
-        queue: What the workers are to work off.
-        logs: The folder for what they print; on a Ray cluster that lies in Ray's own logs.
+        queue: What the workers work off.
+        logs: The folder for their output; on a Ray cluster Ray's own logs hold it.
 
     Raises:
         ConfigError: it asks for a Ray cluster, and Ray is not installed.

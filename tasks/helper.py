@@ -15,9 +15,9 @@ from tracewheel.core.processes import end_with_parent
 
 
 class Helper:
-    """Calls functions in a process that is kept between calls, and that ends with this one, however that ends.
+    """Calls functions in a process that is kept between calls and ends when this one does.
 
-    One that dies is replaced at the next call.
+    A process that dies is replaced at the next call.
     """
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class Helper:
             InfrastructureError: the process died, or the helper is closed.
         """
         if self._closed:
-            raise InfrastructureError("the helper process is no longer wanted")
+            raise InfrastructureError("the helper process is closed")
         if self._pool is None:
             spawn = multiprocessing.get_context("spawn")
             self._pool = ProcessPoolExecutor(1, spawn, initializer=end_with_parent, initargs=(os.getpid(),))

@@ -64,7 +64,7 @@ def _recording(config: RetrainConfig) -> dict[str, str]:
     if not config.environment.kind.startswith(RECORDED):
         return {}
     folder = Path(config.environment.kind.removeprefix(RECORDED))
-    hint = f"environment.kind is to be {RECORDED}DIR with what `tracewheel data record` wrote to DIR"
+    hint = f"set environment.kind to {RECORDED}DIR, where DIR is the output of `tracewheel data record`"
     return {"recording": content_hash([_digest(folder / name, hint) for name in (ABOUT_FILE, CALLS_FILE)])}
 
 

@@ -23,12 +23,12 @@ LOCAL_STORE_BYTES = 128 << 20
 
 @prefect.task(name="rollout worker", persist_result=False, cache_policy=NO_CACHE, log_prints=False)
 def run_rollout_worker(owner: Any, profile: dict[str, Any], worker: str, code: str) -> None:
-    """Be a rollout worker until the run has ended.
+    """Work as a rollout worker until the run has ended.
 
     Args:
         owner: Handle of the queue's actor.
         profile: The profile as JSON types, `threads` being this worker's own.
-        worker: What it is called.
+        worker: Its name.
         code: Hash of the driver's code.
     """
     from tracewheel.rollout.ray_queue import RemoteQueue, check_code
@@ -48,14 +48,14 @@ class _Place:
 
 
 class RayFleet:
-    """Rollout workers on a Ray cluster. Their leases are given back when their process or machine dies, or they fall silent.
+    """Rollout workers on a Ray cluster. Their leases are given back when their process or machine dies or stops responding.
 
     The driver has to be a machine of the cluster: the queue's file is on its disk. Without an `address` a cluster of this
     machine alone is started.
 
     Args:
         config: The profile.
-        queue: What the workers are to work off.
+        queue: What the workers work off.
 
     Raises:
         ConfigError: Ray is not installed, or the address is that of a Ray client.
@@ -174,7 +174,7 @@ class RayFleet:
             "code": worker_code(self._config),
         }
         resources = {"num_cpus": self._workers.cpus, "num_gpus": self._workers.gpus}
-        # Ray begins nothing again by itself: a new worker has a new name, and the dead one's leases are given back first.
+        # Ray restarts nothing by itself: a new worker has a new name, and the dead one's leases are given back first.
         with remote_options(**resources, max_retries=0, scheduling_strategy="SPREAD"):
             return _Place(name, self._runner.submit(run_rollout_worker, parameters))
 
@@ -193,7 +193,7 @@ class RayFleet:
 
 
 def _error_of(future: Any) -> BaseException | None:
-    """What a worker that is gone ended with."""
+    """The error that a worker ended with."""
     future.wait(timeout=GRACE_SECONDS)
     state = future.state
     result = state.result(raise_on_failure=False)

@@ -1,4 +1,4 @@
-"""The champion in MLflow's model registry: who it is, how to get it, how to crown another.
+"""The champion in MLflow's model registry: finding it, fetching it, and promoting another.
 
 A champion is an adapter or a whole model; the tag `weights` says which, and what has no such tag is an adapter.
 """
@@ -37,7 +37,7 @@ class Champion:
 
 @bounded
 def find_champion(config: RetrainConfig) -> tuple[Champion | None, str]:
-    """The champion for the profile's base, or None; and a sentence that says which and why."""
+    """The champion for the profile's base, or None; and a sentence with the reason."""
     from mlflow.exceptions import MlflowException
 
     database = sqlite_file(config.tracking.uri)
@@ -53,10 +53,10 @@ def find_champion(config: RetrainConfig) -> tuple[Champion | None, str]:
         raise
     made_for = version.tags.get("base_hash")
     if made_for != base_hash(config.policy.base):
-        return None, f"the champion ({name} version {version.version}) was made for another base, {made_for}: it is left aside"
+        return None, f"the champion ({name} version {version.version}) was made for another base, {made_for}: it is ignored"
     if version.tags.get("weights") == MODEL and config.learner.weights == "lora":
         return None, (
-            f"the champion ({name} version {version.version}) is a whole model, and learner.weights is 'lora': it is left aside"
+            f"the champion ({name} version {version.version}) is a whole model, and learner.weights is 'lora': it is ignored"
         )
     champion = Champion(str(version.version), version.tags.get("run_id", ""), version.tags.get("adapter_digest", ""))
     return champion, f"champion: {name} version {champion.version}, of run {champion.run_id}"
@@ -82,7 +82,7 @@ def _download(config: ChampionSections, out: Path, version: str, digest: str) ->
     weights.mkdir()
     mlflow.artifacts.download_artifacts(artifact_uri=f"models:/{name}/{version}", dst_path=str(weights))
     if digest_of(weights) != digest:
-        raise InfrastructureError(f"{name} version {version}: what the registry holds is not what was registered")
+        raise InfrastructureError(f"{name} version {version}: the registry's files are not those that were registered")
     return {"version": version, "policy_version": policy_of(weights, config.policy.base).version}
 
 
@@ -97,7 +97,7 @@ def promote_policy(run: Run, policy: Policy, verdict: dict[str, Any]) -> str:
 def register(run: Run, weights: Path, verdict: dict[str, Any]) -> str:
     """Register an adapter, or a whole model, once for each run and content; a promoted one becomes the champion.
 
-    A run that is repeated after a later run was promoted does not take the title back.
+    A run that is repeated after a later run was promoted does not become champion again.
     """
     assert run.tracking is not None
     client, name = run.tracking.client, run.config.tracking.model_name

@@ -33,7 +33,7 @@ PAGE_FILE = "report.html"
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run came to, before it is written up.
+    """The results of a run, for its report.
 
     Attributes:
         evaluations: Policy name to split to evaluation, in the order of the table's rows.

@@ -1,4 +1,4 @@
-"""What every stage of a run shares: its profile, its store, its record, and who to tell of progress."""
+"""What every stage of a run shares: its profile, store, record and reporter."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from tasks.tracking import Tracking
 
 SMALL_FILE_BYTES = 64 << 20
-# Settings of rollouts that decide when and where they are made, not what comes of a stage's arguments.
+# Settings of rollouts that decide when and where they are made, and do not change a stage's result.
 WHEN_AND_WHERE = {"mode", "max_staleness", "workers"}
 WORDS_OF_A_BASE = (".json", ".txt", ".jinja", ".model")
 
 
 class Reporter(Protocol):
-    """Told of each stage as it starts, moves and ends."""
+    """Shows each stage as it starts, moves and ends."""
 
     def start(self, label: str) -> None: ...
 
@@ -44,7 +44,7 @@ class Reporter(Protocol):
 
 
 class Silent:
-    """A reporter that says nothing."""
+    """A reporter that shows nothing."""
 
     def start(self, label: str) -> None: ...
 
@@ -57,7 +57,7 @@ class Silent:
 
 @dataclass(frozen=True)
 class Policy:
-    """A policy under a name: the base, or what was trained from it and lies in an entry's `adapter/` or `model/`."""
+    """A named policy: the base, or what was trained from it, in an entry's `adapter/` or `model/`."""
 
     name: str
     base: str
@@ -79,7 +79,7 @@ class Policy:
 
 
 class Used:
-    """Entries that a run made or reused, in order: what its cost is added up from."""
+    """Entries that a run made or reused, in order; its cost is their sum."""
 
     def __init__(self) -> None:
         self._entries: dict[tuple[str, str], Entry] = {}
@@ -112,7 +112,7 @@ class Run:
 
     @classmethod
     def of(cls, config: RetrainConfig, reporter: Reporter | None = None, driver: Driver | None = None) -> Run:
-        """The run that a profile and the inputs it names stand for.
+        """The run of a profile and the inputs it names.
 
         Raises:
             ConfigError: the profile names no logs, no environment or no base model.
@@ -148,7 +148,7 @@ class Run:
 
 
 def describe(value: Any) -> Any:
-    """A stage's argument as JSON types that say what it is by its content, not by where it lies."""
+    """A stage's argument as JSON types that identify its content, not its place."""
     if isinstance(value, Entry | Batch):
         return value.digest
     if isinstance(value, Policy):

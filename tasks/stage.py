@@ -2,7 +2,7 @@
 
 The key of a result is the content of everything it is made from: the profile's sections that the
 stage reads, each argument, the stage's code and the packages that compute it. Prefect caches by the same
-key, but only while the store still holds the entry, so a deleted or damaged one is made again.
+key, but only while the store holds the entry, so a deleted or damaged one is made again.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Context(Generic[S]):
     Attributes:
         config: The profile's sections that it reads.
         out: The folder it writes to.
-        reporter: Who is told of its progress.
+        reporter: Shows its progress.
         helper: A process to compute in, for stages that may compute elsewhere.
     """
 
@@ -78,7 +78,7 @@ class Expected:
 
 
 def one_unit(call: Call, place: int) -> Expected:
-    """A call of which the flow reads nothing."""
+    """A call whose result the flow does not read."""
     return Expected()
 
 
@@ -135,7 +135,7 @@ class StageTask(Generic[P]):
         return entry
 
     def ahead(self, run: Run, *args: P.args, **kwargs: P.kwargs) -> Callable[[], Entry]:
-        """Begin the stage, and go on meanwhile. What is returned waits for its entry."""
+        """Begin the stage and return at once; the function that is returned waits for its entry."""
         pending = run.driver.begin(self, self._call(run, args, kwargs))
 
         def entry() -> Entry:
@@ -178,7 +178,7 @@ class StageTask(Generic[P]):
         return content_hash(made_from)
 
     def label(self, run: Run, arguments: dict[str, Any]) -> str:
-        """What the run of the task is called: the stage, and what tells this call from its siblings."""
+        """The name of a call: the stage, and what tells it from its siblings."""
         if "iteration" in arguments:
             refill = f", refill {arguments['refill']}" if arguments.get("refill") else ""
             return f"{self.stage} {arguments['iteration']} of {run.config.training.iterations}{refill}"
@@ -208,5 +208,5 @@ def _cache_key(context: Any, parameters: dict[str, Any]) -> str:
 
 
 def _may_pass(task: Any, task_run: TaskRun, state: State[Any]) -> bool:
-    """Whether another try may go better: not when what the user gave is at fault."""
+    """Whether to retry: not when the user's input is at fault."""
     return not isinstance(state.result(raise_on_failure=False), InputError)

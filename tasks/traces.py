@@ -135,7 +135,7 @@ class _Trace:
         return [root, *children]
 
     def _asked(self) -> str:
-        """What the user said before the episode's first turn: the task's prompt, also where it goes on from a conversation."""
+        """The user's last message before the episode's first turn: the task's prompt, also after an earlier conversation."""
         asked = (str(m["content"]) for m in reversed(self.trajectory.messages[: self.begun]) if m["role"] == "user")
         return next(asked, "")
 

@@ -105,7 +105,7 @@ def make_client(uri: str) -> Any:
 
 
 def _make_database(database: Path) -> None:
-    """Have MLflow make its tables under another name: where a kill comes between them, it cannot go on with those there are."""
+    """Have MLflow make its tables under another name: it cannot resume when a kill comes between them."""
     import mlflow
 
     if database.exists():
@@ -140,7 +140,7 @@ class Tracking:
     @classmethod
     @bounded
     def open(cls, config: RetrainConfig, record: RunRecord) -> Tracking:
-        """The MLflow run of this record: the one that was begun, or a new one.
+        """The MLflow run of this record: the existing one, or a new one.
 
         Raises:
             InfrastructureError: the tracking store cannot be used.

@@ -59,7 +59,7 @@ def sent(server):
     return [json.dumps([body["temperature"], body["seed"], body["messages"]]) for _, body in server.requests]
 
 
-def test_killed_at_any_moment_it_goes_on_and_nothing_is_paid_for_twice(chat_server, knowing, command, held_out, tmp_path):
+def test_a_killed_baseline_resumes_and_pays_for_nothing_twice(chat_server, knowing, command, held_out, tmp_path):
     """Killed over and over; but for requests under way at a kill, no conversation is sent twice."""
     slow = {"seconds": 0.05}
 
@@ -95,7 +95,7 @@ def test_killed_at_any_moment_it_goes_on_and_nothing_is_paid_for_twice(chat_serv
     assert not journal.exists()
 
 
-def test_a_person_is_shown_rates_cost_and_time(chat_server, knowing, command, capsys):
+def test_the_terminal_shows_rates_cost_and_time(chat_server, knowing, command, capsys):
     server = chat_server(knowing)
     line = command(server.url, "--samples", "0", "--tasks", "4", "--set", "baseline.prices={input: 1000, output: 1000}")
     assert main(line) == 0
@@ -106,7 +106,7 @@ def test_a_person_is_shown_rates_cost_and_time(chat_server, knowing, command, ca
     assert f"cost {0.11 * replies:.4f}" in shown and f"{replies} requests, 0 of them repeated" in shown
 
 
-def test_a_budget_ends_it_in_good_order(chat_server, knowing, command, capsys, tmp_path):
+def test_a_spent_budget_ends_a_baseline_with_its_results_so_far(chat_server, knowing, command, capsys, tmp_path):
     server = chat_server(knowing)
     prices = ["--set", "baseline.prices={input: 1000, output: 1000}", "--set", "baseline.max_turn_tokens=10"]
     line = command(server.url, "--samples", "0", "--json", *prices)
@@ -123,7 +123,7 @@ def test_a_budget_ends_it_in_good_order(chat_server, knowing, command, capsys, t
     assert not (tmp_path / "out.journal.jsonl").exists()
 
 
-def test_the_gate_compares_a_policy_with_it(chat_server, knowing, command, held_out, tmp_path, capsys):
+def test_the_gate_compares_a_policy_with_a_baseline(chat_server, knowing, command, held_out, tmp_path, capsys):
     """The model behind the endpoint knows every second task; a challenger that solves all is promoted over it."""
     stupid = {task.prompt for task in held_out[::2]}
 
@@ -157,7 +157,7 @@ def test_the_gate_compares_a_policy_with_it(chat_server, knowing, command, held_
         (["--samples", "0", "--sampled-only"], "neither greedy nor sampled"),
     ],
 )
-def test_what_is_wrong_is_said_and_nothing_is_asked(chat_server, knowing, command, capsys, options, message):
+def test_bad_input_is_named_before_any_request(chat_server, knowing, command, capsys, options, message):
     server = chat_server(knowing)
     assert main(command(server.url, *options)) == 2
     assert message in capsys.readouterr().err

@@ -44,5 +44,5 @@ def test_the_next_run_starts_from_the_champion_and_is_compared_with_it(crowned, 
 
 
 @pytest.mark.usefixtures("prefect_harness")
-def test_another_run_folder_knows_nothing_of_it(crowned, profile, tmp_path):
+def test_another_run_folder_has_no_champion(crowned, profile, tmp_path):
     assert find_champion(resolve_config(str(profile), [], str(tmp_path))) == (None, "no champion yet")

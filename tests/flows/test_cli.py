@@ -84,7 +84,7 @@ def test_errors_are_one_json_object_too(run, tmp_path):
         ("policy.base=no/such/model", "policy.base"),
     ],
 )
-def test_missing_inputs_are_found_before_anything_starts(run, profile, tmp_path, setting, message):
+def test_missing_inputs_are_found_at_the_start(run, profile, tmp_path, setting, message):
     code, _, err = run("retrain", profile, "--set", setting, "--run-dir", tmp_path / "runs")
     assert code == 2
     assert message in err

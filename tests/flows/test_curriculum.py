@@ -43,7 +43,7 @@ def evolved(profile, command, tmp_path_factory):
     return folder / "run", path, json.loads(done.stdout)
 
 
-def test_variants_are_rolled_out_and_scored_and_none_is_in_a_split(evolved):
+def test_variants_are_rolled_out_and_scored_and_in_no_split(evolved):
     folder, _, _ = evolved
     tasks = pd.read_parquet(next(folder.glob("store/curate-*/tasks.parquet")))
     files = list(folder.glob("store/rollout-*/variants.parquet"))

@@ -31,7 +31,7 @@ def made(profile, tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", ["diff", "filter", "record", "report"])
-def test_each_has_help_with_the_exit_codes(name, capsys):
+def test_each_data_command_has_help_with_the_exit_codes(name, capsys):
     with pytest.raises(SystemExit) as ended:
         build_parser().parse_args(["data", name, "--help"])
     assert ended.value.code == 0
@@ -58,7 +58,7 @@ def test_a_changed_task_is_in_the_table_and_in_the_list(run, made, tmp_path):
 
 
 @pytest.mark.parametrize("arguments", [("nowhere", "nowhere"), (".", "."), (".", ".", "--limit", "-1")])
-def test_what_is_no_data_set_is_bad_input(run, arguments):
+def test_a_folder_without_a_data_set_is_bad_input(run, arguments):
     code, out, err = run("data", "diff", *arguments)
     assert (code, out) == (2, "") and err.startswith("tracewheel: error:") and "Traceback" not in err
 
@@ -107,7 +107,7 @@ def test_a_filter_is_shown_as_a_table(run, made):
         ("attempts > 1 and tries > 2", "there is no column 'tries'", 17),
     ],
 )
-def test_a_wrong_filter_is_bad_input_and_the_place_is_shown(run, made, written, said, place):
+def test_a_wrong_filter_is_bad_input_with_its_place(run, made, written, said, place):
     code, out, err = run("data", "filter", made[1], written)
     assert (code, out) == (2, "") and said in err and "Traceback" not in err
     shown, mark = err.splitlines()[-2:]
@@ -116,7 +116,7 @@ def test_a_wrong_filter_is_bad_input_and_the_place_is_shown(run, made, written, 
     assert code == 2 and json.loads(out)["exit_code"] == 2
 
 
-def test_what_has_no_tasks_cannot_be_filtered(run, made, tmp_path):
+def test_a_folder_without_tasks_cannot_be_filtered(run, made, tmp_path):
     code, _, err = run("data", "filter", made[0], "attempts > 1")
     assert code == 2 and "tasks.parquet: no such file" in err
     pd.DataFrame({"id": ["a"]}).to_parquet(tmp_path / "tasks.parquet")

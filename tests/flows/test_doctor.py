@@ -22,7 +22,7 @@ def copied(finished, tmp_path_factory):
     return place, summary["run_id"]
 
 
-def test_it_examines_the_profiles_run(finished, profile, command):
+def test_the_doctor_examines_the_profiles_run(finished, profile, command):
     folder, _, summary = finished
     done = command("doctor", profile, "--run-dir", folder, "--json")
     said = json.loads(done.stdout)
@@ -35,7 +35,7 @@ def test_it_examines_the_profiles_run(finished, profile, command):
         assert by_check[name]["severity"] == "healthy", by_check[name]
 
 
-def test_what_it_said_during_training_is_what_it_says_now(finished, profile, command):
+def test_findings_during_training_equal_those_of_the_command(finished, profile, command):
     folder, _, summary = finished
     stored = json.loads((folder / summary["run_id"] / "doctor.json").read_text())
     now = json.loads(command("doctor", profile, "--run-dir", folder, "--run", summary["run_id"], "--json").stdout)
@@ -43,7 +43,7 @@ def test_what_it_said_during_training_is_what_it_says_now(finished, profile, com
     assert stored["iteration"] == 2
 
 
-def test_the_report_shows_it(finished):
+def test_the_report_shows_the_findings(finished):
     _, _, summary = finished
     page = Path(summary["report"]).read_text()
     assert 'id="health"' in page
@@ -51,7 +51,7 @@ def test_the_report_shows_it(finished):
         assert check.replace("_", " ").capitalize() in page
 
 
-def test_a_table_for_people_and_code_4(copied, profile, command):
+def test_severe_findings_print_a_table_and_exit_with_4(copied, profile, command):
     folder, run_id = copied
     done = command("doctor", profile, "--run-dir", folder, "--run", run_id, *SEVERE)
     assert done.returncode == 4
@@ -60,13 +60,13 @@ def test_a_table_for_people_and_code_4(copied, profile, command):
     assert f"tracewheel: doctor: run {run_id}: truncation" in done.stderr
 
 
-def test_a_run_that_is_not_there(profile, command, tmp_path):
+def test_a_missing_run_is_bad_input(profile, command, tmp_path):
     done = command("doctor", profile, "--run-dir", tmp_path, "--run", "nowhere")
     assert done.returncode == 2
     assert "no such run" in done.stderr
 
 
-def test_it_stops_a_run_which_then_goes_on(copied, profile, command):
+def test_a_stopped_run_resumes_without_the_check(copied, profile, command):
     folder, run_id = copied
     arguments = ("retrain", profile, "--run-dir", folder, "--json", *SEVERE)
     for _ in range(2):  # it stops in the same place for as long as nothing is done about it
@@ -83,5 +83,5 @@ def test_it_stops_a_run_which_then_goes_on(copied, profile, command):
     assert "doctor, severe: truncation" in goes_on.stderr
 
 
-def test_the_profile_names_the_checks_that_there_are():
+def test_stop_on_takes_the_names_of_checks():
     assert set(DoctorConfig.model_fields["stop_on"].annotation.__args__[0].__args__) == set(CHECKS)

@@ -61,7 +61,7 @@ def test_the_pipeline_starts_where_the_default_profile_does():
     assert declared["start"] == f"data/warm_start/{config.warm_start.demonstrations}"
 
 
-def test_every_command_of_the_pipeline_is_one_of_ours():
+def test_every_command_of_the_pipeline_parses():
     from flows.cli import build_parser
 
     stages = [stage.get("do", stage) for stage in PIPELINE["stages"].values()]

@@ -1,4 +1,4 @@
-"""Pass rates are kept from run to run: which curation a run goes on from, and what each trace counts for."""
+"""Pass rates are kept from run to run: which curation a run resumes from, and how each trace counts."""
 
 import json
 from dataclasses import replace
@@ -83,7 +83,7 @@ def work(profile, logs, tmp_path):
     return Work()
 
 
-def test_a_run_on_grown_logs_goes_on_from_the_last(work):
+def test_a_run_on_more_logs_resumes_pass_rates_from_the_last(work):
     """By hand: of a trace that the first run has counted the half is left, of a new one all."""
     work.write(2)
     first = work.complete()
@@ -103,7 +103,7 @@ def test_a_run_on_grown_logs_goes_on_from_the_last(work):
     assert json.loads((run.record.path / "start.json").read_text())["evidence"] == first.path.name
 
 
-def test_other_settings_of_the_learner_have_the_same_data(work):
+def test_learner_settings_do_not_change_the_data(work):
     work.write(2)
     work.complete()
     work.write(1)
@@ -114,10 +114,10 @@ def test_other_settings_of_the_learner_have_the_same_data(work):
     assert again.path.name == work.links()[0]["curated"], "also after a run on other traces"
     assert [link["began_with"] for link in work.links()] == [None, again.path.name]
     work.write(3)
-    assert work.begin()[2]["evidence"] == second.path.name, "what is new goes on from the newest"
+    assert work.begin()[2]["evidence"] == second.path.name, "new traces resume from the newest"
 
 
-def test_a_run_that_was_killed_goes_on_with_what_it_began_with(work):
+def test_a_resumed_run_keeps_the_evidence_it_started_with(work):
     """Between its curation and its end another run becomes complete."""
     work.write(2)
     first = work.complete()
@@ -156,20 +156,20 @@ def test_a_plan_finds_the_curation_that_the_run_would_make(work):
         learn(replace(other, driver=StoredDriver()))
 
 
-def test_a_curation_that_is_gone_is_said_and_pass_rates_begin_anew(work):
+def test_a_lost_curation_is_reported_and_pass_rates_start_over(work):
     work.write(2)
     first = work.complete()
     remove(first.path)
     work.write(1)
     _, _, start, curated = work.begin()
     assert start["evidence"] is None
-    assert any(first.path.name in said and "begin anew" in said for said in work.listener.said)
+    assert any(first.path.name in said and "start over" in said for said in work.listener.said)
     tasks = pd.read_parquet(curated.path / "tasks.parquet")
     assert ((1 + tasks["successes"]) / (2 + tasks["attempts"])).tolist() == pytest.approx(tasks["posterior"].tolist())
 
 
 @pytest.mark.parametrize("text", ["{}", '[{"traces": "a"}]', '[{"traces": "a", "curated": 1, "began_with": null}]', "[1]", "x"])
-def test_a_file_that_no_run_wrote_is_named(work, text):
+def test_a_malformed_evidence_file_is_named(work, text):
     work.write(3)
     work.folder.mkdir()
     (work.folder / EVIDENCE_FILE).write_text(text)

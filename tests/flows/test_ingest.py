@@ -53,7 +53,7 @@ def test_paths_are_read_and_one_object_printed(run, log, tmp_path):
     assert json.loads((tmp_path / "out/report.json").read_text()).items() <= report.items()
 
 
-def test_a_second_call_adds_what_is_new_and_full_begins_again(run, log, tmp_path):
+def test_a_second_call_adds_new_traces_and_full_starts_over(run, log, tmp_path):
     run(log.parent, "--out", tmp_path / "out")
     with log.open("a") as file:
         file.write(json.dumps({**RECORD, "user": "u"}) + "\n")
@@ -65,7 +65,7 @@ def test_a_second_call_adds_what_is_new_and_full_begins_again(run, log, tmp_path
     assert (code, json.loads(out)["added"]["read"]) == (0, 3)
 
 
-def test_a_profile_is_read_as_a_stage_without_memory(run, profile, tmp_path):
+def test_with_a_profile_ingest_keeps_no_memory(run, profile, tmp_path):
     for _ in range(2):
         code, out, _ = run(profile, "--out", tmp_path / "out", "--json")
         report = json.loads(out)

@@ -88,14 +88,14 @@ def test_a_merge_is_evaluated_beside_its_parts_by_real_episodes(run, curated, ba
         assert len(pd.read_parquet(folder / "results.parquet")) == 2
 
 
-def test_one_that_is_no_worse_than_its_best_part_is_kept_with_the_comparison(run, rates, curated, tmp_path):
+def test_a_merge_no_worse_than_its_best_part_is_kept_with_the_comparison(run, rates, curated, tmp_path):
     rates(0.2, 0.5, 0.5)
     code, result, _ = run("--curated", curated, "--out", tmp_path / "out")
     assert (code, result["accepted"], result["best_part"]) == (0, True, "two")
     assert read_json(tmp_path / "out" / "comparison.json")["parts"] == {"one": 0.2, "two": 0.5}
 
 
-def test_one_that_is_worse_is_refused_and_what_was_there_stays(run, rates, curated, tmp_path):
+def test_a_worse_merge_is_refused_and_changes_nothing(run, rates, curated, tmp_path):
     out = tmp_path / "out"
     out.mkdir()
     (out / "earlier").touch()
@@ -108,7 +108,7 @@ def test_one_that_is_worse_is_refused_and_what_was_there_stays(run, rates, curat
     assert [path.name for path in out.iterdir()] == ["earlier"]
 
 
-def test_without_an_evaluation_only_when_told_so(run, base, curated, tmp_path):
+def test_an_unevaluated_merge_needs_the_option(run, base, curated, tmp_path):
     code, result, _ = run("--out", tmp_path / "out")
     assert code == 2
     assert "--unevaluated" in result["error"]
@@ -119,7 +119,7 @@ def test_without_an_evaluation_only_when_told_so(run, base, curated, tmp_path):
     assert check_adapter(tmp_path / "out" / "adapter", base) == 2
 
 
-def test_what_cannot_be_merged_is_bad_input(run, base, states, tmp_path):
+def test_bad_parts_of_a_merge_are_named(run, base, states, tmp_path):
     foreign = shutil.copytree(states / "start", tmp_path / "foreign")
     write_json(foreign / "adapter" / ADAPTER_INFO, {"base_hash": "another", "version": 1})
     write_full_model(load_base(PolicyConfig(), base), tmp_path / "whole" / "model", base, version=0)

@@ -226,11 +226,11 @@ def planted_profile(profile, logs, tmp_path_factory):
     return path
 
 
-def test_the_search_finds_what_was_planted(logs):
+def test_the_search_finds_planted_secrets(logs):
     assert found_in(below(logs)).keys() == set(PLANTED)
 
 
-def test_the_search_finds_everything_where_redaction_is_off(planted_profile, command, tmp_path):
+def test_the_search_finds_all_secrets_without_redaction(planted_profile, command, tmp_path):
     done = command("ingest", planted_profile, "--out", tmp_path / "out", "--set", "ingest.redaction.enabled=false", "--json")
     assert done.returncode == 0, done.stderr
     part = tmp_path / "out" / "traces.parquet"
@@ -262,12 +262,12 @@ def json_paths(profile):
     return yaml.safe_load(profile.read_text())["ingest"]["paths"][0]
 
 
-def test_nothing_planted_is_left_in_data_tracking_or_logs(run):
+def test_no_planted_secret_is_in_data_tracking_or_logs(run):
     folder, said = run
     assert found_in([*below(folder), *((name, text.encode()) for name, text in said.items())]) == {}
 
 
-def test_the_run_has_everything_that_was_to_be_searched(run):
+def test_the_run_has_every_place_that_is_searched(run):
     folder, said = run
     report = json.loads(next(folder.glob("store/ingest-*/report.json")).read_text())
     assert report["quarantined"] >= 15

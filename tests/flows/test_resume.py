@@ -55,7 +55,7 @@ def mlflow_runs(summary):
     return [run.info.run_id for run in runs]
 
 
-def test_a_killed_run_goes_on(finished, duration, profile, command, spawn, entries, tmp_path):
+def test_a_killed_run_resumes(finished, duration, profile, command, spawn, entries, tmp_path):
     check_kills(
         2,
         5,
@@ -84,7 +84,7 @@ def test_twenty_kills_twenty_resumes_one_adapter(finished, duration, profile, co
     )
 
 
-def test_a_second_run_in_the_same_folder_is_told_to_wait(finished, profile, command):
+def test_a_second_run_in_the_same_folder_is_refused(finished, profile, command):
     from tracewheel.core.store import Store
 
     folder, _, _ = finished

@@ -26,7 +26,7 @@ from tracewheel.policy.adapters import base_hash
 KEYS = {"deployed", "base", "warm_start", "warm_start_verified", "rl"}
 
 
-def test_json_says_what_the_run_came_to(finished):
+def test_json_holds_the_results(finished):
     _, done, summary = finished
     assert len(done.stdout.splitlines()) == 1
     for name in ("success", "sampled", "harder"):
@@ -40,7 +40,7 @@ def test_json_says_what_the_run_came_to(finished):
     assert summary["cached"] == []
 
 
-def test_the_exit_code_is_the_gates_verdict(finished):
+def test_the_exit_code_follows_the_gates_verdict(finished):
     _, done, summary = finished
     assert done.returncode == {"promoted": 0, "refused": 3}[summary["gate"]["verdict"]]
     assert "Traceback" not in done.stderr
@@ -54,7 +54,7 @@ def test_each_stage_is_shown_with_its_state(finished):
         )
 
 
-def test_the_record_says_how_the_run_came_about(finished, profile, base):
+def test_the_record_holds_config_and_lineage(finished, profile, base):
     folder, _, summary = finished
     record = folder / summary["run_id"]
     assert set(yaml.safe_load((record / "config.yaml").read_text())) >= {"seed", "learner", "rollout"}
@@ -76,7 +76,7 @@ def test_everything_is_in_the_run_folder(finished):
     assert not list(folder.rglob(".partial-*"))
 
 
-def test_the_next_run_on_other_traces_goes_on_from_its_curation(finished, entries):
+def test_the_next_run_on_other_traces_resumes_pass_rates_from_it(finished, entries):
     folder, _, summary = finished
     (curated,) = [name for name in entries(folder) if name.startswith("curate-")]
     (traces,) = [digest for name, digest in entries(folder).items() if name.startswith("ingest-")]
@@ -114,7 +114,7 @@ def test_mlflow_has_the_run(finished, profile):
     assert {(policy, split) for policy in KEYS - {"deployed"} for split in ("held_out", "harder")} <= logged
 
 
-def test_a_second_run_reuses_everything_and_says_the_same(finished, profile, command):
+def test_a_second_run_reuses_everything_with_the_same_results(finished, profile, command):
     folder, _, summary = finished
     again = command("retrain", profile, "--run-dir", folder, "--json")
     repeated = json.loads(again.stdout)
@@ -199,7 +199,7 @@ class TestOnAFinishedRun:
         assert (tmp_path / "again.html").read_bytes() == Path(summary["report"]).read_bytes()
 
     @pytest.mark.usefixtures("prefect_harness")
-    def test_a_leak_that_was_allowed_is_on_the_run_its_summary_and_its_page(self, finished, profile, tmp_path, capsys):
+    def test_an_allowed_leak_is_on_the_run_its_summary_and_its_page(self, finished, profile, tmp_path, capsys):
         """The same stages with a curation that says that it leaks, which none of ours does without being broken."""
         folder, _, _ = finished
         shutil.copytree(folder, tmp_path / "run")
@@ -217,7 +217,7 @@ class TestOnAFinishedRun:
         show_summary(summary)
         assert f"every figure is in doubt: {said}" in capsys.readouterr().out
 
-    def test_promote_ends_by_its_verdict_and_names_no_second_version(self, finished, profile, command):
+    def test_promote_exits_by_the_verdict_and_registers_no_second_version(self, finished, profile, command):
         folder, _, summary = finished
         done = command("promote", profile, "--run-dir", folder, "--json")
         assert done.returncode == {"promoted": 0, "refused": 3}[summary["gate"]["verdict"]]
@@ -225,7 +225,7 @@ class TestOnAFinishedRun:
         assert result["verdict"] == summary["gate"]["verdict"]
         assert result["model_version"] == summary["model_version"]
 
-    def test_a_run_that_has_not_been_made_cannot_be_reported(self, profile, command, tmp_path):
+    def test_a_run_that_is_not_stored_cannot_be_reported(self, profile, command, tmp_path):
         done = command("report", profile, "--run-dir", tmp_path)
         assert done.returncode == 2
         assert "run `tracewheel retrain` first" in done.stderr

@@ -58,7 +58,7 @@ def entries(run, stage):
     return [entry for entry in run.used if entry.stage == stage]
 
 
-def test_each_is_trained_on_the_tasks_of_its_families_alone(learned):
+def test_specialists_are_trained_on_tasks_of_their_families(learned):
     run, curated, _, _ = learned
     families = pd.read_parquet(curated.path / "tasks.parquet").set_index("id")["family"]
     seen = [set(families[pd.read_parquet(entry.path / "trajectories.parquet")["task_id"]]) for entry in entries(run, "rollout")]
@@ -76,7 +76,7 @@ def test_iterations_are_counted_through_and_merges_follow(learned):
     assert [candidate.iteration for candidate in found.candidates] == sorted({c.iteration for c in found.candidates})
 
 
-def test_one_with_a_shape_of_its_own_begins_at_a_warm_start_in_that_shape(learned):
+def test_a_specialist_with_its_own_shape_starts_from_a_warm_start_of_that_shape(learned):
     run, _, found, _ = learned
     ranks = {
         candidate.policy.name: json.loads((candidate.policy.weights / "adapter_config.json").read_text())["r"]
@@ -86,7 +86,7 @@ def test_one_with_a_shape_of_its_own_begins_at_a_warm_start_in_that_shape(learne
     assert len(entries(run, "warm_start")) == 2
 
 
-def test_every_merge_is_evaluated_and_only_what_holds_up_is_a_candidate(learned):
+def test_every_merge_is_evaluated_and_accepted_ones_are_candidates(learned):
     run, _, found, _ = learned
     records = read_json(run.record.path / MERGES_FILE)
     assert [record["merge"] for record in records] == ["linear", "dare_ties density 0.2"]
@@ -99,7 +99,7 @@ def test_every_merge_is_evaluated_and_only_what_holds_up_is_a_candidate(learned)
         assert record["used"] == (found.best.policy.name == f"merge {record['merge']}")
 
 
-def test_what_they_saw_is_in_the_one_posterior(learned):
+def test_specialists_share_one_posterior(learned):
     run, _, _, sampler = learned
     rolled = {
         task_id
@@ -109,7 +109,7 @@ def test_what_they_saw_is_in_the_one_posterior(learned):
     assert set(sampler.to_state()["evidence"]) == rolled
 
 
-def test_again_it_is_all_stored(learned, specialists):
+def test_a_second_run_finds_everything_stored(learned, specialists):
     run, _, found, _ = learned
     again, _, planned, _ = specialists(planning=True)
     assert [candidate.rates for candidate in planned.candidates] == [candidate.rates for candidate in found.candidates]

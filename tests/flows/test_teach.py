@@ -66,7 +66,7 @@ def profile(base, tmp_path):
     return write
 
 
-def test_a_killed_teaching_goes_on_where_it_was(chat_server, knowing, profile, curated, train_tasks, tmp_path):
+def test_a_killed_teaching_resumes(chat_server, knowing, profile, curated, train_tasks, tmp_path):
     patience = {"seconds": 60}
 
     def answer(body, number):
@@ -114,7 +114,7 @@ def test_the_result_is_one_json_object(chat_server, knowing, profile, curated, t
         (["--set", "teacher.endpoint=example.org"], "teacher.endpoint"),
     ],
 )
-def test_what_is_wrong_is_said_and_nothing_is_asked(chat_server, knowing, profile, curated, tmp_path, capsys, options, message):
+def test_bad_input_is_named_before_any_request(chat_server, knowing, profile, curated, tmp_path, capsys, options, message):
     server = chat_server(knowing)
     command = ["teach", profile(server.url), "--curated", str(curated), "--out", str(tmp_path / "taught")]
     assert main([*command, *options]) == 2
@@ -122,7 +122,7 @@ def test_what_is_wrong_is_said_and_nothing_is_asked(chat_server, knowing, profil
     assert server.requests == []
 
 
-def test_what_was_taught_is_part_of_the_warm_starts_key(profile, tmp_path):
+def test_extra_demonstrations_are_part_of_the_warm_starts_key(profile, tmp_path):
     """The same folder with other episodes is another warm start."""
     folder = tmp_path / "taught"
     folder.mkdir()

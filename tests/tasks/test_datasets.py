@@ -96,7 +96,7 @@ def test_the_quality_report_is_an_artifact_and_a_resumed_run_adds_nothing(make_r
     assert stored.read_bytes() == (curated.path / "quality.json").read_bytes(), "of a curation that was made anew"
 
 
-def test_a_leak_that_is_allowed_is_written_on_the_mlflow_run(make_run, made):
+def test_an_allowed_leak_is_tagged_on_the_mlflow_run(make_run, made):
     traces, curated = made
     said = "nothing may be on two of the sides: user u1 is in held_out and train"
     leaking = replace(curated, result=curated.result | {"leaks": {"found": True, "says": said}})
@@ -108,12 +108,12 @@ def test_a_leak_that_is_allowed_is_written_on_the_mlflow_run(make_run, made):
     assert len(run.tracking.tagged("leaks")) == LONGEST_TAG
 
 
-def test_a_run_that_is_not_tracked_logs_nothing(make_run, made):
+def test_an_untracked_run_logs_nothing(make_run, made):
     traces, curated = made
     assert log_datasets(make_run(), traces, curated) is None
 
 
-def test_the_schema_is_one_that_mlflow_reads():
+def test_mlflow_reads_the_schema():
     from mlflow.types.schema import Schema
 
     columns = {"a": pyarrow.string(), "b": pyarrow.int32(), "c": pyarrow.float64(), "d": pyarrow.bool_(), "e": pyarrow.null()}

@@ -109,7 +109,7 @@ def alarms(findings):
     return {item.check: item.severity for item in findings if item.severity in ("severe", "warning")}
 
 
-def test_it_writes_down_what_each_iteration_made(tmp_path):
+def test_the_entries_of_each_iteration_are_recorded(tmp_path):
     loop = Loop(tmp_path)
     assert alarms(loop.watch.see(0, loop.validations)) == {}
     loop.go(1)
@@ -127,7 +127,7 @@ def test_it_writes_down_what_each_iteration_made(tmp_path):
     assert not list(loop.run.record.path.glob(".partial-*"))
 
 
-def test_a_warning_is_said_once_and_tagged(tmp_path):
+def test_a_warning_is_reported_once_and_tagged(tmp_path):
     loop = Loop(tmp_path)
     assert alarms(loop.go(1)) == {}
     assert alarms(loop.go(2, cut=True)) == {"truncation": "severe"}
@@ -137,7 +137,7 @@ def test_a_warning_is_said_once_and_tagged(tmp_path):
     assert loop.tags.tags == {"doctor": "truncation severe"}
 
 
-def test_going_on_examines_nothing_again(tmp_path, monkeypatch):
+def test_resuming_examines_nothing_again(tmp_path, monkeypatch):
     loop = Loop(tmp_path)
     for number in (1, 2, 3):
         loop.go(number)
@@ -147,7 +147,7 @@ def test_going_on_examines_nothing_again(tmp_path, monkeypatch):
     assert [again.go(number) for number in (1, 2, 3)] == [[], [], []]
 
 
-def test_after_going_on_it_looks_at_the_whole_run(tmp_path):
+def test_after_resuming_the_whole_run_is_examined(tmp_path):
     loop = Loop(tmp_path)
     loop.go(1)
     loop.go(2, cut=True)
@@ -158,14 +158,14 @@ def test_after_going_on_it_looks_at_the_whole_run(tmp_path):
     assert finding.iterations == (2, 3)
 
 
-def test_other_limits_are_a_reason_to_look_again(tmp_path):
+def test_other_limits_examine_again(tmp_path):
     loop = Loop(tmp_path)
     loop.go(1, cut=True)
     lenient = RetrainConfig.model_validate({"name": "test", "doctor": {"window": 1, "truncation": {"warn": 1, "severe": 1}}})
     assert [item.severity for item in Loop(tmp_path, lenient).go(1, cut=True) if item.check == "truncation"] == ["healthy"]
 
 
-def test_what_came_after_a_changed_iteration_is_forgotten(tmp_path):
+def test_iterations_after_a_changed_one_are_forgotten(tmp_path):
     loop = Loop(tmp_path)
     for number in (1, 2, 3):
         loop.go(number)
@@ -176,7 +176,7 @@ def test_what_came_after_a_changed_iteration_is_forgotten(tmp_path):
     assert again.read(LOOP_FILE)["iterations"]["2"]["update"] == "update-b2"
 
 
-def test_it_stops_the_run_with_everything_written(tmp_path, config):
+def test_a_severe_finding_stops_the_run_with_everything_written(tmp_path, config):
     loop = Loop(tmp_path, config)
     loop.go(1)
     with pytest.raises(UnhealthyRun, match="run run stopped after iteration 2: truncation") as stopped:
@@ -191,7 +191,7 @@ def test_it_stops_the_run_with_everything_written(tmp_path, config):
         again.go(2, cut=True)
 
 
-def test_what_is_over_does_not_stop_a_run(tmp_path, config):
+def test_a_past_finding_does_not_stop_a_run(tmp_path, config):
     warned = Loop(tmp_path)
     warned.go(1, cut=True)
     warned.go(2)

@@ -11,19 +11,19 @@ from tracewheel.core.errors import DataError, InfrastructureError
 from tracewheel.core.files import read_json
 
 
-def test_it_computes_elsewhere_and_keeps_its_process():
+def test_calls_share_one_other_process():
     with Helper() as helper:
         first, second = helper(os.getpid), helper(os.getpid)
         assert first == second != os.getpid()
     assert not psutil.pid_exists(first)
 
 
-def test_what_is_raised_there_is_raised_here(tmp_path):
+def test_errors_of_the_process_are_raised(tmp_path):
     with Helper() as helper, pytest.raises(DataError, match="no such file"):
         helper(read_json, tmp_path / "none.json")
 
 
-def test_a_process_that_dies_is_said_plainly_and_replaced():
+def test_a_dead_process_is_reported_and_replaced():
     with Helper() as helper:
         first = helper(os.getpid)
         with pytest.raises(InfrastructureError, match="died"):

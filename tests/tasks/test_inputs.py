@@ -22,7 +22,7 @@ def run_id(config):
     return identify(config, input_digests(config))
 
 
-def test_the_id_follows_settings_and_inputs_not_places(profile, tmp_path):
+def test_the_run_id_depends_on_settings_and_inputs_not_places(profile, tmp_path):
     first = run_id(profile())
     assert (
         run_id(profile(name="y", work_dir="elsewhere", tracking={"uri": "sqlite:///other.db"}, aims={"harder": 0.5})) == first
@@ -39,7 +39,7 @@ def test_missing_traces_are_named(profile, tmp_path):
         input_digests(profile())
 
 
-def test_a_log_whose_name_tells_of_somebody_is_recorded_under_another(profile, tmp_path):
+def test_a_person_in_a_log_files_name_is_redacted(profile, tmp_path):
     for name in ("maria", "bob"):
         (tmp_path / f"{name}@corp.com.jsonl").write_text('{"messages": []}\n')
     config = profile(ingest={"paths": [str(tmp_path / "*.jsonl")]})

@@ -46,7 +46,7 @@ def store(tmp_path_factory):
     return uri
 
 
-def test_traces_come_out_of_the_store_as_they_went_in(store, tmp_path):
+def test_traces_read_back_equal_those_logged(store, tmp_path):
     file = tmp_path / "traces.jsonl"
     assert write_traces(file, store, "agents") == 2
     traces = list(read_traces({"mlflow": file}))
@@ -59,7 +59,7 @@ def test_traces_come_out_of_the_store_as_they_went_in(store, tmp_path):
         assert trace.model == "m"
 
 
-def test_a_filter_chooses(store, tmp_path):
+def test_a_filter_selects_traces(store, tmp_path):
     file = tmp_path / "traces.jsonl"
     assert write_traces(file, store, "agents", "tags.who = 'bob'") == 1
     assert json.loads(file.read_text())["info"]["tags"]["who"] == "bob"
@@ -69,7 +69,7 @@ def test_a_filter_chooses(store, tmp_path):
     ("experiment", "filter", "message"),
     [("nowhere", None, "no such experiment"), ("agents", "who is it", "--filter who is it")],
 )
-def test_what_cannot_be_read_is_named(store, tmp_path, experiment, filter, message):
+def test_an_unreadable_store_is_named(store, tmp_path, experiment, filter, message):
     with pytest.raises(DataError, match=message):
         write_traces(tmp_path / "traces.jsonl", store, experiment, filter)
 

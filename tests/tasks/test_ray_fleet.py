@@ -134,7 +134,7 @@ def check_counts(queue, *, issued):
     return counts
 
 
-def test_a_killed_worker_and_a_lost_node_lose_and_double_nothing(cluster, config, base, tmp_path, prefect_harness):
+def test_a_killed_worker_and_a_lost_node_neither_lose_nor_double_groups(cluster, config, base, tmp_path, prefect_harness):
     wanted, per_iteration = 18, 6
     queue = TrajectoryQueue.open(tmp_path / "queue.sqlite", "test", config.rollout.max_staleness)
     queue.publish(adapter(base, tmp_path / "v0", 0))
@@ -170,7 +170,7 @@ def claim(queue, iteration, groups, version, fleet):
     return queue.batch(iteration).trajectories()
 
 
-def test_a_ray_client_is_refused_as_the_queue_is_on_the_drivers_disk(config, tmp_path):
+def test_a_ray_client_is_refused(config, tmp_path):
     workers = config.rollout.workers.model_copy(update={"address": "ray://head:10001"})
     remote = config.model_copy(update={"rollout": config.rollout.model_copy(update={"workers": workers})})
     queue = TrajectoryQueue.open(tmp_path / "queue.sqlite", "test", 1)
@@ -184,7 +184,7 @@ def test_a_worker_with_other_code_refuses_to_work(config):
         run_rollout_worker.fn(None, WorkerSections.of(plain).model_dump(mode="json"), "one", code="of yesterday")
 
 
-def test_paths_of_a_policy_hold_anywhere(base, tmp_path):
+def test_paths_of_a_policy_are_absolute(base, tmp_path):
     (tmp_path / "base").mkdir()
     assert absolute(PolicyRef("base", "state/adapter", 3), tmp_path) == PolicyRef(
         str(tmp_path / "base"), str(tmp_path / "state/adapter"), 3

@@ -1,4 +1,4 @@
-"""The champion: crowned once, kept on refusal, left aside for another base."""
+"""The champion: crowned once, kept on refusal, ignored for another base."""
 
 import pytest
 
@@ -48,7 +48,7 @@ def test_a_champion_whose_files_were_changed_is_refused(make_run, adapter, tmp_p
     run = make_run(tracked=True)
     version = register(run, adapter("one"), PROMOTED)
     (tmp_path / "out").mkdir()
-    with pytest.raises(InfrastructureError, match="not what was registered"):
+    with pytest.raises(InfrastructureError, match="not those that were registered"):
         load_champion.make(run, tmp_path / "out", version=version, digest="0" * 64)
 
 
@@ -60,7 +60,7 @@ def test_a_refused_adapter_is_registered_and_leaves_the_champion(make_run, adapt
     assert find_champion(first.config)[0].version == crowned
 
 
-def test_registering_again_adds_nothing_and_takes_no_title_back(make_run, adapter):
+def test_registering_again_adds_nothing_and_promotes_nothing_again(make_run, adapter):
     first, second = make_run(tracked=True), make_run(tracked=True, seed=1)
     one, two = adapter("one"), adapter("two")
     first_version = register(first, one, PROMOTED)
@@ -81,7 +81,7 @@ def test_a_run_killed_between_registering_and_crowning_crowns_on_resume(make_run
     assert find_champion(run.config)[0].version == version
 
 
-def test_a_champion_for_another_base_is_left_aside_with_a_reason(make_run, adapter, monkeypatch):
+def test_a_champion_for_another_base_is_ignored_with_a_reason(make_run, adapter, monkeypatch):
     run = make_run(tracked=True)
     register(run, adapter("one"), PROMOTED)
     monkeypatch.setattr("tasks.registry.base_hash", lambda base: "another")
@@ -90,7 +90,7 @@ def test_a_champion_for_another_base_is_left_aside_with_a_reason(make_run, adapt
     assert "made for another base" in note
 
 
-def test_a_whole_model_becomes_champion_and_is_for_full_training_alone(make_run, base, tmp_path):
+def test_a_whole_model_becomes_champion_only_for_full_training(make_run, base, tmp_path):
     model = tmp_path / "whole" / "model"
     model.mkdir(parents=True)
     (model / "model.safetensors").write_bytes(b"weights")

@@ -61,7 +61,7 @@ def entry(tmp_path, digest):
     return Entry("any", "key", tmp_path, digest, 0.0, {})
 
 
-def test_the_body_works_without_prefect(counted, make_run):
+def test_a_stage_runs_without_prefect(counted, make_run):
     run = make_run()
     key = counted.key(run, {"number": 3})
     made = run.store.make("count", key, lambda out: counted.make(run, out, number=3))
@@ -69,7 +69,7 @@ def test_the_body_works_without_prefect(counted, make_run):
     assert run.store.find("count", key).result == {"number": 3}
 
 
-def test_the_key_follows_what_the_result_is_made_from(counted, make_run, tmp_path):
+def test_the_key_depends_on_settings_and_arguments(counted, make_run, tmp_path):
     run = make_run()
     key = counted.key(run, {"number": 1, "policy": run.base()})
     assert counted.key(make_run(learner={"kl": 0.5}, name="other"), {"number": 1, "policy": run.base()}) == key
@@ -113,7 +113,7 @@ def newer(monkeypatch):
         ("pandas", {"ingest", "curate", "score"}),
     ],
 )
-def test_another_version_of_a_package_makes_the_stages_anew_that_depend_on_it(newer, make_run, package, made_anew):
+def test_a_package_version_is_in_the_key_of_stages_that_use_it(newer, make_run, package, made_anew):
     run = make_run()
     stages = {"ingest": ingest_traces, "curate": curate_tasks, "score": score_trajectories}
     before = {name: stage.key(run, {}) for name, stage in stages.items()}
@@ -169,7 +169,7 @@ def test_a_copied_recording_has_the_same_digest_but_its_own_tasks(make_run, reco
     assert first["environment"] != second["environment"]
 
 
-def test_a_recording_that_is_not_there_is_told_at_the_start(make_run, recording):
+def test_a_missing_recording_is_reported_at_the_start(make_run, recording):
     with pytest.raises(DataError, match=r"none/recording\.json: no such file.*tracewheel data record"):
         make_run(environment={"kind": f"recorded:{recording}/none"})
     (recording / "calls.parquet").unlink()
@@ -190,7 +190,7 @@ def test_a_benchmark_counts_by_its_content(make_run, tmp_path):
     assert make_run(**changes).record.run_id != run.record.run_id
 
 
-def test_the_key_of_pseudonyms_counts_and_is_not_told(make_run, monkeypatch):
+def test_the_pseudonym_key_counts_by_its_digest_alone(make_run, monkeypatch):
     monkeypatch.delenv("TRACEWHEEL_REDACTION_KEY", raising=False)
     run = make_run()
     keys, runs = {ingest_traces.key(run, {})}, {run.record.run_id}
@@ -210,7 +210,7 @@ def test_a_policy_names_the_folder_of_its_adapter_or_whole_model(tmp_path):
     assert rl.ref() == PolicyRef(str(tmp_path / "model"), None, 4)
 
 
-def test_a_plan_stops_at_what_is_not_stored(counted, make_run):
+def test_the_stored_driver_stops_at_the_first_missing_result(counted, make_run):
     run = make_run()
     planning = replace(run, driver=StoredDriver())
     with pytest.raises(NotStored, match="count"):
@@ -218,7 +218,7 @@ def test_a_plan_stops_at_what_is_not_stored(counted, make_run):
     assert counted.calls == []
 
 
-def test_a_plan_begins_nothing_ahead(counted, make_run):
+def test_a_stage_begun_ahead_is_not_made_from_the_store_alone(counted, make_run):
     run = make_run()
     planning = replace(run, driver=StoredDriver())
     pending = counted.ahead(planning, number=1)
@@ -229,7 +229,7 @@ def test_a_plan_begins_nothing_ahead(counted, make_run):
 
 @pytest.mark.usefixtures("prefect_harness")
 class TestInPrefect:
-    def test_a_stage_that_is_begun_ahead_runs_meanwhile_and_is_reused_as_any_other(self, counted, make_run):
+    def test_a_stage_begun_ahead_runs_meanwhile_and_is_reused(self, counted, make_run):
         import prefect
 
         run = make_run()
@@ -274,13 +274,13 @@ class TestInPrefect:
         assert counted.calls == [1, 1]
         assert other.path.is_relative_to(tmp_path / "other")
 
-    def test_infrastructure_is_tried_again(self, counted, make_run, monkeypatch):
+    def test_infrastructure_errors_are_retried(self, counted, make_run, monkeypatch):
         counted.failures.append(InfrastructureError("the server was away"))
         counted.task.retry_delay_seconds = 0
         assert counted(make_run(), number=1).result == {"number": 1}
         assert counted.calls == [1, 1]
 
-    def test_bad_input_is_not_tried_again_and_keeps_its_type(self, counted, make_run):
+    def test_input_errors_are_not_retried(self, counted, make_run):
         counted.failures.append(DataError("traces.jsonl: no such trace file"))
         with pytest.raises(DataError, match="no such trace file"):
             counted(make_run(), number=1)

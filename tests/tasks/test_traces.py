@@ -67,7 +67,7 @@ def test_a_trace_has_the_turns_the_observations_and_the_scores(make_run, evaluat
     assert all(span.parent_id == spans[0].span_id for span in spans[1:])
 
 
-def test_what_was_said_before_the_episode_is_no_turn_of_it(make_run, evaluation, tmp_path):
+def test_an_earlier_conversation_is_not_part_of_the_episodes_turns(make_run, evaluation, tmp_path):
     """It is what the episode was given, and comes back out of the store in its place."""
     tasks, folder = evaluation
     path = folder / "greedy" / "trajectories.parquet"
@@ -89,7 +89,7 @@ def test_what_was_said_before_the_episode_is_no_turn_of_it(make_run, evaluation,
     assert back.messages[:4] == opened.messages[:4]
 
 
-def test_an_unscored_episode_has_an_error_and_no_number(make_run, evaluation):
+def test_an_unscored_episode_has_an_error_and_no_value(make_run, evaluation):
     run = make_run(tracked=True)
     log(run, evaluation, 4)
     tasks, _ = evaluation
@@ -98,7 +98,7 @@ def test_an_unscored_episode_has_an_error_and_no_number(make_run, evaluation):
     assert "verifier workspace: broke" in str(total.feedback.error)
 
 
-def test_only_what_is_missing_is_added(make_run, evaluation):
+def test_only_missing_traces_are_added(make_run, evaluation):
     run = make_run(tracked=True)
     assert log(run, evaluation, 2) == 2
     assert log(run, evaluation, 4) == 2

@@ -71,7 +71,7 @@ def test_two_records_are_two_mlflow_runs(make_run, tmp_path):
     assert first.tracking.mlflow_run_id != second.tracking.mlflow_run_id
 
 
-def test_a_server_that_is_not_there_is_found_out_at_once():
+def test_a_missing_server_is_reported_at_once():
     address = f"http://127.0.0.1:{free_port()}"
     started = time.monotonic()
     with pytest.raises(InfrastructureError, match=f"no MLflow server answers at {address}"):
@@ -79,7 +79,7 @@ def test_a_server_that_is_not_there_is_found_out_at_once():
     assert time.monotonic() - started < 5
 
 
-def test_a_server_that_never_answers_is_given_up_on(monkeypatch):
+def test_a_server_that_never_answers_times_out(monkeypatch):
     monkeypatch.setattr(tracking, "PROBE_SECONDS", 0.5)
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
@@ -90,12 +90,12 @@ def test_a_server_that_never_answers_is_given_up_on(monkeypatch):
         assert time.monotonic() - started < 5
 
 
-def test_a_server_that_wants_a_password_counts_as_there(serve):
+def test_a_server_that_wants_a_password_is_reachable(serve):
     address = serve(lambda path: 401)
     assert check_tracking(address) is None
 
 
-def test_a_server_that_fails_after_the_probe_is_one_clear_error_in_bounded_time(make_run, serve, tracking_uri):
+def test_a_server_that_fails_after_the_probe_is_one_error_in_bounded_time(make_run, serve, tracking_uri):
     run = make_run()
     address = serve(lambda path: 200 if path == "/health" else 503)
     config = run.config.model_copy(update={"tracking": TrackingConfig(uri=address)})
@@ -115,7 +115,7 @@ print("made", flush=True)
 """
 
 
-def test_a_kill_while_the_tables_are_made_leaves_a_store_that_can_be_used(tmp_path):
+def test_a_kill_while_tables_are_made_leaves_a_usable_store(tmp_path):
     uri = f"sqlite:///{tmp_path}/mlflow.db"
     for size in (1, 100_000, 300_000):
         process = subprocess.Popen([sys.executable, "-c", FIRST_USE, uri], stdout=subprocess.PIPE, text=True)

@@ -20,7 +20,7 @@ class Listening(Silent):
 @pytest.mark.parametrize(
     ("action", "said"), [(0.0, []), (1.0, ["update 4, warning: sampler and trainer disagree by 0.05 nats"])]
 )
-def test_a_mismatch_is_said(monkeypatch, tmp_path, action, said):
+def test_a_mismatch_is_reported(monkeypatch, tmp_path, action, said):
     figures = {"sampler_mismatch_mean": 0.05, "sampler_mismatch_max": 1.0, "sampler_mismatch_measured": 1.0}
     monkeypatch.setattr(tasks.update, "update", lambda *_, **__: figures | {"sampler_mismatch_action": action})
     (tmp_path / "adapter").mkdir()
