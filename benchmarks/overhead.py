@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import subprocess
 import sys
 import tempfile
@@ -45,7 +46,7 @@ def main() -> None:
 
 
 def retrain(profile: str, overrides: list[str], threads: int) -> dict[str, Any]:
-    """One run in a folder of its own, its wall seconds by account."""
+    """One run in its own folder; its wall seconds by account."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "ledger.json"
         settings = json.dumps([f"threads={threads}", *overrides])
@@ -102,12 +103,9 @@ def dvc() -> dict[str, Any]:
 
 
 def _size(stage: dict[str, Any]) -> int:
-    """How many stages an entry of dvc.yaml stands for; a list that is a variable is looked up."""
-    over = stage.get("foreach")
-    if isinstance(over, str):
-        name = over.removeprefix("${").removesuffix("}")
-        over = next(each[name] for each in yaml.safe_load(Path("dvc.yaml").read_text())["vars"] if name in each)
-    return len(over) if over is not None else 1
+    """How many stages an entry of dvc.yaml makes."""
+    axes = [stage["foreach"]] if "foreach" in stage else list(stage.get("matrix", {}).values())
+    return math.prod(map(len, axes))
 
 
 def _dvc(options: list[str], folder: Path) -> float:
