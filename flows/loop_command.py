@@ -37,6 +37,7 @@ def improve(options: argparse.Namespace) -> dict[str, Any]:
         UnhealthyRun: a check of `doctor.stop_on` found something severe.
     """
     config = resolve_config(options.config, options.overrides, options.run_dir)
+    config.require("policy.base", "environment.kind")
     prepare_environment(None, debug=options.debug)
     curated, start = curated_folder(options), folder_of(options.start, "--start")
     from flows.improve import improve
