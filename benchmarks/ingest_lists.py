@@ -4,8 +4,8 @@
     python benchmarks/ingest_lists.py --json docs/ingest_lists.json
 
 `ours` gives each element as bytes with its line and offset, parsed by orjson; `ijson` gives values alone (`items`, the C
-backend), as floats instead of `Decimal`. A list is written in one line, one element a line, or indented; with its keys
-shuffled our guess at the next beginning fails, and brackets are counted. Each side is a process of its own; sides are
+backend), as floats instead of `Decimal`. A list is written in one line, one element a line, or indented; with shuffled keys
+our guess at the next beginning fails, and elements are decoded or their brackets matched. Each side is a process; sides are
 interleaved, and the median of CPU seconds counts, without imports. Then the output of each side for short lists that are
 unusual or damaged. Needs ijson, which the package does not. Prints JSON and tables.
 """

@@ -12,7 +12,7 @@ alike = st.integers(0, 5).map(lambda number: b"\x00" * 8 + number.to_bytes(8, "b
 
 
 @given(st.lists(st.lists(few | alike, max_size=12), max_size=12), st.sampled_from([1, 3, 1000]))
-def test_it_says_of_each_hash_what_a_set_would(tmp_path_factory, batches, recent):
+def test_hash_index_agrees_with_a_set(tmp_path_factory, batches, recent):
     usual, hash_index.RECENT = hash_index.RECENT, recent
     try:
         index, known = HashIndex(), set()
@@ -32,5 +32,5 @@ def test_it_says_of_each_hash_what_a_set_would(tmp_path_factory, batches, recent
         hash_index.RECENT = usual
 
 
-def test_where_parts_end_counts():
+def test_boundaries_between_parts_change_the_hash():
     assert hash_of(b"ab", b"c") != hash_of(b"a", b"bc") != hash_of(b"abc")

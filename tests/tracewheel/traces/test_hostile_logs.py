@@ -111,7 +111,7 @@ def corpus(tmp_path_factory):
     return path, reasons, raws, duplicates
 
 
-def test_every_damaged_line_is_found_with_its_reason_and_its_bytes(corpus, tmp_path):
+def test_damaged_lines_are_quarantined_with_reason_and_bytes(corpus, tmp_path):
     path, reasons, raws, duplicates = corpus
     report = ingest(IngestConfig(paths=(str(path),)), tmp_path / "out")
     assert (report["read"], report["quarantined"], report["duplicates"]) == (LINES, len(reasons), duplicates)
@@ -129,7 +129,7 @@ def test_every_damaged_line_is_found_with_its_reason_and_its_bytes(corpus, tmp_p
     assert not set(kept) & set(reasons)
 
 
-def test_the_same_records_as_one_list_come_to_the_same_traces(corpus, tmp_path):
+def test_a_list_gives_the_same_traces_as_lines(corpus, tmp_path):
     """Damage that leaves the brackets as they are costs no more in a list than in lines."""
     _, reasons, _, _ = corpus
     records, expected = [], []

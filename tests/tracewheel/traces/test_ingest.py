@@ -41,7 +41,7 @@ def shipped(tmp_path_factory):
     return ingest(IngestConfig(paths=(str(ROOT / "data/traces/workspace.jsonl"),)), out), out
 
 
-def test_the_shipped_logs_are_accounted_for_line_by_line(shipped):
+def test_every_line_of_the_shipped_logs_is_accounted_for(shipped):
     report, out = shipped
     lines = (ROOT / "data/traces/workspace.jsonl").read_bytes().count(b"\n")
     assert report["read"] == lines == report["kept"] + report["duplicates"] + report["quarantined"]
@@ -56,7 +56,7 @@ def test_the_shipped_logs_are_accounted_for_line_by_line(shipped):
     assert report == json.loads((out / "report.json").read_text())
 
 
-def test_quarantined_lines_keep_their_bytes_and_their_place(shipped):
+def test_quarantined_lines_keep_bytes_and_place(shipped):
     report, out = shipped
     raw_lines = (ROOT / "data/traces/workspace.jsonl").read_bytes().split(b"\n")
     entries = [json.loads(line) for line in (out / "quarantine.jsonl").read_text().splitlines()]
@@ -68,7 +68,7 @@ def test_quarantined_lines_keep_their_bytes_and_their_place(shipped):
     assert sum("raw_base64" in entry for entry in entries) == 1
 
 
-def test_equal_logs_give_equal_bytes_wherever_they_lie(shipped, tmp_path):
+def test_equal_logs_give_equal_bytes_in_any_folder(shipped, tmp_path):
     _, out = shipped
     copied = tmp_path / "elsewhere" / "workspace.jsonl"
     copied.parent.mkdir()
@@ -77,7 +77,7 @@ def test_equal_logs_give_equal_bytes_wherever_they_lie(shipped, tmp_path):
     assert digests(tmp_path / "out") == digests(out)
 
 
-def test_a_duplicate_has_the_same_episode_whatever_its_id_and_time(tmp_path):
+def test_duplicates_may_differ_in_id_and_time_only(tmp_path):
     def but(**fields):
         return {**copy.deepcopy(LINE), **fields}
 
@@ -97,7 +97,7 @@ def test_a_duplicate_has_the_same_episode_whatever_its_id_and_time(tmp_path):
     assert ids.str.startswith("a").all()
 
 
-def test_globs_and_paths_read_each_file_once_and_name_them_apart(tmp_path):
+def test_globs_and_paths_read_each_file_once_under_distinct_names(tmp_path):
     write(tmp_path / "x/log.jsonl", LINE, b"{")
     write(tmp_path / "y/log.jsonl", {**LINE, "session": "s9"}, b"{")
     config = IngestConfig(paths=(f"{tmp_path}/*/log.jsonl", f"{tmp_path}/x/log.jsonl"))
@@ -117,7 +117,7 @@ def test_a_path_without_a_file_is_an_error_that_names_it(tmp_path, name):
     assert not (tmp_path / "out").exists()
 
 
-def test_a_log_of_broken_lines_only_is_read_to_its_end(tmp_path):
+def test_a_log_of_only_broken_lines_is_read_to_its_end(tmp_path):
     path = write(tmp_path / "log.jsonl", b"{", b"\xff", b"[]")
     report = ingest(IngestConfig(paths=(path,)), tmp_path / "out")
     assert (report["read"], report["kept"], report["quarantined"]) == (3, 0, 3)
@@ -131,7 +131,7 @@ def test_tools_keep_the_order_of_their_keys(tmp_path):
     assert json.dumps(json.loads(stored)) == json.dumps(LINE["tools"])
 
 
-def test_folders_are_read_by_the_endings_of_their_files_and_the_others_named(tmp_path):
+def test_folders_are_searched_by_suffix_and_skipped_files_reported(tmp_path):
     write(tmp_path / "logs/a.jsonl", LINE)
     write(tmp_path / "logs/deep/b.json", {**LINE, "session": "s2"})
     (tmp_path / "logs/deep/c.jsonl.gz").write_bytes(gzip.compress(json.dumps({**LINE, "session": "s3"}).encode()))
@@ -144,7 +144,7 @@ def test_folders_are_read_by_the_endings_of_their_files_and_the_others_named(tmp
     assert stored["source_file"].tolist() == ["a.jsonl", "deep/b.json", "deep/c.jsonl.gz"]
 
 
-def test_secrets_are_taken_out_of_traces_and_of_quarantine_with_its_details(tmp_path):
+def test_secrets_are_redacted_in_traces_quarantine_and_details(tmp_path):
     secret, address = "sk-proj-" + "aB3" * 16, "ada@lovelace.org"
     said = [{"role": "user", "content": f"My key is {secret}."}, {"role": "assistant", "content": "Kept."}]
     path = write(
@@ -162,14 +162,14 @@ def test_secrets_are_taken_out_of_traces_and_of_quarantine_with_its_details(tmp_
     assert address.encode() not in stored
 
 
-def test_redaction_can_be_left_out(tmp_path):
+def test_redaction_can_be_disabled(tmp_path):
     path = write(tmp_path / "log.jsonl", {**LINE, "user": "ada@lovelace.org"})
     config = IngestConfig(paths=(path,), redaction=RedactionConfig(enabled=False))
     assert ingest(config, tmp_path / "out")["redacted"] == {}
     assert pandas.read_parquet(tmp_path / "out/traces.parquet")["user"].tolist() == ["ada@lovelace.org"]
 
 
-def test_what_is_stored_is_read_again_as_it_was(tmp_path):
+def test_stored_traces_can_be_ingested_again(tmp_path):
     """The Parquet of an ingest is a log itself."""
     path = write(tmp_path / "log.jsonl", {**LINE, "reward": 0.5, "task": "t"}, {**LINE, "session": "s2", "extra": {"a": 1}})
     ingest(IngestConfig(paths=(path,)), tmp_path / "first")

@@ -58,7 +58,7 @@ def snapshot(folder):
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
-def test_a_second_ingest_reads_what_was_added_and_nothing_else(folder, monkeypatch):
+def test_a_second_ingest_reads_only_new_records(folder, monkeypatch):
     assert run(folder)["added"]["read"] == 5
     with (folder / "logs/a.jsonl").open("ab") as file:
         file.write(lines(5, 0))
@@ -87,7 +87,7 @@ def test_a_second_ingest_reads_what_was_added_and_nothing_else(folder, monkeypat
     assert len(list((folder / "out/traces.parquet").iterdir())) == 2
 
 
-def test_many_ingests_come_to_what_one_does(folder):
+def test_many_ingests_give_the_same_traces_as_one(folder):
     whole = folder / "whole"
     whole.mkdir()
     numbers = [0, 1, 2, 1, 3, 4, 4, 5]
@@ -103,7 +103,7 @@ def test_many_ingests_come_to_what_one_does(folder):
     assert ids == expected["id"].tolist()
 
 
-def test_an_unfinished_last_line_is_read_again_when_it_is_finished(folder):
+def test_an_unfinished_last_line_is_read_once_it_is_complete(folder):
     whole = lines(9)
     with (folder / "logs/a.jsonl").open("ab") as file:
         file.write(whole[:40])
@@ -120,7 +120,7 @@ def test_an_unfinished_last_line_is_read_again_when_it_is_finished(folder):
 
 
 @pytest.mark.parametrize("change", ["beginning", "end", "shorter"])
-def test_a_changed_file_is_an_error_that_says_what_to_do_and_full_does_it(folder, change):
+def test_a_changed_file_is_an_error_and_full_ingests_it_again(folder, change):
     run(folder)
     before = snapshot(folder / "out")
     log = folder / "logs/a.jsonl"
@@ -139,13 +139,13 @@ def test_a_changed_file_is_an_error_that_says_what_to_do_and_full_does_it(folder
     assert stored(folder) == ["id-3", "id-4"]
 
 
-def test_a_file_that_was_only_touched_is_not_read_again(folder):
+def test_a_touched_file_is_not_read_again(folder):
     run(folder)
     os.utime(folder / "logs/a.jsonl", (1, 1))
     assert run(folder)["added"]["read"] == 0
 
 
-def test_what_is_read_as_a_whole_must_not_grow(folder):
+def test_a_compressed_file_must_not_grow(folder):
     (folder / "logs/a.jsonl").unlink()
     packed = folder / "logs/p.jsonl.gz"
     packed.write_bytes(gzip.compress(lines(1)))
@@ -162,7 +162,7 @@ def test_the_same_trace_in_another_file_is_stored_once(folder):
     assert len(stored(folder)) == 5
 
 
-def test_a_trace_that_claims_a_stored_id_gets_its_own(folder):
+def test_a_trace_with_a_stored_id_gets_a_new_one(folder):
     run(folder)
     (folder / "logs/b.jsonl").write_bytes(json.dumps({**record(77), "id": "id-0"}).encode())
     run(folder)
@@ -184,13 +184,13 @@ def test_spans_of_one_trace_may_lie_in_several_files_but_not_in_several_ingests(
     assert run(folder, full=True)["by_format"] == {"otel": 1}
 
 
-def test_other_settings_of_redaction_do_not_mix(folder):
+def test_other_redaction_settings_are_refused(folder):
     run(folder)
     with pytest.raises(DataError, match="other settings"):
         run(folder, config={"redaction": RedactionConfig(enabled=False)})
 
 
-def test_what_another_key_made_does_not_mix(folder, monkeypatch):
+def test_another_redaction_key_is_refused(folder, monkeypatch):
     monkeypatch.setenv("TRACEWHEEL_REDACTION_KEY", "long and random")
     run(folder)
     assert run(folder)["added"]["read"] == 0
@@ -201,7 +201,7 @@ def test_what_another_key_made_does_not_mix(folder, monkeypatch):
 
 
 @pytest.mark.parametrize("full", [False, True])
-def test_a_folder_that_is_something_else_is_left_alone(folder, full):
+def test_a_folder_of_something_else_is_refused_and_unchanged(folder, full):
     (folder / "out").mkdir()
     (folder / "out/thesis.txt").write_text("ten years")
     with pytest.raises(DataError, match="choose another --out"):
@@ -209,14 +209,14 @@ def test_a_folder_that_is_something_else_is_left_alone(folder, full):
     assert (folder / "out/thesis.txt").read_text() == "ten years"
 
 
-def test_the_folder_that_is_written_is_not_read_as_a_log(folder):
+def test_the_output_folder_is_not_read_as_a_log(folder):
     report = run(folder, paths=(str(folder),))
     assert report["read"] == 5
     report = run(folder, paths=(str(folder),))
     assert (report["added"]["read"], report["skipped"]) == (0, [])
 
 
-def test_progress_goes_up_to_the_size_of_what_is_read(folder):
+def test_progress_rises_to_the_size_of_the_logs(folder):
     seen = []
     run(folder, watch=seen.append)
     assert seen == sorted(seen)
@@ -227,7 +227,7 @@ class Killed(BaseException):
     """Ends the process, as far as a test can."""
 
 
-def test_a_kill_between_commits_costs_only_what_was_not_committed(folder, monkeypatch):
+def test_a_kill_between_commits_loses_only_uncommitted_records(folder, monkeypatch):
     (folder / "logs/a.jsonl").write_bytes(lines(*range(2000)))
     commits = []
     usual = archive.Archive.commit
@@ -250,7 +250,7 @@ def test_a_kill_between_commits_costs_only_what_was_not_committed(folder, monkey
 
 
 @pytest.mark.parametrize("step", ["rename", "second rename", "flush"])
-def test_a_kill_in_a_commit_leaves_the_old_folder_or_the_new(folder, monkeypatch, step):
+def test_a_kill_within_a_commit_leaves_the_old_or_the_new_folder(folder, monkeypatch, step):
     run(folder)
     before = stored(folder)
     (folder / "logs/b.jsonl").write_bytes(lines(8))
@@ -289,7 +289,7 @@ ingest_new(IngestConfig(paths=(str(folder / "logs"),)), folder / "out", records_
 """
 
 
-def test_a_process_that_is_really_killed_is_gone_on_with(folder):
+def test_an_ingest_continues_after_sigkill(folder):
     (folder / "logs/a.jsonl").write_bytes(lines(*range(6000)))
     for wait in (0.05, 0.2, 0.35):
         child = subprocess.Popen(
@@ -305,13 +305,13 @@ def test_a_process_that_is_really_killed_is_gone_on_with(folder):
     assert stored(folder) == [f"id-{number}" for number in range(6000)]
 
 
-def test_two_at_once_are_refused(folder):
+def test_a_concurrent_ingest_is_refused(folder):
     with archive.Archive(folder / "out").exclusive(), pytest.raises(InfrastructureError, match="another ingest"):
         run(folder)
     assert run(folder)["read"] == 5
 
 
-def test_a_full_disk_leaves_the_folder_as_it_was(folder, monkeypatch):
+def test_a_full_disk_leaves_the_folder_unchanged(folder, monkeypatch):
     run(folder)
     before = snapshot(folder / "out")
     (folder / "logs/b.jsonl").write_bytes(lines(8))
@@ -325,7 +325,7 @@ def test_a_full_disk_leaves_the_folder_as_it_was(folder, monkeypatch):
     assert snapshot(folder / "out") == before
 
 
-def test_the_stage_and_the_command_line_count_alike(folder):
+def test_incremental_and_whole_ingest_give_equal_counts(folder):
     report = run(folder)
     whole = ingest(IngestConfig(paths=(str(folder / "logs"),)), folder / "at_once")
     assert {key: report[key] for key in whole} == whole

@@ -69,7 +69,7 @@ def test_every_layout_gives_the_records_with_their_places(tmp_path, name, mark):
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
-def test_compressed_files_are_read_like_any(tmp_path, name):
+def test_compressed_files_are_read(tmp_path, name):
     data = LAYOUTS[name][1]()
     (tmp_path / "log.json.gz").write_bytes(gzip.compress(data[:100]) + gzip.compress(data[100:]))
     with pyarrow.output_stream(str(tmp_path / "log.json.zst"), compression="zstd") as stream:
@@ -79,7 +79,7 @@ def test_compressed_files_are_read_like_any(tmp_path, name):
 
 
 @pytest.mark.parametrize("suffix", ["gz", "zst"])
-def test_a_compressed_file_that_is_cut_off_gives_what_can_be_had_and_says_so(tmp_path, suffix):
+def test_a_truncated_archive_gives_its_whole_records_and_reports_damage(tmp_path, suffix):
     import random
 
     noise = random.Random(0)
@@ -95,7 +95,7 @@ def test_a_compressed_file_that_is_cut_off_gives_what_can_be_had_and_says_so(tmp
     assert len(whole) > 1000
 
 
-def test_what_is_no_archive_is_damage_and_no_error(tmp_path):
+def test_a_file_that_is_no_archive_is_reported_as_damaged(tmp_path):
     for name in ("a.jsonl.gz", "a.jsonl.zst"):
         assert [piece.damage for piece in pieces(tmp_path, b"no archive", name)] == ["compression damaged"]
 
@@ -111,7 +111,7 @@ ELEMENTS = st.recursive(
 
 @settings(max_examples=300)
 @given(st.lists(ELEMENTS, max_size=6), st.sampled_from([None, 0, 1, 4]), st.sampled_from([1, 5, 64, 1 << 20]))
-def test_a_list_is_cut_into_its_elements_however_it_is_written_and_read(elements, indent, chunk):
+def test_lists_are_cut_into_elements_in_any_format_and_chunk_size(elements, indent, chunk):
     data = json.dumps(elements, indent=indent, ensure_ascii=False).encode()
     usual = json_cutter.CHUNK
     json_cutter.CHUNK = chunk
@@ -127,7 +127,7 @@ def test_a_list_is_cut_into_its_elements_however_it_is_written_and_read(elements
 
 @pytest.mark.parametrize("indent", [1, 2, 4])
 @pytest.mark.parametrize("damage", ['"id": "1', '"id": [1', '"id": {1', '"id": 1]', '"id": }'])
-def test_a_damaged_element_of_a_written_out_list_costs_no_other(indent, damage):
+def test_a_damaged_element_of_an_indented_list_costs_no_other(indent, damage):
     found = cut(json.dumps(RECORDS, indent=indent).replace('"id": 1', damage).encode())
     assert sound_ids(found) == [0, 2, 3, 4]
     assert len(found) <= 6
@@ -149,7 +149,7 @@ def test_a_damaged_element_of_a_list_in_one_line_costs_no_other(damage):
 
 
 @pytest.mark.parametrize("end", range(5, 60, 5))
-def test_a_list_that_is_cut_off_gives_its_whole_elements_and_the_rest_as_truncated(end):
+def test_a_truncated_list_gives_its_whole_elements_and_a_truncated_rest(end):
     data = json.dumps(RECORDS, indent=1).encode()[:-end]
     *found, last = cut(data)
     assert values(found) == RECORDS[: len(found)]
@@ -159,7 +159,7 @@ def test_a_list_that_is_cut_off_gives_its_whole_elements_and_the_rest_as_truncat
 
 @settings(max_examples=300)
 @given(st.binary(max_size=300) | st.text(st.sampled_from('[]{}",:\\\n a1'), max_size=60).map(str.encode))
-def test_no_bytes_crash_the_cutter_and_none_are_lost(data):
+def test_arbitrary_bytes_never_crash_the_cutter_and_none_are_lost(data):
     left = bytearray(b"[" + data)
     for piece in cut(bytes(left)):
         begins, ends = piece.offset, piece.offset + len(piece.raw)
@@ -169,7 +169,7 @@ def test_no_bytes_crash_the_cutter_and_none_are_lost(data):
     assert not left.translate(None, b" \t\r\n\x0b\x0c,[]")
 
 
-def test_a_record_that_is_too_large_is_let_go_by_with_its_beginning(tmp_path, monkeypatch):
+def test_a_too_large_record_keeps_its_beginning_only(tmp_path, monkeypatch):
     monkeypatch.setattr(json_cutter, "CHUNK", 64)
     huge = {"id": "huge", "text": "x" * 5000}
     lines = b"\n".join(json.dumps(record).encode() for record in [RECORDS[0], huge, RECORDS[1]])
@@ -181,7 +181,7 @@ def test_a_record_that_is_too_large_is_let_go_by_with_its_beginning(tmp_path, mo
         assert middle.raw.startswith(b'{"id": "huge"')
 
 
-def test_reading_goes_on_where_it_ended(tmp_path):
+def test_reading_continues_where_it_ended(tmp_path):
     path = tmp_path / "log.jsonl"
     path.write_bytes(b'{"id": 1}\n{"id": 2}\n{"id": ')
     source = LogFile(path)
@@ -215,7 +215,7 @@ def test_reading_goes_on_where_it_ended(tmp_path):
         (b"[\n", "documents"),
     ],
 )
-def test_the_beginning_decides_between_lines_and_documents(head, layout):
+def test_layout_is_decided_by_the_beginning(head, layout):
     assert layout_of(head, whole=True) == layout
 
 
@@ -228,6 +228,6 @@ ELEMENTS = st.recursive(
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(ELEMENTS, min_size=1, max_size=6), st.sampled_from([None, 0, 2]), st.sampled_from([(", ", ": "), (",", ":")]))
-def test_elements_that_hold_others_like_themselves_are_not_cut_within(elements, indent, separators):
+def test_elements_with_similar_inner_objects_are_not_split(elements, indent, separators):
     """What begins as an element does may be within one, and what lies between two beginnings may be several values."""
     assert values(cut(json.dumps(elements, indent=indent, separators=separators).encode())) == elements

@@ -64,7 +64,7 @@ def changed(change):
     return encode(record)
 
 
-def test_a_good_line_is_a_trace():
+def test_a_valid_line_is_a_trace():
     trace = parse_line(encode(GOOD), "log.jsonl", 7)
     assert isinstance(trace, Trace)
     assert (trace.id, trace.session, trace.user, trace.created, trace.model) == ("chat-1", "s", "u", GOOD["created"], "m")
@@ -165,7 +165,7 @@ def set_arguments(text):
         ),
     ],
 )
-def test_a_bad_line_is_in_quarantine_with_its_place_and_reason(raw, reason):
+def test_an_invalid_line_is_quarantined_with_place_and_reason(raw, reason):
     entry = parse_line(raw, "log.jsonl", 42)
     assert isinstance(entry, Quarantined)
     assert (entry.file, entry.line, entry.reason, entry.raw) == ("log.jsonl", 42, reason, raw)
@@ -174,7 +174,7 @@ def test_a_bad_line_is_in_quarantine_with_its_place_and_reason(raw, reason):
     assert record.get("raw", "").encode() == raw or record["raw_base64"]
 
 
-def test_lines_are_counted_as_an_editor_counts_them(tmp_path):
+def test_line_numbers_agree_with_editors(tmp_path):
     path = tmp_path / "log.jsonl"
     path.write_bytes(b"\xef\xbb\xbf" + encode(GOOD) + b"\r\n\n  \n{\n" + encode(GOOD))
     items = list(read_traces({"log.jsonl": path}))
@@ -182,7 +182,7 @@ def test_lines_are_counted_as_an_editor_counts_them(tmp_path):
     assert [items[0].source_line, items[1].line, items[2].source_line] == [1, 4, 5]
 
 
-def test_a_call_in_the_older_form_and_its_reply_are_tied():
+def test_an_old_function_call_is_matched_with_its_reply():
     def change(record):
         record["messages"][2] = {"role": "assistant", "content": None, "function_call": call()["function"]}
         record["messages"][3] = {"role": "function", "name": "list_files", "content": "a.log"}
@@ -196,7 +196,7 @@ def test_a_call_in_the_older_form_and_its_reply_are_tied():
     assert trace.tools == [TOOL]
 
 
-def test_without_schemas_tools_are_inferred_and_marked():
+def test_tools_without_schemas_are_inferred_and_marked():
     def change(record):
         del record["tools"]
         record["messages"][2]["tool_calls"].append(call("c2", arguments='{"path": "/", "depth": 2}'))
@@ -223,7 +223,7 @@ def test_requests_with_their_responses_are_one_conversation():
     assert (trace.id, trace.model, trace.created) == ("r1", "answered", "1790000000")
 
 
-def test_what_else_a_record_says_is_kept_and_other_names_are_understood():
+def test_other_fields_are_kept_and_aliases_read():
     record = {**GOOD, "trial": 3, "tags": ["a"], "thread_id": "t9", "task_id": 7}
     del record["session"]
     trace = parse_line(encode(record), "log.jsonl", 1)
@@ -254,13 +254,13 @@ def _is_sound(item, raw):
 
 @settings(deadline=None)
 @given(st.binary(max_size=200))
-def test_no_bytes_crash_the_reader(raw):
+def test_arbitrary_bytes_never_crash_the_reader(raw):
     _is_sound(parse_line(raw, "f", 1), raw)
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.data())
-def test_no_change_of_a_good_line_crashes_the_reader(data):
+def test_mutated_lines_never_crash_the_reader(data):
     """Any value anywhere in a good line may be replaced, and any bytes of it too."""
     record = copy.deepcopy(GOOD)
     node, key = record, data.draw(st.sampled_from(sorted(record)))
@@ -276,7 +276,7 @@ def test_no_change_of_a_good_line_crashes_the_reader(data):
 
 @settings(max_examples=300, deadline=None)
 @given(st.data())
-def test_the_quick_way_gives_what_the_long_way_gives_or_nothing(data):
+def test_the_fast_path_agrees_with_the_full_reader_or_declines(data):
     """The reader of usual lines must never take what the strict one refuses, nor read it otherwise."""
     record = copy.deepcopy({**GOOD, "task": "t"})
     node, key = record, data.draw(st.sampled_from(sorted(record)))
@@ -292,5 +292,5 @@ def test_the_quick_way_gives_what_the_long_way_gives_or_nothing(data):
         assert quick == read(parse_piece(Piece(raw, 1, 0)), Place("f", 1))
 
 
-def test_the_quick_way_takes_the_usual_lines():
+def test_the_fast_path_takes_usual_lines():
     assert read_usual(encode(GOOD), "f", 1, MEMORY) is not None

@@ -57,14 +57,14 @@ def test_every_file_of_the_folder_is_in_the_table():
 
 
 @pytest.mark.parametrize("name", COUNTS)
-def test_the_counts_of_each_file(name):
+def test_counts_of_each_file(name):
     format, expected, *rest, invalid = COUNTS[name]
     traces, quarantined = read(name)
     assert {trace.format for trace in traces} == {format}
     assert (len(traces), *counts(traces), len(quarantined)) == (expected, *rest, invalid)
 
 
-def test_tau_bench_by_hand():
+def test_tau_bench_against_hand_counts():
     runs = load("tau_bench/gpt-4o-airline.tasks0-24.json")
     traces, _ = read("tau_bench/gpt-4o-airline.tasks0-24.json")
     said = [message for run in runs for message in run["traj"]]
@@ -78,7 +78,7 @@ def test_tau_bench_by_hand():
     assert [trace.source_line for trace in traces][:2] == [2, 333]
 
 
-def test_sweagent_by_hand():
+def test_sweagent_against_hand_counts():
     run = load("sweagent/marshmallow-code__marshmallow-1867.traj")
     ((trace,), _) = read("sweagent/marshmallow-code__marshmallow-1867.traj")
     assert [(m["role"], m["content"]) for m in trace.messages] == [(m["role"], m["content"]) for m in run["history"]]
@@ -90,7 +90,7 @@ def test_sweagent_by_hand():
     assert trace.outcome is None
 
 
-def test_openhands_by_hand():
+def test_openhands_against_hand_counts():
     results = load("openhands/multi_swe_bench_output.jsonl")
     traces, _ = read("openhands/multi_swe_bench_output.jsonl")
     seen = [[e for e in run["history"] if "recall" not in (e.get("action"), e.get("observation"))] for run in results]
@@ -105,7 +105,7 @@ def test_openhands_by_hand():
     assert [len(trace.tools) for trace in traces] == [len(run["history"][0]["args"]["tools"]) for run in results]
 
 
-def test_spans_of_embeddings_are_put_aside_and_the_model_calls_read():
+def test_embedding_spans_are_quarantined_and_model_calls_read():
     spans = load("openinference/all-spans.json")
     traces, quarantined = read("openinference/all-spans.json")
     answers = [span["attributes"].get("ai.response.text") or span["attributes"].get("ai.response.object") for span in spans]
@@ -115,7 +115,7 @@ def test_spans_of_embeddings_are_put_aside_and_the_model_calls_read():
     assert {item.reason for item in quarantined} == {"no messages"}
 
 
-def test_langfuse_comes_to_what_langfuses_own_normalisation_says():
+def test_langfuse_agrees_with_its_own_normalisation():
     ((trace,), _) = read("langfuse/pydantic-ai-tools-2025-12-04.trace.json")
     ((normalised,), _) = read("langfuse/pydantic-ai-tools-2025-12-04.chatml.json")
 

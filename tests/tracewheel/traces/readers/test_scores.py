@@ -110,7 +110,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_what_is_an_outcome_and_what_a_judgement(case):
+def test_outcomes_and_judgements_are_told_apart(case):
     make, scores, outcome, judged = CASES[case]
     trace = make(*scores)
     assert (trace.outcome, trace.info.get("judged")) == (outcome, judged)
@@ -119,7 +119,7 @@ def test_what_is_an_outcome_and_what_a_judgement(case):
 @pytest.mark.parametrize(
     ("make", "said"), [(otel, {"name": "score", "score.value": 1.0}), (phoenix, note("score", 1.0, "LLM"))]
 )
-def test_what_is_said_of_an_inner_span_is_not_of_the_whole(make, said):
+def test_scores_of_inner_spans_do_not_count_for_the_trace(make, said):
     trace = make(said, place=-1)
     assert (trace.outcome, "judged" in trace.info) == (None, False)
     assert [(score["name"], score["of"]) for score in trace.info["scores"]] == [("score", "step")]
@@ -133,7 +133,7 @@ def test_all_scores_are_kept_as_they_were_logged():
     ]
 
 
-def test_what_mlflow_itself_writes_is_read():
+def test_feedback_written_by_mlflow_is_read():
     entities = pytest.importorskip("mlflow.entities")
     sources = {kind: entities.AssessmentSource(kind, "x") for kind in ("HUMAN", "LLM_JUDGE", "CODE")}
     made = [
@@ -146,7 +146,7 @@ def test_what_mlflow_itself_writes_is_read():
 
 
 @pytest.mark.parametrize("value", [None, "", "maybe", [], {}, float("nan"), -0.5, 1.5, float("inf")])
-def test_what_is_no_share_is_no_judgement(value):
+def test_unusable_values_are_no_judgement(value):
     for judge in (PERSON, MODEL):
         assert judged_of([LoggedScore("success", value, judge)]) is None
     assert outcome_of([LoggedScore("success", 1.0, MODEL), LoggedScore(None, 1.0), LoggedScore(3, 1.0)]) is None

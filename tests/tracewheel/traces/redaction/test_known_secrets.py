@@ -62,7 +62,7 @@ ORDERS = {
 
 @pytest.mark.parametrize("lines", ORDERS.values(), ids=ORDERS)
 @pytest.mark.parametrize("incremental", [False, True])
-def test_a_secret_that_one_record_gives_away_is_in_no_other(log, tmp_path, lines, incremental):
+def test_a_secret_revealed_by_one_record_is_redacted_in_all(log, tmp_path, lines, incremental):
     config = log(*lines)
     report = ingest_new(config, tmp_path / "out") if incremental else ingest(config, tmp_path / "out")
     written = read(tmp_path / "out")
@@ -72,7 +72,7 @@ def test_a_secret_that_one_record_gives_away_is_in_no_other(log, tmp_path, lines
 
 
 @pytest.mark.parametrize("most_searched", [known_values.MOST_SEARCHED, 1], ids=["one search", "word by word"])
-def test_many_secrets_are_found_as_few_are(monkeypatch, most_searched):
+def test_many_secrets_are_found_like_few(monkeypatch, most_searched):
     monkeypatch.setattr(known_values, "MOST_SEARCHED", most_searched)
     known = KnownSecrets({f"secret{number:08d}-x": "password" for number in range(100)})
     for written in (
@@ -88,7 +88,7 @@ def test_many_secrets_are_found_as_few_are(monkeypatch, most_searched):
     assert not KnownSecrets().may_be_in(b"secret00000042-x")
 
 
-def test_what_the_users_own_patterns_find_counts_too(log, tmp_path):
+def test_values_of_custom_patterns_are_redacted_in_all_records(log, tmp_path):
     config = log(line("Why a1b2c3d4e5f6?"), line("It is code a1b2c3d4e5f6."), **CODES)
     assert ingest(config, tmp_path / "out")["redacted"] == {"code": 2}
     assert "a1b2c3d4e5f6" not in read(tmp_path / "out")
@@ -104,7 +104,7 @@ def test_what_the_users_own_patterns_find_counts_too(log, tmp_path):
         "password: пароль٣٣٣",
     ],
 )
-def test_what_may_stand_elsewhere_for_something_else_stays_there(log, tmp_path, text):
+def test_ambiguous_values_stay_in_other_records(log, tmp_path, text):
     value = text.split()[-1].rstrip(".!")
     ingest(log(line(f"order {value} please"), line(text)), tmp_path / "out")
     first, second = pandas.read_parquet(tmp_path / "out/traces.parquet")["messages"]
@@ -112,7 +112,7 @@ def test_what_may_stand_elsewhere_for_something_else_stays_there(log, tmp_path, 
     assert value not in second or value == "sunshine"
 
 
-def test_equal_logs_give_equal_bytes_whichever_way_the_secret_was_learned(log, tmp_path):
+def test_equal_logs_give_equal_bytes_however_the_secret_was_learned(log, tmp_path):
     config = log(line(BARE), line(NAMED), line("Hello"))
     for name in ("one", "two"):
         ingest(config, tmp_path / name)
@@ -125,7 +125,7 @@ def test_equal_logs_give_equal_bytes_whichever_way_the_secret_was_learned(log, t
     ]
 
 
-def test_what_an_earlier_part_holds_fails_the_ingest_until_everything_is_read_again(log, tmp_path):
+def test_a_learned_secret_in_an_earlier_part_fails_until_full(log, tmp_path):
     config = log(*[line("Hello", user=f"u{number}") for number in range(300)], line(BARE), *[line("x")] * 300, line(NAMED))
     with pytest.raises(SecretError, match=r"log\.jsonl:301: .*password.*--full") as failure:
         ingest_new(config, tmp_path / "out", records_per_commit=100)
@@ -137,7 +137,7 @@ def test_what_an_earlier_part_holds_fails_the_ingest_until_everything_is_read_ag
 
 
 @pytest.mark.parametrize("cut", [None, -5], ids=["in a trace", "in quarantine"])
-def test_what_is_found_again_and_again_fails_the_stage_with_file_and_line(log, tmp_path, capsys, cut):
+def test_a_surviving_secret_fails_the_stage_with_file_and_line(log, tmp_path, capsys, cut):
     config = log(line("Hello"), line("It costs 73519 EUR.")[:cut])
     profile = tmp_path / "profile.yaml"
     # What stands in for the number ends with one, which stands before EUR too.
@@ -150,7 +150,7 @@ def test_what_is_found_again_and_again_fails_the_stage_with_file_and_line(log, t
     assert not (tmp_path / "out").exists()
 
 
-def test_a_files_name_is_redacted_wherever_it_is_told(log, tmp_path):
+def test_file_names_are_redacted_everywhere(log, tmp_path):
     names = ["of maria@corp.com.jsonl", "of bob@corp.com.jsonl"]
     for name in names:
         config = log(line(f"Hello {name[3:4]}"), b"{", name=name)

@@ -113,7 +113,7 @@ def core(secret):
 
 
 @pytest.mark.parametrize(("kind", "secret", "sentence"), PLANTED)
-def test_a_planted_value_survives_nowhere(kind, secret, sentence):
+def test_planted_values_are_redacted_everywhere(kind, secret, sentence):
     redacted, counts = REDACTOR.trace(said(sentence.format(secret)))
     text = whole(redacted)
     assert core(secret) not in text
@@ -128,7 +128,7 @@ def test_a_planted_value_survives_nowhere(kind, secret, sentence):
 
 @pytest.mark.parametrize(("kind", "secret", "sentence"), PLANTED)
 @pytest.mark.parametrize("escaped", [False, True])
-def test_a_planted_value_does_not_survive_in_a_damaged_record(kind, secret, sentence, escaped):
+def test_planted_values_are_redacted_in_damaged_records(kind, secret, sentence, escaped):
     line = json.dumps({"messages": [{"role": "user", "content": sentence.format(secret)}]}, ensure_ascii=escaped).encode()
     for raw in (line, line[:-4], b"\xff\xfe broken " + line, line.decode().encode("utf-16")):
         redacted, counts = REDACTOR.record_bytes(raw)
@@ -136,7 +136,7 @@ def test_a_planted_value_does_not_survive_in_a_damaged_record(kind, secret, sent
         assert counts[kind] >= 1
 
 
-def test_an_escape_hides_nothing():
+def test_escaped_values_are_found():
     for written in (
         r"mail maria\u0040corp.com now",
         r"https:\/\/bob:s3cr3tWord@host\/x",
@@ -152,7 +152,7 @@ def test_an_escape_hides_nothing():
 
 
 @pytest.mark.parametrize("text", HARMLESS)
-def test_what_is_no_secret_stays(text):
+def test_harmless_text_stays(text):
     trace = said(text)
     assert REDACTOR.trace(trace) == (trace, Counter())
     assert REDACTOR.record_bytes(text.encode()) == (text.encode(), Counter())
@@ -176,7 +176,7 @@ def test_the_logs_that_ship_stay_byte_for_byte():
     assert traces > 700
 
 
-def test_one_value_has_one_pseudonym_and_a_tool_takes_it():
+def test_one_value_has_one_pseudonym_that_tools_accept():
     call = {"name": "look_up", "arguments": json.dumps({"email": "maria@corp.com"})}
     trace = trace_of(
         [
@@ -201,7 +201,7 @@ def test_one_value_has_one_pseudonym_and_a_tool_takes_it():
     assert REDACTOR.trace(redacted) == (redacted, Counter())
 
 
-def test_a_secret_is_found_again_where_nothing_says_that_it_is_one():
+def test_a_secret_is_found_again_without_context():
     redacted, counts = REDACTOR.trace(
         trace_of(
             [
@@ -214,7 +214,7 @@ def test_a_secret_is_found_again_where_nothing_says_that_it_is_one():
     assert counts == {"password": 3}
 
 
-def test_a_value_found_in_a_trace_is_no_user_s_name_either():
+def test_a_value_found_in_a_trace_is_redacted_in_the_user_too():
     said = [{"role": "user", "content": "My password is hunter2-and. Call (415) 867-5309, or was it 4158675309?"}]
     redacted, counts = REDACTOR.trace(trace_of(said, user="hunter2-and", session="4158675309"))
     assert redacted.messages[0]["content"] == "My password is REDACTED_PASSWORD_1 Call (202) 555-0101, or was it 2025550101?"
@@ -238,7 +238,7 @@ def test_users_and_sessions_stay_linkable_across_traces_and_plain_ones_stay():
     assert first.messages == [{"role": "user", "content": "a"}]
 
 
-def test_a_key_changes_whose_hash_a_user_is(monkeypatch):
+def test_a_key_changes_the_hashes_of_users(monkeypatch):
     trace = trace_of([{"role": "user", "content": "a"}], user="maria@corp.com")
     plain = REDACTOR.trace(trace)[0].user
     monkeypatch.setenv("TRACEWHEEL_REDACTION_KEY", "long and random")
@@ -261,7 +261,7 @@ def test_pseudonyms_over_the_whole_dataset_need_a_key_and_do_not_depend_on_order
     assert kinds_in(f"{one} {two}", redactor) == []
 
 
-def test_what_is_allowed_stays_and_other_kinds_go():
+def test_allowed_values_stay_and_custom_kinds_are_redacted():
     config = RedactionConfig(
         personal=("email",),
         allow=("help@corp.com",),
@@ -281,12 +281,12 @@ def test_what_is_allowed_stays_and_other_kinds_go():
 @pytest.mark.parametrize(
     "patterns", [{"patterns": {"x": "("}}, {"patterns": {"x": "a*"}}, {"allow_patterns": ("[",)}, {"patterns": {"X Y": "a"}}]
 )
-def test_a_pattern_that_cannot_be_meant_is_an_error_at_the_start(patterns):
+def test_an_unusable_pattern_is_an_error_at_the_start(patterns):
     with pytest.raises(ValueError, match="pattern|expression"):
         RedactionConfig(**patterns)
 
 
-def test_token_ids_go_with_what_they_spell():
+def test_token_ids_are_dropped_with_redacted_text():
     tokens = {"token_ids": [1, 2], "logprobs": [0.0, -1.0], "action_mask": [0, 1]}
     redacted, counts = REDACTOR.trace(trace_of([{"role": "user", "content": "maria@corp.com"}], tokens=tokens))
     assert redacted.tokens is None
@@ -297,7 +297,7 @@ def test_token_ids_go_with_what_they_spell():
 
 @settings(max_examples=400)
 @given(st.sampled_from(range(len(secret_detectors()))), st.data())
-def test_a_trigger_fires_on_all_that_its_pattern_finds(index, data):
+def test_triggers_match_wherever_patterns_do(index, data):
     """Whatever is found by a detector is found at any depth of nesting: the quick look never calls it clean."""
     detector = secret_detectors()[index]
     value = data.draw(st.from_regex(detector.pattern, alphabet=CHARACTERS))
@@ -312,7 +312,7 @@ def test_a_trigger_fires_on_all_that_its_pattern_finds(index, data):
 
 @settings(max_examples=400)
 @given(st.sampled_from(range(len(personal_detectors(RedactionConfig().personal, ("US", "DE", "GB", "FR"))))), st.data())
-def test_a_personal_trigger_fires_on_all_that_its_pattern_finds(index, data):
+def test_personal_triggers_match_wherever_patterns_do(index, data):
     detector = personal_detectors(RedactionConfig().personal, ("US", "DE", "GB", "FR"))[index]
     value = data.draw(st.from_regex(detector.pattern, alphabet=CHARACTERS))
     triggers = Triggers([detector.trigger, ESCAPED])
@@ -324,7 +324,7 @@ def test_a_personal_trigger_fires_on_all_that_its_pattern_finds(index, data):
 
 @settings(max_examples=200)
 @given(st.text(max_size=60), st.sampled_from(PLANTED), st.text(max_size=60), st.integers(0, 3))
-def test_redacted_json_stays_json_whatever_is_around(before, planted, after, depth):
+def test_redacted_json_stays_json(before, planted, after, depth):
     kind, secret, sentence = planted
     value = f"{before} {sentence.format(secret)} {after}"
     for _ in range(depth):
@@ -340,13 +340,13 @@ def test_redacted_json_stays_json_whatever_is_around(before, planted, after, dep
 
 
 @given(st.binary(max_size=300))
-def test_no_bytes_crash_it(raw):
+def test_arbitrary_bytes_never_crash_the_redactor(raw):
     redacted, counts = REDACTOR.record_bytes(raw)
     assert (redacted == raw) == (not counts)
 
 
 @given(st.text(max_size=200))
-def test_what_reads_alike_lies_where_it_was_written(text):
+def test_unescaped_text_maps_back_to_escaped_text(text):
     for written in (text, json.dumps(text), json.dumps(json.dumps([text]), ensure_ascii=False)):
         view = Unescaped(written)
         assert len(view.text) == len(view.plain)
@@ -359,7 +359,7 @@ def test_what_reads_alike_lies_where_it_was_written(text):
     st.lists(st.text(min_size=1), min_size=2, unique=True),
     st.booleans(),
 )
-def test_pseudonyms_differ_for_different_values_and_are_known_as_such(kind, identities, keyed):
+def test_pseudonyms_are_distinct_and_recognised(kind, identities, keyed):
     written = {
         "email": "a@b.de",
         "phone": "+49 30 901820",
