@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import functools
-import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
 
 from tracewheel.core.errors import AdapterMismatchError, ConfigError
-from tracewheel.policy.adapters import WEIGHTS, PolicyRef, check_adapter
-
-CONFIG = "adapter_config.json"
+from tracewheel.policy.adapters import CONFIG, WEIGHTS, PolicyRef, check_adapter, files_hash
 
 
 @dataclass(frozen=True)
@@ -53,13 +49,4 @@ class AdapterFiles:
 
 
 def _digest(folder: str) -> str:
-    files = [Path(folder) / name for name in (WEIGHTS, CONFIG)]
-    return _hash(tuple((str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files))
-
-
-@functools.lru_cache(maxsize=64)
-def _hash(stamps: tuple[tuple[str, int, int], ...]) -> str:
-    digest = hashlib.sha256()
-    for name, _, _ in stamps:
-        digest.update(Path(name).read_bytes())
-    return digest.hexdigest()[:16]
+    return files_hash([Path(folder) / name for name in (WEIGHTS, CONFIG)])

@@ -5,12 +5,12 @@ from __future__ import annotations
 import weakref
 
 from tracewheel.engines.base import Generation
-from tracewheel.engines.sessions import Session
+from tracewheel.engines.vllm_base import VllmEngineBase
 from tracewheel.engines.vllm_core import VllmCore
-from tracewheel.engines.vllm_sessions import VllmSessions
+from tracewheel.engines.vllm_session import Session
 
 
-class VllmEngine(VllmSessions[VllmCore]):
+class VllmEngine(VllmEngineBase[VllmCore]):
     """Sessions over the process's core."""
 
     def step(self) -> list[Generation]:

@@ -21,10 +21,10 @@ from tracewheel.config import VllmServerConfig
 from tracewheel.core.errors import ConfigError
 from tracewheel.engines.adapter_files import AdapterFiles
 from tracewheel.engines.base import Generation, Sampling
-from tracewheel.engines.sessions import Session
+from tracewheel.engines.vllm_base import VllmEngineBase
 from tracewheel.engines.vllm_client import Output, VllmClient
 from tracewheel.engines.vllm_server import VllmServer
-from tracewheel.engines.vllm_sessions import VllmSessions
+from tracewheel.engines.vllm_session import Session
 from tracewheel.engines.vllm_settings import VllmSettings
 from tracewheel.policy.adapters import PolicyRef, base_hash
 
@@ -117,7 +117,7 @@ class _Answer:
     output: Output | Exception
 
 
-class VllmServerEngine(VllmSessions[VllmServers]):
+class VllmServerEngine(VllmEngineBase[VllmServers]):
     """Sessions over servers."""
 
     def __init__(self, servers_of: Callable[[str], VllmServers], policy: PolicyRef, stop_id: int, sampling: Sampling) -> None:

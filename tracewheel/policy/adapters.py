@@ -10,7 +10,7 @@ import functools
 import hashlib
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 ADAPTER, MODEL = "adapter", "model"
 ADAPTER_INFO, MODEL_INFO = "adapter.json", "model.json"
-WEIGHTS = "adapter_model.safetensors"
+WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
 # A model's files for text, beside its weights and config.
 TEXT_FILES = (
     "tokenizer*",
@@ -77,12 +77,16 @@ def base_hash(base: str) -> str:
     weights = sorted(folder.glob("*.safetensors"))
     if not weights:
         raise DataError(f"policy.base: {folder} holds no .safetensors file")
-    stamps = tuple((str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in [folder / "config.json", *weights])
-    return _hash_files(stamps)
+    return files_hash([folder / "config.json", *weights])
 
 
-@functools.lru_cache(maxsize=16)
-def _hash_files(stamps: tuple[tuple[str, int, int], ...]) -> str:
+def files_hash(files: Sequence[Path]) -> str:
+    """SHA-256 (16 digits) over the bytes of files; computed once while their sizes and times stay the same."""
+    return _files_hash(tuple((str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files))
+
+
+@functools.lru_cache(maxsize=64)
+def _files_hash(stamps: tuple[tuple[str, int, int], ...]) -> str:
     digest = hashlib.sha256()
     for name, _, _ in stamps:
         with open(name, "rb") as stream:
@@ -116,7 +120,7 @@ def write_adapter(
     config = model.peft_config[adapter_name].to_dict()
     config |= {"inference_mode": True, "base_model_name_or_path": base}
     config = {key: sorted(value) if isinstance(value, set) else value for key, value in config.items()}
-    (out / "adapter_config.json").write_text(json.dumps(config, indent=2, sort_keys=True, default=str) + "\n")
+    (out / CONFIG).write_text(json.dumps(config, indent=2, sort_keys=True, default=str) + "\n")
     info = {"base_hash": base_hash(base), "version": version}
     (out / ADAPTER_INFO).write_text(json.dumps(info, indent=2) + "\n")
 

@@ -13,7 +13,7 @@ from typing import Generic, Protocol, TypeVar
 from tracewheel.core.errors import ConfigError
 from tracewheel.engines.adapter_files import AdapterFiles
 from tracewheel.engines.base import Generation, Request, Sampling
-from tracewheel.engines.sessions import Session
+from tracewheel.engines.vllm_session import Session
 from tracewheel.policy.adapters import PolicyRef
 
 
@@ -28,7 +28,7 @@ class Backend(Protocol):
 BackendT = TypeVar("BackendT", bound=Backend)
 
 
-class VllmSessions(ABC, Generic[BackendT]):
+class VllmEngineBase(ABC, Generic[BackendT]):
     """Sessions over a backend that other engines of the process share.
 
     Args:
