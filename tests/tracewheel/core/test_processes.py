@@ -1,5 +1,6 @@
 """Processes that end with their parent."""
 
+import socket
 import subprocess
 import sys
 
@@ -44,8 +45,6 @@ def test_a_child_ends_with_its_killed_parent(end, group_ends):
 
 
 def test_a_free_port_can_be_bound_and_differs_from_call_to_call():
-    import socket
-
     port = free_port()
     with socket.socket() as server:
         server.bind(("127.0.0.1", port))

@@ -140,29 +140,6 @@ def test_a_foreign_adapter_is_refused_and_turns_continue(kind, versions, other_b
         assert versions.worst_difference(openings[n], turn) < 1e-4
 
 
-@in_this_process
-def test_a_policy_with_all_weights_trained_replaces_the_base(kind, base, versions, tmp_path):
-    model = load_base(PolicyConfig(), base)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.mul_(1.01)
-    write_full_model(model, tmp_path / "model", base, version=4)
-    write_probe(model, tmp_path / "model")
-    engine, openings = kind.engine(versions.policy(1)), kind.openings(4)
-    kind.submit(engine, openings, budget=40)
-    turns = kind.advance(engine)
-    engine.update_weights(PolicyRef(str(tmp_path / "model"), None, 4))
-    turns |= kind.finish(engine, 4 - len(turns))
-    assert sum(set(turn.versions) == {1, 4} for turn in turns.values()) >= 2
-    for n, turn in turns.items():
-        ids = openings[n] + turn.token_ids
-        with torch.no_grad():
-            logits = model(input_ids=torch.tensor([ids])).logits[0, :-1] / 2.0
-        fresh = torch.log_softmax(logits, -1).gather(1, torch.tensor(ids[1:])[:, None])[len(openings[n]) - 1 :, 0]
-        for t, version in enumerate(turn.versions):
-            assert version == 1 or abs(turn.logprobs[t] - fresh[t].item()) < 1e-4
-
-
 @several_policies
 def test_champion_and_challenger_together_generate_what_each_does_alone(kind, versions):
     champion, challenger = versions.policy(1), versions.policy(2)
@@ -232,3 +209,27 @@ def test_an_adapter_whose_files_change_while_it_is_in_use_is_refused(kind, versi
     with pytest.raises(AdapterMismatchError, match="have changed since"):
         kind.submit(engine, kind.openings(1))
         kind.finish(engine, 1)
+
+
+@in_this_process
+def test_a_policy_with_all_weights_trained_replaces_the_base(kind, base, versions, tmp_path):
+    """The last test here, because vLLM is restarted for each base."""
+    model = load_base(PolicyConfig(), base)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(1.01)
+    write_full_model(model, tmp_path / "model", base, version=4)
+    write_probe(model, tmp_path / "model")
+    engine, openings = kind.engine(versions.policy(1)), kind.openings(4)
+    kind.submit(engine, openings, budget=40)
+    turns = kind.advance(engine)
+    engine.update_weights(PolicyRef(str(tmp_path / "model"), None, 4))
+    turns |= kind.finish(engine, 4 - len(turns))
+    assert sum(set(turn.versions) == {1, 4} for turn in turns.values()) >= 2
+    for n, turn in turns.items():
+        ids = openings[n] + turn.token_ids
+        with torch.no_grad():
+            logits = model(input_ids=torch.tensor([ids])).logits[0, :-1] / 2.0
+        fresh = torch.log_softmax(logits, -1).gather(1, torch.tensor(ids[1:])[:, None])[len(openings[n]) - 1 :, 0]
+        for t, version in enumerate(turn.versions):
+            assert version == 1 or abs(turn.logprobs[t] - fresh[t].item()) < 1e-4
