@@ -229,5 +229,5 @@ def test_a_state_without_a_policy_or_with_two_is_refused(state, adapter, base, t
         policy_of(tmp_path / "empty", base)
     shutil.copytree(state, tmp_path / "cut")
     (tmp_path / "cut" / "model" / "model.safetensors").unlink()
-    with pytest.raises(DataError, match="not complete"):
+    with pytest.raises(DataError, match="is incomplete"):
         policy_of(tmp_path / "cut", base)
