@@ -120,7 +120,7 @@ class AdvantageEstimator:
         if "family" not in trajectories:
             raise DataError("learner.reward_normalisation: the scores name no family of their tasks; score the rollouts again")
         families = trajectories["family"].tolist()
-        rewards, self._carried.domains = normalise(totals, families, self._carried.domains, self._settings)
+        rewards, self._carried.domains = normalise(totals, families, self._carried.domains)
         trajectories = trajectories.assign(reward=rewards)
         if "turn_rewards" in trajectories:
             given = [[] if turns is None else list(turns) for turns in trajectories["turn_rewards"]]

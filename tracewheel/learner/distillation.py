@@ -34,7 +34,7 @@ def teacher_logprobs(config: UpdateSections, advantage: TeacherAdvantageConfig) 
         ConfigError: its tokenizer is not the policy's.
     """
     base = advantage.base or config.policy.base
-    check_same_tokens(config, base)
+    _check_same_tokens(config, base)
     if advantage.adapter is not None and not Path(advantage.adapter).is_dir():
         raise DataError(f"learner.advantage.adapter: {advantage.adapter}: no such folder")
     model = load_for_generation(config.policy, PolicyRef(base, advantage.adapter)).requires_grad_(False)
@@ -47,7 +47,7 @@ def teacher_logprobs(config: UpdateSections, advantage: TeacherAdvantageConfig) 
     return score
 
 
-def check_same_tokens(config: UpdateSections, base: str) -> None:
+def _check_same_tokens(config: UpdateSections, base: str) -> None:
     """Check that a teacher's base has the tokenizer of the policy's.
 
     Raises:

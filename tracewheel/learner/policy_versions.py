@@ -45,13 +45,13 @@ def age(versions: np.ndarray, version: int, iteration: int) -> np.ndarray:
     return np.where(versions > version, iteration - 1, version - versions)
 
 
-def staleness(samples: pd.DataFrame, iteration: int) -> np.ndarray:
+def staleness(trajectories: pd.DataFrame, iteration: int) -> np.ndarray:
     """The age [N] of each trajectory's oldest turn, in versions, in an iteration."""
-    return age(samples["policy_version"].to_numpy(), iteration - 1, iteration)
+    return age(trajectories["policy_version"].to_numpy(), iteration - 1, iteration)
 
 
-def staleness_figures(samples: pd.DataFrame, version: int, iteration: int) -> dict[str, float]:
+def staleness_figures(trajectories: pd.DataFrame, version: int, iteration: int) -> dict[str, float]:
     """Mean and largest age over sampled tokens of known version; empty without such tokens."""
-    ages = [age(versions[versions >= 0], version, iteration) for versions in versions_of(samples)]
+    ages = [age(versions[versions >= 0], version, iteration) for versions in versions_of(trajectories)]
     tokens = np.concatenate([np.zeros(0), *ages])
     return {"staleness_mean": float(tokens.mean()), "staleness_max": float(tokens.max())} if len(tokens) else {}

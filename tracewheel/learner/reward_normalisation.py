@@ -6,7 +6,6 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from tracewheel.config import PolicyGradientConfig
 from tracewheel.core.errors import DataError
 
 RETAIN = 0.9  # of the earlier weight, at each update: the policy has changed since
@@ -16,7 +15,7 @@ RewardScales = dict[str, dict[str, float]]
 
 
 def normalise(
-    rewards: Sequence[float], families: Sequence[str], scales: Mapping[str, Mapping[str, float]], config: PolicyGradientConfig
+    rewards: Sequence[float], families: Sequence[str], scales: Mapping[str, Mapping[str, float]]
 ) -> tuple[list[float], RewardScales]:
     """Update the running moments of each family with an update's rewards, and normalise the rewards by them.
 
@@ -28,7 +27,6 @@ def normalise(
         families: The domain of each.
         scales: `{family: {"count", "mean", "squares"}}` from the last update, `{}` at first: the weight of the
             rewards so far, their mean, and the sum of squared deviations from it.
-        config: With `reward_normalisation` "none", rewards and scales are returned unchanged.
 
     Returns:
         The rewards, and the scales for the next update.
@@ -39,8 +37,6 @@ def normalise(
     if len(rewards) != len(families):
         raise ValueError(f"{len(rewards)} rewards and {len(families)} families")
     running = {family: _figures(family, values) for family, values in scales.items()}
-    if config.reward_normalisation == "none":
-        return list(rewards), running
     observed: defaultdict[str, list[float]] = defaultdict(list)
     for reward, family in zip(rewards, families, strict=True):
         if math.isfinite(reward):

@@ -36,9 +36,6 @@ class TrajectoryBuffer:
         self._config = config
         self._table: pd.DataFrame | None = None
 
-    def __len__(self) -> int:
-        return 0 if self._table is None else len(self._table)
-
     def add(self, rows: pd.DataFrame, iteration: int) -> None:
         """Add an iteration's rows; those without a finite `total` are left out.
 

@@ -9,17 +9,10 @@ from tracewheel.config import PolicyGradientConfig
 from tracewheel.core.errors import DataError
 from tracewheel.learner.reward_normalisation import LEAST_DEVIATION, RETAIN, deviation, normalise, normalise_turns
 
-DOMAIN = PolicyGradientConfig(reward_normalisation="domain")
-
-
-def test_no_normalisation_changes_nothing():
-    rewards, state = normalise([1.0, 0.0], ["a", "b"], {}, PolicyGradientConfig())
-    assert (rewards, state) == ([1.0, 0.0], {})
-
 
 def test_each_family_gets_mean_0_and_deviation_1_by_hand():
     """Family a: 0 and 10, mean 5, deviation 5. Family b: 0, 0, 1, 1, mean 0.5, deviation 0.5."""
-    rewards, state = normalise([0.0, 0.0, 10.0, 0.0, 1.0, 1.0], ["a", "b", "a", "b", "b", "b"], {}, DOMAIN)
+    rewards, state = normalise([0.0, 0.0, 10.0, 0.0, 1.0, 1.0], ["a", "b", "a", "b", "b", "b"], {})
     assert rewards == [-1.0, -1.0, 1.0, -1.0, 1.0, 1.0]
     assert state == {
         "a": {"count": 2.0, "mean": 5.0, "squares": 50.0},
@@ -30,8 +23,8 @@ def test_each_family_gets_mean_0_and_deviation_1_by_hand():
 def test_earlier_rewards_decay():
     """Weighted moments by hand: the first update's rewards weigh RETAIN each, the second's 1."""
     first, second = [0.0, 1.0, 1.0], [0.0, 0.5]
-    _, state = normalise(first, ["a"] * 3, {}, DOMAIN)
-    scaled, state = normalise(second, ["a"] * 2, state, DOMAIN)
+    _, state = normalise(first, ["a"] * 3, {})
+    scaled, state = normalise(second, ["a"] * 2, state)
     weights = [RETAIN] * 3 + [1.0] * 2
     values = first + second
     mean = sum(w * v for w, v in zip(weights, values, strict=True)) / sum(weights)
@@ -42,7 +35,7 @@ def test_earlier_rewards_decay():
 
 
 def test_unscored_rewards_are_ignored_and_equal_ones_centred():
-    rewards, state = normalise([0.5, float("nan"), 0.5, float("inf")], ["a"] * 4, {}, DOMAIN)
+    rewards, state = normalise([0.5, float("nan"), 0.5, float("inf")], ["a"] * 4, {})
     assert rewards[0] == rewards[2] == 0.0
     assert math.isnan(rewards[1]) and rewards[3] == math.inf
     assert state["a"] == {"count": 2.0, "mean": 0.5, "squares": 0.0}
@@ -50,15 +43,15 @@ def test_unscored_rewards_are_ignored_and_equal_ones_centred():
 
 
 def test_an_unsampled_family_keeps_its_scale():
-    _, state = normalise([0.0, 1.0, 3.0], ["a", "a", "b"], {}, DOMAIN)
-    _, later = normalise([1.0], ["b"], state, DOMAIN)
+    _, state = normalise([0.0, 1.0, 3.0], ["a", "a", "b"], {})
+    _, later = normalise([1.0], ["b"], state)
     assert later["a"] == state["a"]
 
 
 def test_turns_sum_to_the_normalised_reward():
     turns, families = [[0.5, -0.25, 0.75], [0.0], []], ["a", "a", "b"]
     totals = [sum(rewards) for rewards in turns]
-    scaled, state = normalise(totals, families, {}, DOMAIN)
+    scaled, state = normalise(totals, families, {})
     of_turns = normalise_turns(turns, families, state)
     assert [sum(rewards) for rewards in of_turns[:2]] == pytest.approx(scaled[:2])
     assert of_turns[0][:2] == pytest.approx([0.5 / 0.5, -0.25 / 0.5])
@@ -69,11 +62,11 @@ def test_scales_survive_json():
     batches = [([0.1 * n, 0.3, 1.0 / (n + 1)], ["a", "b", "a"]) for n in range(6)]
     state, expected = {}, []
     for rewards, families in batches:
-        scaled, state = normalise(rewards, families, state, DOMAIN)
+        scaled, state = normalise(rewards, families, state)
         expected.append(scaled)
     resumed, got = {}, []
     for rewards, families in batches:
-        scaled, resumed = normalise(rewards, families, json.loads(json.dumps(resumed)), DOMAIN)
+        scaled, resumed = normalise(rewards, families, json.loads(json.dumps(resumed)))
         got.append(scaled)
     assert (got, resumed) == (expected, state)
 
@@ -81,9 +74,9 @@ def test_scales_survive_json():
 @pytest.mark.parametrize("bad", [[1.0], {"count": 1.0, "mean": 0.0}, {"count": 0.0, "mean": 0.0, "squares": 0.0}])
 def test_invalid_scales_are_a_data_error_with_the_family(bad):
     with pytest.raises(DataError, match="family 'files'"):
-        normalise([1.0], ["files"], {"files": bad}, DOMAIN)
+        normalise([1.0], ["files"], {"files": bad})
     with pytest.raises(ValueError, match="1 rewards and 2 families"):
-        normalise([1.0], ["a", "b"], {}, DOMAIN)
+        normalise([1.0], ["a", "b"], {})
 
 
 def test_an_advantage_that_compares_no_rewards_refuses_it():

@@ -17,7 +17,7 @@ from tracewheel.learner.backends.processes import join
 from tracewheel.learner.kernels.language_model import language_model
 
 
-def import_deepspeed(device: str) -> Any:
+def _import_deepspeed(device: str) -> Any:
     """Import DeepSpeed for a device, with its log at warnings.
 
     Raises:
@@ -86,7 +86,7 @@ def partition_frozen(config: DeepSpeedConfig, device: str, model: nn.Module) -> 
 
 def join_processes(config: DeepSpeedConfig, device: str) -> Any:
     """Join the process group; returns the DeepSpeed module."""
-    deepspeed = import_deepspeed(device)
+    deepspeed = _import_deepspeed(device)
     join(device, config.timeout_minutes)
     deepspeed.init_distributed()
     return deepspeed

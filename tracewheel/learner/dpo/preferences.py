@@ -47,7 +47,7 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class _Sample:
+class _Scored:
     row: int
     token_ids: tuple[int, ...]
     action_mask: tuple[int, ...]
@@ -72,20 +72,20 @@ def preference_pairs(trajectories: pd.DataFrame, *, per_group: int, margin: floa
         DataError: a trajectory's columns differ in length.
     """
     pairs = []
-    samples = _samples(trajectories)
-    for group in sorted(samples):
+    scored = _scored(trajectories)
+    for group in sorted(scored):
         candidates = [
             pair
-            for better, worse in itertools.permutations(samples[group], 2)
+            for better, worse in itertools.permutations(scored[group], 2)
             if better.reward - worse.reward >= margin and (pair := _pair(group, better, worse))
         ]
         pairs += _choose(candidates, per_group, rng)
     return pairs
 
 
-def _samples(trajectories: pd.DataFrame) -> dict[str, list[_Sample]]:
+def _scored(trajectories: pd.DataFrame) -> dict[str, list[_Scored]]:
     """The scored trajectories of each group, one for each distinct token sequence."""
-    groups: dict[str, dict[tuple[int, ...], _Sample]] = {}
+    groups: dict[str, dict[tuple[int, ...], _Scored]] = {}
     columns = zip(*(trajectories[name] for name in ("group", "token_ids", "action_mask", "total")), strict=True)
     for row, (group, ids, mask, total) in enumerate(columns):
         if len(ids) != len(mask):
@@ -93,16 +93,16 @@ def _samples(trajectories: pd.DataFrame) -> dict[str, list[_Sample]]:
         if total is None or not math.isfinite(total):
             continue
         tokens = tuple(map(int, ids))
-        groups.setdefault(str(group), {}).setdefault(tokens, _Sample(row, tokens, tuple(map(int, mask)), float(total)))
+        groups.setdefault(str(group), {}).setdefault(tokens, _Scored(row, tokens, tuple(map(int, mask)), float(total)))
     return {group: list(by_tokens.values()) for group, by_tokens in groups.items()}
 
 
-def _pair(group: str, better: _Sample, worse: _Sample) -> Pair | None:
+def _pair(group: str, better: _Scored, worse: _Scored) -> Pair | None:
     cut = divergence(better.token_ids, worse.token_ids)
     if cut == min(len(better.token_ids), len(worse.token_ids)) or not (better.action_mask[cut] and worse.action_mask[cut]):
         return None
     chosen, rejected = (
-        Continuation(list(sample.token_ids[cut:]), list(sample.action_mask[cut:]), sample.row) for sample in (better, worse)
+        Continuation(list(side.token_ids[cut:]), list(side.action_mask[cut:]), side.row) for side in (better, worse)
     )
     return Pair(group, list(better.token_ids[:cut]), chosen, rejected, better.reward - worse.reward)
 
