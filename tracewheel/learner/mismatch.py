@@ -46,17 +46,17 @@ def corrected(config: OffPolicyConfig) -> OffPolicyConfig:
 
 def mismatch_warning(config: MismatchConfig, metrics: Mapping[str, float]) -> str:
     """The warning for the user after an update; empty when there is none."""
-    match metrics.get(ACTION):
-        case 1.0:
-            return f"warning: {_measured(metrics, config.threshold)} {ADVICE}"
-        case 2.0:
-            share = metrics.get("corrected_share", math.nan)
-            return (
-                f"warning: {_measured(metrics, config.threshold)} This update was made around the trainer's log-probabilities, "
-                f"with importance weights on {share:.1%} of its tokens. {ADVICE}"
-            )
-        case _:
-            return ""
+    action = metrics.get(ACTION, NONE)
+    if action == NONE:
+        return ""
+    response = ""
+    if action == CORRECTED:
+        share = metrics.get("corrected_share", math.nan)
+        response = (
+            "This update's ratios are to the trainer's log-probabilities, "
+            f"with importance weights on {share:.1%} of its tokens. "
+        )
+    return f"warning: {_measured(metrics, config.threshold)} {response}{ADVICE}"
 
 
 def _measured(figures: Mapping[str, float], threshold: float) -> str:
