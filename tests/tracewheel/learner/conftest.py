@@ -5,6 +5,8 @@ import itertools
 import math
 
 import pytest
+import torch
+from safetensors.torch import load_file
 
 from tracewheel.config import RetrainConfig
 from tracewheel.core.files import read_records, read_table, write_records
@@ -31,6 +33,20 @@ def trajectories(config, base, adapter, tasks, tmp_path_factory):
 def rewards(trajectories):
     """Rewards that differ within each group."""
     return [float(index % 4 == 1) for index in range(len(read_table(trajectories)))]
+
+
+@pytest.fixture(scope="session")
+def same_weights():
+    """Compare two adapters, each a safetensors file or the folder of an update."""
+
+    def weights(path):
+        return load_file(path / "adapter" / "adapter_model.safetensors" if path.is_dir() else path)
+
+    def compare(one, other):
+        one, other = weights(one), weights(other)
+        return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+    return compare
 
 
 @pytest.fixture(scope="session")

@@ -19,17 +19,12 @@ from tracewheel.learner.models import load_models
 WEIGHTS = "adapter/adapter_model.safetensors"
 
 
-def same_weights(one, other):
-    one, other = load_file(one), load_file(other)
-    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
-
-
 def learner_state(folder):
     return json.loads((folder / "learner.json").read_text())
 
 
 @pytest.mark.parametrize("reward", [math.nan, math.inf, -math.inf, None])
-def test_trajectories_without_a_finite_reward_are_masked(run, trajectories, rewards, reward, tmp_path):
+def test_trajectories_without_a_finite_reward_are_masked(run, trajectories, rewards, reward, tmp_path, same_weights):
     full, metrics = run(rewards=[*rewards[:6], reward, *rewards[7:]])
     assert metrics["masked_share"] == pytest.approx(1 / 12)
     others = read_records(trajectories, Trajectory)
@@ -38,7 +33,7 @@ def test_trajectories_without_a_finite_reward_are_masked(run, trajectories, rewa
     assert same_weights(full / WEIGHTS, run(trajectories=fewer, rewards=rewards[:6] + rewards[7:])[0] / WEIGHTS)
 
 
-def test_stale_trajectories_are_left_out(run, trajectories, rewards, tmp_path):
+def test_stale_trajectories_are_left_out(run, trajectories, rewards, tmp_path, same_weights):
     """The policy that is updated in iteration 5 has version 4; half of the episodes are of version 2."""
     episodes = read_records(trajectories, Trajectory)
     aged = [dataclasses.replace(t, policy_version=2 if index < 4 else 4) for index, t in enumerate(episodes)]
@@ -53,7 +48,7 @@ def test_stale_trajectories_are_left_out(run, trajectories, rewards, tmp_path):
     assert metrics["stale_share"] == 0.0
 
 
-def test_keep_takes_a_step_on_the_kl_alone(run, rewards, adapter):
+def test_keep_takes_a_step_on_the_kl_alone(run, rewards, adapter, same_weights):
     """Without variance no step is taken, unless `keep` is set and the policy differs from the reference."""
     first, _ = run({"learning_rate": 1e-2})
     equal = [1.0] * len(rewards)
@@ -168,7 +163,7 @@ def test_the_critic_learns_expected_rewards(run, trajectories, kind):
     assert metrics["value_loss"] < 0.05
 
 
-def test_critic_warm_up_does_not_change_the_policy(run, adapter):
+def test_critic_warm_up_does_not_change_the_policy(run, adapter, same_weights):
     settings = {"kind": "ppo", "advantage": {"critic": {"warmup_iterations": 1}}}
     first, metrics = run(settings)
     assert metrics["steps"] == 0.0 and metrics["value_loss"] > 0.0

@@ -8,7 +8,6 @@ import pandas as pd
 import pytest
 import torch
 from pydantic import ValidationError
-from safetensors.torch import load_file
 
 from tracewheel.config import MismatchConfig, OffPolicyConfig, RetrainConfig
 from tracewheel.core.errors import SamplerMismatchError
@@ -24,11 +23,6 @@ from tracewheel.learner.update_files import UpdateFiles
 
 WEIGHTS = "adapter/adapter_model.safetensors"
 VERSION = 3  # of the adapter that is updated
-
-
-def same_weights(one, other):
-    one, other = load_file(one / WEIGHTS), load_file(other / WEIGHTS)
-    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 
 @pytest.fixture
@@ -175,7 +169,7 @@ def test_the_sampling_engine_has_no_mismatch(run):
     assert metrics["staleness_mean"] == metrics["staleness_max"] == 0.0
 
 
-def test_a_warning_does_not_change_the_update(run, altered):
+def test_a_warning_does_not_change_the_update(run, altered, same_weights):
     off = altered(0.05)
     out, metrics = run(trajectories=off)
     assert metrics["sampler_mismatch_mean"] == pytest.approx(0.05, abs=1e-4)
@@ -184,7 +178,7 @@ def test_a_warning_does_not_change_the_update(run, altered):
     assert metrics["sampler_mismatch_action"] == 0.0 and same_weights(out, careless)
 
 
-def test_a_correction_equals_truncated_importance_sampling(run, altered, files_of):
+def test_a_correction_equals_truncated_importance_sampling(run, altered, files_of, same_weights):
     """The same update, to the bit, as with recomputed log-probabilities and truncated weights in the profile."""
     off = altered(0.05)
     one, metrics = run({"mismatch": {"action": "correct"}}, trajectories=off)
@@ -198,7 +192,7 @@ def test_a_correction_equals_truncated_importance_sampling(run, altered, files_o
     assert files_of(one) == files_of(again)
 
 
-def test_without_a_mismatch_correct_changes_nothing(run):
+def test_without_a_mismatch_correct_changes_nothing(run, same_weights):
     plain, figures = run()
     one, metrics = run({"mismatch": {"action": "correct"}})
     assert metrics["sampler_mismatch_action"] == metrics["corrected_share"] == 0.0

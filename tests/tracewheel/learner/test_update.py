@@ -38,11 +38,6 @@ def rewritten(path, trajectories, change):
     return path
 
 
-def same_weights(one, other):
-    one, other = load_file(one), load_file(other)
-    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
-
-
 def test_running_it_twice_gives_the_same_bytes(run, usual, files_of):
     (one, metrics), (two, _) = usual, run()
     assert set(files_of(one)) >= {
@@ -58,7 +53,7 @@ def test_running_it_twice_gives_the_same_bytes(run, usual, files_of):
     assert all(math.isfinite(value) for value in metrics.values())
 
 
-def test_the_update_changes_the_policy_and_sets_its_version(run, adapter):
+def test_the_update_changes_the_policy_and_sets_its_version(run, adapter, same_weights):
     out, metrics = run(iteration=5)
     assert not same_weights(out / WEIGHTS, adapter / "adapter_model.safetensors")
     assert load_file(out / WEIGHTS).keys() == load_file(adapter / "adapter_model.safetensors").keys()
@@ -82,7 +77,7 @@ def test_resuming_from_files_equals_an_uninterrupted_run(run, usual, config, tra
             assert torch.equal(tensor, stored[name.replace(f".{POLICY}.", ".")])
 
 
-def test_the_optimiser_state_is_resumed(run, usual, tmp_path):
+def test_the_optimiser_state_is_resumed(run, usual, tmp_path, same_weights):
     first, _ = usual
     forgetful = tmp_path / "forgetful"
     shutil.copytree(first, forgetful)
@@ -93,7 +88,7 @@ def test_the_optimiser_state_is_resumed(run, usual, tmp_path):
 
 
 @pytest.mark.parametrize("reward", [0.0, 1.0])
-def test_groups_without_variance_do_not_change_the_policy(run, adapter, rewards, reward):
+def test_groups_without_variance_do_not_change_the_policy(run, adapter, rewards, reward, same_weights):
     out, metrics = run(rewards=[reward] * len(rewards))
     assert same_weights(out / WEIGHTS, adapter / "adapter_model.safetensors")
     assert metrics["zero_variance_share"] == 1.0
@@ -102,7 +97,7 @@ def test_groups_without_variance_do_not_change_the_policy(run, adapter, rewards,
     assert (out / "optimizer.pt").exists()
 
 
-def test_one_group_without_variance_is_left_out(run, trajectories, rewards, tmp_path):
+def test_one_group_without_variance_is_left_out(run, trajectories, rewards, tmp_path, same_weights):
     """It weighs nothing: without its trajectories the update is the same."""
     solved = [1.0] * 4 + rewards[4:]
     full, metrics = run(rewards=solved)
@@ -112,7 +107,7 @@ def test_one_group_without_variance_is_left_out(run, trajectories, rewards, tmp_
     assert same_weights(full / WEIGHTS, run(trajectories=fewer, rewards=rewards[4:])[0] / WEIGHTS)
 
 
-def test_unscored_trajectories_are_left_out(run, usual, trajectories, rewards, tmp_path):
+def test_unscored_trajectories_are_left_out(run, usual, trajectories, rewards, tmp_path, same_weights):
     """An unscored episode is left out: the update is that of the others, not of a reward of 0."""
     unscored = [*rewards[:6], None, *rewards[7:]]
     full, metrics = run(rewards=unscored)
@@ -131,7 +126,7 @@ def test_logprobs_of_observations_do_not_change_the_update(run, usual, with_nons
     assert files_of(usual[0]) == files_of(run(trajectories=with_nonsense_at_observations)[0])
 
 
-def test_logprobs_of_actions_change_the_update(run, usual, trajectories, tmp_path):
+def test_logprobs_of_actions_change_the_update(run, usual, trajectories, tmp_path, same_weights):
     def spoil(trajectory):
         pairs = zip(trajectory.logprobs, trajectory.action_mask, strict=True)
         return dataclasses.replace(trajectory, logprobs=[logprob - 0.05 * acted for logprob, acted in pairs])
@@ -193,7 +188,7 @@ def test_rewarded_trajectories_become_likelier(run, config, trajectories, adapte
     assert sum(gain for gain, well in zip(gains, good, strict=True) if not well) < 0
 
 
-def test_replay_text_is_optional(run, usual):
+def test_replay_text_is_optional(run, usual, same_weights):
     with_replay, figures = usual
     assert figures["replay_loss"] > 0
     for learner in ({"replay_rows": 0}, {"replay_path": None}):
@@ -239,7 +234,7 @@ def test_micro_batches_do_not_change_the_step(run):
         assert small[key] == pytest.approx(large[key], rel=1e-3, abs=1e-5)
 
 
-def test_seed_and_iteration_fix_the_random_choices(run, usual):
+def test_seed_and_iteration_fix_the_random_choices(run, usual, same_weights):
     assert not same_weights(usual[0] / WEIGHTS, run(seed=1)[0] / WEIGHTS)
     assert not same_weights(usual[0] / WEIGHTS, run(iteration=2)[0] / WEIGHTS)
 

@@ -7,7 +7,6 @@ import pytest
 import torch
 from peft import PeftModel
 from pydantic import ValidationError
-from safetensors.torch import load_file
 from torch.nn.functional import logsigmoid
 from trl import DPOTrainer
 
@@ -18,11 +17,6 @@ from tracewheel.policy.adapters import PolicyRef, policy_of
 from tracewheel.policy.loading import load_base, load_for_generation
 
 WEIGHTS = "adapter/adapter_model.safetensors"
-
-
-def same_weights(one, other):
-    one, other = load_file(one), load_file(other)
-    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 
 def plain_logprobs(config, adapter, continuations, prompts):
@@ -67,7 +61,7 @@ def test_the_loss_is_the_papers_on_sampled_tokens(learn, dpo_config, rollouts, a
     assert figures["loss"] == pytest.approx(figures["policy_loss"] + 0.3 * figures["replay_loss"])
 
 
-def test_trl_computes_the_loss(learn, adapter, monkeypatch):
+def test_trl_computes_the_loss(learn, adapter, monkeypatch, same_weights):
     """With TRL's loss put to nothing, nothing is learned from the pairs."""
     calls = []
     real = DPOTrainer._compute_loss

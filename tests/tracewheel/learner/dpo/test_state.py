@@ -14,11 +14,6 @@ from tracewheel.learner.learning_rate import learning_rate
 WEIGHTS = "adapter/adapter_model.safetensors"
 
 
-def same_weights(one, other):
-    one, other = load_file(one), load_file(other)
-    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
-
-
 def test_running_it_twice_gives_the_same_bytes(learn, usual, files_of):
     (one, figures), (two, again) = usual, learn()
     described = {f"adapter/{name}.json" for name in ("adapter", "adapter_config", "probe")}
@@ -28,7 +23,7 @@ def test_running_it_twice_gives_the_same_bytes(learn, usual, files_of):
     assert all(math.isfinite(value) for value in figures.values())
 
 
-def test_the_update_changes_the_policy_and_sets_its_version(learn, adapter):
+def test_the_update_changes_the_policy_and_sets_its_version(learn, adapter, same_weights):
     out, figures = learn(iteration=5)
     assert not same_weights(out / WEIGHTS, adapter / "adapter_model.safetensors")
     assert load_file(out / WEIGHTS).keys() == load_file(adapter / "adapter_model.safetensors").keys()
@@ -36,7 +31,7 @@ def test_the_update_changes_the_policy_and_sets_its_version(learn, adapter):
     assert figures["grad_norm"] > 0
 
 
-def test_resuming_is_repeatable_and_uses_the_optimiser_state(learn, usual, tmp_path, files_of):
+def test_resuming_is_repeatable_and_uses_the_optimiser_state(learn, usual, tmp_path, files_of, same_weights):
     first, _ = usual
     second, _ = learn(state=first, iteration=2)
     again, _ = learn(state=first, iteration=2)
@@ -62,21 +57,21 @@ def test_each_iteration_has_its_own_learning_rate(learn, usual, dpo_config):
 
 
 @pytest.mark.parametrize("reward", [0.0, 1.0, float("nan")])
-def test_without_pairs_the_policy_does_not_change(learn, rollouts, adapter, reward):
+def test_without_pairs_the_policy_does_not_change(learn, rollouts, adapter, reward, same_weights):
     out, figures = learn(rollouts=rollouts.assign(total=reward))
     assert same_weights(out / WEIGHTS, adapter / "adapter_model.safetensors")
     assert figures == {"pairs": 0.0, "zero_variance_share": 1.0, "steps": 0.0}
     assert (out / "optimizer.pt").exists()
 
 
-def test_replay_text_is_optional(learn, usual):
+def test_replay_text_is_optional(learn, usual, same_weights):
     assert usual[1]["replay_loss"] > 0
     without, figures = learn({"replay_rows": 0})
     assert figures["replay_loss"] == 0.0
     assert not same_weights(usual[0] / WEIGHTS, without / WEIGHTS)
 
 
-def test_seed_and_iteration_fix_the_random_choices(learn, usual):
+def test_seed_and_iteration_fix_the_random_choices(learn, usual, same_weights):
     assert not same_weights(usual[0] / WEIGHTS, learn(seed=1)[0] / WEIGHTS)
     assert not same_weights(usual[0] / WEIGHTS, learn(iteration=2)[0] / WEIGHTS)
 
