@@ -1,6 +1,7 @@
 """vLLM's server: killed, run elsewhere, missing, failing and misconfigured. The rest is in the engines' contract."""
 
 import os
+import random
 import signal
 import threading
 import time
@@ -10,6 +11,7 @@ import pytest
 from tracewheel.core.errors import ConfigError, InfrastructureError
 from tracewheel.core.processes import free_port
 from tracewheel.engines.making import make_engine
+from tracewheel.environments.workspace.tasks import FAMILIES, make_task
 from tracewheel.policy.adapters import PolicyRef
 from tracewheel.rollout.rollout import run_episodes
 
@@ -26,10 +28,10 @@ def servers(remote, base):
     return remote.servers(base)
 
 
-def test_a_rollout_whose_server_is_killed_has_the_tokens_of_the_transformers_engine(
-    remote, kind_of, servers, versions, some_tasks
-):
+def test_a_rollout_whose_server_is_killed_has_the_tokens_of_the_transformers_engine(remote, kind_of, servers, versions):
     """The server is killed twice; every trajectory is there once, with every token."""
+    rng = random.Random(8)
+    tasks = [make_task(family, tier, rng) for family in FAMILIES for tier in (1, 2, 3)]
     starts, kills = servers.own.starts, []
 
     def kill(done, _):
@@ -40,7 +42,7 @@ def test_a_rollout_whose_server_is_killed_has_the_tokens_of_the_transformers_eng
     def rollout(kind, progress=None):
         engine, renderer = kind.make(versions.policy(1))
         settings = kind.profile().rollout
-        return run_episodes(engine, renderer, settings, some_tasks[:12], samples=2, seed=1, progress=progress)
+        return run_episodes(engine, renderer, settings, tasks, samples=2, seed=1, progress=progress)
 
     expected = rollout(kind_of("transformers"))
     found = rollout(remote, kill)
