@@ -26,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = build_parser().parse_args(arguments)
     module, _, name = options.command.partition(":")
     try:
-        # Libraries print what they like; standard output is for the result alone.
+        # Standard output is for the result alone; libraries print to it, too.
         with contextlib.redirect_stdout(sys.stderr):
             command: Command = getattr(importlib.import_module(module), name)
             result = command(options)
@@ -92,7 +92,7 @@ def build_parser() -> argparse.ArgumentParser:
     stage.add_argument(
         "--scores-of",
         metavar="PATTERN",
-        help="folder of an earlier iteration's scores, {} standing for its number, for the sampler",
+        help="folder of an earlier iteration's scores, {} in place of its number, for the sampler",
     )
     _out(stage)
 
@@ -147,7 +147,7 @@ def build_parser() -> argparse.ArgumentParser:
     stage.add_argument("--unevaluated", action="store_true", help="write the merge without judging it")
     _out(stage)
 
-    promote = _command(commands, "promote", "flows.commands:promote", "let the gate decide, and crown the champion")
+    promote = _command(commands, "promote", "flows.commands:promote", "let the gate decide, and register the champion")
     promote.add_argument("--challenger", metavar="DIR", help="an evaluation to judge, instead of the profile's run")
     promote.add_argument("--baseline", nargs="+", metavar="NAME=DIR", help="evaluations to compare with")
     promote.add_argument("--validation", nargs="+", metavar="NAME=DIR", help="of several baselines, the best of these is taken")
@@ -197,11 +197,11 @@ def _policy(parser: argparse.ArgumentParser) -> None:
 
 
 def _out(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--out", required=True, metavar="DIR", help="folder to write; what is there is replaced")
+    parser.add_argument("--out", required=True, metavar="DIR", help="folder to write; replaced if it exists")
 
 
 def _show(options: argparse.Namespace, result: dict[str, Any]) -> None:
-    """Print a result: as JSON, or as the command shows it to a person."""
+    """Print a result as JSON, or as the command's own tables."""
     if options.json:
         print(json.dumps(result, default=str))
     elif "show" in result:

@@ -103,7 +103,7 @@ def _config(options: argparse.Namespace) -> RetrainConfig:
 
 
 def _stored_outcome(config: RetrainConfig) -> tuple[Any, Any]:
-    """The run of a profile and its outcome, from the store alone."""
+    """The run of a profile and its results, from the store alone."""
     from flows.retrain import learn
     from tasks.drivers import NotStored, StoredDriver
     from tasks.run import Run
@@ -118,7 +118,7 @@ def _stored_outcome(config: RetrainConfig) -> tuple[Any, Any]:
 
 
 def _promote_evaluation(options: argparse.Namespace, config: RetrainConfig) -> dict[str, Any]:
-    """Judge stored evaluations; with an adapter to register, crown it when it is promoted."""
+    """Judge stored evaluations; register the adapter, if one is given, by the verdict."""
     from tracewheel.core.files import read_json, read_table, write_json
     from tracewheel.core.store import produce_whole
     from tracewheel.evaluation.evaluate import EVALUATION_FILE, RESULTS_FILE
@@ -154,7 +154,7 @@ def _promote_evaluation(options: argparse.Namespace, config: RetrainConfig) -> d
 
 
 def _refuse_or(gate: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
-    """The result; what was refused is raised, with the result, so that the exit code says so."""
+    """The result; a refusal is raised with it, for the exit code."""
     if gate["verdict"] == "refused":
         raise GateRefused("; ".join(gate["reasons"]), result)
     return result

@@ -1,4 +1,4 @@
-"""`tracewheel data …`: about data sets, whatever the profile they were made with."""
+"""`tracewheel data …`: commands about data sets, without a profile."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Options = argparse.Namespace
 
 
 def add_data_commands(commands: Any, exit_codes: str) -> None:
-    """The command line of `data` and of what follows it."""
+    """The command line of `data`."""
     summary = "compare, filter, record and report on data sets"
     group = commands.add_parser("data", help=summary, description=f"{summary}.", epilog=exit_codes)
     inner = group.add_subparsers(required=True, metavar="WHAT")
@@ -134,7 +134,7 @@ def _removed(clause: Mapping[str, Any]) -> str:
 
 
 def show_diff(result: Mapping[str, Any]) -> None:
-    """Print a table of the counts, and below it the first few of what changed."""
+    """Print a table of the counts, and the first few changes."""
     from rich.table import Table
 
     from flows.progress import result_console

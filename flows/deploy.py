@@ -15,7 +15,7 @@ from flows.setup import prepare_environment, resolve_config
 def deploy(options: argparse.Namespace) -> dict[str, Any]:
     """Serve the flow until interrupted. A tick that finds no new traces ends as «Skipped».
 
-    Without PREFECT_API_URL a Prefect server is started beside it, because scheduling needs one.
+    Without PREFECT_API_URL a Prefect server is started as well, which scheduling needs.
     """
     config = resolve_config(options.config, options.overrides, options.run_dir)
     os.environ.setdefault("PREFECT_LOGGING_LEVEL", "INFO")
@@ -28,7 +28,7 @@ def deploy(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def serve(options: argparse.Namespace, name: str) -> None:
-    """Register the deployment and run what the schedule asks for, one run at a time."""
+    """Register the deployment and run it on schedule, one run at a time."""
     from prefect.schedules import Cron, Interval
     from prefect.types.entrypoint import EntrypointType
 

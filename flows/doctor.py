@@ -1,4 +1,4 @@
-"""`tracewheel doctor`: the known failure modes, looked for in a run's records."""
+"""`tracewheel doctor`: known failure modes in a run's records."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ WORDS = {"not_checked": "not checked"}
 
 
 def doctor(options: argparse.Namespace) -> dict[str, Any]:
-    """Examine the profile's run, or the one that `--run` names; it may be complete, stopped or still going on.
+    """Examine the profile's run, or the one that `--run` names; it may be complete, stopped or running.
 
     Raises:
         DataError: there is no such run, or it has not reached reinforcement learning.
-        UnhealthyRun: something severe was found.
+        UnhealthyRun: a finding is severe.
     """
     config = resolve_config(options.config, options.overrides, options.run_dir)
     prepare_environment(config.work_dir, debug=options.debug)
@@ -50,7 +50,7 @@ def doctor(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def show_findings(said: Mapping[str, Any]) -> None:
-    """Print a table of the findings, what is wrong first, and below it what to do."""
+    """Print a table of the findings, the severe ones first, and advice below it."""
     from rich.table import Table
     from rich.text import Text
 

@@ -52,7 +52,7 @@ def add_ingest_command(commands: Any, exit_codes: str) -> None:
 
 
 def ingest(options: argparse.Namespace) -> dict[str, Any]:
-    """Read what is new; or, of a profile, everything, as a stage does."""
+    """Read new logs; with a profile, all of its logs, as the stage does."""
     if any(path.endswith(PROFILES) for path in options.paths):
         return _ingest_profile(options)
     from tracewheel.config.loading import load_ingest_config
@@ -80,7 +80,7 @@ def _ingest_profile(options: argparse.Namespace) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _mlflow_traces(options: argparse.Namespace) -> Iterator[dict[str, Path]]:
-    """MLflow's traces as a file, for as long as it is read."""
+    """MLflow's traces as a temporary file."""
     if not options.mlflow_uri:
         if not options.paths:
             raise InputError("nothing to read: give a PATH, or --mlflow-uri with --experiment")

@@ -1,4 +1,4 @@
-"""Progress on the terminal: a bar for what runs now, a line with its Prefect state for what has ended."""
+"""Progress on the terminal: a bar for the running stage, a line with its state for each that has ended."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ LABEL_WIDTH, WIDTH = 44, 120
 
 
 def result_console() -> Console:
-    """Where results are printed: as wide as the terminal, or wide enough for the tables where there is none."""
+    """Where results are printed: as wide as the terminal; without one, wide enough for the tables."""
     console = Console(highlight=False)
     return console if console.is_terminal else Console(highlight=False, width=WIDTH)
 
 
 class TerminalReporter:
-    """Writes to standard error, which keeps standard output for results. Without a terminal there are no bars."""
+    """Writes to standard error; standard output is for results. Without a terminal there are no bars."""
 
     def __init__(self) -> None:
         self.console = Console(stderr=True, highlight=False)

@@ -1,4 +1,4 @@
-"""A Prefect server of our own for the length of a command, for those who run none.
+"""A Prefect server for the length of a command, where the user runs none.
 
 Prefect can start a temporary server by itself, but leaves it behind when the command is killed. This
 one watches the process that started it, and starts while that process is still importing.
@@ -22,7 +22,7 @@ START_SECONDS = 300.0
 
 
 class LocalServer:
-    """Starts a server and points PREFECT_API_URL at it; does nothing where the user has set that.
+    """Starts a server and points PREFECT_API_URL at it; does nothing when the user has set it.
 
     Enter it before Prefect is imported, and `wait` before Prefect is used.
 
@@ -63,7 +63,7 @@ class LocalServer:
         """Wait until the server answers.
 
         Raises:
-            InfrastructureError: it does not come up.
+            InfrastructureError: it does not start.
         """
         if self._process is None:
             return

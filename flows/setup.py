@@ -1,4 +1,4 @@
-"""What has to be settled before Prefect is imported, and how a profile becomes a run's settings."""
+"""The environment that libraries read at import, and a profile as a run sees it."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def resolve_config(profile: str, overrides: list[str] | None = None, run_dir: st
     """Read a profile. With `run_dir`, everything a run makes goes there.
 
     That is the store, the records, and the MLflow store too unless the profile or an override names one:
-    runs in different folders know nothing of each other's champion.
+    runs in different folders do not share a champion.
 
     Raises:
-        ConfigError: the profile or an override does not fit.
+        ConfigError: the profile or an override is invalid.
     """
     config = load_config(profile, overrides)
     if run_dir is None:
@@ -42,7 +42,7 @@ def resolve_config(profile: str, overrides: list[str] | None = None, run_dir: st
 
 
 def prepare_environment(work_dir: str | None, *, debug: bool = False) -> None:
-    """Set what Prefect and the other libraries read when they are imported; what the user has set stays.
+    """Set the variables that Prefect and other libraries read at import; the user's own are kept.
 
     Args:
         work_dir: Where Prefect keeps its own files, unless the user has a server or a home for it. None
@@ -65,7 +65,7 @@ def prepare_environment(work_dir: str | None, *, debug: bool = False) -> None:
 
 
 def use_threads(threads: int) -> None:
-    """Fix the number of threads of torch once: it decides the order of sums, and so the last bits."""
+    """Fix torch's number of threads: it decides the order of sums, and so the last bits."""
     import torch
 
     torch.set_num_threads(threads)

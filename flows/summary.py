@@ -1,4 +1,4 @@
-"""The table that a run ends with."""
+"""The summary table of a run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PLACES = {"report": "report", "adapter": "adapter", "model": "model", "mlflow_ru
 
 
 def show_summary(summary: Mapping[str, Any]) -> None:
-    """Print success with 95% intervals, cost, the gate's verdict, and where things are."""
+    """Print success with 95% intervals, cost, the gate's verdict, and the places of its files."""
     console = result_console()
     table = Table(title=f"Run {summary['run_id']}: success on {summary['n_held_out']} held-out tasks, with 95% intervals")
     table.add_column("policy")
