@@ -44,8 +44,8 @@ from tracewheel.learner.warm_start.stage import warm_start
 from tracewheel.policy.adapters import PolicyRef, write_adapter
 from tracewheel.policy.loading import load_for_generation
 from tracewheel.rollout.rollout import rollout
-from tracewheel.sampling.sampler import TaskSampler
-from tracewheel.sampling.schedule import evaluation_seed, observe_scores, rollout_seed
+from tracewheel.sampling.sampler import TaskSampler, observe_scores
+from tracewheel.sampling.seeds import evaluation_seed, rollout_seed
 from tracewheel.scoring.score import score
 from tracewheel.traces.ingest import ingest
 

@@ -15,9 +15,11 @@ from tracewheel.curation.curated_folder import load_tasks
 from tracewheel.learner.update import update
 from tracewheel.learner.update_files import UpdateFiles
 from tracewheel.policy.adapters import policy_of, weights_folder
+from tracewheel.rollout.exploration import rollout_temperature
 from tracewheel.rollout.rollout import rollout
 from tracewheel.sampling.curriculum import make_sampler
-from tracewheel.sampling.schedule import observe_scores, rollout_seed, rollout_temperature
+from tracewheel.sampling.sampler import observe_scores
+from tracewheel.sampling.seeds import rollout_seed
 from tracewheel.scoring.score import SCORES_FILE, score
 
 

@@ -15,7 +15,8 @@ from tracewheel.config import CurateSections, EvaluateSections, RetrainConfig, W
 from tracewheel.curation.curated_folder import load_tasks
 from tracewheel.evaluation.evaluate import evaluate
 from tracewheel.policy.adapters import PolicyRef
-from tracewheel.sampling.schedule import VALIDATION_SAMPLES, evaluation_seed, validation_rate
+from tracewheel.sampling.seeds import evaluation_seed
+from tracewheel.sampling.validation import VALIDATION_SAMPLES, validation_rate
 
 CURATED, START = "curated", "warm_start"
 EPISODES = 256  # between two evaluations, on both sides

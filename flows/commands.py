@@ -123,7 +123,7 @@ def _promote_evaluation(options: argparse.Namespace, config: RetrainConfig) -> d
     from tracewheel.core.store import produce_whole
     from tracewheel.evaluation.evaluate import EVALUATION_FILE, RESULTS_FILE
     from tracewheel.evaluation.gate import GATE_FILE, decide
-    from tracewheel.sampling.schedule import validation_rate
+    from tracewheel.sampling.validation import validation_rate
 
     baselines = dict(named_folder(pair, "--baseline") for pair in options.baseline or [])
     validations = dict(named_folder(pair, "--validation") for pair in options.validation or [])

@@ -13,7 +13,7 @@ from tasks.update import update_policy
 from tracewheel.core.store import Entry
 from tracewheel.sampling.dynamic_sampling import sampling_figures, success_of_rounds
 from tracewheel.sampling.sampler import TaskSampler
-from tracewheel.sampling.schedule import VALIDATION_SAMPLES, validates
+from tracewheel.sampling.validation import VALIDATION_SAMPLES, validates
 
 
 def validate(run: Run, curated: Entry, policy: Policy, iteration: int = 0) -> Candidate:

@@ -62,9 +62,11 @@ def rollout(options: argparse.Namespace) -> dict[str, Any]:
     policy = _policy(config, options.state)
     from tracewheel.curation.curated_folder import load_tasks
     from tracewheel.curation.leaks import check_curated
+    from tracewheel.rollout.exploration import rollout_temperature
     from tracewheel.rollout.rollout import rollout
     from tracewheel.sampling.curriculum import make_sampler, write_variants
-    from tracewheel.sampling.schedule import observe_scores, rollout_seed, rollout_temperature
+    from tracewheel.sampling.sampler import observe_scores
+    from tracewheel.sampling.seeds import rollout_seed
     from tracewheel.scoring.score import SCORES_FILE
 
     warn_of_leaks(check_curated(curated, config.curation))
@@ -124,7 +126,8 @@ def evaluate(options: argparse.Namespace) -> dict[str, Any]:
     config = _config(options, "policy.base")
     tasks = tasks_of_split(options)
     from tracewheel.evaluation.evaluate import evaluate
-    from tracewheel.sampling.schedule import VALIDATION_SAMPLES, evaluation_seed
+    from tracewheel.sampling.seeds import evaluation_seed
+    from tracewheel.sampling.validation import VALIDATION_SAMPLES
 
     state = options.state
     samples = options.samples or (VALIDATION_SAMPLES if options.split == "validation" else config.evaluation.samples)

@@ -9,14 +9,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
+from tasks.collect import collect_groups
 from tasks.helper import Helper
+from tasks.queue import RunQueue
 from tasks.rollout import roll_out
 from tasks.run import Policy, Run
 from tasks.score import score_trajectories
 from tracewheel.core.store import Entry
+from tracewheel.rollout.exploration import rollout_temperature
+from tracewheel.sampling.budget import has_room
 from tracewheel.sampling.dynamic_sampling import refill_size
-from tracewheel.sampling.sampler import TaskSampler
-from tracewheel.sampling.schedule import has_room, observe_scores, rollout_temperature
+from tracewheel.sampling.sampler import TaskSampler, observe_scores
 from tracewheel.scoring.score import SCORES_FILE
 
 
@@ -52,9 +55,7 @@ def open_source(run: Run, curated: Entry, sampler: TaskSampler, name: str) -> It
             with contextlib.nullcontext() if run.planning else Helper() as helper:
                 yield OverlapSource(replace(run, helper=helper), curated, sampler)
         case "async":
-            from flows.queue_source import QueueSource
-
-            with QueueSource(run, curated, sampler, name) as source:
+            with contextlib.closing(QueueSource(run, curated, sampler, name)) as source:
                 yield source
 
 
@@ -126,6 +127,51 @@ class OverlapSource:
         return roll_out.ahead(self.run, **rollout_arguments(self, policy, iteration, task_ids))
 
 
+@dataclass
+class QueueSource:
+    """Orders what the sampler chooses, claims what workers hand in, and publishes each new policy.
+
+    Orders for iteration k are issued as soon as the scores of iteration k - 1 - `max_staleness` are known, and may be
+    begun once the policy of that iteration is published. Which groups an iteration claims depends on time; the claim
+    is stored before anything is trained on it, so a run that continues after a kill claims the same.
+    """
+
+    run: Run
+    curated: Entry
+    sampler: TaskSampler
+    name: str
+    queue: RunQueue | None = None
+
+    def gather(self, policy: Policy, iteration: int, used: int) -> tuple[list[Entry], list[Entry]]:
+        queue = self.queue or self._open(policy)
+        collected = collect_groups(self.run, claimed=queue.claim(iteration), iteration=iteration)
+        scored = score_and_observe(self, collected, iteration)
+        self.sampler.evolve(self.curated.path)
+        queue.order(iteration + 1 + self.run.config.rollout.max_staleness)
+        if is_last(self.run, iteration, used + queue.episodes(iteration)):
+            queue.stop_workers()
+        return [collected], [scored]
+
+    def updated(self, policy: Policy) -> None:
+        if self.queue:
+            self.queue.publish(policy)
+
+    def summary(self) -> dict[str, Any]:
+        return {"mode": "async", **(self.queue.summary() if self.queue else {})}
+
+    def close(self) -> None:
+        """Stop the workers and close the queue."""
+        if self.queue:
+            self.queue.close()
+
+    def _open(self, start: Policy) -> RunQueue:
+        self.queue = queue = RunQueue(self.run, self.curated, self.sampler, start, self.name)
+        for iteration in range(1, 2 + self.run.config.rollout.max_staleness):
+            queue.order(iteration)
+        queue.publish(start)
+        return queue
+
+
 class _Loop(Protocol):
     run: Run
     curated: Entry
@@ -152,7 +198,7 @@ def score_and_observe(loop: _Loop, trajectories: Entry, iteration: int) -> Entry
 
 
 def is_last(run: Run, iteration: int, used: int) -> bool:
-    """Whether no iteration follows: the number is reached, or the budget of episodes has no room, of which some are used."""
+    """Whether no iteration follows: the last one is reached, or the episode budget is exhausted."""
     training = run.config.training
     return iteration == training.iterations or not has_room(training.episodes, used, run.config.episodes_per_iteration)
 

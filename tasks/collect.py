@@ -7,7 +7,7 @@ from typing import Any
 from tasks.stage import Call, Context, Expected, stage_task
 from tracewheel.config import CollectSections
 from tracewheel.rollout.collect import collect
-from tracewheel.rollout.trajectory_queue import Batch
+from tracewheel.rollout.trajectory_queue import ClaimedGroups
 
 
 def expected(call: Call, place: int) -> Expected:
@@ -17,6 +17,6 @@ def expected(call: Call, place: int) -> Expected:
 
 
 @stage_task("collect", code="tracewheel.rollout.collect", sections=CollectSections, expects=expected)
-def collect_batch(context: Context[CollectSections], *, batch: Batch, iteration: int) -> dict[str, Any]:
+def collect_groups(context: Context[CollectSections], *, claimed: ClaimedGroups, iteration: int) -> dict[str, Any]:
     """The trajectories that an iteration claimed, as files."""
-    return collect(context.config.rollout, batch, context.out)
+    return collect(context.config.rollout, claimed, context.out)

@@ -12,7 +12,7 @@ from tracewheel.core.files import read_table
 from tracewheel.core.store import Entry
 from tracewheel.curation.curated_folder import TASKS_FILE, VALIDATION, load_tasks
 from tracewheel.evaluation.evaluate import evaluate
-from tracewheel.sampling.schedule import evaluation_seed
+from tracewheel.sampling.seeds import evaluation_seed
 
 FEWER_TRACES = 4
 

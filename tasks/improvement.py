@@ -8,8 +8,8 @@ from typing import Any
 
 from tasks.run import Policy
 from tracewheel.core.store import Entry
-from tracewheel.sampling.schedule import validation_rate
 from tracewheel.sampling.specialists import family_rate
+from tracewheel.sampling.validation import validation_rate
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from tracewheel.core.types import Task
 from tracewheel.curation.curated_folder import load_tasks
 from tracewheel.rollout.rollout import rollout
 from tracewheel.sampling.curriculum import write_variants
-from tracewheel.sampling.schedule import rollout_seed
+from tracewheel.sampling.seeds import rollout_seed
 
 
 def expected(call: Call, place: int) -> Expected:

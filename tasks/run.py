@@ -19,7 +19,7 @@ from tracewheel.core.store import Entry, Store
 from tracewheel.core.types import content_hash
 from tracewheel.curation.curated_folder import EPISODES_FILE
 from tracewheel.policy.adapters import ADAPTER, MODEL, PolicyRef, base_folder, base_hash
-from tracewheel.rollout.trajectory_queue import Batch
+from tracewheel.rollout.trajectory_queue import ClaimedGroups
 
 if TYPE_CHECKING:
     from tasks.helper import Helper
@@ -149,7 +149,7 @@ class Run:
 
 def describe(value: Any) -> Any:
     """A stage's argument as JSON types that identify its content, not its place."""
-    if isinstance(value, Entry | Batch):
+    if isinstance(value, Entry | ClaimedGroups):
         return value.digest
     if isinstance(value, Policy):
         return {"adapter": value.entry.digest if value.entry else None, "version": value.version}

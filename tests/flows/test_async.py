@@ -175,7 +175,7 @@ def check_exact(folder, summary):
     for iteration, entries in made.items():
         (collected,) = entries["rollouts"]
         table = read_table(folder / "store" / collected / "trajectories.parquet")
-        batch = queue.batch(int(iteration)).trajectories()
+        batch = queue.claimed(int(iteration)).trajectories()
         assert table["id"].tolist() == [trajectory.id for trajectory in batch]
         trained.update(table["id"])
         for turns, mask in zip(table["turns"], table["action_mask"], strict=True):

@@ -3,9 +3,9 @@
 import pandas as pd
 import pytest
 
-from flows.queue_source import QueueSource
 from flows.setup import resolve_config
 from tasks.drivers import NotStored, StoredDriver
+from tasks.queue import RunQueue
 from tasks.run import Run
 from tracewheel.core.store import Entry
 from tracewheel.environments.workspace.tasks import FAMILIES, make_task
@@ -25,22 +25,17 @@ def curated(tmp_path):
 
 
 @pytest.fixture
-def make_source(profile, curated, tmp_path):
+def make_queue(profile, curated, tmp_path):
     def make(*overrides, planning=False):
         chosen = ("rollout.mode=async", "rollout.max_staleness=2", f"training.tasks_per_iteration={GROUPS}", *overrides)
-        run = Run.of(
-            resolve_config(str(profile), list(chosen), str(tmp_path / "runs")), driver=StoredDriver() if planning else None
-        )
+        config = resolve_config(str(profile), list(chosen), str(tmp_path / "runs"))
+        run = Run.of(config, driver=StoredDriver() if planning else None)
         ids = pd.read_parquet(curated.path / "tasks.parquet")["id"].tolist()
-        return QueueSource(run, curated, TaskSampler(run.config.sampler, ids, run.config.seed), "rl")
+        sampler = TaskSampler(run.config.sampler, ids, run.config.seed)
+        start = run.adapted("start", Entry("warm_start", "key", curated.path, "start", 0.0, {}))
+        return RunQueue(run, curated, sampler, start, "rl"), sampler, run
 
     return make
-
-
-def opened(source):
-    start = source.run.adapted("start", Entry("warm_start", "key", source.curated.path, "start", 0.0, {}))
-    source._queue = source._open(start)
-    return source._queue
 
 
 @pytest.mark.parametrize(
@@ -53,23 +48,21 @@ def opened(source):
         (["training.episodes=1", "training.iterations=9"], 1),
     ],
 )
-def test_there_are_orders_for_the_iterations_that_there_will_be(make_source, overrides, iterations):
-    source = make_source(*overrides)
-    queue = opened(source)
+def test_each_iteration_of_the_training_is_ordered_once(make_queue, overrides, iterations):
+    queue, _, _ = make_queue(*overrides)
     for iteration in range(1, 9):
-        source._issue(iteration)
-        source._issue(iteration)
-    assert [queue.issued(iteration) for iteration in range(1, 9)] == [GROUPS] * iterations + [0] * (8 - iterations)
+        queue.order(iteration)
+        queue.order(iteration)
+    assert [queue.queue.issued(iteration) for iteration in range(1, 9)] == [GROUPS] * iterations + [0] * (8 - iterations)
 
 
-def test_orders_are_numbered_through_and_hold_their_tasks(make_source):
-    source = make_source("training.iterations=2")
-    queue = opened(source)
-    chosen = [source.sampler.select(GROUPS, iteration) for iteration in (1, 2)]
-    source._issue(1)
-    source._issue(2)
-    source.updated(source.run.base())
-    orders = queue.lease("w", 99)
+def test_orders_are_numbered_consecutively_and_hold_their_tasks(make_queue):
+    queue, sampler, run = make_queue("training.iterations=2")
+    chosen = [sampler.select(GROUPS, iteration) for iteration in (1, 2)]
+    queue.order(1)
+    queue.order(2)
+    queue.publish(run.base())
+    orders = queue.queue.lease("w", 99)
     assert [order.number for order in orders] == list(range(2 * GROUPS))
     assert [order.task["id"] for order in orders] == [*chosen[0], *chosen[1]]
     assert {order.load_task().id for order in orders} == {order.task["id"] for order in orders}
@@ -77,24 +70,23 @@ def test_orders_are_numbered_through_and_hold_their_tasks(make_source):
     assert {order.samples for order in orders} == {SAMPLES}
 
 
-def test_a_run_that_goes_on_keeps_what_was_ordered(make_source):
-    source = make_source("training.iterations=2")
-    opened(source)
-    source._issue(1)
-    source.sampler.observe(source.sampler.select(1, 1)[0], 50, 0)  # it would choose otherwise now
-    again = make_source("training.iterations=2")
-    assert opened(again).issued(1) == GROUPS
-    again._issue(1)
+def test_a_resumed_run_keeps_its_orders(make_queue):
+    queue, sampler, _ = make_queue("training.iterations=2")
+    queue.order(1)
+    sampler.observe(sampler.select(1, 1)[0], 50, 0)  # it would choose otherwise now
+    again, _, _ = make_queue("training.iterations=2")
+    assert again.queue.issued(1) == GROUPS
+    again.order(1)
     assert again.summary()["issued"] == GROUPS
 
 
-def test_other_settings_have_a_queue_of_their_own(make_source):
-    paths = {opened(make_source(*overrides)).path for overrides in ([], ["learner.kl=0.5"], ["rollout.max_staleness=1"])}
+def test_other_settings_have_another_queue(make_queue):
+    paths = {make_queue(*overrides)[0].queue.path for overrides in ([], ["learner.kl=0.5"], ["rollout.max_staleness=1"])}
     assert len(paths) == 3
 
 
-def test_a_plan_makes_no_queue(make_source):
-    source = make_source(planning=True)
+def test_a_plan_makes_no_queue(make_queue, tmp_path):
+    queue, _, _ = make_queue(planning=True)
     with pytest.raises(NotStored, match="claim 1"):
-        opened(source)
-    assert not (source.run.store.root.parent / "queue").exists()
+        queue.claim(1)
+    assert not list(tmp_path.rglob("queue"))

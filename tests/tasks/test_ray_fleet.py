@@ -167,7 +167,7 @@ def test_a_killed_worker_and_a_lost_node_neither_lose_nor_double_groups(cluster,
 
 def claim(queue, iteration, groups, version, fleet):
     wait_until(lambda: queue.claim(iteration, groups, version), fleet)
-    return queue.batch(iteration).trajectories()
+    return queue.claimed(iteration).trajectories()
 
 
 def test_a_ray_client_is_refused(config, tmp_path):

@@ -8,7 +8,7 @@ from dataclasses import replace
 import grimp
 import pytest
 
-from tasks.collect import collect_batch
+from tasks.collect import collect_groups
 from tasks.curate import curate_tasks
 from tasks.drivers import NotStored, StoredDriver
 from tasks.evaluate import evaluate_policy
@@ -294,7 +294,7 @@ class TestInPrefect:
         (curate_tasks, {"seed", "environment", "curation"}),
         (warm_start_policy, {"seed", "threads", "policy", "environment", "warm_start"}),
         (roll_out, {"seed", "threads", "policy", "environment", "rollout"}),
-        (collect_batch, {"rollout"}),
+        (collect_groups, {"rollout"}),
         (score_trajectories, {"policy", "environment", "rubric"}),
         (update_policy, {"seed", "threads", "policy", "learner", "training"}),
         (evaluate_policy, {"seed", "threads", "policy", "environment", "rollout", "rubric", "evaluation"}),

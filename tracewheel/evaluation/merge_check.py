@@ -14,7 +14,8 @@ from tracewheel.curation.curated_folder import VALIDATION, load_tasks
 from tracewheel.evaluation.evaluate import evaluate
 from tracewheel.policy.adapters import PolicyRef, policy_of
 from tracewheel.policy.merge import Part, compare, merge
-from tracewheel.sampling.schedule import VALIDATION_SAMPLES, evaluation_seed, validation_rate
+from tracewheel.sampling.seeds import evaluation_seed
+from tracewheel.sampling.validation import VALIDATION_SAMPLES, validation_rate
 
 MERGED = "merged"
 COMPARISON_FILE, VALIDATION_FOLDER = "comparison.json", "validation"

@@ -10,23 +10,23 @@ from tracewheel.config import RolloutConfig
 from tracewheel.core.files import write_json, write_records
 from tracewheel.core.types import Trajectory
 from tracewheel.rollout.rollout import TRAJECTORIES_FILE, rollout_metrics
-from tracewheel.rollout.trajectory_queue import Batch
+from tracewheel.rollout.trajectory_queue import ClaimedGroups
 from tracewheel.sampling.curriculum import write_variants
 
 
-def collect(config: RolloutConfig, batch: Batch, out: Path) -> dict[str, float]:
+def collect(config: RolloutConfig, claimed: ClaimedGroups, out: Path) -> dict[str, float]:
     """Write `trajectories.parquet`, the curriculum's variants among their tasks, and `metrics.json`, which it returns.
 
     The metrics are a rollout's, and `staleness_mean` and `staleness_max` over the sampled tokens: by how many updates
     the policy that sampled a token is older than the one that is updated. `mixed_episodes` were sampled by more than
     one policy, `dropped_groups` were left out as too old.
     """
-    trajectories = batch.trajectories()
+    trajectories = claimed.trajectories()
     out.mkdir(parents=True, exist_ok=True)
     write_records(out / TRAJECTORIES_FILE, trajectories)
-    write_variants(out, batch.variants())
-    metrics = rollout_metrics(config, trajectories) | age_figures(trajectories, batch.version)
-    metrics["dropped_groups"] = batch.dropped
+    write_variants(out, claimed.variants())
+    metrics = rollout_metrics(config, trajectories) | age_figures(trajectories, claimed.version)
+    metrics["dropped_groups"] = claimed.dropped
     write_json(out / "metrics.json", metrics)
     return metrics
 

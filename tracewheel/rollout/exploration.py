@@ -13,7 +13,7 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from tracewheel.config import ExplorationConfig
+from tracewheel.config import ExplorationConfig, RolloutConfig
 from tracewheel.core.errors import ConfigError
 from tracewheel.core.types import content_hash
 
@@ -26,6 +26,14 @@ def group_temperatures(temperature: float, spread: float, samples: int) -> list[
     if spread == 0.0 or samples == 1:
         return [temperature] * samples
     return [temperature * (1.0 - spread + 2.0 * spread * sample / (samples - 1)) for sample in range(samples)]
+
+
+def rollout_temperature(rollout: RolloutConfig, iterations: int, iteration: int) -> float:
+    """An iteration's temperature: it moves linearly from `temperature` to `exploration.temperature_end`."""
+    start, end = rollout.temperature, rollout.exploration.temperature_end
+    if end is None:
+        return start
+    return start + (end - start) * (iteration - 1) / max(1, iterations - 1)
 
 
 def offered_tools(config: ExplorationConfig, tools: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

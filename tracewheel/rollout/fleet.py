@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 import uuid
 from collections.abc import Iterator
@@ -24,6 +25,7 @@ from tracewheel.rollout.worker_process import BAD_INPUT
 
 MOST_DEATHS = 5
 SILENT_SECONDS = 900.0
+CHECK_SECONDS = 0.5
 GRACE_SECONDS = 5.0
 LAST_WORDS = 2000
 
@@ -47,6 +49,41 @@ class Fleet(Protocol):
     def stop(self) -> None:
         """Stop all workers; none is left when it returns. May be called again."""
         ...
+
+
+class WatchedFleet:
+    """A running fleet that a thread checks, so that updates and evaluations may take their time."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+        self._stopping = threading.Event()
+        self._failure: BaseException | None = None
+        try:
+            fleet.start()
+        except BaseException:
+            fleet.stop()
+            raise
+        self._thread = threading.Thread(target=self._watch, name="fleet", daemon=True)
+        self._thread.start()
+
+    def check(self) -> None:
+        """Raise what the fleet's last check has raised."""
+        if self._failure:
+            raise self._failure
+
+    def stop(self) -> None:
+        """Stop the fleet. May be called again."""
+        self._stopping.set()
+        self._thread.join()
+        self._fleet.stop()
+
+    def _watch(self) -> None:
+        while not self._stopping.wait(CHECK_SECONDS):
+            try:
+                self._fleet.check()
+            except Exception as error:  # raised again where somebody waits for the workers
+                self._failure = error
+                return
 
 
 @dataclass

@@ -29,7 +29,7 @@ OPEN = STATES[:3]
 
 
 @dataclass(frozen=True)
-class Batch:
+class ClaimedGroups:
     """What an iteration trains on, as it was claimed.
 
     Attributes:
@@ -119,7 +119,7 @@ class TrajectoryQueue:
             if newest is None or policy.version >= newest:
                 run("INSERT OR REPLACE INTO policies VALUES (?, ?, ?)", (policy.version, policy.base, policy.adapter))
 
-    def claim(self, iteration: int, groups: int, version: int) -> Batch | None:
+    def claim(self, iteration: int, groups: int, version: int) -> ClaimedGroups | None:
         """Take the oldest groups that are done for an iteration; the same ones whenever it is asked again.
 
         Groups whose oldest token is more than `max_staleness` versions behind are marked stale, and ordered anew.
@@ -130,13 +130,13 @@ class TrajectoryQueue:
             version: The policy that it updates.
 
         Returns:
-            The batch; None when there are not so many groups yet.
+            The groups; None when there are not so many groups yet.
         """
         done, oldest = self._file.read("SELECT COUNT(*), MIN(oldest) FROM orders WHERE state = 'done'")[0]
-        if done < groups and (oldest is None or oldest >= version - self.max_staleness) and not self._batch(iteration):
+        if done < groups and (oldest is None or oldest >= version - self.max_staleness) and not self._claimed(iteration):
             return None  # a look costs nothing, a transaction waits for the disk
         with self._file.step() as run:
-            claimed = self._batch(iteration)
+            claimed = self._claimed(iteration)
             if claimed:
                 return claimed
             late = run(
@@ -153,11 +153,11 @@ class TrajectoryQueue:
             dropped = run("SELECT COUNT(*) FROM orders WHERE state = 'stale' AND ended_in = ?", (iteration,)).fetchone()[0]
             digest = content_hash([dropped, [record.to_record() for record in self.consumed(iteration)]])
             run("INSERT INTO batches VALUES (?, ?, ?, ?)", (iteration, version, digest, dropped))
-            return self._batch(iteration)
+            return self._claimed(iteration)
 
-    def batch(self, iteration: int) -> Batch | None:
+    def claimed(self, iteration: int) -> ClaimedGroups | None:
         """What an iteration has claimed, None when it has not."""
-        return self._batch(iteration)
+        return self._claimed(iteration)
 
     def release(self, worker: str) -> int:
         """Give back all that a worker which is gone had leased. Returns how many orders these were."""
@@ -277,12 +277,12 @@ class TrajectoryQueue:
         )
         return [_order(body) for (body,) in rows]
 
-    def _batch(self, iteration: int) -> Batch | None:
+    def _claimed(self, iteration: int) -> ClaimedGroups | None:
         rows = self._file.read("SELECT version, digest, dropped FROM batches WHERE iteration = ?", iteration)
         if not rows:
             return None
         version, digest, dropped = rows[0]
-        return Batch(iteration, version, digest, dropped, queue=self)
+        return ClaimedGroups(iteration, version, digest, dropped, queue=self)
 
     def _ended(self) -> bool:
         return "ended" in self._file.facts()

@@ -17,6 +17,7 @@ No weight is below `floor` times the largest, so no task is forgotten.
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self
@@ -29,6 +30,8 @@ from tracewheel.core.files import read_json, write_json
 from tracewheel.core.types import Task, content_hash
 from tracewheel.curation.difficulty import beta_below
 from tracewheel.curation.evidence import Evidence
+from tracewheel.scoring.rubric import success_of
+from tracewheel.scoring.score import read_scores
 
 STATE_VERSION = 1
 
@@ -152,3 +155,14 @@ class TaskSampler:
                 return alpha * beta / (total * (total + 1.0))
             case "uniform":
                 return 1.0
+
+
+def observe_scores(sampler: TaskSampler, scores: Path) -> None:
+    """Give the sampler the outcomes of an iteration's rollouts; unscored ones are left out."""
+    counts: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
+    for score in read_scores(scores):
+        success = success_of(score)
+        if not math.isnan(success):
+            counts[score.task_id][0 if success else 1] += 1
+    for task_id, (successes, failures) in sorted(counts.items()):
+        sampler.observe(task_id, successes, failures)

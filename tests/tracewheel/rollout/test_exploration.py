@@ -14,9 +14,8 @@ from tracewheel.environments.workspace.environment import TOOLS
 from tracewheel.evaluation.evaluate import evaluate
 from tracewheel.policy.adapters import PolicyRef
 from tracewheel.policy.loading import PolicyWeights, load_base
-from tracewheel.rollout.exploration import ForcedCalls, group_temperatures
+from tracewheel.rollout.exploration import ForcedCalls, group_temperatures, rollout_temperature
 from tracewheel.rollout.rollout import rollout, run_episodes
-from tracewheel.sampling.schedule import rollout_temperature
 
 NAMES = [tool["function"]["name"] for tool in TOOLS]
 

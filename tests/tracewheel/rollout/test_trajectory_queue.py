@@ -381,7 +381,7 @@ class Interleavings(RuleBasedStateMachine):
         if not hasattr(self, "queue"):
             return
         counts = self.queue.counts()
-        claimed = [self.queue.batch(number) for number in range(1, self.iteration + 1)]
+        claimed = [self.queue.claimed(number) for number in range(1, self.iteration + 1)]
         claimed = [batch for batch in claimed if batch]
         assert counts["issued"] == counts["consumed"] + counts["stale"] + counts["open"]
         assert counts["issued"] == self.issued + counts["stale"]  # each that was dropped is ordered anew
@@ -391,7 +391,7 @@ class Interleavings(RuleBasedStateMachine):
         ids = [t.id for batch in claimed for t in batch.trajectories()]
         assert len(ids) == len(set(ids))
         for number, known in self.batches.items():
-            batch = self.queue.batch(number)
+            batch = self.queue.claimed(number)
             assert (batch.digest, [t.id for t in batch.trajectories()]) == known
 
 

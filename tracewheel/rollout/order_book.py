@@ -1,0 +1,99 @@
+"""The learner's side of asynchronous training: what is ordered for each iteration, and the wait until it can be claimed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tracewheel.config import RetrainConfig
+from tracewheel.core.fingerprint import code_version, package_versions
+from tracewheel.core.types import content_hash
+from tracewheel.curation.curated_folder import TRAIN, load_tasks
+from tracewheel.rollout.exploration import rollout_temperature
+from tracewheel.rollout.fleet import WatchedFleet
+from tracewheel.rollout.orders import Order
+from tracewheel.rollout.rollout import Progress
+from tracewheel.rollout.trajectory_queue import ClaimedGroups, TrajectoryQueue
+from tracewheel.sampling.budget import has_room
+from tracewheel.sampling.sampler import TaskSampler
+from tracewheel.sampling.seeds import rollout_seed
+
+POLL_SECONDS = 0.05
+CODE = ("tracewheel.rollout.worker", "tracewheel.scoring.score", "tracewheel.learner.update", "tracewheel.sampling.curriculum")
+
+
+def queue_path(folder: Path, loop: str, made_from: Mapping[str, Any]) -> Path:
+    """The file of a training loop's queue. Its name holds a hash of everything that the loop's result depends on.
+
+    Args:
+        folder: Where queues lie.
+        loop: Identifies the run and the loop in it.
+        made_from: Settings and inputs as JSON types; the code and the packages are added.
+    """
+    everything = {**made_from, "code": [code_version(module) for module in CODE], "packages": package_versions()}
+    return folder / f"{loop}-{content_hash(everything, 8)}.sqlite"
+
+
+@dataclass(frozen=True)
+class OrderBook:
+    """Orders groups of episodes for the iterations of a training loop, and claims them.
+
+    Attributes:
+        queue: The loop's queue.
+        config: The profile.
+        curated: The folder of the curation stage, whose training tasks are rolled out.
+        sampler: Chooses the tasks.
+    """
+
+    queue: TrajectoryQueue
+    config: RetrainConfig
+    curated: Path
+    sampler: TaskSampler
+
+    def order(self, iteration: int) -> None:
+        """Order an iteration's groups, once; none when the training ends before that iteration."""
+        queue, config = self.queue, self.config
+        if queue.issued(iteration) or iteration > config.training.iterations:
+            return
+        before = sum(queue.issued(earlier) for earlier in range(1, iteration))
+        if before and not has_room(config.training.episodes, before * config.rollout.group_size, config.episodes_per_iteration):
+            return
+        task_ids = self.sampler.select(config.training.tasks_per_iteration, iteration)
+        variants = {task.id: task for task in self.sampler.variants(task_ids)}
+        tasks = {task.id: task for task in load_tasks(self.curated, TRAIN)} | variants
+        queue.issue(
+            [
+                Order(
+                    number,
+                    iteration,
+                    tasks[task_id].to_record(),
+                    variant=task_id in variants,
+                    samples=config.rollout.group_size,
+                    seed=rollout_seed(config.seed, iteration),
+                    temperature=rollout_temperature(config.rollout, config.training.iterations, iteration),
+                )
+                for number, task_id in enumerate(task_ids, start=before)
+            ]
+        )
+
+    def episodes(self, iteration: int) -> int:
+        """How many episodes were ordered for an iteration."""
+        return self.queue.issued(iteration) * self.config.rollout.group_size
+
+    def claim(self, iteration: int, fleet: WatchedFleet, progress: Progress) -> ClaimedGroups:
+        """Wait until as many groups are done as were ordered for an iteration, and claim them.
+
+        Args:
+            iteration: Which iteration trains on them.
+            fleet: The workers; what its checks raise is raised here.
+            progress: Called with (groups done, groups ordered).
+        """
+        groups = self.queue.issued(iteration)
+        while not (claimed := self.queue.claim(iteration, groups, version=iteration - 1)):
+            fleet.check()
+            progress(min(groups, self.queue.counts()["done"]), groups)
+            time.sleep(POLL_SECONDS)
+        return claimed
