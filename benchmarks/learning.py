@@ -43,7 +43,7 @@ from tracewheel.learner.update_files import UpdateFiles
 from tracewheel.learner.warm_start.stage import warm_start
 from tracewheel.policy.adapters import PolicyRef, write_adapter
 from tracewheel.policy.loading import load_for_generation
-from tracewheel.rollout.rollout import rollout
+from tracewheel.rollout.rollout import RolloutPlan, rollout
 from tracewheel.sampling.sampler import TaskSampler, observe_scores
 from tracewheel.sampling.seeds import evaluation_seed, rollout_seed
 from tracewheel.scoring.score import score
@@ -143,7 +143,7 @@ def _without_mask(config: RetrainConfig, curated: Path, start: Path, work: Path)
         chosen = [tasks[task_id] for task_id in sampler.select(config.training.tasks_per_iteration, iteration)]
         policy = PolicyRef(config.policy.base, str(state / "adapter"), version)
         sections, seed = RolloutSections.of(config), rollout_seed(config.seed, iteration)
-        rollout(sections, policy, chosen, folder, samples=config.rollout.group_size, seed=seed)
+        rollout(sections, policy, RolloutPlan(chosen, samples=config.rollout.group_size, seed=seed), folder)
         score(ScoreSections.of(config), chosen, folder / "trajectories.parquet", folder)
         observe_scores(sampler, folder / "scores.parquet")
         _unmask(config, policy, folder / "trajectories.parquet")

@@ -32,7 +32,7 @@ def ours(folder: Path, threads: int, setting: dict[str, Any]) -> Rollout:
     from tracewheel.config import EngineSections, RetrainConfig
     from tracewheel.engines.making import make_engine
     from tracewheel.policy.adapters import PolicyRef
-    from tracewheel.rollout.rollout import run_episodes
+    from tracewheel.rollout.rollout import RolloutPlan, run_episodes
 
     def roll(workload: Workload) -> tuple[Meter, int]:
         config = RetrainConfig.model_validate(
@@ -55,7 +55,9 @@ def ours(folder: Path, threads: int, setting: dict[str, Any]) -> Rollout:
             EngineSections.of(config), PolicyRef(str(folder)), greedy=False, slots=workload.concurrency
         )
         with Meter() as meter:
-            done = run_episodes(engine, renderer, config.rollout, tasks(workload), samples=workload.group, seed=workload.seed)
+            done = run_episodes(
+                engine, renderer, config.rollout, RolloutPlan(tasks(workload), samples=workload.group, seed=workload.seed)
+            )
         if {(len(each.turns), each.stop_reason) for each in done} != {(workload.turns, "finished")}:
             raise ValueError("an episode of ours did not go as scripted")
         return meter, sum(sum(each.action_mask) for each in done)

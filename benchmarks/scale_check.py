@@ -91,7 +91,7 @@ def engine_rates(folder: Path) -> dict[str, float]:
     from tracewheel.curation.curated_folder import load_tasks
     from tracewheel.engines.making import make_engine
     from tracewheel.policy.adapters import policy_of
-    from tracewheel.rollout.rollout import run_episodes
+    from tracewheel.rollout.rollout import RolloutPlan, run_episodes
 
     torch.set_num_threads(1)
     config = load_config(folder.parent / "profile.yaml")
@@ -115,7 +115,9 @@ def engine_rates(folder: Path) -> dict[str, float]:
         begun = time.process_time()
         done = []
         for at in range(0, len(some), max(1, count // SAMPLES)):
-            done += run_episodes(engine, renderer, rollout, some[at : at + max(1, count // SAMPLES)], samples=SAMPLES, seed=at)
+            done += run_episodes(
+                engine, renderer, rollout, RolloutPlan(some[at : at + max(1, count // SAMPLES)], samples=SAMPLES, seed=at)
+            )
         seconds.append(time.process_time() - begun)
         sampled = sum(sum(each.action_mask) for each in done)
         rows.append([passes[0], sampled, sum(len(each.turns) for each in done)])

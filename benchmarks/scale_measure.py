@@ -33,7 +33,7 @@ from tracewheel.policy.loading import load_renderer
 from tracewheel.rollout.episode import EpisodeSpec
 from tracewheel.rollout.episode_pool import EpisodePool
 from tracewheel.rollout.orders import Order
-from tracewheel.rollout.rollout import TRAJECTORIES_FILE, episode_seed, rollout
+from tracewheel.rollout.rollout import TRAJECTORIES_FILE, RolloutPlan, episode_seed, rollout
 from tracewheel.rollout.trajectory_queue import TrajectoryQueue
 from tracewheel.scoring.score import score
 
@@ -75,7 +75,7 @@ def measure() -> dict[str, tuple[float, str]]:
     tasks = [make_task(FAMILIES[number % len(FAMILIES)], 1 + number % 4, rng) for number in range(TASKS)]
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder)
-        rollout(RolloutSections.of(config), PolicyRef(str(BASE)), tasks, out, samples=SAMPLES, seed=0)
+        rollout(RolloutSections.of(config), PolicyRef(str(BASE)), RolloutPlan(tasks, samples=SAMPLES, seed=0), out)
         file = out / TRAJECTORIES_FILE
         sampled = read_records(file, Trajectory)
         tokens = sum(len(each.token_ids) for each in sampled)

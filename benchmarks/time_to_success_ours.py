@@ -16,7 +16,7 @@ from tracewheel.learner.update import update
 from tracewheel.learner.update_files import UpdateFiles
 from tracewheel.policy.adapters import policy_of, weights_folder
 from tracewheel.rollout.exploration import rollout_temperature
-from tracewheel.rollout.rollout import rollout
+from tracewheel.rollout.rollout import RolloutPlan, rollout
 from tracewheel.sampling.curriculum import make_sampler
 from tracewheel.sampling.sampler import observe_scores
 from tracewheel.sampling.seeds import rollout_seed
@@ -42,11 +42,13 @@ def main() -> None:
                 rollout(
                     RolloutSections.of(config),
                     policy_of(state, config.policy.base),
-                    chosen,
+                    RolloutPlan(
+                        chosen,
+                        samples=config.rollout.group_size,
+                        seed=rollout_seed(config.seed, iteration),
+                        temperature=rollout_temperature(config.rollout, config.training.iterations, iteration),
+                    ),
                     out,
-                    samples=config.rollout.group_size,
-                    seed=rollout_seed(config.seed, iteration),
-                    temperature=rollout_temperature(config.rollout, config.training.iterations, iteration),
                 )
             stages["rollout"] += meter.cpu_s
             with Meter() as meter:

@@ -63,7 +63,7 @@ def rollout(options: argparse.Namespace) -> dict[str, Any]:
     from tracewheel.curation.curated_folder import load_tasks
     from tracewheel.curation.leaks import check_curated
     from tracewheel.rollout.exploration import rollout_temperature
-    from tracewheel.rollout.rollout import rollout
+    from tracewheel.rollout.rollout import RolloutPlan, rollout
     from tracewheel.sampling.curriculum import make_sampler, write_variants
     from tracewheel.sampling.sampler import observe_scores
     from tracewheel.sampling.seeds import rollout_seed
@@ -84,7 +84,7 @@ def rollout(options: argparse.Namespace) -> dict[str, Any]:
     def produce(out: Path) -> dict[str, float]:
         write_variants(out, variants)
         sections, samples = RolloutSections.of(config), config.rollout.group_size
-        return rollout(sections, policy, chosen, out, samples=samples, seed=seed, temperature=temperature)
+        return rollout(sections, policy, RolloutPlan(chosen, samples=samples, seed=seed, temperature=temperature), out)
 
     return _result(options, produce_whole(Path(options.out), produce))
 

@@ -1,4 +1,4 @@
-"""Where an iteration's trajectories come from: sampled before each update, or while the one before is made."""
+"""Where an iteration's trajectories come from: sampled before each update, beside the one before, or all the time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tracewheel.scoring.score import SCORES_FILE
 
 
 class Source(Protocol):
-    """Gives the loop its trajectories, and is told of each new policy. It tells the sampler how they went."""
+    """Gives the loop its trajectories and the sampler their outcomes; each new policy is passed to it."""
 
     def gather(self, policy: Policy, iteration: int, used: int) -> tuple[list[Entry], list[Entry]]:
         """An iteration's trajectories and their scores, round by round.
@@ -41,7 +41,7 @@ class Source(Protocol):
         ...
 
     def summary(self) -> dict[str, Any]:
-        """What is worth telling of the whole loop."""
+        """Figures of the whole loop."""
         ...
 
 
@@ -61,7 +61,7 @@ def open_source(run: Run, curated: Entry, sampler: TaskSampler, name: str) -> It
 
 @dataclass
 class SyncSource:
-    """Rolls out, then lets update."""
+    """Rolls out before each update."""
 
     run: Run
     curated: Entry
@@ -98,9 +98,9 @@ class SyncSource:
 
 @dataclass
 class OverlapSource:
-    """Rolls the next iteration out while the update runs, with the policy that there is: one step off-policy.
+    """Rolls the next iteration out while the update runs, with the present policy: one step off-policy.
 
-    What is rolled out with which policy does not depend on time, so a run gives the same bytes whenever it was killed.
+    What is rolled out with which policy does not depend on time, so a killed and resumed run gives the same bytes.
     """
 
     run: Run
@@ -191,7 +191,7 @@ def rollout_arguments(loop: _Loop, policy: Policy, iteration: int, task_ids: lis
 
 
 def score_and_observe(loop: _Loop, trajectories: Entry, iteration: int) -> Entry:
-    """Score a round, and tell the sampler how it went."""
+    """Score a round, and give the sampler its outcomes."""
     scored = score_trajectories(loop.run, curated=loop.curated, trajectories=trajectories, iteration=iteration)
     observe_scores(loop.sampler, scored.path / SCORES_FILE)
     return scored

@@ -11,7 +11,7 @@ from tracewheel.config import RolloutSections
 from tracewheel.core.store import Entry
 from tracewheel.core.types import Task
 from tracewheel.curation.curated_folder import load_tasks
-from tracewheel.rollout.rollout import rollout
+from tracewheel.rollout.rollout import RolloutPlan, rollout
 from tracewheel.sampling.curriculum import write_variants
 from tracewheel.sampling.seeds import rollout_seed
 
@@ -43,13 +43,11 @@ def roll_out(
     write_variants(context.out, made)
     helper = context.helper
     work = functools.partial(helper, rollout) if helper else functools.partial(rollout, progress=context.reporter.move)
-    metrics: dict[str, float] = work(
-        context.config,
-        policy.ref(),
+    plan = RolloutPlan(
         [by_id[task_id] for task_id in task_ids],
-        context.out,
         samples=context.config.rollout.group_size,
         seed=rollout_seed(context.config.seed, iteration),
         temperature=temperature,
     )
+    metrics: dict[str, float] = work(context.config, policy.ref(), plan, context.out)
     return metrics

@@ -11,7 +11,7 @@ from tracewheel.core.files import write_json
 from tracewheel.core.statistics import bootstrap_interval, pass_at_k, wilson_interval
 from tracewheel.core.types import Score, Task
 from tracewheel.policy.adapters import PolicyRef
-from tracewheel.rollout.rollout import TRAJECTORIES_FILE, rollout
+from tracewheel.rollout.rollout import TRAJECTORIES_FILE, RolloutPlan, rollout
 from tracewheel.scoring.objectives import PREFIX
 from tracewheel.scoring.rubric import success_of
 from tracewheel.scoring.score import SCORES_FILE, read_scores, score
@@ -53,9 +53,8 @@ def evaluate(
     scores, spent = {}, {"episodes": 0.0, "generated_tokens": 0.0}
     for mode, greedy in (("greedy", True), ("sampled", False)):
         folder = out / mode
-        metrics = rollout(
-            config, policy, tasks, folder, samples=1 if greedy else samples, seed=seed, greedy=greedy, progress=progress
-        )
+        plan = RolloutPlan(tasks, samples=1 if greedy else samples, seed=seed, greedy=greedy)
+        metrics = rollout(config, policy, plan, folder, progress=progress)
         spent = {key: spent[key] + metrics[key] for key in spent}
         score(config, tasks, folder / TRAJECTORIES_FILE, folder)
         scores[mode] = read_scores(folder / SCORES_FILE)

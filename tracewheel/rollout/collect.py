@@ -1,4 +1,4 @@
-"""The collect stage of asynchronous training: what an iteration claimed, in the files that a rollout would have left."""
+"""The collect stage of asynchronous training: an iteration's claimed groups as the files that a rollout writes."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from tracewheel.sampling.curriculum import write_variants
 def collect(config: RolloutConfig, claimed: ClaimedGroups, out: Path) -> dict[str, float]:
     """Write `trajectories.parquet`, the curriculum's variants among their tasks, and `metrics.json`, which it returns.
 
-    The metrics are a rollout's, and `staleness_mean` and `staleness_max` over the sampled tokens: by how many updates
-    the policy that sampled a token is older than the one that is updated. `mixed_episodes` were sampled by more than
-    one policy, `dropped_groups` were left out as too old.
+    The metrics are a rollout's and, over the sampled tokens, `staleness_mean` and `staleness_max`: by how many updates the
+    policy that sampled a token is older than the updated one. `mixed_episodes` were sampled by more than one policy,
+    `dropped_groups` were too old.
     """
     trajectories = claimed.trajectories()
     out.mkdir(parents=True, exist_ok=True)
@@ -32,7 +32,7 @@ def collect(config: RolloutConfig, claimed: ClaimedGroups, out: Path) -> dict[st
 
 
 def age_figures(trajectories: list[Trajectory], version: int) -> dict[str, float]:
-    """How old the sampled tokens are, and how many episodes have tokens of several ages."""
+    """The age of the sampled tokens, and how many episodes have tokens of several ages."""
     versions = [np.array([v for v in trajectory.token_versions() if v >= 0]) for trajectory in trajectories]
     ages = version - np.concatenate([np.zeros(0), *versions])
     mixed = sum(len(np.unique(own)) > 1 for own in versions)

@@ -1,10 +1,10 @@
-"""How unlike the episodes of a group are: the fuel of group-relative learning.
+"""How much the episodes of a group differ, which group-relative learning depends on.
 
-An episode is its sequence of calls, read from the messages. Two figures, each the mean over the
-groups that have at least two episodes:
+An episode counts as its sequence of calls, read from the messages. Each figure is the mean over the groups with at
+least two episodes:
 
-- `distinct_tool_sequences`: how many different sequences of tool names there are, over the episodes.
-  1 when no two are alike; 1 / G when all G are.
+- `distinct_tool_sequences`: distinct sequences of tool names per episode. 1 when no two are alike, 1 / G when
+  all G are.
 - `group_diversity`: the mean over pairs of episodes of the edit distance (Levenshtein 1966) between
   their calls, names and arguments together, over the longer one's length. 0 when all are alike.
 """
@@ -33,7 +33,7 @@ def calls_of(messages: Iterable[Mapping[str, Any]]) -> tuple[tuple[str, str], ..
 
 
 def group_diversity(groups: Iterable[Hashable], conversations: Iterable[Iterable[Mapping[str, Any]]]) -> dict[str, float]:
-    """The two figures as metrics; nothing when no group has two episodes.
+    """The two figures as metrics; empty when no group has two episodes.
 
     Args:
         groups: [N] the group of each episode.

@@ -1,9 +1,9 @@
-"""What training rollouts try beyond the policy's own choice.
+"""Exploration in training rollouts, in two ways.
 
-Two ways. The samples of a group may each have their own temperature, which is recorded with the
-trajectory, because log-probabilities are those at that temperature. And a turn may be begun by force
+The samples of a group may each have their own temperature, which is recorded with the
+trajectory, because log-probabilities are those at that temperature. And a turn may be forced to begin
 with the head of a call of a random tool (epsilon-greedy, over tools). Forced tokens are context, like
-an observation: mask 0, log-probability 0. What the policy samples after them is on its own
+an observation: mask 0, log-probability 0. What the policy samples after them follows its own
 distribution given them, so their log-probabilities and ratios are exact.
 """
 
@@ -37,7 +37,7 @@ def rollout_temperature(rollout: RolloutConfig, iterations: int, iteration: int)
 
 
 def offered_tools(config: ExplorationConfig, tools: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Those of an environment's tools that a turn may be forced to begin with; none when nothing is forced.
+    """The tools that a turn may be forced to begin with; empty when nothing is forced.
 
     Raises:
         ConfigError: tools are named, and the environment offers none of them.
@@ -52,12 +52,12 @@ def offered_tools(config: ExplorationConfig, tools: Sequence[dict[str, Any]]) ->
 
 
 class ForcedCalls:
-    """Which turns of one episode are begun by force, and with what.
+    """The forced beginnings of one episode's turns.
 
-    Each turn takes two random numbers, whatever comes of them, so one turn's outcome changes no other's.
+    Each turn draws two random numbers whether or not it is forced, so one turn's outcome changes no other's.
 
     Args:
-        epsilon: The probability that a turn is begun by force.
+        epsilon: The probability that a turn's beginning is forced.
         heads: The token ids that begin a call, one list a tool.
         seed: The episode's.
     """
@@ -68,7 +68,7 @@ class ForcedCalls:
         self._random = random.Random(content_hash(["forced calls", seed]))
 
     def next_head(self, room: int) -> list[int]:
-        """The ids that the next turn is to begin with: empty, or a head shorter than `room`."""
+        """The ids that the next turn begins with: empty, or a head shorter than `room`."""
         if self._epsilon == 0.0:
             return []
         chance, choice = self._random.random(), self._random.random()

@@ -38,11 +38,11 @@ class Fleet(Protocol):
         ...
 
     def check(self) -> None:
-        """Put new workers in the place of dead ones, and give back what these had leased. To be called often.
+        """Replace dead workers and return their leases. Call it often.
 
         Raises:
-            InfrastructureError: they die again and again without handing anything in.
-            InputError: they cannot work with what they are given.
+            InfrastructureError: they die repeatedly without handing anything in.
+            InputError: the profile or its files are wrong.
         """
         ...
 
@@ -88,7 +88,7 @@ class WatchedFleet:
 
 @dataclass
 class _Place:
-    """One worker's place, and who is in it now."""
+    """One worker's place and its present process."""
 
     log: Path
     name: str
@@ -96,11 +96,11 @@ class _Place:
 
 
 class LocalFleet:
-    """Worker processes on this machine. Their leases are given back when they die or fall silent.
+    """Worker processes on this machine. Their leases are returned when they die or fall silent.
 
     Args:
         config: The profile.
-        queue: What the workers are to work off.
+        queue: Where the workers get their orders.
         logs: The folder for what they print, and for the profile as they see it.
     """
 
@@ -177,7 +177,7 @@ class LocalFleet:
         return name, process
 
     def _count_death(self, place: _Place, code: int) -> None:
-        """Give up on workers that die without anything being handed in between."""
+        """Give up when workers die repeatedly without handing anything in."""
         handed_in = self._queue.handed_in()
         self._deaths = 1 if handed_in > self._handed_in else self._deaths + 1
         self._handed_in = handed_in

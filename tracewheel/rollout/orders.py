@@ -1,8 +1,8 @@
-"""Orders: what rollout workers are asked for, and where they get it from.
+"""Orders: the groups of episodes that rollout workers sample, and where workers get them.
 
 An order is one group of episodes of a task. A worker leases orders, runs their episodes, and hands in each
-group whole. Where orders come from is a `RolloutSource`: the queue itself for processes on this machine, or
-what stands for it on another.
+group whole. Orders come from a `RolloutSource`: the queue itself for processes on this machine, a remote handle of it
+for workers elsewhere.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from tracewheel.policy.adapters import PolicyRef
 
 @dataclass(frozen=True)
 class Order:
-    """A group of episodes to be sampled.
+    """A group of episodes to sample.
 
     Attributes:
         number: Its place in the run, from 0; older orders are trained on first.
         iteration: The iteration that it was chosen for, which is the earliest that may train on it.
-        task: The task's record. It is here whole, so that a worker needs no other file.
+        task: The task's whole record, so that a worker needs no other file.
         variant: Whether the task is a variant of the curriculum, which curation did not make.
         samples: Episodes of the group.
         seed: Fixes the random numbers of its first attempt.
         temperature: What the iteration is sampled at.
-        attempt: How often groups for this order were dropped as stale. A worker that is killed does not count: whoever
-            takes the order over samples with the same seeds.
+        attempt: How often groups for this order were dropped as stale. A killed worker does not count: the next one
+            samples with the same seeds.
     """
 
     number: int
@@ -62,24 +62,24 @@ class Order:
 
 
 class RolloutSource(Protocol):
-    """What a rollout worker talks to. All methods may be called again after a failure: none does anything twice.
+    """Where a rollout worker gets its orders. All methods are idempotent, so they may be called again after a failure.
 
     Raises:
         InfrastructureError: it cannot be reached, or its disk is full; from any method.
     """
 
     def policy(self) -> PolicyRef:
-        """The policy that was published last, in a folder that the worker can read."""
+        """The policy published last, in a folder that the worker can read."""
         ...
 
     def lease(self, worker: str, most: int) -> list[Order]:
-        """At most so many orders that may be begun now, the oldest first. They are this worker's until it is gone."""
+        """At most `most` orders that may begin now, the oldest first. They belong to this worker until it is gone."""
         ...
 
     def heartbeat(self, worker: str) -> bool:
-        """Say that the worker is alive. Returns whether it is to go on; False: the run has ended."""
+        """Report that the worker is alive. Returns False when the run has ended."""
         ...
 
     def complete(self, order: Order, worker: str, trajectories: list[Trajectory]) -> bool:
-        """Hand in a whole group. Returns False, and changes nothing, when the order has been handed in before."""
+        """Hand in a whole group. Returns False, and changes nothing, when the order was handed in before."""
         ...

@@ -1,4 +1,4 @@
-"""The SQLite file of a trajectory queue: its tables, transactions, and what goes wrong with files."""
+"""The SQLite file of a trajectory queue: its tables, its transactions, and the errors of files."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ Execute = Callable[..., sqlite3.Cursor]
 class QueueFile:
     """An open file. Threads may share one; every process opens its own.
 
-    It is in WAL mode with `synchronous=FULL`: a transaction that has ended outlives a kill of the process and a
-    loss of power. WAL wants a local disk.
+    It is in WAL mode with `synchronous=FULL`: a committed transaction survives a kill of the process and a power failure.
+    WAL needs a local disk.
 
     Args:
-        path: The file, which is there already.
+        path: An existing file.
 
     Raises:
         DataError: it is not a queue of this schema.
@@ -62,7 +62,7 @@ class QueueFile:
 
     @staticmethod
     def create(path: Path, facts: dict[str, str]) -> None:
-        """Make an empty queue. It is made under another name first, so that it is there whole or not at all."""
+        """Make an empty queue, under another name first, so that the file is complete or absent."""
         partial = path.with_name(f".partial-{path.name}")
         with sqlite_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -83,21 +83,21 @@ class QueueFile:
             self._connection.close()
 
     def facts(self) -> dict[str, str]:
-        """What holds for the whole queue."""
+        """The properties of the whole queue."""
         return dict(self.read("SELECT name, value FROM facts"))
 
     def read(self, query: str, *values: Any) -> list[Any]:
-        """The rows of a query; in a step, as that has left them so far."""
+        """The rows of a query; within a transaction, as it has changed them so far."""
         with self._lock, sqlite_errors(self.path):
             return self._connection.execute(query, values).fetchall()
 
     def number(self, query: str, *values: Any) -> Any:
-        """The one value of a query's one row."""
+        """The value of a query for one number."""
         return self.read(query, *values)[0][0]
 
     @contextlib.contextmanager
     def step(self) -> Iterator[Execute]:
-        """One transaction: all of it happens, or nothing."""
+        """One transaction."""
         with self._lock, sqlite_errors(self.path):
             self._connection.execute("BEGIN IMMEDIATE")
             try:
@@ -111,7 +111,7 @@ class QueueFile:
 
 @contextlib.contextmanager
 def sqlite_errors(path: Path) -> Iterator[None]:
-    """Say plainly what SQLite says, and whose fault it is."""
+    """Turn SQLite's errors into the project's."""
     with disk_errors(path):
         try:
             yield

@@ -1,4 +1,4 @@
-"""The trajectory queue for workers on other machines: a Ray actor that owns the file, and what stands for it at a worker.
+"""The trajectory queue for workers on other machines: a Ray actor that owns the file, and its handle at a worker.
 
 The actor lives on the driver's machine, where the file is. A published adapter travels as bytes through Ray's object
 store, once to each machine, is checked by its digest and kept in a folder there.
@@ -25,7 +25,7 @@ from tracewheel.policy.adapters import PolicyRef
 from tracewheel.rollout.orders import Order
 from tracewheel.rollout.trajectory_queue import TrajectoryQueue
 
-ASK_SECONDS = 0.2  # a worker asks no oftener for a newer policy, or for orders when there were none
+ASK_SECONDS = 0.2  # pause between two questions for a newer policy, or for orders when there were none
 KEPT_ADAPTERS = 8
 ACTOR_THREADS = 4
 RETRIED = -1
@@ -33,7 +33,7 @@ RETRIED = -1
 
 @dataclass(frozen=True)
 class Published:
-    """A policy as the actor tells of it. `files` refers to name and bytes of each file of its adapter, if it has one."""
+    """A published policy. `files` refers to names and bytes of its adapter's files, if it has an adapter."""
 
     policy: PolicyRef
     digest: str
@@ -54,7 +54,7 @@ class QueueOwner:
         self._published: Published | None = None
 
     def published(self) -> Published:
-        """The newest policy. Its adapter is put into the object store at the first call after it was published."""
+        """The newest policy. Its adapter enters the object store at the first call after it was published."""
         import ray
 
         policy = absolute(self._queue.policy(), self._root)
@@ -77,10 +77,10 @@ class QueueOwner:
 
 
 def start_owner(queue: Path) -> Any:
-    """Start the actor on this machine, which is to belong to the cluster. Returns its handle.
+    """Start the actor on this machine, which belongs to the cluster. Returns its handle.
 
-    It is begun again when it dies. Then all is asked again but for leases: what was leased by a call whose answer got
-    lost comes back when the worker that made it ends.
+    Ray restarts it when it dies, and repeats all calls but leases: orders that were leased by a call whose answer got lost
+    come back when the worker that made it ends.
     """
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -91,7 +91,7 @@ def start_owner(queue: Path) -> Any:
 
 
 def absolute(policy: PolicyRef, root: Path) -> PolicyRef:
-    """The policy by paths that hold wherever a worker runs; a base that is no folder of this machine keeps its name."""
+    """The policy with absolute paths; a base that is no folder of this machine keeps its name."""
     base = root / policy.base
     adapter = str(root / policy.adapter) if policy.adapter else None
     return PolicyRef(str(base) if base.is_dir() else policy.base, adapter, policy.version)
@@ -179,7 +179,7 @@ def check_code(config: WorkerSections, expected: str) -> None:
     """Check that this machine has the driver's code.
 
     Raises:
-        ConfigError: it has not.
+        ConfigError: its code differs.
     """
     if worker_code(config) != expected:
         raise ConfigError("this machine of the Ray cluster has another version of Tracewheel, or of a plugin, than the driver")
@@ -192,7 +192,7 @@ def worker_code(config: WorkerSections) -> str:
 
 @contextlib.contextmanager
 def ray_errors() -> Iterator[None]:
-    """Say plainly that the actor, its machine or the object store is gone; what the actor itself raised goes through."""
+    """Turn Ray's errors into `InfrastructureError`; what the actor itself raised is raised as it is."""
     from ray.exceptions import RayError, RayTaskError
 
     try:
@@ -204,20 +204,20 @@ def ray_errors() -> Iterator[None]:
 
 
 def _write(folder: Path, files: dict[str, bytes]) -> None:
-    """Write a folder so that it is there whole or not at all; several workers of a machine may do so at once."""
+    """Write a folder that is complete or absent; several workers of a machine may write it at once."""
     folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     partial = Path(tempfile.mkdtemp(prefix=".partial-", dir=folder.parent))
     try:
         for name, content in files.items():
             (partial / name).write_bytes(content)
-        with contextlib.suppress(OSError):  # another worker was quicker; the digest is checked after
+        with contextlib.suppress(OSError):  # another worker was faster; the digest is checked afterwards
             partial.rename(folder)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 
 
 def _forget_old(adapters: Path) -> None:
-    """Delete all but the adapters used last."""
+    """Delete all adapters but those used last."""
     found = []
     for folder in adapters.iterdir():
         with contextlib.suppress(FileNotFoundError):

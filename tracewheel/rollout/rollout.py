@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,25 +27,42 @@ TRAJECTORIES_FILE = "trajectories.parquet"
 Progress = Callable[[int, int], None]
 
 
+@dataclass(frozen=True)
+class RolloutPlan:
+    """What to roll out.
+
+    Attributes:
+        tasks: Each gets one group of episodes.
+        samples: Episodes in a group.
+        seed: Fixes every random number of every episode.
+        greedy: Take the most likely token at each step instead of sampling; nothing is explored then.
+        temperature: Replaces `rollout.temperature` of the profile.
+    """
+
+    tasks: list[Task]
+    samples: int
+    seed: int
+    greedy: bool = False
+    temperature: float | None = None
+
+    def settings(self, config: RolloutConfig) -> RolloutConfig:
+        """The profile's settings with those of this plan."""
+        changed: dict[str, Any] = {} if self.temperature is None else {"temperature": self.temperature}
+        if self.greedy:
+            changed["exploration"] = ExplorationConfig()
+        return config.model_copy(update=changed)
+
+
 def rollout(
-    config: RolloutSections,
-    policy: PolicyRef,
-    tasks: list[Task],
-    out: Path,
-    *,
-    samples: int,
-    seed: int,
-    greedy: bool = False,
-    temperature: float | None = None,
-    progress: Progress | None = None,
+    config: RolloutSections, policy: PolicyRef, plan: RolloutPlan, out: Path, *, progress: Progress | None = None
 ) -> dict[str, float]:
-    """Roll a policy out on tasks and write `trajectories.parquet` and `metrics.json` to `out`.
+    """Roll a policy out and write `trajectories.parquet` and `metrics.json` to `out`.
 
     Args:
-        samples: Episodes a task; those of one task form a group.
-        seed: Fixes every random number of every episode.
-        greedy: Take the most likely token at each step instead of sampling; nothing is then explored.
-        temperature: What to sample at instead of the profile's `rollout.temperature`.
+        config: Its sections of the profile.
+        policy: Which policy.
+        plan: Tasks and sampling.
+        out: The folder to write to.
         progress: Called with (episodes done, episodes in all).
 
     Raises:
@@ -52,12 +70,9 @@ def rollout(
         DataError: the base cannot be loaded.
         InputError: the engine would get the base's logits wrong.
     """
-    changed: dict[str, Any] = {} if temperature is None else {"temperature": temperature}
-    if greedy:
-        changed["exploration"] = ExplorationConfig()
-    config = config.model_copy(update={"rollout": config.rollout.model_copy(update=changed)})
-    engine, renderer = make_engine(config, policy, greedy=greedy, slots=len(tasks) * samples)
-    trajectories = run_episodes(engine, renderer, config.rollout, tasks, samples=samples, seed=seed, progress=progress)
+    config = config.model_copy(update={"rollout": plan.settings(config.rollout)})
+    engine, renderer = make_engine(config, policy, greedy=plan.greedy, slots=len(plan.tasks) * plan.samples)
+    trajectories = run_episodes(engine, renderer, config.rollout, plan, progress=progress)
     out.mkdir(parents=True, exist_ok=True)
     write_records(out / TRAJECTORIES_FILE, trajectories)
     metrics = rollout_metrics(config.rollout, trajectories)
@@ -82,27 +97,25 @@ def rollout_metrics(config: RolloutConfig, trajectories: list[Trajectory]) -> di
 
 
 def run_episodes(
-    engine: Engine,
-    renderer: ChatRenderer,
-    config: RolloutConfig,
-    tasks: list[Task],
-    *,
-    samples: int,
-    seed: int,
-    progress: Progress | None = None,
+    engine: Engine, renderer: ChatRenderer, config: RolloutConfig, plan: RolloutPlan, *, progress: Progress | None = None
 ) -> list[Trajectory]:
-    """Run `samples` episodes of each task; trajectories in the order of tasks, then samples.
+    """Run the episodes of a plan; trajectories in the order of tasks, then samples.
 
     Raises:
         ConfigError: `exploration.tools` names no tool that is offered.
     """
-    temperatures = group_temperatures(config.temperature, config.exploration.temperature_spread, samples)
-    wanted = [(task, sample) for task in tasks for sample in range(samples)]
+    config = plan.settings(config)
+    temperatures = group_temperatures(config.temperature, config.exploration.temperature_spread, plan.samples)
+    wanted = [
+        EpisodeSpec(task, sample, episode_seed(plan.seed, task, sample), temperatures[sample])
+        for task in plan.tasks
+        for sample in range(plan.samples)
+    ]
     found: dict[int, Trajectory] = {}
     with tool_threads(config) as tools:
         pool = EpisodePool(engine, renderer, config, tools)
-        for number, (task, sample) in enumerate(wanted):
-            pool.begin(number, EpisodeSpec(task, sample, episode_seed(seed, task, sample), temperatures[sample]))
+        for number, spec in enumerate(wanted):
+            pool.begin(number, spec)
         while pool.open:
             for number, trajectory in pool.step():
                 found[number] = trajectory
@@ -112,13 +125,13 @@ def run_episodes(
 
 
 def episode_seed(seed: int, task: Task, sample: int) -> int:
-    """What fixes the random numbers of one episode of a rollout with `seed`."""
+    """Seed of one episode of a rollout with `seed`."""
     return int(content_hash([seed, task.id, sample], 15), 16)
 
 
 @contextmanager
 def tool_threads(config: RolloutConfig) -> Iterator[Executor | None]:
-    """The threads that environments step in; None when they are to step in the caller's."""
+    """The threads that environments step in; None when they step in the caller's."""
     if not config.tool_threads:
         yield None
         return

@@ -1,12 +1,12 @@
-"""The queue between rollout workers and the learner, which survives a kill of either.
+"""The queue between rollout workers and the learner; it survives a kill of either.
 
 Each step is one transaction, and each order is in one state:
 
     waiting -> leased -> done -> consumed    by exactly one iteration
-                              -> stale       kept, never trained on; its next attempt waits in its stead
+                              -> stale       kept, never trained on; its next attempt waits instead
 
-A lease that is given back waits again. So at every moment issued = consumed + stale + open, where open is what
-waits, is leased or done, and a trajectory is there once.
+A returned lease waits again. So at every moment issued = consumed + stale + open, where open counts the orders that
+wait, are leased or are done, and each trajectory is stored once.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ OPEN = STATES[:3]
 
 @dataclass(frozen=True)
 class ClaimedGroups:
-    """What an iteration trains on, as it was claimed.
+    """The groups that an iteration claimed, on which it trains.
 
     Attributes:
         iteration: The iteration that claimed it.
@@ -56,12 +56,12 @@ class ClaimedGroups:
 
 
 class TrajectoryQueue:
-    """Orders, leases, trajectories, published policies, and who was trained on what. It is a `RolloutSource`.
+    """Orders, leases, trajectories, published policies, and what each iteration trained on. It is a `RolloutSource`.
 
     Threads may share one; every process opens its own.
 
     Args:
-        path: The file, which is there already.
+        path: An existing file.
 
     Raises:
         DataError: it is no queue, or one of another version of Tracewheel.
@@ -75,11 +75,11 @@ class TrajectoryQueue:
 
     @classmethod
     def open(cls, path: Path, identity: str, max_staleness: int) -> TrajectoryQueue:
-        """The queue of a run, made when it is not there. All leases are given back: no worker has come through a restart.
+        """The queue of a run, made when it does not exist. All leases are returned: no worker survives a restart.
 
         Args:
             path: The file.
-            identity: What the run is; a file of another one is refused.
+            identity: Identifies the run; a file of another one is refused.
             max_staleness: How many versions the oldest token that is trained on may be behind the updated policy.
 
         Raises:
@@ -98,13 +98,13 @@ class TrajectoryQueue:
         return queue
 
     def close(self) -> None:
-        """Close the file; workers are not told."""
+        """Close the file, without telling the workers."""
         self._file.close()
 
     # --- the learner's side ---
 
     def issue(self, orders: Sequence[Order]) -> int:
-        """Add orders. Those whose numbers are there already are left as they are. Returns how many came to it."""
+        """Add the orders whose numbers are new. Returns how many were added."""
         with self._file.step() as run:
             return sum(_wait(run, order) for order in orders)
 
@@ -113,24 +113,24 @@ class TrajectoryQueue:
         return int(self._file.number("SELECT COUNT(*) FROM orders WHERE attempt = 0 AND iteration = ?", iteration))
 
     def publish(self, policy: PolicyRef) -> None:
-        """Have workers go on with this policy; an older one than was published changes nothing."""
+        """Let workers continue with this policy; one older than the newest changes nothing."""
         with self._file.step() as run:
             newest = run("SELECT MAX(version) FROM policies").fetchone()[0]
             if newest is None or policy.version >= newest:
                 run("INSERT OR REPLACE INTO policies VALUES (?, ?, ?)", (policy.version, policy.base, policy.adapter))
 
     def claim(self, iteration: int, groups: int, version: int) -> ClaimedGroups | None:
-        """Take the oldest groups that are done for an iteration; the same ones whenever it is asked again.
+        """Claim the oldest groups that are done for an iteration; a repeated call returns the same ones.
 
         Groups whose oldest token is more than `max_staleness` versions behind are marked stale, and ordered anew.
 
         Args:
-            iteration: Who trains on them.
+            iteration: Which iteration trains on them.
             groups: How many.
             version: The policy that it updates.
 
         Returns:
-            The groups; None when there are not so many groups yet.
+            The groups; None when fewer are done.
         """
         done, oldest = self._file.read("SELECT COUNT(*), MIN(oldest) FROM orders WHERE state = 'done'")[0]
         if done < groups and (oldest is None or oldest >= version - self.max_staleness) and not self._claimed(iteration):
@@ -156,16 +156,16 @@ class TrajectoryQueue:
             return self._claimed(iteration)
 
     def claimed(self, iteration: int) -> ClaimedGroups | None:
-        """What an iteration has claimed, None when it has not."""
+        """What an iteration has claimed; None when it has not claimed yet."""
         return self._claimed(iteration)
 
     def release(self, worker: str) -> int:
-        """Give back all that a worker which is gone had leased. Returns how many orders these were."""
+        """Return the leases of a worker that is gone. Returns how many there were."""
         with self._file.step() as run:
             return _release(run, worker)
 
     def expire(self, seconds: float) -> list[str]:
-        """Give back what was leased by workers that have not been heard of for so long. Returns their names."""
+        """Return the leases of workers without a heartbeat for `seconds`. Returns the workers' names."""
         with self._file.step() as run:
             lost = run(
                 "SELECT name FROM workers WHERE NOT gone AND seen < ? ORDER BY name", (time.time() - seconds,)
@@ -189,7 +189,7 @@ class TrajectoryQueue:
         return PolicyRef(*rows[0])
 
     def lease(self, worker: str, most: int) -> list[Order]:
-        """The oldest orders that wait and may be begun: those of iterations within `max_staleness` of the next."""
+        """The oldest waiting orders of iterations within `max_staleness` of the next."""
         if not self._ready(1):  # as in `claim`
             return []
         with self._file.step() as run:
@@ -209,7 +209,7 @@ class TrajectoryQueue:
             return not self._ended()
 
     def complete(self, order: Order, worker: str, trajectories: list[Trajectory]) -> bool:
-        """As a `RolloutSource`: the first to hand an order in is heard, whoever has leased it by then.
+        """As a `RolloutSource`: the first group handed in for an order counts, whoever holds the lease by then.
 
         Raises:
             DataError: the group is not whole, or was never ordered.
@@ -246,11 +246,11 @@ class TrajectoryQueue:
         return {"issued": sum(counts.values()), "open": of_open, **counts, "trajectories": trajectories}
 
     def worker_seconds(self) -> float:
-        """For how long there were workers, added up over all of them."""
+        """The lifetimes of all workers, added up."""
         return float(self._file.number("SELECT TOTAL(seen - started) FROM workers"))
 
     def handed_in(self) -> int:
-        """How many groups were ever handed in."""
+        """How many groups were handed in so far."""
         return int(self._file.number("SELECT COUNT(*) FROM orders WHERE state IN ('done', 'consumed', 'stale')"))
 
     def orders(self, state: str, ended_in: int) -> list[Order]:
@@ -268,7 +268,7 @@ class TrajectoryQueue:
         return [Trajectory.from_record(json.loads(zlib.decompress(record))) for (record,) in rows]
 
     def _ready(self, most: int) -> list[Order]:
-        """The oldest orders that may be begun."""
+        """The oldest orders that may begin."""
         rows = self._file.read(
             "SELECT body FROM orders WHERE state = 'waiting' AND iteration <= (SELECT MAX(version) FROM policies) + 1 + ? "
             "ORDER BY number LIMIT ?",
@@ -289,7 +289,7 @@ class TrajectoryQueue:
 
 
 def _wait(run: Execute, order: Order) -> int:
-    """Add an order, unless it is there. Returns how many came to it."""
+    """Add an order unless it exists. Returns how many were added."""
     body = json.dumps(asdict(order))
     row = (order.number, order.attempt, order.iteration, body)
     return run("INSERT OR IGNORE INTO orders VALUES (?, ?, ?, ?, 'waiting', NULL, NULL, NULL)", row).rowcount

@@ -1,7 +1,7 @@
 """A rollout worker: leases orders, keeps an engine busy with their episodes, and hands in whole groups.
 
-It goes on while the learner learns. When a newer policy has been published, the engine takes it over between two
-steps: episodes under way go on with it, and each token keeps the version that sampled it.
+It samples while the learner trains. When a newer policy is published, the engine loads it between two steps: episodes
+under way continue with it, and each token keeps the version that sampled it.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ BEAT_SECONDS = 1.0
 
 
 def work(source: RolloutSource, config: WorkerSections, worker: str) -> None:
-    """Roll out what the source orders, until it says that the run has ended.
+    """Roll out what the source orders, until the run has ended.
 
     Args:
-        source: Where orders, policies and the word to end come from.
+        source: Gives orders and policies, and says when the run has ended.
         config: The profile; `threads` are this worker's own.
-        worker: What it is called: no other worker of the run, dead or alive, has this name.
+        worker: A name that no other worker of the run, dead or alive, has.
 
     Raises:
         AdapterMismatchError: a published policy belongs to another base.
@@ -66,7 +66,7 @@ def work(source: RolloutSource, config: WorkerSections, worker: str) -> None:
 
 
 def most_episodes(config: WorkerSections) -> int:
-    """How many episodes a worker has under way: its share of what may be sampled ahead, as far as its engine has slots."""
+    """How many episodes a worker runs at once: its share of what may be sampled ahead, limited by its engine's slots."""
     rollout, training = config.rollout, config.training
     ahead = (1 + rollout.max_staleness) * training.tasks_per_iteration
     share = math.ceil(ahead / rollout.workers.count) * rollout.group_size
@@ -100,7 +100,7 @@ class Groups:
             self._begun += 1
 
     def step(self) -> list[tuple[Order, list[Trajectory]]]:
-        """Move on; returns the groups of which the last episode has ended."""
+        """Move on; returns the groups whose last episode has ended."""
         whole = []
         for number, trajectory in self._pool.step():
             order = self._order_of.pop(number)

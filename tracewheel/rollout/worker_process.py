@@ -1,6 +1,6 @@
 """A rollout worker as a process of its own: `python -m tracewheel.rollout.worker_process QUEUE PROFILE NAME PARENT`.
 
-It ends with the process that started it, however that one ends.
+It ends with the process that started it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ DONE, FAILED, BAD_INPUT = 0, 1, 2
 
 
 def main(queue: str, profile: str, name: str, parent: str) -> int:
-    """Work until the queue says that the run has ended; returns the exit code."""
+    """Work until the run has ended; returns the exit code."""
     end_with_parent(int(parent))
     try:
         from tracewheel.rollout.worker import work

@@ -1,4 +1,4 @@
-"""The self-evolving curriculum: tasks that keep failing come back with variants, and variants go when they have served.
+"""The self-evolving curriculum: tasks that keep failing get variants, and variants are withdrawn when they have served.
 
 The environment's own task generator makes the variants. Each belongs to the training split of the task it
 comes from, and none has the fingerprint, or the starting point and goal, of any task of any split.
@@ -55,10 +55,10 @@ class SelfEvolvingSampler(TaskSampler):
         self._streaks[task_id] = rounds
 
     def evolve(self, curated: Path) -> list[Task]:
-        """Withdraw the variants that have been solved, or failed too, and make new ones of what keeps failing.
+        """Withdraw the variants that were solved or failed too, and make new ones of tasks that keep failing.
 
         Args:
-            curated: The folder of the curation stage; its tasks of every split are kept clear of.
+            curated: The folder of the curation stage; no variant equals one of its tasks, whatever the split.
 
         Returns:
             The new variants.
@@ -95,7 +95,7 @@ class SelfEvolvingSampler(TaskSampler):
         return {"variants": float(len(self._variants))}
 
     def keep_clear_of(self, curated: Path) -> None:
-        """Withdraw the variants that are a task of some split by now, or whose task is no longer trained on."""
+        """Withdraw the variants that equal a task of some split now, or whose origin is no longer trained on."""
         if not self._variants:
             return
         taken = _identities(_tasks_of(read_table(curated / TASKS_FILE)))
@@ -118,7 +118,7 @@ class SelfEvolvingSampler(TaskSampler):
 
     @classmethod
     def from_state(cls, config: SamplerConfig, task_ids: Iterable[str], seed: int, state: Any) -> Self:
-        """A sampler that goes on from a state; one of another kind of sampler has no variants yet.
+        """A sampler restored from a state; the state of another kind of sampler has no variants.
 
         Raises:
             DataError: this is not the state of a sampler.
@@ -148,7 +148,7 @@ class SelfEvolvingSampler(TaskSampler):
         self._task_ids = sorted({*self._curated_ids, *self._variants})
 
     def _make(self, task: Task, wanted: int, taken: set[str]) -> list[Task]:
-        """At most `wanted` variants that are no taken task and fit to be set; `taken` gets theirs."""
+        """At most `wanted` valid variants that are no taken task; their identities are added to `taken`."""
         environment = make_environment(task.environment)
         if not isinstance(environment, VariantMaker):
             raise ConfigError(_no_generator(task.environment))
@@ -170,7 +170,7 @@ class SelfEvolvingSampler(TaskSampler):
 
 
 def sampler_kind(config: SamplerConfig) -> type[TaskSampler]:
-    """The class of sampler that a profile asks for."""
+    """The class of the profile's sampler."""
     return SelfEvolvingSampler if config.kind == "self_evolving" else TaskSampler
 
 
@@ -195,7 +195,7 @@ def make_sampler(config: SamplerSections, curated: Path, state: Mapping[str, Any
 
 
 def write_variants(folder: Path, variants: list[Task]) -> None:
-    """Leave the variants that were rolled out beside their trajectories, for the stage that scores them."""
+    """Write the rolled-out variants beside their trajectories, for the stage that scores them."""
     if variants:
         folder.mkdir(parents=True, exist_ok=True)
         write_records(folder / VARIANTS_FILE, variants)
@@ -216,7 +216,7 @@ def _tasks_of(table: pd.DataFrame) -> list[Task]:
 
 
 def _identities(tasks: Iterable[Task]) -> set[str]:
-    """All by which a task may be recognised: its id, its fingerprint, its starting point and goal."""
+    """Whatever identifies a task: its id, its fingerprint, its starting point and goal."""
     found = set()
     for task in tasks:
         found |= {

@@ -1,9 +1,10 @@
-"""Dynamic sampling: more tasks are rolled out until enough groups say something (Yu et al. 2025, "DAPO", arXiv:2503.14476).
+"""Dynamic sampling: more tasks are rolled out until enough groups carry a signal (DAPO, Yu et al. 2025,
+arXiv:2503.14476).
 
 A group carries a signal when the rewards of its scored samples differ. An iteration rolls out its
-tasks; while fewer than `learner.zero_variance.min_groups` groups carry a signal it goes on with tasks
-not yet tried in it, at most `max_rounds` times, and the update gets all of them. Whether and how to go
-on depends on stored scores alone, so a resumed run takes the same rounds.
+tasks; while fewer than `learner.zero_variance.min_groups` groups carry a signal it rolls out tasks not yet tried in it,
+at most `max_rounds` times, and the update gets all of them. The rounds depend on stored scores alone, so a resumed run
+takes the same ones.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ SAME = 1e-8
 def refill_size(
     learner: LearnerConfig, training: TrainingConfig, scores: Sequence[Path], *, group_size: int, used: int = 0
 ) -> int:
-    """How many more tasks an iteration is to roll out; 0 when it is enough.
+    """How many more tasks an iteration rolls out; 0 when enough groups carry a signal.
 
     As many as would do at the share of groups that have carried a signal so far, at most
     `training.tasks_per_iteration`, and no more than the training's budget of episodes has room for.
@@ -47,10 +48,10 @@ def refill_size(
 
 
 def sampling_figures(learner: LearnerConfig, scores: Sequence[Path]) -> dict[str, float]:
-    """What an iteration's dynamic sampling came to, as metrics; nothing where the profile does not ask for it.
+    """Metrics of an iteration's dynamic sampling; empty when the profile does not use it.
 
     `sampling_capped` is 1 when there are fewer groups with a signal than were asked for: the rounds, the tasks
-    or the budget came to an end.
+    or the budget ran out.
     """
     if learner.kind == "dpo" or learner.zero_variance.kind != "dynamic":
         return {}
@@ -77,7 +78,7 @@ def success_of_rounds(rounds: Sequence[Mapping[str, Any]]) -> float | None:
 
 
 def count_groups(scores: Sequence[Path]) -> tuple[int, int]:
-    """How many groups there are in all, and how many of them carry a signal; unscored samples say nothing."""
+    """How many groups there are in all, and how many of them carry a signal; unscored samples are left out."""
     rewards: defaultdict[str, list[float]] = defaultdict(list)
     for file in scores:
         for score in read_scores(file):

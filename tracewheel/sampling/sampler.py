@@ -9,7 +9,7 @@ decayed counts. Its weight is
 - `learnability`: the posterior mean of p(1-p), which is the chance (halved) that two rollouts of the
   task differ, hence that its group carries a gradient;
 - `uniform`: the same for all;
-- `self_evolving`: as `difficulty`; see `curriculum.py` for what else it does.
+- `self_evolving`: as `difficulty`, with variants of failing tasks (`curriculum.py`).
 
 No weight is below `floor` times the largest, so no task is forgotten.
 """
@@ -37,10 +37,10 @@ STATE_VERSION = 1
 
 
 class TaskSampler:
-    """Chooses tasks by weight, without replacement, and learns from what their rollouts gave.
+    """Chooses tasks by weight, without replacement, and learns from the outcomes of their rollouts.
 
     A choice depends on the seed, the iteration and the posterior alone, not on earlier calls: a
-    sampler restored from its state goes on exactly as the first would have.
+    sampler restored from its state continues exactly as the first would have.
 
     Args:
         config: Kind of weight, target, decay and floor.
@@ -57,7 +57,7 @@ class TaskSampler:
     def observe(self, task_id: str, successes: float, failures: float) -> None:
         """Add the outcomes of a task's rollouts. Leave unscored ones out: they are not failures.
 
-        Earlier evidence of the task is first shrunk to the share `retain`: an earlier policy gave it.
+        Earlier evidence of the task, which an earlier policy gave, is first shrunk to the share `retain`.
         """
         self._evidence.observe(task_id, successes, failures, retain=self._config.retain)
 
@@ -97,7 +97,7 @@ class TaskSampler:
         return sorted(left, key=lambda task_id: (keys[task_id], task_id))[:n]
 
     def evolve(self, curated: Path) -> list[Task]:
-        """Change the pool of tasks after an iteration; returns what came to it. This sampler's pool stays.
+        """Change the pool of tasks after an iteration; returns the new tasks. This sampler's pool does not change.
 
         Args:
             curated: The folder of the curation stage.
@@ -109,7 +109,7 @@ class TaskSampler:
         return []
 
     def figures(self) -> dict[str, float]:
-        """What is worth a curve."""
+        """Figures of the sampler, as metrics."""
         return {}
 
     def to_state(self) -> dict[str, Any]:
@@ -118,7 +118,7 @@ class TaskSampler:
 
     @classmethod
     def from_state(cls, config: SamplerConfig, task_ids: Iterable[str], seed: int, state: Any) -> Self:
-        """A sampler that goes on from a state.
+        """A sampler restored from a state.
 
         Raises:
             DataError: this is not the state of a sampler.

@@ -1,4 +1,4 @@
-"""What a specialist has of its own: the tasks of its families, its settings, and how it is judged."""
+"""A specialist's own tasks, settings and rating."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from tracewheel.sampling.sampler import TaskSampler
 
 
 def specialist_config(config: RetrainConfig, families: tuple[str, ...]) -> RetrainConfig:
-    """The profile as a specialist for some families sees it: its number of iterations and its LoRA shape.
+    """The profile for a specialist of some families: its number of iterations and its LoRA shape.
 
-    The way of merging is not in it, so another one leaves what is stored of the specialists valid.
+    It leaves out how specialists are merged, so a change there keeps their stored results valid.
     """
     training, warm_start = config.training, config.warm_start
     assert training.specialists is not None
@@ -53,7 +53,7 @@ def families_of(curated: Path, groups: Mapping[str, Collection[str]]) -> dict[st
 
 
 class FamilySampler:
-    """The part of a sampler that offers tasks of some families. What is observed is the whole sampler's to learn from.
+    """A view of a sampler that offers the tasks of some families. Outcomes go to the whole sampler.
 
     Args:
         whole: The sampler of all tasks.

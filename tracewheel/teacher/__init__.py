@@ -1,1 +1,1 @@
-"""Models behind an OpenAI-compatible endpoint as players of tasks: their episodes, what is kept of them, what they cost."""
+"""Models behind an OpenAI-compatible endpoint on tasks: their episodes, what is kept of them, and their cost."""

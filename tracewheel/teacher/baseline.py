@@ -33,13 +33,13 @@ def evaluate_endpoint(
 
     Writes what an evaluation writes (`results.parquet`, `evaluation.json`, trajectories and scores of both modes; see
     `evaluation.evaluate`), and `attempts.parquet`: what each episode took, and whether it can be learned from.
-    What was not judged (refused, failed by the machinery, or cut off by the budget) is NaN in the results, never 0.
+    Episodes that were not scored (refused, failed by the machinery, or cut off by the budget) are NaN, never 0.
 
     Args:
         config: `baseline`, `rollout`, `rubric`, `evaluation` and `seed` are used.
         samples: Sampled episodes a task, at `baseline.temperature`; may be 0.
         greedy: Whether to play one episode a task at temperature 0.
-        journal: Each reply is noted here as soon as it has come; a later call asks only for what is missing.
+        journal: Each reply is stored here as soon as it arrives; a later call asks only for what is missing.
         progress: Called with (episodes done, episodes in all).
 
     Returns:
@@ -61,7 +61,7 @@ def evaluate_endpoint(
     wanted = {mode: episodes for mode, episodes in wanted.items() if episodes}
     if not wanted:
         raise ConfigError("neither greedy nor sampled episodes are asked for")
-    # At temperature 0 the first sampled episode is the greedy one, and is not paid for again.
+    # At temperature 0 the first sampled episode is the greedy one, which is paid for once.
     distinct = {item.key: item for episodes in wanted.values() for item in episodes}
     played = play_all(config, endpoint, list(distinct.values()), journal=journal, progress=progress)
     attempts = dict(zip(distinct, played.attempts, strict=True))

@@ -1,4 +1,4 @@
-"""Which of a teacher's episodes are fit to be imitated."""
+"""Which of a teacher's episodes are worth imitating."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def verified(attempt: Attempt, task: Task) -> tuple[float | None, str]:
-    """What the task's verifier gives an episode, None when it cannot be known, and what is to be said of it."""
+    """The verifier's score of an episode, None when there is none, and a detail."""
     if attempt.final_state is None:
         return None, attempt.detail
     try:
@@ -29,9 +29,9 @@ def find_faults(attempts: list[Attempt], marks: list[float | None], renderer: Ch
 
     Args:
         attempts: Episodes.
-        marks: What the verifier gave each.
-        renderer: Of the policy that is to imitate them.
-        config: The limits that its episodes have.
+        marks: The verifier's score of each.
+        renderer: Of the policy that imitates them.
+        config: The limits of its episodes.
     """
     known: set[str] = set()
     faults = []

@@ -1,7 +1,7 @@
-"""What an endpoint has said so far, on disk as soon as it has said it, since it may have cost money.
+"""The replies of an endpoint, stored on disk as soon as they arrive, since they may have cost money.
 
-A file of JSON lines. One holds a reply, with the episode it is of and a hash of the conversation it answers; one holds an
-episode that has come to its end, after which its replies are of no use any more.
+A file of JSON lines. A line holds either a reply, with its episode and a hash of the conversation that it answers, or an
+episode that has ended, whose replies are no longer needed.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ class Journal:
     """Use it as a context manager. Many threads may write to it at once.
 
     Args:
-        path: The file; made with its folder when it is not there. A last line that was cut off in the writing is dropped.
+        path: The file; made with its folder when it does not exist. An incomplete last line is dropped.
 
     Attributes:
-        ended: The episodes that have come to an end, by their key.
+        ended: The episodes that have ended, by key.
         spent: What all replies in the file cost.
 
     Raises:
@@ -57,7 +57,7 @@ class Journal:
             self._file.close()
 
     def speaker(self, wanted: EndpointEpisode, ask: Ask) -> Speak:
-        """What the model says in one episode: what it has said to the same words before, else what it says now."""
+        """The model's replies in one episode: the stored reply to the same conversation, else a new one."""
 
         def speak(messages: list[Message], tools: list[dict[str, Any]]) -> Reply:
             asked = content_hash([messages, tools])
@@ -71,7 +71,7 @@ class Journal:
         return speak
 
     def note(self, attempt: Attempt) -> None:
-        """Note an episode that has come to its end; one that has not is to be gone on with another time."""
+        """Store an episode that has ended; an unfinished one is continued another time."""
         if attempt.finished:
             self._write({"attempt": asdict(attempt)})
             self.ended[attempt.key] = attempt
@@ -80,7 +80,7 @@ class Journal:
         line = json.dumps(entry, ensure_ascii=False) + "\n"
         with self._lock:
             assert self._file is not None
-            if not self._file.closed:  # a thread that is still under way when a command has given up
+            if not self._file.closed:  # a thread that is still running after a command gave up
                 self._file.write(line)
                 self._file.flush()
 

@@ -1,4 +1,4 @@
-"""Many episodes of a model behind an endpoint, at once, within its limits, and never paid for twice."""
+"""Many episodes of a model behind an endpoint at once, within its limits, each paid for once."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from tracewheel.engines.openai_chat import OpenAiChat
 
 Progress = Callable[[int, int], None]
-# How often is the command's affair; the temperature is each episode's own.
+# The command decides how many samples; each episode has a temperature of its own.
 NOT_OF_AN_EPISODE = HOW_ASKED | {"samples", "temperature"}
 
 
 @dataclass(frozen=True)
 class Played:
-    """Episodes in the order they were wanted, what was asked of the endpoint for them this time, and how long it took."""
+    """Episodes in the order of the request, the counts of this time's requests to the endpoint, and how long it took."""
 
     attempts: list[Attempt]
     counts: dict[str, int]
@@ -35,7 +35,7 @@ class Played:
 
     @property
     def stopped(self) -> str:
-        """Why some episodes were not played to their end, for the user; empty when all were."""
+        """Why some episodes did not finish, for the user; empty when all did."""
         budget = [attempt for attempt in self.attempts if attempt.stop_reason == "budget"]
         if budget:
             return f"{len(budget)} of {len(self.attempts)} episodes were not played to their end: {budget[0].detail}"
@@ -65,16 +65,16 @@ def play_all(
     journal: Path,
     progress: Progress | None = None,
 ) -> Played:
-    """Play the episodes that the journal does not hold, and go on with those it holds the beginning of.
+    """Play the episodes that the journal does not hold, and continue those that it holds in part.
 
     Args:
         config: `rollout.max_turns` is used.
         endpoint: Who plays.
-        journal: See `Journal`; the caller deletes it when all is done.
+        journal: See `Journal`; the caller deletes it at the end.
         progress: Called with (episodes done, episodes in all).
 
     Raises:
-        DataError: the journal is none.
+        DataError: the file is no journal.
         InputError: the endpoint, the model or the key is wrong.
         InfrastructureError: the very first episode got no answer, or none did.
     """
@@ -109,7 +109,7 @@ def _play_missing(
     endpoint: EndpointConfig,
     note: Callable[[Attempt], None],
 ) -> None:
-    """Play episodes, the first one alone: an endpoint that does not answer is found out before all wait for it."""
+    """Play episodes, the first one alone: an endpoint that does not answer is noticed before all wait for it."""
 
     def play_one(item: EndpointEpisode) -> Attempt:
         return attempt_episode(notes.speaker(item, ask), item, config.rollout.max_turns)
@@ -126,6 +126,6 @@ def _play_missing(
             for future in as_completed(futures):
                 note(future.result())
         except BaseException:
-            chat.close()  # who waits for a limit would wait in vain
+            chat.close()  # threads that wait for a rate limit would wait in vain
             pool.shutdown(wait=False, cancel_futures=True)
             raise

@@ -1,6 +1,6 @@
-"""The teaching stage: a stronger model plays the training tasks, and what it verifiably solves is imitated.
+"""The teaching stage: a stronger model plays the training tasks, and its verified successes are imitated.
 
-Sequence-level distillation (Kim and Rush 2016, arXiv:1606.07947) from a teacher that only an endpoint knows.
+Sequence-level distillation (Kim and Rush 2016, arXiv:1606.07947) from a teacher behind an endpoint.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ def teach(
 
     - episodes.parquet: the demonstrations, with the columns of the curation stage's file; the profile's
       `warm_start.extra_demonstrations` takes the folder.
-    - attempts.parquet: every episode, what became of it, and what it took.
+    - attempts.parquet: every episode, how it ended, and what it took.
     - metrics.json: what the function returns.
 
     Args:
         config: `teacher`, `rollout`, `policy` and `seed` are used.
         tasks: Of the training split only.
-        journal: Each reply is noted here as soon as it has come, since it may have cost money. A later call
-            with the same journal asks only for what is missing. The caller deletes it when all is done.
+        journal: Each reply is stored here as soon as it arrives, since it may have cost money. A later call
+            with the same journal asks only for what is missing. The caller deletes it at the end.
         progress: Called with (episodes done, episodes in all).
 
     Returns:
-        Counts, the teacher's success, what it took (see `usage_of`), and `stopped`: why not all was played, or nothing.
+        Counts, the teacher's success, what it took (see `usage_of`), and `stopped`: why some episodes did not finish, or empty.
 
     Raises:
         ConfigError: the profile has no teacher.
@@ -103,7 +103,7 @@ def _row(attempt: Attempt) -> dict[str, Any]:
 
 
 def _text(value: Any) -> str:
-    """JSON text in the order given: a tool whose keys are sorted is other tokens to the policy."""
+    """JSON text in the order given: sorted keys of a tool would be other tokens to the policy."""
     return json.dumps(value, ensure_ascii=False)
 
 

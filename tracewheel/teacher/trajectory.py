@@ -1,4 +1,4 @@
-"""An endpoint's episode as a trajectory: what is judged, and, where the server says enough, what can be learned from."""
+"""An endpoint's episode as a trajectory, which is scored and, where the server gives token ids, may be trained on."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dataclasses import asdict, dataclass
 from tracewheel.core.types import StopReason, Trajectory, Turn, content_hash
 from tracewheel.teacher.attempt import Attempt
 
-# Whoever answers at an endpoint has no version that we know of.
+# The version of a model behind an endpoint is unknown.
 UNKNOWN_VERSION = -1
 STOP_REASONS: dict[str, StopReason] = {"refused": "infrastructure_failed", "budget": "infrastructure_failed"}
 
 
 class NotTrainable(Exception):
-    """Why an episode's tokens cannot be learned from."""
+    """Why an episode cannot be trained on."""
 
 
 @dataclass
@@ -33,13 +33,13 @@ class _Tokens:
 def to_trajectory(attempt: Attempt, *, processed_logprobs: bool) -> tuple[Trajectory, str]:
     """The trajectory of an episode, and why it is not trainable; empty where it is.
 
-    It is trainable when every reply came with its ids and log-probabilities, each turn's prompt goes on exactly from
-    the ids before it, and the log-probabilities are those of the temperature. A trajectory that is not has no tokens,
-    so that no update can take it for one that has. An episode that was refused, or that the budget cut off, counts as
-    failed by the machinery: nothing is known of the model by it.
+    It is trainable when every reply came with its ids and log-probabilities, each turn's prompt continues exactly from
+    the ids before it, and the log-probabilities are those at the temperature. Otherwise the trajectory has no tokens, so
+    that no update can train on it. An episode that was refused, or that the budget cut off, counts as failed by the
+    machinery: it carries no signal about the model.
 
     Args:
-        attempt: How it went.
+        attempt: The episode.
         processed_logprobs: Whether the endpoint's log-probabilities have the temperature in them.
     """
     try:
@@ -72,10 +72,10 @@ def to_trajectory(attempt: Attempt, *, processed_logprobs: bool) -> tuple[Trajec
 
 
 def _tokens(attempt: Attempt, processed_logprobs: bool) -> _Tokens:
-    """Ids, mask and log-probabilities of the whole episode, as they were.
+    """Ids, mask and log-probabilities of the whole episode.
 
     Raises:
-        NotTrainable: they are not known, or do not go on from each other.
+        NotTrainable: they are unknown, or do not continue from each other.
     """
     if not attempt.turns or not attempt.finished:
         raise NotTrainable(f"the episode has no end: {attempt.stop_reason}")

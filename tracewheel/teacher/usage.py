@@ -1,4 +1,4 @@
-"""What episodes behind an endpoint took: requests, tokens, money."""
+"""The usage of episodes behind an endpoint: requests, tokens, money."""
 
 from __future__ import annotations
 

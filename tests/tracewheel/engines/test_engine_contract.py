@@ -11,7 +11,7 @@ from tracewheel.engines.base import Sampling
 from tracewheel.policy.adapters import PolicyRef, write_adapter, write_full_model
 from tracewheel.policy.loading import load_base
 from tracewheel.policy.probe import PROBE, write_probe
-from tracewheel.rollout.rollout import run_episodes
+from tracewheel.rollout.rollout import RolloutPlan, run_episodes
 
 VLLM = [pytest.param(name, marks=pytest.mark.vllm) for name in ("vllm", "vllm_server")]
 GREEDY = Sampling(greedy=True)
@@ -30,7 +30,7 @@ def test_logprobs_of_rollouts_are_those_of_the_trainer(kind, versions, some_task
     policy = versions.policy(1)
     engine, renderer = kind.make(policy, temperature=temperature, top_p=top_p)
     settings = kind.profile(temperature=temperature, top_p=top_p).rollout
-    trajectories = run_episodes(engine, renderer, settings, some_tasks, samples=4, seed=1)
+    trajectories = run_episodes(engine, renderer, settings, RolloutPlan(some_tasks, samples=4, seed=1))
     several_turns = [trajectory for trajectory in trajectories if len(trajectory.turns) > 1]
     assert len(several_turns) > 20
     assert {version for trajectory in several_turns for version in trajectory.token_versions()} == {-1, 1}
@@ -49,7 +49,7 @@ def test_tokens_are_those_of_the_transformers_engine(kind, kind_of, versions, so
     sampled = []
     for each, slots in ((kind_of("transformers"), 64), (kind, 5)):
         engine, renderer = each.make(versions.policy(1), greedy=greedy, slots=slots)
-        trajectories = run_episodes(engine, renderer, each.profile().rollout, some_tasks, samples=2, seed=3)
+        trajectories = run_episodes(engine, renderer, each.profile().rollout, RolloutPlan(some_tasks, samples=2, seed=3))
         sampled.append([trajectory.token_ids for trajectory in trajectories])
     same = sum(one == other for one, other in zip(*sampled, strict=True))
     assert same >= 0.95 * len(sampled[0])  # rounding may tip a token

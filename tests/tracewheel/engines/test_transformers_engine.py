@@ -15,7 +15,7 @@ from tracewheel.engines.transformers import TransformersEngine
 from tracewheel.environments.workspace.tasks import FAMILIES, make_task
 from tracewheel.policy.adapters import PolicyRef
 from tracewheel.policy.loading import load_base, load_for_generation
-from tracewheel.rollout.rollout import run_episodes
+from tracewheel.rollout.rollout import RolloutPlan, run_episodes
 
 VOCABULARY, STOP = 64, 5
 SIZES = {
@@ -93,7 +93,7 @@ def test_stored_logprobs_are_those_of_a_full_pass(config, base, adapter, rendere
     engine = engine_on(
         load_for_generation(config.policy, policy), renderer.end_of_turn_id, Sampling(temperature, top_p), slots=96
     )
-    trajectories = run_episodes(engine, renderer, settings, many_tasks, samples=3, seed=1)
+    trajectories = run_episodes(engine, renderer, settings, RolloutPlan(many_tasks, samples=3, seed=1))
     several_turns = [trajectory for trajectory in trajectories if len(trajectory.turns) > 1][:200]
     assert len(several_turns) == 200
     model = load_base(config.policy, base)
@@ -116,7 +116,7 @@ def test_each_token_is_read_once(config, base, renderer, many_tasks):
     engine = engine_on(model, renderer.end_of_turn_id, Sampling(), slots=16)
     fed = []
     model.get_input_embeddings().register_forward_pre_hook(lambda module, args: fed.append(int((args[0] != 0).sum())))
-    trajectories = run_episodes(engine, renderer, RolloutConfig(), many_tasks[::2], samples=1, seed=2)
+    trajectories = run_episodes(engine, renderer, RolloutConfig(), RolloutPlan(many_tasks[::2], samples=1, seed=2))
     assert not any(0 in trajectory.token_ids for trajectory in trajectories)
     assert max(len(trajectory.turns) for trajectory in trajectories) > 3
     never_fed = len(trajectories)  # the last token of each
@@ -215,7 +215,7 @@ def test_the_number_of_slots_changes_no_greedy_token(config, base, renderer, man
     sampled = []
     for slots in (3, 40):
         engine = engine_on(model, renderer.end_of_turn_id, Sampling(greedy=True), slots)
-        trajectories = run_episodes(engine, renderer, RolloutConfig(), many_tasks[::2], samples=1, seed=0)
+        trajectories = run_episodes(engine, renderer, RolloutConfig(), RolloutPlan(many_tasks[::2], samples=1, seed=0))
         sampled.append([trajectory.token_ids for trajectory in trajectories])
     assert sampled[0] == sampled[1]
 

@@ -13,7 +13,7 @@ from tracewheel.core.processes import free_port
 from tracewheel.engines.making import make_engine
 from tracewheel.environments.workspace.tasks import FAMILIES, make_task
 from tracewheel.policy.adapters import PolicyRef
-from tracewheel.rollout.rollout import run_episodes
+from tracewheel.rollout.rollout import RolloutPlan, run_episodes
 
 pytestmark = pytest.mark.vllm
 
@@ -42,7 +42,7 @@ def test_a_rollout_whose_server_is_killed_has_the_tokens_of_the_transformers_eng
     def rollout(kind, progress=None):
         engine, renderer = kind.make(versions.policy(1))
         settings = kind.profile().rollout
-        return run_episodes(engine, renderer, settings, tasks, samples=2, seed=1, progress=progress)
+        return run_episodes(engine, renderer, settings, RolloutPlan(tasks, samples=2, seed=1), progress=progress)
 
     expected = rollout(kind_of("transformers"))
     found = rollout(remote, kill)

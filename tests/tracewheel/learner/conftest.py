@@ -15,7 +15,7 @@ from tracewheel.learner.scored_trajectories import read_scored_trajectories
 from tracewheel.learner.update import update
 from tracewheel.learner.update_files import UpdateFiles
 from tracewheel.policy.adapters import policy_of
-from tracewheel.rollout.rollout import rollout
+from tracewheel.rollout.rollout import RolloutPlan, rollout
 from tracewheel.scoring.score import write_scores
 
 COMMON = ("replay_path", "replay_rows", "minibatches", "micro_batch_tokens")
@@ -25,7 +25,7 @@ COMMON = ("replay_path", "replay_rows", "minibatches", "micro_batch_tokens")
 def trajectories(config, base, adapter, tasks, tmp_path_factory):
     """Four sampled episodes of each of three tasks, by the policy that is updated."""
     out = tmp_path_factory.mktemp("rollout")
-    rollout(config, policy_of(adapter, base), tasks[::3], out, samples=4, seed=6)
+    rollout(config, policy_of(adapter, base), RolloutPlan(tasks[::3], samples=4, seed=6), out)
     return out / "trajectories.parquet"
 
 

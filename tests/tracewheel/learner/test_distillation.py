@@ -15,7 +15,7 @@ from tracewheel.learner.distillation import teacher_logprobs
 from tracewheel.learner.warm_start.stage import peft_config
 from tracewheel.policy.adapters import PolicyRef, write_adapter
 from tracewheel.policy.loading import load_base
-from tracewheel.rollout.rollout import rollout
+from tracewheel.rollout.rollout import RolloutPlan, rollout
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +93,7 @@ def test_distillation_reduces_the_divergence_from_the_teacher(run, config, base,
     state, apart = tmp_path, []
     for iteration in (1, 2):
         sampled = tmp_path / f"rollout-{iteration}"
-        rollout(config, PolicyRef(base, str(state / "adapter")), tasks[:4], sampled, samples=4, seed=iteration)
+        rollout(config, PolicyRef(base, str(state / "adapter")), RolloutPlan(tasks[:4], samples=4, seed=iteration), sampled)
         table = read_table(sampled / "trajectories.parquet")
         (batch,) = micro_batches(table, [0.0] * len(table), 1_000_000)
         before = divergence(config, base, state / "adapter", batch)

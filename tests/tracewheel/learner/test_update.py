@@ -21,7 +21,7 @@ from tracewheel.learner.update import update
 from tracewheel.learner.update_files import UpdateFiles
 from tracewheel.policy.adapters import PolicyRef, base_hash
 from tracewheel.policy.loading import load_base
-from tracewheel.rollout.rollout import rollout
+from tracewheel.rollout.rollout import RolloutPlan, rollout
 
 WEIGHTS = "adapter/adapter_model.safetensors"
 
@@ -152,7 +152,7 @@ def test_the_rollouts_temperature_is_used(config, base, adapter, tasks, score_fi
             "learner": config.learner.model_copy(update={"minibatches": 1}),
         }
     )
-    rollout(hotter, PolicyRef(base, str(adapter)), tasks[:2], tmp_path, samples=4, seed=6)
+    rollout(hotter, PolicyRef(base, str(adapter)), RolloutPlan(tasks[:2], samples=4, seed=6), tmp_path)
     path = tmp_path / "trajectories.parquet"
     scores = score_file(tmp_path / "scores.parquet", path, [0.0, 1.0] * 4)
     metrics = update(hotter, UpdateFiles([path], [scores], adapter.parent, adapter, tmp_path / "out"), iteration=1)

@@ -13,7 +13,7 @@ from tracewheel.core.types import Turn, token_versions
 from tracewheel.environments.workspace.environment import WorkspaceEnvironment
 from tracewheel.rollout.episode import EpisodeSpec
 from tracewheel.rollout.episode_pool import EpisodePool
-from tracewheel.rollout.rollout import run_episodes, tool_threads
+from tracewheel.rollout.rollout import RolloutPlan, run_episodes, tool_threads
 
 ROOMY = RolloutConfig(max_tokens=4000, max_turn_tokens=1000)
 PAUSE = 0.05  # seconds
@@ -65,7 +65,7 @@ def play(scripted_engine, renderer, solution_words):
         wanted = [in_environment(task, kind) for task in tasks]
         engine = scripted_engine(renderer, [solution_words(task) for task in wanted for _ in range(samples)], **options)
         started = time.monotonic()
-        found = run_episodes(engine, renderer, config, wanted, samples=samples, seed=0)
+        found = run_episodes(engine, renderer, config, RolloutPlan(wanted, samples=samples, seed=0))
         return found, time.monotonic() - started
 
     return run
@@ -102,7 +102,7 @@ def test_a_reset_that_raises_in_a_thread_ends_its_episode_alone(scripted_engine,
 
     def run(config):
         engine = scripted_engine(renderer, [solution_words(task) for task in mixed])
-        return run_episodes(engine, renderer, config, mixed, samples=1, seed=0), engine
+        return run_episodes(engine, renderer, config, RolloutPlan(mixed, samples=1, seed=0)), engine
 
     found, engine = run(threaded())
     assert [trajectory.stop_reason for trajectory in found] == ["finished", "infrastructure_failed"] * 2
@@ -138,7 +138,7 @@ def test_a_rollout_that_fails_leaves_no_thread_waiting(scripted_engine, renderer
     some = [in_environment(task, Waits) for task in tasks]
     engine = scripted_engine(renderer, [solution_words(task) for task in some], on_turn=fails)
     with pytest.raises(error):
-        run_episodes(engine, renderer, threaded(count=2), some, samples=1, seed=0)
+        run_episodes(engine, renderer, threaded(count=2), RolloutPlan(some, samples=1, seed=0))
     assert tool_threads_alive(), "it comes out without waiting for the tools"
     Waits.go_on.set()
     for thread in tool_threads_alive():
@@ -188,7 +188,7 @@ def test_new_weights_in_mid_turn_are_marked_where_they_came(scripted_engine, ren
 
     engine = Changing(renderer, [[call_text("list_files", path="/"), "I am done now."]], policy_version=6)
     engine.spoken = []
-    (trajectory,) = run_episodes(engine, renderer, ROOMY, tasks[:1], samples=1, seed=0)
+    (trajectory,) = run_episodes(engine, renderer, ROOMY, RolloutPlan(tasks[:1], samples=1, seed=0))
     first, second = trajectory.turns
     start, end = second["start"], second["end"]
     assert end - start > 4

@@ -15,7 +15,7 @@ from tracewheel.evaluation.evaluate import evaluate
 from tracewheel.policy.adapters import PolicyRef
 from tracewheel.policy.loading import PolicyWeights, load_base
 from tracewheel.rollout.exploration import ForcedCalls, group_temperatures, rollout_temperature
-from tracewheel.rollout.rollout import rollout, run_episodes
+from tracewheel.rollout.rollout import RolloutPlan, rollout, run_episodes
 
 NAMES = [tool["function"]["name"] for tool in TOOLS]
 
@@ -31,7 +31,7 @@ def sampled(config, base, renderer, tasks):
     def run(settings, *, samples=3, seed=5, some=tasks):
         load = PolicyWeights(config.policy).load
         engine = TransformersEngine(load, PolicyRef(base), renderer.end_of_turn_id, Sampling(settings.temperature), 16)
-        return run_episodes(engine, renderer, settings, some, samples=samples, seed=seed)
+        return run_episodes(engine, renderer, settings, RolloutPlan(some, samples=samples, seed=seed))
 
     return run
 
@@ -186,7 +186,7 @@ def test_each_request_has_its_temperature(config, base):
 def test_the_stage_counts_what_it_forced(config, base, tasks, tmp_path):
     settings = config.rollout.model_copy(update={"exploration": ExplorationConfig(epsilon=0.5)})
     explored = config.model_copy(update={"rollout": settings})
-    metrics = rollout(explored, PolicyRef(base), tasks[:3], tmp_path, samples=2, seed=1, temperature=0.7)
+    metrics = rollout(explored, PolicyRef(base), RolloutPlan(tasks[:3], samples=2, seed=1, temperature=0.7), tmp_path)
     table = pd.read_parquet(tmp_path / "trajectories.parquet")
     turns = [turn for text in table["turns"] for turn in pd.io.json.ujson_loads(text)]
     assert metrics["forced_turns"] == sum(turn["forced"] > 0 for turn in turns) > 0

@@ -16,7 +16,7 @@ from tracewheel.environments.workspace.agent import solution
 from tracewheel.environments.workspace.environment import WorkspaceEnvironment
 from tracewheel.environments.workspace.tasks import selected_files
 from tracewheel.policy.adapters import PolicyRef
-from tracewheel.rollout.rollout import rollout, run_episodes
+from tracewheel.rollout.rollout import RolloutPlan, rollout, run_episodes
 from tracewheel.scoring.verifiers import make_verifier
 
 ROOMY = RolloutConfig(max_tokens=4000, max_turn_tokens=1000)
@@ -61,7 +61,7 @@ def play(scripted_engine, renderer):
 
     def run(scripts, tasks, config=ROOMY, samples=1, seed=0, **engine_options):
         engine = scripted_engine(renderer, scripts, **engine_options)
-        return run_episodes(engine, renderer, config, tasks, samples=samples, seed=seed), engine
+        return run_episodes(engine, renderer, config, RolloutPlan(tasks, samples=samples, seed=seed)), engine
 
     return run
 
@@ -346,10 +346,10 @@ def test_seeds_and_ids_tell_episodes_apart(play, tasks):
 def test_the_stage_writes_what_pandas_reads(config, base, adapter, tasks, tmp_path, files_of):
     calls = []
     for name in ("one", "two"):
+        plan = RolloutPlan(tasks[:3], samples=2, seed=4)
         metrics = rollout(
-            config, PolicyRef(base, str(adapter), 3), tasks[:3], tmp_path / name, samples=2, seed=4,
-            progress=lambda done, total: calls.append((done, total)),
-        )  # fmt: skip
+            config, PolicyRef(base, str(adapter), 3), plan, tmp_path / name, progress=lambda *done: calls.append(done)
+        )
     assert files_of(tmp_path / "one") == files_of(tmp_path / "two")
     assert calls == [(done, 6) for done in range(1, 7)] * 2
     trajectories = read_records(tmp_path / "one" / "trajectories.parquet", Trajectory)
@@ -364,13 +364,13 @@ def test_the_stage_writes_what_pandas_reads(config, base, adapter, tasks, tmp_pa
 
 
 def test_greedy_samples_of_a_task_are_alike(config, base, tasks, tmp_path):
-    rollout(config, PolicyRef(base), tasks[:2], tmp_path, samples=2, seed=0, greedy=True)
+    rollout(config, PolicyRef(base), RolloutPlan(tasks[:2], samples=2, seed=0, greedy=True), tmp_path)
     said = pd.read_parquet(tmp_path / "trajectories.parquet")["token_ids"].map(list)
     assert said[0] == said[1] and said[2] == said[3]
 
 
 def test_a_policy_that_cannot_be_loaded_is_a_clear_error(config, base, adapter, other_base, tasks, tmp_path):
     with pytest.raises(AdapterMismatchError, match="trained for the base"):
-        rollout(config, PolicyRef(other_base, str(adapter)), tasks[:1], tmp_path, samples=1, seed=0)
+        rollout(config, PolicyRef(other_base, str(adapter)), RolloutPlan(tasks[:1], samples=1, seed=0), tmp_path)
     with pytest.raises(DataError, match="no/such/base"):
-        rollout(config, PolicyRef("no/such/base"), tasks[:1], tmp_path, samples=1, seed=0)
+        rollout(config, PolicyRef("no/such/base"), RolloutPlan(tasks[:1], samples=1, seed=0), tmp_path)

@@ -10,7 +10,7 @@ from tracewheel.core.errors import DataError
 from tracewheel.environments import ENVIRONMENTS
 from tracewheel.environments.workspace.environment import WorkspaceEnvironment
 from tracewheel.environments.workspace.tasks import FAMILIES, make_task, workspace_task
-from tracewheel.rollout.rollout import run_episodes
+from tracewheel.rollout.rollout import RolloutPlan, run_episodes
 from tracewheel.scoring.rubric import Rubric
 from tracewheel.scoring.turn_rewards import replay_turns, shaped_rewards
 from tracewheel.scoring.verifiers import VERIFIERS
@@ -34,7 +34,7 @@ def play(renderer, scripted_engine):
     def run(task, words, **values):
         engine = scripted_engine(renderer, [words])
         config = RolloutConfig(max_tokens=4000, max_turn_tokens=400, **values)
-        return run_episodes(engine, renderer, config, [task], samples=1, seed=0)[0]
+        return run_episodes(engine, renderer, config, RolloutPlan([task], samples=1, seed=0))[0]
 
     return run
 

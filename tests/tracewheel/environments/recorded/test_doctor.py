@@ -10,7 +10,7 @@ from tracewheel.core.files import read_table, write_records
 from tracewheel.curation.replay import replay_traces
 from tracewheel.environments.recorded.traces import recorded_traces
 from tracewheel.report.doctor import RunRecords, examine, read_iteration
-from tracewheel.rollout.rollout import run_episodes
+from tracewheel.rollout.rollout import RolloutPlan, run_episodes
 from tracewheel.scoring.score import score
 
 EPISODES = 20
@@ -44,7 +44,7 @@ def run(recorded, scripted_engine, renderer, call_text, tmp_path):
             folder.mkdir()
             scripts = [unknown] * count + [known] * (EPISODES - count)
             engine = scripted_engine(renderer, scripts)
-            episodes = run_episodes(engine, renderer, config.rollout, [task], samples=EPISODES, seed=number)
+            episodes = run_episodes(engine, renderer, config.rollout, RolloutPlan([task], samples=EPISODES, seed=number))
             write_records(folder / "trajectories.parquet", episodes)
             score(config, [task], folder / "trajectories.parquet", folder)
             iterations.append(read_iteration(config, number, [folder], [folder], None))

@@ -15,7 +15,7 @@ from tracewheel.curation.replay import replay_traces
 from tracewheel.environments.recorded.traces import recorded_traces
 from tracewheel.learner.warm_start.demonstrations import demonstration_examples
 from tracewheel.learner.warm_start.stage import IGNORED, warm_start
-from tracewheel.rollout.rollout import run_episodes
+from tracewheel.rollout.rollout import RolloutPlan, run_episodes
 from tracewheel.teacher.teach import teach
 
 ROOMY = {"max_tokens": 2000, "max_turn_tokens": 500}
@@ -85,7 +85,7 @@ def test_only_the_teachers_turns_are_learnt_with_the_ids_of_a_rollout(taught, ta
     assert learnt(renderer, example["input_ids"], example["assistant_masks"]) == words
     assert GREETING.strip() in renderer.decode(example["input_ids"]), "it is still context"
     engine = scripted_engine(renderer, [words])
-    (trajectory,) = run_episodes(engine, renderer, RolloutConfig(**ROOMY), [task], samples=1, seed=0)
+    (trajectory,) = run_episodes(engine, renderer, RolloutConfig(**ROOMY), RolloutPlan([task], samples=1, seed=0))
     assert example == {"input_ids": trajectory.token_ids, "assistant_masks": trajectory.action_mask}
 
 

@@ -6,7 +6,7 @@ import pytest
 from tracewheel.config import RolloutConfig, RubricConfig
 from tracewheel.curation.replay import replay_traces
 from tracewheel.environments.recorded.traces import recorded_traces
-from tracewheel.rollout.rollout import rollout_metrics, run_episodes
+from tracewheel.rollout.rollout import RolloutPlan, rollout_metrics, run_episodes
 from tracewheel.scoring.rubric import Rubric
 
 ROOMY = RolloutConfig(max_tokens=8000, max_turn_tokens=1000)
@@ -27,7 +27,9 @@ def play(scripted_engine, renderer, task):
     """One episode with given turns, and its score."""
 
     def run(*words):
-        (trajectory,) = run_episodes(scripted_engine(renderer, [list(words)]), renderer, ROOMY, [task], samples=1, seed=0)
+        (trajectory,) = run_episodes(
+            scripted_engine(renderer, [list(words)]), renderer, ROOMY, RolloutPlan([task], samples=1, seed=0)
+        )
         return trajectory, Rubric(RubricConfig(), [task]).score(task, trajectory)
 
     return run
@@ -60,6 +62,6 @@ def test_an_unrecorded_call_leaves_the_episode_unscored(play, call_text):
 def test_diversity_covers_only_own_calls(scripted_engine, renderer, task, call_text):
     """The opening is the same for all, and would make any two episodes look similar."""
     engine = scripted_engine(renderer, [[call_text("stock", item="tea"), "One."], ["I do not know."]])
-    episodes = run_episodes(engine, renderer, ROOMY, [task], samples=2, seed=0)
+    episodes = run_episodes(engine, renderer, ROOMY, RolloutPlan([task], samples=2, seed=0))
     metrics = rollout_metrics(ROOMY, episodes)
     assert (metrics["group_diversity"], metrics["distinct_tool_sequences"]) == (1.0, 1.0)

@@ -7,7 +7,7 @@ from tracewheel.core.files import read_table
 from tracewheel.learner.dpo.learner import learn_dpo
 from tracewheel.learner.update_files import UpdateFiles
 from tracewheel.policy.adapters import PolicyRef
-from tracewheel.rollout.rollout import rollout
+from tracewheel.rollout.rollout import RolloutPlan, rollout
 
 
 @pytest.fixture(scope="session")
@@ -21,7 +21,7 @@ def rollouts(config, base, adapter, tasks, tmp_path_factory):
     """Four episodes of each of three tasks, sampled hot so that they differ; each group has success and failure."""
     hotter = config.model_copy(update={"rollout": config.rollout.model_copy(update={"temperature": 2.0, "max_tokens": 200})})
     out = tmp_path_factory.mktemp("rollout")
-    rollout(hotter, PolicyRef(base, str(adapter)), tasks[::3], out, samples=4, seed=6)
+    rollout(hotter, PolicyRef(base, str(adapter)), RolloutPlan(tasks[::3], samples=4, seed=6), out)
     table = read_table(out / "trajectories.parquet")
     return table.assign(total=[float(index % 4 < 2) for index in range(len(table))])
 

@@ -12,7 +12,7 @@ from tracewheel.environments.workspace.agent import solution
 from tracewheel.environments.workspace.environment import TOOLS
 from tracewheel.environments.workspace.episode import play
 from tracewheel.learner.warm_start.demonstrations import demonstration_examples, with_replay
-from tracewheel.rollout.rollout import run_episodes
+from tracewheel.rollout.rollout import RolloutPlan, run_episodes
 
 
 def episodes_of(*conversations, tools=TOOLS):
@@ -38,7 +38,7 @@ def rolled_out(scripted_engine, renderer):
 
     def run(task, words):
         config = RolloutConfig(max_tokens=4000, max_turn_tokens=1000)
-        return run_episodes(scripted_engine(renderer, [words]), renderer, config, [task], samples=1, seed=0)[0]
+        return run_episodes(scripted_engine(renderer, [words]), renderer, config, RolloutPlan([task], samples=1, seed=0))[0]
 
     return run
 

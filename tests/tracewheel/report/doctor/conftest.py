@@ -17,7 +17,7 @@ from tracewheel.config import RetrainConfig
 from tracewheel.core.files import read_table, write_json, write_records
 from tracewheel.environments.workspace.tasks import FAMILIES, make_task
 from tracewheel.report.doctor import LOOP_FILE, read_records
-from tracewheel.rollout.rollout import run_episodes
+from tracewheel.rollout.rollout import RolloutPlan, run_episodes
 from tracewheel.scoring.score import score
 
 ITERATIONS, SAMPLES = 6, 4
@@ -64,7 +64,7 @@ def episodes_of(renderer, scripted_engine, doctor_tasks, words):
         scripts = [(say or words)(task, index in solved, rng) for index, task in enumerate(tasks)]
         config = RetrainConfig.model_validate({"name": "test", "rollout": settings}).rollout
         engine = scripted_engine(renderer, scripts, policy_version=number - 1)
-        return run_episodes(engine, renderer, config, doctor_tasks, samples=SAMPLES, seed=seed)
+        return run_episodes(engine, renderer, config, RolloutPlan(doctor_tasks, samples=SAMPLES, seed=seed))
 
     return roll
 
