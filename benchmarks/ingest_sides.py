@@ -73,7 +73,7 @@ def main() -> None:
 
 
 def warm_up(side: str, log: Path) -> None:
-    """Do the same with the first line: imports, some of which come with the first trace, are not what is measured."""
+    """Run the side on the first line, so that imports are not measured."""
     with tempfile.TemporaryDirectory() as folder:
         first = Path(folder) / log.name
         with log.open("rb") as file:

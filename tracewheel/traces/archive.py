@@ -89,9 +89,7 @@ class Archive:
             return ArchiveState(settings)
         file = self.path / STATE_FILE
         if not file.exists():
-            raise DataError(
-                f"{self.path}: is there already and has no {STATE_FILE} to go on from; choose another --out, or --full"
-            )
+            raise DataError(f"{self.path}: exists and has no {STATE_FILE}; choose another --out, or replace it with --full")
         try:
             stored = json.loads(file.read_text())
             known = StoredHashes(*(HashIndex.load(self.path / f"{name}.hashes") for name in INDEXES))
@@ -121,7 +119,7 @@ class Archive:
             return
         names = {entry.name for entry in self.path.iterdir()} if self.path.is_dir() else {self.path.name}
         if names and not names >= {TRACES_FOLDER, QUARANTINE_FILE, REPORT_FILE}:
-            raise DataError(f"{self.path}: is there already and no output of ingest; choose another --out")
+            raise DataError(f"{self.path}: exists and is not an output of ingest; choose another --out")
 
     def begin(self, state: ArchiveState, *, keep: bool) -> tuple[Path, Path]:
         """Begin the folder's next version.

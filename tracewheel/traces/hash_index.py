@@ -33,7 +33,7 @@ class HashIndex:
         return len(self._recent) + sum(len(array) for array in self._arrays)
 
     def add(self, hashes: list[bytes]) -> list[bool]:
-        """Add hashes; says for each whether it was new. Of equal ones only the first is."""
+        """Add hashes; return for each whether it was new. Of equal ones only the first is."""
         stored = self._stored(hashes)
         recent = self._recent
         new = []

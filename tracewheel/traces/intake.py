@@ -60,7 +60,7 @@ class Intake:
     def _put(self, item: Trace | Quarantined, spans: SpanGroup | None) -> None:
         self.counts.numbers["read"] += 1
         if isinstance(item, Quarantined):
-            self._put_aside(item)
+            self._quarantine_record(item)
             return
         messages = json_of(item.messages)
         rest = orjson.dumps([item.environment, item.session, item.user], option=orjson.OPT_SORT_KEYS)
@@ -78,7 +78,7 @@ class Intake:
         is_free = self._known.ids.add([hash_of(trace.id.encode()) for _, trace, _, _ in fresh])
         for (content, trace, messages, spans), free in zip(fresh, is_free, strict=True):
             if spans and not self._known.span_traces.add([hash_of(spans.trace_id.encode())])[0]:
-                self._put_aside(_late(spans))
+                self._quarantine_record(_late(spans))
                 continue
             if not free:
                 trace = replace(trace, id=f"{trace.id}-{content.hex()[:16]}")
@@ -95,7 +95,7 @@ class Intake:
         self._writer.add(redacted, messages)
         self.counts.keep(redacted)
 
-    def _put_aside(self, item: Quarantined) -> None:
+    def _quarantine_record(self, item: Quarantined) -> None:
         place = f"{item.file}:{item.line}"
         raw, found = self._redactor.record_bytes(item.raw, place)
         detail, _ = self._redactor.record_bytes(item.detail.encode("utf-8", "backslashreplace"), place)

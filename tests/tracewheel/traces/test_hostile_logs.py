@@ -1,4 +1,4 @@
-"""Ten thousand lines, of which a good part is damaged in one of many ways: each is found, with its reason and its bytes."""
+"""Ten thousand lines, many damaged in one of many ways: each is quarantined with its reason and bytes."""
 
 import base64
 import copy
@@ -39,7 +39,7 @@ def set_in_message(position, **fields):
     return lambda record: record["messages"][position].update(fields)
 
 
-# Kind: the reason it is to be found for, and a change of a record or of its bytes.
+# Kind: the expected reason, and a change of a record or of its bytes.
 DAMAGES = {
     "invalid UTF-8": ("not UTF-8", lambda raw: raw.replace(b"look", b"lo\xffok", 1)),
     "a character cut in two": ("not UTF-8", lambda raw: raw.replace("–".encode(), "–".encode()[:2], 1)),

@@ -30,44 +30,44 @@ KNOWN_ROLES = {"system", "developer", "user", "assistant", "tool", *ROLE_NAMES}
 ITEM_TYPES = {"function_call", "function_call_output", "reasoning", "message"}
 
 
-def as_chat(value: Any, speaker: str = "user") -> list[dict[str, Any]]:
+def as_chat(value: Any, default_role: str = "user") -> list[dict[str, Any]]:
     """The messages in a model's input or output; may be empty.
 
     Args:
         value: Text, a message, a list of messages, an object that holds them, or the JSON text of one of these.
-        speaker: The role of a bare text: "user" for inputs, "assistant" for outputs.
+        default_role: The role of a bare text: "user" for inputs, "assistant" for outputs.
 
     Raises:
         InvalidRecord: a message has content that is not text.
     """
     value = parsed(value)
     if isinstance(value, str):
-        return [{"role": speaker, "content": value}] if value else []
+        return [{"role": default_role, "content": value}] if value else []
     if isinstance(value, dict):
-        return _of_object(value, speaker)
+        return _of_object(value, default_role)
     if not isinstance(value, list):
         return []
     if value and all(isinstance(item, list) for item in value):
-        return as_chat(value[0], speaker)
+        return as_chat(value[0], default_role)
     if value and all(isinstance(item, dict) and "toolCallId" in item for item in value):
         return [{"role": "assistant", "content": None, "tool_calls": [_call(item) for item in value]}]
     if value and all(isinstance(item, dict) and "role" not in item and _name(item, "type") in TEXTS for item in value):
-        return [{"role": speaker, "content": read_parts(value).text}]
+        return [{"role": default_role, "content": read_parts(value).text}]
     messages: list[dict[str, Any]] = []
     for item in value:
-        _append(messages, item, speaker)
+        _append(messages, item, default_role)
     return messages
 
 
-def _of_object(value: dict[str, Any], speaker: str) -> list[dict[str, Any]]:
+def _of_object(value: dict[str, Any], default_role: str) -> list[dict[str, Any]]:
     if is_message(value):
         messages: list[dict[str, Any]] = []
-        _append(messages, value, speaker)
+        _append(messages, value, default_role)
         return messages
     system = [{"role": "system", "content": as_text(value["system"])}] if isinstance(value.get("system"), str) else []
     for key in ("messages", "prompt", "input", "output", "text", "message", "content"):
         if value.get(key):
-            return system + as_chat(value[key], "assistant" if key == "output" else speaker)
+            return system + as_chat(value[key], "assistant" if key == "output" else default_role)
     if isinstance(value.get("choices"), list) and value["choices"]:
         return as_chat(value["choices"][0], "assistant")
     if isinstance(value.get("generations"), list) and value["generations"]:
@@ -99,10 +99,10 @@ def has_tool_definition(value: Any) -> dict[str, Any] | None:
     return content if is_definition else None
 
 
-def _append(messages: list[dict[str, Any]], item: Any, speaker: str) -> None:
+def _append(messages: list[dict[str, Any]], item: Any, default_role: str) -> None:
     """Append one item's messages. The calls of one response are one turn, whether in one item or in several."""
     if isinstance(item, str):
-        messages.append({"role": speaker, "content": item})
+        messages.append({"role": default_role, "content": item})
         return
     if not isinstance(item, dict):
         raise InvalidRecord("message unreadable", f"message {len(messages)} is not an object")
@@ -123,7 +123,7 @@ def _append(messages: list[dict[str, Any]], item: Any, speaker: str) -> None:
         elif summary := _reasoning(item):
             turn["reasoning"] = f"{turn.get('reasoning', '')}{summary}"
     else:
-        role = item.get("role") or kind or speaker
+        role = item.get("role") or kind or default_role
         added = _messages_of(item, ROLE_NAMES.get(role, role) if isinstance(role, str) else role)
         if kind == "message" and added and added[0]["role"] == "assistant" and messages and messages[-1].get("content") is None:
             last = messages[-1] if messages[-1]["role"] == "assistant" and "tool_calls" not in messages[-1] else None

@@ -71,7 +71,7 @@ def _check(known: KnownSecrets, text: str, place: str) -> None:
     found = next(known.find(Unescaped(text)), None)
     if found:
         raise SecretError(
-            f"{place}: still holds a secret ({found.kind}) that another record gave away; ingest everything again with --full,"
+            f"{place}: still holds a secret ({found.kind}) that another record revealed; ingest everything again with --full,"
             " or allow the text in ingest.redaction.allow"
         )
 

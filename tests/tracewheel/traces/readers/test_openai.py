@@ -22,7 +22,7 @@ TOOL = {"type": "function", "function": {"name": "list_files", "parameters": {"t
 
 
 def parse_line(raw, file, line):
-    """What a line comes to, read as OpenAI's."""
+    """Read a line as OpenAI's."""
     with Spool() as spool:
         (item,) = LogReader("openai", spool).read([Piece(raw, line, 0)], file)
     return item

@@ -1,4 +1,4 @@
-"""One conversation, as each of the formats writes it: all come to the same messages, and each to what it alone knows."""
+"""One conversation in every format: all give the same messages, and each the fields that only it has."""
 
 import copy
 import json
@@ -20,7 +20,7 @@ CITY = {"city": "Rome"}
 
 
 def read(*values, format="auto"):
-    """What values on lines of their own come to."""
+    """Read values, one a line."""
     pieces = [Piece(json.dumps(value).encode(), number, 0) for number, value in enumerate(values, start=1)]
     with Spool() as spool:
         reader = LogReader(format, spool)
@@ -28,7 +28,7 @@ def read(*values, format="auto"):
         return items + [item for _, item in reader.spooled()]
 
 
-def told(trace):
+def conversation(trace):
     """The conversation without what formats tell differently: ids, and whether nothing said is no text or an empty one."""
     lines = []
     for message in trace.messages:
@@ -54,7 +54,7 @@ def test_every_format_gives_the_same_conversation(name, asked):
     (trace,) = read(*ALL[name], format="auto" if asked == "auto" else name)
     assert isinstance(trace, Trace), trace
     assert trace.format == name
-    assert told(trace) == STORY
+    assert conversation(trace) == STORY
     reply = trace.messages[2]
     assert reply["tool_call_id"] == trace.messages[1]["tool_calls"][0]["id"]
     assert trace.source_line == 1
@@ -148,9 +148,9 @@ def test_an_otlp_export_is_read_like_a_list_of_spans():
 
 def test_a_result_missing_from_later_calls_comes_from_the_tool_span():
     (trace,) = read(*SPANS["otel"][:3])
-    assert told(trace) == STORY[:3]
+    assert conversation(trace) == STORY[:3]
     (trace,) = read(*SPANS["otel"][:2])
-    assert told(trace) == STORY[:2]
+    assert conversation(trace) == STORY[:2]
 
 
 def test_spans_of_two_traces_in_any_order_are_two_traces():
@@ -158,7 +158,7 @@ def test_spans_of_two_traces_in_any_order_are_two_traces():
     mixed = [span for pair in zip(reversed(SPANS["otel"]), others, strict=True) for span in pair]
     first, second = read(*mixed)
     assert [first.id, second.id] == ["t1", "t2"]
-    assert told(first) == told(second) == STORY
+    assert conversation(first) == conversation(second) == STORY
     assert (first.source_line, second.source_line) == (1, 2)
 
 
@@ -169,7 +169,7 @@ def test_another_agents_conversation_is_kept_in_info():
         "gen_ai.output.messages": json.dumps([{"role": "assistant", "parts": [{"type": "text", "content": "Yes."}]}]),
     }
     (trace,) = read(*SPANS["otel"], {**SPANS["otel"][1], "spanId": "s9", "attributes": judge})
-    assert told(trace) == STORY
+    assert conversation(trace) == STORY
     assert trace.info["other_conversations"] == [
         [{"role": "user", "content": "Good?"}, {"role": "assistant", "content": "Yes."}]
     ]
@@ -198,7 +198,7 @@ def test_a_table_of_spans_is_read_like_the_spans():
     replied = {"message.role": "tool", "message.tool_call_id": "c1", "message.content": "sunny"}
     ended = {"message.role": "assistant", "message.content": "It is sunny."}
     (trace,) = read(row(1, [asked], called), row(2, [asked, called, replied], ended))
-    assert (trace.format, told(trace)) == ("openinference", STORY)
+    assert (trace.format, conversation(trace)) == ("openinference", STORY)
     assert trace.created == "2026-10-01T08:00:01.000000Z"
 
 
@@ -219,7 +219,7 @@ NUMBERED = {
 @pytest.mark.parametrize(("attributes", "events"), [({"gen_ai.system": "x"}, EVENTS), (NUMBERED, [])])
 def test_older_span_conventions_are_read(attributes, events):
     (trace,) = read({**SPANS["otel"][1], "attributes": attributes, "events": events})
-    assert (trace.format, told(trace)) == ("otel", STORY[:2])
+    assert (trace.format, conversation(trace)) == ("otel", STORY[:2])
 
 
 def test_two_responses_and_results_of_a_responses_log_are_turns():
@@ -234,7 +234,7 @@ def test_two_responses_and_results_of_a_responses_log_are_turns():
     }
     observation = {"type": "GENERATION", "startTime": "2026-10-01T08:00:00Z", "input": items, "output": said}
     (trace,) = read({"trace": {"id": "x"}, "observations": [observation]})
-    assert told(trace) == STORY
+    assert conversation(trace) == STORY
 
 
 def test_openhands_actions_of_one_response_are_one_turn_and_errors_are_user_messages():
@@ -290,7 +290,7 @@ def test_tracewheels_own_mlflow_traces_are_read_again():
             }
         )
     (trace,) = read({"info": {"trace_id": "x"}, "data": {"spans": spans}})
-    assert told(trace) == STORY
+    assert conversation(trace) == STORY
 
 
 def test_a_list_of_messages_is_one_conversation_unless_it_is_too_large(monkeypatch):

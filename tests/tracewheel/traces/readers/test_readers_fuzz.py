@@ -21,7 +21,7 @@ ALL = {**{name: [record] for name, record in RECORDS.items()}, **SPANS}
 
 
 def read(*values, format="auto"):
-    """What values on lines of their own come to."""
+    """Read values, one a line."""
     pieces = [Piece(json.dumps(value).encode(), number, 0) for number, value in enumerate(values, start=1)]
     with Spool() as spool:
         reader = LogReader(format, spool)

@@ -1,4 +1,4 @@
-"""The files that other people's agents wrote: what they come to, against numbers that jq and plain Python gave."""
+"""Logs of other people's agents, against counts made with jq and plain Python."""
 
 import json
 from pathlib import Path

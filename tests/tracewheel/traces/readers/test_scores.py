@@ -1,4 +1,4 @@
-"""Scores in logs: which is the outcome, which a judge's opinion, and which says neither."""
+"""Scores in logs: which is the outcome, which a judge's opinion, and which is neither."""
 
 import copy
 import json
@@ -15,7 +15,7 @@ SAMPLES = json.loads(Path(__file__).with_name("samples.json").read_text())
 
 
 def read(*values):
-    """The trace that values on lines of their own come to."""
+    """The trace of values, one a line."""
     pieces = [Piece(json.dumps(value).encode(), number, 0) for number, value in enumerate(values, start=1)]
     with Spool() as spool:
         reader = LogReader("auto", spool)
@@ -77,7 +77,7 @@ CASES = {
         langfuse, [numeric("task-completion", 0.2, "EVAL"), numeric("success", 0.9, "EVAL")], None, 0.9,
     ),
     "both": (langfuse, [numeric("reward", 1, "API"), numeric("reward", 0.25, "EVAL")], 1.0, 0.25),
-    "toxicity says nothing of success": (langfuse, [numeric("toxicity", 0.8, "EVAL")], None, None),
+    "toxicity is no success": (langfuse, [numeric("toxicity", 0.8, "EVAL")], None, None),
     "another scale": (langfuse, [numeric("score", 4, "EVAL")], None, None),
     "a step of it": (langfuse, [numeric("score", 1, "EVAL", observationId="a"), numeric("reward", 1, "API", observationId="a")],
         None, None),

@@ -1,4 +1,4 @@
-"""A secret that one record gives away is in no other either; what cannot be cleaned fails the ingest and says where."""
+"""A secret that one record reveals is redacted in all others; one that cannot be redacted fails the ingest with its place."""
 
 import base64
 import json
@@ -37,7 +37,7 @@ def read(folder):
 
 @pytest.fixture
 def log(tmp_path):
-    """Writes a log, and says how to read it."""
+    """Writes a log; returns the config that reads it."""
 
     def write(*lines, name="log.jsonl", **redaction):
         path = tmp_path / "logs" / name
@@ -140,7 +140,7 @@ def test_a_learned_secret_in_an_earlier_part_fails_until_full(log, tmp_path):
 def test_a_surviving_secret_fails_the_stage_with_file_and_line(log, tmp_path, capsys, cut):
     config = log(line("Hello"), line("It costs 73519 EUR.")[:cut])
     profile = tmp_path / "profile.yaml"
-    # What stands in for the number ends with one, which stands before EUR too.
+    # The number's pseudonym ends with 1, which also precedes EUR.
     redaction = {"patterns": {"amount": r"\d+(?= EUR)"}}
     profile.write_text(json.dumps({"name": "x", "ingest": {"paths": list(config.paths), "redaction": redaction}}))
     assert main(["ingest", str(profile), "--out", str(tmp_path / "out"), "--json"]) == 2
@@ -157,8 +157,8 @@ def test_file_names_are_redacted_everywhere(log, tmp_path):
     (tmp_path / "logs" / "of maria@corp.com.txt").write_text("no log")
     report = ingest_new(config, tmp_path / "out")
     stored = pandas.read_parquet(tmp_path / "out/traces.parquet")["source_file"]
-    put_aside = [json.loads(entry)["file"] for entry in (tmp_path / "out/quarantine.jsonl").read_text().splitlines()]
-    assert len(set(stored)) == 2 and set(stored) == set(put_aside)
+    quarantined = [json.loads(entry)["file"] for entry in (tmp_path / "out/quarantine.jsonl").read_text().splitlines()]
+    assert len(set(stored)) == 2 and set(stored) == set(quarantined)
     assert all(name.startswith("file-") for name in [*stored, *report["skipped"]])
     for path in (tmp_path / "out").rglob("*"):
         assert path.is_dir() or b"corp.com" not in path.read_bytes()

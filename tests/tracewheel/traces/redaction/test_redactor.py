@@ -1,4 +1,4 @@
-"""Redaction: nothing planted survives wherever it is written, everything else stays as it was, tasks stay solvable."""
+"""Redaction: planted values vanish everywhere, other text stays unchanged, tasks stay solvable."""
 
 import dataclasses
 import json
@@ -24,7 +24,7 @@ LOGS = Path(__file__).parents[4] / "data/traces/workspace.jsonl"
 CHARACTERS = st.characters(max_codepoint=0x2FFF, exclude_categories=("Cs",))
 REDACTOR = Redactor(RedactionConfig())
 KEY_BODY = "MIIEowIBAAKCAQEAx8fJ2mQ0v5pQ1c7dU3nXw9kT4rLsY6hBzE0aGfVjKoPqWtMn\nZ1yRk2bC"
-# Kind, the secret, and a sentence that says it.
+# Kind, secret, and a sentence with the secret.
 PLANTED = [
     ("api_key", "sk-proj-Zk39xQm2LpW8vTnB4rYc71HdUs", "Use {} for the model."),
     ("api_key", "sk-ant-api03-qW3eR5tY7uI9oP1aS3dF5gH7jK9lZ1x", "The key {} is new."),
@@ -81,7 +81,7 @@ def trace_of(messages, **fields):
 
 
 def said(text):
-    """A trace in which a text stands in every place that a trace has, and at several depths."""
+    """A trace with a text in every field, and at several depths."""
     nested = json.dumps({"result": json.dumps({"note": text})})
     call = {"id": "c1", "type": "function", "function": {"name": "save", "arguments": json.dumps({"text": text})}}
     return trace_of(
