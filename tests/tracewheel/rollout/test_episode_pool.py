@@ -81,7 +81,7 @@ def test_threads_change_no_trajectory(play, tasks, count):
     assert play(tasks, threaded(count=count), samples=3) == (play(tasks, ROOMY, samples=3)[0], pytest.approx(0, abs=60))
 
 
-def test_episodes_wait_for_their_tools_side_by_side(play, tasks):
+def test_slow_tools_run_in_parallel(play, tasks):
     """64 episodes: as long as the longest of them, not as all together."""
     found, seconds = play(tasks[:8], threaded(), Slow, samples=8)
     assert len(found) == 64 and {trajectory.stop_reason for trajectory in found} == {"finished"}
@@ -90,14 +90,14 @@ def test_episodes_wait_for_their_tools_side_by_side(play, tasks):
     assert seconds >= PAUSE * max(calls)
 
 
-def test_what_a_tool_raises_in_a_thread_ends_its_episode_alone(play, tasks):
+def test_a_failing_tool_ends_only_its_own_episode(play, tasks):
     broken, _ = play(tasks, threaded(), BreaksOnMove)
     assert {trajectory.stop_reason for trajectory in broken} == {"infrastructure_failed"}
     assert {trajectory.detail for trajectory in broken} == {"TimeoutError: the file server is gone"}
     assert broken == play(tasks, ROOMY, BreaksOnMove)[0]
 
 
-def test_a_reset_that_raises_in_a_thread_ends_its_episode_alone(scripted_engine, renderer, tasks, solution_words):
+def test_a_failing_reset_ends_only_its_own_episode(scripted_engine, renderer, tasks, solution_words):
     mixed = [in_environment(task, BreaksAtReset if n % 2 else WorkspaceEnvironment) for n, task in enumerate(tasks[:4])]
 
     def run(config):
@@ -111,7 +111,7 @@ def test_a_reset_that_raises_in_a_thread_ends_its_episode_alone(scripted_engine,
     assert found == run(ROOMY)[0]
 
 
-def test_a_wrong_config_comes_out_of_step(scripted_engine, renderer, tasks):
+def test_a_wrong_config_is_raised_by_step(scripted_engine, renderer, tasks):
     config = RolloutConfig(exploration={"epsilon": 0.5, "tools": ["no_such_tool"]})
     with ThreadPoolExecutor(2) as tools:
         pool = EpisodePool(scripted_engine(renderer, [["x"]]), renderer, config, tools)
@@ -151,7 +151,7 @@ def test_without_threads_there_is_no_executor():
         assert tools is None
 
 
-def test_episodes_are_counted_until_they_are_handed_out(scripted_engine, renderer, tasks, solution_words):
+def test_episodes_are_open_until_step_returns_them(scripted_engine, renderer, tasks, solution_words):
     Waits.go_on.clear()
     with ThreadPoolExecutor(4) as tools:
         engine = scripted_engine(renderer, [["Enough."], solution_words(tasks[1])])

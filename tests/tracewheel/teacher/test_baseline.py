@@ -59,7 +59,7 @@ def measure(config, tmp_path):
     return run
 
 
-def test_a_model_that_is_known_gets_the_success_that_is_known(chat_server, measure, split):
+def test_a_known_model_gets_its_known_success(chat_server, measure, split):
     """Greedy it solves six of eight; of the sampled episodes those of the even tasks."""
     server = chat_server(scripted(split, lambda index, temperature, seed: index < 6 if temperature == 0 else index % 2 == 0))
     folder, summary, played = measure(server, split)
@@ -108,7 +108,7 @@ def test_the_files_are_those_of_an_evaluation(chat_server, measure, config, base
     assert verdict.verdict == "refused" and verdict.difference == pytest.approx(theirs["greedy"].mean() - 1.0)
 
 
-def test_what_was_not_judged_is_not_a_failure(chat_server, measure, split):
+def test_unscored_episodes_are_not_failures(chat_server, measure, split):
     """One task is refused, of one the endpoint is down: both are missing, and the others' rate is theirs."""
     solving = scripted(split, lambda index, *_: index != 5)
     mood = {"down": True}

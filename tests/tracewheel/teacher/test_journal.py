@@ -31,7 +31,7 @@ def say(text, asked):
     return ask
 
 
-def test_what_was_said_is_not_asked_again(wanted, tmp_path):
+def test_stored_replies_are_not_asked_again(wanted, tmp_path):
     path, asked = tmp_path / "deep" / "journal.jsonl", []
     with Journal(path) as journal:
         assert journal.speaker(wanted, say("one", asked))(["hello"], []) == reply("one")
@@ -47,7 +47,7 @@ def test_what_was_said_is_not_asked_again(wanted, tmp_path):
         )
 
 
-def test_only_what_has_ended_is_noted_as_ended(tmp_path):
+def test_unfinished_episodes_are_not_stored_as_ended(tmp_path):
     path = tmp_path / "journal.jsonl"
     ended = Attempt(
         "a", "task", 0, 1, 1.0, messages=[{"role": "user", "content": "«hi»"}], stop_reason="finished", final_state={}
@@ -59,7 +59,7 @@ def test_only_what_has_ended_is_noted_as_ended(tmp_path):
     assert Journal(path).ended == {"a": ended}
 
 
-def test_a_line_that_was_cut_off_is_dropped_and_written_over(wanted, tmp_path):
+def test_an_incomplete_line_is_dropped_and_overwritten(wanted, tmp_path):
     path, asked = tmp_path / "journal.jsonl", []
     with Journal(path) as journal:
         journal.speaker(wanted, say("one", asked))(["hello"], [])

@@ -57,7 +57,7 @@ def attempts_of(folder):
     return pd.read_parquet(folder / "attempts.parquet")
 
 
-def test_what_it_solves_becomes_demonstrations(chat_server, taught, tasks, knowing, renderer):
+def test_solved_tasks_become_demonstrations(chat_server, taught, tasks, knowing, renderer):
     folder, report = taught(chat_server(knowing), tasks)
     replies = sum(len(solution(task)) for task in tasks)
     assert report == {
@@ -103,7 +103,7 @@ def test_the_answer_is_never_before_the_teacher(chat_server, taught, tasks, know
             assert said["role"] == expected["role"] and (said["role"] != "tool" or said["content"] == expected["content"])
 
 
-def test_one_of_the_same_is_enough(chat_server, taught, tasks, knowing):
+def test_duplicates_are_left_out(chat_server, taught, tasks, knowing):
     server = chat_server(knowing)
     folder, report = taught(server, tasks[:2], samples=3)
     assert report["episodes"] == 6 and report["demonstrations"] == 2
@@ -172,7 +172,9 @@ def before(first):
         (refused_at("finish", "the maximum context length is 9 tokens"), {}, "max_tokens", 1.0, "not ended"),
     ],
 )
-def test_what_becomes_of_an_episode(chat_server, taught, tasks, knowing, answers, rollout, stop_reason, success, fault):
+def test_stop_reason_success_and_fault_of_an_episode(
+    chat_server, taught, tasks, knowing, answers, rollout, stop_reason, success, fault
+):
     """Of the first task; the second, so that not all are refused, is solved."""
     wayward = answers(knowing)
 

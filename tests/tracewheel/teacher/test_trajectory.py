@@ -84,7 +84,7 @@ def test_the_opening_ends_before_the_prompt(messages, turns, opening):
         (turn(None, [], [], without="the endpoint gives no token ids"), "turn 2: the endpoint gives no token ids"),
     ],
 )
-def test_what_does_not_go_on_exactly_is_not_trainable(second, why):
+def test_prompts_that_do_not_continue_exactly_are_not_trainable(second, why):
     trajectory, reason = to_trajectory(attempt(FIRST, second), processed_logprobs=False)
     assert re.search(why, reason)
     assert trajectory.token_ids == trajectory.action_mask == trajectory.logprobs == [], "no update can take it for one that has"
@@ -96,14 +96,14 @@ def test_what_does_not_go_on_exactly_is_not_trainable(second, why):
     ("temperature", "processed", "why"),
     [(0.0, True, "greedily"), (0.7, False, "temperature 0.7"), (0.7, True, ""), (1.0, False, "")],
 )
-def test_log_probabilities_are_to_be_those_of_the_temperature(temperature, processed, why):
+def test_log_probabilities_must_be_those_at_the_temperature(temperature, processed, why):
     trajectory, reason = to_trajectory(attempt(FIRST, temperature=temperature), processed_logprobs=processed)
     assert (why in reason) and bool(reason) == bool(why)
     assert trajectory.temperature == temperature and bool(trajectory.token_ids) == (not why)
 
 
 @pytest.mark.parametrize("stop_reason", ["refused", "budget", "infrastructure_failed"])
-def test_what_says_nothing_of_the_model_is_the_machinerys(stop_reason):
+def test_refusals_and_budget_stops_count_as_failed_machinery(stop_reason):
     failed = attempt(stop_reason=stop_reason, detail="because", final_state={})
     trajectory, why = to_trajectory(failed, processed_logprobs=False)
     assert (trajectory.stop_reason, trajectory.detail) == ("infrastructure_failed", "because")
