@@ -184,7 +184,9 @@ class ScriptedEngine:
         session += request.new_ids
         script = self._scripts[request.session]
         words = script.popleft() if len(script) > 1 else script[0]
-        spoken = [*self._renderer.encode(words), self._renderer.end_of_turn_id][: request.max_new_tokens]
+        spoken = [*self._renderer.tokenizer.encode(words, add_special_tokens=False), self._renderer.end_of_turn_id][
+            : request.max_new_tokens
+        ]
         start = len(session)
         session += spoken
         if self._on_turn:

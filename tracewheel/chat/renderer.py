@@ -115,10 +115,6 @@ class ChatRenderer:
             ids, mask = ids + turn, mask + [1] * len(turn)
         return ids, mask
 
-    def encode(self, text: str) -> list[int]:
-        """Ids of a text whose control tokens are real."""
-        return self.tokenizer.encode(text, add_special_tokens=False)
-
     def decode(self, ids: list[int]) -> str:
         """The text of ids, special tokens included."""
         return self.tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)

@@ -115,13 +115,13 @@ def test_the_warm_start_loss_covers_only_the_teachers_turns(taught, turns, words
 
 
 def test_the_length_of_the_opening_does_not_count_against_a_demonstration(taught, words, renderer):
-    longest = max(len(renderer.encode(said)) + 1 for said in words)
-    assert len(renderer.encode(GREETING)) > longest, "the context has a longer turn"
+    longest = max(len(renderer.tokenizer.encode(said, add_special_tokens=False)) + 1 for said in words)
+    assert len(renderer.tokenizer.encode(GREETING, add_special_tokens=False)) > longest, "the context has a longer turn"
     assert taught(max_turn_tokens=longest)[1]["left_out"] == {}
 
 
 def test_demonstrations_with_too_long_a_turn_are_left_out(taught, words, renderer):
-    longest = max(len(renderer.encode(said)) + 1 for said in words)
+    longest = max(len(renderer.tokenizer.encode(said, add_special_tokens=False)) + 1 for said in words)
     assert taught(max_turn_tokens=longest - 1)[1]["left_out"] == {"a turn longer than rollout.max_turn_tokens": 1}
 
 
