@@ -25,11 +25,11 @@ from tracewheel.core.store import produce_whole
 def curate(options: argparse.Namespace) -> dict[str, Any]:
     """`tracewheel curate`."""
     from tracewheel.curation.curate import curate
-    from tracewheel.curation.evidence import KeptEvidence
+    from tracewheel.curation.pass_counts import KeptPassCounts
 
     config = CurateSections.of(_config(options, "environment.kind"))
     traces = folder_of(options.traces, "--traces")
-    earlier = KeptEvidence.read(folder_of(options.earlier, "--earlier")) if options.earlier else None
+    earlier = KeptPassCounts.read(folder_of(options.earlier, "--earlier")) if options.earlier else None
     return _result(options, produce_whole(Path(options.out), lambda out: curate(config, traces, out, earlier)))
 
 

@@ -12,7 +12,7 @@ from tracewheel.core.store import Entry
 from tracewheel.core.types import Task
 from tracewheel.curation.curate import curate
 from tracewheel.curation.curated_folder import HARDER, HELD_OUT, TASKS_FILE, TRAIN, VALIDATION
-from tracewheel.curation.evidence import KeptEvidence
+from tracewheel.curation.pass_counts import KeptPassCounts
 
 
 def expected(call: Call, place: int) -> Expected:
@@ -51,5 +51,5 @@ def curate_tasks(context: Context[CurateSections], *, traces: Entry, earlier: En
 
     `earlier` is the curation of an earlier run, to resume pass rates from.
     """
-    kept = KeptEvidence.read(earlier.path) if earlier else None
+    kept = KeptPassCounts.read(earlier.path) if earlier else None
     return curate(context.config, traces.path, context.out, kept)

@@ -13,6 +13,7 @@ from tracewheel.core.types import Record
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow
 
 R = TypeVar("R", bound=Record)
 
@@ -53,6 +54,15 @@ def read_table(path: Path, columns: Sequence[str] | None = None) -> pd.DataFrame
 
     with _as_data_errors(path):
         return pd.read_parquet(path, columns=None if columns is None else list(columns))
+
+
+def read_batches(path: Path, rows: int, columns: Sequence[str] | None = None) -> Iterator[pyarrow.RecordBatch]:
+    """A Parquet file in batches of at most `rows` rows; memory holds one batch and a row group."""
+    import pyarrow.parquet
+
+    # By default pyarrow buffers all row groups that a reader is asked for, and keeps them: the whole file in memory.
+    with pyarrow.parquet.ParquetFile(path, pre_buffer=False) as file:
+        yield from file.iter_batches(rows, columns=None if columns is None else list(columns))
 
 
 def read_columns(path: Path) -> list[str]:

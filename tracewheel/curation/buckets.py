@@ -1,7 +1,6 @@
-"""More rows than memory holds, handed out in an order that is known only once all have been seen.
+"""External bucket sort: reads the rows of a Parquet file in a given order, with one bucket in memory.
 
-Rows are dealt into buckets, each a Parquet file of its own; then one bucket after the other is read. Reading and writing
-are linear in the rows, and memory holds one bucket.
+Rows are dealt into buckets, each a Parquet file; then the buckets are read one after the other. Time is linear in the rows.
 """
 
 from __future__ import annotations
@@ -12,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+
+from tracewheel.core.files import read_batches
 
 if TYPE_CHECKING:
     import pandas
@@ -25,12 +26,12 @@ def bucket_numbers(ranks: npt.NDArray[np.int64], together: npt.NDArray[Any], row
     """The bucket of each row.
 
     Args:
-        ranks: [N] the row's place in the order, from 0; -1: it is in none.
-        together: [N] rows that are alike in this are in one bucket; they lie side by side in the order.
-        rows: How many a bucket has, about.
+        ranks: [N] the row's position in the order, from 0; -1 leaves the row out.
+        together: [N] rows with equal values are in one bucket; they must be adjacent in the order.
+        rows: The smallest size of a bucket, except the last.
 
     Returns:
-        [N]; buckets by number, and rows by rank within a bucket, are the rows in their order. -1 where the rank is.
+        [N] such that sorting by bucket, then rank, gives the order. -1 where the rank is -1.
     """
     buckets = np.full(len(ranks), -1, dtype=np.int64)
     inside = np.flatnonzero(ranks >= 0)
@@ -50,20 +51,19 @@ def in_buckets(
 
     Args:
         path: The file, of N rows.
-        buckets: [N] as `bucket_numbers` gives them.
-        ranks: [N] as it was given.
-        scratch: A folder to write into; what is written there is deleted again.
+        buckets: [N] from `bucket_numbers`.
+        ranks: [N] given to `bucket_numbers`.
+        scratch: A folder for the buckets' files, which are deleted once read.
     """
     import pandas
     import pyarrow
     import pyarrow.parquet
 
-    source = pyarrow.parquet.ParquetFile(path)
     scratch.mkdir(parents=True, exist_ok=True)
     writers: dict[int, pyarrow.parquet.ParquetWriter] = {}
     begun = 0
     try:
-        for batch in source.iter_batches(batch_size=BATCH_ROWS):
+        for batch in read_batches(path, BATCH_ROWS):
             here = slice(begun, begun + batch.num_rows)
             for number in np.unique(buckets[here][buckets[here] >= 0]).tolist():
                 rows = np.flatnonzero(buckets[here] == number)
@@ -83,7 +83,7 @@ def in_buckets(
 
 
 def parts_of(frame: pandas.DataFrame, together: str, rows: int = PART_ROWS) -> Iterator[pandas.DataFrame]:
-    """A frame in parts of so many rows, or a few more: rows that are alike in a column and lie side by side are in one part."""
+    """A frame in parts of at least `rows` rows, except the last. Adjacent rows with equal values stay together."""
     values = frame[together].to_numpy()
     ends = np.flatnonzero(np.append(values[1:] != values[:-1], True)) + 1
     begun = 0

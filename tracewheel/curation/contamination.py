@@ -1,11 +1,12 @@
-"""Finds traces that hold items of benchmarks: by runs of words they share, and by likeness.
+"""Finds traces that contain benchmark items: by shared runs of words, and by similarity.
 
-Runs of 13 words, and the rule that a run common to many items says nothing, are those of Brown et al. 2020 (arXiv:2005.14165,
-appendix C). An item shorter than a run is one run as a whole, if it has `FEWEST_WORDS` at least.
+Runs of 13 words, and ignoring runs that many items share, follow Brown et al. 2020 (arXiv:2005.14165, appendix C). An item
+shorter than a run is one run as a whole, if it has at least `FEWEST_WORDS` words.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
 from collections import Counter, defaultdict
@@ -17,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tracewheel.config.curation import DecontaminationConfig
-from tracewheel.curation.benchmarks import BenchmarkItem, read_benchmark
+from tracewheel.curation.benchmark_items import BenchmarkItem, read_benchmark
 from tracewheel.curation.minhash import SALT, band_keys, signatures
 from tracewheel.curation.task_text import TaskText, arguments_of
 
@@ -26,12 +27,20 @@ if TYPE_CHECKING:
 
 FEWEST_WORDS = 5
 PERMUTATIONS = 128
-COLUMNS = ("trace_id", "kind", "file", "line", "share", "text")
 _WORD = re.compile(r"[^\W_]+")
 
 
 class Overlap(NamedTuple):
-    """A trace and the item of a benchmark that it holds."""
+    """A benchmark item in a trace.
+
+    Attributes:
+        trace_id: The trace.
+        kind: `words` (shared runs of words) or `similar`.
+        file: The benchmark's file.
+        line: The item's line in it.
+        share: Share of the item's runs that the trace contains, or the estimated similarity.
+        text: The shared words, or the beginning of the item.
+    """
 
     trace_id: str
     kind: str
@@ -42,11 +51,11 @@ class Overlap(NamedTuple):
 
 
 class BenchmarkIndex:
-    """The items of benchmarks, ready to be looked for in traces.
+    """An index of benchmark items, to find them in traces.
 
     Args:
-        items: All of them.
-        config: How long a run is, and how much of an item must be found.
+        items: The items of all benchmarks.
+        config: The length of a run, and how much of an item must be found.
     """
 
     def __init__(self, items: Iterable[BenchmarkItem], config: DecontaminationConfig) -> None:
@@ -67,15 +76,19 @@ class BenchmarkIndex:
 
     @classmethod
     def read(cls, config: DecontaminationConfig) -> BenchmarkIndex:
-        """The index of the configured files.
+        """Index the configured files.
 
         Raises:
             DataError: a file is missing or cannot be read.
         """
         return cls((item for path in config.benchmarks for item in read_benchmark(Path(path))), config)
 
-    def overlaps(self, trace_id: str, messages: list[dict[str, Any]]) -> Iterator[Overlap]:
-        """The items that a trace holds, those by words before those by likeness."""
+    def overlaps(self, traces: pandas.DataFrame) -> Iterator[Overlap]:
+        """The items in each of some traces (columns `id` and `messages`), matches by words before those by similarity."""
+        for trace_id, messages in zip(traces["id"], traces["messages"], strict=True):
+            yield from self._overlaps(trace_id, json.loads(messages))
+
+    def _overlaps(self, trace_id: str, messages: list[dict[str, Any]]) -> Iterator[Overlap]:
         texts = [message["content"] for message in messages if message.get("content")]
         texts += [text for message in messages for call in message.get("tool_calls") or () for text in arguments_of(call)]
         found: dict[int, dict[int, str]] = defaultdict(dict)
@@ -90,7 +103,7 @@ class BenchmarkIndex:
         yield from self._alike(trace_id, TaskText.of(messages, len("\n".join(texts))).user)
 
     def _add_runs(self) -> None:
-        """Enter each item's runs, but for those that many items of its file have."""
+        """Index the runs of each item, except those that many items of its file share."""
         of_item: list[set[tuple[int, int]]] = []
         common: Counter[tuple[str, int, int]] = Counter()
         for item in self._items:
@@ -110,7 +123,7 @@ class BenchmarkIndex:
                     self._totals[number] += 1
 
     def _shared_runs(self, text: str) -> Iterator[tuple[int, int, str]]:
-        """Item, hash of the run, and its words, for each run of a text that some item has."""
+        """Item, hash of the run, and its words, for each run of a text that is in an item."""
         words = _words(text)
         numbers = np.array([self._word_numbers.get(word, -1) for word in words], dtype=np.int64)
         for length, known in self._hashes.items():
@@ -138,39 +151,12 @@ class BenchmarkIndex:
                 yield Overlap(trace_id, "similar", origin.file, origin.line, similar, " ".join(origin.texts)[:200])
 
 
-def find_contamination(batches: Iterable[pandas.DataFrame], config: DecontaminationConfig) -> pandas.DataFrame:
-    """Which traces hold items of the configured benchmarks.
-
-    Args:
-        batches: Trace records, some at a time: `id` (or `trace_id`) and `messages`.
-        config: The benchmarks' files, and what overlap counts.
-
-    Returns:
-        A row for each trace and item: `trace_id`, `kind` (`words` or `similar`), `file` and `line` of the item, `share` (of
-        the item's runs that the trace has, or their similarity), and `text`: words that they share, or the item.
-
-    Raises:
-        DataError: a benchmark's file is missing or cannot be read.
-    """
-    import orjson
-    import pandas
-
-    found: list[Overlap] = []
-    if config.benchmarks:
-        index = BenchmarkIndex.read(config)
-        for batch in batches:
-            ids = batch["trace_id" if "trace_id" in batch else "id"]
-            for trace_id, messages in zip(ids, batch["messages"], strict=True):
-                found += index.overlaps(str(trace_id), orjson.loads(messages))
-    return pandas.DataFrame(found, columns=list(COLUMNS))
-
-
 def _words(text: str) -> list[str]:
     return _WORD.findall(unicodedata.normalize("NFKC", text).lower())
 
 
 def _hashed_runs(numbers: npt.NDArray[np.int64] | Sequence[int], length: int) -> npt.NDArray[np.uint64]:
-    """A hash of 64 bits of each run of `length` word numbers."""
+    """A 64-bit hash of each run of `length` word numbers."""
     words = (np.asarray(numbers, dtype=np.int64) + 2).astype(np.uint64)
     words = (words * SALT[0]) ^ (words * SALT[1] >> np.uint64(31))
     count = len(words) - length + 1

@@ -1,4 +1,4 @@
-"""The stage that turns traces into tasks: replay, verify, probe, find copies and benchmarks, split, check for leaks, label."""
+"""The stage that turns traces into tasks: replay, verify, probe, find duplicates and benchmark items, split, label."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from tracewheel.curation.contamination import Overlap
 from tracewheel.curation.curated_folder import CONTAMINATION_FILE, DUPLICATES_FILE, REPORT_FILE, SPLITS, TASKS_FILE
 from tracewheel.curation.difficulty import check_held_out_tier, pass_rates
 from tracewheel.curation.duplicates import describe_duplicates
-from tracewheel.curation.episode_files import EpisodeOrder, write_episodes
-from tracewheel.curation.evidence import KeptEvidence
+from tracewheel.curation.episode_writer import EpisodeOrder, write_episodes
 from tracewheel.curation.filters import Filter
 from tracewheel.curation.leaks import check_leaks, describe_leaks, linking_clusters
+from tracewheel.curation.pass_counts import KeptPassCounts
 from tracewheel.curation.probes import probe_tasks
 from tracewheel.curation.quality.report import quality_report, write_quality
-from tracewheel.curation.replayed import Replayed, replay_all
-from tracewheel.curation.shelf import STATES, TASK_COLUMNS, Tasks
+from tracewheel.curation.replayed_traces import ReplayedTraces, replay_all
 from tracewheel.curation.splits import assign_splits, components
+from tracewheel.curation.task_records import STATE_COLUMNS, TASK_COLUMNS, TaskRecords
 from tracewheel.curation.temporal import seen_times
 from tracewheel.environments.recorded.environment import PREFIX as RECORDED
 from tracewheel.traces.ingested_folder import TRACES_FOLDER
@@ -35,41 +35,39 @@ RATE_COLUMNS = ["attempts", "successes", "pass_rate", "posterior", "low", "high"
 IN_A_BENCHMARK, FILTERED = "in a benchmark", "left out by the filter"
 
 
-def curate(config: CurateSections, traces: Path, out: Path, earlier: KeptEvidence | None = None) -> dict[str, Any]:
+def curate(config: CurateSections, traces: Path, out: Path, earlier: KeptPassCounts | None = None) -> dict[str, Any]:
     """Make tasks and verified episodes from ingested traces.
 
     Writes into `out` (every column is in docs/datasets.md):
 
-    - tasks.parquet: Task records with `split` (train, validation, held_out, harder) and how often the logged agent
-      solved them.
-    - episodes.parquet: the traces of these tasks, `success` as replayed (NaN when unscored), with labels.
-    - sets/: what the stages of training learn from.
-    - duplicates.parquet: clusters of traces that are one task twice.
-    - contamination.parquet: traces that hold an item of a benchmark, with its file and line.
-    - evidence.json, counted.parquet: successes and failures by task, and the traces whose outcomes are in them, for the next
-      curation.
-    - report.json: what the function returns.
-    - quality.html, quality.json: what a careful engineer asks before training on it.
+    - tasks.parquet: Task records with `split` (train, validation, held_out, harder) and the logged agent's pass rates.
+    - episodes.parquet: the traces of these tasks with replayed `success` (NaN when unscored) and labels.
+    - sets/: training sets for the later stages.
+    - duplicates.parquet: clusters of duplicate traces.
+    - contamination.parquet: traces that contain a benchmark item, with its file and line.
+    - evidence.json, counted.parquet: successes and failures by task and the traces counted in them, for the next curation.
+    - report.json: the returned report.
+    - quality.html, quality.json: the quality report.
 
     Args:
         config: `curation` and `environment` are used.
         traces: Directory that `ingest` wrote.
         out: Directory to write to.
-        earlier: The evidence that an earlier curation ended with. Traces that it counted do not count again.
+        earlier: The pass counts of an earlier curation. Traces counted there do not count again.
 
     Raises:
-        DataError: no traces, too few tasks for the splits, or `curation.harder_tier` is not one above the hardest trained on.
-        LeakError: a task, user, session or copy is on two sides, and `curation.allow_leak` is not set.
+        DataError: no traces, too few tasks for the splits, or `curation.harder_tier` is not the tier above the hardest trained.
+        LeakError: a task, user, session or duplicate is on two sides, and `curation.allow_leak` is not set.
     """
     path = traces / TRACES_FOLDER
     if not path.exists():
         raise DataError(f"{path}: no ingested traces; run `tracewheel ingest` first")
     existing = next(folder for folder in (out, *out.absolute().parents) if folder.exists())
     with tempfile.TemporaryDirectory(prefix=f"{PARTIAL}curate-", dir=existing) as scratch:
-        # One after the other: what was decided on and what was said are not in memory together.
-        written, report = _decide(config, path, out, Path(scratch), earlier)
+        # In two steps, so that the replayed rows and the conversations are not in memory together.
+        order, report = _decide(config, path, out, Path(scratch), earlier)
         proves = not config.environment.kind.startswith(RECORDED)
-        labels, sets = write_episodes(written, out, config.curation.sets, replay_proves=proves)
+        labels, sets = write_episodes(order, out, config.curation.sets, replay_proves=proves)
     report = {name: {"labels": labels, "sets": sets}.get(name, value) for name, value in report.items()}
     _write_json(out / REPORT_FILE, report)
     write_quality(quality_report(out, traces if (traces / REPORT_FILE).exists() else None), out)
@@ -77,39 +75,39 @@ def curate(config: CurateSections, traces: Path, out: Path, earlier: KeptEvidenc
 
 
 def _decide(
-    config: CurateSections, traces: Path, out: Path, scratch: Path, earlier: KeptEvidence | None
+    config: CurateSections, traces: Path, out: Path, scratch: Path, earlier: KeptPassCounts | None
 ) -> tuple[EpisodeOrder, dict[str, Any]]:
-    """Write all but the episodes; says in which order they come, and the report, in which their part is missing."""
+    """Write all files except episodes and sets. Returns the order of the episodes, and the report without their part."""
     with replay_all(traces, config.environment.kind, config.curation, scratch) as replayed:
         return _Curation(config, replayed, earlier).write(out, scratch, traces)
 
 
 class _Curation:
-    """What is decided on the facts of all traces."""
+    """The decisions on the rows of all traces: which tasks to keep, their splits, and the order of their episodes."""
 
-    def __init__(self, config: CurateSections, replayed: Replayed, earlier: KeptEvidence | None) -> None:
+    def __init__(self, config: CurateSections, replayed: ReplayedTraces, earlier: KeptPassCounts | None) -> None:
         self.config, self.replayed = config.curation, replayed
         self.kind = config.environment.kind
-        dropped = replayed.facts["dropped"] != ""
-        self.usable = replayed.facts[~dropped] if dropped.any() else replayed.facts
+        dropped = replayed.rows["dropped"] != ""
+        self.usable = replayed.rows[~dropped] if dropped.any() else replayed.rows
         self.probes, self.probe_report = probe_tasks(replayed.tasks, replayed.solutions)
-        self.rates, self.kept_evidence = pass_rates(self.usable[["id", "task_id", "success"]], self.config.difficulty, earlier)
+        self.rates, self.kept_counts = pass_rates(self.usable[["id", "task_id", "success"]], self.config.difficulty, earlier)
 
     def write(self, out: Path, scratch: Path, path: Path) -> tuple[EpisodeOrder, dict[str, Any]]:
         import numpy as np
         import pandas
 
-        unfit = {task_id: probe.verdict for task_id, probe in sorted(self.probes.items()) if not probe.fit}
-        unfit |= {task_id: IN_A_BENCHMARK for task_id in self._in_benchmarks() if task_id not in unfit}
-        kept = [task_id for task_id in sorted(self.probes) if task_id not in unfit]
+        dropped = {task_id: probe.verdict for task_id, probe in sorted(self.probes.items()) if not probe.valid}
+        dropped |= {task_id: IN_A_BENCHMARK for task_id in self._in_benchmarks() if task_id not in dropped}
+        kept = [task_id for task_id in sorted(self.probes) if task_id not in dropped]
         if not kept:
             raise DataError(
-                f"{path}: none of the {len(self.replayed.facts)} traces gives a task for the environment '{self.kind}'"
+                f"{path}: none of the {len(self.replayed.rows)} traces gives a task for the environment '{self.kind}'"
             )
         tasks = self._tasks(kept)
         wanted = Filter(self.config.filter)
         clauses, keeps = wanted.dry_run(tasks), wanted.keep(tasks)
-        unfit |= dict.fromkeys(tasks.loc[~keeps, "id"], FILTERED)
+        dropped |= dict.fromkeys(tasks.loc[~keeps, "id"], FILTERED)
         tasks = tasks[keeps].reset_index(drop=True)
         tasks["split"] = assign_splits(tasks, self.config)
         check_held_out_tier(tasks)
@@ -127,9 +125,9 @@ class _Curation:
         pandas.DataFrame(self.replayed.overlaps, columns=list(Overlap._fields)).to_parquet(
             out / CONTAMINATION_FILE, index=False
         )
-        self.kept_evidence.write(out)
+        self.kept_counts.write(out)
         report = {
-            "funnel": self._funnel(unfit, tasks, in_use),
+            "funnel": self._funnel(dropped, tasks, in_use),
             "drift": {
                 "logged_rewards": int(self.usable["outcome"].notna().sum()),
                 "reward": int(self.usable["reward_drift"].sum()),
@@ -146,45 +144,45 @@ class _Curation:
             "splits": {split: _describe_split(in_use[in_use["split"] == split]) for split in SPLITS},
             "deployed": {split: _deployed(episodes[episodes["split"] == split], self.replayed.tasks) for split in SPLITS},
         }
-        ranks = np.full(len(self.replayed.facts), -1, dtype=np.int64)
+        ranks = np.full(len(self.replayed.rows), -1, dtype=np.int64)
         ranks[episodes["row"].to_numpy()] = np.arange(len(episodes))
-        together = self.replayed.facts["task_id"].factorize()[0]
+        together = self.replayed.rows["task_id"].factorize()[0]
         return EpisodeOrder(self.replayed.file, ranks, together, in_use, scratch / "buckets"), report
 
     def _in_benchmarks(self) -> list[str]:
-        """Tasks of which a trace holds an item of a benchmark."""
+        """Tasks with a trace that contains a benchmark item."""
         held = {overlap.trace_id for overlap in self.replayed.overlaps}
         return sorted(set(self.usable.loc[self.usable["id"].isin(held), "task_id"]))
 
     def _tasks(self, kept: list[str]) -> pandas.DataFrame:
-        """Task records but for `STATES`, with how often they are solved, when they were tried, and `component`."""
-        tasks = self.replayed.tasks.frame(kept, [name for name in TASK_COLUMNS if name not in STATES])
+        """Task records without `STATE_COLUMNS`, with pass rates, times of the first and last episode, and `component`."""
+        tasks = self.replayed.tasks.frame(kept, [name for name in TASK_COLUMNS if name not in STATE_COLUMNS])
         rates = self.rates.set_index("task_id")[RATE_COLUMNS]
         tasks = tasks.join(rates, on="id").join(seen_times(self.usable), on="id")
         links = components(self.usable, self.replayed.clusters, self.config.duplicates.link)
         return tasks.assign(component=tasks["id"].map(links))
 
     def _with_states(self, in_use: pandas.DataFrame) -> pandas.DataFrame:
-        """The tasks in use with `STATES`, in the order of a task's record."""
-        states = self.replayed.tasks.frame(in_use["id"], STATES)
-        whole = in_use.assign(**{name: states[name] for name in STATES})
+        """The tasks in use with `STATE_COLUMNS`, in the column order of a task's record."""
+        states = self.replayed.tasks.frame(in_use["id"], STATE_COLUMNS)
+        whole = in_use.assign(**{name: states[name] for name in STATE_COLUMNS})
         return whole[[*TASK_COLUMNS, *(name for name in in_use if name not in TASK_COLUMNS)]]
 
     def _episodes(self, in_use: pandas.DataFrame) -> pandas.DataFrame:
-        """The facts of these tasks' traces in the order they are written in, with `split` and their `row` in the file."""
-        facts = self.usable.reset_index(names="row")
-        found = facts.merge(in_use[["id", "split"]].rename(columns={"id": "task_id"}), on="task_id")
+        """The rows of these tasks' traces in the order to write, with `split` and their `row` in the replayed file."""
+        rows = self.usable.reset_index(names="row")
+        found = rows.merge(in_use[["id", "split"]].rename(columns={"id": "task_id"}), on="task_id")
         return found.sort_values(["split", "task_id", "id"], key=_split_order).reset_index(drop=True)
 
-    def _funnel(self, unfit: dict[str, str], tasks: pandas.DataFrame, in_use: pandas.DataFrame) -> dict[str, Any]:
-        facts = self.replayed.facts
+    def _funnel(self, dropped: dict[str, str], tasks: pandas.DataFrame, in_use: pandas.DataFrame) -> dict[str, Any]:
+        rows = self.replayed.rows
         return {
-            "traces": len(facts),
-            "dropped_traces": dict(sorted(Counter(facts.loc[facts["dropped"] != "", "dropped"]).items())),
+            "traces": len(rows),
+            "dropped_traces": dict(sorted(Counter(rows.loc[rows["dropped"] != "", "dropped"]).items())),
             "replayed": len(self.usable),
             "unscored": int(self.usable["success"].isna().sum()),
             "tasks": len(self.replayed.tasks),
-            "dropped_tasks": unfit,
+            "dropped_tasks": dropped,
             "tasks_unused": int((tasks["split"] == "").sum()),
             "tasks_used": len(in_use),
         }
@@ -195,7 +193,7 @@ def _split_order(column: pandas.Series) -> pandas.Series:
 
 
 def _faults(usable: pandas.DataFrame, families: dict[str, str]) -> dict[str, dict[str, int]]:
-    """How often each fault occurs, in all and by family."""
+    """Counts of each fault, in total and by family."""
     failed = usable[usable["failure"] != ""]
     counts: dict[str, Counter[str]] = {"all": Counter(failed["failure"])}
     for task_id, failure in zip(failed["task_id"], failed["failure"], strict=True):
@@ -220,8 +218,8 @@ def _describe_split(tasks: pandas.DataFrame) -> dict[str, Any]:
     }
 
 
-def _deployed(episodes: pandas.DataFrame, tasks: Tasks) -> dict[str, Any]:
-    """The logged agent's replayed success, over scored episodes; None where there are none."""
+def _deployed(episodes: pandas.DataFrame, tasks: TaskRecords) -> dict[str, Any]:
+    """The logged agent's replayed success over scored episodes; None where there are none."""
     scored = episodes[episodes["success"].notna()]
     solved = (scored["success"] >= 1.0).astype(float)
     families, tiers = scored["task_id"].map(tasks.families), scored["task_id"].map(tasks.tiers).astype(str)

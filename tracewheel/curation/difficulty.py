@@ -1,7 +1,7 @@
-"""How hard a task is: Beta posteriors of its pass rate, kept from run to run with decay, and tiers.
+"""How hard a task is: Beta posteriors of its pass rate, and tiers.
 
-The posterior of a task solved s times and failed f times is Beta(1 + s, 1 + f), with counts of earlier runs shrunk each time:
-what an older policy did says less of this one. The sampler of the training tasks keeps the same evidence in the same form.
+The posterior of a task solved s times and failed f times is Beta(1 + s, 1 + f). Counts of earlier runs decay with each run,
+because an older policy produced them. The sampler of the training tasks keeps its counts in the same form.
 """
 
 from __future__ import annotations
@@ -17,46 +17,44 @@ import numpy.typing as npt
 from tracewheel.config.curation import DifficultyConfig
 from tracewheel.core.errors import DataError
 from tracewheel.curation.curated_folder import HARDER, TRAIN
-from tracewheel.curation.evidence import Evidence, KeptEvidence
+from tracewheel.curation.pass_counts import KeptPassCounts, PassCounts
 
 if TYPE_CHECKING:
     import pandas
 
 CONFIDENCE = 0.9
-STEPS = 40  # of a bisection: far finer than any rate is known
+STEPS = 40  # of a bisection: finer than any rate can be known
 
 
 def pass_rates(
-    episodes: pandas.DataFrame, config: DifficultyConfig, earlier: KeptEvidence | None = None
-) -> tuple[pandas.DataFrame, KeptEvidence]:
-    """How often each task is solved.
+    episodes: pandas.DataFrame, config: DifficultyConfig, earlier: KeptPassCounts | None = None
+) -> tuple[pandas.DataFrame, KeptPassCounts]:
+    """The pass rate of each task.
 
     Args:
-        episodes: Has `id` (the trace's), `task_id` and `success`, which is NaN for an unscored one: that counts for nothing.
+        episodes: Has `id` (the trace's), `task_id` and `success`, NaN for an unscored episode, which is not counted.
         config: The decay and the tiers.
-        earlier: What the last curation ended with. Its evidence is decayed; episodes that it has counted are in it, and do
-            not count again.
+        earlier: The counts of the last curation. They are decayed, and episodes counted there do not count again.
 
     Returns:
-        A row a task, and the evidence to keep for the next curation. The columns: `task_id`; `attempts` and `successes` in
-        these episodes, whoever counted them; `pass_rate`, the share of successes in the evidence, NaN where there
-        is none; `posterior`, `low` and `high`, the mean of the Beta posterior and its central 90%; and `pass_tier`, from 1
-        for the easiest.
+        A row a task, and the counts to keep for the next curation. The columns: `task_id`; `attempts` and `successes` in
+        these episodes; `pass_rate`, the share of successes in the counts, NaN without any; `posterior`, `low` and `high`, the
+        mean of the Beta posterior and its central 90%; and `pass_tier`, from 1 for the easiest.
     """
     import pandas
 
-    earlier = earlier or KeptEvidence.of(Evidence())
-    evidence = earlier.evidence.decayed(config.decay)
+    earlier = earlier or KeptPassCounts.of(PassCounts())
+    counts = earlier.counts.decayed(config.decay)
     scored = episodes[episodes["success"].notna()]
-    counts = _counts(scored)
+    tried = _attempts(scored)
     fresh = scored[~earlier.has_counted(scored)]
-    for task_id, (attempts, successes) in _counts(fresh).items():
-        evidence.observe(task_id, successes, attempts - successes)
+    for task_id, (attempts, successes) in _attempts(fresh).items():
+        counts.observe(task_id, successes, attempts - successes)
     rows = []
     for task_id in sorted(set(episodes["task_id"])):
-        attempts, successes = counts.get(task_id, (0, 0))
-        held = evidence.get(task_id)
-        alpha, beta = evidence.posterior(task_id)
+        attempts, successes = tried.get(task_id, (0, 0))
+        held = counts.get(task_id)
+        alpha, beta = counts.posterior(task_id)
         mean = alpha / (alpha + beta)
         rows.append(
             {
@@ -71,30 +69,30 @@ def pass_rates(
             }
         )
     columns = ["task_id", "attempts", "successes", "pass_rate", "posterior", "low", "high", "pass_tier"]
-    kept = KeptEvidence.of(evidence, earlier.counted, fresh.rename(columns={"id": "trace_id"}))
+    kept = KeptPassCounts.of(counts, earlier.counted, fresh.rename(columns={"id": "trace_id"}))
     return pandas.DataFrame(rows, columns=columns), kept
 
 
-def _counts(scored: pandas.DataFrame) -> dict[str, tuple[int, int]]:
+def _attempts(scored: pandas.DataFrame) -> dict[str, tuple[int, int]]:
     """Attempts and successes by task id."""
     solved = (scored["success"] >= 1.0).groupby(scored["task_id"]).agg(["size", "sum"])
     return {str(task_id): (int(row["size"]), int(row["sum"])) for task_id, row in solved.iterrows()}
 
 
 def pass_tier(pass_rate: float, config: DifficultyConfig) -> int:
-    """The tier of a pass rate: 1 above the first bound, one more for each bound that it does not reach."""
+    """The tier of a pass rate: 1 above the first bound, and one more for each bound it does not exceed."""
     return 1 + sum(pass_rate <= bound for bound in config.tiers)
 
 
 def held_out_tier(training_tiers: Iterable[int], tiers: Iterable[int] = ()) -> int:
-    """The tier of the harder held-out tasks: one above the hardest that is trained on.
+    """The tier of the harder held-out tasks: the next above the hardest training tier.
 
     Args:
-        training_tiers: Those that are trained on.
-        tiers: All that there are; of these it is the next one, so that an environment may leave numbers out.
+        training_tiers: Tiers of the training tasks.
+        tiers: All tiers; an environment may skip numbers.
 
     Raises:
-        DataError: nothing is trained on.
+        DataError: there are no training tasks.
     """
     trained = [int(tier) for tier in training_tiers]
     if not trained:
@@ -107,10 +105,10 @@ def check_held_out_tier(tasks: pandas.DataFrame) -> None:
     """Check that the harder held-out tasks are one tier above the hardest training task.
 
     Args:
-        tasks: All tasks that there are, with `tier` and `split`, which is "" for those in no split.
+        tasks: All tasks, with `tier` and `split` ("" for unused tasks).
 
     Raises:
-        DataError: they are not; the message says which tier `curation.harder_tier` should be.
+        DataError: they are not; the message names the right `curation.harder_tier`.
     """
     harder = sorted({int(tier) for tier in tasks.loc[tasks["split"] == HARDER, "tier"]})
     if not harder:
@@ -126,7 +124,7 @@ def check_held_out_tier(tasks: pandas.DataFrame) -> None:
 def beta_below(alpha: float, beta: float, x: float) -> float:
     """P(p < x) for p ~ Beta(alpha, beta) with both at least 1: the regularised incomplete beta function.
 
-    By Gauss-Legendre quadrature, to 1e-6 for a few thousand rollouts of a task.
+    By Gauss-Legendre quadrature, exact to 1e-6 for some thousand rollouts of a task.
     """
     if x <= 0.0 or x >= 1.0:
         return float(x >= 1.0)
@@ -149,7 +147,7 @@ def beta_quantile(alpha: float, beta: float, probability: float) -> float:
 
 @functools.cache
 def _quadrature() -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Nodes and weights on the unit interval, crowded towards 0 (t squared), where p ** (alpha - 1) may have no derivative."""
+    """Nodes and weights on the unit interval, denser towards 0 (t squared), where p ** (alpha - 1) may have no derivative."""
     nodes, weights = np.polynomial.legendre.leggauss(256)
     unit = (nodes + 1.0) / 2.0
     return unit**2, weights * unit

@@ -1,13 +1,13 @@
-"""Finds traces that are one task twice: exact copies, the same goal, copies with other numbers, near duplicates.
+"""Finds traces of the same task: exact copies, equal goals, copies with other numbers, near duplicates.
 
-| kind | equal is |
+| kind | what is equal |
 |---|---|
-| `exact` | every message, but for the ids of calls |
-| `semantic` | the environment and its goal state (the task's fingerprint, or what the log says of the environment) |
-| `renumbered` | the same with numbers left open |
-| `near` | the words with numbers left open, or the content (names, numbers, arguments), by MinHash |
+| `exact` | every message, except for the ids of calls |
+| `semantic` | the environment and its goal state (the task's fingerprint, or the logged environment) |
+| `renumbered` | the same, with numbers masked |
+| `near` | most words with numbers masked, or most of the content (names, numbers, arguments), by MinHash |
 
-Only hashes and signatures are kept of a trace, so a million of them take some hundred megabytes.
+Memory holds only hashes and signatures: some hundred megabytes for a million traces.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,16 +31,16 @@ if TYPE_CHECKING:
 EXACT, SEMANTIC, RENUMBERED, NEAR = "exact", "semantic", "renumbered", "near"
 KINDS = (EXACT, SEMANTIC, RENUMBERED, NEAR)
 COLUMNS = ("trace_id", "cluster", "kind")
-FEWEST_MEMBERS = 4  # of a set that says enough of a task: "Hi" is nobody's copy
+FEWEST_MEMBERS = 4  # a smaller set does not identify a task: "Hi" is no copy of "Hi"
 ROWS_AT_ONCE = 2000
 _NUMBER = re.compile(r"\d+")
 
 
 class DuplicateFinder:
-    """Takes traces in batches and says at the end which are one twice.
+    """Takes traces in batches and returns the clusters of duplicates.
 
     Args:
-        config: When two are alike.
+        config: What counts as a duplicate.
     """
 
     def __init__(self, config: DuplicatesConfig) -> None:
@@ -52,9 +51,10 @@ class DuplicateFinder:
         self._signatures: dict[str, list[Signatures]] = {"words": [], "content": []}
 
     def add(self, traces: pandas.DataFrame) -> None:
-        """Take a batch of Trace records; a column `fingerprint`, where there is one, is the key of their tasks.
+        """Add a batch of Trace records.
 
-        `id` (or `trace_id`), `messages` and, where there is one, `environment` are looked at.
+        Args:
+            traces: Has `id` (or `trace_id`) and `messages`, optionally `environment` and `fingerprint` (of the task).
         """
         for start in range(0, len(traces), ROWS_AT_ONCE):
             self._add(traces.iloc[start : start + ROWS_AT_ONCE])
@@ -78,7 +78,7 @@ class DuplicateFinder:
             self._signatures[name].append(signatures([found for _, found in telling], self._config.permutations))
 
     def clusters(self) -> pandas.DataFrame:
-        """The clusters of two or more: `trace_id`, `cluster` (the first trace that was taken of it) and `kind`.
+        """The clusters of two traces or more: `trace_id`, `cluster` (the id of its first trace) and `kind`.
 
         A trace is in at most one cluster of each kind.
         """
@@ -113,29 +113,8 @@ class DuplicateFinder:
         return parts.labels
 
 
-def find_duplicates(batches: Iterable[pandas.DataFrame], config: DuplicatesConfig) -> pandas.DataFrame:
-    """The clusters of traces that come in batches (see `DuplicateFinder`)."""
-    finder = DuplicateFinder(config)
-    for batch in batches:
-        finder.add(batch)
-    return finder.clusters()
-
-
-def trace_batches(
-    path: Any, columns: Iterable[str] = ("id", "messages", "environment"), rows: int = 5000
-) -> Iterator[pandas.DataFrame]:
-    """The ingested traces of a Parquet file or folder, some at a time."""
-    import pyarrow.dataset
-    import pyarrow.parquet
-
-    # Not by the dataset's own batches: they are read far ahead, and some hundred thousand traces would wait in memory.
-    for file in pyarrow.dataset.dataset(path, format="parquet").files:
-        for batch in pyarrow.parquet.ParquetFile(file).iter_batches(rows, columns=list(columns)):
-            yield batch.to_pandas()
-
-
 def describe_duplicates(clusters: pandas.DataFrame) -> dict[str, dict[str, int]]:
-    """For the report: of each kind how many clusters, how many traces in them, and how many traces more than one each."""
+    """Counts for the report, by kind: `clusters`, `traces` in them, and traces beyond the first of each (`more_than_one`)."""
     report = {}
     for kind in KINDS:
         own = clusters[clusters["kind"] == kind]
@@ -145,7 +124,7 @@ def describe_duplicates(clusters: pandas.DataFrame) -> dict[str, dict[str, int]]
 
 
 def _exact_key(messages: list[dict[str, Any]]) -> int:
-    """Hash of the messages without what only ties calls to replies."""
+    """Hash of the messages without the ids that tie replies to calls."""
     said = []
     for message in messages:
         called = [(call["function"]["name"], call["function"]["arguments"]) for call in message.get("tool_calls") or ()]
@@ -154,7 +133,7 @@ def _exact_key(messages: list[dict[str, Any]]) -> int:
 
 
 def _semantic_keys(traces: pandas.DataFrame) -> tuple[list[int], list[int]]:
-    """The keys of the goal states, as they are and with numbers left open; 0 for a trace without."""
+    """The keys of the goal states, as they are and with numbers masked; 0 for a trace without a goal state."""
     import orjson
 
     logged = traces["environment"].tolist() if "environment" in traces else [None] * len(traces)
@@ -173,7 +152,7 @@ def _semantic_keys(traces: pandas.DataFrame) -> tuple[list[int], list[int]]:
 
 
 def _goal(environment: Any) -> dict[str, Any] | None:
-    """What a log says of its environment but for the wording; None where that is no more than its name."""
+    """The logged environment without the prompt; None where only its name is left."""
     if not isinstance(environment, dict):
         return None
     goal = {name: value for name, value in environment.items() if name != "prompt"}
@@ -181,7 +160,7 @@ def _goal(environment: Any) -> dict[str, Any] | None:
 
 
 def _masked(value: Any) -> Any:
-    """A value with numbers left open and objects in an order that does not depend on them."""
+    """A value with numbers masked, and objects sorted by what is left."""
     if isinstance(value, dict):
         return sorted(([_masked(key), _masked(part)] for key, part in value.items()), key=repr)
     if isinstance(value, list):

@@ -1,9 +1,9 @@
-"""What went wrong in a failed episode: one of seven kinds, and a detail in the words of its environment or tools."""
+"""Classifies failed episodes: a kind of fault, and a detail named by the environment or its tools."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
@@ -15,7 +15,7 @@ INVENTED_TOOL, INVALID_CALL, LOOP, TOO_LONG = "invented_tool", "invalid_call", "
 EARLY_STOP, WRONG_ARGUMENTS, WRONG_FINAL_STATE, UNKNOWN = "early_stop", "wrong_arguments", "wrong_final_state", "unknown"
 KINDS = (INVALID_CALL, INVENTED_TOOL, LOOP, EARLY_STOP, WRONG_ARGUMENTS, TOO_LONG, WRONG_FINAL_STATE, UNKNOWN)
 REPEATED_CALLS, REPEATED_CYCLE, UNFINISHED = "repeated_calls", "repeated_cycle", "unfinished"
-# What a part of a verifier's breakdown says when it is not full, the most telling first.
+# The fault behind each part of a verifier's breakdown that is below 1, the most specific first.
 FAULT_OF_PART = {
     "untouched": (WRONG_FINAL_STATE, "moved_too_many"),
     "files_moved": (EARLY_STOP, "stopped_early"),
@@ -27,54 +27,65 @@ LONGEST_CYCLE, CYCLE_REPEATS = 3, 3
 
 @dataclass(frozen=True)
 class Fault:
-    """What went wrong: `kind` is one of `KINDS`, `detail` says it more exactly where that is known."""
+    """A fault: `kind` is one of `KINDS`, `detail` is "" where nothing more is known."""
 
     kind: str
     detail: str = ""
 
     @property
     def word(self) -> str:
-        """The detail where it is a word of the environment's own, else the kind."""
+        """The detail where the environment defines it, else the kind."""
         known = {REPEATED_CALLS, UNFINISHED, *(detail for _, detail in FAULT_OF_PART.values())}
         return self.detail if self.detail in known or self.detail.startswith("failed_") else self.kind
 
 
-def find_fault(
-    messages: Sequence[Mapping[str, Any]],
-    tools: Sequence[Mapping[str, Any]],
-    breakdown: Mapping[str, float],
-    ended: bool,
-    *,
-    divergence: Divergence | None = None,
-    stop_reason: str = "",
-    ignored_tools: Collection[str] = (),
-) -> Fault:
-    """What went wrong in an episode that is known to have failed.
+@dataclass(frozen=True)
+class FinishedEpisode:
+    """An episode to find the fault of.
 
-    What the calls show by themselves comes first: a tool that does not exist, arguments that the tool's schema does not
-    allow, a call or a short cycle of calls over and over; then an episode that was cut off, or never ended. Next comes
-    what the verifier found missing, where it is a part that `FAULT_OF_PART` knows. Otherwise a successful trace of the task
-    is compared with: calls left out and none too many is an early stop, a tool called with other arguments than
-    the success ever gave it is wrong arguments. What is left is a wrong final state, and `UNKNOWN` where nothing tells.
+    Attributes:
+        messages: The episode, in OpenAI chat format.
+        tools: The tools it was offered; empty where unknown.
+        breakdown: The parts of the verifier's score; empty where there is none.
+        ended: Whether the episode ended by itself.
+        stop_reason: The trajectory's, or "".
+    """
+
+    messages: Sequence[Mapping[str, Any]]
+    tools: Sequence[Mapping[str, Any]]
+    breakdown: Mapping[str, float] = field(default_factory=dict)
+    ended: bool = True
+    stop_reason: str = ""
+
+
+def find_fault(episode: FinishedEpisode, divergence: Divergence | None = None, ignored_tools: Collection[str] = ()) -> Fault:
+    """The fault of an episode that is known to have failed.
+
+    Faults are looked for in this order:
+
+    1. In the calls themselves: a tool that does not exist, arguments that the tool's schema does not allow, a call or a short
+       cycle of calls repeated.
+    2. An episode that was cut off, or did not end.
+    3. A part of the verifier's breakdown that `FAULT_OF_PART` names.
+    4. In comparison with a success: only missing calls are an early stop, a tool called with other arguments than the success
+       ever gave it is wrong arguments.
+
+    Otherwise the fault is a wrong final state, or `UNKNOWN` without any sign of it.
 
     Args:
-        messages: The episode, in OpenAI chat format.
-        tools: What it was offered; none where that is not known.
-        breakdown: The verifier's, empty where there is none.
-        ended: Whether the episode came to an end of its own.
-        divergence: From a success of the same task.
-        stop_reason: Of a trajectory.
-        ignored_tools: Tools whose calls say nothing of what was done, as one to think aloud with.
+        episode: The episode.
+        divergence: Its divergence from a success of the same task.
+        ignored_tools: Tools whose calls are not compared, such as one to think aloud with.
     """
-    calls = calls_in(messages)
-    by_manner = _invented(calls, tools) or _invalid(calls, tools) or _looped(calls)
-    if by_manner:
-        return by_manner
-    if stop_reason in CUT_OFF:
-        return Fault(TOO_LONG, stop_reason)
-    if not ended:
+    calls = calls_in(episode.messages)
+    in_calls = _invented(calls, episode.tools) or _invalid(calls, episode.tools) or _looped(calls)
+    if in_calls:
+        return in_calls
+    if episode.stop_reason in CUT_OFF:
+        return Fault(TOO_LONG, episode.stop_reason)
+    if not episode.ended:
         return Fault(EARLY_STOP, UNFINISHED)
-    missed = [part for part, value in breakdown.items() if value < 1.0]
+    missed = [part for part, value in episode.breakdown.items() if value < 1.0]
     for part, (kind, detail) in FAULT_OF_PART.items():
         if part in missed:
             return Fault(kind, detail)
@@ -84,13 +95,11 @@ def find_fault(
     return Fault(WRONG_FINAL_STATE, f"failed_{missed[0]}") if missed else Fault(UNKNOWN)
 
 
-def fault_kind(
-    messages: list[dict[str, Any]], tools: list[dict[str, Any]], success: float | None, breakdown: dict[str, float], ended: bool
-) -> str:
-    """The word for an episode's failure, "" for a success or an unscored one."""
+def fault_word(episode: FinishedEpisode, success: float | None) -> str:
+    """The word for an episode's fault, "" for a successful or unscored episode."""
     if success is None or success != success or success >= 1.0:
         return ""
-    return find_fault(messages, tools, breakdown, ended).word
+    return find_fault(episode).word
 
 
 def _invented(calls: Sequence[LoggedCall], tools: Sequence[Mapping[str, Any]]) -> Fault | None:
@@ -106,7 +115,7 @@ def _invalid(calls: Sequence[LoggedCall], tools: Sequence[Mapping[str, Any]]) ->
 
 
 def _looped(calls: Sequence[LoggedCall]) -> Fault | None:
-    """The same call twice in a row, or a cycle of two or three calls that is gone through three times."""
+    """The same call twice in a row, or a cycle of two or three calls repeated three times."""
     said = [(call.name, call.arguments) for call in calls]
     if any(earlier == later for earlier, later in pairwise(said)):
         return Fault(LOOP, REPEATED_CALLS)

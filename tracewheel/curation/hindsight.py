@@ -1,8 +1,7 @@
-"""Hindsight demonstrations: a failed episode is a good one of the task that it did solve.
+"""Hindsight demonstrations: a failed episode demonstrates the task that it did solve.
 
-After hindsight experience replay (Andrychowicz et al. 2017, arXiv:1707.01495). It holds only where a final
-state can be read as a goal, which the environment says itself by being a `GoalFinder`; a task with a fixed
-answer has none to read, and none is made up.
+After hindsight experience replay (Andrychowicz et al. 2017, arXiv:1707.01495). Only environments whose final states can be
+read as goals (`GoalFinder`) have such tasks; a task with a fixed answer has none.
 """
 
 from __future__ import annotations
@@ -12,8 +11,8 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from tracewheel.core.types import Task
-from tracewheel.curation.faults import UNKNOWN, find_fault
-from tracewheel.curation.replay import judge, play, probe
+from tracewheel.curation.faults import UNKNOWN, FinishedEpisode, find_fault
+from tracewheel.curation.replay import judge, no_op_problem, play
 from tracewheel.environments import GoalFinder, make_environment
 
 if TYPE_CHECKING:
@@ -21,14 +20,14 @@ if TYPE_CHECKING:
 
 
 def hindsight_episodes(episodes: pandas.DataFrame, tasks: dict[str, Task], taken: Collection[str]) -> pandas.DataFrame:
-    """Failed episodes as demonstrations of the tasks that they solved after all.
+    """Failed episodes as demonstrations of the tasks that they solved.
 
-    The calls are played again and the new task's verifier judges where they lead; only a full success
-    counts. What failed by its manner, with an invented tool, an invalid call or the same calls over and over, is no
-    example of anything. The words of the user become those of the new task, and all else stays as it was.
+    The calls are replayed and the new task's verifier scores the final state; only a full success counts. Episodes with an
+    invented tool, an invalid call or repeated calls are left out. The user's message becomes the new task's prompt; all else
+    stays.
 
     Args:
-        episodes: As the curation stage writes them; those with `success` 0 are looked at.
+        episodes: As the curation stage writes them; those with `success` 0 are used.
         tasks: The tasks of the episodes, by id.
         taken: Fingerprints of tasks that must not be trained on.
 
@@ -41,7 +40,7 @@ def hindsight_episodes(episodes: pandas.DataFrame, tasks: dict[str, Task], taken
     for record in episodes[episodes["success"] == 0.0].to_dict("records"):
         row = {str(name): value for name, value in record.items()}
         messages, tools = json.loads(row["messages"]), json.loads(row["tools"])
-        if find_fault(messages, tools, {}, ended=True).kind != UNKNOWN:
+        if find_fault(FinishedEpisode(messages, tools)).kind != UNKNOWN:
             continue
         found = _relabelled(messages, tasks[row["task_id"]], taken)
         if found is not None:
@@ -61,7 +60,7 @@ def _relabelled(messages: list[dict[str, Any]], task: Task, taken: Collection[st
     reached = environment.task_reached(task, environment.snapshot()) if ended and not drifted else None
     if reached is None or reached.fingerprint == task.fingerprint or reached.fingerprint in taken:
         return None
-    if judge(reached, environment)[0] != 1.0 or probe(reached, environment):
+    if judge(reached, environment)[0] != 1.0 or no_op_problem(reached, environment):
         return None
     renamed = [{**message, "content": reached.prompt} if i == asked[0] else message for i, message in enumerate(messages)]
     return reached, renamed

@@ -1,4 +1,4 @@
-"""Labels of episodes: how their outcome is known, what went wrong, and where they left the way of a success."""
+"""Labels of episodes: outcome and its source, fault, and divergence from a success."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tracewheel.core.errors import DataError
-from tracewheel.curation.agent_flan import opening_lengths
 from tracewheel.curation.divergence import Divergence, Path, first_divergence
-from tracewheel.curation.faults import Fault, find_fault
+from tracewheel.curation.faults import Fault, FinishedEpisode, find_fault
+from tracewheel.curation.openings import opening_lengths
 
 if TYPE_CHECKING:
     import pandas
 
-# How an outcome is known, the most reliable first.
+# Sources of an outcome, the most reliable first.
 VERIFIED, LOGGED, JUDGED, NOT_KNOWN = "verified", "logged", "judged", "unknown"
 SOURCES = (VERIFIED, LOGGED, JUDGED, NOT_KNOWN)
 LABEL_COLUMNS = (
@@ -31,30 +31,38 @@ LABEL_COLUMNS = (
     "diverges_way",
 )
 NEEDED = ("id", "task_id", "messages", "tools")
-# With more successes than so many, a failure is compared with the shortest of them.
+# A failure is compared with at most this many successes, the shortest ones.
 MOST_SUCCESSES = 50
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """An episode's outcome from 0 to 1, None where it is unknown, and how it is known."""
+class Label:
+    """An episode's outcome from 0 to 1, None where unknown, and its source (one of `SOURCES`)."""
 
     source: str
     value: float | None
 
+    @property
+    def succeeded(self) -> bool:
+        return self.value is not None and self.value >= 1.0
 
-def outcome_of(verified: float | None, logged: float | None, judged: float | None = None) -> Outcome:
-    """The most reliable of what is known of an episode; None and NaN are unknown, and never 0.
+    @property
+    def failed(self) -> bool:
+        return self.value is not None and self.value < 1.0
+
+
+def label_of(verified: float | None, logged: float | None, judged: float | None = None) -> Label:
+    """The most reliable known outcome of an episode. None and NaN are unknown, never 0.
 
     Args:
-        verified: What the verifier says of the replayed episode.
+        verified: The verifier's score of the replayed episode.
         logged: The reward in the log.
-        judged: What a judge, a model or a person, said of it.
+        judged: The score of a judge, a model or a person.
     """
     for source, value in ((VERIFIED, verified), (LOGGED, logged), (JUDGED, judged)):
         if value is not None and not math.isnan(value):
-            return Outcome(source, float(value))
-    return Outcome(NOT_KNOWN, None)
+            return Label(source, float(value))
+    return Label(NOT_KNOWN, None)
 
 
 def label_episodes(
@@ -63,20 +71,19 @@ def label_episodes(
     """Label episodes.
 
     Args:
-        episodes: A row each, with `id`, `task_id` (episodes with "" are compared with no other), `messages` and `tools`
-            (JSON text). Taken into account where they are there: `success` (as replayed), `outcome` (as logged),
-            `judged`, `breakdown` (JSON text), `ended`, `stop_reason`, and `opening`: how many of the messages are an earlier
-            conversation, in which nothing is a fault of the episode.
-        replay_proves: Whether `success` is proof. That of a recorded environment is none: it says how near an episode comes
-            to another one, so it counts as judged, and the logged reward goes before.
-        ignored_tools: Tools whose calls say nothing of what was done, as one to think aloud with.
+        episodes: Has `id`, `task_id` ("" is compared with no other episode), `messages` and `tools` (JSON text). Optional:
+            `success` (replayed), `outcome` (logged), `judged`, `breakdown` (JSON text), `ended`, `stop_reason`, and
+            `opening`: the number of messages of an earlier conversation, which is not checked for faults.
+        replay_proves: Whether `success` is proof. A recorded environment's is not: it measures similarity to another
+            episode, so it counts as judged, after the logged reward.
+        ignored_tools: Tools whose calls are not compared, such as one to think aloud with.
 
     Returns:
-        The frame with `LABEL_COLUMNS`: `outcome_source` (one of `SOURCES`), `label` (0 to 1, NaN where unknown);
-        for failures, whose label is known and below 1, `failure_kind` and `failure_detail` ("" for all others), and, where
-        the task has a success, the step of the first divergence from it (`diverges_at`, <NA> where there is none),
-        its trace (`diverges_from`), the position of the message that differs (`diverges_message`) and how
-        (`diverges_way`). And a report: how many of each source and failure kind, mean label by source, mean step.
+        The frame with `LABEL_COLUMNS`, and the report of `label_report`. The columns: `outcome_source` (one of `SOURCES`)
+        and `label` (0 to 1, NaN where unknown); for failures (label below 1) `failure_kind` and `failure_detail` ("" for all
+        others), and where the task has a success, the step of the first divergence from it (`diverges_at`, <NA> where there
+        is none), its trace (`diverges_from`), the position of the message that differs (`diverges_message`) and how it
+        differs (`diverges_way`).
 
     Raises:
         DataError: a column is missing.
@@ -91,14 +98,13 @@ def label_episodes(
         _own({str(name): value for name, value in row.items()}, opening)
         for row, opening in zip(episodes.to_dict("records"), openings, strict=True)
     ]
-    outcomes = [_outcome(record, replay_proves) for record in records]
-    successes = _successes(records, outcomes)
+    known = [_label(record, replay_proves) for record in records]
+    successes = _successes(records, known)
     rows = []
-    for record, outcome in zip(records, outcomes, strict=True):
-        failed = outcome.value is not None and outcome.value < 1.0
-        divergence = _divergence(record, successes) if failed else None
-        fault = _fault(record, divergence, ignored_tools) if failed else None
-        rows.append(_labels(outcome, fault, divergence))
+    for record, label in zip(records, known, strict=True):
+        divergence = _divergence(record, successes) if label.failed else None
+        fault = _fault(record, divergence, ignored_tools) if label.failed else None
+        rows.append(_columns(label, fault, divergence))
     labels = pandas.DataFrame(rows, columns=list(LABEL_COLUMNS), index=episodes.index)
     labels = labels.astype({"label": "float64", "diverges_at": "Int64", "diverges_message": "Int64"})
     labels["diverges_message"] += openings
@@ -107,7 +113,7 @@ def label_episodes(
 
 
 def label_report(labels: pandas.DataFrame) -> dict[str, Any]:
-    """Counts of what `label_episodes` found; a mean over nothing is None."""
+    """Counts of sources, failures and divergences, mean label by source, and the mean step (None without any)."""
     known = labels["label"].notna()
     steps = labels["diverges_at"].dropna()
     return {
@@ -124,7 +130,7 @@ def label_report(labels: pandas.DataFrame) -> dict[str, Any]:
 
 
 def conversation_ended(messages: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether a conversation came to an end: its last assistant turn only speaks, or calls what ends it, so without a reply."""
+    """Whether a conversation ended: its last assistant turn makes no call, or a call that ended it and has no reply."""
     last = next((message for message in reversed(messages) if message["role"] == "assistant"), None)
     return last is not None and (not last.get("tool_calls") or messages[-1] is last)
 
@@ -135,28 +141,24 @@ def path_of(record: Mapping[str, Any]) -> Path:
 
 
 def _own(record: dict[str, Any], opening: int) -> dict[str, Any]:
-    """A row with what was said in the episode itself."""
+    """The row without the messages of the opening."""
     return {**record, "messages": json.dumps(json.loads(record["messages"])[opening:])} if opening else record
 
 
-def _outcome(record: Mapping[str, Any], replay_proves: bool) -> Outcome:
+def _label(record: Mapping[str, Any], replay_proves: bool) -> Label:
     replayed, logged, judged = (_number(record.get(name)) for name in ("success", "outcome", "judged"))
     if replay_proves:
-        return outcome_of(replayed, logged, judged)
-    judgement = outcome_of(None, None, judged)
-    return outcome_of(None, logged, replayed if judgement.value is None else judgement.value)
+        return label_of(replayed, logged, judged)
+    judgement = label_of(None, None, judged)
+    return label_of(None, logged, replayed if judgement.value is None else judgement.value)
 
 
-def _successes(records: Sequence[Mapping[str, Any]], outcomes: Sequence[Outcome]) -> dict[str, list[Path]]:
-    """The paths of the successes of each task."""
+def _successes(records: Sequence[Mapping[str, Any]], labels: Sequence[Label]) -> dict[str, list[Path]]:
+    """The paths of the successes of each task that also has a failure."""
     found: dict[str, list[Path]] = defaultdict(list)
-    failed = {
-        record["task_id"]
-        for record, outcome in zip(records, outcomes, strict=True)
-        if outcome.value is not None and outcome.value < 1.0
-    }
-    for record, outcome in zip(records, outcomes, strict=True):
-        if outcome.value is not None and outcome.value >= 1.0 and record["task_id"] in failed and record["task_id"]:
+    failed = {record["task_id"] for record, label in zip(records, labels, strict=True) if label.failed and record["task_id"]}
+    for record, label in zip(records, labels, strict=True):
+        if label.succeeded and record["task_id"] in failed:
             found[record["task_id"]].append(path_of(record))
     return {
         task_id: sorted(paths, key=lambda path: (len(path.keys), path.trace_id))[:MOST_SUCCESSES]
@@ -172,21 +174,20 @@ def _divergence(record: Mapping[str, Any], successes: Mapping[str, list[Path]]) 
 def _fault(record: Mapping[str, Any], divergence: Divergence | None, ignored: Collection[str]) -> Fault:
     messages = json.loads(record["messages"])
     breakdown, ended, stop = record.get("breakdown"), record.get("ended"), record.get("stop_reason")
-    return find_fault(
+    episode = FinishedEpisode(
         messages,
         json.loads(record["tools"]),
         json.loads(breakdown) if isinstance(breakdown, str) and breakdown else {},
-        bool(ended) if isinstance(ended, bool) and ended else conversation_ended(messages),
-        divergence=divergence,
+        ended=bool(ended) if isinstance(ended, bool) and ended else conversation_ended(messages),
         stop_reason=stop if isinstance(stop, str) else "",
-        ignored_tools=ignored,
     )
+    return find_fault(episode, divergence, ignored)
 
 
-def _labels(outcome: Outcome, fault: Fault | None, divergence: Divergence | None) -> tuple[Any, ...]:
+def _columns(label: Label, fault: Fault | None, divergence: Divergence | None) -> tuple[Any, ...]:
     return (
-        outcome.source,
-        math.nan if outcome.value is None else outcome.value,
+        label.source,
+        math.nan if label.value is None else label.value,
         fault.kind if fault else "",
         fault.detail if fault else "",
         divergence.step if divergence else None,

@@ -1,7 +1,6 @@
-"""Plays logged episodes again, in the environment they claim to come from, and verifies the outcome.
+"""Replays logged episodes in their environment and verifies the outcome.
 
-Nothing a log says of its own success is trusted: the success of an episode is what the verifier says
-of the state that its calls lead to.
+The log's own reward is never trusted: the success of an episode is the verifier's score of the state that its calls lead to.
 """
 
 from __future__ import annotations
@@ -13,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from tracewheel.core.errors import DataError
 from tracewheel.core.types import Task, Trace, canonical_json
-from tracewheel.environments import Environment, make_environment, opening_of
+from tracewheel.curation.openings import after_opening
+from tracewheel.environments import Environment, make_environment
 from tracewheel.environments.recorded.environment import PREFIX as RECORDED
 from tracewheel.scoring.verifiers import make_verifier
 
@@ -21,15 +21,22 @@ if TYPE_CHECKING:
     import pandas
 
 TOLERANCE = 1e-6
+OTHER_REPLIES = "the tools replied otherwise than in the log"
 
 
 @dataclass(frozen=True)
 class Replay:
-    """An episode played again.
+    """A replayed episode.
 
-    `success` is None when it cannot be known: the tools said something else than in the log
-    (`observation_drift`), or the verifier could not judge the state. `opening` is how many of the trace's messages are an
-    earlier conversation that the episode goes on from.
+    Attributes:
+        task: The task behind it.
+        success: The verifier's score; None where the tools replied otherwise than in the log (`observation_drift`) or the
+            verifier could not judge the state.
+        breakdown: The parts of the score.
+        ended: Whether a call ended the episode.
+        observation_drift: Whether a tool replied otherwise than in the log.
+        unscored: Why there is no score, or "".
+        opening: Number of the trace's messages that belong to an earlier conversation.
     """
 
     task: Task
@@ -42,10 +49,10 @@ class Replay:
 
 
 def replay_trace(trace: Trace, environment: Environment) -> Replay:
-    """Play the calls of a trace again.
+    """Replay the calls of a trace.
 
     Raises:
-        DataError: the trace has no starting point for this environment; the message says why.
+        DataError: the trace has no starting point in this environment; the message says why.
     """
     if trace.environment is None:
         raise DataError("no environment logged")
@@ -56,20 +63,18 @@ def replay_trace(trace: Trace, environment: Environment) -> Replay:
         raise DataError("no prompt")
     task = environment.task_from_log(prompt, trace.environment)
     environment.reset(task)
-    # What was called before the prompt has been carried out by the reset.
-    before = len(opening_of(environment, task))
-    own = after_opening(trace.messages, before)
-    opening = len(trace.messages) - len(own) if before else 0
+    # The reset has carried out the calls of the opening.
+    own = after_opening(trace.messages, task, environment)
+    opening = len(trace.messages) - len(own)
     ended, drift = play(own, environment)
     if drift:
-        said_otherwise = "the tools replied otherwise than in the log"
-        return Replay(task, None, {}, ended, observation_drift=True, unscored=said_otherwise, opening=opening)
+        return Replay(task, None, {}, ended, observation_drift=True, unscored=OTHER_REPLIES, opening=opening)
     success, breakdown, unscored = judge(task, environment)
     return Replay(task, success, breakdown, ended, observation_drift=False, unscored=unscored, opening=opening)
 
 
-def probe(task: Task, environment: Environment) -> str:
-    """Why a task is unfit to be set, or "": it must be judgeable, and give nothing for doing nothing at all."""
+def no_op_problem(task: Task, environment: Environment) -> str:
+    """Why a task must not be used, or "": doing nothing must be judged, and score 0."""
     environment.reset(task)
     total, _, unscored = judge(task, environment)
     if total is None:
@@ -82,14 +87,14 @@ def replay_traces(traces: pandas.DataFrame, environment_kind: str) -> tuple[pand
 
     Returns:
         The frame with the columns `task_id`, `fingerprint`, `success` (NaN when unscored), `breakdown`
-        (JSON text), `ended`, `reward_drift`, `observation_drift`, `dropped` (why the trace is of no
-        use, or ""), `unscored` (why, or ""), `opening` (see `Replay`) and `judged` (what a judge said, from 0 to 1, NaN where
-        the log has no such thing); and the tasks by id.
+        (JSON text), `ended`, `reward_drift`, `observation_drift`, `dropped` (why the trace cannot be
+        used, or ""), `unscored` (why, or ""), `opening` (see `Replay`) and `judged` (a judge's score from 0 to 1 in the log,
+        NaN where there is none); and the tasks by id.
     """
     import pandas
 
     environment = make_environment(environment_kind)
-    # A recorded environment says how near an episode comes to a success, which a reward need not agree with.
+    # A recorded environment measures how near an episode comes to a success: a reward need not agree with that.
     proves = not environment_kind.startswith(RECORDED)
     tasks: dict[str, Task] = {}
     rows = []
@@ -130,13 +135,13 @@ def judge(task: Task, environment: Environment) -> tuple[float | None, dict[str,
     verifier = make_verifier(task.verifier)
     try:
         total, breakdown = verifier.verify(task, environment.snapshot())
-    except Exception as error:  # a verifier, maybe a user's own, raises whatever it likes on a state it cannot judge
+    except Exception as error:  # a user's verifier may raise anything on a state it cannot judge
         return None, {}, f"the verifier cannot judge: {type(error).__name__}: {error}"
     return float(total), breakdown, ""
 
 
 def play(messages: list[dict[str, Any]], environment: Environment) -> tuple[bool, bool]:
-    """Carry out the calls of an episode: whether it ended, and whether a tool replied otherwise than in the log."""
+    """Carry out the calls of an episode: returns whether it ended, and whether a tool replied otherwise than in the log."""
     replies: dict[str, str] = {}
     for message in messages:
         for call in message.get("tool_calls") or []:
@@ -149,20 +154,14 @@ def play(messages: list[dict[str, Any]], environment: Environment) -> tuple[bool
     return False, False
 
 
-def after_opening(messages: list[dict[str, Any]], before: int) -> list[dict[str, Any]]:
-    """The messages but for the first `before` that are not the system's."""
-    spoken = [index for index, message in enumerate(messages) if message["role"] != "system"]
-    return messages[spoken[before] :] if before < len(spoken) else []
-
-
 def _judged(info: Mapping[str, Any]) -> float | None:
-    """A judge's score, as the readers leave it in a trace; another log's field of that name may be anything."""
+    """The judge's score that the readers left in a trace; a log's own field of that name may hold anything."""
     judged = info.get("judged")
     return float(judged) if isinstance(judged, int | float) and 0 <= judged <= 1 else None
 
 
 def _disagrees(outcome: float | None, success: float | None) -> bool:
-    """Whether a logged reward differs from a replayed one. pandas hands a missing reward over as NaN."""
+    """Whether a logged reward differs from a replayed one. A missing reward may be NaN, from pandas."""
     if outcome is None or outcome != outcome or success is None:
         return False
     return abs(outcome - success) > TOLERANCE

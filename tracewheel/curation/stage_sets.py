@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 from tracewheel.config.curation import SetsConfig
 from tracewheel.core.types import Task, content_hash
-from tracewheel.curation.agent_flan import CLASSES, flan_example, opening_lengths
+from tracewheel.curation.agent_flan import CLASSES, flan_example
 from tracewheel.curation.curated_folder import TRAIN
 from tracewheel.curation.hindsight import hindsight_episodes
 from tracewheel.curation.labels import VERIFIED
 from tracewheel.curation.message_pairs import preference_pairs
+from tracewheel.curation.openings import opening_lengths
 
 if TYPE_CHECKING:
     import pandas

@@ -15,7 +15,7 @@ from tracewheel.core.errors import ConfigError, DataError
 from tracewheel.core.files import read_records, read_table, write_records
 from tracewheel.core.types import Task, content_hash
 from tracewheel.curation.curated_folder import TASKS_FILE
-from tracewheel.curation.replay import probe
+from tracewheel.curation.replay import no_op_problem
 from tracewheel.environments import VariantMaker, make_environment
 from tracewheel.sampling.sampler import TaskSampler
 
@@ -161,7 +161,7 @@ class SelfEvolvingSampler(TaskSampler):
                 raise DataError(f"environment '{task.environment}' makes no variants of {task.id}: {error!r}") from error
             for candidate in candidates:
                 identities = _identities([candidate])
-                if len(fresh) < wanted and not identities & taken and not probe(candidate, environment):
+                if len(fresh) < wanted and not identities & taken and not no_op_problem(candidate, environment):
                     fresh.append(candidate)
                     taken |= identities
             if len(fresh) == wanted:

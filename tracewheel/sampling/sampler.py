@@ -29,7 +29,7 @@ from tracewheel.core.errors import DataError
 from tracewheel.core.files import read_json, write_json
 from tracewheel.core.types import Task, content_hash
 from tracewheel.curation.difficulty import beta_below
-from tracewheel.curation.evidence import Evidence
+from tracewheel.curation.pass_counts import PassCounts
 from tracewheel.scoring.rubric import success_of
 from tracewheel.scoring.score import read_scores
 
@@ -52,7 +52,7 @@ class TaskSampler:
         self._config = config
         self._task_ids = sorted(set(task_ids))
         self._seed = seed
-        self._evidence = Evidence()
+        self._evidence = PassCounts()
 
     def observe(self, task_id: str, successes: float, failures: float) -> None:
         """Add the outcomes of a task's rollouts. Leave unscored ones out: they are not failures.
@@ -126,7 +126,7 @@ class TaskSampler:
         sampler = cls(config, task_ids, seed)
         if not isinstance(state, Mapping) or state.get("version") != STATE_VERSION:
             raise DataError(f"not a sampler state of version {STATE_VERSION}")
-        sampler._evidence = Evidence.from_json(state.get("evidence"), "sampler state: 'evidence'")
+        sampler._evidence = PassCounts.from_json(state.get("evidence"), "sampler state: 'evidence'")
         return sampler
 
     def save(self, path: Path) -> None:

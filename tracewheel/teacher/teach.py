@@ -15,7 +15,7 @@ from tracewheel.core.errors import ConfigError
 from tracewheel.core.files import write_json
 from tracewheel.core.types import Task
 from tracewheel.curation.curated_folder import EPISODES_FILE
-from tracewheel.curation.episode_files import KNOWN_COLUMNS
+from tracewheel.curation.episode_writer import KNOWN_COLUMNS
 from tracewheel.teacher.attempt import Attempt
 from tracewheel.teacher.imitation import find_faults, verified
 from tracewheel.teacher.play import Progress, play_all, wanted_episodes

@@ -13,8 +13,8 @@ from tracewheel.core.errors import DataError, LeakError
 from tracewheel.core.types import Trace
 from tracewheel.curation.curate import curate
 from tracewheel.curation.curated_folder import load_tasks
-from tracewheel.curation.evidence import KeptEvidence
 from tracewheel.curation.leaks import check_curated, check_leaks
+from tracewheel.curation.pass_counts import KeptPassCounts
 from tracewheel.environments.workspace.environment import TOOLS
 from tracewheel.traces.ingest import ingest
 
@@ -226,7 +226,7 @@ def test_pass_rates_go_on_from_an_earlier_curation(ingested, curated, tmp_path):
     traces[::2].to_parquet(tmp_path / "half/traces.parquet", index=False)
     few = CurationConfig(train_tasks=4, validation_tasks=2, held_out_tasks=2, harder_tasks=1, min_attempts=2)
     curate(CONFIG.model_copy(update={"curation": few}), tmp_path / "half", tmp_path / "first")
-    curate(CONFIG, ingested, tmp_path / "second", KeptEvidence.read(tmp_path / "first"))
+    curate(CONFIG, ingested, tmp_path / "second", KeptPassCounts.read(tmp_path / "first"))
     alone = pandas.read_parquet(curated[1] / "tasks.parquet").set_index("id")
     tasks = pandas.read_parquet(tmp_path / "second/tasks.parquet").set_index("id")
     assert tasks[["split", "attempts", "successes"]].equals(alone[["split", "attempts", "successes"]])

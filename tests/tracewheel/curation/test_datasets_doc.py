@@ -8,10 +8,10 @@ import pytest
 
 from tracewheel.core.types import Task, Trace
 from tracewheel.curation.curate import RATE_COLUMNS
-from tracewheel.curation.episode_files import KNOWN_COLUMNS
-from tracewheel.curation.evidence import COUNTED_COLUMNS
+from tracewheel.curation.episode_writer import KNOWN_COLUMNS
 from tracewheel.curation.labels import LABEL_COLUMNS
 from tracewheel.curation.message_pairs import PAIR_COLUMNS
+from tracewheel.curation.pass_counts import COUNTED_COLUMNS
 from tracewheel.curation.stage_sets import DEMONSTRATION_COLUMNS, FLAN_COLUMNS
 from tracewheel.environments.recorded.build import COLUMNS
 

@@ -17,7 +17,7 @@ from tracewheel.curation.difficulty import (
     pass_rates,
     pass_tier,
 )
-from tracewheel.curation.evidence import Evidence, KeptEvidence
+from tracewheel.curation.pass_counts import KeptPassCounts, PassCounts
 from tracewheel.sampling.sampler import TaskSampler
 
 CONFIG = DifficultyConfig()
@@ -28,11 +28,11 @@ def episodes(**outcomes):
     return pandas.DataFrame(rows, columns=["task_id", "success"]).assign(id=[f"trace{number}" for number in range(len(rows))])
 
 
-def kept(evidence, *pairs):
-    return KeptEvidence.of(Evidence(evidence), pandas.DataFrame(list(pairs), columns=["trace_id", "task_id"]))
+def kept(counts, *pairs):
+    return KeptPassCounts.of(PassCounts(counts), pandas.DataFrame(list(pairs), columns=["trace_id", "task_id"]))
 
 
-def test_rates_by_hand_and_an_unscored_episode_counts_for_nothing():
+def test_rates_by_hand_without_unscored_episodes():
     nan = float("nan")
     rates, after = pass_rates(episodes(a=[1.0, 0.0, 0.0, nan], b=[nan, nan], c=[1.0, 1.0]), CONFIG)
     rates = rates.set_index("task_id")
@@ -44,87 +44,87 @@ def test_rates_by_hand_and_an_unscored_episode_counts_for_nothing():
     assert rates.loc["b", ["posterior", "low", "high"]].tolist() == pytest.approx([0.5, 0.05, 0.95])
     assert rates.loc["c", "low"] == pytest.approx(0.05 ** (1 / 3))  # P(p < x) = x^3 for Beta(3, 1)
     assert rates["pass_tier"].to_dict() == {"a": 4, "b": 3, "c": 2}
-    assert after.evidence == {"a": (1.0, 2.0), "c": (2.0, 0.0)}
+    assert after.counts == {"a": (1.0, 2.0), "c": (2.0, 0.0)}
     assert after.counted["trace_id"].tolist() == ["trace0", "trace1", "trace2", "trace6", "trace7"], "scored ones alone"
 
 
-def test_earlier_evidence_is_decayed_and_kept_for_tasks_that_are_not_seen_again():
+def test_earlier_counts_are_decayed_and_kept_for_tasks_not_seen_again():
     earlier = kept({"a": (4.0, 0.0), "gone": (0.0, 2.0), "faint": (0.01, 0.005)})
     rates, after = pass_rates(episodes(a=[0.0]), CONFIG, earlier)
-    assert after.evidence == {"a": (2.0, 1.0), "gone": (0.0, 1.0)}
+    assert after.counts == {"a": (2.0, 1.0), "gone": (0.0, 1.0)}
     assert rates["task_id"].tolist() == ["a"]
     assert rates.loc[0, ["attempts", "pass_rate"]].tolist() == [1, pytest.approx(2 / 3)]
-    assert Evidence.from_json(after.evidence.to_json()) == after.evidence
-    assert earlier.evidence["a"] == (4.0, 0.0)
+    assert PassCounts.from_json(after.counts.to_json()) == after.counts
+    assert earlier.counts["a"] == (4.0, 0.0)
 
 
-def test_a_trace_counts_once_for_a_task_however_often_it_is_read():
+def test_a_trace_counts_once_for_a_task():
     """By hand: 3 of 4 solved before, half of which is kept; of two traces that are read now one was counted then."""
     earlier = kept({"a": (3.0, 1.0)}, ("trace0", "a"), ("elsewhere", "a"))
     rates, after = pass_rates(episodes(a=[1.0, 0.0]), CONFIG, earlier)
-    assert after.evidence == {"a": (1.5, 1.5)}
+    assert after.counts == {"a": (1.5, 1.5)}
     row = rates.iloc[0]
     assert row[["attempts", "successes", "pass_rate", "posterior"]].tolist() == [2, 1, 0.5, pytest.approx(2.5 / 5)]
     assert after.counted.to_numpy().tolist() == [["elsewhere", "a"], ["trace0", "a"], ["trace1", "a"]]
     rates, third = pass_rates(episodes(a=[1.0, 0.0]), CONFIG, after)
-    assert third.evidence == {"a": (0.75, 0.75)} and third.counted.equals(after.counted)
+    assert third.counts == {"a": (0.75, 0.75)} and third.counted.equals(after.counted)
     _, renamed = pass_rates(episodes(b=[1.0]), CONFIG, earlier)
-    assert renamed.evidence == {"a": (1.5, 0.5), "b": (1.0, 0.0)}, "the same trace is another task now"
+    assert renamed.counts == {"a": (1.5, 0.5), "b": (1.0, 0.0)}, "the same trace is another task now"
 
 
-def test_an_outcome_that_becomes_known_counts_then():
+def test_an_outcome_counts_once_it_is_known():
     _, first = pass_rates(episodes(a=[float("nan"), 1.0]), CONFIG)
     _, second = pass_rates(episodes(a=[0.0, 1.0]), CONFIG, first)
-    assert second.evidence == {"a": (0.5, 1.0)}
+    assert second.counts == {"a": (0.5, 1.0)}
 
 
-def test_kept_evidence_is_read_as_it_was_written(tmp_path):
+def test_kept_counts_are_read_as_they_were_written(tmp_path):
     written = kept({"b": (0.5, 2.0), "a": (1.0, 0.0)}, ("t2", "b"), ("t1", "a"), ("t2", "b"))
     written.write(tmp_path)
     first = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    read = KeptEvidence.read(tmp_path)
-    assert read.evidence == written.evidence and read.counted.to_numpy().tolist() == [["t1", "a"], ["t2", "b"]]
+    read = KeptPassCounts.read(tmp_path)
+    assert read.counts == written.counts and read.counted.to_numpy().tolist() == [["t1", "a"], ["t2", "b"]]
     read.write(tmp_path)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == first
     kept({}).write(tmp_path)
     assert pandas.read_parquet(tmp_path / "counted.parquet").columns.tolist() == ["trace_id", "task_id"]
-    assert KeptEvidence.read(tmp_path).counted.empty
+    assert KeptPassCounts.read(tmp_path).counted.empty
 
 
-def test_a_folder_of_before_has_counted_nothing_that_is_known(tmp_path):
+def test_a_folder_without_counted_traces_has_counted_none(tmp_path):
     (tmp_path / "evidence.json").write_text('{"a": [2, 2]}')
-    _, after = pass_rates(episodes(a=[1.0]), CONFIG, KeptEvidence.read(tmp_path))
-    assert after.evidence == {"a": (2.0, 1.0)}
+    _, after = pass_rates(episodes(a=[1.0]), CONFIG, KeptPassCounts.read(tmp_path))
+    assert after.counts == {"a": (2.0, 1.0)}
 
 
-def test_what_is_wrong_with_kept_evidence_is_said_with_the_file(tmp_path):
+def test_invalid_kept_counts_are_an_error_that_names_the_file(tmp_path):
     with pytest.raises(DataError, match=r"evidence\.json: no such file"):
-        KeptEvidence.read(tmp_path)
+        KeptPassCounts.read(tmp_path)
     (tmp_path / "evidence.json").write_text("[1]")
     with pytest.raises(DataError, match=r"evidence\.json: a mapping of task ids"):
-        KeptEvidence.read(tmp_path)
+        KeptPassCounts.read(tmp_path)
     (tmp_path / "evidence.json").write_text("{}")
     pandas.DataFrame({"trace_id": ["t"]}).to_parquet(tmp_path / "counted.parquet")
     with pytest.raises(DataError, match=r"counted\.parquet: no column 'task_id'"):
-        KeptEvidence.read(tmp_path)
+        KeptPassCounts.read(tmp_path)
     (tmp_path / "counted.parquet").write_bytes(b"x")
     with pytest.raises(DataError, match=r"counted\.parquet: not a Parquet file"):
-        KeptEvidence.read(tmp_path)
+        KeptPassCounts.read(tmp_path)
 
 
-def test_the_sampler_keeps_the_same_evidence():
+def test_the_sampler_keeps_the_same_counts():
     sampler = TaskSampler(SamplerConfig(decay=0.5, retain=1.0), ["a"], seed=0)
     sampler.observe("a", 3, 1)
     sampler.decay()
     _, after = pass_rates(episodes(a=[]), CONFIG, kept({"a": (3.0, 1.0)}))
-    assert sampler.to_state()["evidence"] == after.evidence.to_json()
-    assert sampler.posterior("a") == after.evidence.posterior("a")
+    assert sampler.to_state()["evidence"] == after.counts.to_json()
+    assert sampler.posterior("a") == after.counts.posterior("a")
 
 
 @pytest.mark.parametrize("value", [[], {"a": [1]}, {"a": [1, -1]}, {"a": "x"}, {"a": [1, float("nan")]}])
-def test_what_is_no_evidence_is_an_error(value):
+def test_invalid_counts_are_an_error(value):
     with pytest.raises(DataError, match="here"):
-        Evidence.from_json(value, "here")
+        PassCounts.from_json(value, "here")
 
 
 @given(st.floats(1, 200), st.floats(1, 200), st.floats(0.001, 0.999))

@@ -1,4 +1,4 @@
-"""Duplicates: every way to have a task twice is found, and tasks that differ are not taken for one."""
+"""Duplicates of every kind are found, and different tasks are kept apart."""
 
 import json
 from collections import Counter
@@ -8,7 +8,7 @@ import pandas
 import pytest
 
 from tracewheel.config import DuplicatesConfig
-from tracewheel.curation.duplicates import DuplicateFinder, describe_duplicates, find_duplicates
+from tracewheel.curation.duplicates import DuplicateFinder, describe_duplicates
 from tracewheel.curation.task_text import TaskText
 
 CONFIG = DuplicatesConfig()
@@ -39,8 +39,15 @@ def frame_of(**traces):
     return pandas.DataFrame(rows)
 
 
+def clusters_of(batches, config=CONFIG):
+    finder = DuplicateFinder(config)
+    for batch in batches:
+        finder.add(batch)
+    return finder.clusters()
+
+
 def found(frame, config=CONFIG):
-    clusters = find_duplicates([frame], config)
+    clusters = clusters_of([frame], config)
     groups = clusters.groupby(["kind", "cluster"])["trace_id"].apply(set)
     return {kind: [members for (own, _), members in groups.items() if own == kind] for kind in set(clusters["kind"])}
 
@@ -82,11 +89,11 @@ def test_another_request_of_the_same_kind_is_no_copy():
     assert found(frame_of(a=messages_of(REQUEST), b=messages_of(other, calls))) == {}
 
 
-def test_next_to_nothing_said_is_nobody_s_copy():
+def test_greetings_are_no_duplicates():
     assert found(frame_of(a=messages_of("Hi", []), b=messages_of("hi!", []))) == {}
 
 
-def test_where_the_environment_has_a_goal_it_decides():
+def test_the_goal_decides_where_the_environment_has_one():
     def state(number, word="tax"):
         return {
             "kind": "files",
@@ -106,7 +113,7 @@ def test_where_the_environment_has_a_goal_it_decides():
     assert everything["near"] == [{"a", "c", "d"}]
 
 
-def test_a_fingerprint_is_the_key_where_there_is_one():
+def test_the_fingerprint_is_the_key_where_it_is_known():
     state = {"kind": "files", "files": ["x"]}
     frame = frame_of(
         a=(messages_of(REQUEST), state, "same"),
@@ -116,7 +123,7 @@ def test_a_fingerprint_is_the_key_where_there_is_one():
     assert found(frame)["semantic"] == [{"a", "b"}]
 
 
-def test_batches_make_no_difference():
+def test_clusters_do_not_depend_on_the_batches():
     whole = pandas.concat(
         [
             frame_of(
@@ -129,16 +136,14 @@ def test_batches_make_no_difference():
         ],
         ignore_index=True,
     )
-    finder = DuplicateFinder(CONFIG)
-    for start in range(0, len(whole), 7):
-        finder.add(whole.iloc[start : start + 7])
-    pandas.testing.assert_frame_equal(finder.clusters(), find_duplicates([whole], CONFIG))
-    report = describe_duplicates(finder.clusters())
+    clusters = clusters_of([whole.iloc[start : start + 7] for start in range(0, len(whole), 7)])
+    pandas.testing.assert_frame_equal(clusters, clusters_of([whole]))
+    report = describe_duplicates(clusters)
     assert report["near"] == {"clusters": 2, "traces": 40, "more_than_one": 38}
 
 
 def test_without_traces_there_are_no_clusters():
-    clusters = find_duplicates([], CONFIG)
+    clusters = clusters_of([])
     assert list(clusters.columns) == ["trace_id", "cluster", "kind"]
     assert clusters.empty
 
@@ -162,6 +167,6 @@ def test_near_copies_in_real_traces_are_of_one_task():
             for one in records
         ]
     )
-    near = find_duplicates([frame], CONFIG).query("kind == 'near'").merge(frame, left_on="trace_id", right_on="id")
+    near = clusters_of([frame]).query("kind == 'near'").merge(frame, left_on="trace_id", right_on="id")
     assert len(near) >= 8
     assert Counter(near.groupby("cluster")["task"].nunique()).keys() == {1}

@@ -8,7 +8,7 @@ import pytest
 
 from tracewheel.core.types import Trace
 from tracewheel.curation.divergence import Path, first_divergence
-from tracewheel.curation.faults import FAULT_OF_PART, KINDS, Fault, fault_kind, find_fault
+from tracewheel.curation.faults import FAULT_OF_PART, KINDS, Fault, FinishedEpisode, fault_word, find_fault
 from tracewheel.curation.replay import replay_trace
 from tracewheel.demo.workspace_logs import faulty_calls
 from tracewheel.environments.workspace.agent import solution
@@ -21,7 +21,7 @@ def kind_of(task, calls):
     environment = {"kind": "workspace", "initial_state": task.initial_state, "goal": task.goal}
     trace = Trace("t", play(task, calls), TOOLS, environment, None, None, None, None, None, "f", 1)
     replay = replay_trace(trace, WorkspaceEnvironment())
-    return fault_kind(trace.messages, trace.tools, replay.success, replay.breakdown, replay.ended)
+    return fault_word(FinishedEpisode(trace.messages, trace.tools, replay.breakdown, replay.ended), replay.success)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_an_episode_that_just_stops_is_unfinished():
     ],
 )
 def test_the_breakdown_decides_when_the_calls_show_nothing(success, breakdown, kind):
-    assert fault_kind([{"role": "assistant", "content": "Done."}], [], success, breakdown, ended=True) == kind
+    assert fault_word(FinishedEpisode([{"role": "assistant", "content": "Done."}], [], breakdown), success) == kind
 
 
 def episode(*calls, last="Done."):
@@ -94,12 +94,12 @@ LOOK += [{"type": "function", "function": {"name": "take", "parameters": {"type"
     ],
 )
 def test_arguments_that_the_schema_does_not_allow(arguments, detail):
-    assert find_fault(episode(("look", arguments)), LOOK, {}, True) == Fault("invalid_call", detail)
+    assert find_fault(FinishedEpisode(episode(("look", arguments)), LOOK)) == Fault("invalid_call", detail)
 
 
 @pytest.mark.parametrize("arguments", [{"path": "a"}, {"path": "a", "depth": 2.0}, {"path": "a", "order": "age"}])
-def test_arguments_that_it_does_allow(arguments):
-    assert find_fault(episode(("look", arguments)), LOOK, {}, True).kind == "unknown"
+def test_arguments_that_the_schema_allows(arguments):
+    assert find_fault(FinishedEpisode(episode(("look", arguments)), LOOK)).kind == "unknown"
 
 
 @pytest.mark.parametrize(
@@ -113,15 +113,14 @@ def test_arguments_that_it_does_allow(arguments):
         ("abcabc", "unknown"),
     ],
 )
-def test_calls_that_go_in_circles(calls, kind):
+def test_repeated_calls_are_a_loop(calls, kind):
     made = [("take", {"what": letter}) for letter in calls]
-    assert find_fault(episode(*made), LOOK, {}, True).kind == kind
+    assert find_fault(FinishedEpisode(episode(*made), LOOK)).kind == kind
 
 
 def test_an_episode_that_was_cut_off_was_too_long():
-    assert find_fault(episode(("take", {})), LOOK, {"manifest": 0.0}, False, stop_reason="max_turns") == Fault(
-        "too_long", "max_turns"
-    )
+    cut_off = FinishedEpisode(episode(("take", {})), LOOK, {"manifest": 0.0}, ended=False, stop_reason="max_turns")
+    assert find_fault(cut_off) == Fault("too_long", "max_turns")
 
 
 @pytest.mark.parametrize(
@@ -134,7 +133,7 @@ def test_an_episode_that_was_cut_off_was_too_long():
         ("ba", "ab", "unknown", ""),
     ],
 )
-def test_a_success_tells_what_a_failure_lacks(failed, success, kind, detail):
+def test_a_failure_is_compared_with_a_success(failed, success, kind, detail):
     """Letters are tools, digits behind them arguments."""
 
     def made(calls):
@@ -143,26 +142,26 @@ def test_a_success_tells_what_a_failure_lacks(failed, success, kind, detail):
     divergence = first_divergence(Path.of("failed", made(failed), []), [Path.of("success", made(success), [])])
     tools = [{"function": {"name": letter}} for letter in "abc"]
     messages = made(failed)
-    assert find_fault(messages, tools, {}, True, divergence=divergence) == Fault(kind, detail)
-    # What the verifier found missing, in words of the environment, goes before.
-    known = find_fault(messages, tools, {"manifest": 0.0}, True, divergence=divergence)
+    assert find_fault(FinishedEpisode(messages, tools), divergence) == Fault(kind, detail)
+    # The verifier's breakdown takes precedence.
+    known = find_fault(FinishedEpisode(messages, tools, {"manifest": 0.0}), divergence)
     assert known == Fault("wrong_final_state", "forgot_manifest")
 
 
-def test_tools_that_say_nothing_of_what_was_done_are_left_out():
+def test_ignored_tools_are_not_compared():
     one = Path.of("f", episode(("think", {"of": "x"}), ("take", {})), [])
     other = Path.of("s", episode(("think", {"of": "y"}), ("take", {})), [])
     divergence = first_divergence(one, [other])
     tools = [{"function": {"name": name}} for name in ("think", "take")]
     messages = episode(("think", {"of": "x"}), ("take", {}))
-    assert find_fault(messages, tools, {}, True, divergence=divergence).kind == "wrong_arguments"
-    assert find_fault(messages, tools, {}, True, divergence=divergence, ignored_tools=["think"]).kind == "unknown"
+    assert find_fault(FinishedEpisode(messages, tools), divergence).kind == "wrong_arguments"
+    assert find_fault(FinishedEpisode(messages, tools), divergence, ["think"]).kind == "unknown"
 
 
 def test_without_known_tools_none_is_invented():
-    assert find_fault(episode(("anything", {})), [], {}, True).kind == "unknown"
+    assert find_fault(FinishedEpisode(episode(("anything", {})), [])).kind == "unknown"
 
 
-def test_every_word_belongs_to_a_kind():
+def test_every_part_has_a_known_kind():
     for kind, _ in FAULT_OF_PART.values():
         assert kind in KINDS

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tracewheel.core.errors import DataError
-from tracewheel.curation.labels import LABEL_COLUMNS, SOURCES, conversation_ended, label_episodes, outcome_of
+from tracewheel.curation.labels import LABEL_COLUMNS, SOURCES, conversation_ended, label_episodes, label_of
 
 TOOLS = json.dumps([{"type": "function", "function": {"name": name}} for name in ("look", "take", "finish")])
 NAN = float("nan")
@@ -46,15 +46,15 @@ def label(*rows):
         ((NAN, None, NAN), "unknown", None),
     ],
 )
-def test_the_most_reliable_outcome_counts_and_a_missing_one_is_never_0(known, source, value):
-    assert (outcome_of(*known).source, outcome_of(*known).value) == (source, value)
+def test_the_most_reliable_outcome_is_the_label(known, source, value):
+    assert (label_of(*known).source, label_of(*known).value) == (source, value)
 
 
 @given(st.lists(st.none() | st.just(NAN) | st.floats(0, 1), min_size=3, max_size=3))
 def test_an_outcome_has_a_value_exactly_when_its_source_is_known(known):
-    outcome = outcome_of(*known)
-    assert outcome.source in SOURCES
-    assert (outcome.value is None) == (outcome.source == "unknown")
+    label = label_of(*known)
+    assert label.source in SOURCES
+    assert (label.value is None) == (label.source == "unknown")
 
 
 def test_a_failure_is_compared_with_a_success_of_its_task_alone():

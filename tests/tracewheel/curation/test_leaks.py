@@ -7,7 +7,7 @@ import pytest
 
 from tracewheel.config import CurationConfig, DuplicatesConfig
 from tracewheel.core.errors import DataError, LeakError
-from tracewheel.curation.duplicates import find_duplicates
+from tracewheel.curation.duplicates import DuplicateFinder
 from tracewheel.curation.leaks import check_curated, check_leaks, describe_leaks, leak_report
 from tracewheel.curation.splits import components
 
@@ -98,10 +98,16 @@ def logs(request, same_user=False):
     return tasks, episodes.assign(fingerprint=tasks["fingerprint"], session=None)
 
 
+def clusters_of(episodes):
+    finder = DuplicateFinder(DuplicatesConfig())
+    finder.add(episodes)
+    return finder.clusters()
+
+
 @pytest.mark.parametrize("planted", ["user", *COPIES])
-def test_a_planted_leak_is_caught_and_linked_so_that_it_cannot_come_about(planted):
+def test_a_planted_leak_is_found_and_splits_would_prevent_it(planted):
     tasks, episodes = logs(COPIES.get(planted, UNRELATED), same_user=planted == "user")
-    clusters = find_duplicates([episodes], DuplicatesConfig())
+    clusters = clusters_of(episodes)
     leaks = leak_report(tasks, episodes, clusters)
     assert [leak["kind"] for leak in leaks] == ["user" if planted == "user" else "near duplicate"]
     assert leaks[0]["splits"] == ["held_out", "train"]
@@ -116,14 +122,14 @@ def test_a_planted_leak_is_caught_and_linked_so_that_it_cannot_come_about(plante
 
 def test_tasks_that_have_nothing_in_common_are_no_leak():
     tasks, episodes = logs(UNRELATED)
-    clusters = find_duplicates([episodes], DuplicatesConfig())
+    clusters = clusters_of(episodes)
     assert check_leaks(tasks, episodes, clusters) == []
     assert components(episodes, clusters) == {"t1": "t1", "t2": "t2"}
 
 
 def test_only_the_kinds_asked_for_link():
     _, episodes = logs(COPIES["whitespace"])
-    clusters = find_duplicates([episodes], DuplicatesConfig())
+    clusters = clusters_of(episodes)
     assert components(episodes, clusters, ("exact", "semantic")) == {"t1": "t1", "t2": "t2"}
     assert components(episodes, clusters, ("near",)) == {"t1": "t1", "t2": "t1"}
     assert components(episodes) == {"t1": "t1", "t2": "t2"}
@@ -142,7 +148,7 @@ def folder(tmp_path):
     tasks, episodes = logs(COPIES["whitespace"])
     tasks.to_parquet(tmp_path / "tasks.parquet")
     episodes.to_parquet(tmp_path / "episodes.parquet")
-    find_duplicates([episodes], DuplicatesConfig()).to_parquet(tmp_path / "duplicates.parquet")
+    clusters_of(episodes).to_parquet(tmp_path / "duplicates.parquet")
     return tmp_path
 
 

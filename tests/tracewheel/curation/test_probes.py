@@ -1,4 +1,4 @@
-"""Probes: forty degenerate tasks are planted among good ones, and every one is dropped for its own reason."""
+"""Probes: forty degenerate tasks are planted among valid ones, and each is dropped with its reason."""
 
 import itertools
 from dataclasses import replace
@@ -8,7 +8,7 @@ import pytest
 
 from tracewheel.core.types import Task, canonical_json
 from tracewheel.curation.probes import BROKEN, FLAKY, GOLD, NO_OP, probe_task, probe_tasks, verified_solutions
-from tracewheel.curation.replay import probe
+from tracewheel.curation.replay import no_op_problem
 from tracewheel.environments import Observation, make_environment
 from tracewheel.environments.workspace.agent import solution
 from tracewheel.environments.workspace.environment import WorkspaceEnvironment
@@ -19,7 +19,7 @@ CLOCK = itertools.count()
 
 
 class Counter:
-    """Counts up to a goal; a task's initial state says how it misbehaves."""
+    """Counts up to a goal; the task's initial state selects a fault."""
 
     kind, system_prompt = "counter", "You count."
 
@@ -49,7 +49,7 @@ class Counter:
 
 
 class CounterVerifier:
-    """Full marks at the goal; a task's goal says how the verifier misbehaves."""
+    """Scores 1 at the goal; the task's goal selects a fault."""
 
     kind = "counter"
 
@@ -81,7 +81,7 @@ STEPS = [("add", {"by": 1})] * 3
 
 
 def planted():
-    """Forty bad tasks with what is wrong with each, and ten good ones."""
+    """Forty invalid tasks with the verdict of each, and ten valid ones."""
     bad = [
         *[(NO_OP, {"start": 3 + n}) for n in range(10)],
         *[(NO_OP, {"goal": -n}) for n in range(4)],
@@ -94,7 +94,7 @@ def planted():
     return bad, [("", {}) for _ in range(10)]
 
 
-def test_forty_degenerate_tasks_are_dropped_with_their_reason():
+def test_degenerate_tasks_are_dropped_with_their_reason():
     bad, good = planted()
     assert len(bad) == 40
     expected = {}
@@ -104,7 +104,7 @@ def test_forty_degenerate_tasks_are_dropped_with_their_reason():
         expected[f"task-{number}"] = verdict
     probes, report = probe_tasks(tasks, {task.id: STEPS for task in tasks}, Counter)
     assert {task_id: found.verdict for task_id, found in probes.items()} == expected
-    assert all(bool(found.reason) != found.fit for found in probes.values())
+    assert all(bool(found.reason) != found.valid for found in probes.values())
     assert report["probed"] == 50 and report["fit"] == 10
     assert report["dropped"] == {FLAKY: 16, GOLD: 10, NO_OP: 14}
 
@@ -117,33 +117,30 @@ def test_forty_degenerate_tasks_are_dropped_with_their_reason():
         ({"fault": "random start"}, FLAKY, "they start from different states"),
         ({"fault": "random reply"}, FLAKY, "call 1 is answered differently"),
         ({"fault": "no start"}, BROKEN, "the machine is away"),
-        ({"verifier_fault": "random"}, FLAKY, "other parts (luck)"),
+        ({"verifier_fault": "random"}, FLAKY, "different parts (luck)"),
         ({"verifier_fault": "now and then"}, FLAKY, "the score is"),
         ({"verifier_fault": "always raises"}, BROKEN, "KeyError"),
     ],
 )
-def test_the_reason_is_a_sentence(settings, verdict, says):
+def test_the_reason_names_what_was_observed(settings, verdict, says):
     found = probe_task(counter_task(1, **settings), Counter, STEPS)
     assert found.verdict == verdict and says in found.reason
 
 
 def test_without_a_known_solution_only_doing_nothing_is_tried():
     unsolvable = counter_task(1, goal=10**6)
-    assert probe_task(unsolvable, Counter).fit
+    assert probe_task(unsolvable, Counter).valid
     assert not probe_task(unsolvable, Counter).solution_tried
     assert probe_task(counter_task(1), Counter, STEPS).solution_tried
 
 
-def test_words_may_differ_where_only_scores_are_to_agree():
-    task = counter_task(1, fault="random reply")
-    assert probe_task(task, Counter, STEPS).verdict == FLAKY
-    assert probe_task(task, Counter, STEPS, word_for_word=False).fit
-    lossy = [probe_task(counter_task(n, fault="lossy"), Counter, STEPS, word_for_word=False).verdict for n in range(4)]
-    assert set(lossy) <= {FLAKY, GOLD}, "a score that changes is wrong either way"
+def test_a_lossy_environment_is_never_valid():
+    lossy = [probe_task(counter_task(n, fault="lossy"), Counter, STEPS).verdict for n in range(4)]
+    assert set(lossy) <= {FLAKY, GOLD}
 
 
 def test_a_solution_stops_where_the_episode_ends():
-    assert probe_task(counter_task(1, goal=1), Counter, [("stop", {"by": 1}), ("add", {"by": -1})]).fit
+    assert probe_task(counter_task(1, goal=1), Counter, [("stop", {"by": 1}), ("add", {"by": -1})]).valid
 
 
 def test_the_workspace_knows_its_own_solutions(tasks):
@@ -152,7 +149,7 @@ def test_the_workspace_knows_its_own_solutions(tasks):
     impossible = replace(tasks[0], goal={**tasks[0].goal, "manifest": "/nowhere/manifest.json"})
     assert probe_task(impossible).verdict == GOLD
     hollow = replace(tasks[0], initial_state={"folders": [""], "files": {tasks[0].goal["manifest"]: "[]"}})
-    assert probe_task(hollow).verdict == NO_OP and probe(hollow, WorkspaceEnvironment()) == NO_OP
+    assert probe_task(hollow).verdict == NO_OP and no_op_problem(hollow, WorkspaceEnvironment()) == NO_OP
 
 
 def test_the_shortest_verified_trace_is_the_known_solution(tasks):
@@ -168,7 +165,7 @@ def test_the_shortest_verified_trace_is_the_known_solution(tasks):
     assert verified_solutions(frame, {task.id: task}) == {task.id: solution(task)}
 
 
-def test_a_probe_leaves_nothing_behind(tasks):
+def test_probing_does_not_change_the_environment(tasks):
     environment = make_environment("workspace")
     environment.reset(tasks[0])
     before = environment.snapshot()

@@ -10,7 +10,7 @@ import pytest
 
 from tracewheel.core.errors import DataError
 from tracewheel.core.types import Trace
-from tracewheel.curation.replay import probe, replay_trace, replay_traces
+from tracewheel.curation.replay import no_op_problem, replay_trace, replay_traces
 from tracewheel.environments.workspace.agent import manifest_call, move_call, solution
 from tracewheel.environments.workspace.environment import TOOLS, WorkspaceEnvironment
 from tracewheel.environments.workspace.episode import play
@@ -127,16 +127,16 @@ def test_a_trace_that_cannot_be_replayed_is_dropped_with_its_reason(task, change
     assert tasks == {}
 
 
-def test_the_probe_finds_tasks_that_are_solved_by_doing_nothing(task):
-    assert probe(task, WorkspaceEnvironment()) == ""
+def test_tasks_solved_by_doing_nothing_are_found(task):
+    assert no_op_problem(task, WorkspaceEnvironment()) == ""
     nothing_to_do = {"folders": task.initial_state["folders"], "files": {task.goal["manifest"]: "[]"}}
     hollow = workspace_task(task.prompt, nothing_to_do, task.goal)
-    assert probe(hollow, WorkspaceEnvironment()) == "solved by doing nothing"
+    assert no_op_problem(hollow, WorkspaceEnvironment()) == "solved by doing nothing"
 
 
-def test_the_probe_finds_tasks_that_cannot_be_judged(task):
+def test_tasks_that_cannot_be_judged_are_found(task):
     unclear = dataclasses.replace(task, goal={"selector": {"kind": "colour", "value": "red"}, "source": "", "destination": ""})
-    assert "cannot judge" in probe(unclear, WorkspaceEnvironment())
+    assert "cannot judge" in no_op_problem(unclear, WorkspaceEnvironment())
 
 
 def test_replay_gives_one_row_for_each_trace_in_order(task):

@@ -1,4 +1,4 @@
-"""What the quality report counts in the conversations themselves, of which memory holds some at a time."""
+"""Counts over conversations for the quality report, read in batches."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import functools
 import json
 import math
 from collections import Counter
-from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracewheel.curation.quality.counts import histogram
@@ -16,12 +14,11 @@ from tracewheel.environments.recorded.calls import calls_in, is_error
 if TYPE_CHECKING:
     import pandas
 
-ROWS_AT_ONCE = 2000
-SAID = ("messages", "tools")
+TEXT_COLUMNS = ("messages", "tools")
 
 
-class Spoken:
-    """Tools and lengths, counted over episodes that come in parts."""
+class ConversationCounts:
+    """Tools and lengths, counted over batches of episodes."""
 
     def __init__(self) -> None:
         self._calls: Counter[str] = Counter()
@@ -34,7 +31,7 @@ class Spoken:
 
     def add(self, episodes: pandas.DataFrame) -> None:
         """Count episodes with `messages`, `tools` (JSON text) and `label` (NaN where unknown)."""
-        columns = (episodes[name] for name in (*SAID, "label"))
+        columns = (episodes[name] for name in (*TEXT_COLUMNS, "label"))
         for text, tools, label in zip(*columns, strict=True):
             messages = json.loads(text)
             made = calls_in(messages)
@@ -67,16 +64,8 @@ class Spoken:
         ]
 
     def lengths(self) -> dict[str, dict[str, Any]]:
-        """How long episodes are, in messages, calls and characters, each as `histogram` describes it."""
+        """Lengths of episodes in messages, calls and characters, each as a `histogram`."""
         return {what: histogram(lengths) for what, lengths in self._lengths.items()}
-
-
-def spoken_parts(path: Path) -> Iterator[pandas.DataFrame]:
-    """The columns that `Spoken` counts of a file of labelled episodes, some rows at a time."""
-    import pyarrow.parquet
-
-    for batch in pyarrow.parquet.ParquetFile(path).iter_batches(ROWS_AT_ONCE, columns=[*SAID, "label"]):
-        yield batch.to_pandas()
 
 
 @functools.lru_cache(maxsize=256)

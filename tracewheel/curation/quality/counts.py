@@ -1,4 +1,4 @@
-"""What the quality report counts: rates with intervals, families, steps of divergence."""
+"""Counts for the quality report: rates with intervals, families, steps of divergence."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import pandas
 
 BINS = 12
-# With fewer tasks the bootstrap would be far too sure of itself: of one task it always gives the same mean.
+# With fewer tasks a bootstrap interval is far too narrow: for one task it has width 0.
 FEWEST_FOR_BOOTSTRAP = 10
 
 
@@ -68,15 +68,15 @@ def families(tasks: pandas.DataFrame) -> list[dict[str, Any]]:
 
 
 def divergence_steps(labelled: pandas.DataFrame) -> dict[str, Any] | None:
-    """After how many calls failures leave the way of a success; None where none is compared with one."""
+    """Numbers of calls before failures diverge from a success; None where no failure was compared."""
     steps = [int(step) for step in labelled["diverges_at"].dropna()]
     return histogram(steps) if steps else None
 
 
 def histogram(values: Sequence[int]) -> dict[str, Any]:
-    """Counts in up to `BINS` bins of equal width, a whole number each: `start`, `width`, `counts`, and four figures.
+    """Counts in at most `BINS` bins of equal whole width: `start`, `width`, `counts`, and four figures.
 
-    Bin i holds the values from start + i * width up to, not including, start + (i + 1) * width.
+    Bin i holds values in [start + i * width, start + (i + 1) * width).
     """
     ordered = sorted(values)
     start, end = ordered[0], ordered[-1]

@@ -1,4 +1,4 @@
-"""Which episodes the quality report shows, and how much of each: one of every kind, none that is held out."""
+"""The episodes that the quality report shows: training episodes of every kind, shortened."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ LONGEST_TEXT, MOST_MESSAGES = 600, 40
 
 
 def choose_examples(labelled: pandas.DataFrame, tasks: pandas.DataFrame, limit: int, episodes: Path) -> list[dict[str, Any]]:
-    """Up to `limit` episodes of the training split: of each failure kind and of the successes, in turn, the first by id.
+    """Up to `limit` episodes of the training split, taken in turn from each failure kind and the successes, in order of ids.
 
-    Failures that are known to leave the way of a success come first within their kind.
+    Failures with a known divergence come first within their kind.
 
     Args:
         labelled: Episodes with labels.
         tasks: Task records.
-        limit: How many.
-        episodes: The file that has what was said in them.
+        limit: The largest number of examples.
+        episodes: The file with their conversations.
     """
     import pyarrow.dataset
 

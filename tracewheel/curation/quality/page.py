@@ -1,4 +1,4 @@
-"""The quality report as one HTML file: no script, nothing loaded, light and dark by the reader's own setting."""
+"""The quality report as one HTML file: no script, no external files, light or dark as the browser is set."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ MOST_LABELS = 6
 
 
 def quality_page(data: Mapping[str, Any]) -> str:
-    """The page of what `quality_report` found.
+    """The page for the result of `quality_report`.
 
-    Whatever a log says is shown as text: the template escapes it, and a content security policy allows no script at all.
+    Text from logs is escaped by the template, and a content security policy forbids all scripts.
     """
     return render(HERE, "quality.html", ("quality.css",), {"words": words, "histogram": histogram_chart}, data=data)
 
 
 def words(name: str) -> str:
-    """A name from the data as a reader says it."""
+    """A name from the data with spaces for underscores."""
     return name.replace("_", " ")
 
 
 def histogram_chart(histogram: Mapping[str, Any], label: str) -> Markup:
-    """A histogram as inline SVG; each bar carries its numbers as a tooltip, the chart a text alternative."""
+    """A histogram as inline SVG with a tooltip for each bar and a text alternative."""
     counts, start, width = histogram["counts"], histogram["start"], histogram["width"]
     highest = max(counts)
     step = (WIDTH - LEFT - RIGHT) / len(counts)

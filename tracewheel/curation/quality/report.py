@@ -1,4 +1,4 @@
-"""The quality report of a curated data set: what a careful engineer asks before training on it, as JSON and as a page."""
+"""The quality report of a curated data set, as JSON and as a page: what to check before training on it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracewheel.core.errors import DataError
-from tracewheel.core.files import read_columns, read_json, read_table
+from tracewheel.core.files import read_batches, read_columns, read_json, read_table
 from tracewheel.curation.curated_folder import EPISODES_FILE, QUALITY_FILE, QUALITY_PAGE, REPORT_FILE, TASKS_FILE
 from tracewheel.curation.labels import label_episodes, label_report
 from tracewheel.curation.leaks import describe_leaks, leak_report
-from tracewheel.curation.quality.conversations import SAID, Spoken, spoken_parts
+from tracewheel.curation.quality.conversations import TEXT_COLUMNS, ConversationCounts
 from tracewheel.curation.quality.counts import divergence_steps, families, rates
 from tracewheel.curation.quality.examples import choose_examples
 from tracewheel.curation.quality.page import quality_page
@@ -22,29 +22,30 @@ if TYPE_CHECKING:
     import pandas
 
 QUALITY_VERSION = 1
-# What other steps say of the data in the curation's report, passed on as it is.
+ROWS_AT_ONCE = 2000
+# Parts of curation's report that this report repeats.
 PASSED_ON = ("drift", "duplicates", "difficulty", "contamination", "probes", "sets")
 
 
 def quality_report(curated: Path, ingested: Path | None = None, *, examples: int = 8) -> dict[str, Any]:
-    """Everything the report says, as JSON types; equal data sets give equal reports.
+    """The contents of the report as JSON types. Equal data sets give equal reports.
 
     Args:
         curated: A folder that `curate` wrote.
-        ingested: The folder of `ingest` that it was made from, for what was read, put aside and redacted.
-        examples: At most so many episodes of the training split are shown.
+        ingested: The folder of `ingest` it was made from, for counts of traces read, quarantined and redacted.
+        examples: The largest number of training episodes to show.
 
     Returns:
-        `headline`; `funnel` (steps with `name`, `unit`, `count` and what was `lost` on the way, by reason); `outcomes`
-        (sources, and rates by split, family and tier with intervals); `failures` (by kind and by detail); `families`,
-        `tools`, `lengths`, `divergence`; `leaks` (`found`, `says`); `redactions`, `quarantine`, `formats`, `examples`; and
-        of `PASSED_ON` what curation reported. What nothing is known of is None.
+        `headline`; `funnel` (steps with `name`, `unit`, `count` and the counts `lost` by reason); `outcomes` (sources, and
+        rates by split, family and tier with intervals); `failures` (by kind and by detail); `families`, `tools`, `lengths`,
+        `divergence`; `leaks` (`found`, `says`); `redactions`, `quarantine`, `formats`, `examples`; and curation's report on
+        `PASSED_ON`. Unknown parts are None.
 
     Raises:
         DataError: a folder lacks a file.
     """
     report = read_json(curated / REPORT_FILE)
-    tasks, labelled, spoken = read_table(curated / TASKS_FILE), *_episodes(curated / EPISODES_FILE)
+    tasks, (labelled, conversations) = read_table(curated / TASKS_FILE), _episodes(curated / EPISODES_FILE)
     if labelled.empty or tasks.empty:
         raise DataError(f"{curated}: has no tasks or no episodes to report on")
     read = read_json(ingested / REPORT_FILE) if ingested else {}
@@ -64,8 +65,8 @@ def quality_report(curated: Path, ingested: Path | None = None, *, examples: int
         },
         "failures": {"kinds": labels["failures"], "details": _details(labelled)},
         "families": families(tasks),
-        "tools": spoken.tools(),
-        "lengths": spoken.lengths(),
+        "tools": conversations.tools(),
+        "lengths": conversations.lengths(),
         "divergence": {"mean": labels["mean_divergence_step"], "steps": divergence_steps(labelled)},
         "leaks": report.get("leaks") or _leaks(tasks, labelled),
         "redactions": read.get("redacted", report.get("redacted")),
@@ -85,7 +86,7 @@ def write_quality(data: Mapping[str, Any], out: Path) -> None:
 
 
 def funnel(report: Mapping[str, Any], read: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The steps from what was read to the tasks in use; a step that the reports say nothing of is left out."""
+    """The steps from the traces read to the tasks in use; steps missing from both reports are left out."""
     known: Mapping[str, Any] = report.get("funnel", {})
     dropped = dict(sorted(Counter(known.get("dropped_tasks", {}).values()).items()))
     replayed, unscored = known.get("replayed"), known.get("unscored", 0)
@@ -106,19 +107,19 @@ def funnel(report: Mapping[str, Any], read: Mapping[str, Any]) -> list[dict[str,
     ]
 
 
-def _episodes(path: Path) -> tuple[pandas.DataFrame, Spoken]:
-    """The episodes with labels but without what was said, and what was counted in that.
+def _episodes(path: Path) -> tuple[pandas.DataFrame, ConversationCounts]:
+    """The labelled episodes without their conversations, and the counts over these.
 
-    Labels that curation has given stay. Where there are none, all is read at once: an episode is compared with others.
+    Labels from curation are kept. A file without labels is read whole, because labelling compares episodes.
     """
-    columns, spoken = read_columns(path), Spoken()
+    columns, counts = read_columns(path), ConversationCounts()
     if not {"label", "outcome_source"} <= set(columns):
         labelled, _ = label_episodes(read_table(path).assign(id=lambda frame: frame["trace_id"]))
-        spoken.add(labelled)
-        return labelled.drop(columns=["id", *SAID]), spoken
-    for part in spoken_parts(path):
-        spoken.add(part)
-    return read_table(path, [name for name in columns if name not in SAID]), spoken
+        counts.add(labelled)
+        return labelled.drop(columns=["id", *TEXT_COLUMNS]), counts
+    for batch in read_batches(path, ROWS_AT_ONCE, [*TEXT_COLUMNS, "label"]):
+        counts.add(batch.to_pandas())
+    return read_table(path, [name for name in columns if name not in TEXT_COLUMNS]), counts
 
 
 def _headline(tasks: pandas.DataFrame, labels: Mapping[str, Any]) -> str:
@@ -134,7 +135,7 @@ def _headline(tasks: pandas.DataFrame, labels: Mapping[str, Any]) -> str:
 
 
 def _details(labelled: pandas.DataFrame) -> dict[str, dict[str, int]]:
-    """How often each detail of a failure occurs, by kind."""
+    """Counts of the most common details of failures, by kind."""
     failed = labelled[labelled["failure_kind"] != ""]
     counts: dict[str, Counter[str]] = {}
     for kind, detail in zip(failed["failure_kind"], failed["failure_detail"], strict=True):

@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from tracewheel.core.errors import DataError
-from tracewheel.curation.agent_flan import flan_example, opening_lengths
+from tracewheel.curation.agent_flan import flan_example
+from tracewheel.curation.openings import opening_lengths
 
 if TYPE_CHECKING:
     import pandas as pd

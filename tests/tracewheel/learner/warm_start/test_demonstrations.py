@@ -106,7 +106,7 @@ def test_an_episode_without_a_call_gives_no_call_example(renderer):
 def test_an_invalid_opening_is_a_data_error(renderer, tasks):
     episodes = episodes_of(play(tasks[0], solution(tasks[0])))
     for strange in (-1, 1.5):
-        with pytest.raises(DataError, match=f"column opening: {strange} is no number of messages"):
+        with pytest.raises(DataError, match=f"column opening: {strange} is not a number of messages"):
             demonstration_examples(episodes.assign(opening=strange), renderer, ["multi_turn"])
 
 

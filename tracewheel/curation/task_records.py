@@ -1,4 +1,4 @@
-"""What memory has no room for when there are many tasks: it lies in a file, and memory holds where."""
+"""Records of many tasks in files: memory holds only their positions."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracewheel.core.types import Task
-from tracewheel.curation.probes import Call
 
 if TYPE_CHECKING:
     import pandas
 
 TASK_COLUMNS = tuple(spec.name for spec in fields(Task))
-STATES = ("initial_state", "goal")  # what is long of a task, and asked for of few
+STATE_COLUMNS = ("initial_state", "goal")  # the long ones, needed for few tasks
 ROWS_AT_ONCE = 5000
+Call = tuple[str, dict[str, Any]]  # a tool and its arguments
 
 
-class Shelf:
-    """JSON values by key. One that is put again replaces the earlier one.
+class JsonFile:
+    """JSON values by key. A later value replaces an earlier one.
 
     Args:
-        path: The file; what is there is replaced. It is of no use once the shelf is closed.
+        path: The file; an existing one is replaced. It has no use once this object is closed.
     """
 
     def __init__(self, path: Path) -> None:
@@ -38,11 +38,11 @@ class Shelf:
         return len(self._places)
 
     def __iter__(self) -> Iterator[str]:
-        """The keys in order."""
+        """The keys, sorted."""
         return iter(sorted(self._places))
 
     def put(self, key: str, value: Any) -> None:
-        """Keep a value of JSON types."""
+        """Store a value of JSON types."""
         line = json.dumps(value).encode() + b"\n"
         self._file.seek(self._end)
         self._file.write(line)
@@ -50,7 +50,7 @@ class Shelf:
         self._end += len(line)
 
     def get(self, key: str) -> Any:
-        """The value, None for a key that there is not."""
+        """The value, None for an unknown key."""
         if key not in self._places:
             return None
         self._file.seek(self._places[key])
@@ -61,18 +61,18 @@ class Shelf:
 
 
 class Solutions:
-    """The shortest calls that are known to solve a task, by its id. They lie in a file.
+    """The shortest calls that are known to solve each task, in a file.
 
     Args:
         path: The file.
     """
 
     def __init__(self, path: Path) -> None:
-        self._calls = Shelf(path)
+        self._calls = JsonFile(path)
         self._lengths: dict[str, int] = {}
 
     def add(self, found: Mapping[str, Sequence[Call]]) -> None:
-        """Keep what is found where it is shorter than what is kept."""
+        """Store solutions by task id where they are shorter than the stored ones."""
         for task_id, calls in found.items():
             if task_id not in self._lengths or len(calls) < self._lengths[task_id]:
                 self._lengths[task_id] = len(calls)
@@ -87,15 +87,15 @@ class Solutions:
         self._calls.close()
 
 
-class Tasks:
-    """The tasks of all traces. Their records lie in a file; families and tiers are at hand.
+class TaskRecords:
+    """The tasks of all traces, in a file; families and tiers also in memory.
 
     Args:
         path: The file.
     """
 
     def __init__(self, path: Path) -> None:
-        self._records = Shelf(path)
+        self._records = JsonFile(path)
         self.families: dict[str, str] = {}
         self.tiers: dict[str, int] = {}
 
@@ -110,12 +110,12 @@ class Tasks:
         return (Task.from_record(self._records.get(task_id)) for task_id in self._records)
 
     def add(self, task: Task) -> None:
-        """Keep a task."""
+        """Store a task."""
         self._records.put(task.id, task.to_record())
         self.families[task.id], self.tiers[task.id] = task.family, int(task.tier)
 
     def frame(self, ids: Collection[str], columns: Iterable[str] = TASK_COLUMNS) -> pandas.DataFrame:
-        """The records of some tasks, a row each in the order given, with some of their columns."""
+        """The records of some tasks as rows in the given order, with some of their columns."""
         import pandas
 
         names, rows, parts = list(columns), list[dict[str, Any]](), list[pandas.DataFrame]()

@@ -1,4 +1,4 @@
-"""All traces of a data set played again, batch by batch: what is decided on stays in memory, what was said goes to a file."""
+"""Replays all traces of a data set in batches: short columns stay in memory, conversations go to a file."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from tracewheel.config.curation import CurationConfig
+from tracewheel.core.files import read_batches
 from tracewheel.core.types import Task
 from tracewheel.curation.contamination import BenchmarkIndex, Overlap
-from tracewheel.curation.duplicates import DuplicateFinder, trace_batches
-from tracewheel.curation.faults import fault_kind
+from tracewheel.curation.duplicates import DuplicateFinder
+from tracewheel.curation.faults import FinishedEpisode, fault_word
 from tracewheel.curation.probes import verified_solutions
 from tracewheel.curation.replay import replay_traces
-from tracewheel.curation.shelf import Solutions, Tasks
+from tracewheel.curation.task_records import Solutions, TaskRecords
 from tracewheel.environments import Environment, Solver, make_environment
 from tracewheel.environments.recorded.environment import PREFIX as RECORDED
 from tracewheel.environments.recorded.traces import recorded_traces
@@ -26,26 +27,27 @@ if TYPE_CHECKING:
 
 TEXTS = ("id", "user", "session", "task", "created", "task_id", "fingerprint", "dropped", "unscored", "failure")
 NUMBERS, FLAGS, COUNTS = ("outcome", "success", "judged"), ("ended", "reward_drift", "observation_drift"), ("opening",)
-SAID = ("messages", "tools", "breakdown")  # what is long, and only in the file
-FACTS = (*TEXTS, *NUMBERS, *FLAGS, *COUNTS)
+TRACES_AT_ONCE = 5000
+SHORT_COLUMNS = (*TEXTS, *NUMBERS, *FLAGS, *COUNTS)
+LONG_COLUMNS = ("messages", "tools", "breakdown")  # in the file only
 
 
 @dataclass
-class Replayed:
-    """Traces, played again.
+class ReplayedTraces:
+    """Replayed traces.
 
     Attributes:
-        facts: [N] rows with the columns `FACTS`; `dropped` is why a trace is of no use, or "".
-        file: A Parquet file of the same N rows in the same order, with the columns `FACTS` and `SAID`.
+        rows: [N] rows with `SHORT_COLUMNS`; `dropped` is why a trace cannot be used, or "".
+        file: A Parquet file of the same N rows in the same order, with `SHORT_COLUMNS` and `LONG_COLUMNS`.
         tasks: Their tasks.
-        solutions: Calls that replay proved to solve a task, where its environment knows none.
-        clusters: Duplicates among the traces of use (see `duplicates.py`).
-        overlaps: What they hold of benchmarks.
+        solutions: Calls whose replay solved a task, for tasks whose environment knows no solution.
+        clusters: Duplicates among the usable traces (see `duplicates.py`).
+        overlaps: Benchmark items in the usable traces.
     """
 
-    facts: pandas.DataFrame
+    rows: pandas.DataFrame
     file: Path
-    tasks: Tasks
+    tasks: TaskRecords
     solutions: Solutions
     clusters: pandas.DataFrame | None = None
     overlaps: list[Overlap] = field(default_factory=list)
@@ -58,15 +60,15 @@ class Replayed:
         self.solutions.close()
 
 
-def replay_all(traces: Path, environment: str, config: CurationConfig, scratch: Path) -> Replayed:
+def replay_all(traces: Path, environment: str, config: CurationConfig, scratch: Path) -> ReplayedTraces:
     """Replay the ingested traces.
 
     Args:
         traces: The Parquet file or folder of Trace records.
-        environment: The kind of the environment. Those of a recording are read at once, as each success may be what
-            another trace is compared with; all others a batch at a time.
-        config: When two traces are one twice, and which benchmarks must not be trained on.
-        scratch: A folder for what memory has no room for; it must stay until what is returned is closed.
+        environment: The kind of the environment. Traces of a recorded environment are read at once, because each is compared
+            with all successes; others are read in batches.
+        config: What counts as a duplicate, and which benchmarks must not be trained on.
+        scratch: A folder for working files; it must exist until the returned object is closed.
 
     Raises:
         DataError: a benchmark's file cannot be read.
@@ -77,30 +79,29 @@ def replay_all(traces: Path, environment: str, config: CurationConfig, scratch: 
     finder = DuplicateFinder(config.duplicates)
     index = BenchmarkIndex.read(config.decontamination) if config.decontamination.benchmarks else None
     file = scratch / "replayed.parquet"
-    tasks, solutions = Tasks(scratch / "tasks.jsonl"), Solutions(scratch / "solutions.jsonl")
-    replayed = Replayed(pandas.DataFrame(columns=list(FACTS)), file, tasks, solutions)
-    played = make_environment(environment)
+    tasks, solutions = TaskRecords(scratch / "tasks.jsonl"), Solutions(scratch / "solutions.jsonl")
+    replayed = ReplayedTraces(pandas.DataFrame(columns=list(SHORT_COLUMNS)), file, tasks, solutions)
+    solver = make_environment(environment)
     unsolved: set[str] = set()
-    facts = []
+    parts = []
     with pyarrow.parquet.ParquetWriter(file, _schema()) as writer:
         for batch in _batches(traces, environment):
             rows, found = _with_failures(batch, environment)
             for task_id, task in found.items():
                 if task_id not in tasks:
                     tasks.add(task)
-                    if not _knows_solution(played, task):
+                    if not _knows_solution(solver, task):
                         unsolved.add(task_id)
             usable = rows[rows["dropped"] == ""]
             finder.add(usable)
             solutions.add(verified_solutions(usable[usable["task_id"].isin(unsolved)], found))
             if index:
-                for trace_id, messages in zip(usable["id"], usable["messages"], strict=True):
-                    replayed.overlaps += index.overlaps(trace_id, json.loads(messages))
-            table = pyarrow.Table.from_pandas(rows[[*FACTS, *SAID]], schema=_schema(), preserve_index=False)
+                replayed.overlaps += index.overlaps(usable)
+            table = pyarrow.Table.from_pandas(rows[[*SHORT_COLUMNS, *LONG_COLUMNS]], schema=_schema(), preserve_index=False)
             writer.write_table(table)
-            facts.append(table.select(list(FACTS)).to_pandas())
-    if facts:
-        replayed.facts = pandas.concat(facts, ignore_index=True)
+            parts.append(table.select(list(SHORT_COLUMNS)).to_pandas())
+    if parts:
+        replayed.rows = pandas.concat(parts, ignore_index=True)
     replayed.clusters = finder.clusters()
     return replayed
 
@@ -111,19 +112,26 @@ def _batches(traces: Path, environment: str) -> Iterator[pandas.DataFrame]:
     found = pyarrow.dataset.dataset(traces, format="parquet")
     if environment.startswith(RECORDED):
         yield recorded_traces(found.to_table().to_pandas(), environment)
-    else:
-        yield from trace_batches(traces, found.schema.names)
+        return
+    # Not the dataset's own batches: they are read far ahead, and hundreds of thousands of traces would wait in memory.
+    for file in found.files:
+        for batch in read_batches(Path(file), TRACES_AT_ONCE):
+            yield batch.to_pandas()
 
 
 def _with_failures(batch: pandas.DataFrame, environment: str) -> tuple[pandas.DataFrame, dict[str, Task]]:
-    """The batch replayed, with `failure`; and its tasks."""
+    """The replayed batch with a column `failure`, and its tasks."""
     rows, found = replay_traces(batch, environment)
     columns = ["messages", "opening", "tools", "success", "breakdown", "ended", "dropped"]
     rows["failure"] = [
-        "" if dropped else fault_kind(json.loads(said)[opening:], json.loads(tools), success, json.loads(breakdown), ended)
-        for said, opening, tools, success, breakdown, ended, dropped in rows[columns].itertuples(index=False, name=None)
+        ""
+        if dropped
+        else fault_word(
+            FinishedEpisode(json.loads(messages)[opening:], json.loads(tools), json.loads(breakdown), ended), success
+        )
+        for messages, opening, tools, success, breakdown, ended, dropped in rows[columns].itertuples(index=False, name=None)
     ]
-    return rows.assign(**{name: None for name in FACTS if name not in rows}), found
+    return rows.assign(**{name: None for name in SHORT_COLUMNS if name not in rows}), found
 
 
 def _knows_solution(environment: Environment, task: Task) -> bool:
@@ -138,6 +146,6 @@ def _schema() -> pyarrow.Schema:
         (NUMBERS, pyarrow.float64()),
         (FLAGS, pyarrow.bool_()),
         (COUNTS, pyarrow.int64()),
-        (SAID, pyarrow.string()),
+        (LONG_COLUMNS, pyarrow.string()),
     ]
     return pyarrow.schema([(name, kind) for names, kind in kinds for name in names])

@@ -1,7 +1,7 @@
-"""What is known of how often tasks are solved, and what a curation keeps of it for the next one.
+"""Successes and failures of each task, decayed from run to run, and what one curation keeps of them for the next.
 
-A run reads all logs, among them those that an earlier run has read. So a trace counts once for a task: the first curation
-that knows its outcome counts it, and each later one has it in the evidence already, decayed.
+A run reads all logs, including those that earlier runs have read. A trace therefore counts once for a task: in the first
+curation that knows its outcome. Later curations find it in the earlier counts, decayed.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
     import pandas
 
 NEGLIGIBLE = 0.01
-EVIDENCE_FILE, COUNTED_FILE = "evidence.json", "counted.parquet"
+COUNTS_FILE, COUNTED_FILE = "evidence.json", "counted.parquet"
 COUNTED_COLUMNS = ("trace_id", "task_id")
 
 
-class Evidence(dict[str, tuple[float, float]]):
+class PassCounts(dict[str, tuple[float, float]]):
     """Decayed successes and failures by task id."""
 
     def observe(self, task_id: str, successes: float, failures: float, retain: float = 1.0) -> None:
-        """Add outcomes of a task, of whose earlier evidence the share `retain` is kept. Leave unscored ones out.
+        """Add outcomes of a task and keep the share `retain` of its earlier counts. Leave unscored episodes out.
 
         Raises:
-            ValueError: these are no counts.
+            ValueError: `successes` or `failures` is not a count.
         """
         if not are_counts(successes, failures):
             raise ValueError(f"{task_id}: {successes} successes and {failures} failures are not counts")
@@ -40,7 +40,7 @@ class Evidence(dict[str, tuple[float, float]]):
         self[task_id] = (retain * old_successes + successes, retain * old_failures + failures)
 
     def decayed(self, share: float) -> Self:
-        """The evidence shrunk to a share; that of which next to nothing is left is forgotten."""
+        """The counts shrunk to a share, without tasks whose sum falls below `NEGLIGIBLE`."""
         kept = {task_id: (share * successes, share * failures) for task_id, (successes, failures) in self.items()}
         return type(self)({task_id: pair for task_id, pair in kept.items() if sum(pair) >= NEGLIGIBLE})
 
@@ -55,72 +55,72 @@ class Evidence(dict[str, tuple[float, float]]):
 
     @classmethod
     def from_json(cls, value: Any, where: str = "evidence") -> Self:
-        """Read what `to_json` made.
+        """Read what `to_json` returned.
 
         Raises:
-            DataError: it is something else; the message begins with `where`.
+            DataError: `value` has another form; the message begins with `where`.
         """
         if not isinstance(value, Mapping):
             raise DataError(f"{where}: a mapping of task ids to [successes, failures] is expected, not {type(value).__name__}")
-        evidence = cls()
+        counts = cls()
         for task_id, pair in value.items():
             if not isinstance(pair, list) or len(pair) != 2 or not are_counts(*pair):
-                raise DataError(f"{where}: the evidence of {task_id} is {pair!r}, not [successes, failures]")
-            evidence[task_id] = (float(pair[0]), float(pair[1]))
-        return evidence
+                raise DataError(f"{where}: the counts of {task_id} are {pair!r}, not [successes, failures]")
+            counts[task_id] = (float(pair[0]), float(pair[1]))
+        return counts
 
 
 @dataclass(frozen=True)
-class KeptEvidence:
-    """The evidence that a curation ended with.
+class KeptPassCounts:
+    """What one curation keeps for the next.
 
     Attributes:
-        evidence: Decayed successes and failures by task id.
-        counted: Whose outcomes are in it, of whatever run: each pair of `trace_id` and `task_id` once. A trace of which another
-            task is made by now, because its prompt is redacted otherwise for instance, counts for that one too.
+        counts: Decayed successes and failures by task id.
+        counted: The outcomes in `counts`, of all runs: each pair of `trace_id` and `task_id` once. A trace that now belongs to
+            another task, for instance because its prompt is redacted differently, counts for that task too.
     """
 
-    evidence: Evidence
+    counts: PassCounts
     counted: pandas.DataFrame
 
     @classmethod
-    def of(cls, evidence: Evidence, *counted: pandas.DataFrame) -> Self:
-        """Evidence with the pairs of all frames given, in an order that follows from them alone."""
+    def of(cls, counts: PassCounts, *counted: pandas.DataFrame) -> Self:
+        """Counts with the pairs of all given frames, sorted."""
         import pandas
 
         pairs = pandas.concat([pandas.DataFrame(columns=list(COUNTED_COLUMNS), dtype=str), *counted])
         pairs = pairs[list(COUNTED_COLUMNS)].drop_duplicates().sort_values(list(COUNTED_COLUMNS), ignore_index=True)
-        return cls(evidence, pairs)
+        return cls(counts, pairs)
 
     @classmethod
     def read(cls, folder: Path) -> Self:
-        """What a curation wrote to its folder; one that does not say what it has counted has counted nothing that is known.
+        """Read what a curation wrote to its folder. Without counted.parquet no trace has been counted.
 
         Raises:
-            DataError: a file cannot be read, or is something else; the message names it.
+            DataError: a file cannot be read or has another form; the message names it.
         """
-        path, counted = folder / EVIDENCE_FILE, folder / COUNTED_FILE
-        evidence = Evidence.from_json(read_json(path), str(path))
+        path, counted = folder / COUNTS_FILE, folder / COUNTED_FILE
+        counts = PassCounts.from_json(read_json(path), str(path))
         if not counted.is_file():
-            return cls.of(evidence)
+            return cls.of(counts)
         table = read_table(counted)
         missing = [name for name in COUNTED_COLUMNS if name not in table]
         if missing:
-            raise DataError(f"{counted}: no column '{missing[0]}'; it is to be the file that `tracewheel curate` wrote")
-        return cls.of(evidence, table)
+            raise DataError(f"{counted}: no column '{missing[0]}'; name the file that `tracewheel curate` wrote")
+        return cls.of(counts, table)
 
     def write(self, folder: Path) -> None:
         """Write both files into a folder."""
         import pyarrow
         import pyarrow.parquet
 
-        write_json(folder / EVIDENCE_FILE, self.evidence.to_json())
+        write_json(folder / COUNTS_FILE, self.counts.to_json())
         schema = pyarrow.schema([(name, pyarrow.string()) for name in COUNTED_COLUMNS])
         table = pyarrow.Table.from_pandas(self.counted, schema=schema, preserve_index=False)
         pyarrow.parquet.write_table(table, folder / COUNTED_FILE)
 
     def has_counted(self, episodes: pandas.DataFrame) -> pandas.Series[bool]:
-        """Of which episodes (columns `id`, the trace's, and `task_id`) the outcome is in the evidence."""
+        """Whether the outcome of each episode (columns `id`, the trace's, and `task_id`) is in the counts."""
         import pandas
 
         pairs = episodes[["id", "task_id"]].astype(str).set_axis(list(COUNTED_COLUMNS), axis=1)
@@ -129,5 +129,5 @@ class KeptEvidence:
 
 
 def are_counts(*values: Any) -> bool:
-    """Whether all are finite numbers from 0 on."""
+    """Whether all values are finite numbers of at least 0."""
     return all(isinstance(v, int | float | np.number) and not isinstance(v, bool) and 0 <= v < math.inf for v in values)

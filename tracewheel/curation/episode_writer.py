@@ -1,6 +1,6 @@
-"""The episodes of the tasks in use, labelled, and the sets for the stages of training: what holds all that was said.
+"""Writes the labelled episodes of the tasks in use, and the training sets.
 
-They are more than memory holds, so they are written a part at a time, all episodes of a task in one.
+Conversations do not fit into memory, so they are written in parts; all episodes of a task are in one part.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ EPISODE_COLUMNS = [*KNOWN_COLUMNS, *LABEL_COLUMNS]
 
 @dataclass(frozen=True)
 class EpisodeOrder:
-    """Which replayed traces are the episodes of the tasks in use, and their order.
+    """Which replayed traces are episodes of the tasks in use, and their order.
 
     Attributes:
-        file: The replayed traces, N rows (see `replayed.py`).
-        ranks: [N] place of the row among the episodes, -1 where it is none.
-        together: [N] a number for the row's task.
+        file: The replayed traces, N rows (see `replayed_traces.py`).
+        ranks: [N] position of the row among the episodes, -1 where it is not an episode.
+        together: [N] number of the row's task.
         tasks: Records of the tasks in use, with `split`.
-        scratch: A folder to write into.
+        scratch: A folder for working files.
     """
 
     file: Path
@@ -50,13 +50,13 @@ def write_episodes(
     """Write episodes.parquet and the folder sets/.
 
     Args:
-        order: Which, and in which order.
+        order: The episodes and their order.
         out: The folder.
-        config: What goes into the sets.
+        config: The contents of the sets.
         replay_proves: As for `label_episodes`.
 
     Returns:
-        The report of the labels, and that of the sets.
+        The reports on the labels and on the sets.
     """
     import pandas
     import pyarrow
@@ -71,13 +71,13 @@ def write_episodes(
             table = pyarrow.Table.from_pandas(part[EPISODE_COLUMNS], preserve_index=False)
             writer = writer or pyarrow.parquet.ParquetWriter(out / EPISODES_FILE, table.schema)
             writer.write_table(table.cast(writer.schema))
-    assert writer is not None, "a task in use has an episode"
+    assert writer is not None, "every task in use has an episode"
     writer.close()
     return label_report(pandas.concat(labels)), sets.report()
 
 
 def _labelled(order: EpisodeOrder, replay_proves: bool) -> Iterator[pandas.DataFrame]:
-    """The episodes with what was said and their labels, all of a task together."""
+    """The labelled episodes in parts, all episodes of a task in one."""
     buckets = bucket_numbers(order.ranks, order.together)
     split_of = dict(zip(order.tasks["id"], order.tasks["split"], strict=True))
     for bucket in in_buckets(order.file, buckets, order.ranks, order.scratch):
