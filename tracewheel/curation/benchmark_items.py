@@ -15,7 +15,7 @@ from tracewheel.core.errors import DataError
 
 @dataclass(frozen=True)
 class BenchmarkItem:
-    """One item: where it stands, and its texts."""
+    """One item: its place and its texts."""
 
     file: str
     line: int
@@ -23,12 +23,12 @@ class BenchmarkItem:
 
 
 def read_benchmark(path: Path) -> Iterator[BenchmarkItem]:
-    """The items of a file: of JSONL its lines, of JSON the elements of its list, of Parquet its rows, else lines of text.
+    """The items of a file: lines of JSONL, elements of a JSON list, rows of Parquet, or lines of text.
 
-    Lines count from 1; those of Parquet are its rows.
+    Lines, and rows of Parquet, count from 1.
 
     Raises:
-        DataError: the file is missing or not what its name says.
+        DataError: the file is missing, or is not of the format that its name ends with.
     """
     if not path.is_file():
         raise DataError(f"{path}: no such benchmark file (curation.decontamination.benchmarks)")
@@ -54,7 +54,7 @@ def read_benchmark(path: Path) -> Iterator[BenchmarkItem]:
 
 
 def _elements(text: str) -> Iterator[tuple[int, Any]]:
-    """The elements of a JSON list with the lines where they begin; of an object the object."""
+    """The elements of a JSON list with the lines where they begin; a single object is one element."""
     start = len(text) - len(text.lstrip())
     if text[start : start + 1] != "[":
         yield 1, json.loads(text)
@@ -72,7 +72,7 @@ def _elements(text: str) -> Iterator[tuple[int, Any]]:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """All texts of a JSON value, in their order."""
+    """All texts in a JSON value, in order."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):

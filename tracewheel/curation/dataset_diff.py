@@ -1,4 +1,4 @@
-"""What changed between two versions of a data set: two folders that `curate` or `ingest` wrote."""
+"""Differences between two versions of a data set: two folders that `curate` or `ingest` wrote."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tracewheel.traces.ingested_folder import TRACES_FOLDER
 if TYPE_CHECKING:
     import pandas
 
-# What is said of a task or an episode, and may be said otherwise of the same one in another version.
+# Columns that may differ for the same task, episode or trace in another version.
 TASK_LABELS = ("split", "tier", "family", "success_rate", "attempts", "verifier")
 EPISODE_LABELS = ("split", "task_id", "success", "label", "outcome_source", "failure", "failure_kind")
 TRACE_LABELS = ("outcome", "task", "format", "session", "user", "model")
@@ -26,13 +26,13 @@ def diff_datasets(before: Path, after: Path, *, limit: int | None = 100) -> dict
     Args:
         before: A folder with `tasks.parquet` and `episodes.parquet`, or with `traces.parquet`.
         after: Another of the same kind.
-        limit: So many entries of each list are given, the first by id; None for all. Counts are always of all.
+        limit: The largest number of entries in each list, the first by id; None for all. Counts are always of all.
 
     Returns:
-        `before`, `after` (the folders), `same`, `counts` (rows of each in both), and for `tasks` and `episodes`, or for
-        `traces`: how many were `added`, `removed` and `changed`, the changes by label (`by_label`), and `lists` of them,
-        a change being `{"id", label: [before, after]}`. Tasks that ask the same of the same starting point in other
-        words are `reworded`, not added and removed.
+        `before`, `after` (the folders), `same`, `counts` (rows of both), and for `tasks` and `episodes`, or for `traces`: the
+        numbers `added`, `removed` and `changed`, the changes by label (`by_label`), and `lists` of them, where a change is
+        `{"id", label: [before, after]}`. Tasks with the same starting point and goal in other words are `reworded`, not added
+        and removed.
 
     Raises:
         DataError: a folder holds no data set, or the two are of different kinds.
@@ -64,7 +64,7 @@ def _kind(folder: Path) -> str:
 
 
 def _rows(path: Path, key: str, labels: tuple[str, ...]) -> pandas.DataFrame:
-    """The labels of each row by its id; only these columns are read."""
+    """The labels of each row by id; other columns are not read."""
     table = _read_columns(path, (key, "fingerprint", "successes", *labels))
     if "attempts" in table and "successes" in table:
         rates = (table["successes"] / table["attempts"]).where(table["attempts"] > 0)
@@ -82,7 +82,7 @@ def _read_columns(path: Path, wanted: tuple[str, ...]) -> pandas.DataFrame:
         names = [name for name in dict.fromkeys(wanted) if name in data.schema.names]
         return data.to_table(columns=names).to_pandas()
     except (ArrowException, OSError):
-        return read_table(path)  # which says what is wrong with it
+        return read_table(path)  # raises an error that names the problem
 
 
 def _compared(one: pandas.DataFrame, other: pandas.DataFrame, limit: int | None) -> dict[str, Any]:
@@ -105,7 +105,7 @@ def _compared(one: pandas.DataFrame, other: pandas.DataFrame, limit: int | None)
 
 
 def _differing(one: pandas.DataFrame, other: pandas.DataFrame) -> pandas.DataFrame:
-    """For each row, and each label that both versions have, whether they give it differently. Missing is equal to missing."""
+    """Whether each label that both versions have differs, by row. Two missing values are equal."""
     import pandas
 
     differing = {}
@@ -118,7 +118,7 @@ def _differing(one: pandas.DataFrame, other: pandas.DataFrame) -> pandas.DataFra
 
 
 def _rounded(values: pandas.Series) -> pandas.Series:
-    """Without differences that are only of rounding."""
+    """Rounded floats, so that differences of rounding do not count."""
     return values.round(DIGITS) if values.dtype.kind == "f" else values
 
 
@@ -128,7 +128,7 @@ def _change(identity: str, differs: pandas.Series, one: pandas.DataFrame, other:
 
 
 def _plain(value: Any) -> Any:
-    """A value to show: None for a missing one, whatever stands for it, and no differences of rounding."""
+    """A value to show: None for any missing value, floats rounded."""
     if value is None or value != value:
         return None
     if hasattr(value, "item"):
@@ -139,7 +139,7 @@ def _plain(value: Any) -> Any:
 def _reworded(
     one: pandas.DataFrame, other: pandas.DataFrame, removed: pandas.Index, added: pandas.Index
 ) -> list[dict[str, str]]:
-    """Tasks that went and came with the same fingerprint, paired in order."""
+    """Removed and added tasks with equal fingerprints, paired in order."""
     if "fingerprint" not in one or "fingerprint" not in other:
         return []
     waiting: dict[str, list[str]] = {}

@@ -1,4 +1,4 @@
-"""Where a failed trace first leaves the way of a successful one of the same task."""
+"""Where a failed trace first diverges from a successful one of the same task."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any, Literal
 from tracewheel.environments.recorded.calls import LoggedCall, calls_in, normalised_key, parameters_of
 
 Message = Mapping[str, Any]
-# What the failed trace did where the success made its next call: a call of another tool, the same tool with other
-# arguments, no more calls, or a call after all those of the success.
+# What the failed trace did instead of the success's next call: another tool, the same tool with other arguments, no further
+# call, or a further call after the success's last.
 Way = Literal["tool", "arguments", "stopped", "went_on"]
 
 
@@ -20,13 +20,13 @@ class Divergence:
     """The first step at which two traces differ.
 
     Attributes:
-        step: How many calls they have in common before it.
-        message: Position in the failed trace of the assistant message that differs; its length where nothing follows.
+        step: Number of calls they have in common before it.
+        message: Position in the failed trace of the assistant message that differs; its length where none follows.
         reference: The successful trace's id.
-        reference_message: Position in the successful trace of the message that the other one should have matched.
+        reference_message: Position in the successful trace of the message to compare with.
         way: How they differ.
-        expected: The tool that the success called here, "" where it called nothing more.
-        made: The tool that the failure called here, "" where it called nothing more.
+        expected: The tool that the success called here, "" without a further call.
+        made: The tool that the failure called here, "" without a further call.
         missing: Calls of the success that the failure never made, by tool.
         extra: Calls of the failure that the success never made, by tool.
     """
@@ -44,7 +44,7 @@ class Divergence:
 
 @dataclass(frozen=True)
 class Path:
-    """The calls of a trace, with the key by which they are compared, and the number of its messages."""
+    """The calls of a trace, the keys that compare them, and the number of its messages."""
 
     trace_id: str
     calls: Sequence[LoggedCall]
@@ -53,17 +53,17 @@ class Path:
 
     @classmethod
     def of(cls, trace_id: str, messages: Sequence[Message], tools: Iterable[Mapping[str, Any]]) -> Path:
-        """The path of a trace; `tools` are what its calls' arguments are normalised by."""
+        """The path of a trace; the schemas of `tools` normalise its calls' arguments."""
         parameters = parameters_of(tools)
         calls = calls_in(messages)
         return cls(trace_id, calls, [normalised_key(call.name, call.arguments, parameters) for call in calls], len(messages))
 
 
 def first_divergence(failed: Path, successes: Iterable[Path]) -> Divergence | None:
-    """Where `failed` leaves the success that it goes along with the longest; None where it never does, or without any success.
+    """Where `failed` diverges from the success that it follows the longest; None without a divergence or a success.
 
-    Of successes that part at the same step, the one that shares most calls in any order is taken, then the one with fewer
-    calls, then the one with the lesser id. Calls are the same when no tool could tell them apart.
+    Ties go to the success that shares most calls in any order, then to the one with fewer calls, then to the smaller id. Calls
+    are equal when no tool could tell them apart.
     """
     best = min(successes, key=lambda success: _distance(failed, success), default=None)
     if best is None:
@@ -104,7 +104,7 @@ def _way(made: LoggedCall | None, expected: LoggedCall | None) -> Way:
 
 
 def _by_tool(one: Path, other: Path) -> dict[str, int]:
-    """How many calls of `one` have no counterpart in `other`, by tool."""
+    """Numbers of calls of `one` without a counterpart in `other`, by tool."""
     left = Counter(one.keys) - Counter(other.keys)
     names = dict(zip(one.keys, (call.name for call in one.calls), strict=True))
     counts: Counter[str] = Counter()

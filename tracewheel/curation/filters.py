@@ -1,9 +1,8 @@
-"""A small language that says which tasks to keep: `0 < pass_rate < 0.6 and attempts >= 4`.
+"""A small language to select tasks: `0 < pass_rate < 0.6 and attempts >= 4`.
 
-It has the columns of a frame by name, numbers, texts in quotes, True and False, `+ - * /`, comparisons (chained too), `in`
-with a list, `and`, `or`, `not` and parentheses; nothing else, and nothing that runs code. A comparison with a value that is
-missing is neither true nor false (Kleene's logic): a task is kept where the whole is true, so what is unscored is never
-taken for a failure, nor for a success.
+It has column names, numbers, quoted texts, True and False, `+ - * /`, comparisons (also chained), `in` with a list, `and`,
+`or`, `not` and parentheses. Nothing in it runs code. A comparison with a missing value is neither true nor false (Kleene's
+logic) and a task is kept where the whole is true, so an unscored task counts neither as failed nor as solved.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ class Filter:
         text: The filter; empty keeps everything.
 
     Raises:
-        ConfigError: it is not of this language; the message shows the place.
+        ConfigError: the text is not in this language; the message shows the place.
     """
 
     def __init__(self, text: str) -> None:
@@ -57,19 +56,19 @@ class Filter:
         try:
             self._tree = ast.parse(text.strip(), mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-            raise self._unfit(_offset(error, text.strip()), f"this is no filter: {getattr(error, 'msg', error)}") from error
+            raise self._error(_offset(error, text.strip()), f"this is no filter: {getattr(error, 'msg', error)}") from error
         self._check(self._tree, truth=True, depth=1)
 
     @property
     def names(self) -> list[str]:
-        """The columns that it asks for."""
+        """The columns it uses."""
         return sorted({node.id for node in ast.walk(self._tree) if isinstance(node, ast.Name)}) if self._tree else []
 
     def keep(self, frame: pandas.DataFrame) -> pandas.Series[bool]:
-        """Which rows it is true of.
+        """The rows for which it is true.
 
         Raises:
-            ConfigError: it names a column that the frame does not have, or compares what cannot be compared.
+            ConfigError: it names an unknown column, or compares values that cannot be compared.
         """
         import pandas
 
@@ -78,11 +77,11 @@ class Filter:
         return self._truth(self._tree, frame).fillna(False).astype(bool)
 
     def dry_run(self, frame: pandas.DataFrame) -> list[dict[str, Any]]:
-        """What each clause (the parts that `and` joins) would remove, in the order of the text.
+        """The rows that each clause (a part joined by `and`) would remove, in the order of the text.
 
         Returns:
-            For each clause its text (`clause`), how many rows it is not true of (`removes`), for how many of these it is
-            neither true nor false (`unknown`), and how many no other clause removes (`removes_alone`).
+            For each clause its text (`clause`) and the numbers of rows for which it is not true (`removes`), for which it is
+            neither true nor false (`unknown`), and that no other clause removes (`removes_alone`).
 
         Raises:
             ConfigError: as `keep`.
@@ -101,9 +100,9 @@ class Filter:
         return report
 
     def _check(self, node: ast.expr, *, truth: bool, depth: int) -> None:
-        """Check that a part is of the language, and says yes or no where it has to (`truth`)."""
+        """Check that a part is in the language, and is a condition where one is needed (`truth`)."""
         if depth > DEEPEST:
-            raise self._unfit(node.col_offset, f"nested deeper than {DEEPEST}")
+            raise self._error(node.col_offset, f"nested deeper than {DEEPEST}")
         match node:
             case ast.BoolOp(values=values) if truth:
                 parts = values
@@ -133,7 +132,7 @@ class Filter:
                 parts = [left, right]
             case _:
                 expected = "a comparison, as in `attempts >= 4`" if truth else "a column, a number or a text"
-                raise self._unfit(node.col_offset, f"{ast.unparse(node)[:40]!r} has no place here: {expected} is expected")
+                raise self._error(node.col_offset, f"{ast.unparse(node)[:40]!r} has no place here: {expected} is expected")
         for part in parts:
             self._check(part, truth=truth, depth=depth + 1)
 
@@ -141,9 +140,9 @@ class Filter:
         is_list = isinstance(compared, ast.List | ast.Tuple)
         if isinstance(kind, ast.In | ast.NotIn):
             if not is_list or len(node.ops) > 1:
-                raise self._unfit(compared.col_offset, "behind 'in' stands a list, as in `family in ['list', 'prefix']`")
+                raise self._error(compared.col_offset, "behind 'in' stands a list, as in `family in ['list', 'prefix']`")
         elif type(kind) not in _COMPARISONS or is_list:
-            raise self._unfit(node.col_offset, f"{ast.unparse(node)[:40]!r}: compare with < <= > >= == != or in")
+            raise self._error(node.col_offset, f"{ast.unparse(node)[:40]!r}: compare with < <= > >= == != or in")
 
     def _truth(self, node: ast.expr, frame: pandas.DataFrame) -> pandas.Series[Any]:
         """True, False or missing for each row."""
@@ -169,7 +168,7 @@ class Filter:
                 if isinstance(value, bool):
                     return pandas.Series(value, index=frame.index, dtype="boolean")
                 if not pandas.api.types.is_bool_dtype(value):
-                    raise self._unfit(node.col_offset, f"the column {ast.unparse(node)} is neither true nor false: compare it")
+                    raise self._error(node.col_offset, f"the column {ast.unparse(node)} is neither true nor false: compare it")
                 return value.astype("boolean")
 
     def _comparison(self, left: ast.expr, kind: ast.cmpop, right: ast.expr, frame: pandas.DataFrame) -> pandas.Series[Any]:
@@ -186,7 +185,7 @@ class Filter:
             try:
                 found = _COMPARISONS[type(kind)](first, second)
             except TypeError as error:
-                raise self._unfit(
+                raise self._error(
                     left.col_offset, f"{ast.unparse(left)} and {ast.unparse(right)} cannot be compared"
                 ) from error
             missing = pandas.Series(pandas.isna(first), index=frame.index) | pandas.Series(
@@ -200,13 +199,13 @@ class Filter:
                 return value
             case ast.Name(id=name):
                 if name not in frame:
-                    raise self._unfit(node.col_offset, f"there is no column {name!r}{_nearest(name, frame.columns)}")
+                    raise self._error(node.col_offset, f"there is no column {name!r}{_nearest(name, frame.columns)}")
                 return frame[name]
             case ast.UnaryOp(operand=operand):
                 return -self._number(operand, frame)
             case ast.BinOp(left=left, op=op, right=right):
                 return _ARITHMETIC[type(op)](self._number(left, frame), self._number(right, frame))
-        raise self._unfit(node.col_offset, "no value")
+        raise self._error(node.col_offset, "no value")
 
     def _number(self, node: ast.expr, frame: pandas.DataFrame) -> Any:
         import pandas
@@ -216,17 +215,17 @@ class Filter:
             pandas.api.types.is_numeric_dtype(value) if isinstance(value, pandas.Series) else isinstance(value, int | float)
         )
         if not number or isinstance(value, bool):
-            raise self._unfit(node.col_offset, f"{ast.unparse(node)} is no number to reckon with")
+            raise self._error(node.col_offset, f"{ast.unparse(node)} is no number to reckon with")
         return value * 1.0  # so that a division by 0 is missing or infinite, and no error
 
-    def _unfit(self, place: int, why: str) -> ConfigError:
+    def _error(self, place: int, why: str) -> ConfigError:
         text = self.text.strip()
         place = len(text.encode()[:place].decode(errors="ignore"))  # ast counts bytes
         return ConfigError(f"curation.filter: {why}\n  {text}\n  {' ' * min(place, len(text))}^")
 
 
 def _offset(error: Exception, text: str) -> int:
-    """Where a text is no Python, in bytes, as parsed nodes have it; Python counts characters from 1, and says 0 for the end."""
+    """The place of a syntax error in bytes, as in parsed nodes; Python counts characters from 1, and gives 0 for the end."""
     offset = getattr(error, "offset", None)
     if offset is None:
         return 0
@@ -234,7 +233,7 @@ def _offset(error: Exception, text: str) -> int:
 
 
 def dry_run_by_split(wanted: Filter, tasks: pandas.DataFrame) -> dict[str, Any]:
-    """What a filter would keep and remove of a curated data set, in all and of each split.
+    """The tasks of a curated data set that a filter would keep and remove, in total and by split.
 
     Args:
         wanted: The filter.
@@ -244,11 +243,11 @@ def dry_run_by_split(wanted: Filter, tasks: pandas.DataFrame) -> dict[str, Any]:
         `tasks`, `kept` and `clauses` (see `Filter.dry_run`), and under `splits` the same by split.
 
     Raises:
-        ConfigError: as `Filter.keep`.
+        ConfigError: as in `Filter.keep`.
         DataError: the frame has no column `split`.
     """
     if "split" not in tasks:
-        raise DataError(f"{TASKS_FILE}: no column 'split'; it is to be the file that `tracewheel curate` wrote")
+        raise DataError(f"{TASKS_FILE}: no column 'split'; name the file that `tracewheel curate` wrote")
     parts = {str(split): part for split, part in tasks.groupby("split", sort=False)}
     whole, *described = (
         {"tasks": len(part), "kept": int(wanted.keep(part).sum()), "clauses": wanted.dry_run(part)}

@@ -17,10 +17,10 @@ TYPES: dict[str, tuple[type, ...]] = {
 
 
 def invalid_argument(arguments: Any, schema: Mapping[str, Any]) -> str:
-    """What is wrong with a call's arguments under a JSON Schema of an object, "" where nothing is.
+    """Why a call's arguments violate a JSON Schema of an object, or "".
 
-    Looked at are what most schemas say of their first level: required names, names that are not allowed, types and
-    enumerations. The rest of JSON Schema is left to the tool, which the log has the answer of.
+    Only the first level is checked: required names, unknown names, types and enumerations. The tool itself checks the rest of
+    the schema, and its reply is in the log.
     """
     if not isinstance(arguments, dict):
         return "no object"

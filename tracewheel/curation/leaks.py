@@ -1,4 +1,4 @@
-"""The check that nothing held out is also trained on. Curation runs it, and so does training."""
+"""The check that no held-out data is trained on. Curation and training run it."""
 
 from __future__ import annotations
 
@@ -21,21 +21,20 @@ EPISODE_CLAIMS = (("task", "task_id"), ("user", "user"), ("session", "session"),
 def leak_report(
     tasks: pandas.DataFrame, episodes: pandas.DataFrame, clusters: pandas.DataFrame | None = None
 ) -> list[dict[str, Any]]:
-    """All that is on two of the sides train, validation and test.
+    """Everything that is on more than one of the sides train, validation and test.
 
-    Two tasks are the same when they have the same id, fingerprint, or starting point and goal.
+    Two tasks are the same when their id, their fingerprint, or their starting point and goal are equal.
 
     Args:
         tasks: Task records with `split`.
-        episodes: Has `task_id` and `split`, and what there is of `user`, `session`, `task` (the log's own name of the task) and
-            `trace_id`.
+        episodes: Has `task_id` and `split`; optional are `user`, `session`, `task` (the log's name of the task) and `trace_id`.
         clusters: Clusters of duplicate traces (`trace_id`, `cluster`, `kind`) of the kinds that must not be on two sides.
 
     Returns:
-        For each leak its `kind`, the `value` that is on two sides, the `splits`, and the `tasks` (and `traces`) concerned.
+        For each leak its `kind`, the `value` on two sides, the `splits`, and the `tasks` and `traces` concerned.
 
     Raises:
-        DataError: a split has another name than the four.
+        DataError: the name of a split is unknown.
     """
     import pandas
 
@@ -64,11 +63,11 @@ def check_leaks(
     """Check that nothing is on two of the sides; the arguments are those of `leak_report`.
 
     Returns:
-        What `leak_report` found: nothing, or with `allow` what there is.
+        The leaks found; empty unless `allow` is set.
 
     Raises:
-        LeakError: something is on two sides, and it is not allowed; the message names it and the tasks concerned.
-        DataError: a split has another name than the four.
+        LeakError: something is on two sides and `allow` is not set; the message names it and the tasks concerned.
+        DataError: the name of a split is unknown.
     """
     leaks = leak_report(tasks, episodes, clusters)
     if leaks and not allow:
@@ -77,48 +76,47 @@ def check_leaks(
 
 
 def check_curated(curated: Path, config: CurationConfig) -> list[dict[str, Any]]:
-    """Check a curated folder before it is trained on: whoever made it, and whatever was done to it since.
+    """Check a curated folder before training on it: others may have made or changed it.
 
-    The retrain flow does not call this: it trains on the entry that its own curation has just checked in the same way, and
-    that the store compares with its digest each time.
+    The retrain flow does not need this: its own curation made the same check, and the store verifies the entry's digest.
 
     Args:
-        curated: Output of `tracewheel curate`, or files like it. Copies are only looked for where it has duplicates.parquet.
+        curated: Output of `tracewheel curate`, or similar files. Duplicates are checked only with duplicates.parquet.
         config: Which kinds of duplicates must not be on two sides, and whether a leak is allowed.
 
     Returns:
-        What is on two sides, where it is allowed.
+        The leaks found; empty unless they are allowed.
 
     Raises:
-        LeakError: something is on two sides, and it is not allowed.
-        DataError: a file cannot be read or lacks a column, or a split has another name than the four.
+        LeakError: something is on two sides, which is not allowed.
+        DataError: a file cannot be read or lacks a column, or the name of a split is unknown.
     """
     claims = {"split", *(column for _, column in EPISODE_CLAIMS)}
-    said = curated / EPISODES_FILE
+    path = curated / EPISODES_FILE
     tasks = read_table(curated / TASKS_FILE)
-    episodes = read_table(said, [name for name in read_columns(said) if name in claims])  # the conversations may be large
-    path, clusters = curated / DUPLICATES_FILE, None
-    if path.is_file():
-        clusters = linking_clusters(read_table(path), config.duplicates, str(path))
+    episodes = read_table(path, [name for name in read_columns(path) if name in claims])  # without the long conversations
+    duplicates, clusters = curated / DUPLICATES_FILE, None
+    if duplicates.is_file():
+        clusters = linking_clusters(read_table(duplicates), config.duplicates, str(duplicates))
         if "trace_id" not in episodes:
-            raise DataError(f"{said}: no column 'trace_id', which {path.name} refers to")
+            raise DataError(f"{path}: no column 'trace_id', which {duplicates.name} refers to")
     return check_leaks(tasks, episodes, clusters, allow=config.allow_leak)
 
 
 def linking_clusters(clusters: pandas.DataFrame, config: DuplicatesConfig, where: str = "duplicates") -> pandas.DataFrame:
-    """The clusters of the kinds that keep tasks on one side.
+    """The clusters of the kinds that must not be on two sides.
 
     Raises:
         DataError: a column is missing; the message begins with `where`.
     """
     missing = [name for name in ("trace_id", "cluster", "kind") if name not in clusters]
     if missing:
-        raise DataError(f"{where}: no column '{missing[0]}'; it is to be the file that `tracewheel curate` wrote")
+        raise DataError(f"{where}: no column '{missing[0]}'; name the file that `tracewheel curate` wrote")
     return clusters[clusters["kind"].isin(config.link)]
 
 
 def describe_leaks(leaks: list[dict[str, Any]]) -> str:
-    """A sentence that names the first leaks and counts the others, or says that there are none."""
+    """A sentence that names the first leaks and counts the others, or states that there are none."""
     if not leaks:
         return "No task, copy of a task, user or session is on two of the sides train, validation and test."
     found = [

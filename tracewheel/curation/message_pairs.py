@@ -1,7 +1,7 @@
-"""Preference pairs out of logs: a success and a failure of the same task, cut where they part, as chat messages.
+"""Preference pairs from logs: a success and a failure of the same task, cut where they diverge, as chat messages.
 
-They are for direct preference optimisation (Rafailov et al. 2023, arXiv:2305.18290) on what followed the first
-divergence; to begin a pair at the first wrong step is Step-DPO's (Lai et al. 2024, arXiv:2406.18629).
+For direct preference optimisation (Rafailov et al. 2023, arXiv:2305.18290) on the messages after the first divergence; pairs
+that begin at the first wrong step are those of Step-DPO (Lai et al. 2024, arXiv:2406.18629).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pandas
 
 Message = dict[str, Any]
-# What a pair's two traces have in common before the cut: every message, or every call and every reply of a tool.
+# What a pair's two traces share before the cut: all messages, or all calls and tool replies.
 Shared = Literal["messages", "calls"]
 PAIR_COLUMNS = (
     "id",
@@ -50,7 +50,7 @@ class _Episode:
 
 @dataclass(frozen=True)
 class Cut:
-    """Where two conversations part: the positions of the first assistant messages that differ, and after how many calls."""
+    """Where two conversations diverge: positions of the first assistant messages that differ, and number of calls before."""
 
     chosen: int
     rejected: int
@@ -62,24 +62,23 @@ def preference_pairs(
 ) -> tuple[pandas.DataFrame, dict[str, Any]]:
     """Pair the successes with the failures of each task.
 
-    Two episodes make a pair when the first thing in which they differ is what the assistant did. Where a user or a tool
-    said something else first, the difference is not the assistant's doing, and with `shared` "messages" there is no pair.
-    With "calls" a pair is made wherever the calls and the tools' replies are the same up to the cut, though the words
-    around them are not, as with a user who phrases the same wish anew: weaker, but it is what logs of conversations
-    give. Then both sides are one turn long, the prompt is what the failed agent saw, and both turns are calls.
+    With `shared` "messages", two episodes make a pair when an assistant message is the first to differ; where a user or a tool
+    message differs first, the assistant did not cause the difference. With "calls", only calls and tool replies must be equal
+    up to the cut, as with a user who words the same request differently: weaker, but what logs of conversations offer. Then
+    each side is one turn with calls, and the prompt is what the failed agent saw.
 
-    Within a task those pairs are taken whose episodes have been used least so far, then the wider margin, then the later cut.
+    Within a task, pairs of the episodes used least so far come first, then wider margins, then later cuts.
 
     Args:
-        episodes: `trace_id`, `task_id`, `split`, `label` (0 to 1, NaN where unknown, which is left out), `messages` and
-            `tools` (JSON text).
-        per_task: At most so many pairs of a task.
-        margin: The least difference of two labels.
-        shared: What the two must have in common before the cut.
+        episodes: `trace_id`, `task_id`, `split`, `label` (0 to 1; rows with NaN are left out), `messages` and `tools` (JSON
+            text).
+        per_task: The largest number of pairs of a task.
+        margin: The smallest difference of two labels.
+        shared: What both episodes must share before the cut.
 
     Returns:
-        A frame with `PAIR_COLUMNS`: `prompt`, `chosen` and `rejected` are messages as JSON text. And a report: how many
-        tasks have both a success and a failure, pairs, pairs by split, and why candidates made none.
+        A frame with `PAIR_COLUMNS`: `prompt`, `chosen` and `rejected` are messages as JSON text. And a report: counts of tasks
+        with a success and a failure, of pairs, of pairs by split, and of candidates without a pair by reason.
     """
     import pandas
 
@@ -117,7 +116,7 @@ def preference_pairs(
 
 
 def _cut(chosen: _Episode, rejected: _Episode, shared: Shared) -> Cut | str:
-    """Where two episodes part, or why they make no pair."""
+    """Where two episodes diverge, or why they make no pair."""
     if shared == "calls":
         return _cut_at_calls(chosen, rejected)
     pairs = zip(chosen.words, rejected.words, strict=False)
@@ -154,7 +153,7 @@ def _steps(episode: _Episode) -> list[tuple[int, tuple[str, ...], tuple[str, ...
 
 
 def _words(messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Each message without ids, and of a turn that calls something only the calls: equal where messages say the same."""
+    """A key for each message, without ids, and of turns with calls only the calls: equal for equal messages."""
     parameters = parameters_of(tools)
     return [
         canonical_json([message["role"], _call_keys(message, parameters) or normalised(message.get("content") or "", {})])

@@ -1,9 +1,9 @@
-"""Which of many sets are alike, without comparing each with each: MinHash signatures, bands, connected parts.
+"""Finds similar sets without comparing all pairs: MinHash signatures, bands, connected components.
 
-A signature has for each of P hash functions the least hash of a set's members; the share of places in which two signatures
-agree estimates the Jaccard similarity of the sets (Broder 1997). Sets whose signatures agree in a whole band of places are
-compared (locality-sensitive hashing, Indyk and Motwani 1998). Of each place 16 bits are kept (b-bit minwise hashing, Li and
-Koenig 2010): one place in 65536 agrees by chance. A million sets of 128 places take 256 MB.
+A signature holds the smallest hash of a set's members for each of P hash functions; the share of places in which two
+signatures agree estimates the Jaccard similarity of the sets (Broder 1997). Only sets that agree in a whole band of places are
+compared (locality-sensitive hashing, Indyk and Motwani 1998). Each place keeps 16 bits (b-bit minwise hashing, Li and Koenig
+2010): one place in 65536 agrees by chance. A million sets of 128 places take 256 MB.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ Signatures = npt.NDArray[np.uint16]  # [N, P]
 Indices = npt.NDArray[np.int64]
 
 SEED = 20260  # of the hash functions: equal sets have equal signatures in every run
-RECALL = 0.97  # of the pairs that are just alike enough, the share that some band brings together
+RECALL = 0.97  # share of the pairs at the threshold that agree in some band
 COMPARED_AT_ONCE = 200_000
 SALT = np.random.default_rng(SEED).integers(1, 2**63, size=512, dtype=np.uint64) | np.uint64(1)
 
 
 def signatures(sets: Sequence[Sequence[str]], permutations: int) -> Signatures:
-    """Signatures [N, P] of N sets. That of an empty set is as any other's: leave those out."""
+    """Signatures [N, P] of N sets. Leave out empty sets: their signatures look like any other."""
     from rensa import RMinHash
 
     if not sets:
@@ -42,7 +42,7 @@ def similarity(signatures: Signatures, left: Indices, right: Indices) -> npt.NDA
 
 
 def band_rows(permutations: int, threshold: float) -> int:
-    """How many places make a band: as many as leave `RECALL` of the pairs at the threshold in some band together.
+    """Number of places in a band: the largest with which `RECALL` of the pairs at the threshold agree in some band.
 
     A pair of similarity s agrees in one of b bands of r places with probability 1 - (1 - s^r)^b.
     """
@@ -64,7 +64,7 @@ def _bands(signatures: Signatures, threshold: float) -> Iterator[npt.NDArray[np.
 
 
 def candidate_pairs(signatures: Signatures, threshold: float) -> Iterator[tuple[Indices, Indices]]:
-    """For each band the pairs to compare: of rows that agree in it, each with the first and with the one before."""
+    """The pairs to compare for each band: each row that agrees in it, with the first such row and with the one before."""
     for keys in _bands(signatures, threshold):
         order = np.argsort(keys, kind="stable")
         same = keys[order][1:] == keys[order][:-1]
@@ -79,7 +79,7 @@ def candidate_pairs(signatures: Signatures, threshold: float) -> Iterator[tuple[
 
 
 def similar_parts(signatures: Signatures, threshold: float, parts: Partition) -> None:
-    """Join the rows that are alike, directly or by way of others."""
+    """Join similar rows, also those that are similar only through others."""
     for left, right in candidate_pairs(signatures, threshold):
         apart = parts.labels[left] != parts.labels[right]
         left, right = left[apart], right[apart]
@@ -88,13 +88,13 @@ def similar_parts(signatures: Signatures, threshold: float, parts: Partition) ->
 
 
 class Partition:
-    """Parts of 0 … n-1 that are joined step by step. `labels[i]` is the least member of the part of i."""
+    """A partition of 0 … n-1 whose parts are joined. `labels[i]` is the smallest member of the part of i."""
 
     def __init__(self, size: int) -> None:
         self.labels: Indices = np.arange(size, dtype=np.int64)
 
     def join(self, left: Indices, right: Indices) -> None:
-        """Put `left[k]` and `right[k]` into one part, for each k."""
+        """Join the parts of `left[k]` and `right[k]`, for each k."""
         while True:
             a, b = self.labels[left], self.labels[right]
             apart = a != b
@@ -103,14 +103,14 @@ class Partition:
             left, right = left[apart], right[apart]
             low, high = np.minimum(a[apart], b[apart]), np.maximum(a[apart], b[apart])
             np.minimum.at(self.labels, high, low)
-            while True:  # every label that is no least member goes on to the label of its own
+            while True:  # follow each label to the label of that member, until all are smallest members
                 further = self.labels[self.labels]
                 if np.array_equal(further, self.labels):
                     break
                 self.labels = further
 
     def join_equal(self, keys: npt.NDArray[np.uint64]) -> None:
-        """Put those with equal keys into one part; 0 is the key of those that have none."""
+        """Join members with equal keys; 0 means no key."""
         held = np.flatnonzero(keys)
         order = held[np.argsort(keys[held], kind="stable")]
         same = keys[order][1:] == keys[order][:-1]

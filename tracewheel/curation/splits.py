@@ -1,9 +1,9 @@
-"""Splits tasks so that no task, user or session is on two sides, nor a copy of a task.
+"""Splits tasks so that no task, user, session or duplicate is on two sides.
 
 Tasks that share a fingerprint, a user, a session, the log's name of the task or a cluster of duplicates form a component, and
-a component lies on one side: train, validation, or test (held out and harder). The order in which components are
-taken follows from a hash of their contents, not from a run's seed: runs with other seeds, and later runs with more
-logs, keep looking at the same held-out tasks. The other choice is by time (`temporal.py`).
+a component is on one side: train, validation, or test (held out and harder). Tasks are drawn in the order of a content hash,
+not of a run's seed: runs with other seeds, and later runs with more logs, keep the same held-out tasks. The alternative is a
+split by time (`temporal.py`).
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ Stratum = tuple[str, int]
 def components(
     episodes: pandas.DataFrame, clusters: pandas.DataFrame | None = None, link: Collection[str] | None = None
 ) -> dict[str, str]:
-    """The component of each task id: the least task id that it is linked to.
+    """The component of each task id: the smallest task id that it is linked to.
 
     Args:
-        episodes: Has `task_id`, and of `fingerprint`, `user`, `session` and `task` (the log's own name of the task) what there
-            is; a missing value links nothing. With clusters also `trace_id` (or `id`).
+        episodes: Has `task_id`; optional are `fingerprint`, `user`, `session` and `task` (the log's name of the task); missing
+            values link nothing. With clusters also `trace_id` (or `id`).
         clusters: Clusters of duplicate traces: `trace_id`, `cluster`, `kind`.
-        link: The kinds of clusters that link; all by default.
+        link: The kinds of clusters that link tasks; all by default.
     """
     import pandas
 
@@ -55,7 +55,7 @@ def components(
 
 
 def _join_equal(parts: Partition, codes: npt.NDArray[np.int64], values: pandas.Series) -> None:
-    """Put the tasks with these codes into one part that have an equal value; a missing one joins nothing."""
+    """Join the parts of tasks with equal values; missing values join nothing."""
     names = values.factorize()[0]
     held = np.flatnonzero(names >= 0)
     order = held[np.argsort(names[held], kind="stable")]
@@ -64,14 +64,14 @@ def _join_equal(parts: Partition, codes: npt.NDArray[np.int64], values: pandas.S
 
 
 def assign_splits(tasks: pandas.DataFrame, config: CurationConfig) -> pandas.Series:
-    """The split of each task, "" for those that are not used.
+    """The split of each task, "" for unused tasks.
 
     Args:
         tasks: Has `id`, `family`, `tier`, `attempts` and `component`; for a split by time also `first_seen` and `last_seen`.
-        config: How many tasks of each split, which tier is the harder one, and whether time decides.
+        config: The sizes of the splits, the harder tier, and whether to split by time.
 
     Raises:
-        DataError: too few tasks for a split; the message says how many there are and which key to lower.
+        DataError: too few tasks for a split; the message names their number and the key to lower.
     """
     if config.split == "temporal":
         from tracewheel.curation.temporal import assign_by_time
@@ -104,7 +104,7 @@ def assign_splits(tasks: pandas.DataFrame, config: CurationConfig) -> pandas.Ser
     take(TRAIN, _in_order(enough["id"]), config.train_tasks, "train_tasks")
     free = tasks[~tasks["component"].isin(linked(TRAIN))]
     free_easy = free[free["tier"] < config.harder_tier]
-    # Small components first: a large one would take many tasks along that validation cannot use.
+    # Small components first: a large one would exclude many tasks from the test side.
     sizes = Counter(free["component"])
     by_size = sorted(_in_order(free_easy["id"]), key=lambda task_id: sizes[component_of[task_id]])
     take(VALIDATION, by_size, config.validation_tasks, "validation_tasks")
@@ -115,7 +115,7 @@ def assign_splits(tasks: pandas.DataFrame, config: CurationConfig) -> pandas.Ser
 
 
 def quotas(available: Counter[Stratum], wanted: int) -> dict[Stratum, int]:
-    """Share `wanted` out among strata in proportion to what each has; largest remainders first."""
+    """Divide `wanted` among strata in proportion to their sizes, by largest remainders."""
     total = sum(available.values())
     if total <= wanted:
         return dict(available)

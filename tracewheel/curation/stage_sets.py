@@ -1,7 +1,7 @@
-"""The sets that the stages of training learn from, made of labelled episodes: demonstrations, Agent-FLAN classes, pairs.
+"""Training sets made from labelled episodes: demonstrations, Agent-FLAN classes, preference pairs, hindsight.
 
-Only episodes of the training split are in them. Each set is a Parquet file of chat messages as JSON text, for Tracewheel's
-own stages and for any other trainer that takes conversations.
+They hold only episodes of the training split. Each set is a Parquet file of chat messages as JSON text, for Tracewheel's own
+stages and for other trainers.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ def stage_sets(
     Args:
         tasks: Task records with `split`.
         episodes: As the curation stage writes them, with the columns of `label_episodes`.
-        config: Whose outcomes are trusted, and which pairs are made; by default as `SetsConfig` is.
+        config: Which sources of outcomes are trusted, and which pairs are made.
 
     Returns:
         A frame for each set, by name: `demonstrations`, `agent_flan`, `preference_pairs` and `hindsight`. And a report with
-        the rows of each, the Agent-FLAN rows by class and the report of the pairs.
+        the rows of each, the Agent-FLAN rows by class, and the report on the pairs.
     """
     config = config or SetsConfig()
     training = episodes[episodes["split"] == TRAIN].sort_values(["task_id", "trace_id"])
@@ -63,12 +63,12 @@ def stage_sets(
 
 
 class SetsWriter:
-    """Writes the sets of a data set that comes in parts, all episodes of a task in one: `<name>.parquet` each, empty or not.
+    """Writes the sets of a data set in parts, as `<name>.parquet`. All episodes of a task must be in one part.
 
     Args:
         tasks: Task records with `split`.
         out: The folder.
-        config: As for `stage_sets`.
+        config: As in `stage_sets`.
     """
 
     def __init__(self, tasks: pandas.DataFrame, out: Path, config: SetsConfig | None = None) -> None:
@@ -85,7 +85,7 @@ class SetsWriter:
             writer.close()
 
     def add(self, episodes: pandas.DataFrame) -> None:
-        """Take some tasks' episodes, as `stage_sets` takes them."""
+        """Add the episodes of some tasks."""
         import pyarrow
         import pyarrow.parquet
 
@@ -100,7 +100,7 @@ class SetsWriter:
             self._writers[name].write_table(pyarrow.Table.from_pandas(frame, schema=schema, preserve_index=False))
 
     def report(self) -> dict[str, Any]:
-        """What came to each set, as `stage_sets` says it."""
+        """The report of `stage_sets` over all parts."""
         return self._report
 
 
@@ -113,7 +113,7 @@ def _kind(column: str) -> Any:
 
 
 def _sum(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    """Counts, or counts by name, or these by name, added."""
+    """The sum of two nested mappings of counts."""
     added = dict(one)
     for name, value in other.items():
         added[name] = _sum(one.get(name, {}), value) if isinstance(value, dict) else one.get(name, 0) + value
@@ -121,7 +121,7 @@ def _sum(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
 
 
 def _demonstrations(episodes: pandas.DataFrame) -> pandas.DataFrame:
-    """Whole episodes, each set of messages once: the same one twice would only be louder."""
+    """Whole episodes without repetitions, which would only add weight."""
     identities = [content_hash([spoken, tools]) for spoken, tools in zip(episodes["messages"], episodes["tools"], strict=True)]
     rows = episodes.assign(id=identities).drop_duplicates("id")
     return rows[list(DEMONSTRATION_COLUMNS)].reset_index(drop=True)
@@ -144,8 +144,8 @@ def _flan(episodes: pandas.DataFrame) -> pandas.DataFrame:
 
 
 def _hindsight(tasks: pandas.DataFrame, training: pandas.DataFrame) -> pandas.DataFrame:
-    """Failed episodes as successes of what they reached, where the environment can read a goal off a final state."""
-    # The label is the outcome that counts; the column that hindsight reads is the replayed one.
+    """Failed episodes as successes of the goals they reached, where the environment can read a goal from a final state."""
+    # Hindsight reads `success`; the label is the outcome that counts.
     failed = training[training["outcome_source"] == VERIFIED]
     own = tasks[(tasks["split"] == TRAIN) & tasks["id"].isin(failed["task_id"])]
     records = [{str(name): value for name, value in row.items()} for row in own.to_dict("records")]

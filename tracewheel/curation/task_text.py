@@ -1,4 +1,4 @@
-"""What a trace is about, as sets of words: for comparing the tasks of traces that differ in wording, numbers or layout."""
+"""The text of a trace's task as sets of words, to compare tasks that differ in wording, numbers or layout."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 SHINGLE = 3
-SLOT_WEIGHT, CALL_WEIGHT = 3, 2  # how much more a name, a number or an argument says about a task than a word does
+SLOT_WEIGHT, CALL_WEIGHT = 3, 2  # weights of a name or number, and of an argument, relative to a word
 STEM = 5
 LONGEST_VALUE = 200
 _WORD = re.compile(r"[^\W_]+(?:[-'’./_@#:&]+[^\W_]+)*")
@@ -29,23 +29,23 @@ _COMMON = frozenset(_COMMON_WORDS.split())
 
 @dataclass(frozen=True)
 class TaskText:
-    """What the user of a trace says, and the calls with the texts and numbers of their arguments."""
+    """The user's text in a trace, and the calls with the texts and numbers of their arguments."""
 
     user: str
     calls: tuple[tuple[str, tuple[str, ...]], ...]
 
     @classmethod
     def of(cls, messages: list[dict[str, Any]], longest: int) -> TaskText:
-        """Of the messages of a trace; of what is said and of what is called about `longest` characters."""
+        """The text of a trace's messages, with about `longest` characters each of user text and of calls."""
         user = unicodedata.normalize("NFKC", user_text(messages)[:longest])
         return cls(user, tuple(_calls(messages, longest)))
 
     def words(self) -> list[str]:
-        """What the user says in lower case, with numbers left open: equal for copies with other numbers or spaces."""
+        """The user's words in lower case with numbers masked: equal for copies with other numbers or spaces."""
         return [_NUMBER.sub("#", word) for word in _WORD.findall(self.user.lower())]
 
     def shingles(self) -> list[str]:
-        """Runs of `SHINGLE` words, and the calls by name with their arguments; numbers left open."""
+        """Runs of `SHINGLE` words, and the calls by name with their arguments; numbers are masked."""
         words, names = self.words(), [name for name, _ in self.calls]
         runs = (
             {" ".join(words[start : start + SHINGLE]) for start in range(max(1, len(words) - SHINGLE + 1))} if words else set()
@@ -55,16 +55,16 @@ class TaskText:
         return sorted(runs)
 
     def content(self) -> list[str]:
-        """Names, numbers, paths, quotations and arguments, and the stems of other words: what a paraphrase leaves alone.
+        """Names, numbers, paths, quotations, arguments, and stems of other words: what a paraphrase keeps.
 
-        Members stand for weights: a name has `SLOT_WEIGHT` members, an argument `CALL_WEIGHT`.
+        Weights are numbers of members: a name has `SLOT_WEIGHT`, an argument `CALL_WEIGHT`.
         """
         slots = {quoted.lower() for quoted in _QUOTED.findall(self.user)}
         words = _WORD_AND_END.findall(self.user)
         stems, sentence_begins = set(), True
         for (word, end), (following, _) in zip(words, [*words[1:], ("", "")], strict=True):
             lower = word.lower()
-            # A capital tells a name, but for the one that begins a sentence; two in a row are one again.
+            # A capital marks a name, except at the beginning of a sentence, unless a second capital follows.
             named = word[0].isupper() and (not sentence_begins or (following[:1].isupper() and not end))
             if not word.isalpha() or (named and lower not in _COMMON):
                 slots.add(lower)
@@ -78,7 +78,7 @@ class TaskText:
 
 
 def user_text(messages: list[dict[str, Any]]) -> str:
-    """All that the user says; without a user what the system says, without either the first that is said."""
+    """The text of all user messages; without any, of the system messages; else of the first message with text."""
     for role in ("user", "system", "developer"):
         texts = [message["content"] for message in messages if message["role"] == role and message.get("content")]
         if texts:
@@ -87,7 +87,7 @@ def user_text(messages: list[dict[str, Any]]) -> str:
 
 
 def arguments_of(call: dict[str, Any]) -> list[str]:
-    """The texts and numbers of a call's arguments, as texts; the arguments as they stand where they are no JSON."""
+    """The texts and numbers of a call's arguments, as texts; the whole arguments where they are not JSON."""
     import orjson
 
     try:

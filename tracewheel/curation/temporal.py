@@ -1,7 +1,7 @@
-"""Splits by time: what came last is tested on, what came before it validates, and what is older is trained on.
+"""Splits by time: the latest tasks are the test side, those before them validate, and older ones train.
 
-A component stays on one side as always. A task of an earlier side is left out when an episode of it is as late as the
-side after it: nothing that is trained on is younger than anything that is tested on.
+A component stays on one side. A task of an earlier side is left out when one of its episodes is as late as the next side:
+nothing trained on is later than anything tested on.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class _Task(NamedTuple):
 
 
 def seen_times(episodes: pandas.DataFrame) -> pandas.DataFrame:
-    """When a task was first and last tried: `first_seen` and `last_seen` (UTC, NaT where the log has no time) by task id.
+    """The times of a task's first and last episode: `first_seen` and `last_seen` (UTC, NaT without a time) by task id.
 
     Args:
         episodes: Has `task_id` and `created` (ISO 8601).
@@ -36,20 +36,20 @@ def seen_times(episodes: pandas.DataFrame) -> pandas.DataFrame:
 
     created = pandas.to_datetime(episodes["created"], utc=True, errors="coerce", format="ISO8601")
     times = created.groupby(episodes["task_id"]).agg(["min", "max"])
-    # One episode without a time may be the latest: then the task has none.
+    # An episode without a time may be the latest.
     times[created.isna().groupby(episodes["task_id"]).any()] = pandas.NaT
     return times.rename(columns={"min": "first_seen", "max": "last_seen"})
 
 
 def assign_by_time(tasks: pandas.DataFrame, config: CurationConfig) -> pandas.Series:
-    """The split of each task, "" for those that are not used.
+    """The split of each task, "" for unused tasks.
 
     Args:
         tasks: Has `id`, `tier`, `attempts`, `component`, `first_seen` and `last_seen`.
-        config: How many tasks of each split, and which tier is the harder one.
+        config: The sizes of the splits, and the harder tier.
 
     Raises:
-        DataError: tasks without a time, or too few for a split; the message says how many and what to do.
+        DataError: tasks without a time, or too few for a split; the message names their number and what to do.
     """
     missing = int(tasks["first_seen"].isna().sum() + tasks["last_seen"].isna().sum())
     if missing:

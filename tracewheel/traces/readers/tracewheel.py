@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tracewheel.core.files import read_batches
 from tracewheel.core.types import Trace
 from tracewheel.traces.json_cutter import Piece
 from tracewheel.traces.quarantine import InvalidRecord
@@ -89,15 +90,13 @@ def _trace(value: dict[str, Any], messages: list[Any], place: Place) -> Trace:
 def parquet_pieces(path: Path) -> Iterator[Piece]:
     """The rows of a Parquet file as JSON objects; lines are row numbers, from 1. Damage gives a last piece."""
     import pyarrow
-    import pyarrow.parquet
 
     row = 0
     try:
-        with pyarrow.parquet.ParquetFile(path) as file:
-            for batch in file.iter_batches(batch_size=ROWS):
-                for record in batch.to_pylist():
-                    row += 1
-                    yield Piece(json.dumps(record, ensure_ascii=False, default=str).encode("utf-8", "surrogatepass"), row, 0)
+        for batch in read_batches(path, ROWS):
+            for record in batch.to_pylist():
+                row += 1
+                yield Piece(json.dumps(record, ensure_ascii=False, default=str).encode("utf-8", "surrogatepass"), row, 0)
     except (pyarrow.ArrowException, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise

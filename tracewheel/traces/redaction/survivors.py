@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from tracewheel.core.errors import SecretError
+from tracewheel.core.files import read_batches
 from tracewheel.traces.redaction.known_values import KnownSecrets
 from tracewheel.traces.redaction.redactor import ESCAPE, encoding_of
 from tracewheel.traces.redaction.unescaped import Unescaped
@@ -43,9 +44,9 @@ def check_stored(secrets: Mapping[str, str], parts: Iterable[Path], quarantine: 
 
 def _check_part(known: KnownSecrets, part: Path) -> None:
     """Check a part, searching the texts of many traces at once."""
-    import pyarrow.parquet
+    import pyarrow
 
-    for batch in pyarrow.parquet.ParquetFile(part).iter_batches(ROWS_AT_ONCE):
+    for batch in read_batches(part, ROWS_AT_ONCE):
         texts = [column for column in batch.columns if pyarrow.types.is_string(column.type)]
         if not any(_may_hold(known, data) for column in texts for data in _bytes(column)):
             continue
