@@ -1,4 +1,4 @@
-"""Rows come back in their order, whole tasks in one bucket, nothing lost."""
+"""Rows are read in order, whole tasks in one bucket, nothing lost."""
 
 import numpy as np
 import pandas as pd
@@ -43,7 +43,7 @@ def test_a_task_is_in_one_bucket_and_buckets_are_in_order(rows, size):
         assert (by_rank == number).sum() >= size
 
 
-def test_of_no_rows_there_is_no_bucket(tmp_path):
+def test_no_rows_make_no_bucket(tmp_path):
     pd.DataFrame({"name": ["a"]}).to_parquet(tmp_path / "rows.parquet")
     assert list(in_buckets(tmp_path / "rows.parquet", np.array([-1]), np.array([-1]), tmp_path / "scratch")) == []
 

@@ -1,4 +1,4 @@
-"""The curate stage on the logs that ship: the splits the loop needs, verified, leak-free, reproducible."""
+"""The curate stage on the shipped logs: splits that the loop needs, verified, leak-free, reproducible."""
 
 import hashlib
 import json
@@ -63,7 +63,7 @@ def test_nothing_leaks(curated):
     assert not trained & set(episodes.loc[episodes["split"] != "train", "user"])
 
 
-def test_the_deployed_agent_is_as_good_as_it_is_meant_to_be(curated):
+def test_the_deployed_agent_has_its_intended_success_rates(curated):
     report, out = curated
     assert 0.30 <= report["deployed"]["train"]["success"] <= 0.45
     assert 0.30 <= report["deployed"]["held_out"]["success"] <= 0.45
@@ -89,7 +89,7 @@ def test_wrong_rewards_are_counted_as_drift(curated):
     assert drift["observations"] == 0
 
 
-def test_attempts_and_successes_are_those_of_the_episodes(curated):
+def test_attempts_and_successes_count_the_episodes(curated):
     tasks, episodes = (pandas.read_parquet(curated[1] / name) for name in ("tasks.parquet", "episodes.parquet"))
     of_task = episodes.groupby("task_id")["success"].agg(["size", "sum"])
     assert of_task.loc[tasks["id"], "size"].tolist() == tasks["attempts"].tolist()
@@ -104,7 +104,7 @@ def test_tasks_load_as_records_and_episodes_keep_the_tools_as_logged(curated):
     assert json.dumps(json.loads(episodes["tools"][0])) == json.dumps(TOOLS)
 
 
-def test_equal_traces_give_equal_bytes_whatever_the_seed_of_the_run(ingested, curated, tmp_path):
+def test_equal_traces_give_equal_bytes_for_any_seed(ingested, curated, tmp_path):
     curate(CONFIG.model_copy(update={"seed": 7}), ingested, tmp_path)
     for name in ("tasks.parquet", "episodes.parquet", "report.json"):
         digests = {hashlib.sha256((folder / name).read_bytes()).hexdigest() for folder in (curated[1], tmp_path)}
@@ -118,7 +118,7 @@ def test_too_few_tasks_name_the_key(ingested, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_without_ingested_traces_it_says_what_to_run(tmp_path):
+def test_missing_traces_are_an_error_that_names_the_command(tmp_path):
     with pytest.raises(DataError, match="tracewheel ingest"):
         curate(CONFIG, tmp_path, tmp_path / "out")
 
@@ -131,7 +131,7 @@ def test_traces_without_a_usable_episode_are_an_error(tmp_path):
         curate(CONFIG, tmp_path / "in", tmp_path / "out")
 
 
-def test_tasks_that_are_solved_by_doing_nothing_are_dropped_with_the_reason(ingested, curated, tmp_path):
+def test_tasks_solved_by_doing_nothing_are_dropped_with_the_reason(ingested, curated, tmp_path):
     traces = pandas.read_parquet(ingested / "traces.parquet")
     hollow = {
         "kind": "workspace",
@@ -152,7 +152,7 @@ def test_tasks_that_are_solved_by_doing_nothing_are_dropped_with_the_reason(inge
     assert report["splits"] == curated[0]["splits"]
 
 
-def test_a_held_out_episode_by_a_training_user_moves_its_task_out_of_the_held_out_side(ingested, curated, tmp_path):
+def test_a_task_tried_by_a_training_user_is_not_held_out(ingested, curated, tmp_path):
     """The user's whole component leaves the evaluation splits; nothing leaks and counts still hold."""
     traces = pandas.read_parquet(ingested / "traces.parquet")
     episodes = pandas.read_parquet(curated[1] / "episodes.parquet")
@@ -186,7 +186,7 @@ def test_a_leak_in_the_splits_fails_the_stage(ingested, tmp_path, monkeypatch):
     assert check_curated(tmp_path / "out", allowed.curation)
 
 
-def test_a_filter_says_what_each_clause_removes(ingested, tmp_path):
+def test_a_filter_reports_the_tasks_each_clause_removes(ingested, tmp_path):
     config = {
         "train_tasks": 10,
         "validation_tasks": 2,
@@ -204,7 +204,7 @@ def test_a_filter_says_what_each_clause_removes(ingested, tmp_path):
     assert left_out == report["filter"][0]["removes"] > 0
 
 
-def test_a_task_that_a_benchmark_has_too_is_dropped(ingested, curated, tmp_path):
+def test_tasks_in_a_benchmark_are_dropped(ingested, curated, tmp_path):
     """The benchmark holds the words of one user, whose tasks go; all others stay."""
     episodes = pandas.read_parquet(curated[1] / "episodes.parquet")
     asked = json.loads(episodes["messages"][0])[1]["content"]
@@ -219,7 +219,7 @@ def test_a_task_that_a_benchmark_has_too_is_dropped(ingested, curated, tmp_path)
     assert report["contamination"]["traces"] == found["trace_id"].nunique() and report["contamination"]["items"] == 1
 
 
-def test_pass_rates_go_on_from_an_earlier_curation(ingested, curated, tmp_path):
+def test_pass_rates_resume_from_an_earlier_curation(ingested, curated, tmp_path):
     """Half of the traces first, then all: each counts once, and what is known of the first half is halved."""
     traces = pandas.read_parquet(ingested / "traces.parquet")
     (tmp_path / "half").mkdir()
@@ -239,7 +239,7 @@ def test_pass_rates_go_on_from_an_earlier_curation(ingested, curated, tmp_path):
     assert both[0].equals(both[1]) and both[0]["trace_id"].is_unique
 
 
-def test_the_harder_tier_is_one_above_what_is_trained_on(ingested, tmp_path):
+def test_the_harder_tier_is_one_above_the_hardest_trained(ingested, tmp_path):
     config = CONFIG.model_copy(update={"curation": CurationConfig(filter="tier != 4", held_out_tasks=50, train_tasks=20)})
     report = curate(config, ingested, tmp_path / "gap")
     assert set(report["splits"]["train"]["tiers"]) <= {"1", "2", "3"} and set(report["splits"]["harder"]["tiers"]) == {"5"}
@@ -249,7 +249,7 @@ def test_the_harder_tier_is_one_above_what_is_trained_on(ingested, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_all_files_of_a_data_set_are_there_and_can_be_read(curated):
+def test_all_files_of_a_data_set_can_be_read(curated):
     out = curated[1]
     page = (out / "quality.html").read_text()
     assert "<html" in page

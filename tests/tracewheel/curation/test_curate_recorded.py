@@ -1,4 +1,4 @@
-"""Nothing but logs: the shipped ones without their environments become a recording, tasks, demonstrations and pairs."""
+"""Logs without their environments become a recording, tasks, demonstrations and pairs."""
 
 import json
 from pathlib import Path
@@ -71,6 +71,6 @@ def test_logged_rewards_make_demonstrations_and_pairs_where_they_are_trusted(fol
     assert report["drift"]["logged_rewards"] > 0 and report["drift"]["reward"] == 0
 
 
-def test_a_logged_reward_is_no_proof_unless_one_says_so(curated):
+def test_logged_rewards_are_not_trusted_by_default(curated):
     _, out = curated()
     assert pandas.read_parquet(out / "sets/demonstrations.parquet").empty

@@ -1,4 +1,4 @@
-"""What changed between two versions of a data set: everything that was planted, and nothing else."""
+"""Differences between two versions of a data set: all planted changes are found, and nothing else."""
 
 import pandas as pd
 import pytest
@@ -40,7 +40,7 @@ def test_equal_data_sets_are_the_same(curated):
     assert result["counts"] == {"tasks": {"before": 4, "after": 4}, "episodes": {"before": 3, "after": 3}}
 
 
-def test_added_removed_reworded_and_relabelled_are_told_apart(curated):
+def test_added_removed_reworded_and_relabelled_tasks_are_distinguished(curated):
     after = [
         task("t1"),
         task("t2", split="held_out", tier=3),
@@ -71,7 +71,7 @@ def test_added_removed_reworded_and_relabelled_are_told_apart(curated):
     }
 
 
-def test_unscored_is_neither_0_nor_a_change_to_itself(curated):
+def test_unscored_is_not_0_and_equals_itself(curated):
     before = curated("a", TASKS, [episode("e1", success=None), episode("e2")])
     result = diff_datasets(before, curated("b", TASKS, [episode("e1", success=0.0), episode("e2", success=None)]))
     changed = result["episodes"]["lists"]["changed"]
@@ -85,12 +85,12 @@ def test_a_task_without_attempts_has_no_rate(curated):
     assert result["tasks"]["lists"]["changed"] == [{"id": "t1", "success_rate": [None, 0.25], "attempts": [0, 4]}]
 
 
-def test_a_label_that_only_one_version_knows_is_no_change(curated):
+def test_a_label_in_only_one_version_is_no_change(curated):
     labelled = [episode(row["trace_id"], label=1.0) for row in EPISODES]
     assert diff_datasets(curated("a", TASKS, labelled), curated("b", TASKS, [episode(f"e{n}") for n in (1, 2, 3)]))["same"]
 
 
-def test_lists_are_cut_and_counts_are_not(curated):
+def test_the_limit_cuts_lists_but_not_counts(curated):
     result = diff_datasets(curated("a", TASKS, EPISODES), curated("b", [task(f"n{n}") for n in range(9)], EPISODES), limit=2)
     assert result["tasks"]["added"] == 9 and result["tasks"]["lists"]["added"] == ["n0", "n1"]
     whole = diff_datasets(curated("c", TASKS, EPISODES), curated("d", [task("other")], EPISODES), limit=None)
@@ -114,7 +114,7 @@ def test_ingested_traces_are_compared_whether_one_file_or_a_folder_of_parts(tmp_
     assert result["traces"]["lists"]["changed"] == [{"id": "t0", "outcome": [0.0, 1.0]}]
 
 
-def test_what_cannot_be_compared_is_named(curated, tmp_path):
+def test_folders_that_cannot_be_compared_are_errors(curated, tmp_path):
     (tmp_path / "empty").mkdir()
     whole = curated("a", TASKS, EPISODES)
     with pytest.raises(DataError, match="empty: holds neither"):

@@ -1,4 +1,4 @@
-"""docs/datasets.md says what is in the files: the same columns, in the same order."""
+"""docs/datasets.md lists the columns of the files in their order."""
 
 import re
 from dataclasses import fields
@@ -49,6 +49,6 @@ def test_tasks_have_the_columns_of_the_record_and_those_of_curation():
 
 
 @pytest.mark.parametrize(("heading", "record"), [("`traces.parquet`", Trace), ("`tasks.parquet`", Task)])
-def test_what_is_stored_as_json_is_said_to_be(heading, record):
+def test_json_columns_are_documented_as_such(heading, record):
     said = {name for name, kind in documented(heading).items() if kind == "JSON text"}
     assert said == set(record.JSON_FIELDS)

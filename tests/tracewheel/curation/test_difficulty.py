@@ -1,4 +1,4 @@
-"""Difficulty: posteriors by hand and against scipy's where it is, decay from run to run, tiers, the held-out tier."""
+"""Difficulty: posteriors by hand and against scipy, decay from run to run, tiers, the held-out tier."""
 
 import math
 
@@ -128,11 +128,11 @@ def test_invalid_counts_are_an_error(value):
 
 
 @given(st.floats(1, 200), st.floats(1, 200), st.floats(0.001, 0.999))
-def test_a_quantile_undoes_the_distribution(alpha, beta, probability):
+def test_the_quantile_inverts_the_distribution(alpha, beta, probability):
     assert beta_below(alpha, beta, beta_quantile(alpha, beta, probability)) == pytest.approx(probability, abs=1e-5)
 
 
-def test_against_a_second_source():
+def test_quantiles_agree_with_a_second_source():
     special = pytest.importorskip("scipy.special")
     for alpha, beta in ((1, 1), (1, 9), (4.5, 2.25), (60, 41)):
         for probability in (0.05, 0.5, 0.95):

@@ -1,4 +1,4 @@
-"""Where a failure leaves the way of a success."""
+"""Where a failure diverges from a success."""
 
 import json
 
@@ -42,19 +42,19 @@ def test_the_first_step_that_differs(failed, success, step, message, way, expect
     assert found.reference == "win0" and found.reference_message == 1 + 2 * step
 
 
-def test_equal_calls_do_not_diverge_and_neither_does_one_without_a_success():
+def test_equal_calls_or_no_success_give_no_divergence():
     assert diverge(["a1", "b1"], ["a1", "b1"]) is None
     assert diverge(["a1"]) is None
 
 
-def test_the_success_that_goes_along_the_longest_is_compared_with():
+def test_the_success_followed_longest_is_compared():
     found = diverge(["a1", "b1", "c1"], ["c1"], ["a1", "b1", "c2"], ["a1", "c1"])
     assert (found.reference, found.step) == ("win1", 2)
     assert diverge(["a1", "b1"], ["a1", "c1", "c2"], ["a1", "c3"]).reference == "win1", "then the one with fewer calls"
     assert diverge(["a1", "b1"], ["a1", "c1"], ["a1", "c2", "b1"]).reference == "win1", "before that the one that shares more"
 
 
-def test_what_is_missing_and_too_many_is_counted_by_tool():
+def test_missing_and_extra_calls_are_counted_by_tool():
     found = diverge(["a1", "b1", "b2", "b2"], ["a1", "b3", "c1", "b2"])
     assert found.missing == {"b": 1, "c": 1} and found.extra == {"b": 2}
 
@@ -63,7 +63,7 @@ CALLS = st.lists(st.sampled_from(["a1", "a2", "b1", "c1"]), max_size=5)
 
 
 @given(CALLS, CALLS)
-def test_before_the_step_all_is_equal_and_at_it_nothing(failed, success):
+def test_calls_are_equal_before_the_step_and_differ_at_it(failed, success):
     found = diverge(failed, success)
     if found is None:
         assert failed == success

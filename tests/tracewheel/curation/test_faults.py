@@ -56,7 +56,7 @@ def test_an_episode_that_just_stops_is_unfinished():
         (0.5, {"colour": 1.0}, "unknown"),
     ],
 )
-def test_the_breakdown_decides_when_the_calls_show_nothing(success, breakdown, kind):
+def test_the_breakdown_decides_when_the_calls_are_valid(success, breakdown, kind):
     assert fault_word(FinishedEpisode([{"role": "assistant", "content": "Done."}], [], breakdown), success) == kind
 
 

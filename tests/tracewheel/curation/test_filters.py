@@ -1,4 +1,4 @@
-"""The filter language: what it keeps, what a missing value does, what it refuses and where, and that it runs no code."""
+"""The filter language: rows kept, missing values, errors with their place, and that it runs no code."""
 
 import math
 import operator
@@ -51,7 +51,7 @@ def kept(text):
         ("1 < 2", "abcde"),
     ],
 )
-def test_what_is_kept(text, expected):
+def test_matching_tasks_are_kept(text, expected):
     assert kept(text) == expected
 
 
@@ -82,7 +82,7 @@ def test_what_is_kept(text, expected):
         ("fresh\nand fresh", "one line", None),
     ],
 )
-def test_what_is_refused_and_where(text, why, place):
+def test_errors_point_at_the_place(text, why, place):
     with pytest.raises(ConfigError, match="curation.filter") as caught:
         Filter(text).keep(TASKS)
     message = str(caught.value)
@@ -92,7 +92,7 @@ def test_what_is_refused_and_where(text, why, place):
         assert message.splitlines()[-2] == f"  {text}"
 
 
-def test_a_dry_run_says_what_each_clause_removes():
+def test_a_dry_run_counts_the_rows_each_clause_removes():
     assert Filter("0 < pass_rate < 0.6 and attempts >= 4 and fresh").dry_run(TASKS) == [
         {"clause": "0 < pass_rate < 0.6", "removes": 3, "unknown": 1, "removes_alone": 2},
         {"clause": "attempts >= 4", "removes": 2, "unknown": 0, "removes_alone": 0},
@@ -145,13 +145,13 @@ def truth(condition, row):
 
 
 @given(conditions)
-def test_it_agrees_with_kleene_s_tables_row_by_row(condition):
+def test_missing_values_follow_kleenes_tables(condition):
     expected = [truth(condition, row) is True for row in TASKS.to_dict("records")]
     assert Filter(as_text(condition)).keep(TASKS).tolist() == expected
 
 
 @given(st.text(max_size=80))
-def test_no_text_does_anything_but_keep_or_be_refused(text):
+def test_any_text_is_a_filter_or_a_config_error(text):
     try:
         result = Filter(text).keep(TASKS)
     except ConfigError:

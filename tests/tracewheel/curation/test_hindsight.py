@@ -1,4 +1,4 @@
-"""Failed episodes as demonstrations of what they did: which are, and which must not be."""
+"""Hindsight: which failed episodes become demonstrations of the goals they reached."""
 
 import json
 
@@ -57,11 +57,11 @@ def test_only_the_words_of_the_user_change(task, partly):
 
 
 @pytest.mark.parametrize("success", [1.0, float("nan")])
-def test_only_failures_are_looked_at(task, partly, success):
+def test_only_failures_are_relabelled(task, partly, success):
     assert relabelled(task, partly, success=success) == []
 
 
-def test_what_is_held_out_stays_out(task, partly):
+def test_held_out_tasks_are_not_relabelled_to(task, partly):
     environment = WorkspaceEnvironment()
     environment.reset(task)
     for name, arguments in partly:
@@ -71,22 +71,22 @@ def test_what_is_held_out_stays_out(task, partly):
     assert relabelled(task, partly, taken={reached.fingerprint}) == []
 
 
-def test_bad_manners_are_not_imitated(task, partly):
+def test_episodes_with_invalid_or_repeated_calls_are_left_out(task, partly):
     assert relabelled(task, [("tidy_up", {}), *partly]) == []
     assert relabelled(task, [partly[0], *partly]) == []
 
 
-def test_an_episode_without_an_end_shows_nothing(task, partly):
+def test_unfinished_episodes_are_left_out(task, partly):
     assert relabelled(task, partly[:-1]) == []
 
 
-def test_an_episode_that_the_tools_answer_otherwise_now_is_left_out(task, partly):
+def test_episodes_with_other_replies_are_left_out(task, partly):
     messages = play(task, partly)
     messages[3]["content"] = "something else"
     assert relabelled(task, partly, messages=messages) == []
 
 
-def test_an_environment_that_reads_no_goals_gives_none(task, partly, monkeypatch):
+def test_environments_without_goals_give_none(task, partly, monkeypatch):
     """As one whose tasks have fixed answers."""
 
     class FixedAnswers:
@@ -101,7 +101,7 @@ def test_an_environment_that_reads_no_goals_gives_none(task, partly, monkeypatch
     assert relabelled(task, partly) == []
 
 
-def test_an_environment_that_claims_too_much_is_not_believed(task, partly, tasks, monkeypatch):
+def test_reached_goals_are_verified(task, partly, tasks, monkeypatch):
     """It names the task that was failed, or one from the same start that was not solved either."""
     manifest = task.goal | {"manifest": task.goal["destination"] + "/other.json"}
     unsolved = workspace_task(task.prompt, task.initial_state, manifest)

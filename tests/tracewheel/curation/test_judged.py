@@ -1,4 +1,4 @@
-"""A judge's score on its whole way: from a log through ingest, replay and labels, and never into a demonstration."""
+"""A judge's score from a log through ingest, replay and labels, and never into a demonstration."""
 
 import copy
 import json
@@ -72,7 +72,7 @@ def test_a_judged_trace_of_langfuse_is_labelled_so(tmp_path):
 
 
 @pytest.mark.parametrize(("words", "judged"), [(1, [1.0]), (2, [None, None])])
-def test_of_several_turns_nobody_knows_which_was_judged(tmp_path, words, judged):
+def test_a_judgement_of_several_turns_is_not_used(tmp_path, words, judged):
     log = langfuse("t", "tea", ["tea"], score("success", 1, "EVAL"))
     (call,) = log["observations"]
     asked = call["input"]["messages"]
@@ -85,7 +85,7 @@ def test_of_several_turns_nobody_knows_which_was_judged(tmp_path, words, judged)
     assert [json.loads(info).get("judged") for info in turns["info"]] == judged
 
 
-def test_what_replay_proves_goes_before_a_judge_and_no_judgement_is_proof(tmp_path):
+def test_replay_takes_precedence_over_a_judge(tmp_path):
     """Shipped logs without their rewards, a judge's opinion each. In every second a tool says what it would not say."""
     logs, changed = [], set()
     for number, trace in enumerate(item for item in read_traces({"log": LOGS}) if isinstance(item, Trace)):

@@ -1,4 +1,4 @@
-"""Labels: how an outcome is known, what failed, and where it went another way."""
+"""Labels: source of the outcome, fault, and divergence."""
 
 import json
 import math
@@ -57,7 +57,7 @@ def test_an_outcome_has_a_value_exactly_when_its_source_is_known(known):
     assert (label.value is None) == (label.source == "unknown")
 
 
-def test_a_failure_is_compared_with_a_success_of_its_task_alone():
+def test_a_failure_is_compared_only_with_its_own_task():
     frame, report = label(
         row("win", ["look", "take:a"], outcome=1.0),
         row("loss", ["look", "take:b"], outcome=0.0),
@@ -80,7 +80,7 @@ def test_an_unknown_outcome_is_neither_success_nor_failure():
     assert report["mean_label"] == {"logged": 0.0}
 
 
-def test_replay_goes_before_the_log_and_its_breakdown_tells_the_fault():
+def test_replay_takes_precedence_over_the_log():
     frame, _ = label(
         row("a", ["look", "finish"], success=0.0, outcome=1.0, breakdown='{"manifest": 0.0}', ended=True),
         row("b", ["look", "finish"], success=1.0, outcome=0.0, breakdown='{"manifest": 1.0}', ended=True),
@@ -89,7 +89,7 @@ def test_replay_goes_before_the_log_and_its_breakdown_tells_the_fault():
     assert frame.loc["a", ["failure_kind", "failure_detail"]].tolist() == ["wrong_final_state", "forgot_manifest"]
 
 
-def test_what_a_recording_says_is_a_judgement_and_no_proof():
+def test_a_recorded_success_counts_as_judged():
     rows = pd.DataFrame(
         [
             row("logged", ["look"], success=0.5, outcome=1.0, judged=NAN),
@@ -103,12 +103,12 @@ def test_what_a_recording_says_is_a_judgement_and_no_proof():
     assert label_episodes(rows)[0]["outcome_source"].tolist() == ["verified"] * 3
 
 
-def test_tasks_without_a_name_are_not_one_task():
+def test_episodes_without_a_task_are_not_compared():
     frame, _ = label(row("win", ["look"], task="", outcome=1.0), row("loss", ["take"], task="", outcome=0.0))
     assert pd.isna(frame.loc["loss", "diverges_at"])
 
 
-def test_labels_are_given_anew_and_nothing_else_changes():
+def test_relabelling_changes_only_labels():
     rows = [row("win", ["look"], outcome=1.0), row("loss", ["take", "take"], outcome=0.0, stop_reason="max_turns")]
     once, _ = label_episodes(pd.DataFrame(rows, index=[7, 3]))
     twice, _ = label_episodes(once)

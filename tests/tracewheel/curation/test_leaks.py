@@ -1,4 +1,4 @@
-"""The leak check: every way for something held out to be trained on is found and named."""
+"""The leak check: each way to train on held-out data is found and named."""
 
 import json
 
@@ -120,14 +120,14 @@ def test_a_planted_leak_is_found_and_splits_would_prevent_it(planted):
     assert json.loads(json.dumps(leaks)) == leaks
 
 
-def test_tasks_that_have_nothing_in_common_are_no_leak():
+def test_unrelated_tasks_are_no_leak():
     tasks, episodes = logs(UNRELATED)
     clusters = clusters_of(episodes)
     assert check_leaks(tasks, episodes, clusters) == []
     assert components(episodes, clusters) == {"t1": "t1", "t2": "t2"}
 
 
-def test_only_the_kinds_asked_for_link():
+def test_only_the_configured_kinds_link():
     _, episodes = logs(COPIES["whitespace"])
     clusters = clusters_of(episodes)
     assert components(episodes, clusters, ("exact", "semantic")) == {"t1": "t1", "t2": "t2"}
@@ -135,7 +135,7 @@ def test_only_the_kinds_asked_for_link():
     assert components(episodes) == {"t1": "t1", "t2": "t2"}
 
 
-def test_the_log_s_own_name_of_a_task_links_and_leaks():
+def test_the_logged_task_name_links_and_leaks():
     tasks, episodes = logs(UNRELATED)
     episodes["task"] = "airline-7"
     assert components(episodes) == {"t1": "t1", "t2": "t1"}
@@ -152,7 +152,7 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_training_refuses_a_folder_that_leaks_by_a_copy(folder):
+def test_training_refuses_a_folder_with_a_leaking_duplicate(folder):
     with pytest.raises(LeakError, match="near duplicate .* is in held_out and train"):
         check_curated(folder, CurationConfig())
     (leak,) = check_curated(folder, CurationConfig(allow_leak=True))
@@ -176,7 +176,7 @@ def test_a_folder_without_duplicates_is_checked_for_the_rest(folder):
         ("episodes.parquet", {"task_id": ["t1"], "split": ["train"]}, r"episodes\.parquet: no column 'trace_id'"),
     ],
 )
-def test_a_folder_that_is_none_is_an_error_that_names_the_file(folder, name, columns, said):
+def test_an_invalid_folder_is_an_error_that_names_the_file(folder, name, columns, said):
     pandas.DataFrame(columns).to_parquet(folder / name)
     with pytest.raises(DataError, match=said):
         check_curated(folder, CurationConfig())

@@ -1,4 +1,4 @@
-"""Preference pairs out of logs: cut where the assistants part, and only where it is they who part."""
+"""Preference pairs from logs are cut where the assistants diverge."""
 
 import json
 
@@ -66,17 +66,17 @@ def test_a_pair_is_cut_at_the_first_turn_that_differs():
         ([*GOOD[:5], {"role": "user", "content": "Wait."}], "the user or a tool said something else first"),
     ],
 )
-def test_what_is_not_the_assistants_doing_makes_no_pair(failed, because):
+def test_a_user_or_tool_difference_makes_no_pair(failed, because):
     found, report = pairs(episode("win", 1.0, GOOD), episode("loss", 0.0, failed))
     assert found == [] and report["no_pair_because"] == {because: 1}
 
 
-def test_words_make_a_pair_where_there_is_no_call():
+def test_turns_without_calls_are_compared_by_words():
     (pair,), _ = pairs(episode("win", 1.0, [ASK, say("Yes.")]), episode("loss", 0.0, [ASK, say("No.")]))
     assert json.loads(pair["chosen"]) == [say("Yes.")] and pair["step"] == 0
 
 
-def test_under_other_words_of_the_user_calls_alone_can_agree():
+def test_pairs_by_calls_ignore_the_users_words():
     other = [{"role": "user", "content": "Come."}, *BAD[1:]]
     rows = [episode("win", 1.0, GOOD), episode("loss", 0.0, other)]
     (pair,), _ = pairs(*rows, shared="calls")

@@ -1,4 +1,4 @@
-"""MinHash: estimates near the true similarity, pairs found where they should be, parts as a plain search finds them."""
+"""MinHash: estimates near the true similarity, similar pairs found, components equal to a plain search."""
 
 import random
 
@@ -42,7 +42,7 @@ def test_a_band_is_as_long_as_the_recall_allows(threshold):
     assert band_keys(signatures([["a"]], 128), threshold).shape == (1, 128 // rows)
 
 
-def test_what_is_alike_comes_together_and_nothing_else():
+def test_only_similar_sets_are_joined():
     rng = random.Random(4)
     words = [f"w{number}" for number in range(100000)]
     base = [rng.sample(words, 60) for _ in range(300)]

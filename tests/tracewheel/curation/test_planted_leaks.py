@@ -1,4 +1,4 @@
-"""Four leaks planted into the logs that ship: curation lets none come about, and training refuses each that was forged."""
+"""Four leaks planted into the shipped logs: curation prevents each, and training refuses each forged one."""
 
 import json
 import random
@@ -76,7 +76,7 @@ def planted(clean, tmp_path_factory):
     return folder / "curated", copies, traces, original
 
 
-def test_what_was_planted_is_on_one_side(clean, planted):
+def test_planted_copies_are_on_one_side(clean, planted):
     curated, copies, _, original = planted
     tasks = pandas.read_parquet(curated / "tasks.parquet").set_index("id")["split"]
     assert tasks[original.id] == "train"
@@ -88,7 +88,7 @@ def test_what_was_planted_is_on_one_side(clean, planted):
 
 
 @pytest.mark.parametrize("how", CAUGHT_AS)
-def test_what_was_forged_is_caught(planted, how, tmp_path, capsys):
+def test_forged_leaks_are_found(planted, how, tmp_path, capsys):
     curated, copies, traces, _ = planted
     forged = forge(curated, copies[how], traces[how], tmp_path / "forged")
     with pytest.raises(LeakError, match=rf"{CAUGHT_AS[how]} .* is in held_out and train"):

@@ -1,4 +1,4 @@
-"""Replay: what a log says of its own success is checked against what its calls do."""
+"""Replay checks the logged success against the effects of the calls."""
 
 import dataclasses
 import json
@@ -40,7 +40,7 @@ def task():
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_success_is_what_the_verifier_says_of_the_replayed_calls(family):
+def test_success_is_the_verifiers_score_of_the_replayed_calls(family):
     task = make_task(family, 3, random.Random(2))
     good = replay_trace(trace_of(task), WorkspaceEnvironment())
     assert (good.task, good.success, good.ended, good.observation_drift) == (task, 1.0, True, False)

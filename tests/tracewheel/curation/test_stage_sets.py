@@ -1,4 +1,4 @@
-"""The sets for the stages of training: only training episodes, only proven ones, nothing twice."""
+"""The training sets: only training episodes, only proven ones, no repetitions."""
 
 import json
 
@@ -50,7 +50,7 @@ def test_demonstrations_are_verified_successes_of_the_training_split(dataset, ma
     assert set(demonstrations["trace_id"]) <= set(episodes["trace_id"])
 
 
-def test_what_was_only_logged_is_no_proof(dataset):
+def test_logged_outcomes_are_not_trusted_by_default(dataset):
     tasks, episodes = dataset
     hearsay = episodes.assign(outcome_source="logged")
     assert stage_sets(tasks, hearsay)[0]["demonstrations"].empty
@@ -72,14 +72,14 @@ def test_agent_flan_has_its_three_classes(made):
     assert report["rows"]["agent_flan"] == len(flan) and flan["id"].is_unique
 
 
-def test_pairs_are_of_training_tasks_that_went_both_ways(dataset, made):
+def test_pairs_are_of_training_tasks_with_both_outcomes(dataset, made):
     pairs = made[0]["preference_pairs"]
     tasks, _ = dataset
     assert len(pairs) and set(pairs["split"]) == {"train"}
     assert set(pairs["task_id"]) <= set(tasks.loc[(tasks["split"] == "train") & (tasks["tier"] == 2), "id"])
 
 
-def test_hindsight_relabels_training_failures_and_keeps_what_is_held_out_away(dataset, made, tasks):
+def test_hindsight_relabels_training_failures_but_not_to_held_out_tasks(dataset, made, tasks):
     hindsight = made[0]["hindsight"]
     assert len(hindsight) and hindsight["trace_id"].str.endswith("-hindsight").all()
     assert not set(hindsight["task_id"]) & {task.id for task in tasks}, "these are other tasks"
@@ -87,7 +87,7 @@ def test_hindsight_relabels_training_failures_and_keeps_what_is_held_out_away(da
     assert stage_sets(tasks_frame, episodes.assign(split="held_out"))[0]["hindsight"].empty
 
 
-def test_each_set_is_a_file_that_pandas_reads_the_empty_ones_too(dataset, made, tmp_path):
+def test_pandas_reads_each_set_also_empty_ones(dataset, made, tmp_path):
     tasks, episodes = dataset
     for part, expected, folder in (
         (episodes, made, "full"),
@@ -103,7 +103,7 @@ def test_each_set_is_a_file_that_pandas_reads_the_empty_ones_too(dataset, made, 
             assert "schema_version" in read
 
 
-def test_sets_come_the_same_whether_at_once_or_task_by_task(dataset, made, tmp_path):
+def test_sets_do_not_depend_on_the_parts(dataset, made, tmp_path):
     tasks, episodes = dataset
     with SetsWriter(tasks, tmp_path) as writer:
         for _, part in episodes.groupby("task_id"):

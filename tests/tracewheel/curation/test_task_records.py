@@ -1,4 +1,4 @@
-"""What lies in a file comes back as it was put there; the shortest solution stays."""
+"""Records in files are read as they were stored; the shortest solution stays."""
 
 import random
 
@@ -16,7 +16,7 @@ def values_file(tmp_path):
     values_file.close()
 
 
-def test_values_come_back_in_whatever_order_they_are_asked_for(values_file):
+def test_values_are_read_in_any_order(values_file):
     values = {f"key {number}": {"text": "line\nline \u2028 é" * number, "number": number} for number in range(50)}
     for key, value in values.items():
         values_file.put(key, value)
@@ -40,7 +40,7 @@ def test_the_shortest_solution_stays(tmp_path):
     solutions.close()
 
 
-def test_tasks_come_back_as_tasks_and_as_a_frame(tmp_path):
+def test_tasks_are_read_as_tasks_and_as_a_frame(tmp_path):
     drawn = random.Random(0)
     made = {task.id: task for task in (make_task(FAMILIES[n % 4], 2 + n % 3, drawn) for n in range(40))}
     tasks = TaskRecords(tmp_path / "tasks.jsonl")

@@ -1,4 +1,4 @@
-"""Splits by time: the test side is the latest, nothing trained on is younger than what is tested on, components stay whole."""
+"""Splits by time: the test side is the latest, training data is older, components stay whole."""
 
 from collections import Counter
 
@@ -29,7 +29,7 @@ def days(count, tier=2):
     return [(f"t{day:02}", tier, 2, f"c{day}", day, day) for day in range(count)]
 
 
-def test_the_latest_is_tested_on():
+def test_the_latest_tasks_are_the_test_side():
     tasks = frame_of([*days(12), ("h", 4, 2, "ch", 11, 11)])
     split = dict(zip(tasks["id"], assign_splits(tasks, CONFIG), strict=True))
     assert {name for name, own in split.items() if own == "held_out"} == {"t11", "t10", "t09"}

@@ -68,7 +68,7 @@ def folders(tmp_path):
     return curated, ingested
 
 
-def test_the_funnel_says_what_was_lost_at_each_step(folders):
+def test_the_funnel_counts_losses_at_each_step(folders):
     steps = [(step["unit"], step["name"], step["count"], step["lost"]) for step in quality_report(*folders)["funnel"]]
     assert steps == [
         ("traces", "read", 12, {}),
@@ -103,7 +103,7 @@ def test_rates_tools_and_failures_by_hand(folders):
     assert data["redactions"] == {"e-mail": 4} and data["quarantine"] == {"not JSON": 1}
 
 
-def test_one_task_is_no_certainty(folders):
+def test_the_interval_of_one_task_is_wide(folders):
     """Four attempts, one of them good: its mean is known to be 25%, that of tasks like it is not."""
     attempts = [episode(f"e{n}", "t1", "train", float(n == 0), ("look", "ok")) for n in range(4)]
     pd.DataFrame(attempts).to_parquet(folders[0] / "episodes.parquet")
@@ -111,7 +111,7 @@ def test_one_task_is_no_certainty(folders):
     assert train["rate"] == 0.25 and train["low"] < 0.1 and train["high"] > 0.7
 
 
-def test_without_the_ingested_folder_nothing_is_made_up(folders):
+def test_without_the_ingested_folder_its_parts_are_none(folders):
     data = quality_report(folders[0])
     assert data["redactions"] is None and data["quarantine"] is None and data["formats"] is None
     assert data["funnel"][0] == {"name": "kept", "unit": "traces", "count": 9, "lost": {}}
@@ -161,7 +161,7 @@ class Page(HTMLParser):
         self.text.append(data)
 
 
-def test_the_page_is_self_contained_and_shows_what_logs_say_as_text(folders, tmp_path):
+def test_the_page_is_self_contained_and_escapes_logs(folders, tmp_path):
     write_quality(quality_report(*folders), tmp_path / "out")
     text = (tmp_path / "out/quality.html").read_text()
     page = Page(text)
@@ -181,7 +181,7 @@ def test_the_json_is_that_of_the_report_and_equal_for_equal_data(folders, tmp_pa
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "other" / name).read_bytes()
 
 
-def test_what_other_steps_report_is_passed_on(folders):
+def test_parts_of_curations_report_are_repeated(folders):
     extra = {"duplicates": {"near": 3}, "leaks": {"found": False, "says": "All four checks passed."}, "probes": {"fit": 4}}
     (folders[0] / "report.json").write_text(json.dumps(CURATION | extra))
     data = quality_report(*folders)
@@ -190,7 +190,7 @@ def test_what_other_steps_report_is_passed_on(folders):
     assert "All four checks passed." in page and "Probes of tasks" in page
 
 
-def test_a_folder_without_its_files_is_named(folders, tmp_path):
+def test_missing_files_are_errors_that_name_them(folders, tmp_path):
     with pytest.raises(DataError, match="report.json: no such file"):
         quality_report(tmp_path)
     (folders[0] / "tasks.parquet").unlink()
