@@ -65,7 +65,7 @@ class PassCounts(dict[str, tuple[float, float]]):
         counts = cls()
         for task_id, pair in value.items():
             if not isinstance(pair, list) or len(pair) != 2 or not are_counts(*pair):
-                raise DataError(f"{where}: the counts of {task_id} are {pair!r}, not [successes, failures]")
+                raise DataError(f"{where}: the evidence of {task_id} is {pair!r}, not [successes, failures]")
             counts[task_id] = (float(pair[0]), float(pair[1]))
         return counts
 
