@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
@@ -89,11 +90,11 @@ class PrefectDriver:
         return Entry(**{**record, "path": call.run.store.root / record["path"], "reused": stored is not None})
 
 
-class OneByOne:
+class OneByOne(ABC):
     """A driver whose calls begin when their result is needed."""
 
-    def get(self, stage: StageTask[Any], call: Call) -> Entry:
-        raise NotImplementedError
+    @abstractmethod
+    def get(self, stage: StageTask[Any], call: Call) -> Entry: ...
 
     def begin(self, stage: StageTask[Any], call: Call) -> Callable[[], Entry]:
         return functools.partial(self.get, stage, call)

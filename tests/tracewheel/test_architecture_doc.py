@@ -1,8 +1,11 @@
-"""One floor plan: the table in docs/architecture.md, the import contract, and the folders."""
+"""One floor plan: the table in docs/architecture.md, the import contract, and the folders; and no circle of imports."""
 
 import re
 import tomllib
+from graphlib import TopologicalSorter
 from pathlib import Path
+
+import grimp
 
 ROOT = Path(__file__).parents[2]
 
@@ -34,3 +37,10 @@ def test_every_room_is_a_package_and_the_top_level_holds_no_module():
 def test_the_readme_lists_the_rooms_in_the_same_order():
     rooms = re.findall(r"^\| `tracewheel/(\w+)/` \|", (ROOT / "README.md").read_text(), re.MULTILINE)
     assert rooms == [room for floor in contract_floors() for room in floor]
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    graph = grimp.build_graph("tracewheel", "tasks", "flows", exclude_type_checking_imports=True)
+    imports = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
+    TopologicalSorter(imports).prepare()  # raises CycleError, which shows the circle
+    assert len(imports) > 300

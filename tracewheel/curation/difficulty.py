@@ -6,13 +6,10 @@ because an older policy produced them. The sampler of the training tasks keeps i
 
 from __future__ import annotations
 
-import functools
-import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-import numpy as np
-import numpy.typing as npt
+from scipy import special
 
 from tracewheel.config.curation import DifficultyConfig
 from tracewheel.core.errors import DataError
@@ -23,7 +20,6 @@ if TYPE_CHECKING:
     import pandas
 
 CONFIDENCE = 0.9
-STEPS = 40  # of a bisection: finer than any rate can be known
 
 
 def pass_rates(
@@ -122,32 +118,10 @@ def check_held_out_tier(tasks: pandas.DataFrame) -> None:
 
 
 def beta_below(alpha: float, beta: float, x: float) -> float:
-    """P(p < x) for p ~ Beta(alpha, beta) with both at least 1: the regularised incomplete beta function.
-
-    By Gauss-Legendre quadrature, exact to 1e-6 for some thousand rollouts of a task.
-    """
-    if x <= 0.0 or x >= 1.0:
-        return float(x >= 1.0)
-    nodes, node_weights = _quadrature()
-    points = x * nodes
-    log_scale = math.lgamma(alpha + beta) - math.lgamma(alpha) - math.lgamma(beta)
-    density = np.exp(log_scale + (alpha - 1.0) * np.log(points) + (beta - 1.0) * np.log1p(-points))
-    return min(1.0, float(x * node_weights @ density))
+    """P(p < x) for p ~ Beta(alpha, beta): the regularised incomplete beta function, 0 below and 1 above the unit interval."""
+    return float(special.betainc(alpha, beta, min(max(x, 0.0), 1.0)))
 
 
-@functools.lru_cache(maxsize=65536)
 def beta_quantile(alpha: float, beta: float, probability: float) -> float:
-    """The x with P(p < x) = probability for p ~ Beta(alpha, beta), by bisection."""
-    low, high = 0.0, 1.0
-    for _ in range(STEPS):
-        middle = (low + high) / 2
-        low, high = (middle, high) if beta_below(alpha, beta, middle) < probability else (low, middle)
-    return (low + high) / 2
-
-
-@functools.cache
-def _quadrature() -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Nodes and weights on the unit interval, denser towards 0 (t squared), where p ** (alpha - 1) may have no derivative."""
-    nodes, weights = np.polynomial.legendre.leggauss(256)
-    unit = (nodes + 1.0) / 2.0
-    return unit**2, weights * unit
+    """The x with P(p < x) = probability for p ~ Beta(alpha, beta)."""
+    return float(special.betaincinv(alpha, beta, probability))
