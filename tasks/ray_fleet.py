@@ -13,10 +13,9 @@ from prefect.cache_policies import NO_CACHE
 
 from tracewheel.config import WorkerSections
 from tracewheel.core.errors import ConfigError, InfrastructureError, InputError
+from tracewheel.rollout.fleet import MOST_DEATHS, SILENT_SECONDS, ConsecutiveDeaths
 from tracewheel.rollout.trajectory_queue import TrajectoryQueue
 
-MOST_DEATHS = 5
-SILENT_SECONDS = 900.0
 GRACE_SECONDS = 10.0
 LOCAL_STORE_BYTES = 128 << 20
 
@@ -41,7 +40,7 @@ def run_rollout_worker(owner: Any, profile: dict[str, Any], worker: str, code: s
 
 @dataclass
 class _Place:
-    """One worker's place, and the task that is in it now."""
+    """One worker's place and its present task."""
 
     name: str
     future: Any
@@ -84,8 +83,7 @@ class RayFleet:
         self._owner: Any = None
         self._own_cluster = False
         self._places: list[_Place] = []
-        self._deaths = 0
-        self._handed_in = 0
+        self._deaths = ConsecutiveDeaths(queue)
 
     def start(self) -> None:
         """As a `Fleet`."""
@@ -97,7 +95,6 @@ class RayFleet:
         self._runner = RayTaskRunner()
         self._runner.__enter__()
         self._owner = start_owner(self._queue.path)
-        self._handed_in = self._queue.handed_in()
         self._places = [self._submit() for _ in range(self._workers.count)]
 
     def check(self) -> None:
@@ -179,16 +176,14 @@ class RayFleet:
             return _Place(name, self._runner.submit(run_rollout_worker, parameters))
 
     def _count_death(self, place: _Place) -> None:
-        """Give up on workers that die without anything being handed in between."""
-        handed_in = self._queue.handed_in()
-        self._deaths = 1 if handed_in > self._handed_in else self._deaths + 1
-        self._handed_in = handed_in
+        """Give up when workers die repeatedly without handing anything in."""
+        deaths = self._deaths.add()
         error = _error_of(place.future)
         if isinstance(error, InputError):
             raise error
-        if self._deaths >= MOST_DEATHS:
+        if deaths >= MOST_DEATHS:
             raise InfrastructureError(
-                f"rollout workers on Ray died {self._deaths} times without handing anything in, the last of: {error}"
+                f"rollout workers on Ray died {deaths} times without handing anything in, the last of: {error}"
             ) from error
 
 

@@ -86,6 +86,26 @@ class WatchedFleet:
                 return
 
 
+class ConsecutiveDeaths:
+    """Counts the workers' deaths since anything was last handed in.
+
+    Args:
+        queue: Where the workers hand in their groups.
+    """
+
+    def __init__(self, queue: TrajectoryQueue) -> None:
+        self._queue = queue
+        self._handed_in = 0
+        self._count = 0
+
+    def add(self) -> int:
+        """Count a death; returns the number of them without a group handed in between."""
+        handed_in = self._queue.handed_in()
+        self._count = 1 if handed_in > self._handed_in else self._count + 1
+        self._handed_in = handed_in
+        return self._count
+
+
 @dataclass
 class _Place:
     """One worker's place and its present process."""
@@ -112,12 +132,10 @@ class LocalFleet:
         self._workers = config.rollout.workers
         self._config = config.model_copy(update={"threads": self._workers.threads})
         self._places: list[_Place] = []
-        self._deaths = 0
-        self._handed_in = 0
+        self._deaths = ConsecutiveDeaths(queue)
 
     def start(self) -> None:
         write_whole(self._profile, yaml.safe_dump(self._config.model_dump(mode="json"), sort_keys=False))
-        self._handed_in = self._queue.handed_in()
         for number in range(self._workers.count):
             log = self._logs / f"worker-{number}.log"
             self._places.append(_Place(log, *self._launch(log)))
@@ -178,14 +196,12 @@ class LocalFleet:
 
     def _count_death(self, place: _Place, code: int) -> None:
         """Give up when workers die repeatedly without handing anything in."""
-        handed_in = self._queue.handed_in()
-        self._deaths = 1 if handed_in > self._handed_in else self._deaths + 1
-        self._handed_in = handed_in
+        deaths = self._deaths.add()
         words = place.log.read_text(errors="replace")[-LAST_WORDS:].strip() or "it printed nothing"
         if code == BAD_INPUT:
             raise InputError(f"rollout worker: {words.splitlines()[-1]}")
-        if self._deaths >= MOST_DEATHS:
+        if deaths >= MOST_DEATHS:
             raise InfrastructureError(
-                f"rollout workers died {self._deaths} times without handing anything in, the last with exit code {code}; "
+                f"rollout workers died {deaths} times without handing anything in, the last with exit code {code}; "
                 f"{place.log} ends: {words}"
             )

@@ -1,4 +1,4 @@
-"""Workers as processes: killed ones are replaced, hopeless ones end the run, none is left behind."""
+"""Workers as processes: killed ones are replaced, repeated deaths end the run, none is left behind."""
 
 import os
 import signal
@@ -50,7 +50,7 @@ def wait_for(happened, meanwhile=lambda: None):
         time.sleep(0.02)
 
 
-def test_a_worker_killed_in_mid_rollout_is_replaced_and_its_orders_are_done_once(queue, fleet, tasks):
+def test_a_killed_worker_is_replaced_and_its_orders_are_done_once(queue, fleet, tasks):
     made = [
         Order(n, 1 + n // 8, tasks[n % len(tasks)].to_record(), variant=False, samples=SAMPLES, seed=n, temperature=1.2)
         for n in range(16)
@@ -71,15 +71,15 @@ def test_a_worker_killed_in_mid_rollout_is_replaced_and_its_orders_are_done_once
     fleet.stop()
 
 
-def test_workers_that_die_again_and_again_end_the_run_with_their_last_words(queue, fleet, monkeypatch):
-    queue._file.read("DELETE FROM policies")  # no policy is published: a worker cannot begin
+def test_repeated_deaths_end_the_run_with_the_end_of_the_log(queue, fleet, monkeypatch):
+    queue._file.read("DELETE FROM policies")  # without a published policy a worker dies at its start
     fleet.start()
-    with pytest.raises(InfrastructureError, match="(?s)without handing anything in.*worker-0.log ends:.*no policy has been"):
+    message = f"(?s)died {MOST_DEATHS} times without handing anything in.*worker-0.log ends:.*no policy has been"
+    with pytest.raises(InfrastructureError, match=message):
         wait_for(lambda: False, fleet.check)
-    assert fleet._deaths == MOST_DEATHS
 
 
-def test_a_worker_that_is_given_nonsense_is_not_tried_again(queue, fleet, tmp_path):
+def test_a_worker_with_bad_input_is_not_restarted(queue, fleet, tmp_path):
     queue.publish(PolicyRef(str(tmp_path / "nowhere"), None, 1))
     fleet.start()
     (first,) = fleet.pids()
@@ -88,8 +88,8 @@ def test_a_worker_that_is_given_nonsense_is_not_tried_again(queue, fleet, tmp_pa
     assert list(fleet.pids()) == [first]
 
 
-def test_workers_end_with_whoever_started_them(queue, profile, tmp_path):
-    """The parent is killed without a chance to say so."""
+def test_workers_end_with_their_parent(queue, profile, tmp_path):
+    """The parent is killed and cannot tell them."""
     code = (
         "import sys, time; from pathlib import Path; from tracewheel.config import load_config;"
         "from tracewheel.rollout.fleet import LocalFleet; from tracewheel.rollout.trajectory_queue import TrajectoryQueue;"
@@ -105,7 +105,7 @@ def test_workers_end_with_whoever_started_them(queue, profile, tmp_path):
     )
     worker = psutil.Process(int(parent.stdout.readline()))
     try:
-        time.sleep(1.0)  # it is still importing: it ends all the same
+        time.sleep(1.0)  # the worker may still be importing; it ends anyway
         parent.kill()
         parent.wait()
         worker.wait(timeout=60)
