@@ -1,4 +1,4 @@
-"""The scale simulation against cases that were worked out by hand, and what holds for any cluster."""
+"""The scale simulation against cases worked by hand, and what holds for any cluster."""
 
 import random
 import sys
@@ -22,7 +22,7 @@ RATES = BENCHMARKS / "scale_rates.json"
 
 
 def plant(**changes):
-    """One replica whose step takes 0.1 s and 0.05 s a sequence; driver 0.5 s, update 4 s, publishing 0.25 s."""
+    """One replica whose step takes 0.1 s plus 0.05 s per sequence; driver 0.5 s, update 4 s, publishing 0.25 s."""
     values = {
         "replicas": 1,
         "sessions": 2,
@@ -70,7 +70,7 @@ def test_reading_new_tokens_stops_the_batch():
     assert ends(clock, replica(clock), [(0, 0, 10), (0.75, 100, 10)]) == pytest.approx([2.75, 3.5])
 
 
-def test_a_full_batch_lets_others_wait():
+def test_sequences_wait_for_a_place_in_a_full_batch():
     clock = Clock()
     assert ends(clock, replica(clock, batch=1), [(0, 0, 10), (0, 0, 10)]) == pytest.approx([1.5, 3.0])
 
@@ -82,7 +82,7 @@ def test_a_replica_stands_still_while_weights_are_exchanged():
     assert ends(clock, engine, [(0, 0, 10)]) == pytest.approx([3.5])
 
 
-def test_servers_take_turns():
+def test_jobs_queue_for_servers():
     clock, found = Clock(), []
     servers = Servers(clock, 2)
     for seconds in (1.0, 2.0, 1.0):
@@ -97,7 +97,7 @@ def iteration_s(mode, plant, workload, **options):
     return tally.seconds / tally.iterations
 
 
-def test_an_iteration_of_each_mode_by_hand():
+def test_iterations_of_each_mode_match_times_worked_by_hand():
     two = Workload(tasks=2, group=1, recorded=[ONE])
     # Rollouts take 10 steps of 0.2 s and the tool's second; sync adds driver, update and publishing.
     assert iteration_s("sync", plant(), two) == pytest.approx(3.0 + 0.5 + 4.0 + 0.25)
@@ -113,7 +113,7 @@ def test_an_iteration_of_each_mode_by_hand():
     assert iteration_s("async", free, two, iterations=8) == pytest.approx(3.0, rel=0.05)
 
 
-def test_a_straggler_holds_up_sync_and_not_async():
+def test_a_straggler_delays_sync_but_not_async():
     slow = [Turn(0, 10, 30.0, 0.0)]
     some = Workload(tasks=8, group=1, recorded=[ONE] * 7 + [slow])
     quick = plant(sessions=8, batch=8, update_s=lambda tokens: 1.0)
@@ -135,7 +135,7 @@ def test_staleness_stays_within_its_bound_and_stale_groups_are_sampled_again(sta
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_nothing_is_busier_than_all_the_time(mode):
+def test_utilisation_is_at_most_1(mode):
     workload = Workload(tasks=6, group=4)
     tally = simulate(mode, plant(replicas=2, sessions=6, batch=6, cores=3), workload, iterations=5)
     assert 0 < tally.engine_busy_s <= 2 * tally.seconds * 1.001
@@ -150,7 +150,7 @@ def test_equal_seeds_give_equal_figures():
     assert play(seed=1) != play(seed=2)
 
 
-def test_a_spread_has_its_mean():
+def test_a_distribution_has_the_given_mean():
     rng = random.Random(0)
     draws = [Spread(3.0, 0.8).draw(rng) for _ in range(20_000)]
     assert sum(draws) / len(draws) == pytest.approx(3.0, rel=0.03)
@@ -163,7 +163,7 @@ def costs():
     return Costs(Rates.read(RATES), MODELS["7B"])
 
 
-def test_seconds_and_bytes_by_hand(costs):
+def test_seconds_and_bytes_match_values_worked_by_hand(costs):
     rates = costs.rates
     assert costs.policy_bytes == 40.4e6 * 4
     assert replace(costs, full=True).policy_bytes == 7.615e9 * 4
@@ -185,14 +185,14 @@ def test_seconds_and_bytes_by_hand(costs):
 
 
 @pytest.mark.parametrize("gpus", [2, 9, 64, 1000])
-def test_gpus_are_divided_without_remainder_of_a_replica(gpus):
+def test_every_division_uses_whole_replicas(gpus):
     for mode in MODES:
         for pools in splits(gpus, mode, MODELS["32B"], cores=8):
             assert pools.gpus == gpus
             assert pools.generation % 2 == 0 or mode == "sync"
 
 
-def test_what_is_made_faster_is_faster(costs):
+def test_a_faster_part_never_slows_a_run(costs):
     pools, workload = Pools(4, 4, 128), Workload(tasks=16)
     rates = {}
     for part in Rates.PARTS:
@@ -204,7 +204,7 @@ def test_what_is_made_faster_is_faster(costs):
     assert rates["decode"] < 0.9 * usual
 
 
-def test_a_cluster_with_a_slow_environment_is_told_so(costs):
+def test_a_slow_environment_is_reported_as_the_bottleneck(costs):
     slow = replace(Workload(tasks=16), cpu_s=30.0)
     found = point(costs, 8, "async", slow, {"iterations": 4, "staleness": 2, "seed": 0})
     assert found["bottleneck"] == "cores"
@@ -212,7 +212,7 @@ def test_a_cluster_with_a_slow_environment_is_told_so(costs):
     assert found["staleness_max"] <= 2
 
 
-def test_a_model_that_does_not_fit_is_told_so(costs):
+def test_a_model_that_does_not_fit_is_reported(costs):
     small = Costs(Rates.read(RATES, {"gpu.memory": 10e9}), MODELS["32B"])
     assert point(small, 8, "sync", Workload(), {})["does_not_fit"]
 

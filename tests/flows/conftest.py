@@ -1,4 +1,4 @@
-"""What the tests of flows share: a very short profile, and one finished run of it."""
+"""Shared by the flow tests: a very short profile and one finished run of it."""
 
 import contextlib
 import json
@@ -40,7 +40,7 @@ def environment():
 
 @pytest.fixture(scope="session")
 def command(environment):
-    """Runs `tracewheel` in a process of its own, to its end."""
+    """Runs `tracewheel` to its end in a separate process."""
 
     def run(*arguments, cwd=ROOT):
         return subprocess.run(
@@ -57,7 +57,7 @@ def command(environment):
 
 @pytest.fixture
 def spawn(environment):
-    """Starts `tracewheel` in a process of its own; what is left of it at the end of the test is killed."""
+    """Starts `tracewheel` in a separate process; the end of the test kills it if it still runs."""
     started = []
 
     def start(*arguments, log, cwd=ROOT):
@@ -82,7 +82,7 @@ def spawn(environment):
 
 @pytest.fixture(scope="session")
 def finished(profile, command, tmp_path_factory):
-    """A complete run by the command line: its folder, the process's end, and what `--json` printed."""
+    """A complete run from the command line: its folder, the finished process, and what `--json` printed."""
     folder = tmp_path_factory.mktemp("finished")
     done = command("retrain", profile, "--run-dir", folder, "--json")
     assert done.returncode in (0, 3), done.stderr
@@ -91,7 +91,7 @@ def finished(profile, command, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def entries():
-    """The digests of all complete entries of a run folder, which are checked against their bytes."""
+    """The digests of all complete entries of a run folder, checked against their bytes."""
 
     def read(folder):
         store = Store(folder / "store")

@@ -1,4 +1,4 @@
-"""Asynchronous training: exact counts and bounded staleness, whoever is killed, and policies swapped in flight."""
+"""Asynchronous training: exact counts, bounded staleness, and in-flight policy changes, even when processes are killed."""
 
 import contextlib
 import json
@@ -23,8 +23,8 @@ from tracewheel.rollout.trajectory_queue import TrajectoryQueue
 
 ITERATIONS, GROUPS, SAMPLES, STALENESS = 4, 4, 4, 2
 PATIENCE = 600.0
-WORKERS = "SELECT COUNT(*) FROM workers"  # that have ever begun
-# Slow in a worker alone: half of the tasks take longer than an update, so that policies change in their middle.
+WORKERS = "SELECT COUNT(*) FROM workers"  # all that ever began
+# Slow only in workers: half of the tasks take longer than an update, so that policies change during their episodes.
 SLOW_TOOL = """
     import sys
     import time
@@ -77,7 +77,7 @@ def slow(profile, environment, tmp_path_factory):
 
 @pytest.fixture
 def fresh(finished_async, tmp_path):
-    """A folder in which all is stored that comes before the loop."""
+    """A run folder that holds every stage before the loop."""
     folder = tmp_path / "run"
     names = shutil.ignore_patterns(*(f"{stage}-*" for stage in ("collect", "score", "update", "gate")), ".lock")
     shutil.copytree(finished_async[0] / "store", folder / "store", ignore=names)
@@ -86,7 +86,7 @@ def fresh(finished_async, tmp_path):
 
 @pytest.fixture
 def begin(slow):
-    """Starts `tracewheel retrain`; what is left of it at the end of the test is killed."""
+    """Starts `tracewheel retrain`; the end of the test kills it if it still runs."""
     path, environment = slow
     started = []
 
@@ -104,7 +104,7 @@ def begin(slow):
 
 @pytest.fixture(scope="module")
 def run_it(slow):
-    """Runs a command on the profile to its end; returns what it printed as JSON."""
+    """Runs a command on the profile to its end; returns the JSON that it printed."""
     path, environment = slow
 
     def run(name, folder, *arguments):
@@ -118,13 +118,13 @@ def run_it(slow):
 
 @pytest.fixture(scope="module")
 def finished_async(run_it, tmp_path_factory):
-    """A complete asynchronous run that nothing happened to: its folder and its summary."""
+    """A complete, uninterrupted asynchronous run: its folder and its summary."""
     folder = tmp_path_factory.mktemp("async") / "run"
     return folder, run_it("retrain", folder)
 
 
 def kill(process):
-    """Kill a command at once; whatever it had started is to be gone soon after."""
+    """Kill a command; the processes that it started must end soon after."""
     children = psutil.Process(process.pid).children(recursive=True) if process.poll() is None else []
     process.kill()
     process.wait()
@@ -138,13 +138,13 @@ def workers_of(process):
     """The living workers of a run."""
     found = []
     for child in psutil.Process(process.pid).children():
-        with contextlib.suppress(psutil.NoSuchProcess):  # a dead one that nobody has waited for yet, among them
+        with contextlib.suppress(psutil.NoSuchProcess):  # among them zombie processes
             found += [child] if "tracewheel.rollout.worker_process" in child.cmdline() else []
     return found
 
 
 def number(folder, query):
-    """The answer to a question to the queue of a run under way; 0 as long as there is none."""
+    """The result of a query to the queue of a running run; 0 before the queue exists."""
     for path in (folder / "queue").glob("[!.]*.sqlite"):
         with closing(sqlite3.connect(path)) as connection:
             return connection.execute(query).fetchone()[0]
@@ -160,7 +160,7 @@ def wait_for(happened, process):
 
 
 def check_exact(folder, summary):
-    """Each order ended once, each trajectory was trained on once or never, and none that was too old."""
+    """Each order ended once; each trajectory was trained on at most once, and none was too old."""
     (path,) = (folder / "queue").glob("[!.]*.sqlite")
     queue = TrajectoryQueue(path)
     counts = queue.counts()
@@ -190,7 +190,7 @@ def check_exact(folder, summary):
     assert not list(folder.rglob(".partial-*"))
 
 
-def test_a_run_comes_to_its_end_with_exact_counts_and_says_so(finished_async):
+def test_a_run_finishes_and_reports_exact_counts(finished_async):
     folder, summary = finished_async
     check_exact(folder, summary)
     assert summary["episodes"] == ITERATIONS * GROUPS * SAMPLES
@@ -200,7 +200,7 @@ def test_a_run_comes_to_its_end_with_exact_counts_and_says_so(finished_async):
     assert (folder / summary["run_id"] / "workers" / "rl" / "worker-0.log").is_file()
 
 
-def test_episodes_go_on_under_a_new_policy(finished_async):
+def test_episodes_continue_under_a_new_policy(finished_async):
     folder, summary = finished_async
     made = read_json(folder / summary["run_id"] / "loop.json")["iterations"]
     metrics = [read_json(folder / "store" / entries["rollouts"][0] / "metrics.json") for entries in made.values()]
@@ -208,7 +208,7 @@ def test_episodes_go_on_under_a_new_policy(finished_async):
     assert 0 < max(found["staleness_max"] for found in metrics) <= STALENESS
 
 
-def test_a_complete_run_is_shown_again_and_planned_without_a_worker(finished_async, run_it):
+def test_a_complete_run_is_reused_and_planned_without_a_worker(finished_async, run_it):
     folder, summary = finished_async
     plan = run_it("retrain", folder, "--dry-run")
     assert plan["complete"]
@@ -219,7 +219,7 @@ def test_a_complete_run_is_shown_again_and_planned_without_a_worker(finished_asy
         assert again[name] == summary[name]
 
 
-def test_killed_worker_and_killed_driver(begin, run_it, fresh):
+def test_counts_stay_exact_after_killing_a_worker_and_the_driver(begin, run_it, fresh):
     folder = fresh
     process = begin(folder)
     wait_for(lambda: number(folder, "SELECT COUNT(*) FROM orders WHERE state = 'leased'"), process)
@@ -235,8 +235,8 @@ def test_killed_worker_and_killed_driver(begin, run_it, fresh):
 
 
 @pytest.mark.slow
-def test_ten_kills_at_random_moments(begin, run_it, fresh):
-    """Of the worker or of the driver, each when a worker has begun since the last."""
+def test_counts_stay_exact_after_ten_random_kills(begin, run_it, fresh):
+    """Kills the worker or the driver, each time after a worker has started since the last kill."""
     rng = random.Random(11)
     folder = fresh
     process, begun = begin(folder), 0

@@ -1,4 +1,4 @@
-"""`tracewheel baseline` from the command line: its result, kills in the midst, a budget, and the gate against it."""
+"""`tracewheel baseline` from the command line: its result, kills, a budget, and the gate against it."""
 
 import json
 import random
@@ -55,12 +55,12 @@ def command(base, held_out, tmp_path):
 
 
 def sent(server):
-    """The conversations that a server was asked to go on with."""
+    """The conversations that a server was asked to continue."""
     return [json.dumps([body["temperature"], body["seed"], body["messages"]]) for _, body in server.requests]
 
 
 def test_a_killed_baseline_resumes_and_pays_for_nothing_twice(chat_server, knowing, command, held_out, tmp_path):
-    """Killed over and over; but for requests under way at a kill, no conversation is sent twice."""
+    """After several kills no conversation is sent twice, except requests in flight at a kill."""
     slow = {"seconds": 0.05}
 
     def answer(body, number):
@@ -106,7 +106,7 @@ def test_the_terminal_shows_rates_cost_and_time(chat_server, knowing, command, c
     assert f"cost {0.11 * replies:.4f}" in shown and f"{replies} requests, 0 of them repeated" in shown
 
 
-def test_a_spent_budget_ends_a_baseline_with_its_results_so_far(chat_server, knowing, command, capsys, tmp_path):
+def test_a_spent_budget_stops_a_baseline_and_keeps_its_results(chat_server, knowing, command, capsys, tmp_path):
     server = chat_server(knowing)
     prices = ["--set", "baseline.prices={input: 1000, output: 1000}", "--set", "baseline.max_turn_tokens=10"]
     line = command(server.url, "--samples", "0", "--json", *prices)
@@ -124,7 +124,7 @@ def test_a_spent_budget_ends_a_baseline_with_its_results_so_far(chat_server, kno
 
 
 def test_the_gate_compares_a_policy_with_a_baseline(chat_server, knowing, command, held_out, tmp_path, capsys):
-    """The model behind the endpoint knows every second task; a challenger that solves all is promoted over it."""
+    """The model behind the endpoint solves every second task; a challenger that solves all is promoted."""
     stupid = {task.prompt for task in held_out[::2]}
 
     def answer(body, number):

@@ -1,4 +1,4 @@
-"""The second turn of the loop: from the champion on, compared with the champion, and the gate's promotion."""
+"""A second run: it starts from the champion and is compared with it."""
 
 import json
 
@@ -14,7 +14,7 @@ from tracewheel.core.files import read_json
 
 @pytest.fixture(scope="module")
 def crowned(command, profile, tmp_path_factory):
-    """A complete run of its own, with its last update made champion whatever the gate said of it."""
+    """A complete run of its own, whose last update is made champion whatever the gate decided."""
     folder = tmp_path_factory.mktemp("crowned")
     done = command("retrain", profile, "--run-dir", folder)
     assert done.returncode in (0, 3), done.stderr

@@ -1,4 +1,4 @@
-"""The command line: help that is fast, exit codes, one JSON object, errors that name what to mend."""
+"""The command line: fast help, exit codes, one JSON object, and errors that say what to fix."""
 
 import json
 import resource
@@ -49,7 +49,7 @@ def test_help_imports_nothing_heavy():
 
 @pytest.mark.parametrize("name", ["retrain", "curate"])
 def test_help_is_fast(name):
-    """In processor time, which a busy machine does not stretch."""
+    """Measured in processor time, which does not depend on the load."""
 
     def spent():
         usage = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -60,13 +60,13 @@ def test_help_is_fast(name):
     assert spent() - before < 0.5
 
 
-def test_a_wrong_config_is_one_line_and_code_2(run, profile):
+def test_a_wrong_config_prints_one_line_and_exits_with_2(run, profile):
     code, out, err = run("retrain", profile, "--set", "trainig.iterations=3")
     assert (code, out) == (2, "")
     assert err == f"tracewheel: error: {profile}: trainig: no such key\n"
 
 
-def test_errors_are_one_json_object_too(run, tmp_path):
+def test_errors_print_one_json_object(run, tmp_path):
     code, out, _ = run("retrain", tmp_path / "nowhere.yaml", "--json")
     assert code == 2
     assert json.loads(out) == {
@@ -84,7 +84,7 @@ def test_errors_are_one_json_object_too(run, tmp_path):
         ("policy.base=no/such/model", "policy.base"),
     ],
 )
-def test_missing_inputs_are_found_at_the_start(run, profile, tmp_path, setting, message):
+def test_missing_inputs_are_reported_at_the_start(run, profile, tmp_path, setting, message):
     code, _, err = run("retrain", profile, "--set", setting, "--run-dir", tmp_path / "runs")
     assert code == 2
     assert message in err
@@ -92,7 +92,7 @@ def test_missing_inputs_are_found_at_the_start(run, profile, tmp_path, setting, 
     assert not list(tmp_path.glob("runs/*/lineage.json"))
 
 
-def test_an_unexpected_error_is_named_and_debug_shows_where(run, profile, monkeypatch, tmp_path):
+def test_debug_shows_the_traceback_of_an_unexpected_error(run, profile, monkeypatch, tmp_path):
     def fail(*arguments):
         raise KeyError("surprise")
 
@@ -104,7 +104,7 @@ def test_an_unexpected_error_is_named_and_debug_shows_where(run, profile, monkey
         main(["status", str(profile), "--run-dir", str(tmp_path), "--debug"])
 
 
-def test_infrastructure_is_code_1_and_an_interrupt_130(run, profile, monkeypatch, tmp_path):
+def test_infrastructure_errors_exit_with_1_and_interrupts_with_130(run, profile, monkeypatch, tmp_path):
     for error, expected in ((InfrastructureError("the disk is full"), 1), (KeyboardInterrupt(), 130)):
 
         def fail(*arguments, error=error):
@@ -116,7 +116,7 @@ def test_infrastructure_is_code_1_and_an_interrupt_130(run, profile, monkeypatch
         assert "Traceback" not in err
 
 
-def test_broken_lines_are_put_aside_with_number_and_reason(run, profile, tmp_path):
+def test_broken_lines_are_quarantined_with_number_and_reason(run, profile, tmp_path):
     (tmp_path / "traces.jsonl").write_text('{"messages": [\n{"no": "messages"}\n')
     setting = f"ingest.paths=[{tmp_path}/traces.jsonl]"
     code, out, _ = run("ingest", profile, "--set", setting, "--out", tmp_path / "out", "--json")

@@ -1,4 +1,4 @@
-"""A whole run with the self-evolving curriculum, several objectives, rewards of turns and a replay buffer."""
+"""A whole run with the self-evolving curriculum, several objectives, turn rewards and a replay buffer."""
 
 import json
 
@@ -43,7 +43,7 @@ def evolved(profile, command, tmp_path_factory):
     return folder / "run", path, json.loads(done.stdout)
 
 
-def test_variants_are_rolled_out_and_scored_and_in_no_split(evolved):
+def test_variants_are_rolled_out_and_scored_but_are_in_no_split(evolved):
     folder, _, _ = evolved
     tasks = pd.read_parquet(next(folder.glob("store/curate-*/tasks.parquet")))
     files = list(folder.glob("store/rollout-*/variants.parquet"))
@@ -61,14 +61,14 @@ def test_variants_are_rolled_out_and_scored_and_in_no_split(evolved):
 
 
 def test_the_plan_of_the_same_run_finds_everything_stored(evolved, command):
-    """The curriculum is worked out anew from the stored scores: had it come to other tasks, stages would be missing."""
+    """The curriculum is computed again from the stored scores: with other tasks, stages would be missing."""
     folder, profile, _ = evolved
     done = command("retrain", profile, "--run-dir", folder, "--dry-run", "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["complete"]
 
 
-def test_the_state_remembers_buffer_and_domains(evolved):
+def test_the_state_keeps_buffer_and_domains(evolved):
     folder, _, _ = evolved
     metrics = [json.loads(file.read_text()) for file in folder.glob("store/update-*/metrics.json")]
     assert sorted(item["buffer_rows"] > 0 for item in metrics) == [False, True, True]

@@ -64,7 +64,7 @@ def test_a_folder_without_a_data_set_is_bad_input(run, arguments):
 
 
 def test_a_filter_is_tried_without_changing_anything(run, made):
-    """Against the same sums in plain pandas, in all and by split."""
+    """Compared with the same sums in plain pandas, in total and by split."""
     before = digest_of(made[1])
     code, out, _ = run("data", "filter", made[1], "0 < pass_rate < 0.6 and attempts >= 4", "--json")
     found = json.loads(out)

@@ -1,4 +1,4 @@
-"""The schedule, against a real Prefect server: a tick that finds no new traces is skipped with its reason."""
+"""The schedule on a real Prefect server: a tick without new traces is skipped with its reason."""
 
 import json
 import re
@@ -32,7 +32,7 @@ def wait_for(look, process, log):
 def test_two_ticks_fire_and_the_second_is_skipped(finished, profile, spawn, tmp_path):
     whole, _, summary = finished
     folder, log = tmp_path / "runs", tmp_path / "deploy.log"
-    shutil.copytree(whole / "store", folder / "store")  # the first tick has a run to make, though not to compute
+    shutil.copytree(whole / "store", folder / "store")  # the first tick makes a run from stored stages
     process = spawn("deploy", profile, "--interval", 5, "--run-dir", folder, log=log)
     address = wait_for(lambda: re.search(r"Prefect server: (\S+)", log.read_text()), process, log).group(1)
 

@@ -1,4 +1,4 @@
-"""The doctor on a real run: from the command line, in the report, and stopping a run that then goes on."""
+"""The doctor on a real run: from the command line, in the report, and stopping a run, which then resumes."""
 
 import json
 import shutil
@@ -9,7 +9,7 @@ import pytest
 from tracewheel.config import DoctorConfig
 from tracewheel.report.doctor import CHECKS
 
-# No run can keep below a limit of nothing: a fault for as long as the test wants one.
+# Every run exceeds a limit of 0, so the check fails for as long as the test needs.
 SEVERE = ("--set", "doctor.truncation={warn: 0, severe: 0}")
 
 
@@ -22,7 +22,7 @@ def copied(finished, tmp_path_factory):
     return place, summary["run_id"]
 
 
-def test_the_doctor_examines_the_profiles_run(finished, profile, command):
+def test_the_doctor_examines_the_run_of_the_profile(finished, profile, command):
     folder, _, summary = finished
     done = command("doctor", profile, "--run-dir", folder, "--json")
     said = json.loads(done.stdout)
@@ -69,7 +69,7 @@ def test_a_missing_run_is_bad_input(profile, command, tmp_path):
 def test_a_stopped_run_resumes_without_the_check(copied, profile, command):
     folder, run_id = copied
     arguments = ("retrain", profile, "--run-dir", folder, "--json", *SEVERE)
-    for _ in range(2):  # it stops in the same place for as long as nothing is done about it
+    for _ in range(2):  # it stops at the same place until the cause is removed
         stopped = command(*arguments, "--set", "doctor.stop_on=[truncation]")
         assert stopped.returncode == 4, stopped.stderr
         assert f"run {run_id} stopped after iteration 1: truncation" in stopped.stderr

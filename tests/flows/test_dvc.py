@@ -22,7 +22,7 @@ PIPELINE = yaml.safe_load((ROOT / "dvc.yaml").read_text())
 
 @pytest.fixture
 def project(tmp_path, environment):
-    """A copy of the project with a very short profile in the place of the default one."""
+    """A copy of the project whose default profile is a very short one."""
     for name in ("tracewheel", "configs", "data", ".dvc"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__", "cache", "tmp"))
     shutil.copy(ROOT / ".dvcignore", tmp_path)

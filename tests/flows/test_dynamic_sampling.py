@@ -1,4 +1,4 @@
-"""Dynamic sampling in the loop: which rounds there are, what the update gets, and that a resumed run takes the same."""
+"""Dynamic sampling in the loop: its rounds, what the update gets, and the same rounds after a resume."""
 
 import json
 from dataclasses import replace
@@ -21,7 +21,7 @@ TASKS = [f"task-{number:02}" for number in range(20)]
 
 @pytest.fixture
 def gather(tmp_path, monkeypatch):
-    """A synchronous loop's `gather` with stages that write scores by a rule instead of playing; and the calls they got."""
+    """A synchronous loop's `gather` whose stages write scores by a rule instead of playing, and the calls they got."""
     calls = []
 
     def entry(stage, scores=()):
@@ -58,20 +58,20 @@ def rounds_of(calls):
     return [call["task_ids"] for call in calls]
 
 
-def test_one_round_where_it_is_not_asked_for(gather):
+def test_there_is_one_round_without_dynamic_sampling(gather):
     trajectories, scores, calls, config = gather(signal=set(), kind="grpo")
     assert len(trajectories) == len(scores) == 1
     assert rounds_of(calls) == [TaskSampler(config.sampler, TASKS, seed=1).select(6, 1)]
     assert calls[0]["temperature"] == config.rollout.temperature
 
 
-def test_rounds_go_on_with_untried_tasks_until_enough_groups_differ(gather):
+def test_rounds_take_untried_tasks_until_enough_groups_differ(gather):
     first = TaskSampler(RetrainConfig(name="t").sampler, TASKS, seed=1).select(6, 1)
     signal = {*first[:2], *(task for task in TASKS if task not in first)}
     trajectories, scores, calls, config = gather(signal=signal, kind="dapo", zero_variance={"kind": "dynamic", "min_groups": 4})
     rounds = rounds_of(calls)
     assert rounds[0] == first
-    assert [len(tasks) for tasks in rounds] == [6, 6]  # 2 missing at 2 in 6
+    assert [len(tasks) for tasks in rounds] == [6, 6]  # 2 are missing, and 2 of 6 carry a signal
     assert not set(rounds[0]) & set(rounds[1])
     assert [call["refill"] for call in calls] == [0, 1]
     assert len(trajectories) == len(scores) == 2
@@ -81,7 +81,7 @@ def test_rounds_go_on_with_untried_tasks_until_enough_groups_differ(gather):
     assert loop.success_of_rounds([entry.result for entry in scores]) == pytest.approx(16 / 24)
 
 
-def test_the_cap_and_the_end_of_the_tasks_stop_it(gather):
+def test_rounds_stop_at_the_cap_and_when_no_tasks_are_left(gather):
     settings = {"kind": "dynamic", "min_groups": 3, "max_rounds": 1}
     _, scores, calls, config = gather(signal=set(), kind="grpo", zero_variance=settings)
     assert [len(tasks) for tasks in rounds_of(calls)] == [6, 6]

@@ -1,4 +1,4 @@
-"""Pass rates are kept from run to run: which curation a run resumes from, and how each trace counts."""
+"""Pass rates carry over from run to run: which curation a run resumes from, and how each trace counts."""
 
 import json
 from dataclasses import replace
@@ -26,7 +26,7 @@ FEW = {"train_tasks": 8, "validation_tasks": 1, "held_out_tasks": 1, "harder_tas
 
 
 class Listener:
-    """A reporter that keeps what is said."""
+    """A reporter that keeps its messages."""
 
     def __init__(self):
         self.said = []
@@ -83,8 +83,8 @@ def work(profile, logs, tmp_path):
     return Work()
 
 
-def test_a_run_on_more_logs_resumes_pass_rates_from_the_last(work):
-    """By hand: of a trace that the first run has counted the half is left, of a new one all."""
+def test_a_run_on_more_logs_resumes_pass_rates_from_the_last_run(work):
+    """Worked by hand: traces that the first run counted have half their weight, new ones all of it."""
     work.write(2)
     first = work.complete()
     work.write(1)
@@ -118,7 +118,7 @@ def test_learner_settings_do_not_change_the_data(work):
 
 
 def test_a_resumed_run_keeps_the_evidence_it_started_with(work):
-    """Between its curation and its end another run becomes complete."""
+    """Another run completes between this run's curation and its end."""
     work.write(2)
     first = work.complete()
     work.write(1)
@@ -133,7 +133,7 @@ def test_a_resumed_run_keeps_the_evidence_it_started_with(work):
     assert work.begin()[3].digest == curated.digest, "the same bytes when it is made again"
 
 
-def test_a_first_run_makes_the_bytes_of_the_command_line(work, tmp_path):
+def test_a_first_run_makes_the_same_bytes_as_the_command_line(work, tmp_path):
     work.write(1)
     run, traces, start, curated = work.begin()
     assert start["evidence"] is None and not (work.folder / EVIDENCE_FILE).exists()
@@ -141,7 +141,7 @@ def test_a_first_run_makes_the_bytes_of_the_command_line(work, tmp_path):
     assert digest_of(tmp_path / "curated") == curated.digest
 
 
-def test_a_plan_finds_the_curation_that_the_run_would_make(work):
+def test_a_plan_predicts_the_curation_of_the_run(work):
     work.write(2)
     work.complete()
     work.write(1)

@@ -65,7 +65,7 @@ def test_a_second_call_adds_new_traces_and_full_starts_over(run, log, tmp_path):
     assert (code, json.loads(out)["added"]["read"]) == (0, 3)
 
 
-def test_with_a_profile_ingest_keeps_no_memory(run, profile, tmp_path):
+def test_with_a_profile_every_ingest_starts_over(run, profile, tmp_path):
     for _ in range(2):
         code, out, _ = run(profile, "--out", tmp_path / "out", "--json")
         report = json.loads(out)

@@ -1,4 +1,4 @@
-"""`tracewheel merge`: what is kept, what is refused, and that nothing is left of a refusal."""
+"""`tracewheel merge`: which merges are kept or refused, and that a refusal leaves nothing behind."""
 
 import json
 import random
@@ -58,7 +58,7 @@ def run(profile, states, capsys):
 
 @pytest.fixture
 def rates(monkeypatch):
-    """Makes evaluations say given successes, in order of the policies: the parts', then the merge's."""
+    """Makes evaluations return given success rates, in the order of the policies: the parts, then the merge."""
 
     def say(*values):
         left = list(values)
@@ -74,7 +74,7 @@ def rates(monkeypatch):
     return say
 
 
-def test_a_merge_is_evaluated_beside_its_parts_by_real_episodes(run, curated, base, states, tmp_path):
+def test_a_merge_and_its_parts_are_evaluated_by_real_episodes(run, curated, base, states, tmp_path):
     out = tmp_path / "merged"
     options = ("--method", "ties", "--density", 0.3, "--start", states / "start", "--curated", curated)
     code, result, _ = run(*options, "--out", out)

@@ -1,4 +1,4 @@
-"""Rollouts while the update runs: one step behind, at the same time, and the same bytes after any kill."""
+"""Rollouts overlapping the update: one policy behind, concurrent, and the same bytes after any kill."""
 
 import json
 import random
@@ -27,7 +27,7 @@ def loop_of(folder, summary):
     return json.loads((folder / summary["run_id"] / "loop.json").read_text())["iterations"]
 
 
-def test_rollouts_are_one_policy_behind_and_no_more(overlapped):
+def test_rollouts_are_exactly_one_policy_behind(overlapped):
     folder, summary, _ = overlapped
     versions = {}
     for number, made in loop_of(folder, summary).items():
@@ -53,12 +53,12 @@ def test_the_next_rollout_begins_before_the_update_ends(overlapped):
         assert rollout_began < update_ended
 
 
-def test_nothing_is_rolled_out_for_an_iteration_that_never_comes(overlapped):
+def test_nothing_is_rolled_out_after_the_last_iteration(overlapped):
     folder, _, _ = overlapped
     assert len(list((folder / "store").glob("rollout-*"))) == 3
 
 
-def test_a_plan_of_a_complete_run_finds_all_and_starts_nothing(overlapped, profile, command):
+def test_planning_a_complete_run_finds_everything_and_starts_nothing(overlapped, profile, command):
     folder, _, _ = overlapped
     plan = json.loads(command("retrain", profile, "--run-dir", folder, *OVERLAP, "--dry-run", "--json").stdout)
     assert plan["complete"]
@@ -85,10 +85,10 @@ def check_kills(rounds, seed, overlapped, profile, command, spawn, entries, tmp_
         assert not list(folder.rglob(".partial-*"))
 
 
-def test_a_killed_run_goes_on_to_the_same_bytes(overlapped, profile, command, spawn, entries, tmp_path):
+def test_a_killed_run_resumes_to_the_same_bytes(overlapped, profile, command, spawn, entries, tmp_path):
     check_kills(1, 3, overlapped, profile, command, spawn, entries, tmp_path)
 
 
 @pytest.mark.slow
-def test_ten_kills_ten_resumes_one_adapter(overlapped, profile, command, spawn, entries, tmp_path):
+def test_ten_kills_and_resumes_give_the_same_adapter(overlapped, profile, command, spawn, entries, tmp_path):
     check_kills(10, 4, overlapped, profile, command, spawn, entries, tmp_path)

@@ -1,4 +1,4 @@
-"""Secrets and personal data planted in the logs of a whole run: none is anywhere in what the run leaves behind.
+"""Secrets and personal data planted in the logs of a whole run: none is in any file that the run leaves behind.
 
 The search looks at every byte below the run's folder and at what those bytes stand for: Parquet, sqlite, gzip and Zstandard,
 JSON within JSON, HTML and URL escapes, base64. It is tried on the logs themselves and on an ingest without redaction, where it
@@ -42,9 +42,9 @@ SENTENCES = {
 }
 PLANTED = tuple(SENTENCES)
 BARE = "hunter2-and-more"
-# What the values are when spaces, signs and lines are left out: the body of the key, the digits of a number.
+# The values without spaces, signs and line breaks: the body of the key, the digits of a number.
 CORES = {value: KEY_BODY if "PRIVATE" in value else re.sub(r"[ +]", "", value) for value in PLANTED}
-# Shorter still than the test profile: this is about what is written, not about what is learned.
+# Even shorter than the test profile: what counts is what is written, not what is learned.
 SHORTER = {
     "curation": {"train_tasks": 4, "validation_tasks": 2, "held_out_tasks": 6, "harder_tasks": 2},
     "training": {"iterations": 1, "tasks_per_iteration": 4, "validate_every": 1},
@@ -58,7 +58,7 @@ SHORTER = {
 
 
 def plant(record, text):
-    """The record with a text in every place that the log has for one, and in some that it has not."""
+    """The record with a text in every text field of the format, and in some fields it does not have."""
     nested = json.dumps({"result": json.dumps({"note": text})})
     for message in record["messages"]:
         if message["role"] in ("system", "user"):
@@ -82,7 +82,7 @@ def as_escapes(written):
 
 @pytest.fixture(scope="module")
 def logs(tmp_path_factory):
-    """The shipped log, with the values planted in some of its traces and further records behind it."""
+    """The shipped log with the values planted in some traces, followed by further records."""
     folder = tmp_path_factory.mktemp("logs")
     lines = LOGS.read_bytes().splitlines()[:600]
     readable = [at for at, line in enumerate(lines) if is_whole(line)]
@@ -92,7 +92,7 @@ def logs(tmp_path_factory):
         record = plant(json.loads(lines[at]), text)
         written = json.dumps(record, ensure_ascii=number % 2 == 0)
         lines[at] = (as_escapes(written) if number % 3 == 0 else written).encode()
-    # Without the words that give it away elsewhere, before these are read and in a record that cannot be.
+    # Without the words that identify it elsewhere: ahead of those traces, and in an unreadable record.
     bare = json.loads(lines[readable[1]])
     bare["messages"][0]["content"] += f" I typed {BARE}."
     lines[readable[1]] = json.dumps(bare).encode()
@@ -118,7 +118,7 @@ def is_whole(line):
 
 
 def damaged(record, text):
-    """Records that go to quarantine, each for another reason, most of which are told in words of the record's own."""
+    """Records that go to quarantine, each for another reason; most reasons quote the record."""
     written = json.dumps(plant(json.loads(json.dumps(record)), text))
     yield written[: len(written) - 40].encode()
     yield written.encode().replace(b"I know", b"I know \xff\xfe")
@@ -139,14 +139,14 @@ def damaged(record, text):
         yield json.dumps({"messages": [user, {"role": "assistant", "content": "Hello"}], field: text}).encode()
 
 
-# Searching: what lies below a folder, as it is and as what it stands for.
+# Searching: the bytes of all files below a folder, raw and decoded.
 
 
 NESTED = 3
 
 
 def views(data, depth=3):
-    """Bytes, and what may be written in them in another way."""
+    """The bytes and their decoded forms."""
     yield data
     if depth and data[:4] == b"\x28\xb5\x2f\xfd":
         import pyarrow
@@ -168,7 +168,7 @@ def views(data, depth=3):
 
 
 def rows(path):
-    """The text of tables: of Parquet, of sqlite."""
+    """The text of Parquet and sqlite tables."""
     if path.suffix == ".parquet":
         import pandas
 
@@ -188,7 +188,7 @@ def forms(value):
         yield raw
         yield urllib.parse.quote(written, safe="").encode()
         for shift in range(3):
-            # The characters at both ends share bits with what lies beside the value.
+            # The characters at both ends share bits with the neighbours of the value.
             whole = base64.b64encode(b"\0" * shift + raw)
             yield whole[(0, 2, 3)[shift] : len(whole) // 4 * 4 - 4]
 
@@ -197,7 +197,7 @@ NEEDLES = {value: set(forms(value)) for value in PLANTED}
 
 
 def found_in(blobs):
-    """Which values are in some bytes, and where each was seen first."""
+    """The values found in the bytes, each with the place where it was seen first."""
     found = {}
     for place, data in blobs:
         for view in views(data):
@@ -241,7 +241,7 @@ def test_the_search_finds_all_secrets_without_redaction(planted_profile, command
 
 @pytest.fixture(scope="module")
 def run(planted_profile, command, tmp_path_factory):
-    """A whole run and the reports on it: the folder of all that they left, and what the processes said."""
+    """A whole run and its reports: the folder with all their output, and what the processes printed."""
     folder = tmp_path_factory.mktemp("run")
     said = {}
 
@@ -267,7 +267,7 @@ def test_no_planted_secret_is_in_data_tracking_or_logs(run):
     assert found_in([*below(folder), *((name, text.encode()) for name, text in said.items())]) == {}
 
 
-def test_the_run_has_every_place_that_is_searched(run):
+def test_the_run_writes_every_kind_of_file_that_is_searched(run):
     folder, said = run
     report = json.loads(next(folder.glob("store/ingest-*/report.json")).read_text())
     assert report["quarantined"] >= 15

@@ -1,4 +1,4 @@
-"""What asynchronous training orders: each iteration's tasks once, and none for iterations that will not be."""
+"""The orders of asynchronous training: each iteration's tasks once, and none beyond the last iteration."""
 
 import pandas as pd
 import pytest
@@ -73,7 +73,7 @@ def test_orders_are_numbered_consecutively_and_hold_their_tasks(make_queue):
 def test_a_resumed_run_keeps_its_orders(make_queue):
     queue, sampler, _ = make_queue("training.iterations=2")
     queue.order(1)
-    sampler.observe(sampler.select(1, 1)[0], 50, 0)  # it would choose otherwise now
+    sampler.observe(sampler.select(1, 1)[0], 50, 0)  # it would choose other tasks now
     again, _, _ = make_queue("training.iterations=2")
     assert again.queue.issued(1) == GROUPS
     again.order(1)

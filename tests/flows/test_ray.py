@@ -15,7 +15,7 @@ import yaml
 
 ITERATIONS, GROUPS, SAMPLES, STALENESS = 3, 4, 4, 2
 PATIENCE = 900.0
-# Slow in a worker alone, so that there is a middle of a rollout to be killed in.
+# Slow only in workers, so that a kill hits the middle of a rollout.
 SLOW_TOOL = """
     import sys
     import time
@@ -93,7 +93,7 @@ def wait_until(condition, process):
 
 
 def first_column(folder, query):
-    """What the queue of a run under way answers; nothing as long as there is none."""
+    """The first column of a query to the queue of a running run; empty before the queue exists."""
     found = set()
     for path in (folder / "queue").glob("[!.]*.sqlite"):
         with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
@@ -106,7 +106,7 @@ GONE = "SELECT name FROM workers WHERE gone"
 
 
 @pytest.mark.slow
-def test_a_run_outlives_a_worker_and_a_node(slow, cluster, spawn, command, tmp_path):
+def test_a_run_survives_a_killed_worker_and_a_lost_node(slow, cluster, spawn, command, tmp_path):
     workers = {"kind": "ray", "address": cluster.address, "count": 2}
     path, folder = tmp_path / "ray.yaml", tmp_path / "run"
     path.write_text(yaml.safe_dump(slow | {"rollout": slow["rollout"] | {"workers": workers}}))
@@ -116,7 +116,7 @@ def test_a_run_outlives_a_worker_and_a_node(slow, cluster, spawn, command, tmp_p
     away = next(node for node in cluster.list_all_nodes() if node.node_ip_address != owner)
     places = of_ray("rollout worker")
     next(worker for worker, node in places.items() if node == owner or owner not in places.values()).kill()
-    wait_until(lambda: first_column(folder, GONE), process)  # what it had is given back
+    wait_until(lambda: first_column(folder, GONE), process)  # its leases are returned
     cluster.remove_node(away, allow_graceful=False)
     wait_until(lambda: len(first_column(folder, GONE)) >= 2, process)
     process.wait(timeout=PATIENCE)

@@ -1,4 +1,4 @@
-"""Killed at any moment, the same command goes on, and comes to the same bytes."""
+"""After a kill at any moment the same command resumes and makes the same bytes."""
 
 import json
 import random
@@ -14,14 +14,14 @@ EARLIEST, LATEST = 0.05, 0.95
 
 @pytest.fixture(scope="session")
 def duration(profile, command, tmp_path_factory):
-    """Seconds of an uninterrupted run in a fresh folder, when all that it imports has been read once."""
+    """Seconds of an uninterrupted run in a fresh folder, with its imports already in the disk cache."""
     started = time.monotonic()
     command("retrain", profile, "--run-dir", tmp_path_factory.mktemp("timed"))
     return time.monotonic() - started
 
 
 def check_kills(rounds, seed, *, finished, duration, profile, command, spawn, entries, tmp_path):
-    """Kill a run in a fresh folder at a random moment, go on with it, compare; `rounds` times."""
+    """Kill a run in a fresh folder at a random moment, resume it and compare; `rounds` times."""
     whole, _, summary = finished
     rng = random.Random(seed)
     for number in range(rounds):
@@ -70,7 +70,7 @@ def test_a_killed_run_resumes(finished, duration, profile, command, spawn, entri
 
 
 @pytest.mark.slow
-def test_twenty_kills_twenty_resumes_one_adapter(finished, duration, profile, command, spawn, entries, tmp_path):
+def test_twenty_kills_and_resumes_give_the_same_adapter(finished, duration, profile, command, spawn, entries, tmp_path):
     check_kills(
         20,
         6,

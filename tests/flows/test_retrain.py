@@ -26,7 +26,7 @@ from tracewheel.policy.adapters import base_hash
 KEYS = {"deployed", "base", "warm_start", "warm_start_verified", "rl"}
 
 
-def test_json_holds_the_results(finished):
+def test_json_output_holds_the_results(finished):
     _, done, summary = finished
     assert len(done.stdout.splitlines()) == 1
     for name in ("success", "sampled", "harder"):
@@ -137,19 +137,19 @@ class TestOnAFinishedRun:
             (stage["results"], 0.0) for stage in plan["stages"]
         ]
 
-    def test_a_changed_setting_is_planned_from_where_it_matters(self, finished, profile, command):
+    def test_the_plan_starts_at_the_first_stage_that_a_changed_setting_affects(self, finished, profile, command):
         folder, _, _ = finished
         done = command("retrain", profile, "--run-dir", folder, "--set", "learner.kl=0.5", "--dry-run", "--json")
         plan = json.loads(done.stdout)
         stored = {stage["stage"]: (stage["stored"], stage["results"]) for stage in plan["stages"]}
-        assert plan["next"] == "rollout 1 of 2"  # the task posterior that the finished run left chooses other tasks
+        assert plan["next"] == "rollout 1 of 2"  # the task posterior of the finished run chooses other tasks
         assert stored["curate"] == (1, 1)
         assert stored["warm_start"] == (2, 2)
         assert stored["rollout"] == (0, 2)
         assert plan["estimated_seconds"] > 0
         assert plan["estimate"] == "from earlier runs in this work folder"
 
-    def test_a_plan_counts_what_the_run_has_made(self, finished, profile, command, tmp_path):
+    def test_the_plan_counts_the_episodes_of_the_run(self, finished, profile, command, tmp_path):
         folder, _, _ = finished
         plan = json.loads(command("retrain", profile, "--run-dir", tmp_path, "--dry-run", "--json").stdout)
         assert plan["next"] == "ingest" and not plan["complete"]
@@ -186,13 +186,13 @@ class TestOnAFinishedRun:
         states = Counter(line.split()[-3] for line in again.stderr.splitlines() if line.endswith(" s"))
         assert states["Completed"] == 1 and states["Cached"] > 6
 
-    def test_status_lists_it(self, finished, profile, command):
+    def test_status_lists_the_run(self, finished, profile, command):
         folder, _, summary = finished
         status = json.loads(command("status", profile, "--run-dir", folder, "--json").stdout)
         (run,) = status["runs"]
         assert (run["run_id"], run["state"], run["verdict"]) == (summary["run_id"], "complete", summary["gate"]["verdict"])
 
-    def test_its_report_can_be_written_again(self, finished, profile, command, tmp_path):
+    def test_the_report_can_be_written_again(self, finished, profile, command, tmp_path):
         folder, _, summary = finished
         done = command("report", profile, "--run-dir", folder, "--out", tmp_path / "again.html", "--json")
         assert done.returncode == 0, done.stderr
@@ -200,7 +200,7 @@ class TestOnAFinishedRun:
 
     @pytest.mark.usefixtures("prefect_harness")
     def test_an_allowed_leak_is_on_the_run_its_summary_and_its_page(self, finished, profile, tmp_path, capsys):
-        """The same stages with a curation that says that it leaks, which none of ours does without being broken."""
+        """The same stages with a curation that reports a leak, as only broken code of ours would."""
         folder, _, _ = finished
         shutil.copytree(folder, tmp_path / "run")
         run = Run.of(resolve_config(str(profile), [], str(tmp_path / "run")), driver=StoredDriver())

@@ -1,4 +1,4 @@
-"""Specialists in one run: whose tasks they see, what they begin as, and what becomes of their merges."""
+"""Specialists in one run: the tasks they see, what they start from, and the fate of their merges."""
 
 import json
 from pathlib import Path
@@ -23,7 +23,7 @@ GROUPS = {"names": ["pattern", "prefix"], "contents": ["list", "content"]}
 
 @pytest.fixture(scope="module")
 def specialists(profile, prefect_harness, tmp_path_factory):
-    """A loop with two specialists, one of them with an adapter of its own shape: the run and what it found."""
+    """A loop with two specialists, one with its own adapter shape: the run and its result."""
     folder = tmp_path_factory.mktemp("specialists")
     values = yaml.safe_load(Path(profile).read_text())
     values["curation"]["train_tasks"] = 12
@@ -68,7 +68,7 @@ def test_specialists_are_trained_on_tasks_of_their_families(learned):
         assert found <= set(wanted)
 
 
-def test_iterations_are_counted_through_and_merges_follow(learned):
+def test_iterations_are_numbered_consecutively_and_merges_follow(learned):
     _, _, found, _ = learned
     assert list(found.updates) == [1, 2]
     names = [candidate.policy.name for candidate in found.candidates]

@@ -1,4 +1,4 @@
-"""`tracewheel teach` from the command line: a real endpoint, an interruption, and what the warm start takes of it."""
+"""`tracewheel teach` from the command line: a real endpoint, an interruption, and use by the warm start."""
 
 import json
 import random
@@ -81,7 +81,7 @@ def test_a_killed_teaching_resumes(chat_server, knowing, profile, curated, train
     deadline = time.monotonic() + 180
 
     def ended():
-        """How many episodes are noted as ended; the others' replies so far are noted too."""
+        """The number of episodes that the journal notes as ended."""
         return journal.read_text().count('{"attempt"') if journal.exists() else 0
 
     while time.monotonic() < deadline and ended() < 2 and process.poll() is None:
@@ -123,7 +123,7 @@ def test_bad_input_is_named_before_any_request(chat_server, knowing, profile, cu
 
 
 def test_extra_demonstrations_are_part_of_the_warm_starts_key(profile, tmp_path):
-    """The same folder with other episodes is another warm start."""
+    """Other episodes in the same folder make another warm start."""
     folder = tmp_path / "taught"
     folder.mkdir()
     path = profile("http://127.0.0.1:1/v1")

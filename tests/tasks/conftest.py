@@ -1,4 +1,4 @@
-"""What the tests of tasks share: a profile, a run of it in a fresh folder, one MLflow store."""
+"""Shared by the task tests: a profile, a run of it in a fresh folder, one MLflow store."""
 
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ from tracewheel.config import RetrainConfig
 
 @pytest.fixture(scope="session")
 def tracking_uri(tmp_path_factory):
-    """A sqlite store; making one takes seconds, so the tests share it and use names of their own."""
+    """A sqlite store. Making one takes seconds, so the tests share it under names of their own."""
     return f"sqlite:///{tmp_path_factory.mktemp('mlflow')}/mlflow.db"
 
 

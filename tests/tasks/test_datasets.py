@@ -64,7 +64,7 @@ def test_data_are_inputs_with_digest_figures_and_schema(make_run, made):
 
 
 def test_a_split_has_the_digest_of_its_own_tasks(make_run, made, tmp_path):
-    """Another held-out task is another held-out set; the training set is the same as before, and says so."""
+    """Another held-out task changes the digest of the held-out set but not that of the training set."""
     traces, curated = made
     tasks = pandas.read_parquet(curated.path / "tasks.parquet")
     tasks.loc[tasks["split"] == "held_out", "id"] += "x"
@@ -93,7 +93,7 @@ def test_the_quality_report_is_an_artifact_and_a_resumed_run_adds_nothing(make_r
     log_datasets(resumed, traces, curated)
     assert stored.read_text() == "as it was" and len(logged(resumed)[0]) == 6
     log_datasets(resumed, traces, replace(curated, digest="f" * 64))
-    assert stored.read_bytes() == (curated.path / "quality.json").read_bytes(), "of a curation that was made anew"
+    assert stored.read_bytes() == (curated.path / "quality.json").read_bytes(), "a new curation replaces it"
 
 
 def test_an_allowed_leak_is_tagged_on_the_mlflow_run(make_run, made):

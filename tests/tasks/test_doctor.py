@@ -1,4 +1,4 @@
-"""The watch on a loop: what it writes down, what it says and when, and how it stops a run."""
+"""The watch on a loop: what it records and reports, and how it stops a run."""
 
 import json
 from dataclasses import replace
@@ -22,7 +22,7 @@ PROFILE = RetrainConfig.model_validate({"name": "test", "doctor": {"window": 1}}
 
 
 class Listener(Silent):
-    """A reporter that remembers what was said."""
+    """A reporter that keeps its messages."""
 
     def __init__(self):
         self.said = []
@@ -32,7 +32,7 @@ class Listener(Silent):
 
 
 class Tags:
-    """In the place of MLflow: the tags."""
+    """Replaces MLflow and keeps the tags."""
 
     def __init__(self):
         self.tags = {}
@@ -42,7 +42,7 @@ class Tags:
 
 
 def trajectories(number, *, cut):
-    """The episodes of an iteration; with `cut`, all that fail ended at a cap."""
+    """The episodes of an iteration; with `cut`, every failed one ended at a cap."""
     rows = []
     for task in range(TASKS):
         for sample in range(SAMPLES):
@@ -58,7 +58,7 @@ def trajectories(number, *, cut):
 
 
 class Loop:
-    """A loop without its stages: entries as they would have left them."""
+    """A loop without stages, with the entries that they would have made."""
 
     def __init__(self, root, config=None, *, planning=False):
         self.listener, self.tags = Listener(), Tags()
@@ -137,7 +137,7 @@ def test_a_warning_is_reported_once_and_tagged(tmp_path):
     assert loop.tags.tags == {"doctor": "truncation severe"}
 
 
-def test_resuming_examines_nothing_again(tmp_path, monkeypatch):
+def test_a_resumed_run_examines_no_iteration_again(tmp_path, monkeypatch):
     loop = Loop(tmp_path)
     for number in (1, 2, 3):
         loop.go(number)
@@ -147,7 +147,7 @@ def test_resuming_examines_nothing_again(tmp_path, monkeypatch):
     assert [again.go(number) for number in (1, 2, 3)] == [[], [], []]
 
 
-def test_after_resuming_the_whole_run_is_examined(tmp_path):
+def test_after_a_resume_earlier_iterations_are_examined_too(tmp_path):
     loop = Loop(tmp_path)
     loop.go(1)
     loop.go(2, cut=True)
@@ -158,7 +158,7 @@ def test_after_resuming_the_whole_run_is_examined(tmp_path):
     assert finding.iterations == (2, 3)
 
 
-def test_other_limits_examine_again(tmp_path):
+def test_changed_limits_examine_the_run_again(tmp_path):
     loop = Loop(tmp_path)
     loop.go(1, cut=True)
     lenient = RetrainConfig.model_validate({"name": "test", "doctor": {"window": 1, "truncation": {"warn": 1, "severe": 1}}})
@@ -185,7 +185,7 @@ def test_a_severe_finding_stops_the_run_with_everything_written(tmp_path, config
     assert stopped.value.args[1]["severity"] == "severe"
     assert loop.read(LOOP_FILE)["iterations"]["2"]["update"] == "update-a2"
     assert {item.check for item in stored_findings(loop.run.record) if item.severity == "severe"} == {"truncation"}
-    with pytest.raises(UnhealthyRun):  # going on changes nothing until something is changed
+    with pytest.raises(UnhealthyRun):  # resuming stops again while the cause remains
         again = Loop(tmp_path, config)
         again.go(1)
         again.go(2, cut=True)

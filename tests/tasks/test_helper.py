@@ -1,4 +1,4 @@
-"""The process beside the flow's own."""
+"""The helper process of a flow."""
 
 import os
 import signal
@@ -11,7 +11,7 @@ from tracewheel.core.errors import DataError, InfrastructureError
 from tracewheel.core.files import read_json
 
 
-def test_calls_share_one_other_process():
+def test_calls_share_one_process():
     with Helper() as helper:
         first, second = helper(os.getpid), helper(os.getpid)
         assert first == second != os.getpid()

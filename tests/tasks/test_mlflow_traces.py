@@ -1,4 +1,4 @@
-"""MLflow's traces, out of a real tracking store and into the reader."""
+"""MLflow's traces, read from a real tracking store."""
 
 import json
 

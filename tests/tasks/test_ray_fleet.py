@@ -22,7 +22,7 @@ from tracewheel.rollout.ray_queue import RemoteQueue, absolute
 from tracewheel.rollout.trajectory_queue import TrajectoryQueue
 
 SAMPLES = 2
-LONGEST = 300  # seconds that a step of these tests may take on a busy machine
+LONGEST = 300  # seconds allowed for a step of these tests on a busy machine
 SLOW_TOOL = """
     import time
 
@@ -40,7 +40,7 @@ SLOW_TOOL = """
 
 @pytest.fixture(scope="module")
 def cluster(two_nodes, tmp_path_factory):
-    """Two nodes of one processor each, which this process has joined."""
+    """A cluster of two nodes with one processor each, joined by this process."""
     import ray
 
     plugins = tmp_path_factory.mktemp("plugins")
@@ -127,14 +127,16 @@ def leased_by(queue):
 
 def check_counts(queue, *, issued):
     counts = queue.counts()
-    assert counts["issued"] - counts["stale"] == issued  # an order that was dropped as stale is ordered anew
+    assert counts["issued"] - counts["stale"] == issued  # each stale order is issued again
     assert counts["issued"] == counts["open"] + counts["consumed"] + counts["stale"]
     handed_in = counts["done"] + counts["consumed"] + counts["stale"]
     assert counts["trajectories"] == handed_in * SAMPLES
     return counts
 
 
-def test_a_killed_worker_and_a_lost_node_neither_lose_nor_double_groups(cluster, config, base, tmp_path, prefect_harness):
+def test_no_group_is_lost_or_doubled_when_a_worker_is_killed_and_a_node_is_lost(
+    cluster, config, base, tmp_path, prefect_harness
+):
     wanted, per_iteration = 18, 6
     queue = TrajectoryQueue.open(tmp_path / "queue.sqlite", "test", config.rollout.max_staleness)
     queue.publish(adapter(base, tmp_path / "v0", 0))
@@ -145,10 +147,10 @@ def test_a_killed_worker_and_a_lost_node_neither_lose_nor_double_groups(cluster,
         wait_until(lambda: len(leased_by(queue)) == 2 and len(worker_processes()) == 2, fleet)
         worker_processes()["127.0.0.2"].kill()
         before = set(leased_by(queue))
-        wait_until(lambda: not before <= set(leased_by(queue)), fleet)  # what the dead one had is given back
+        wait_until(lambda: not before <= set(leased_by(queue)), fleet)  # the dead worker's leases are returned
         taken = claim(queue, 1, per_iteration, 0, fleet)
         queue.publish(adapter(base, tmp_path / "v1", 1))
-        wait_until(lambda: "127.0.0.2" in worker_processes(), fleet)  # there is a new worker in its place
+        wait_until(lambda: "127.0.0.2" in worker_processes(), fleet)  # a new worker has replaced it
         cluster.remove_node(cluster.list_all_nodes()[1], allow_graceful=False)
         taken += claim(queue, 2, per_iteration, 1, fleet)
         queue.publish(adapter(base, tmp_path / "v2", 2))
@@ -160,7 +162,7 @@ def test_a_killed_worker_and_a_lost_node_neither_lose_nor_double_groups(cluster,
     assert len({trajectory.id for trajectory in taken}) == len(taken) == wanted * SAMPLES
     assert sorted(Counter(trajectory.group for trajectory in taken).values()) == [SAMPLES] * wanted
     assert {trajectory.stop_reason for trajectory in taken} <= {"finished", "no_tool_call", "max_turns", "max_tokens"}
-    # Adapters came as bytes: workers read them in a folder of their own machine.
+    # Adapters travel as bytes: workers read them from a folder on their own machine.
     assert (RemoteQueue(None)._adapters / digest_of(tmp_path / "v2")).is_dir()
     wait_until(lambda: not worker_processes())
 
@@ -178,7 +180,7 @@ def test_a_ray_client_is_refused(config, tmp_path):
         make_fleet(remote, queue, tmp_path)
 
 
-def test_a_worker_with_other_code_refuses_to_work(config):
+def test_a_worker_with_other_code_is_refused(config):
     plain = config.model_copy(update={"environment": config.environment.model_copy(update={"kind": "workspace"})})
     with pytest.raises(ConfigError, match="another version"):
         run_rollout_worker.fn(None, WorkerSections.of(plain).model_dump(mode="json"), "one", code="of yesterday")

@@ -1,4 +1,4 @@
-"""The champion: crowned once, kept on refusal, ignored for another base."""
+"""The champion: promoted once, kept on refusal, ignored for another base."""
 
 import pytest
 
@@ -71,7 +71,7 @@ def test_registering_again_adds_nothing_and_promotes_nothing_again(make_run, ada
     assert len(first.tracking.client.search_model_versions(f"name = '{name}'")) == 2
 
 
-def test_a_run_killed_between_registering_and_crowning_crowns_on_resume(make_run, adapter, monkeypatch):
+def test_a_run_killed_between_registration_and_promotion_promotes_on_resume(make_run, adapter, monkeypatch):
     run, folder = make_run(tracked=True), adapter("one")
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
         patched.setattr(run.tracking.client, "set_registered_model_alias", interrupt)
@@ -90,7 +90,7 @@ def test_a_champion_for_another_base_is_ignored_with_a_reason(make_run, adapter,
     assert "made for another base" in note
 
 
-def test_a_whole_model_becomes_champion_only_for_full_training(make_run, base, tmp_path):
+def test_a_whole_model_is_champion_only_for_full_fine_tuning(make_run, base, tmp_path):
     model = tmp_path / "whole" / "model"
     model.mkdir(parents=True)
     (model / "model.safetensors").write_bytes(b"weights")

@@ -29,7 +29,7 @@ from tracewheel.core.fingerprint import NUMERIC_PACKAGES, package_versions
 from tracewheel.core.store import Entry
 from tracewheel.policy.adapters import PolicyRef
 
-# They read a profile or lock a folder: they change no result. What was read of the profile is in the key.
+# They read a profile or lock a folder and change no result. What a stage reads of the profile is in its key.
 WITHOUT_INFLUENCE = {"filelock", "pydantic", "PyYAML"}
 
 
@@ -40,7 +40,7 @@ class Counted(Sections):
 
 @pytest.fixture
 def counted():
-    """A stage that counts how often it ran and fails as often as it is told to."""
+    """A stage that counts its runs and raises the queued failures."""
     calls = []
     failures = []
 
@@ -89,7 +89,7 @@ def test_the_key_depends_on_settings_and_arguments(counted, make_run, tmp_path):
 
 @pytest.fixture
 def newer(monkeypatch):
-    """Makes a package seem to be installed in another version."""
+    """Pretends that another version of a package is installed."""
     installed = importlib.metadata.version
 
     def pretend(package):
@@ -102,7 +102,7 @@ def newer(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("package", "made_anew"),
+    ("package", "changed"),
     [
         ("detect-secrets", {"ingest"}),
         ("google-re2", {"ingest"}),
@@ -113,12 +113,12 @@ def newer(monkeypatch):
         ("pandas", {"ingest", "curate", "score"}),
     ],
 )
-def test_a_package_version_is_in_the_key_of_stages_that_use_it(newer, make_run, package, made_anew):
+def test_a_package_version_is_in_the_key_of_stages_that_use_it(newer, make_run, package, changed):
     run = make_run()
     stages = {"ingest": ingest_traces, "curate": curate_tasks, "score": score_trajectories}
     before = {name: stage.key(run, {}) for name, stage in stages.items()}
     newer(package)
-    assert {name for name, stage in stages.items() if stage.key(run, {}) != before[name]} == made_anew
+    assert {name for name, stage in stages.items() if stage.key(run, {}) != before[name]} == changed
 
 
 @pytest.fixture(scope="module")
@@ -148,7 +148,7 @@ def recording(tmp_path):
 
 @pytest.mark.parametrize("stage", [curate_tasks, roll_out, score_trajectories], ids=["curate", "rollout", "score"])
 @pytest.mark.parametrize("name", ["recording.json", "calls.parquet"])
-def test_a_recording_counts_by_its_content(make_run, recording, stage, name):
+def test_a_recording_is_keyed_by_its_content(make_run, recording, stage, name):
     run = make_run(environment={"kind": f"recorded:{recording}"})
     before = stage.key(run, {})
     (recording / "notes.txt").write_text("no part of it")
@@ -165,7 +165,7 @@ def test_a_copied_recording_has_the_same_digest_but_its_own_tasks(make_run, reco
     here, there = (make_run(environment={"kind": f"recorded:{folder}"}).config for folder in (recording, copy))
     first, second = (settings_for(config, ("environment",)) for config in (here, there))
     assert first["recording"] == second["recording"] == input_digests(there)["recording"]
-    # Curated tasks name the folder that answers their calls, and so must the key.
+    # Curated tasks name the folder that answers their calls, so the key holds it too.
     assert first["environment"] != second["environment"]
 
 
@@ -177,7 +177,7 @@ def test_a_missing_recording_is_reported_at_the_start(make_run, recording):
         make_run(environment={"kind": f"recorded:{recording}"})
 
 
-def test_a_benchmark_counts_by_its_content(make_run, tmp_path):
+def test_a_benchmark_is_keyed_by_its_content(make_run, tmp_path):
     path = tmp_path / "benchmark.txt"
     changes = {"curation": {"decontamination": {"benchmarks": [str(path)]}}}
     with pytest.raises(DataError, match=r"benchmark\.txt: no such file.*decontamination\.benchmarks"):
@@ -190,7 +190,7 @@ def test_a_benchmark_counts_by_its_content(make_run, tmp_path):
     assert make_run(**changes).record.run_id != run.record.run_id
 
 
-def test_the_pseudonym_key_counts_by_its_digest_alone(make_run, monkeypatch):
+def test_the_pseudonym_key_is_keyed_by_its_digest_alone(make_run, monkeypatch):
     monkeypatch.delenv("TRACEWHEEL_REDACTION_KEY", raising=False)
     run = make_run()
     keys, runs = {ingest_traces.key(run, {})}, {run.record.run_id}
@@ -218,7 +218,7 @@ def test_the_stored_driver_stops_at_the_first_missing_result(counted, make_run):
     assert counted.calls == []
 
 
-def test_a_stage_begun_ahead_is_not_made_from_the_store_alone(counted, make_run):
+def test_the_stored_driver_does_not_run_a_stage_begun_ahead(counted, make_run):
     run = make_run()
     planning = replace(run, driver=StoredDriver())
     pending = counted.ahead(planning, number=1)
@@ -229,7 +229,7 @@ def test_a_stage_begun_ahead_is_not_made_from_the_store_alone(counted, make_run)
 
 @pytest.mark.usefixtures("prefect_harness")
 class TestInPrefect:
-    def test_a_stage_begun_ahead_runs_meanwhile_and_is_reused(self, counted, make_run):
+    def test_a_stage_begun_ahead_runs_in_the_background_and_is_reused(self, counted, make_run):
         import prefect
 
         run = make_run()

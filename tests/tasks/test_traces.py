@@ -68,7 +68,7 @@ def test_a_trace_has_the_turns_the_observations_and_the_scores(make_run, evaluat
 
 
 def test_an_earlier_conversation_is_not_part_of_the_episodes_turns(make_run, evaluation, tmp_path):
-    """It is what the episode was given, and comes back out of the store in its place."""
+    """It is part of the episode's input, and the store returns it at its place."""
     tasks, folder = evaluation
     path = folder / "greedy" / "trajectories.parquet"
     first, *others = read_records(path, Trajectory)

@@ -1,4 +1,4 @@
-"""MLflow: one run for a record, nothing twice, and a dead server costs seconds."""
+"""MLflow: one run per record, nothing logged twice, and a dead server fails within seconds."""
 
 import http.server
 import socket
@@ -18,7 +18,7 @@ from tracewheel.core.processes import free_port
 
 @pytest.fixture
 def serve():
-    """Starts a web server that answers as told; returns its address."""
+    """Starts a web server with the given answer; returns its address."""
     servers = []
 
     def start(answer):
@@ -115,7 +115,7 @@ print("made", flush=True)
 """
 
 
-def test_a_kill_while_tables_are_made_leaves_a_usable_store(tmp_path):
+def test_a_kill_during_table_creation_leaves_a_usable_store(tmp_path):
     uri = f"sqlite:///{tmp_path}/mlflow.db"
     for size in (1, 100_000, 300_000):
         process = subprocess.Popen([sys.executable, "-c", FIRST_USE, uri], stdout=subprocess.PIPE, text=True)

@@ -1,4 +1,4 @@
-"""The update's Prefect task tells the user of a mismatch between sampler and trainer; without one it says nothing."""
+"""The update's Prefect task reports a mismatch between sampler and trainer, and only a mismatch."""
 
 import pytest
 

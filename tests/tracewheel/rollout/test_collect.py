@@ -39,7 +39,7 @@ def test_ages_are_of_sampled_tokens():
     assert figures == {"staleness_mean": pytest.approx(2 / 7), "staleness_max": 1.0, "mixed_episodes": 1}
 
 
-def test_nothing_sampled_has_no_age():
+def test_trajectories_without_sampled_tokens_have_no_age():
     silent = trajectory("silent", 0, [{"start": 2, "end": 2, "policy_version": 0, "forced": 0}])
     assert age_figures([silent], version=9) == {"mixed_episodes": 0}
 

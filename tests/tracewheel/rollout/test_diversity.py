@@ -32,7 +32,7 @@ def says(*turns):
         ("ab", "cd", 1.0),
     ],
 )
-def test_distances_by_hand(one, other, distance):
+def test_distances_match_values_worked_by_hand(one, other, distance):
     assert normalised_distance(one, other) == pytest.approx(distance)
     assert normalised_distance(other, one) == pytest.approx(distance)
 
@@ -43,7 +43,7 @@ def test_the_mean_over_pairs_counts_repeated_sequences_each_time():
 
 
 @given(st.lists(st.text("ab", max_size=4), min_size=2, max_size=5))
-def test_the_mean_is_that_of_all_pairs(sequences):
+def test_the_mean_covers_all_pairs(sequences):
     pairs = [
         normalised_distance(sequences[i], sequences[j]) for i in range(len(sequences)) for j in range(i + 1, len(sequences))
     ]
@@ -56,7 +56,7 @@ def test_calls_are_read_from_messages():
     assert calls_of(messages) == (("list", '"{\\"a\\": \\"/a\\"}"'), ("read", '"{\\"a\\": \\"/b\\"}"'), ("", "I am done."))
 
 
-def test_groups_are_told_apart_and_single_episodes_left_out():
+def test_groups_are_kept_apart_and_single_episodes_left_out():
     episodes = {
         "g": says([("list", "/a")], [("finish", "")]),
         "h": says([("list", "/a")], [("finish", "")]),

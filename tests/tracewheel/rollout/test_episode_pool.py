@@ -1,4 +1,4 @@
-"""Episodes whose tools run in threads: the same trajectories, nobody held up, and errors that come out."""
+"""Episodes whose tools run in threads: the same trajectories, no blocking, and errors that propagate."""
 
 import dataclasses
 import threading
@@ -20,7 +20,7 @@ PAUSE = 0.05  # seconds
 
 
 class Slow(WorkspaceEnvironment):
-    """Takes its time for every call."""
+    """Waits before every call."""
 
     def step(self, tool, args):
         time.sleep(PAUSE)
@@ -40,7 +40,7 @@ class BreaksAtReset(WorkspaceEnvironment):
 
 
 class Waits(WorkspaceEnvironment):
-    """Every call waits until the test lets it go on."""
+    """Every call waits until the test releases it."""
 
     go_on = threading.Event()
 
@@ -59,7 +59,7 @@ def in_environment(task, kind):
 
 @pytest.fixture
 def play(scripted_engine, renderer, solution_words):
-    """Run the solutions of tasks in an environment; trajectories and the seconds that it took."""
+    """Run the solutions of tasks in an environment; returns the trajectories and the seconds."""
 
     def run(tasks, config, kind=WorkspaceEnvironment, samples=1, **options):
         wanted = [in_environment(task, kind) for task in tasks]
@@ -77,12 +77,12 @@ def tool_threads_alive():
 
 @pytest.mark.parametrize("count", [1, 4, 64])
 def test_threads_change_no_trajectory(play, tasks, count):
-    """Not one byte of what is stored, in whatever order tools come back."""
+    """The stored bytes are the same in whatever order tools return."""
     assert play(tasks, threaded(count=count), samples=3) == (play(tasks, ROOMY, samples=3)[0], pytest.approx(0, abs=60))
 
 
 def test_slow_tools_run_in_parallel(play, tasks):
-    """64 episodes: as long as the longest of them, not as all together."""
+    """64 episodes take as long as the longest of them, not as long as their sum."""
     found, seconds = play(tasks[:8], threaded(), Slow, samples=8)
     assert len(found) == 64 and {trajectory.stop_reason for trajectory in found} == {"finished"}
     calls = [len(trajectory.turns) for trajectory in found]
@@ -126,7 +126,7 @@ def test_a_wrong_config_is_raised_by_step(scripted_engine, renderer, tasks):
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
 def test_a_rollout_that_fails_leaves_no_thread_waiting(scripted_engine, renderer, tasks, solution_words, error):
-    """Calls under way end, those that were not begun are not carried out."""
+    """Running calls finish; calls that have not begun are not executed."""
     Waits.go_on.clear()
     carried_out = []
 
@@ -174,8 +174,8 @@ def test_episodes_are_open_until_step_returns_them(scripted_engine, renderer, ta
     assert [(number, trajectory.seed) for number, trajectory in ended] == [(0, 1), (1, 2)]
 
 
-def test_new_weights_in_mid_turn_are_marked_where_they_came(scripted_engine, renderer, tasks, call_text):
-    """By hand: the first turn all of version 4; the second changes to 5 at its third token and to 6 at its last."""
+def test_new_weights_within_a_turn_are_marked_at_their_first_token(scripted_engine, renderer, tasks, call_text):
+    """The first turn is all of version 4; the second changes to 5 at its third token and to 6 at its last."""
 
     class Changing(type(scripted_engine(renderer, []))):
         def step(self):
@@ -201,7 +201,7 @@ def test_new_weights_in_mid_turn_are_marked_where_they_came(scripted_engine, ren
     assert [version == -1 for version in versions] == [mask == 0 for mask in trajectory.action_mask]
 
 
-def test_token_versions_by_hand():
+def test_token_versions_match_values_worked_by_hand():
     turns = [
         {"start": 2, "end": 5, "policy_version": 3, "changes": [[4, 4]]},
         {"start": 7, "end": 8, "policy_version": 4, "changes": []},

@@ -1,4 +1,4 @@
-"""Exploration: what is forced is not counted as sampled, temperatures are recorded, evaluation takes no part."""
+"""Exploration: forced tokens do not count as sampled, temperatures are recorded, and evaluation never explores."""
 
 import itertools
 
@@ -55,7 +55,7 @@ def turns_of(trajectories):
         (1.0, 0.3, 4, [0.7, 0.9, 1.1, 1.3]),
     ],
 )
-def test_the_temperatures_of_a_group_by_hand(temperature, spread, samples, expected):
+def test_temperatures_spread_evenly_over_a_group(temperature, spread, samples, expected):
     assert group_temperatures(temperature, spread, samples) == pytest.approx(expected)
 
 
@@ -63,7 +63,7 @@ def test_the_temperatures_of_a_group_by_hand(temperature, spread, samples, expec
     ("end", "iterations", "expected"),
     [(None, 3, [1.2, 1.2, 1.2]), (0.6, 3, [1.2, 0.9, 0.6]), (1.8, 4, [1.2, 1.4, 1.6, 1.8]), (0.6, 1, [1.2])],
 )
-def test_the_schedule_of_temperatures_by_hand(end, iterations, expected):
+def test_the_temperature_is_interpolated_over_iterations(end, iterations, expected):
     config = RetrainConfig.model_validate(
         {
             "name": "t",
@@ -75,7 +75,7 @@ def test_the_schedule_of_temperatures_by_hand(end, iterations, expected):
     assert found == pytest.approx(expected)
 
 
-def test_forced_turns_come_as_often_as_epsilon_says_and_each_tool_as_often():
+def test_epsilon_is_the_share_of_forced_turns_and_tools_are_drawn_evenly():
     heads = [[n] for n in range(5)]
     drawn = [ForcedCalls(0.3, heads, seed).next_head(10) for seed in range(4000)]
     assert sum(map(bool, drawn)) / 4000 == pytest.approx(0.3, abs=4 * (0.3 * 0.7 / 4000) ** 0.5)
@@ -83,14 +83,14 @@ def test_forced_turns_come_as_often_as_epsilon_says_and_each_tool_as_often():
         assert drawn.count(head) / sum(map(bool, drawn)) == pytest.approx(0.2, abs=4 * (0.16 / 1200) ** 0.5)
 
 
-def test_a_turn_that_has_no_room_changes_no_later_one():
+def test_a_turn_without_room_changes_no_later_turn():
     free, tight = ForcedCalls(1.0, [[1, 2], [3]], 7), ForcedCalls(1.0, [[1, 2], [3]], 7)
     assert [tight.next_head(0), *(tight.next_head(9) for _ in range(8))][1:] == [free.next_head(9) for _ in range(9)][1:]
     assert all(len(ForcedCalls(1.0, [[1, 2], [3]], seed).next_head(2)) < 2 for seed in range(50))
 
 
 def test_forced_tokens_are_context(forced, renderer):
-    """Mask 0, log-probability 0, outside the turn's sampled stretch; with the rest of the turn they are a call."""
+    """They have mask 0 and log-probability 0, lie outside the turn's sampled span, and begin its call."""
     heads = {tuple(renderer.call_head(tool)): tool["function"]["name"] for tool in TOOLS}
     begun = [(trajectory, turn) for trajectory, turn in turns_of(forced) if turn["forced"]]
     assert 0.3 < len(begun) / len(turns_of(forced)) < 0.7
@@ -108,7 +108,7 @@ def test_forced_tokens_are_context(forced, renderer):
         assert [t for t, m in enumerate(trajectory.action_mask) if m] == [t for span in spans for t in span]
 
 
-def test_a_forced_call_is_carried_out_and_said_by_the_assistant(forced, renderer):
+def test_a_forced_call_is_executed_and_is_in_the_assistants_message(forced, renderer):
     for trajectory in forced:
         spoken = [message for message in trajectory.messages if message["role"] == "assistant"]
         for message, turn in zip(spoken, trajectory.turns, strict=True):
@@ -120,8 +120,8 @@ def test_a_forced_call_is_carried_out_and_said_by_the_assistant(forced, renderer
             assert turn["calls"] == len(renderer.parse(text).calls)
 
 
-def test_stored_logprobs_are_those_of_a_full_pass_at_each_ones_temperature(forced, config, base):
-    """The policy's own tokens, given whatever was forced before them."""
+def test_stored_logprobs_equal_a_full_pass_at_each_episodes_temperature(forced, config, base):
+    """Checked for the policy's own tokens, given the forced tokens before them."""
     model = load_base(config.policy, base)
     worst = 0.0
     for trajectory in forced:
@@ -167,7 +167,7 @@ def test_only_the_named_tools_are_forced(sampled, tasks, renderer):
 
 
 def test_each_request_has_its_temperature(config, base):
-    """Side by side in one batch, at 0.01 a session is greedy and at 20 it is not."""
+    """In one batch, a session at 0.01 is greedy and one at 20 is not."""
     model = load_base(config.policy, base)
     said = {}
     for greedy in (True, False):
@@ -183,7 +183,7 @@ def test_each_request_has_its_temperature(config, base):
     assert len({tuple(said[False][n]) for n in hot}) == len(hot)
 
 
-def test_the_stage_counts_what_it_forced(config, base, tasks, tmp_path):
+def test_the_stage_counts_forced_turns(config, base, tasks, tmp_path):
     settings = config.rollout.model_copy(update={"exploration": ExplorationConfig(epsilon=0.5)})
     explored = config.model_copy(update={"rollout": settings})
     metrics = rollout(explored, PolicyRef(base), RolloutPlan(tasks[:3], samples=2, seed=1, temperature=0.7), tmp_path)

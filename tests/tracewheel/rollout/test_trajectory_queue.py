@@ -1,4 +1,4 @@
-"""The queue: each order ends once, whatever is killed, asked again or handed in twice."""
+"""The queue: each order ends once, whatever is killed, claimed again or handed in twice."""
 
 import itertools
 import shutil
@@ -30,7 +30,7 @@ def order(number, iteration=1, **changes):
 
 
 def group(ordered, version=0):
-    """What a worker hands in for an order: a group whose oldest token is of this version."""
+    """The group that a worker hands in for an order; its oldest token is of `version`."""
     return [
         Trajectory(
             id=content_hash([ordered.rollout_seed, ordered.number, sample, version]),
@@ -53,7 +53,7 @@ def group(ordered, version=0):
 
 
 def without_waiting(queue):
-    """These tests lose no power: they do not wait for the disk."""
+    """Turn off waiting for the disk; these tests do not survive a power loss."""
     queue._file.read("PRAGMA synchronous=OFF")
     return queue
 
@@ -71,32 +71,32 @@ def finish(queue, orders, version=0, worker="w"):
 
 
 class TestOrders:
-    def test_an_order_is_issued_once_by_number(self, queue):
+    def test_an_order_is_issued_once_per_number(self, queue):
         assert queue.issue([order(0), order(1)]) == 2
         assert queue.issue([order(1, seed=99), order(2)]) == 1
         assert [one.seed for one in queue.lease("w", 9)] == [7, 7, 7]
         assert queue.issued(1) == 3
 
-    def test_a_leased_order_is_nobody_elses(self, queue):
+    def test_a_leased_order_is_leased_to_no_other_worker(self, queue):
         queue.issue([order(n) for n in range(5)])
         assert [one.number for one in queue.lease("a", 2)] == [0, 1]
         assert [one.number for one in queue.lease("b", 9)] == [2, 3, 4]
         assert queue.lease("a", 9) == []
 
-    def test_an_order_may_begin_when_its_iteration_is_near(self, queue):
+    def test_an_order_is_leased_only_within_the_staleness_bound(self, queue):
         queue.issue([order(n, iteration) for n, iteration in enumerate([1, 2, 3, 4])])
         assert [one.iteration for one in queue.lease("a", 9)] == [1, 2]
         queue.publish(PolicyRef("base", "adapter", 1))
         assert [one.iteration for one in queue.lease("a", 9)] == [3]
 
-    def test_nothing_may_begin_before_a_policy_is_published(self, tmp_path):
+    def test_nothing_is_leased_before_a_policy_is_published(self, tmp_path):
         queue = TrajectoryQueue.open(tmp_path / "new.sqlite", "run", max_staleness=5)
         queue.issue([order(0)])
         assert queue.lease("a", 9) == []
         with pytest.raises(ValueError, match="no policy"):
             queue.policy()
 
-    def test_a_released_order_waits_again_with_the_same_seeds(self, queue):
+    def test_a_released_order_is_leased_again_with_the_same_seeds(self, queue):
         queue.issue([order(0), order(1)])
         (first, _) = queue.lease("a", 2)
         finish(queue, [first], worker="a")
@@ -104,7 +104,7 @@ class TestOrders:
         (again,) = queue.lease("b", 9)
         assert again == order(1)
 
-    def test_the_silent_lose_their_leases_and_others_keep_them(self, queue):
+    def test_only_silent_workers_lose_their_leases(self, queue):
         queue.issue([order(0), order(1)])
         queue.lease("silent", 1)
         queue.lease("alive", 1)
@@ -117,7 +117,7 @@ class TestOrders:
         assert queue.expire(60.0) == []
         assert [one.number for one in queue.lease("b", 9)] == [0]
 
-    def test_workers_are_told_of_the_end_until_the_run_goes_on(self, queue):
+    def test_workers_stop_at_the_end_until_the_run_resumes(self, queue):
         queue.issue([order(0)])
         assert queue.heartbeat("a")
         queue.end()
@@ -129,7 +129,7 @@ class TestOrders:
 
 
 class TestHandingIn:
-    def test_a_second_hand_in_changes_nothing_and_says_so(self, queue):
+    def test_a_second_hand_in_is_rejected_and_changes_nothing(self, queue):
         queue.issue([order(0)])
         (leased,) = queue.lease("a", 1)
         assert queue.complete(leased, "a", group(leased, 0))
@@ -138,7 +138,7 @@ class TestHandingIn:
         assert queue.counts() == before
         assert [t.policy_version for t in queue.claim(1, 1, 0).trajectories()] == [0, 0]
 
-    def test_the_first_is_heard_though_its_lease_was_taken_away(self, queue):
+    def test_the_first_hand_in_is_accepted_even_after_its_lease_was_released(self, queue):
         queue.issue([order(0)])
         (leased,) = queue.lease("slow", 1)
         queue.release("slow")
@@ -147,7 +147,7 @@ class TestHandingIn:
         assert not queue.complete(leased, "other", group(leased))
         assert queue.counts()["trajectories"] == SAMPLES
 
-    def test_half_a_group_is_refused(self, queue):
+    def test_incomplete_groups_and_unknown_orders_are_refused(self, queue):
         queue.issue([order(0)])
         (leased,) = queue.lease("a", 1)
         with pytest.raises(DataError, match="whole"):
@@ -155,7 +155,7 @@ class TestHandingIn:
         with pytest.raises(DataError, match="never issued"):
             queue.complete(order(8), "a", group(order(8)))
 
-    def test_records_come_back_as_they_were(self, queue):
+    def test_claimed_records_equal_those_handed_in(self, queue):
         queue.issue([order(0)])
         leased = queue.lease("a", 1)
         finish(queue, leased)
@@ -163,7 +163,7 @@ class TestHandingIn:
 
 
 class TestClaims:
-    def test_the_oldest_are_taken_and_the_same_when_asked_again(self, queue):
+    def test_a_claim_takes_the_oldest_groups_and_is_repeatable(self, queue):
         queue.issue([order(n, 1 + n // 2) for n in range(4)])
         leased = queue.lease("a", 4)
         finish(queue, [leased[3], leased[1]])
@@ -176,17 +176,17 @@ class TestClaims:
         assert (again.digest, again.trajectories()) == (batch.digest, batch.trajectories())
         assert [t.task_id for t in queue.claim(2, 2, 1).trajectories()[::SAMPLES]] == ["task-0", "task-3"]
 
-    def test_what_is_too_old_is_kept_counted_and_ordered_anew_with_other_seeds(self, queue):
+    def test_stale_groups_are_kept_counted_and_ordered_again_with_other_seeds(self, queue):
         queue.issue([order(n) for n in range(3)])
         leased = queue.lease("a", 3)
         finish(queue, leased[:1], version=0)
         finish(queue, leased[1:], version=1)
         assert queue.claim(3, 3, 2) is None
-        (anew,) = queue.lease("a", 9)
-        assert (anew.number, anew.attempt) == (0, 1)
-        assert anew.rollout_seed != leased[0].rollout_seed
+        (reissued,) = queue.lease("a", 9)
+        assert (reissued.number, reissued.attempt) == (0, 1)
+        assert reissued.rollout_seed != leased[0].rollout_seed
         assert not queue.complete(leased[0], "late", group(leased[0]))
-        finish(queue, [anew], version=2)
+        finish(queue, [reissued], version=2)
         batch = queue.claim(3, 3, 2)
         assert batch.dropped == 1
         assert [t.group for t in batch.trajectories()[::SAMPLES]] == ["task-0#0.1", "task-1#1.0", "task-2#2.0"]
@@ -195,7 +195,7 @@ class TestClaims:
         assert counts["trajectories"] == 4 * SAMPLES
 
     @pytest.mark.parametrize(("staleness", "dropped"), [(0, 0), (1, 0), (2, 1)])
-    def test_the_bound_is_the_last_that_is_taken(self, queue, staleness, dropped):
+    def test_staleness_equal_to_the_bound_is_accepted(self, queue, staleness, dropped):
         queue.issue([order(0), order(1)])
         leased = queue.lease("a", 2)
         finish(queue, leased[:1], version=5 - staleness)
@@ -209,7 +209,7 @@ class TestClaims:
 
 
 class TestPolicies:
-    def test_the_newest_stays_the_newest(self, queue):
+    def test_the_newest_policy_is_kept_when_older_ones_are_published(self, queue):
         queue.publish(PolicyRef("base", "two", 2))
         queue.publish(PolicyRef("base", "one", 1))
         assert queue.policy() == PolicyRef("base", "two", 2)
@@ -220,12 +220,12 @@ class TestPolicies:
 
 
 class TestFiles:
-    def test_another_runs_file_is_refused(self, queue):
+    def test_the_file_of_another_run_is_refused(self, queue):
         with pytest.raises(DataError, match="is the queue of run, not of other"):
             TrajectoryQueue.open(queue.path, "other", max_staleness=1)
 
     @pytest.mark.parametrize("content", [b"no database at all, and long enough to have a header" * 50, b""])
-    def test_a_file_of_something_else_is_refused(self, tmp_path, content):
+    def test_a_file_that_is_no_queue_is_refused(self, tmp_path, content):
         path = tmp_path / "other.sqlite"
         path.write_bytes(content)
         with pytest.raises(DataError, match="other.sqlite: not a trajectory queue"):
@@ -239,17 +239,17 @@ class TestFiles:
         with pytest.raises(DataError, match="of schema 1, but of 99"):
             TrajectoryQueue(queue.path)
 
-    def test_no_file_is_no_queue(self, tmp_path):
+    def test_a_missing_file_is_an_error(self, tmp_path):
         with pytest.raises(DataError, match="no such file"):
             TrajectoryQueue(tmp_path / "none.sqlite")
 
-    def test_one_that_was_half_made_is_made_again(self, tmp_path):
+    def test_a_partially_created_queue_is_created_again(self, tmp_path):
         (tmp_path / ".partial-queue.sqlite").write_bytes(b"half")
         queue = TrajectoryQueue.open(tmp_path / "queue.sqlite", "run", max_staleness=1)
         assert queue.counts()["issued"] == 0
         assert not list(tmp_path.glob(".partial-*"))
 
-    def test_a_full_disk_is_said_plainly_and_nothing_is_half_done(self, queue):
+    def test_a_full_disk_is_a_clear_error_and_changes_nothing(self, queue):
         queue.issue([order(0)])
         (leased,) = queue.lease("a", 1)
         before = queue.counts()
@@ -262,13 +262,13 @@ class TestFiles:
         queue._file.read("PRAGMA max_page_count = 1000000")
         assert queue.complete(leased, "a", large)
 
-    def test_a_file_that_stays_locked_is_said_plainly(self, queue, monkeypatch):
+    def test_a_file_that_stays_locked_is_a_clear_error(self, queue, monkeypatch):
         monkeypatch.setattr("tracewheel.rollout.queue_file.BUSY_SECONDS", 0.1)
         other = TrajectoryQueue(queue.path)
         with queue._file.step(), pytest.raises(InfrastructureError, match="locked"):
             other.issue([order(0)])
 
-    def test_a_folder_that_cannot_be_written_to(self, tmp_path):
+    def test_an_unwritable_folder_is_an_error(self, tmp_path):
         (tmp_path / "file").write_text("")
         with pytest.raises(InfrastructureError):
             TrajectoryQueue.open(tmp_path / "file" / "queue.sqlite", "run", max_staleness=1)
@@ -294,7 +294,7 @@ def test_many_threads_and_connections_leave_exact_counts(queue):
 
 
 class Interleavings(RuleBasedStateMachine):
-    """Workers, a learner and crashes in any order. The model is what each side believes it has done."""
+    """Workers, a learner and crashes in any order. The model holds what each side believes it has done."""
 
     @initialize(staleness=st.integers(1, 2))
     def begin(self, staleness):
@@ -369,7 +369,7 @@ class Interleavings(RuleBasedStateMachine):
 
     @rule()
     def crash(self):
-        """The driver is killed: its connection goes without a word, and the workers with it."""
+        """The driver is killed: its connection closes without notice, and its workers end."""
         self.queue.close()
         self.queue = without_waiting(TrajectoryQueue.open(self.folder / "queue.sqlite", "run", self.staleness))
         self.late += [pair for held in self.held.values() for pair in held]
@@ -384,7 +384,7 @@ class Interleavings(RuleBasedStateMachine):
         claimed = [self.queue.claimed(number) for number in range(1, self.iteration + 1)]
         claimed = [batch for batch in claimed if batch]
         assert counts["issued"] == counts["consumed"] + counts["stale"] + counts["open"]
-        assert counts["issued"] == self.issued + counts["stale"]  # each that was dropped is ordered anew
+        assert counts["issued"] == self.issued + counts["stale"]  # each stale order is issued again
         assert counts["consumed"] == GROUPS * len(claimed)
         assert counts["trajectories"] == SAMPLES * len(self.heard)
         assert counts["done"] + counts["consumed"] + counts["stale"] == len(self.heard)
@@ -399,8 +399,8 @@ Interleavings.TestCase.settings = settings(max_examples=25, stateful_step_count=
 TestInterleavings = Interleavings.TestCase
 
 
-def test_a_queue_is_whole_or_not_there(tmp_path, monkeypatch):
-    """Killed while it is made: the next run makes it anew."""
+def test_a_queue_is_created_whole_or_not_at_all(tmp_path, monkeypatch):
+    """A kill during creation leaves no file; the next run creates it."""
 
     def killed(*_):
         raise KeyboardInterrupt

@@ -1,4 +1,4 @@
-"""A rollout worker on a real engine and a real queue: whole groups, new policies in flight, the same seeds again."""
+"""A rollout worker on a real engine and a real queue: whole groups, in-flight policy changes, reproducible seeds."""
 
 import shutil
 import threading
@@ -16,7 +16,7 @@ SAMPLES = 2
 
 
 class Recording:
-    """A queue that does something between a worker's steps."""
+    """A queue that runs a function between a worker's steps."""
 
     def __init__(self, queue, on_complete=None):
         self.queue, self.on_complete, self.handed_in = queue, on_complete, []
@@ -54,13 +54,13 @@ def orders(tasks, iteration=1, start=0):
 
 
 def run_until(queue, profile, number):
-    """Work off the queue until so many groups are handed in, then end."""
+    """Work off the queue until `number` groups are handed in, then end."""
     source = Recording(queue, lambda own: own.queue.end() if len(own.handed_in) == number else None)
     work(source, profile, f"w-{id(source)}")
     return source
 
 
-def test_groups_are_handed_in_whole_and_a_redone_order_gives_the_same(queue, profile, tasks, tmp_path, base, adapter):
+def test_groups_are_handed_in_whole_and_repeated_orders_give_the_same_episodes(queue, profile, tasks, tmp_path, base, adapter):
     queue.issue(orders(tasks[:2]))
     found = run_until(queue, profile, 2).handed_in
     for order, group in found:
@@ -77,7 +77,7 @@ def test_groups_are_handed_in_whole_and_a_redone_order_gives_the_same(queue, pro
     assert sorted(t.id for _, group in run_until(again, profile, 2).handed_in for t in group) == sorted(t.id for t in batch)
 
 
-def test_a_new_policy_is_taken_over_in_the_middle_of_episodes(queue, profile, tasks, base, adapter, tmp_path):
+def test_a_new_policy_takes_over_during_open_episodes(queue, profile, tasks, base, adapter, tmp_path):
     newer = tmp_path / "newer"
     shutil.copytree(adapter, newer)
     rollout = profile.rollout.model_copy(update={"max_turns": 20, "max_tokens": 400})
@@ -116,7 +116,7 @@ def test_an_idle_worker_waits_for_orders_and_for_the_end(queue, profile, tasks):
 
 
 @pytest.mark.parametrize(("workers", "slots", "most"), [(1, 256, 8), (2, 256, 4), (1, 5, 5), (4, 256, 2), (4, 1, 2)])
-def test_workers_share_what_may_be_sampled_ahead(profile, workers, slots, most):
+def test_workers_share_the_episodes_that_may_be_sampled_ahead(profile, workers, slots, most):
     rollout = profile.rollout.model_copy(
         update={
             "workers": profile.rollout.workers.model_copy(update={"count": workers}),

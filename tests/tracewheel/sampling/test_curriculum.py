@@ -1,4 +1,4 @@
-"""The self-evolving curriculum: when variants come and go, that none is held out, and resuming."""
+"""The self-evolving curriculum: when variants are offered and withdrawn, that none is held out, and resuming."""
 
 import json
 import random
@@ -54,11 +54,11 @@ def offered(sampler):
     return sampler.select(10_000, 1)
 
 
-def test_a_task_that_keeps_failing_comes_back_with_variants(splits, curated):
+def test_a_task_that_keeps_failing_gets_variants(splits, curated):
     sampler = make_sampler(config(), curated)
     hard, other = splits["train"][:2]
     fail(sampler, hard)
-    assert sampler.evolve(curated) == [], "once is not twice"
+    assert sampler.evolve(curated) == [], "one failed round is not enough"
     fail(sampler, hard)
     sampler.observe(other.id, 1, 3)
     made = sampler.evolve(curated)
@@ -71,22 +71,22 @@ def test_a_task_that_keeps_failing_comes_back_with_variants(splits, curated):
     # Untried, so its weight is the target, 0.6; that of the failing task, the largest, is 1 - 0.4^7 (2 + 4 failures kept).
     assert sampler.weights()[made[0].id] == pytest.approx(0.6 / (1 - 0.4**7))
     fail(sampler, hard, rounds=2)
-    assert sampler.evolve(curated) == [], "it has its variants"
+    assert sampler.evolve(curated) == [], "the task has its variants already"
 
 
-def test_a_success_between_starts_the_count_again(splits, curated):
+def test_a_success_resets_the_count_of_failures(splits, curated):
     sampler = make_sampler(config(), curated)
     hard = splits["train"][0]
     fail(sampler, hard)
     sampler.observe(hard.id, 1, 3)
     fail(sampler, hard)
     sampler.observe(hard.id, 0, 0)
-    assert sampler.evolve(curated) == [], "a round without a scored rollout says nothing"
+    assert sampler.evolve(curated) == [], "a round without a scored rollout does not count"
     fail(sampler, hard)
     assert len(sampler.evolve(curated)) == 2
 
 
-def test_variants_that_are_solved_or_failed_too_are_withdrawn(splits, curated):
+def test_variants_that_are_always_solved_or_always_failed_are_withdrawn(splits, curated):
     sampler = make_sampler(config(), curated)
     hard = splits["train"][0]
     fail(sampler, hard, rounds=2)
@@ -101,7 +101,7 @@ def test_variants_that_are_solved_or_failed_too_are_withdrawn(splits, curated):
     assert not {solved.id, failed.id} & set(sampler.to_state()["evidence"])
 
 
-def test_the_limit_holds_and_the_longest_failing_come_first(splits, curated):
+def test_longest_failing_tasks_get_variants_first_up_to_the_limit(splits, curated):
     sampler = make_sampler(config(variants={"limit": 3}), curated)
     first, second, third = splits["train"][:3]
     fail(sampler, first, rounds=2)
@@ -112,7 +112,7 @@ def test_the_limit_holds_and_the_longest_failing_come_first(splits, curated):
     assert sampler.figures() == {"variants": 3.0}
 
 
-def test_variants_can_be_set_and_solved(splits):
+def test_variants_are_reproducible_and_solvable(splits):
     environment = WorkspaceEnvironment()
     for task in splits["train"]:
         made = environment.variants(task, 5, seed=1)
@@ -126,7 +126,7 @@ def test_variants_can_be_set_and_solved(splits):
 
 
 class Narrow(WorkspaceEnvironment):
-    """Its generator mostly makes what is taken already."""
+    """Its generator mostly makes tasks that exist already."""
 
     kind = "workspace"
     made: tuple[Task, ...] = ()
@@ -135,7 +135,7 @@ class Narrow(WorkspaceEnvironment):
         return [*Narrow.made, *super().variants(task, 1, seed)]
 
 
-def test_nothing_held_out_nothing_trained_on_and_nothing_twice_is_offered(splits, curated, monkeypatch):
+def test_held_out_trained_and_repeated_tasks_are_not_offered(splits, curated, monkeypatch):
     monkeypatch.setitem(ENVIRONMENTS, "workspace", Narrow)
     reworded = Task(**{**splits["held_out"][0].__dict__, "id": "another-id", "prompt": "In other words."})
     renamed = Task(**{**splits["held_out"][1].__dict__, "id": "a-third-id", "fingerprint": "another"})
@@ -152,7 +152,7 @@ def test_nothing_held_out_nothing_trained_on_and_nothing_twice_is_offered(splits
             check_leaks(pd.DataFrame([*everything, leak.to_record() | {"split": "train"}]), EPISODES)
 
 
-def test_what_cannot_be_set_is_not_offered(splits, curated, monkeypatch):
+def test_a_variant_that_cannot_be_judged_is_not_offered(splits, curated, monkeypatch):
     monkeypatch.setitem(ENVIRONMENTS, "workspace", Narrow)
     task = splits["train"][0]
     unjudgeable = Task(**{**task.__dict__, "id": "broken", "fingerprint": "broken", "goal": {}})
@@ -163,7 +163,7 @@ def test_what_cannot_be_set_is_not_offered(splits, curated, monkeypatch):
 
 
 def run(sampler, curated, iterations):
-    """Iterations in which even tasks fail and odd ones are solved now and then."""
+    """Run iterations in which even tasks fail and odd ones are solved sometimes."""
     chosen = []
     for iteration in iterations:
         picked = sampler.select(6, iteration)
@@ -176,11 +176,11 @@ def run(sampler, curated, iterations):
 
 
 @pytest.mark.parametrize("stop", [0, 2, 5, 7])
-def test_a_resumed_curriculum_goes_on_exactly(stop, curated):
+def test_a_resumed_curriculum_equals_an_uninterrupted_one(stop, curated):
     settings = config(floor=0.5)
     whole = make_sampler(settings, curated)
     expected = run(whole, curated, range(1, 11))
-    assert sum(len(made) for _, made in expected) >= 4, "the test is to see variants"
+    assert sum(len(made) for _, made in expected) >= 4, "the test needs variants"
     first = make_sampler(settings, curated)
     begun = run(first, curated, range(1, stop + 1))
     state = json.loads(json.dumps(first.to_state()))
@@ -189,7 +189,7 @@ def test_a_resumed_curriculum_goes_on_exactly(stop, curated):
     assert second.to_state() == whole.to_state()
 
 
-def test_another_curation_drops_the_variants_that_it_holds_out_or_whose_task_is_gone(splits, curated, tmp_path):
+def test_another_curation_drops_held_out_variants_and_those_without_their_task(splits, curated, tmp_path):
     sampler = make_sampler(config(), curated)
     kept, gone = splits["train"][0], splits["train"][1]
     fail(sampler, kept, rounds=2)
@@ -202,7 +202,7 @@ def test_another_curation_drops_the_variants_that_it_holds_out_or_whose_task_is_
     assert resumed.variants(offered(resumed)) == [of_kept[1]]
 
 
-def test_a_state_of_the_other_sampler_is_taken_over(splits, curated):
+def test_samplers_read_each_others_state(splits, curated):
     plain = make_sampler(RetrainConfig(name="t"), curated)
     plain.observe(splits["train"][0].id, 3, 1)
     evolving = make_sampler(config(), curated, plain.to_state())
@@ -249,7 +249,7 @@ def test_a_generator_that_fails_is_named(splits, curated, monkeypatch):
         sampler.evolve(curated)
 
 
-def test_variants_lie_beside_their_trajectories(splits, tmp_path):
+def test_variants_are_stored_with_their_trajectories(splits, tmp_path):
     assert read_variants(tmp_path) == []
     write_variants(tmp_path / "rollout", splits["train"][:2])
     assert read_variants(tmp_path / "rollout") == splits["train"][:2]

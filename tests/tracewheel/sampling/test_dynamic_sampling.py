@@ -1,4 +1,4 @@
-"""When an iteration rolls out more tasks, how many, and what it says of it."""
+"""When an iteration rolls out more tasks, how many, and its figures."""
 
 import pytest
 
@@ -21,7 +21,7 @@ def dynamic(**settings):
 
 @pytest.fixture
 def round_of(tmp_path):
-    """Write a round's scores: one list of rewards a group, None for an unscored sample."""
+    """Write a round's scores: one list of rewards per group, None for an unscored sample."""
 
     def write(*groups):
         number = len(list(tmp_path.iterdir()))
@@ -38,13 +38,13 @@ def round_of(tmp_path):
     return write
 
 
-def test_groups_with_a_signal_are_those_whose_rewards_differ(round_of):
+def test_groups_with_different_rewards_have_a_signal(round_of):
     groups = [MIXED, SAME, [None, None], [None, 1.0], [None, 1.0, 0.5], [0.5, 0.5 + 1e-12], [float("inf"), 1.0]]
     assert count_groups([round_of(*groups)]) == (7, 2)
     assert count_groups([round_of(SAME), round_of(MIXED, MIXED)]) == (3, 2)
 
 
-def test_what_counts_as_a_signal_is_what_the_learner_learns_from(round_of):
+def test_groups_with_a_signal_are_those_that_the_learner_keeps(round_of):
     import torch
 
     groups = [MIXED, SAME, [None, None], [None, 1.0], [None, 1.0, 0.5], [0.5, 0.5 + 1e-12]]
@@ -61,20 +61,20 @@ def test_what_counts_as_a_signal_is_what_the_learner_learns_from(round_of):
     ("rounds", "settings", "wanted"),
     [
         ([[MIXED] * 4], {"min_groups": 4}, 0),  # enough
-        ([[MIXED] * 2 + [SAME] * 2], {"min_groups": 4}, 4),  # 2 missing, half carry one
+        ([[MIXED] * 2 + [SAME] * 2], {"min_groups": 4}, 4),  # 2 missing, half carry a signal
         ([[MIXED] * 1 + [SAME] * 7], {"min_groups": 4}, 8),  # 3 missing at 1 in 8 would be 24: no more than a round's
-        ([[SAME] * 8], {"min_groups": 1}, 8),  # none so far
+        ([[SAME] * 8], {"min_groups": 1}, 8),  # no signal so far
         ([[SAME] * 8, [SAME] * 8], {"min_groups": 1, "max_rounds": 2}, 8),  # the second refill
         ([[SAME] * 8, [SAME] * 8], {"min_groups": 1, "max_rounds": 1}, 0),  # the cap
         ([[MIXED, SAME], [MIXED, MIXED]], {"min_groups": 3}, 0),  # rounds add up
     ],
 )
-def test_how_many_more_by_hand(round_of, rounds, settings, wanted):
+def test_the_refill_size_follows_from_missing_groups_and_their_rate(round_of, rounds, settings, wanted):
     config, scores = dynamic(**settings), [round_of(*groups) for groups in rounds]
     assert refill_size(config.learner, config.training, scores, group_size=8) == wanted
 
 
-def test_only_where_the_profile_asks_for_it(round_of):
+def test_without_dynamic_sampling_there_is_no_refill(round_of):
     scores = [round_of(SAME)]
     for config in (profile(kind="grpo"), profile(kind="dpo"), profile(kind="ppo")):
         assert refill_size(config.learner, config.training, scores, group_size=8) == 0
@@ -83,7 +83,7 @@ def test_only_where_the_profile_asks_for_it(round_of):
     assert refill_size(config.learner, config.training, scores, group_size=8) == 8
 
 
-def test_the_figures_say_whether_the_cap_was_met(round_of):
+def test_figures_tell_whether_the_cap_was_reached(round_of):
     scores = [round_of(MIXED, SAME), round_of(SAME)]
     figures = {"sampling_rounds": 2.0, "sampled_groups": 3.0, "signal_groups": 1.0}
     assert sampling_figures(dynamic(min_groups=2).learner, scores) == {**figures, "sampling_capped": 1.0}

@@ -32,11 +32,11 @@ def sampler(seed=0, tasks=TASKS, **values):
         (3, 9, 1.0, 1.0),
     ],
 )
-def test_beta_below_by_hand(alpha, beta, x, expected):
+def test_beta_below_matches_values_worked_by_hand(alpha, beta, x, expected):
     assert beta_below(alpha, beta, x) == pytest.approx(expected, abs=1e-7)
 
 
-def test_difficulty_favours_what_is_solved_less_than_the_target():
+def test_difficulty_favours_tasks_solved_less_often_than_the_target():
     choices = sampler(tasks=["failed", "mastered", "new"], floor=0.0)
     choices.observe("failed", 0, 8)
     choices.observe("mastered", 8, 0)
@@ -56,7 +56,7 @@ def test_learnability_is_the_posterior_mean_of_p_times_one_minus_p():
     assert weights["new"] == pytest.approx((1 / 6) / (25 / 110))
 
 
-def test_floor_and_uniform():
+def test_the_floor_bounds_weights_and_uniform_ignores_evidence():
     choices = sampler(tasks=["failed", "mastered"], floor=0.2)
     choices.observe("failed", 0, 8)
     choices.observe("mastered", 100, 0)
@@ -66,7 +66,7 @@ def test_floor_and_uniform():
     assert same.weights() == {"failed": 1.0, "mastered": 1.0}
 
 
-def test_decay_shrinks_evidence_and_forgets_what_is_no_longer_offered():
+def test_decay_shrinks_evidence_and_drops_tasks_no_longer_offered():
     choices = sampler(decay=0.5, tasks=["kept"])
     choices.observe("kept", 6, 2)
     choices.observe("gone", 1, 0)
@@ -86,7 +86,7 @@ def test_earlier_evidence_counts_less_when_a_task_is_rolled_out_again():
     assert choices.posterior("once") == (1.0, 9.0)
 
 
-def test_choices_are_different_tasks_and_depend_on_seed_and_iteration():
+def test_selected_tasks_are_distinct_and_depend_on_seed_and_iteration():
     first = sampler().select(5, iteration=0)
     assert len(set(first)) == 5 and set(first) <= set(TASKS)
     assert first == sampler().select(5, iteration=0)
@@ -96,14 +96,14 @@ def test_choices_are_different_tasks_and_depend_on_seed_and_iteration():
     assert sorted(sampler().select(99, iteration=0)) == sorted(TASKS)
 
 
-def test_a_second_choice_goes_on_where_the_first_ended():
+def test_a_second_selection_continues_the_first():
     """Tasks left out do not change the order of the others."""
     first = sampler().select(5, iteration=1)
     assert first + sampler().select(4, iteration=1, exclude=first) == sampler().select(9, iteration=1)
     assert sampler().select(5, iteration=1, exclude=TASKS) == []
 
 
-def test_the_first_choice_follows_the_weights():
+def test_selection_follows_the_weights():
     choices = sampler(kind="difficulty", tasks=["failed", "mastered"], floor=0.25)
     choices.observe("failed", 0, 8)
     choices.observe("mastered", 50, 0)
@@ -123,7 +123,7 @@ def learn(choices, iterations):
 
 
 @pytest.mark.parametrize("stop", range(7))
-def test_a_resumed_sampler_goes_on_exactly(stop, tmp_path):
+def test_a_resumed_sampler_equals_an_uninterrupted_one(stop, tmp_path):
     whole = sampler()
     expected = learn(whole, range(6))
     first = sampler()
@@ -170,7 +170,7 @@ def test_a_bad_state_file_is_a_data_error_that_names_it(text, said, tmp_path):
     assert str(path) in str(caught.value)
 
 
-def test_a_missing_state_file_and_impossible_counts(tmp_path):
+def test_a_missing_state_file_and_impossible_counts_are_errors(tmp_path):
     with pytest.raises(DataError, match="no such file"):
         TaskSampler.load(SamplerConfig(), TASKS, 0, tmp_path / "absent.json")
     with pytest.raises(ValueError, match="not counts"):

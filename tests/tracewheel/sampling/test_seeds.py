@@ -3,7 +3,7 @@
 from tracewheel.sampling.seeds import evaluation_seed, rollout_seed
 
 
-def test_seeds_differ_by_what_they_are_for_and_repeat():
+def test_seeds_differ_by_purpose_and_are_reproducible():
     seeds = [rollout_seed(seed, iteration) for seed in (0, 1) for iteration in (1, 2)]
     seeds += [evaluation_seed(seed, split) for seed in (0, 1) for split in ("validation", "held_out")]
     assert len(set(seeds)) == 8

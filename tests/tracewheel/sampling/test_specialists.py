@@ -1,4 +1,4 @@
-"""What a specialist has of its own: settings, tasks, and its own families' success."""
+"""A specialist's settings, its tasks, and the success of its families."""
 
 import pandas as pd
 import pytest
@@ -18,7 +18,7 @@ def profile(**specialists):
     return RetrainConfig.model_validate(values)
 
 
-def test_a_specialist_has_its_shape_and_its_iterations():
+def test_a_specialist_has_its_own_shape_and_iterations():
     config = profile(groups={"one": ["a"], "two": ["b"]}, iterations=3)
     one, two = (specialist_config(config, families) for families in (("a",), ("b",)))
     assert (one.training.iterations, two.training.iterations) == (3, 3)
@@ -27,7 +27,7 @@ def test_a_specialist_has_its_shape_and_its_iterations():
     assert specialist_config(whole, ("a",)).training.iterations == 9
 
 
-def test_how_they_are_merged_changes_nothing_of_the_specialists():
+def test_merge_settings_do_not_change_specialists():
     groups = {"one": ["a"], "two": ["b"]}
     configs = [profile(groups=groups), profile(groups=groups, merges=[{"method": "dare_ties"}])]
     assert configs[0] != configs[1]
@@ -57,20 +57,20 @@ class WithVariants(TaskSampler):
         return [made[name] for name in task_ids if name in made]
 
 
-def test_it_is_offered_the_tasks_of_its_families_and_their_variants():
+def test_a_specialist_is_offered_the_tasks_of_its_families_and_their_variants():
     whole = WithVariants(RetrainConfig(name="test").sampler, [*FAMILIES, "variant-1"], seed=0)
     assert sorted(FamilySampler(whole, FAMILIES, ["a"]).select(9, 1)) == ["a1", "a2"]
     assert sorted(FamilySampler(whole, FAMILIES, ["b", "c"]).select(9, 1)) == ["b1", "c1", "variant-1"]
     assert FamilySampler(whole, FAMILIES, ["a"]).select(9, 1, exclude=["a1"]) == ["a2"]
 
 
-def test_what_it_observes_is_known_to_all():
+def test_specialists_share_their_observations():
     whole = TaskSampler(RetrainConfig(name="test").sampler, FAMILIES, seed=0)
     FamilySampler(whole, FAMILIES, ["a"]).observe("a1", 3, 1)
     assert whole.posterior("a1") == (4.0, 2.0)
 
 
-def test_it_is_judged_by_its_own_families_each_task_counting_alike():
+def test_a_specialist_is_ranked_by_its_families_weighted_by_tasks():
     def rates(greedy, sampled, n, scored=None):
         return {"greedy": {"rate": greedy, "n": n}, "sampled": {"rate": sampled, "n": n if scored is None else scored}}
 

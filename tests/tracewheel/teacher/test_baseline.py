@@ -1,4 +1,4 @@
-"""A scripted model behind a real endpoint is evaluated as a policy is: known successes, costs, stops, and going on."""
+"""A scripted model behind a real endpoint is evaluated like a policy: known successes, costs, stops, and resuming."""
 
 import json
 import random
@@ -18,7 +18,7 @@ from tracewheel.policy.adapters import PolicyRef
 from tracewheel.teacher.baseline import evaluate_endpoint
 
 PRICES = {"input": 1000.0, "cached_input": 100.0, "output": 10000.0}
-# 100 prompt tokens, of which 40 cached, and 10 of completion.
+# 100 prompt tokens, 40 of them cached, and 10 completion tokens.
 USAGE = {"prompt_tokens": 100, "completion_tokens": 10, "prompt_tokens_details": {"cached_tokens": 40}}
 COST = (60 * 1000 + 40 * 100 + 10 * 10000) / 1e6
 
@@ -30,7 +30,7 @@ def split():
 
 
 def scripted(tasks, solves):
-    """Solves the tasks of which `solves(index, temperature, seed)`; finishes at once with the others."""
+    """Solves the tasks for which `solves(index, temperature, seed)` is true; finishes the others at once."""
     known = {task.prompt: (index, solution(task)) for index, task in enumerate(tasks)}
 
     def answer(body, number):
@@ -45,7 +45,7 @@ def scripted(tasks, solves):
 
 @pytest.fixture
 def measure(config, tmp_path):
-    """Evaluate an endpoint; the folder, the summary and how the playing went."""
+    """Evaluate an endpoint; returns the folder, the summary and the outcome of playing."""
 
     def run(server, tasks, *, samples=2, greedy=True, out="baseline", profile=None, **baseline):
         settings = {"endpoint": server.url, "model": "big", "retries": 0, "timeout": 5, "prices": PRICES} | baseline
@@ -59,8 +59,8 @@ def measure(config, tmp_path):
     return run
 
 
-def test_a_known_model_gets_its_known_success(chat_server, measure, split):
-    """Greedy it solves six of eight; of the sampled episodes those of the even tasks."""
+def test_a_scripted_model_gets_its_known_success_rates(chat_server, measure, split):
+    """It solves six of eight greedily, and every sampled episode of an even task."""
     server = chat_server(scripted(split, lambda index, temperature, seed: index < 6 if temperature == 0 else index % 2 == 0))
     folder, summary, played = measure(server, split)
     assert summary["greedy"]["rate"] == 0.75 and summary["greedy"]["n"] == 8
@@ -92,8 +92,8 @@ def test_a_known_model_gets_its_known_success(chat_server, measure, split):
     }
 
 
-def test_the_files_are_those_of_an_evaluation(chat_server, measure, config, base, adapter, split, tmp_path):
-    """Same files, columns and summary as of a policy; the gate compares the two."""
+def test_the_files_match_those_of_an_evaluation(chat_server, measure, config, base, adapter, split, tmp_path):
+    """The files, columns and summary equal those of a policy; the gate compares the two."""
     folder, summary, _ = measure(chat_server(scripted(split, lambda *_: True)), split, samples=1)
     policy = evaluate(config, PolicyRef(base, str(adapter)), split, tmp_path / "policy", samples=1, seed=1)
     assert summary.keys() - policy.keys() == {"endpoint"} and policy.keys() <= summary.keys()
@@ -109,7 +109,7 @@ def test_the_files_are_those_of_an_evaluation(chat_server, measure, config, base
 
 
 def test_unscored_episodes_are_not_failures(chat_server, measure, split):
-    """One task is refused, of one the endpoint is down: both are missing, and the others' rate is theirs."""
+    """One task is refused and one fails because the endpoint is down: the rate covers the other tasks."""
     solving = scripted(split, lambda index, *_: index != 5)
     mood = {"down": True}
 
@@ -134,8 +134,8 @@ def test_unscored_episodes_are_not_failures(chat_server, measure, split):
 
 
 @pytest.mark.parametrize("concurrency", [1, 3])
-def test_a_budget_stops_it_and_a_larger_one_goes_on(chat_server, measure, split, concurrency):
-    """What it costs stays within the budget; what was not played is not there; nothing is asked twice."""
+def test_a_budget_stops_a_baseline_and_a_larger_one_resumes_it(chat_server, measure, split, concurrency):
+    """The cost stays within the budget, unplayed episodes are missing, and nothing is asked twice."""
     server = chat_server(scripted(split, lambda *_: True))
     budget = 4.0
     folder, summary, played = measure(server, split, samples=0, budget=budget, max_turn_tokens=20, concurrency=concurrency)
@@ -149,7 +149,7 @@ def test_a_budget_stops_it_and_a_larger_one_goes_on(chat_server, measure, split,
     asked = len(server.requests)
     _, again, played = measure(server, split, samples=0, budget=budget, max_turn_tokens=20, out="again")
     assert COST * len(server.requests) <= budget, "the budget is the command's, however often it is run"
-    if concurrency == 1:  # among several, another one may be the first that does not fit
+    if concurrency == 1:  # with several at once, another episode may exceed the budget first
         assert len(server.requests) == asked and again == summary
 
     _, whole, played = measure(server, split, samples=0, budget=100.0, max_turn_tokens=20, out="whole")
@@ -159,15 +159,15 @@ def test_a_budget_stops_it_and_a_larger_one_goes_on(chat_server, measure, split,
     assert whole["endpoint"]["cost"] == pytest.approx(COST * total)
 
 
-def test_a_budget_too_small_for_one_reply(chat_server, measure, split):
+def test_a_budget_too_small_for_one_reply_sends_no_request(chat_server, measure, split):
     server = chat_server(scripted(split, lambda *_: True))
     _, summary, played = measure(server, split, samples=1, budget=0.01)
     assert server.requests == [] and summary["greedy"]["rate"] is None and summary["sampled"]["rate"] is None
     assert summary["endpoint"]["cost"] == 0 and "16 of 16 episodes" in played.stopped
 
 
-def test_what_a_server_with_token_ids_says_can_be_learned_from(chat_server, measure, config, renderer, split, rng=None):
-    """The server renders as the policy does and gives what it sampled: the trajectory is the rollout's, id by id."""
+def test_episodes_of_a_server_with_token_ids_are_trainable(chat_server, measure, config, renderer, split, rng=None):
+    """The server renders like the policy and returns its tokens: the trajectory equals the rollout's, id by id."""
     known = {task.prompt: solution(task) for task in split}
 
     def answer(body, number):
@@ -200,14 +200,14 @@ def make_tools(split):
     return make_environment(split[0].environment).tools()
 
 
-def test_thrift_in_tokens_that_are_not_known_is_an_error_and_not_a_full_mark(chat_server, measure, split):
+def test_a_token_cost_objective_without_token_ids_is_an_error(chat_server, measure, split):
     thrift = {"kind": "cost", "name": "thrift", "measure": "generated_tokens", "budget": 100}
     profile = {"rubric": {"objectives": [thrift]}}
     with pytest.raises(ConfigError, match="'thrift': the episode has no token ids to count"):
         measure(chat_server(scripted(split, lambda *_: True)), split, samples=0, profile=profile)
 
 
-def test_one_mode_alone(chat_server, measure, split):
+def test_one_mode_may_be_evaluated_alone(chat_server, measure, split):
     server = chat_server(scripted(split, lambda *_: True))
     folder, summary, _ = measure(server, split, samples=1, greedy=False)
     assert summary["greedy"]["rate"] is None and summary["sampled"]["rate"] == 1.0 and not (folder / "greedy").exists()
@@ -215,7 +215,7 @@ def test_one_mode_alone(chat_server, measure, split):
         measure(server, split, samples=0, greedy=False, out="none")
 
 
-def test_nothing_that_works_is_an_error(chat_server, measure, config, split, tmp_path):
+def test_an_endpoint_that_fails_every_episode_is_an_error(chat_server, measure, config, split, tmp_path):
     refusing = chat_server(lambda body, number: (400, {}, {"error": {"message": "temperature is not supported"}}))
     with pytest.raises(InfrastructureError, match="all 8 episodes of big failed.*temperature is not supported"):
         measure(refusing, split, samples=0)

@@ -1,4 +1,4 @@
-"""What is noted of an endpoint's replies, and that it is taken up again."""
+"""The journal of an endpoint's replies, and resuming from it."""
 
 import json
 import threading
@@ -22,7 +22,7 @@ def reply(text, cost=0.25):
 
 
 def say(text, asked):
-    """An endpoint that says a text, and keeps what it was asked."""
+    """An endpoint that replies with a text and keeps its requests."""
 
     def ask(wanted, messages, tools):
         asked.append(messages)
@@ -31,7 +31,7 @@ def say(text, asked):
     return ask
 
 
-def test_stored_replies_are_not_asked_again(wanted, tmp_path):
+def test_stored_replies_are_not_requested_again(wanted, tmp_path):
     path, asked = tmp_path / "deep" / "journal.jsonl", []
     with Journal(path) as journal:
         assert journal.speaker(wanted, say("one", asked))(["hello"], []) == reply("one")

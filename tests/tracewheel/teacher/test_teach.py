@@ -1,4 +1,4 @@
-"""A teacher behind a real endpoint plays tasks: what it is shown, what is kept of it, and going on after a stop."""
+"""A teacher behind a real endpoint plays tasks: what it sees, which episodes are kept, and resuming after a stop."""
 
 import dataclasses
 import json
@@ -27,7 +27,7 @@ def calls_message(*calls, identity="x"):
 
 @pytest.fixture
 def knowing(tasks):
-    """Answers with the known solution of the task that the prompt sets, a call a turn."""
+    """Answers with the known solution of the prompt's task, one call per turn."""
     by_prompt = {task.prompt: solution(task) for task in tasks}
 
     def answer(body, number):
@@ -41,7 +41,7 @@ def knowing(tasks):
 
 @pytest.fixture
 def taught(config, tmp_path):
-    """Run the stage against a server, with some of the teacher's settings changed; the folder and the report."""
+    """Run the stage against a server with changed settings of the teacher; returns the folder and the report."""
 
     def run(server, tasks, *, rollout=None, out="taught", **teacher):
         values = config.model_dump()
@@ -84,8 +84,8 @@ def test_solved_tasks_become_demonstrations(chat_server, taught, tasks, knowing,
         assert imitated == renderer.conversation_ids(play(task, solution(task)), TOOLS), "token by token what a rollout has"
 
 
-def test_the_answer_is_never_before_the_teacher(chat_server, taught, tasks, knowing):
-    """Of a task only the prompt is sent; the goal, with what the verifier reads in it, is nowhere in any request."""
+def test_the_teacher_never_sees_the_answer(chat_server, taught, tasks, knowing):
+    """Only the task's prompt is sent; no request holds the goal that the verifier reads."""
     marked = [dataclasses.replace(task, goal=task.goal | {"answer": "GOLD-ANSWER"}, verifier="workspace") for task in tasks]
     server = chat_server(knowing)
     taught(server, marked)
@@ -98,7 +98,7 @@ def test_the_answer_is_never_before_the_teacher(chat_server, taught, tasks, know
         system, user = body["messages"][:2]
         task = next(task for task in tasks if task.prompt == user["content"])
         assert system == {"role": "system", "content": "You are a file-management agent."}
-        # All that follows is what it said itself, and what the tools reply to that in the environment.
+        # Then come only its own messages and the environment's replies to them.
         for said, expected in zip(body["messages"][2:], play(task, solution(task))[2:], strict=False):
             assert said["role"] == expected["role"] and (said["role"] != "tool" or said["content"] == expected["content"])
 
@@ -113,7 +113,7 @@ def test_duplicates_are_left_out(chat_server, taught, tasks, knowing):
 
 
 def last_step(message):
-    """Solve the task, but say `message` in the place of the last call."""
+    """Solve the task, but send `message` instead of the last call."""
 
     def answer_with(knowing):
         def answer(body, number):
@@ -126,7 +126,7 @@ def last_step(message):
 
 
 def refused_at(tool, message):
-    """Solve the task, but be refused where `tool` is to be called."""
+    """Solve the task, but refuse the request that would call `tool`."""
 
     def answer_with(knowing):
         def answer(body, number):
@@ -139,7 +139,7 @@ def refused_at(tool, message):
 
 
 def before(first):
-    """Say `first`, then solve the task."""
+    """Send `first`, then solve the task."""
 
     def answer_with(knowing):
         def answer(body, number):
@@ -175,7 +175,7 @@ def before(first):
 def test_stop_reason_success_and_fault_of_an_episode(
     chat_server, taught, tasks, knowing, answers, rollout, stop_reason, success, fault
 ):
-    """Of the first task; the second, so that not all are refused, is solved."""
+    """Checks the first task; the second is solved, so that not all are refused."""
     wayward = answers(knowing)
 
     def answer(body, number):
@@ -189,7 +189,7 @@ def test_stop_reason_success_and_fault_of_an_episode(
     assert report["left_out"] == ({fault: 1} if fault else {})
 
 
-def test_what_the_verifier_cannot_judge_is_unscored(chat_server, taught, tasks, knowing):
+def test_episodes_that_the_verifier_cannot_judge_are_unscored(chat_server, taught, tasks, knowing):
     spoilt = dataclasses.replace(tasks[0], goal={})
     folder, report = taught(chat_server(knowing), [spoilt, tasks[1]])
     attempts = attempts_of(folder)
@@ -204,12 +204,12 @@ def test_a_teacher_that_solves_nothing_leaves_an_empty_file(chat_server, taught,
     assert pd.read_parquet(folder / "episodes.parquet").empty
 
 
-def test_episodes_run_at_once_but_no_more_than_said(chat_server, taught, tasks, knowing):
+def test_episodes_run_at_once_up_to_the_concurrency(chat_server, taught, tasks, knowing):
     gate = threading.Barrier(3, timeout=5)
 
     def answer(body, number):
         if number and body["messages"][-1]["role"] == "user":
-            gate.wait()  # passes only when three episodes are under way together
+            gate.wait()  # passes only when three episodes run at once
         return knowing(body, number)
 
     server = chat_server(answer)
@@ -218,14 +218,14 @@ def test_episodes_run_at_once_but_no_more_than_said(chat_server, taught, tasks, 
     assert server.most_open == 3
 
 
-def test_an_endpoint_that_does_not_answer_is_found_out_by_the_first_episode(chat_server, taught, tasks):
+def test_an_endpoint_that_does_not_answer_fails_at_the_first_episode(chat_server, taught, tasks):
     server = chat_server(lambda body, number: (500, {}, b"down"))
     with pytest.raises(InfrastructureError, match="no answer after 1 tries; last error: status 500: down"):
         taught(server, tasks)
     assert len(server.requests) == 1
 
 
-def test_an_episode_that_fails_later_is_recorded_and_tried_again(chat_server, taught, tasks, knowing):
+def test_a_later_failed_episode_is_recorded_and_tried_again(chat_server, taught, tasks, knowing):
     def failing(body, number):
         return (500, {}, b"down") if body["messages"][1]["content"] == tasks[1].prompt else knowing(body, number)
 
@@ -241,8 +241,8 @@ def test_an_episode_that_fails_later_is_recorded_and_tried_again(chat_server, ta
     assert {body["messages"][1]["content"] for _, body in server.requests} == {tasks[1].prompt}
 
 
-def test_after_a_stop_only_what_is_missing_is_played(chat_server, taught, tasks, knowing, tmp_path):
-    """The key is withdrawn in the midst; what has ended by then is not paid for twice."""
+def test_after_a_stop_only_missing_episodes_are_played(chat_server, taught, tasks, knowing, tmp_path):
+    """The key is revoked during the run; episodes that ended before are not paid for twice."""
     mood = {"refuse": True}
 
     def answer(body, number):
@@ -267,7 +267,7 @@ def test_after_a_stop_only_what_is_missing_is_played(chat_server, taught, tasks,
     assert asked == {task.prompt for task in tasks if task.id not in played}
 
 
-def test_other_settings_are_other_episodes(chat_server, taught, tasks, knowing):
+def test_changed_settings_play_new_episodes(chat_server, taught, tasks, knowing):
     server = chat_server(knowing)
     taught(server, tasks[:1])
     first = len(server.requests)
@@ -277,6 +277,6 @@ def test_other_settings_are_other_episodes(chat_server, taught, tasks, knowing):
     assert len(server.requests) == 2 * first
 
 
-def test_a_profile_without_a_teacher(config, tasks, tmp_path):
+def test_a_profile_without_a_teacher_is_an_error(config, tasks, tmp_path):
     with pytest.raises(ConfigError, match="set teacher.endpoint and teacher.model"):
         teach(config, tasks, tmp_path / "out", journal=tmp_path / "journal.jsonl")

@@ -1,4 +1,4 @@
-"""When an endpoint's episode can be learned from, and what is kept of it when it cannot."""
+"""When an endpoint's episode is trainable, and what is kept of it otherwise."""
 
 import re
 
@@ -25,12 +25,12 @@ def attempt(*turns, temperature=1.0, stop_reason="finished", final_state=None, *
     return made
 
 
-# The prompt 1 2 3, said 7 8; then the prompt goes on with the observation 4 5, said 9.
+# Prompt 1 2 3, reply 7 8; the next prompt adds the observation 4 5, reply 9.
 FIRST = turn([1, 2, 3], [7, 8], [-0.1, -0.2])
 SECOND = turn([1, 2, 3, 7, 8, 4, 5], [9], [-0.3], calls=2, malformed=1)
 
 
-def test_tokens_in_are_tokens_out():
+def test_the_trajectory_keeps_the_endpoints_tokens():
     trajectory, why = to_trajectory(attempt(FIRST, SECOND), processed_logprobs=False)
     assert why == ""
     assert trajectory.token_ids == [1, 2, 3, 7, 8, 4, 5, 9]
@@ -43,8 +43,8 @@ def test_tokens_in_are_tokens_out():
     assert Trajectory.from_record(trajectory.to_record()) == trajectory
 
 
-def test_an_episode_that_goes_on_from_a_conversation_learns_from_its_own_turns_alone():
-    """Turn by turn the ids are the same: what others said is in the first prompt."""
+def test_an_episode_that_continues_a_conversation_trains_only_its_own_turns():
+    """The turns have the same ids: the earlier conversation is part of the first prompt."""
     plain = attempt(FIRST, SECOND)
     earlier = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "y"}]
     opened = attempt(FIRST, SECOND, messages=[*earlier, *plain.messages])
@@ -77,7 +77,7 @@ def test_the_opening_ends_before_the_prompt(messages, turns, opening):
 @pytest.mark.parametrize(
     ("second", "why"),
     [
-        # The server's template has made other ids of what was said.
+        # The server's template encodes the reply with other ids.
         (turn([1, 2, 3, 7, 6, 4, 5], [9], [-0.3]), "turn 2: its prompt does not go on from the 5 tokens before it.*at token 4"),
         (turn([0, 2, 3, 7, 8, 4, 5], [9], [-0.3]), "part at token 0"),
         (turn([1, 2, 3, 7], [9], [-0.3]), "part at token 4"),

@@ -1,4 +1,4 @@
-"""The endpoint of a real vLLM server: what it gives is what the protocol's tests take it to give, and can be learned from."""
+"""The endpoint of a real vLLM server: it answers as the protocol tests assume, and its episodes are trainable."""
 
 import os
 import subprocess
@@ -50,8 +50,8 @@ def server(base, tmp_path_factory):
             process.kill()
 
 
-def test_sampled_episodes_are_the_policys_id_by_id(server, config, base, renderer, tasks, tmp_path):
-    """Every turn's prompt goes on from the ids before it, and the log-probabilities are the trainer's."""
+def test_sampled_episodes_equal_the_policys_id_by_id(server, config, base, renderer, tasks, tmp_path):
+    """Every prompt continues the ids before it, and the log-probabilities equal the trainer's."""
     endpoint = {"endpoint": server, "model": "tiny", "token_ids": True, "timeout": 300, "max_turn_tokens": 48}
     prices = {"prices": {"input": 1.0, "cached_input": 0.5, "output": 2.0}}
     profile = RetrainConfig.model_validate(config.model_dump() | {"baseline": endpoint | prices})
