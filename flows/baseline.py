@@ -18,7 +18,7 @@ from tracewheel.core.store import produce_whole
 def baseline(options: argparse.Namespace) -> dict[str, Any]:
     """Evaluate the model that the profile's `baseline`, or the command line, names.
 
-    Each reply is noted in a file beside `--out` as it comes. After an interruption, or when a budget was too small, the
+    Each reply is stored in a file next to `--out` as it arrives. After an interruption, or when a budget was too small, the
     same command resumes from there; when every episode has ended the file is removed.
 
     Raises:
@@ -64,7 +64,7 @@ def baseline(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _named(options: argparse.Namespace) -> list[str]:
-    """What the command line says of the endpoint, as settings of the profile."""
+    """The command line's options of the endpoint, as settings of the profile."""
     given = {"endpoint": options.endpoint, "model": options.model}
     return [f"baseline.{name}={json.dumps(value)}" for name, value in given.items() if value is not None]
 

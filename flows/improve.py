@@ -25,7 +25,7 @@ def validate(run: Run, curated: Entry, policy: Policy, iteration: int = 0) -> Ca
 
 
 def with_harder_tier(run: Run, curated: Entry, found: Improvement) -> dict[int, dict[str, float]]:
-    """The validation curve with each candidate's greedy success on the harder tier beside it. Nothing is chosen by it."""
+    """The validation curve with each candidate's greedy success on the harder tier, which is only reported."""
     curve = found.validation
     for candidate in found.candidates:
         entry = evaluate_policy(run, policy=candidate.policy, curated=curated, split="harder", samples=1)

@@ -54,7 +54,7 @@ def improve(options: argparse.Namespace) -> dict[str, Any]:
     use_threads(config.threads)
     reporter = TerminalReporter()
     work_dir, inputs = Path(config.work_dir), {"curated": digest_of(curated), "start": digest_of(start)}
-    # Beside the records of whole runs, which `tracewheel status` lists.
+    # Apart from the records of whole runs, which `tracewheel status` lists.
     record = RunRecord(work_dir / "loops", identify(config, inputs))
     run = Run(config, Store(work_dir / "store"), record, reporter, driver=DirectDriver())
     first = run.adapted("start", _entry(start, inputs["start"]), version=policy_of(start, config.policy.base).version)

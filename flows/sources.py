@@ -1,4 +1,4 @@
-"""Where an iteration's trajectories come from: sampled before each update, beside the one before, or all the time."""
+"""Where an iteration's trajectories come from: sampled before each update, during the previous one, or continuously."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Source(Protocol):
 
 @contextmanager
 def open_source(run: Run, curated: Entry, sampler: TaskSampler, name: str) -> Iterator[Source]:
-    """The source that the profile asks for; `name` tells the loops of a run apart."""
+    """The source that the profile asks for; `name` distinguishes the loops of a run."""
     match run.config.rollout.mode:
         case "sync":
             yield SyncSource(run, curated, sampler)

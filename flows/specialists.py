@@ -47,7 +47,7 @@ def specialist_run(run: Run, name: str, families: tuple[str, ...]) -> Run:
 
 
 def own_start(own: Run, curated: Entry, start: Policy, name: str) -> Policy:
-    """The start of a specialist whose adapter has a shape of its own: a warm start in that shape."""
+    """The start of a specialist with its own adapter shape: a warm start in that shape."""
     entry = warm_start_policy(own, curated=curated, demonstrations=own.config.warm_start.demonstrations)
     return replace(start, name=f"{name}-start", entry=entry, version=0)
 

@@ -19,7 +19,7 @@ LABEL = "teach"
 def teach(options: argparse.Namespace) -> dict[str, Any]:
     """Let the profile's teacher play the training tasks.
 
-    Each reply is noted in a file beside `--out` as it comes. After an interruption, or when a budget was too small, the
+    Each reply is stored in a file next to `--out` as it arrives. After an interruption, or when a budget was too small, the
     same command resumes from there; when every episode has ended the file is removed.
 
     Raises:

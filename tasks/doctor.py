@@ -149,7 +149,7 @@ class Watch:
             self._run.tracking.tag(doctor="; ".join(f"{item.check} {item.severity}" for item in alarms))
 
     def _stop(self, iteration: int, findings: Sequence[Finding]) -> None:
-        """Stop the run where the profile says so and the finding still holds."""
+        """Stop the run if `stop_on` lists the check and the finding still holds."""
         stop_on = self._run.config.doctor.stop_on
         found = [
             item for item in findings if item.check in stop_on and item.severity == "severe" and iteration in item.iterations

@@ -47,7 +47,7 @@ class Driver(Protocol):
         ...
 
     def progress(self, iterations: int) -> Callable[[int], None]:
-        """Show the progress of a loop; the function is told of each iteration that is complete."""
+        """Show the progress of a loop; call the returned function after each iteration."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""A process beside the flow's own, so that two stages can compute at once."""
+"""A second process of the flow, so that two stages can compute at once."""
 
 from __future__ import annotations
 

@@ -12,5 +12,5 @@ from tracewheel.traces.ingest import ingest
 
 @stage_task("ingest", code="tracewheel.traces.ingest", sections=IngestSections, packages=READING_PACKAGES)
 def ingest_traces(context: Context[IngestSections], *, inputs: dict[str, str]) -> dict[str, Any]:
-    """Read the logged traces; put aside what cannot be read. `inputs` are the files' digests."""
+    """Read the logged traces and quarantine unreadable records. `inputs` are the files' digests."""
     return ingest(context.config.ingest, context.out)

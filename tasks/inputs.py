@@ -1,6 +1,6 @@
 """What a run reads, by content: traces, base model, recordings, benchmarks, the pseudonyms' key. The run id is made of it.
 
-Stage keys and the run id hold these digests beside the settings, so another recording under the same path is another run.
+Stage keys and the run id hold these digests and the settings, so another recording under the same path is another run.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _recording(config: RetrainConfig) -> dict[str, str]:
 
 
 def _benchmarks(config: RetrainConfig) -> dict[str, str]:
-    """Two files of one name stay apart by their numbers, as a report tells them by name."""
+    """The number keeps files of one name apart, since a report names files without their folder."""
     paths = [Path(path) for path in config.curation.decontamination.benchmarks]
     hint = "curation.decontamination.benchmarks names it"
     return {f"benchmarks/{number}/{path.name}": _digest(path, hint) for number, path in enumerate(paths, start=1)}

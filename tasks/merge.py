@@ -20,7 +20,7 @@ def merge_policies(
     settings: dict[str, Any],
     version: int,
 ) -> dict[str, Any]:
-    """Add what each part has learnt since its start to the adapter of `onto`; `settings` say how."""
+    """Add what each part has learnt since its start to the adapter of `onto`; `settings` define the method."""
     named = []
     for name, part in parts.items():
         assert part.weights is not None

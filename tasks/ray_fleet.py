@@ -49,7 +49,7 @@ class _Place:
 class RayFleet:
     """Rollout workers on a Ray cluster. Their leases are given back when their process or machine dies or stops responding.
 
-    The driver has to be a machine of the cluster: the queue's file is on its disk. Without an `address` a cluster of this
+    The driver must be a machine of the cluster: the queue's file is on its disk. Without an `address` a cluster of this
     machine alone is started.
 
     Args:

@@ -163,7 +163,7 @@ def describe(value: Any) -> Any:
 def settings_for(config: RetrainConfig, sections: tuple[str, ...]) -> dict[str, Any]:
     """The sections of a profile as JSON types, and digests of the files that they name.
 
-    A recording's path stays beside its digest, as the tasks made with it name it.
+    A recording keeps its path along with its digest, because its tasks name the path.
 
     Raises:
         DataError: a recording or a benchmark is missing.

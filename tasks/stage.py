@@ -90,7 +90,7 @@ class StageTask(Generic[P]):
         stage: Name of the stage in the store.
         code: The domain module that does the work.
         sections: What the stage reads of the profile.
-        packages: Packages that its result depends on, beside those that all stages compute with.
+        packages: Packages that its result depends on, in addition to those that all stages use.
         expects: What a plan takes the stage's result for, by the call and how many calls the plan has before it.
     """
 
@@ -178,7 +178,7 @@ class StageTask(Generic[P]):
         return content_hash(made_from)
 
     def label(self, run: Run, arguments: dict[str, Any]) -> str:
-        """The name of a call: the stage, and what tells it from its siblings."""
+        """The name of a call: the stage, and what distinguishes it from its siblings."""
         if "iteration" in arguments:
             refill = f", refill {arguments['refill']}" if arguments.get("refill") else ""
             return f"{self.stage} {arguments['iteration']} of {run.config.training.iterations}{refill}"

@@ -26,7 +26,7 @@ LONGEST_PREVIEW = 500
 
 @dataclass(frozen=True)
 class EvaluationTags:
-    """What tells the traces of one evaluation from others: tags of each."""
+    """The tags that identify the traces of one evaluation."""
 
     policy: str
     split: str

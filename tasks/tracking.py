@@ -111,7 +111,7 @@ def _make_database(database: Path) -> None:
     if database.exists():
         return
     database.parent.mkdir(parents=True, exist_ok=True)
-    # Where the disk has no locks it goes on without: there MLflow's own must do.
+    # On a disk without locks this continues unlocked and relies on MLflow's own.
     with hold(database.parent, wait=True):
         if database.exists():
             return  # another process was first
@@ -161,7 +161,7 @@ class Tracking:
 
     @bounded
     def log_inputs(self, data: Iterable[DataInput]) -> None:
-        """Say what the run learns from and is measured on, with digests. What is there already is not added again."""
+        """Log the data that the run learns from and is measured on, with digests, unless it is logged already."""
         from mlflow.entities import Dataset, DatasetInput, InputTag
 
         inputs = []

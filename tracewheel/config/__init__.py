@@ -1,4 +1,4 @@
-"""The configuration: one YAML profile, frozen and strict, whose unions are discriminated by `kind`.
+"""The configuration: one frozen, strict YAML profile; `kind` discriminates its unions.
 
 A profile is parsed once at the start of a command. Every unknown key, wrong type and impossible combination is reported
 with its path before anything runs. `--set a.b=c` overrides one value. Each run stores the resolved profile.

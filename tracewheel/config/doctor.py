@@ -58,8 +58,8 @@ class DoctorConfig(Strict):
     `stop_on` lists the checks that stop a run on a severe finding. The run's state is kept: the same command resumes it
     once the check is removed from the list. Figures cover the last `window` iterations.
 
-    - Shares of episodes: `truncation`; `unrecorded_calls` (recorded environments); `repetition`, an episode having a turn
-      of which a share `repeated_phrases` is repeated.
+    - Shares of episodes: `truncation`; `unrecorded_calls` (recorded environments); `repetition`, an episode with a turn in
+      which at least the share `repeated_phrases` of phrases is repeated.
     - `invented_tools`: share of calls. `flawed_success`: share of successes.
     - `zero_variance`: share of unsolved groups without a signal. From a share `solved` of solved groups up, the tasks are
       too easy.

@@ -114,7 +114,7 @@ class MergeSections(Sections):
 
 
 class MergeCheckSections(MergeSections, EvaluateSections):
-    """To merge, and to evaluate the merge beside its parts."""
+    """To merge adapters, and to evaluate the merge and its parts."""
 
 
 class GateSections(Sections):

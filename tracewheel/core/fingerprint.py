@@ -1,4 +1,4 @@
-"""Fingerprints of code, packages and files: the parts of a stage's key beside its settings."""
+"""Fingerprints of code, packages and files: the parts of a stage's key other than its settings."""
 
 from __future__ import annotations
 

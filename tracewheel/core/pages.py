@@ -28,7 +28,7 @@ def render(
         folder: Folder of the template and its styles.
         name: The template, which extends `frame.html`. All values are escaped.
         styles: Style sheets that follow `page.css`.
-        filters: The template's own filters, beside `percent` and `thousands`.
+        filters: The template's own filters, in addition to `percent` and `thousands`.
         script_digest: SHA-256 in base64 of the one script that may run; without it none may.
         values: Values for the template.
     """

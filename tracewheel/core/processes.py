@@ -28,7 +28,7 @@ def kill_group() -> None:
 
 
 def end_with_parent(parent: int, end: Callable[[], None] = exit_at_once) -> None:
-    """End this process when its parent has ended, in whatever way.
+    """End this process when its parent ends for any reason.
 
     A thread watches the parent's id. Linux could signal by itself (`PR_SET_PDEATHSIG`), but does so already when the
     parent's thread that started the child ends.

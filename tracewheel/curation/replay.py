@@ -94,7 +94,7 @@ def replay_traces(traces: pandas.DataFrame, environment_kind: str) -> tuple[pand
     import pandas
 
     environment = make_environment(environment_kind)
-    # A recorded environment measures how near an episode comes to a success: a reward need not agree with that.
+    # A recorded environment measures similarity to a success, which need not agree with the reward.
     proves = not environment_kind.startswith(RECORDED)
     tasks: dict[str, Task] = {}
     rows = []

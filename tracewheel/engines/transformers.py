@@ -220,7 +220,7 @@ class TransformersEngine:
             hidden = self._model.base_model(
                 input_ids=ids[None].to(device),
                 position_ids=positions,
-                attention_mask=torch.empty(1, 1, 1, 1),  # four dimensions: the model makes none of its own
+                attention_mask=torch.empty(1, 1, 1, 1),  # with four dimensions the model makes none itself
                 use_cache=False,
                 ragged=cache,
             ).last_hidden_state[0]
@@ -228,7 +228,7 @@ class TransformersEngine:
         return self._model.get_output_embeddings()(hidden[last.to(device)]).float().cpu()
 
     def _probe(self, ids: torch.Tensor) -> torch.Tensor:
-        """The logits [V] after the last of `ids` [T], read in chunks beside another row, in a separate cache."""
+        """The logits [V] after the last of `ids` [T], read in chunks along with another row, in a separate cache."""
         cache = RaggedCache(self._model)
         rows = [cache.take_row(), cache.take_row()]
         logits = self._read(cache, rows[:1], [len(ids) - 1], ids[:-1])

@@ -197,7 +197,7 @@ class VllmClient:
             except ValueError as error:
                 raise _Unavailable(f"an invalid answer ({error})") from error
         message = f"{path}: status {response.status_code}: {' '.join(response.text.split())[:EXCERPT]}"
-        # A server that was restarted knows no adapter.
+        # A restarted server has no adapters.
         if response.status_code >= 500 or (response.status_code == 404 and path == GENERATE):
             raise _Unavailable(message)
         if refusal_allowed:

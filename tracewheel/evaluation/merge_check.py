@@ -1,4 +1,4 @@
-"""Merging adapters that lie in folders: the merge is evaluated beside its parts, and refused when it is worse than one."""
+"""Merging adapters from folders: the merge is evaluated together with its parts, and refused when it is worse than one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The numbers that an algorithm carries from one update to the next, beside weights and optimisers."""
+"""The numbers that an algorithm carries from one update to the next, other than weights and optimisers."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def update(config: UpdateSections, files: UpdateFiles, *, iteration: int) -> dic
 
     torch.set_num_threads(config.threads)
     trajectories = read_scored_trajectories(files.trajectories, files.scores)
-    # Rollouts beside the update number the run's first policy 0, whatever version an earlier run gave it.
+    # Overlapping rollouts number the run's first policy 0, whatever version an earlier run gave it.
     version = min(policy_of(files.state, config.policy.base).version, iteration - 1)
     metrics = describe(trajectories) | staleness_figures(trajectories, version, iteration)
     if isinstance(config.learner, DpoConfig):

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 ADAPTER, MODEL = "adapter", "model"
 ADAPTER_INFO, MODEL_INFO = "adapter.json", "model.json"
 WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
-# A model's files for text, beside its weights and config.
+# A model's tokenizer and template files.
 TEXT_FILES = (
     "tokenizer*",
     "chat_template*",

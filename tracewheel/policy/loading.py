@@ -49,7 +49,7 @@ class PolicyWeights:
         self._base: str | None = None  # whose weights the model has or can restore
         self._model: Any = None
         self._keeps = False
-        self._adapted: Any = None  # the model with an adapter beside its weights
+        self._adapted: Any = None  # the model with an unmerged adapter
         self._plain: dict[str, torch.Tensor] = {}  # the base's weights before a merge, by name
 
     def load(self, policy: PolicyRef) -> Any:
@@ -100,7 +100,7 @@ class PolicyWeights:
 def load_for_generation(config: PolicyConfig, policy: PolicyRef) -> Any:
     """The policy as one plain model: in float32 the adapter is merged into the weights.
 
-    In lower precision a merge would round the adapter away, so it stays beside them.
+    In lower precision a merge would round the adapter away, so it stays unmerged.
 
     Raises:
         AdapterMismatchError: the adapter was trained for another base.
@@ -115,7 +115,7 @@ def load_policy_for_training(config: UpdateSections, state: Path, adapter_name: 
     steps would be lost to the rounding of a lower precision; the state's adapter is merged.
 
     Raises:
-        DataError: the folder holds no policy, or a whole model although an adapter is to be trained.
+        DataError: the folder holds no policy, or a whole model although `learner.weights` is `lora`.
         AdapterMismatchError: it was trained from another base.
     """
     policy = policy_of(state, config.policy.base)

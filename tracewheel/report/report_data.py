@@ -1,4 +1,4 @@
-"""The contents of a report, as frozen values that know nothing of files or HTML."""
+"""The contents of a report, as frozen values independent of files and HTML."""
 
 from __future__ import annotations
 

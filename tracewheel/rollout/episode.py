@@ -90,7 +90,7 @@ class Transcript(Protocol[Reply]):
         ...
 
     def add_turn(self, reply: Reply) -> PolicyTurn:
-        """Record what the policy said."""
+        """Record the policy's reply."""
         ...
 
     def add_results(self, results: list[Message], *, interrupted: bool) -> None:
@@ -106,7 +106,7 @@ def play(task: Task, transcript: Transcript[Any], max_turns: int) -> Generator[W
     """Play an episode.
 
     Yields:
-        A function to call, whose result is to be sent; or None for the policy's turn: send what the transcript takes
+        A function to call, whose result to send; or None for the policy's turn: send what the transcript takes
         as a reply, or the `Stop` that prevented one.
 
     Returns:
@@ -187,7 +187,7 @@ class _World:
                 observation = Observation(call.malformed, error=True)
             else:
                 try:
-                    # A copy: episodes that say the same words share the parsed arguments.
+                    # A copy: episodes with the same reply share the parsed arguments.
                     observation = self.environment.step(call.name, fresh_copy(call.arguments))
                     observation.text.encode()
                 except Exception as error:  # as at reset

@@ -27,7 +27,7 @@ TOOL_WAIT_SECONDS = 0.2  # how long a step waits for tools when there is nothing
 
 @dataclass(frozen=True)
 class _Running:
-    """An episode under way."""
+    """An open episode."""
 
     transcript: TokenTranscript
     steps: Generator[Work, Any, Ending]

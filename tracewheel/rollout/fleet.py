@@ -81,7 +81,7 @@ class WatchedFleet:
         while not self._stopping.wait(CHECK_SECONDS):
             try:
                 self._fleet.check()
-            except Exception as error:  # raised again where somebody waits for the workers
+            except Exception as error:  # raised again by the next `check`
                 self._failure = error
                 return
 

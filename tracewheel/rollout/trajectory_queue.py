@@ -90,7 +90,7 @@ class TrajectoryQueue:
         queue = cls(path)
         found = queue._file.facts()["identity"]
         if found != identity:
-            raise DataError(f"{path}: is the queue of {found}, not of {identity}; move it away to begin anew")
+            raise DataError(f"{path}: is the queue of {found}, not of {identity}; move it away to start over")
         with queue._file.step() as run:
             run("DELETE FROM facts WHERE name = 'ended'")
             run("UPDATE workers SET gone = 1")
@@ -122,7 +122,7 @@ class TrajectoryQueue:
     def claim(self, iteration: int, groups: int, version: int) -> ClaimedGroups | None:
         """Claim the oldest groups that are done for an iteration; a repeated call returns the same ones.
 
-        Groups whose oldest token is more than `max_staleness` versions behind are marked stale, and ordered anew.
+        Groups whose oldest token is more than `max_staleness` versions behind are marked stale and ordered again.
 
         Args:
             iteration: Which iteration trains on them.

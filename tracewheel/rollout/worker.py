@@ -74,7 +74,7 @@ def most_episodes(config: WorkerSections) -> int:
 
 
 class Groups:
-    """The groups that a worker has under way, on a pool of episodes."""
+    """The groups that a worker is rolling out, on a pool of episodes."""
 
     def __init__(self, pool: EpisodePool, config: WorkerSections) -> None:
         self._pool = pool
@@ -85,7 +85,7 @@ class Groups:
 
     @property
     def episodes(self) -> int:
-        """How many episodes are under way."""
+        """The number of open episodes."""
         return self._pool.open
 
     def begin(self, order: Order) -> None:

@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     import pandas as pd
 
 VARIANTS_FILE = "variants.parquet"
-ATTEMPTS = 4  # at the generator, when what it makes is taken
+ATTEMPTS = 4  # calls of the generator when it makes tasks that exist already
 
 
 class SelfEvolvingSampler(TaskSampler):
     """Weighs tasks as `difficulty` does, and offers variants of those that keep failing.
 
-    Beside the posterior its state holds, for each task, the rounds in a row that it was failed (below 0) or
+    Besides the posterior its state holds, for each task, the rounds in a row that it was failed (below 0) or
     solved (above 0), how often it got variants, and the variants themselves. What `evolve` makes depends on
     that state, the seed and the curated tasks alone: a restored sampler makes the same.
     """
@@ -195,14 +195,14 @@ def make_sampler(config: SamplerSections, curated: Path, state: Mapping[str, Any
 
 
 def write_variants(folder: Path, variants: list[Task]) -> None:
-    """Write the rolled-out variants beside their trajectories, for the stage that scores them."""
+    """Write the rolled-out variants next to their trajectories, for the stage that scores them."""
     if variants:
         folder.mkdir(parents=True, exist_ok=True)
         write_records(folder / VARIANTS_FILE, variants)
 
 
 def read_variants(folder: Path) -> list[Task]:
-    """The variants beside trajectories; none where there is no such file.
+    """The variants next to trajectories; none without such a file.
 
     Raises:
         DataError: the file is not one of tasks.
@@ -216,7 +216,7 @@ def _tasks_of(table: pd.DataFrame) -> list[Task]:
 
 
 def _identities(tasks: Iterable[Task]) -> set[str]:
-    """Whatever identifies a task: its id, its fingerprint, its starting point and goal."""
+    """All that identifies a task: its id, its fingerprint, its starting point and goal."""
     found = set()
     for task in tasks:
         found |= {

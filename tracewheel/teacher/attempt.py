@@ -50,7 +50,7 @@ class Attempt:
 
     @property
     def finished(self) -> bool:
-        """Whether it came to an end of its own."""
+        """Whether the episode ended by itself."""
         return self.stop_reason not in UNFINISHED
 
     @property
@@ -69,7 +69,7 @@ class Attempt:
 
 
 class ChatTranscript:
-    """The `Transcript` of a model behind an endpoint: messages as they were said, and what each reply took.
+    """The `Transcript` of a model behind an endpoint: its messages, and the usage of each reply.
 
     Args:
         speak: Gives the model's replies.

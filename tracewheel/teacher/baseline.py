@@ -43,11 +43,11 @@ def evaluate_endpoint(
         progress: Called with (episodes done, episodes in all).
 
     Returns:
-        The summary as written, and how the playing went. Beside an evaluation's figures the summary has `endpoint`: the
+        The summary as written, and the outcome of playing. Besides an evaluation's figures the summary has `endpoint`: the
         model, what it took (see `usage_of`), and how many episodes are `trainable`.
 
     Raises:
-        ConfigError: the profile has no baseline, or nothing is to be played.
+        ConfigError: the profile has no baseline, or asks for neither greedy nor sampled episodes.
         InputError: the endpoint, the model or the key is wrong.
         InfrastructureError: the very first episode got no answer, or none did.
     """

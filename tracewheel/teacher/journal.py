@@ -95,7 +95,7 @@ class Journal:
                 self._replies[entry["episode"], entry["asked"]] = reply
                 self.spent += reply.usage.cost or 0.0
         except (ValueError, KeyError, TypeError) as error:
-            raise DataError(f"{self._path}: is no journal of this version ({error}); move it away to begin anew") from error
+            raise DataError(f"{self._path}: is no journal of this version ({error}); move it away to start over") from error
 
 
 def _whole_lines(path: Path) -> list[bytes]:

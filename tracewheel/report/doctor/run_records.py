@@ -1,7 +1,7 @@
 """The records of a run that the checks read: rows of episodes, metrics of updates, validations.
 
 The loop writes to `loop.json` which entries of the store each iteration made. So the doctor can examine a run that is
-still going on, was stopped or killed, or was made by another version of the code.
+still running, was stopped or killed, or was made by another version of the code.
 """
 
 from __future__ import annotations

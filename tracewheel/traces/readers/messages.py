@@ -114,7 +114,7 @@ def are_sound(messages: list[Any]) -> bool:
     """Whether `check_messages` is certain to return these messages, as parsed by orjson, unchanged.
 
     False only means that `check_messages` is needed, for example for messages with extra keys. Most records pass here, so
-    this loop is most of the cost of reading beside parsing; it avoids function calls.
+    this loop is most of the cost of reading besides parsing; it avoids function calls.
     """
     open_calls: set[str] = set()
     spoken = False
