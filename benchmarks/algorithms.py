@@ -21,7 +21,7 @@ from typing import Any
 
 from tracewheel.config import load_config
 
-# The settings of each: its preset, and for PPO one critic epoch, which halves its cost. Nothing is tuned.
+# Each runs with its preset; PPO with one critic epoch, which halves its cost. Nothing is tuned.
 ALGORITHMS: dict[str, list[str]] = {
     "grpo": ["learner.kind=grpo"],
     "dapo": ["learner.kind=dapo"],
@@ -73,7 +73,7 @@ def main() -> None:
 
 
 def _start(profile: str, seed: int, common: list[str], work: Path) -> Path:
-    """The store with everything that comes before reinforcement learning, and its evaluations."""
+    """The store with all stages before reinforcement learning, and its evaluations."""
     folder = work / f"start-{seed}"
     _retrain(profile, [*common, f"seed={seed}", "training.iterations=1"], folder)
     return folder / "store"

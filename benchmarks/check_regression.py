@@ -40,7 +40,7 @@ def main() -> None:
     print(json.dumps({"measured": measured, "reference": reference, "worse": fallen}, indent=1))
     for name in fallen:
         message = f"{name}: {measured.get(name)} (reference {reference[name]})"
-        # GitHub's runners show the first form beside the change.
+        # GitHub shows the first form next to the change.
         print(f"::warning title=benchmark::{message}" if os.environ.get("GITHUB_ACTIONS") else f"warning: {message}")
     sys.exit(1 if arguments.strict and fallen else 0)
 

@@ -1,12 +1,12 @@
-"""The way from a log to tasks, splits, episodes and sets, measured as a whole: speed, memory, and how both grow.
+"""Ingest and curation of a log, measured as a whole: speed, memory, and how both grow.
 
     python benchmarks/curation.py                                  # 10k and 100k traces
     python benchmarks/curation.py --traces 10000 100000 1000000    # about 12 GB on the disk
     python benchmarks/curation.py --json docs/curation_speed.json
 
-The log is one of the workspace's deployed agent: four attempts at each task, three tasks a user, calls and replies that
-are true, so that each trace is replayed, verified and compared, each task probed, and two tasks in five are used. `orjson`
-parses the log's lines and lets them go; `ingest` and `curate` are what the commands of these names do. Each side is a process
+The log is one of the workspace's deployed agent: four attempts at each task, three tasks per user, true calls and replies, so
+that each trace is replayed, verified and compared, each task is probed, and two tasks in five are used. `orjson`
+parses the log's lines and discards them; `ingest` and `curate` do what the commands of these names do. Each side is a process
 of its own; CPU seconds without imports, MB are millions of bytes of the log. Prints JSON and a table.
 """
 
@@ -116,7 +116,7 @@ def one(side: str, folder: Path) -> dict[str, Any]:
 
 
 def shown(sizes: list[dict[str, Any]]) -> str:
-    """What each side did, by size of the log."""
+    """The results of each side, by size of the log."""
     head = ["traces", "MB", "side", "MB/s", "traces/s", "µs a trace", "times orjson's seconds", "CPU s", "peak MiB"]
     rows: list[list[Any]] = []
     for size in sizes:

@@ -2,7 +2,7 @@
 
     python benchmarks/duplicates.py --traces 10000 --out docs/duplicates.json
 
-Each size is measured in a process of its own, so that its peak memory is its own. Traces are made as they are used and
+Each size is measured in a process of its own, so that its peak memory is its own. Traces are generated one by one and
 never held together: 5% are copies of an earlier one with other numbers, and a share of the second run holds an e-mail address
 and a card number each. `--libraries` compares the MinHash libraries on the same sets.
 """
@@ -100,7 +100,7 @@ def measure(count: int) -> dict[str, Any]:
 
 
 def libraries(count: int = 2000) -> dict[str, float]:
-    """Sets a second of the MinHash libraries, 128 places, sets of 100 words; those that are installed."""
+    """Sets per second of the installed MinHash libraries: 128 permutations, sets of 100 words."""
     import importlib.util
 
     rng = random.Random(0)

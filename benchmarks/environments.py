@@ -65,7 +65,7 @@ def measure(repetitions: int) -> dict[str, Any]:
         for task, final in zip(tasks, finals, strict=True):
             verifier.verify(task, final)
 
-    # What is timed, and how many operations one call does.
+    # The timed function, and its operations per call.
     timed: dict[str, tuple[Callable[[], Any], int]] = {
         "calibration": (_calibrate, CALIBRATION),
         "reset": (reset, len(tasks)),

@@ -4,9 +4,9 @@
     python benchmarks/ingest.py --traces 10000 100000 1000000    # about 4 GB on the disk
     python benchmarks/ingest.py --json docs/ingest.json
 
-`orjson` parses each line and lets it go; `read` also finds the format, checks roles, calls and replies and makes a
+`orjson` parses each line and discards it; `read` also finds the format, checks roles, calls and replies and makes a
 `Trace`; `ingest` also redacts, drops duplicates and writes Parquet, as `tracewheel ingest` does. `1% more` is a
-second ingest after the log has grown by that. Each side is a process of its own; sides are interleaved, and the
+second ingest after the log has grown by 1%. Each side is a process of its own; sides are interleaved, and the
 median of CPU seconds counts, without imports. MB are millions of bytes of the log. Prints JSON and tables.
 """
 
@@ -50,7 +50,7 @@ def main() -> None:
 
 
 def measure(count: int, arguments: argparse.Namespace) -> dict[str, Any]:
-    """All sides on one log. Every repetition of a large log is one, as they take minutes."""
+    """All sides on one log. A large log is measured once, because it takes minutes."""
     with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
         log = Path(folder) / "log.jsonl"
         size = write_log(log, count)
@@ -80,7 +80,7 @@ def run(side: str, log: Path, out: Path) -> dict[str, Any]:
 
 
 def tables(sizes: list[dict[str, Any]]) -> str:
-    """What each side did, by size of the log."""
+    """The results of each side, by size of the log."""
     head = ["traces", "MB", "side", "MB/s", "traces/s", "µs a trace", "share of orjson's speed", "CPU s", "peak MiB"]
     rows: list[list[Any]] = []
     for size in sizes:

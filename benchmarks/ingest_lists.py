@@ -5,9 +5,9 @@
 
 `ours` gives each element as bytes with its line and offset, parsed by orjson; `ijson` gives values alone (`items`, the C
 backend), as floats instead of `Decimal`. A list is written in one line, one element a line, or indented; with shuffled keys
-our guess at the next beginning fails, and elements are decoded or their brackets matched. Each side is a process; sides are
+the cutter cannot guess the next element's beginning, and decodes them or matches brackets. Each side is a process; sides are
 interleaved, and the median of CPU seconds counts, without imports. Then the output of each side for short lists that are
-unusual or damaged. Needs ijson, which the package does not. Prints JSON and tables.
+unusual or damaged. Needs ijson, which is no dependency of the package. Prints JSON and tables.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def write_list(path: Path, traces: int, layout: str) -> None:
 
 def measure(side: str, log: Path) -> None:
     """One side in this process."""
-    with tempfile.TemporaryDirectory() as folder:  # imports are not what is measured
+    with tempfile.TemporaryDirectory() as folder:  # excludes imports from the measurement
         warm_up = Path(folder) / log.name
         warm_up.write_bytes(b'[{"a": 1}, {"a": 2}]')
         list(SIDES[side](warm_up))

@@ -1,4 +1,4 @@
-"""Synthetic logs in OpenAI's format: conversations with calls and their results, of the size and variety that agents log."""
+"""Synthetic logs in OpenAI's format: conversations with calls and results, as large and varied as real agent logs."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ USERS, TEXTS = 5000, 2000
 
 
 def write_log(path: Path, traces: int, first: int = 0) -> int:
-    """Write so many traces, one a line, the first of them with this number. Equal numbers give equal bytes.
+    """Write traces, one per line, numbered from the given first. Equal numbers give equal bytes.
 
     Returns:
         Bytes written.

@@ -96,7 +96,7 @@ def compare(workload: Workload, arguments: argparse.Namespace) -> dict[str, Any]
 
 
 def run(setting: dict[str, Any], folder: Path, gradient: str, arguments: argparse.Namespace) -> dict[str, Any]:
-    """One update in its own process; the result of a run that fails or times out says so."""
+    """One update in its own process; the result records a failure or a timeout."""
     command = [sys.executable, str(SIDES), str(folder), gradient, json.dumps(setting)]
     threads = {"OMP_NUM_THREADS": str(arguments.threads), "MKL_NUM_THREADS": str(arguments.threads)}
     quiet = {"TRL_EXPERIMENTAL_SILENCE": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}

@@ -63,7 +63,7 @@ def ours(workload: Workload, table: pd.DataFrame, setting: dict[str, Any]) -> tu
     totals = step_totals(batches)
     for batch in batches:
         logprobs, _ = action_logprobs(model, batch, layout=setting["layout"])
-        # TRL's first step uses no stored log-probabilities: the ratio is to the policy itself. So is this one.
+        # TRL's first step uses no stored log-probabilities: the ratio is to the policy itself. Ours does the same.
         tokens = PolicyTokens(logprobs, logprobs.detach(), batch.advantages, batch.action_mask)
         result = policy_loss(ClipConfig(low=CLIP), tokens, totals, "token")
         result.loss.backward()
@@ -152,7 +152,7 @@ def trl(workload: Workload, table: pd.DataFrame, setting: dict[str, Any]) -> tup
 
 
 def _in_order(table: pd.DataFrame, prompts: list[str]) -> pd.DataFrame:
-    """The trajectories for prompts, each of which is repeated for every sample of its group."""
+    """The trajectories for prompts; each prompt is repeated for every sample of its group."""
     seen: dict[str, int] = {}
     positions = []
     for prompt in prompts:

@@ -69,7 +69,7 @@ def machine(threads: int) -> dict[str, Any]:
 
 
 def emit(result: dict[str, Any], text: str, out: Path | None) -> None:
-    """Print the JSON and the table; with `out`, write the JSON there and the table beside it as Markdown."""
+    """Print the JSON and the table; with `out`, write the JSON there and the table next to it as Markdown."""
     written = json.dumps(result, indent=1)
     print(written)
     print(text)

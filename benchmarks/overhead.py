@@ -1,10 +1,10 @@
-"""What orchestration costs: where the wall time of a real `tracewheel retrain` goes, and what DVC would add.
+"""The cost of orchestration: where the wall time of a real `tracewheel retrain` goes, and what DVC would add.
 
     python benchmarks/overhead.py                                   # the short profile
     python benchmarks/overhead.py --profile configs/tiny.yaml       # the demo
 
 The run's time is booked to accounts (`overhead_run.py`): the stages' own functions, Prefect, MLflow, the
-store, imports. Model work is what the stages in `MODEL_WORK` take. DVC drives the same stages without Prefect, so
+store, imports. Model work is the time of the stages in `MODEL_WORK`. DVC drives the same stages without Prefect, so
 its cost is measured apart: a pipeline of as many stages as `dvc.yaml` has, whose commands copy a small file.
 Prints JSON and a table; `--json FILE` writes them.
 """
@@ -77,7 +77,7 @@ def retrain(profile: str, overrides: list[str], threads: int) -> dict[str, Any]:
 
 
 def dvc() -> dict[str, Any]:
-    """Wall seconds of DVC over as many stages as the project's pipeline has: made for the first time, and nothing to do."""
+    """Wall seconds of DVC over as many stages as the project's pipeline has: the first run, and a run with nothing to do."""
     count = sum(_size(stage) for stage in yaml.safe_load(Path("dvc.yaml").read_text())["stages"].values())
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -1,7 +1,7 @@
 """One real `tracewheel retrain` with a ledger of where its wall time goes; the child process of benchmarks/overhead.py.
 
-Time belongs to the innermost of the accounts that are open in the main thread. What a stage's own function
-takes is its account; MLflow's client calls are MLflow's; what remains of a task call is Prefect's.
+Time belongs to the innermost of the accounts that are open in the main thread. The time of a stage's own function
+goes to its account, MLflow's client calls to MLflow, and the rest of a task call to Prefect.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def main() -> None:
     prepare_environment(run_dir)
     from flows.server import LocalServer
 
-    # As `tracewheel retrain` does it: the server starts while this process imports.
+    # As in `tracewheel retrain`, the server starts while this process imports.
     server = LocalServer(Path(run_dir))
     ledger.around("prefect", server.__enter__)()
     try:

@@ -1,10 +1,10 @@
-"""Slow tools: what `rollout.mode` sync, overlap and async make of the time that tools take.
+"""Slow tools: how `rollout.mode` sync, overlap and async use the time that tools take.
 
     python benchmarks/overlap.py                                # 50 ms to 2 s a call
     python benchmarks/overlap.py --delays 1 --iterations 12     # success after equally many updates
 
-Each mode is a real `tracewheel retrain` from a copy of the same store, which holds all that comes before the loop.
-Tools wait only in training episodes. Counted is the loop: from the beginning of the first training episode to the
+Each mode is a real `tracewheel retrain` from a copy of the same store, which holds all stages before the loop.
+Tools wait only in training episodes. Measured is the loop, from the beginning of the first training episode to the
 end of the last update. Episodes are those that were trained on; CPU seconds are those of all processes of the run in that
 time. In all modes `--tool-threads` episodes can wait at once. Prints JSON and a table; `--json FILE` writes them.
 """
@@ -66,12 +66,12 @@ def main() -> None:
 
 
 def _run(mode: str, delay: float, start: Path, work: Path, arguments: argparse.Namespace) -> dict[str, Any]:
-    """One mode with one delay: figures of the loop, and how good the policy became."""
+    """One mode with one delay: figures of the loop, and the success of the trained policy."""
     folder = work / f"{mode}-{delay:g}"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     shutil.copytree(start / "store", folder / "store")
-    for stage in LOOP:  # the start's own iteration must not serve as one of this run's
+    for stage in LOOP:  # this run must not reuse the iteration that made the start
         for made in [*(folder / "store").glob(f"{stage}-*"), *(folder / "store" / ".facts").glob(f"{stage}-*.json")]:
             shutil.rmtree(made) if made.is_dir() else made.unlink()
     log = folder / "begun"

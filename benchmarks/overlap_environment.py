@@ -1,7 +1,7 @@
 """The workspace with slow tools: each call of a training episode takes `OVERLAP_DELAY` seconds more.
 
 Only tasks in the file `OVERLAP_TASKS` (a JSON list of ids) are slow, so that curation and evaluations, which the
-benchmark does not measure, are as fast as ever. Where the first slow episode begins, its time goes into `OVERLAP_LOG`.
+benchmark does not measure, run at full speed. The time at which the first slow episode begins goes into `OVERLAP_LOG`.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ from measuring import emit, environment, machine, table
 from rollouts_workload import Workload, write_policy
 
 SIDES = Path(__file__).parent / "rollouts_sides.py"
-# GRPOTrainer's ways to generate without a GPU: as it comes, transformers' continuous batching, a static cache.
+# GRPOTrainer's ways to generate without a GPU: its default, transformers' continuous batching, a static cache.
 # With its own choice of cache and batch sizes continuous batching took six times as long here.
 CONTINUOUS_BATCHING = {"num_blocks": 512, "page_size": 32, "max_batch_tokens": 2048, "max_requests_per_batch": 256}
 TRL_SETTINGS: dict[str, dict[str, Any]] = {
@@ -71,7 +71,7 @@ def main() -> None:
 
 
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Every point of the sweeps, and what follows from them."""
+    """Every point of the sweeps, and the figures derived from them."""
     middle = Workload(observation=arguments.observation)
     sides = [side for side in arguments.sides if side != "ours_vllm" or (find_spec("vllm") and not arguments.quick)]
     result: dict[str, Any] = {"machine": machine(arguments.threads), "middle": asdict(middle)}
@@ -219,7 +219,7 @@ def ratios(points: list[dict[str, Any]], middle: Workload) -> dict[str, float]:
 
 
 def exponent(points: list[dict[str, Any]], side: str) -> float | None:
-    """By which power of the turns the CPU seconds of an episode grow: least squares in logarithms."""
+    """The power of the turns by which an episode's CPU seconds grow: least squares in logarithms."""
     known = [(math.log(each["workload"]["turns"]), each["sides"].get(side)) for each in points]
     pairs = [(x, -math.log(figures["episodes_per_cpu_s"])) for x, figures in known if figures]
     if len({x for x, _ in pairs}) < 2:

@@ -1,7 +1,7 @@
 """One side of benchmarks/rollouts.py: a child process that rolls out the workloads it is sent.
 
 Started with (side, folder of the policy, threads, setting as JSON). Reads one workload a line from
-standard input, answers with one line: its figures. Loading and the first, unmeasured rollout come before.
+standard input and answers with one line of figures, after loading and one unmeasured rollout.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def ours(folder: Path, threads: int, setting: dict[str, Any]) -> Rollout:
                     "engine": setting,
                     "group_size": workload.group,
                     "max_turns": workload.turns,
-                    # vLLM keeps its core, half a minute's start, as long as this stays the same.
+                    # vLLM keeps its core, which takes half a minute to start, while these settings stay the same.
                     "max_tokens": LONGEST if setting["kind"] == "vllm" else workload.max_tokens,
                     "max_turn_tokens": TURN_ROOM,
                 },
@@ -126,7 +126,7 @@ def trl(folder: Path, threads: int, setting: dict[str, Any]) -> Rollout:
                     per_device_train_batch_size=workload.concurrency,
                     num_generations=workload.group,
                     max_completion_length=workload.max_tokens,
-                    # The last turn's call is not executed: as many turns as ours.
+                    # The last turn's call is not executed, so there are as many turns as in ours.
                     max_tool_calling_iterations=workload.turns - 1,
                     temperature=1.0,
                     beta=0.0,

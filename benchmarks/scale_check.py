@@ -1,9 +1,9 @@
-"""Predicted against measured on this machine: real runs with a slow tool, in sync and async, and the simulation of them.
+"""The simulation compared with real runs on this machine, in sync and async, with a slow tool.
 
     python benchmarks/scale_check.py --out docs/scale_check.json
 
 Rates come from the engine at several concurrencies without any delay, and from the seconds of the synchronous run's stages;
-the asynchronous run gives the simulation nothing but what it is compared with.
+nothing of the asynchronous run is an input of the simulation.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def write_profile(folder: Path) -> Path:
 
 
 def retrain(profile: Path, folder: Path, tool_s: float, sigma: float, **settings: Any) -> None:
-    """Run the whole loop; stages that are stored are not run again."""
+    """Run the whole loop; stored stages are reused."""
     command = [sys.executable, "-m", "flows.cli", "retrain", str(profile), "--run-dir", str(folder), "--json"]
     command += [part for name, value in settings.items() for part in ("--set", f"{name.replace('__', '.')}={value}")]
     tool = {slow_workspace.MEAN: str(tool_s), slow_workspace.SIGMA: str(sigma)}
@@ -68,7 +68,7 @@ def retrain(profile: Path, folder: Path, tool_s: float, sigma: float, **settings
 
 
 def facts(folder: Path, stage: str) -> list[dict[str, Any]]:
-    """Of each entry of a stage: seconds and when it was finished, in that order."""
+    """(seconds, time of completion) of each entry of a stage."""
     found = [json.loads(path.read_text()) for path in (folder / "store" / ".facts").glob(f"{stage}-*.json")]
     return sorted(found, key=lambda each: each["finished"])
 

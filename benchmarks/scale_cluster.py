@@ -1,4 +1,4 @@
-"""Seconds and bytes of the parts of a cluster: what the simulation's events last, from rates and a model's shape."""
+"""Seconds and bytes of the parts of a cluster: durations of the simulation's events, from rates and a model's shape."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ MODELS = {
 
 
 class Rates:
-    """Rates by name, each with its source; `faster` makes some things take a share of their time.
+    """Rates by name, each with its source; `faster` divides the time of some parts.
 
     Args:
         values: Name to value.
-        faster: What is to be quicker (one of `PARTS`) to how many times.
+        faster: Part (one of `PARTS`) to the factor by which it is faster.
     """
 
     PARTS = ("decode", "prefill", "tools", "cores", "update", "exchange", "start", "publish", "driver")
@@ -71,7 +71,7 @@ class Rates:
 
 @dataclass(frozen=True)
 class Pools:
-    """How many GPUs generate and learn, and how many cores environments have. `shared`: the same GPUs do both in turn."""
+    """The GPUs that generate and learn, and the cores of environments. `shared`: the same GPUs do both in turn."""
 
     generation: int
     learner: int
@@ -93,11 +93,11 @@ class Costs:
 
     @property
     def policy_bytes(self) -> float:
-        """What is published, in float32 as it is trained: the adapter, or every weight."""
+        """Bytes of a published policy in float32: the adapter, or every weight."""
         return (self.model.parameters if self.full else self.model.lora) * 4
 
     def decode(self, context: float) -> tuple[float, float]:
-        """Of a decoding step: seconds, and seconds more for each sequence of so many tokens."""
+        """Seconds of a decoding step, and of each sequence of so many tokens in addition."""
         rates, tensor_parallel = self.rates, self.model.tensor_parallel
         bandwidth = rates["gpu.bandwidth"] * rates["gpu.bandwidth_share"] * tensor_parallel
         latency = rates["gpu.step_s"] + (2 * self.model.layers * rates["gpu.all_reduce_s"] if tensor_parallel > 1 else 0.0)
@@ -137,13 +137,13 @@ class Costs:
         return self.start_s(gpus) + max(compute, exchange)
 
     def start_s(self, gpus: int) -> float:
-        """Until an update's processes hold model and state: each machine reads them once, the state from the shared store."""
+        """Seconds to load an update's processes: each machine reads model and state once, the state from the shared store."""
         state = self.model.lora * 4 * 3 if not self.full else self.model.parameters * 4 * 3
         read = self.model.weights_bytes / self.rates["node.disk"] + self.nodes(gpus) * state / self.rates["store.bandwidth"]
         return (self.rates["update.start_s"] + read) / self.rates.times("start")
 
     def publish_s(self, gpus: int) -> float:
-        """Until every machine that generates has read the new policy."""
+        """Seconds until every machine that generates has read the new policy."""
         together = self.nodes(gpus) * self.policy_bytes / self.rates["store.bandwidth"]
         alone = self.policy_bytes / self.rates["node.disk"]
         return max(together, alone) / self.rates.times("publish")

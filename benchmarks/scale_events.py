@@ -16,7 +16,7 @@ Then = Callable[[], None]
 
 
 class Clock:
-    """Runs what was set down for a time, in the order of times, equal times in the order set down."""
+    """Runs scheduled calls in the order of their times; equal times run in the order of scheduling."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -24,18 +24,18 @@ class Clock:
         self._numbers = itertools.count()
 
     def at(self, time: float, do: Callable[..., None], *arguments: Any) -> None:
-        """Set `do` down for a time, not one that has passed."""
+        """Schedule `do` for a time; a past time means now."""
         heapq.heappush(self._events, (max(time, self.now), next(self._numbers), do, arguments))
 
     def run(self) -> None:
-        """Run until nothing is left."""
+        """Run until nothing is scheduled."""
         while self._events:
             self.now, _, do, arguments = heapq.heappop(self._events)
             do(*arguments)
 
 
 class Servers:
-    """`count` equal servers with one queue, first come, first served; None: as many as are asked for."""
+    """`count` equal servers with one queue, first come, first served; None: unlimited."""
 
     def __init__(self, clock: Clock, count: int | None) -> None:
         self._clock = clock
@@ -44,7 +44,7 @@ class Servers:
         self.busy_s = 0.0
 
     def serve(self, seconds: float, then: Then) -> None:
-        """Hold a server for so many seconds, then go on."""
+        """Hold a server for so many seconds, then call `then`."""
         if self._free is None or self._free > 0:
             if self._free is not None:
                 self._free -= 1
@@ -75,7 +75,7 @@ class Replica:
         self._first_s, self._each_s = first_s, each_s
         self._prefill_s, self._turn_s = prefill_s, turn_s
         self._batch = batch
-        self._speaking: list[tuple[float, int, Then]] = []  # a heap of (the step it ends at, number, what then)
+        self._generating: list[tuple[float, int, Then]] = []  # heap of (last step, number, what to call then)
         self._waiting: deque[tuple[int, int, Then]] = deque()
         self._numbers = itertools.count()
         self._steps, self._since, self._stalled_until = 0.0, 0.0, 0.0
@@ -85,11 +85,11 @@ class Replica:
 
     @property
     def load(self) -> int:
-        return len(self._speaking) + len(self._waiting)
+        return len(self._generating) + len(self._waiting)
 
-    def speak(self, new: int, tokens: int, then: Then) -> None:
+    def generate(self, new: int, tokens: int, then: Then) -> None:
         """Read `new` tokens and sample `tokens`."""
-        if len(self._speaking) >= self._batch:
+        if len(self._generating) >= self._batch:
             self._waiting.append((new, tokens, then))
             return
         self._move_on()
@@ -104,25 +104,25 @@ class Replica:
 
     def _begin(self, new: int, tokens: int, then: Then) -> None:
         self._stalled_until = max(self._stalled_until, self._clock.now) + new * self._prefill_s + self._turn_s
-        heapq.heappush(self._speaking, (self._steps + tokens, next(self._numbers), then))
+        heapq.heappush(self._generating, (self._steps + tokens, next(self._numbers), then))
         self.read += new
         self.sampled += tokens
 
     def _step_s(self) -> float:
-        return self._first_s + self._each_s * len(self._speaking)
+        return self._first_s + self._each_s * len(self._generating)
 
     def _move_on(self) -> None:
         """Count the steps since the last event."""
         begin = max(self._since, self._stalled_until)
-        if self._speaking and self._clock.now > begin:
+        if self._generating and self._clock.now > begin:
             self._steps += (self._clock.now - begin) / self._step_s()
         self._since = self._clock.now
 
     def _plan_next(self) -> None:
-        """Set down when the next sequence ends; plans made before no longer hold."""
+        """Schedule the end of the next sequence; earlier plans become void."""
         self._plan += 1
-        if self._speaking:
-            left = max(0.0, self._speaking[0][0] - self._steps)
+        if self._generating:
+            left = max(0.0, self._generating[0][0] - self._steps)
             start = max(self._clock.now, self._stalled_until)
             self._clock.at(start + left * self._step_s(), self._reach, self._plan)
 
@@ -130,7 +130,7 @@ class Replica:
         if plan != self._plan:
             return
         self._move_on()
-        end, _, then = heapq.heappop(self._speaking)
+        end, _, then = heapq.heappop(self._generating)
         self._steps = max(self._steps, end)
         if self._waiting:
             self._begin(*self._waiting.popleft())

@@ -1,7 +1,7 @@
-"""Measures on this machine those rates of the scale simulation that need no GPU, and writes them to `scale_rates.json`.
+"""Measures the rates of the scale simulation that need no GPU, and writes them to `scale_rates.json`.
 
 python benchmarks/scale_measure.py            # prints them
-python benchmarks/scale_measure.py --write    # and puts them in the place of assumptions
+python benchmarks/scale_measure.py --write    # replaces the assumed rates
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ START = "import tracewheel.learner.update, torch, transformers, peft, deepspeed"
 
 
 class Replay:
-    """An engine that says at once what was said before; each session is an episode of the same number."""
+    """An engine that repeats recorded replies at once; session n is episode n."""
 
     policy_version = 0
 
@@ -100,7 +100,7 @@ def measure() -> dict[str, tuple[float, str]]:
 
 
 def _fastest(work: Any, times: int = 3) -> float:
-    """The least CPU seconds, children included, of some tries: other work on the machine counts for little."""
+    """The least CPU seconds, children included, of several tries, which reduces the effect of other work."""
     found = []
     for _ in range(times):
         with Meter() as meter:
@@ -118,7 +118,7 @@ def _long_bytes(like: Trajectory, path: Path) -> tuple[float, str]:
     for number, row in enumerate(rows):
         ids, mask = list(row["token_ids"]), list(row["action_mask"])
         logprobs = [-rng.expovariate(2.0) if bit else 0.0 for bit in mask]
-        text = " ".join(str(token) for token in ids)  # about as long as the words of so many tokens
+        text = " ".join(str(token) for token in ids)  # about as long as the text of so many tokens
         messages = [{"role": "user", "content": text}]
         written.append(
             replace(like, id=str(number), token_ids=ids, action_mask=mask, logprobs=logprobs, messages=messages, turns=[])
@@ -142,7 +142,7 @@ def _queue_seconds(tasks: list[Task], sampled: list[Trajectory], out: Path) -> f
         assert queue.complete(order, "one", group)
         found.append(time.perf_counter() - start)
     queue.close()
-    return min(found)  # seconds of the clock, because it waits for the disk
+    return min(found)  # wall seconds, because it waits for the disk
 
 
 def _turn_seconds(config: RetrainConfig, tasks: list[Task], sampled: list[Trajectory]) -> float:

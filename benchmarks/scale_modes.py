@@ -15,10 +15,10 @@ MODES = ("sync", "overlap", "async")
 
 @dataclass(frozen=True)
 class Plant:
-    """What the events last. `update_s` takes tokens, episodes; `publish_s` comes after, then each replica stalls for `swap_s`.
+    """Durations of the events. `publish_s` follows `update_s`; then each replica stalls for `swap_s`.
 
-    `sessions` are open at once in a replica, `batch` of them speak. `tool_slots` calls can be waited for at once. An engine
-    that is made anew for each batch, as in sync and overlap without servers, takes `start_s`.
+    A replica holds `sessions` open sessions and generates in `batch` of them at once; `tool_slots` calls can run at once. Sync
+    and overlap without servers start an engine for each batch, which takes `start_s`.
     """
 
     replicas: int
@@ -42,7 +42,7 @@ class Plant:
 
 @dataclass
 class Group:
-    """Orders of one group: which version was the oldest that it began with, and how many episodes are to come."""
+    """The order of one group: its oldest policy version, and the number of episodes left."""
 
     number: int
     episodes: list[Episode]
@@ -52,7 +52,7 @@ class Group:
 
 @dataclass
 class Tally:
-    """What a run came to, after the iterations that warm up."""
+    """Totals of a run after its warm-up iterations."""
 
     seconds: float = 0.0
     episodes: int = 0
@@ -88,7 +88,7 @@ class Generation:
         self.cores = Servers(self.clock, plant.cores)
         self.tools = Servers(self.clock, plant.tool_slots)
         self._open = [0] * plant.replicas
-        self._free = list(range(plant.replicas)) * plant.sessions  # one after the other, so that they share evenly
+        self._free = list(range(plant.replicas)) * plant.sessions  # in rotation, so that replicas share evenly
         self._free.reverse()
 
     @property
@@ -109,25 +109,25 @@ class Generation:
         go_on = partial(self._take_turn, place, turns, then)
         call = partial(self.tools.serve, turn.tool_s * self.plant.tool_share, go_on)
         work = partial(self.cores.serve, (turn.cpu_s + self.plant.core_turn_s), call)
-        self.replicas[place].speak(turn.new, turn.said, work)
+        self.replicas[place].generate(turn.new, turn.said, work)
 
     def busy_s(self) -> float:
-        """Seconds that full batches would have taken for what was read and sampled, over all replicas."""
+        """Seconds that full batches would have taken for all tokens read and sampled, over all replicas."""
         plant = self.plant
         a_token = plant.first_s / plant.batch + plant.each_s
         return sum(replica.sampled * a_token + replica.read * plant.prefill_s for replica in self.replicas)
 
 
 def simulate(mode: str, plant: Plant, workload: Workload, *, iterations: int = 6, staleness: int = 2, seed: int = 0) -> Tally:
-    """Play so many iterations, of which the first two count for nothing.
+    """Play the iterations; the first two are not counted.
 
     Args:
         mode: `sync`, `overlap` or `async`.
-        plant: What events last.
-        workload: Episodes, and how many an iteration has.
+        plant: Durations of the events.
+        workload: The episodes, and their number per iteration.
         iterations: At least three.
         staleness: `rollout.max_staleness`, for async.
-        seed: Of the episodes; the same in every mode.
+        seed: Seed of the episodes; the same in every mode.
 
     Raises:
         ValueError: no episode fits into a replica.
@@ -148,7 +148,7 @@ WARM_UP = 2
 
 
 class _Play:
-    """What the modes share: the generation, the learner's times, and the count of what was learnt."""
+    """Shared by the modes: the generation, the learner's times, and the totals."""
 
     def __init__(self, plant: Plant, workload: Workload, iterations: int, seed: int) -> None:
         self.generation = Generation(plant)
@@ -183,7 +183,7 @@ class _Play:
 
 
 class _Batches(_Play):
-    """Sync: an iteration's rollouts, then its update. Overlap: the next iteration's rollouts beside its update."""
+    """Sync: an iteration's rollouts, then its update. Overlap: the next iteration's rollouts during its update."""
 
     def __init__(self, mode: str, plant: Plant, workload: Workload, iterations: int, seed: int) -> None:
         super().__init__(plant, workload, iterations, seed)
@@ -246,7 +246,7 @@ class _Batches(_Play):
 
 
 class _Async(_Play):
-    """Groups all the time, as far ahead as the staleness bound lets; the learner takes the oldest that are complete."""
+    """Rolls out continuously, as far ahead as the staleness bound allows; the learner takes the oldest complete groups."""
 
     def __init__(self, plant: Plant, workload: Workload, iterations: int, staleness: int, seed: int) -> None:
         super().__init__(plant, workload, iterations, seed)
@@ -263,7 +263,7 @@ class _Async(_Play):
         self._fill()
 
     def _allowed(self) -> int:
-        """How many orders may have been issued by now: order n belongs to iteration n // tasks + 1."""
+        """The number of orders that may be issued by now: order n belongs to iteration n // tasks + 1."""
         return (self._published + 1 + self._staleness) * self.workload.tasks
 
     def _fill(self) -> None:

@@ -4,7 +4,7 @@
     python benchmarks/scale_sim.py --model 32B --full --set gpu.update_share=0.4 network.node=25e9
     python benchmarks/scale_sim.py --grow                # the batch grows with the cluster
 
-Rates come from `scale_rates.json`, each with its source; what could not be measured says that it is assumed. Episodes are
+Rates come from `scale_rates.json`, each with its source; rates that could not be measured are marked as assumed. Episodes are
 played one by one (`scale_events.py`), because the tail of a synchronous batch comes from their lengths and tools.
 The bottleneck is the part that, twice as fast, would raise the throughput the most.
 """
@@ -31,7 +31,7 @@ WORTH = 1.05  # a gain below this is none
 
 
 def plant_of(costs: Costs, pools: Pools, workload: Workload) -> Plant:
-    """The parts' seconds for a cluster."""
+    """The durations of the events on a cluster."""
     rates, model = costs.rates, costs.model
     weighted = workload.mean_tokens[2]
     replicas = pools.generation // model.tensor_parallel
@@ -209,12 +209,12 @@ def main() -> None:
         "--grow", type=int, nargs="?", const=32, default=0, help="at least so many episodes a GPU in an iteration"
     )
     parser.add_argument("--staleness", type=int, default=2)
-    parser.add_argument("--iterations", type=int, default=5, help="simulated iterations, of which two warm up")
+    parser.add_argument("--iterations", type=int, default=5, help="simulated iterations, two of them for warm-up")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--rates", type=Path, default=RATES)
     parser.add_argument("--set", nargs="*", default=[], metavar="RATE=VALUE", help="other values for rates")
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--out", type=Path, help="where the JSON goes; the table goes beside it")
+    parser.add_argument("--out", type=Path, help="where the JSON goes; the table goes next to it")
     parser.add_argument("--plot", type=Path, help="where the plot goes")
     options = parser.parse_args()
     changes = {name: float(value) for name, _, value in (each.partition("=") for each in options.set)}

@@ -27,7 +27,7 @@ class Spread:
 
 
 class Turn(NamedTuple):
-    """`new` tokens are read, `said` are sampled, then a tool is waited for; it takes `cpu_s` of a core."""
+    """Reads `new` tokens, samples `said`, then waits for a tool, which takes `cpu_s` of a core."""
 
     new: int
     said: int
@@ -40,7 +40,7 @@ Episode = list[Turn]
 
 @dataclass(frozen=True)
 class Workload:
-    """What an agent does. The means are those of multi-turn tool use; replace them by your own.
+    """The behaviour of an agent. The means are those of multi-turn tool use; replace them by your own.
 
     An iteration has `tasks` groups of `group` episodes. `recorded` episodes are drawn from instead of the distributions.
     """
@@ -79,7 +79,7 @@ class Workload:
 
     @functools.cached_property
     def mean_tokens(self) -> tuple[float, float, float]:
-        """Of an episode on average: sampled tokens, all tokens, and all tokens at its end weighted by its length."""
+        """Means over episodes: sampled tokens, all tokens, and all tokens weighted by length."""
         draws = 2000
         episodes = [episode for episode, _ in zip(self.draw(1), range(draws), strict=False)]
         said = sum(turn.said for episode in episodes for turn in episode) / draws

@@ -1,4 +1,4 @@
-"""The workspace with a tool that takes its time: an environment for the checks of the scale simulation."""
+"""The workspace with a slow tool: an environment for the checks of the scale simulation."""
 
 from __future__ import annotations
 

@@ -1,15 +1,15 @@
-"""How long from the same warm start to a fixed success: ours against TRL's GRPOTrainer.
+"""The time from the same warm start to a fixed success rate: ours against TRL's GRPOTrainer.
 
     python benchmarks/time_to_success.py --seeds 0 1 2
     python benchmarks/time_to_success.py --sides trl --seeds 0 --split validation --try    # settings of TRL's to choose from
 
-For each seed the logs are curated and the warm start is trained once; both sides go on from it, on the
+For each seed the logs are curated and the warm start is trained once; both sides continue from it, on the
 same tasks, with our verifier as the reward and a LoRA adapter of the same shape. After every 256 episodes the
 policy is evaluated by our evaluator (greedy and sampled on all tasks of the split); the time of that is
 taken off, on both sides. The first evaluation whose mean of greedy and sampled success reaches `--target`
-ends a side. TRL stops at `--limit` times our CPU seconds: the ratio is then a lower bound, and is said to be one.
+ends a side. TRL stops at `--limit` times our CPU seconds; the ratio is then reported as a lower bound.
 
-What TRL is given so that it does its best is said in `time_to_success_trl.py`; `--try` runs the settings to choose from.
+`time_to_success_trl.py` describes how TRL is set up to do its best; `--try` runs the settings to choose from.
 Prints JSON and a table; `--json FILE` writes them.
 """
 
@@ -25,7 +25,7 @@ from typing import Any
 from measuring import emit, environment, machine, table
 
 HERE = Path(__file__).parent
-# What TRL may do best with. One of them is chosen with seed 0 on the validation split (`--try`): put it first.
+# Candidate settings for TRL. The best with seed 0 on the validation split (`--try`) comes first.
 TRIALS: dict[str, dict[str, Any]] = {
     "64 episodes a step, lr 1e-3": {"episodes": 64, "steps": 1, "learning_rate": 1e-3},
     "64 episodes a step, lr 2e-3": {"episodes": 64, "steps": 1, "learning_rate": 2e-3},

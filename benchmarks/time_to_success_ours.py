@@ -1,4 +1,4 @@
-"""Our side of benchmarks/time_to_success.py: the loop's stages, one after the other, sampler included."""
+"""Our side of benchmarks/time_to_success.py: the loop's stages in order, sampler included."""
 
 from __future__ import annotations
 

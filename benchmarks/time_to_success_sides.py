@@ -1,4 +1,4 @@
-"""What both sides of benchmarks/time_to_success.py have in common: the start, the clock and the evaluation."""
+"""Shared by both sides of benchmarks/time_to_success.py: the start, the clock and the evaluation."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EPISODES = 256  # between two evaluations, on both sides
 
 
 def prepare(profile: str, seed: int, threads: int, out: Path) -> None:
-    """Curate the logs and train the warm start that the loop begins from; nothing where both are there already."""
+    """Curate the logs and train the warm start of the loop, unless both exist."""
     from tracewheel.curation.curate import curate
     from tracewheel.learner.warm_start.stage import warm_start
     from tracewheel.traces.ingest import ingest
@@ -40,7 +40,7 @@ def prepare(profile: str, seed: int, threads: int, out: Path) -> None:
 
 
 def configuration(profile: str, seed: int, threads: int) -> RetrainConfig:
-    """The profile, which the runs of this benchmark evaluate alike."""
+    """The profile, with the same evaluation for all runs of this benchmark."""
     return load_config(profile, [f"seed={seed}", f"threads={threads}"])
 
 
@@ -75,7 +75,7 @@ class Race:
         self._tasks = load_tasks(self.curated, setting["split"])
 
     def evaluate(self, adapter: Path, episodes: int) -> bool:
-        """Put the policy on the curve; the clock must stand. Returns whether the race is over."""
+        """Add the policy to the curve, with the clock stopped. Returns whether the side has ended."""
         seed = evaluation_seed(self.config.seed, self._setting["split"])
         policy = PolicyRef(self.config.policy.base, str(adapter), version=0)
         with tempfile.TemporaryDirectory() as out:

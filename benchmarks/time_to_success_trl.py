@@ -1,8 +1,8 @@
 """TRL's side of benchmarks/time_to_success.py: GRPOTrainer with `environment_factory`.
 
-What was done so that TRL does its best: prompts and observations are to the token those that the warm start
+To let TRL do its best, prompts and observations equal, token by token, those that the warm start
 knows (our tools' schemas, our texts for a wrong call); a turn is cut at `max_turn_tokens` as ours is; a finished
-episode ends at once, which GRPOTrainer has no word for: the answer to `finish` is longer than what is left of the
+episode ends at once. GRPOTrainer has no way to express that, so the answer to `finish` is longer than the rest of the
 completion, and for such an answer it leaves the conversation as it was.
 """
 
@@ -29,7 +29,7 @@ from tracewheel.scoring.verifiers.workspace import WorkspaceVerifier
 
 
 class TrlWorkspace:
-    """The workspace as GRPOTrainer wants it: public methods are tools. Tools that there are not answer as ours do."""
+    """The workspace as GRPOTrainer expects it: public methods are tools. Unknown tools answer as ours do."""
 
     def reset(self, task: str, too_long: int, **_: Any) -> None:
         self._task, self._too_long = Task.from_record(json.loads(task)), too_long

@@ -50,7 +50,7 @@ def ends(clock, engine, arrivals):
     """When each of (time, new, said) is done."""
     found = {}
     for number, (time, new, said) in enumerate(arrivals):
-        clock.at(time, engine.speak, new, said, lambda number=number: found.setdefault(number, clock.now))
+        clock.at(time, engine.generate, new, said, lambda number=number: found.setdefault(number, clock.now))
     clock.run()
     return [found[number] for number in range(len(arrivals))]
 
