@@ -14,7 +14,7 @@ from tracewheel.core.errors import InputError
 if TYPE_CHECKING:
     from tracewheel.config import IngestConfig
 
-# Told here again, as the help is to import nothing heavy; a test holds them to the readers.
+# Repeated here because the help must not import heavy modules; a test compares them with the readers.
 FORMATS = (
     "auto", "openai", "anthropic", "tau_bench", "langfuse", "otel", "openinference", "mlflow", "sweagent", "mini_swe_agent",
     "openhands", "atif", "sharegpt", "tracewheel",

@@ -1,4 +1,4 @@
-"""`retrain --dry-run`: the stages of a run, what of them is stored, and what the rest may take."""
+"""`retrain --dry-run`: the stages of a run, which results are stored, and an estimate for the rest."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from flows.retrain import learn
 from tasks.plan import PlanDriver, PlannedCall
 from tasks.run import Run, Silent, Used
 
-# The stages that compute, as the plan lists them: what a unit of their work is called, and about how many seconds it
-# takes on two CPU cores with the tiny base, for a work folder without a past.
+# The computing stages, as the plan lists them: the name of a unit of work, and the approximate seconds that it
+# takes on two CPU cores with the tiny base, used for a work folder without earlier runs.
 STAGES = {
     "ingest": ("runs", 1.0),
     "curate": ("runs", 3.0),
@@ -35,8 +35,8 @@ STAGES = {
 def make_plan(run: Run) -> dict[str, Any]:
     """What `retrain` would do now.
 
-    The flow itself is followed, with placeholders for what is not stored. How many rounds dynamic sampling makes is not
-    known before: one for each iteration is planned.
+    Runs the flow itself, with placeholders for missing results. The number of rounds of dynamic sampling is not
+    known in advance: the plan has one per iteration.
     """
     with tempfile.TemporaryDirectory(prefix="tracewheel-plan-") as folder:
         plan = PlanDriver(Path(folder))

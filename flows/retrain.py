@@ -110,7 +110,7 @@ def missed_aim(run: Run, harder: Entry) -> bool:
 
 
 def best_on_validation(run: Run, curated: Entry, policies: dict[str, Policy]) -> str:
-    """The best policy without reinforcement learning: the one to beat where there is no champion."""
+    """The best policy without reinforcement learning: the baseline of the gate without a champion."""
     rates = {name: validate(run, curated, policy).rate for name, policy in policies.items()}
     return max(rates, key=lambda name: rates[name])
 

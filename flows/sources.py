@@ -100,7 +100,7 @@ class SyncSource:
 class OverlapSource:
     """Rolls the next iteration out while the update runs, with the present policy: one step off-policy.
 
-    What is rolled out with which policy does not depend on time, so a killed and resumed run gives the same bytes.
+    Tasks and policies of rollouts do not depend on timing, so a killed and resumed run gives the same bytes.
     """
 
     run: Run

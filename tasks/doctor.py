@@ -1,4 +1,4 @@
-"""The doctor during training: it notes what the loop makes, examines it, and warns."""
+"""The doctor during training: it records the loop's entries, examines them, and warns."""
 
 from __future__ import annotations
 

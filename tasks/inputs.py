@@ -1,4 +1,4 @@
-"""What a run reads, by content: traces, base model, recordings, benchmarks, the pseudonyms' key. The run id is made of it.
+"""Digests of a run's inputs: traces, base model, recordings, benchmarks, the pseudonyms' key. The run id covers them.
 
 Stage keys and the run id hold these digests and the settings, so another recording under the same path is another run.
 """
@@ -19,12 +19,12 @@ from tracewheel.policy.adapters import base_hash
 from tracewheel.traces.ingest import find_files
 from tracewheel.traces.redaction.redactor import Redactor, key_digest
 
-# Where a run is stored and tracked, what it is warned of and compared with does not change what comes out of it.
+# Settings of storage, tracking, warnings and comparisons do not change a run's results.
 NOT_IDENTITY = {"work_dir", "tracking", "name", "doctor", "aims", "baseline"}
 
 
 def input_digests(config: RetrainConfig) -> dict[str, str]:
-    """Digests of what a run reads: each trace file by name, the base model, and what else the profile names (`named_inputs`).
+    """Digests of a run's inputs: each trace file by name, the base model, and the other files that the profile names.
 
     Raises:
         DataError: one of them is missing.
@@ -41,7 +41,7 @@ def identify(config: RetrainConfig, inputs: dict[str, str]) -> str:
 
 
 def named_inputs(config: RetrainConfig, section: str) -> dict[str, str]:
-    """Digests of what a section of a profile names, by what it is; nothing where it names nothing.
+    """Digests of the files that a section of a profile names, by kind; empty if it names none.
 
     A digest does not depend on where its file lies.
 
@@ -91,5 +91,5 @@ def _digest(path: Path, hint: str) -> str:
 
 @functools.lru_cache(maxsize=64)
 def _digest_as_of(path: Path, state: tuple[int, ...]) -> str:
-    """The digest of a file, read once while it stays as it is: every key of a stage asks for it."""
+    """The digest of a file, cached until the file changes, because every stage's key needs it."""
     return digest_file(path)

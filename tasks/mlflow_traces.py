@@ -19,10 +19,10 @@ def write_traces(file: Path, uri: str, experiment: str, filter: str | None = Non
         filter: Which traces, in MLflow's language, as in `attributes.status = 'OK'`; None for all.
 
     Returns:
-        How many there are.
+        The number of traces.
 
     Raises:
-        DataError: there is no such experiment, or the filter is none.
+        DataError: the experiment does not exist, or the filter is invalid.
         InfrastructureError: the store cannot be reached.
     """
     from mlflow.exceptions import MlflowException

@@ -1,4 +1,4 @@
-"""A run that makes nothing: what is stored is read, and everything else has a placeholder that counts its work."""
+"""A run that computes nothing: it reads stored results, and placeholders count the work of the others."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tracewheel.core.store import Entry
 
 @dataclass(frozen=True)
 class PlannedCall:
-    """A call of a stage: its entry or placeholder, and how many units of work it is."""
+    """A call of a stage: its entry or placeholder, and its units of work."""
 
     entry: Entry
     units: int
@@ -35,7 +35,7 @@ class PlanDriver(OneByOne):
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._calls: dict[tuple[str, str], PlannedCall] = {}
-        self.next: str | None = None  # the first thing that is not there
+        self.next: str | None = None  # the first result that is not stored
 
     def get(self, stage: StageTask[Any], call: Call) -> Entry:
         name = (stage.stage, call.key)

@@ -20,7 +20,7 @@ SECTIONS = ("seed", "threads", "policy", "environment", "rollout", "rubric", "sa
 class RunQueue:
     """The queue of one training loop. Its workers start when an iteration has to wait for them.
 
-    In a plan nothing is ordered, published or claimed, and a claim that is not stored is one of unknown groups.
+    A plan orders, publishes and claims nothing; a claim that is not stored gets a placeholder.
 
     Args:
         run: The run.
@@ -53,7 +53,7 @@ class RunQueue:
             self._book.order(iteration)
 
     def episodes(self, iteration: int) -> int:
-        """How many episodes were ordered for an iteration."""
+        """The number of episodes ordered for an iteration."""
         return self._book.episodes(iteration) if self._book else 0
 
     def publish(self, policy: Policy) -> None:
@@ -62,7 +62,7 @@ class RunQueue:
             self.queue.publish(policy.ref())
 
     def claim(self, iteration: int) -> ClaimedGroups:
-        """What an iteration trains on, claimed as soon as there is enough."""
+        """The groups that an iteration trains on, claimed once enough are complete."""
         run, label = self._run, f"claim {iteration} of {self._run.config.training.iterations}"
         if self.queue and (claimed := self.queue.claimed(iteration)):
             return claimed

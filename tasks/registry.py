@@ -1,6 +1,6 @@
 """The champion in MLflow's model registry: finding it, fetching it, and promoting another.
 
-A champion is an adapter or a whole model; the tag `weights` says which, and what has no such tag is an adapter.
+A champion is an adapter or a whole model; the tag `weights` tells which; without it, it is an adapter.
 """
 
 from __future__ import annotations

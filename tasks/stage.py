@@ -64,11 +64,11 @@ class Call:
 
 @dataclass(frozen=True)
 class Expected:
-    """What a plan knows of a call before it is made.
+    """A plan's expectation of a call before it is made.
 
     Attributes:
-        units: How much work it is, in the stage's own unit.
-        result: What the flow reads of its result.
+        units: Amount of work, in the stage's own unit.
+        result: The part of its result that the flow reads.
         write: Writes the files that the flow reads of its output.
     """
 
@@ -89,9 +89,9 @@ class StageTask(Generic[P]):
         function: Takes the context and the stage's arguments; returns JSON types.
         stage: Name of the stage in the store.
         code: The domain module that does the work.
-        sections: What the stage reads of the profile.
+        sections: The sections of the profile that the stage reads.
         packages: Packages that its result depends on, in addition to those that all stages use.
-        expects: What a plan takes the stage's result for, by the call and how many calls the plan has before it.
+        expects: The result that a plan expects, given the call and the number of earlier calls in the plan.
     """
 
     def __init__(

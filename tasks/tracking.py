@@ -42,8 +42,8 @@ class DataInput:
     """Data that a run reads, as MLflow shows it.
 
     Attributes:
-        name: What it is.
-        context: What it is for, as in "training".
+        name: Name of the data set.
+        context: Its purpose, such as "training".
         digest: Equal for equal data; MLflow keeps the first 36 characters.
         source: Where it lies.
         profile: Figures about it, JSON types; MLflow's pages show `num_rows`.

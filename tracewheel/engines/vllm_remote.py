@@ -103,7 +103,7 @@ class VllmServers:
         return self.clients[session % len(self.clients)]
 
     def close(self) -> None:
-        """End what was started here, and give up open requests."""
+        """Stop the servers started here, and abort open requests."""
         if self.own is not None:
             self.own.stop()
         self._loop.call_soon_threadsafe(self._loop.stop)

@@ -60,7 +60,7 @@ class Session:
         return self.budget - len(self.turn_ids)
 
     def rest_of_turn(self, sampling: Sampling, stop_id: int) -> TurnRequest:
-        """The request for what is missing of the turn."""
+        """The request for the rest of the turn."""
         draws = Draws(self.seed, self.drawn, self.temperature, sampling.top_p, sampling.greedy)
         return TurnRequest(list(self.ids), draws, self.tokens_left, stop_id)
 

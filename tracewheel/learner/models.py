@@ -93,7 +93,7 @@ Models = LoraModels | FullModels
 
 
 def _probe(model: Any, folder: Path) -> None:
-    """Write a probe beside the weights; not with several processes, none of which can make a pass alone."""
+    """Write a probe next to the weights; not with several processes, none of which can make a pass alone."""
     from tracewheel.learner.backends.processes import world_size
     from tracewheel.policy.probe import write_probe
 

@@ -67,7 +67,7 @@ class WatchedFleet:
         self._thread.start()
 
     def check(self) -> None:
-        """Raise what the fleet's last check has raised."""
+        """Raise the error of the fleet's last check, if any."""
         if self._failure:
             raise self._failure
 

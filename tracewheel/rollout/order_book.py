@@ -1,4 +1,4 @@
-"""The learner's side of asynchronous training: what is ordered for each iteration, and the wait until it can be claimed."""
+"""The learner's side of asynchronous training: the orders of each iteration, and the wait until it can be claimed."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class OrderBook:
 
         Args:
             iteration: Which iteration trains on them.
-            fleet: The workers; what its checks raise is raised here.
+            fleet: The workers; errors of its checks are raised here.
             progress: Called with (groups done, groups ordered).
         """
         groups = self.queue.issued(iteration)

@@ -25,7 +25,7 @@ class Order:
         variant: Whether the task is a variant of the curriculum, which curation did not make.
         samples: Episodes of the group.
         seed: Fixes the random numbers of its first attempt.
-        temperature: What the iteration is sampled at.
+        temperature: Sampling temperature of the iteration.
         attempt: How often groups for this order were dropped as stale. A killed worker does not count: the next one
             samples with the same seeds.
     """

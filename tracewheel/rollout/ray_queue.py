@@ -192,7 +192,7 @@ def worker_code(config: WorkerSections) -> str:
 
 @contextlib.contextmanager
 def ray_errors() -> Iterator[None]:
-    """Turn Ray's errors into `InfrastructureError`; what the actor itself raised is raised as it is."""
+    """Turn Ray's errors into `InfrastructureError`; errors that the actor itself raised stay unchanged."""
     from ray.exceptions import RayError, RayTaskError
 
     try:

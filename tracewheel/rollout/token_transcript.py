@@ -96,7 +96,7 @@ class TokenTranscript:
         return PolicyTurn(_calls(parsed, message), cut_off=reply.ended_by == "length")
 
     def add_results(self, results: list[Message], *, interrupted: bool) -> None:
-        """Record the tools' messages; the results of an interrupted turn, which nobody observes, are left out."""
+        """Record the tools' messages; the results of an interrupted turn, which no policy observes, are left out."""
         if not interrupted:
             self._messages += results
 

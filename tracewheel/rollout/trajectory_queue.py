@@ -101,7 +101,7 @@ class TrajectoryQueue:
         """Close the file, without telling the workers."""
         self._file.close()
 
-    # --- the learner's side ---
+    # The learner's side.
 
     def issue(self, orders: Sequence[Order]) -> int:
         """Add the orders whose numbers are new. Returns how many were added."""
@@ -156,7 +156,7 @@ class TrajectoryQueue:
             return self._claimed(iteration)
 
     def claimed(self, iteration: int) -> ClaimedGroups | None:
-        """What an iteration has claimed; None when it has not claimed yet."""
+        """The groups that an iteration has claimed; None if it has not claimed any."""
         return self._claimed(iteration)
 
     def release(self, worker: str) -> int:
@@ -179,7 +179,7 @@ class TrajectoryQueue:
         with self._file.step() as run:
             run("INSERT OR IGNORE INTO facts VALUES ('ended', '1')")
 
-    # --- the workers' side ---
+    # The workers' side.
 
     def policy(self) -> PolicyRef:
         """The newest policy. `ValueError` before one was published."""
@@ -234,7 +234,7 @@ class TrajectoryQueue:
             _seen(run, worker)
             return True
 
-    # --- what there is ---
+    # Counts and state.
 
     def counts(self) -> dict[str, int]:
         """How many orders are in each state, `open`, `issued` in all, and how many trajectories there are."""

@@ -178,7 +178,7 @@ def make_sampler(config: SamplerSections, curated: Path, state: Mapping[str, Any
     """The sampler of a run over the training tasks of a curation, at its start or from a state.
 
     Raises:
-        ConfigError: the curriculum is to evolve, and the environment has no task generator.
+        ConfigError: the curriculum evolves, but the environment has no task generator.
         DataError: the state is not a sampler's, or the tasks cannot be read.
     """
     if config.sampler.kind == "self_evolving" and not isinstance(make_environment(config.environment.kind), VariantMaker):

@@ -5,7 +5,7 @@ decayed counts. Its weight is
 
 - `difficulty`: the posterior probability that success is below the target, the regularised
   incomplete beta function I_target(1 + successes, 1 + failures): near 1 for what the policy fails,
-  near 0 for what it has mastered, and the target itself (for instance 0.6) for a task not yet tried;
+  near 0 for a mastered task, and the target itself (for instance 0.6) for a task not yet tried;
 - `learnability`: the posterior mean of p(1-p), which is the chance (halved) that two rollouts of the
   task differ, hence that its group carries a gradient;
 - `uniform`: the same for all;

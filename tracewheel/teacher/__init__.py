@@ -1,1 +1,1 @@
-"""Models behind an OpenAI-compatible endpoint on tasks: their episodes, what is kept of them, and their cost."""
+"""Models behind an OpenAI-compatible endpoint on tasks: their episodes, the demonstrations from them, and their cost."""

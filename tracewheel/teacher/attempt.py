@@ -125,7 +125,7 @@ class ChatTranscript:
 
 
 def attempt_episode(speak: Speak, episode: EndpointEpisode, max_turns: int) -> Attempt:
-    """Play one episode. What goes wrong in it is in the record.
+    """Play one episode; the record holds any failure.
 
     Args:
         speak: Gives the model's replies.

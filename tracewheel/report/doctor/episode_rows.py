@@ -1,4 +1,4 @@
-"""What the checks need of each episode, in one row: read once, small enough to keep for a whole run."""
+"""The fields of each episode that the checks need, in one row small enough to keep for a whole run."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _marks(score: Mapping[str, Any] | None) -> dict[str, Any]:
     graders = {name: value for name, value in breakdown.items() if name not in NOT_GRADERS and not name.startswith(PREFIX)}
     whole = {name: value for name, value in graders.items() if not _is_part(name, graders)}
     rewards = score.get("turn_rewards")
-    # The last turn also gets what is known only at the end, such as the cost, which is not a step back.
+    # The last turn also gets parts known only at the end, such as the cost; these are no step back.
     earlier = [] if rewards is None else list(rewards)[:-1]
     return {
         "total": float(score["total"]),
