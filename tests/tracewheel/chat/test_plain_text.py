@@ -85,7 +85,7 @@ def check(renderer, content):
     """Each piece has the control tokens that it has around harmless text, and its text contains `content`."""
     harmless = pieces_of(renderer, "words")
     for name, ids in pieces_of(renderer, content).items():
-        # Frames are real in what the assistant says: a policy that can sample them is read as it spoke.
+        # In assistant text control tokens are real: a policy that samples them is read as it generated.
         tokens, expected = control_tokens(renderer, ids), control_tokens(renderer, harmless[name])
         if name == "logged arguments":
             tokens, expected = ([token for token in found if token in SPECIAL] for found in (tokens, expected))

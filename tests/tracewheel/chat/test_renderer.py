@@ -209,7 +209,7 @@ def test_the_head_of_a_call_is_one_token(renderer, tool):
 
 @pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: tool["function"]["name"])
 def test_a_call_head_is_a_prefix_of_real_calls(renderer, tasks, tool):
-    """The head is a prefix of the tool's real calls, whatever their arguments, and has no end of turn."""
+    """The head is a prefix of all the tool's real calls, and has no end of turn."""
     name = tool["function"]["name"]
     head = renderer.call_head(tool)
     spoken = [renderer.assistant_ids(calls((name, args))) for task in tasks for said, args in solution(task) if said == name]

@@ -59,7 +59,7 @@ def test_earlier_counts_are_decayed_and_kept_for_tasks_not_seen_again():
 
 
 def test_a_trace_counts_once_for_a_task():
-    """By hand: 3 of 4 solved before, half of which is kept; of two traces that are read now one was counted then."""
+    """Worked by hand: 3 of 4 solved before, half of it kept; one of the two traces read now was counted before."""
     earlier = kept({"a": (3.0, 1.0)}, ("trace0", "a"), ("elsewhere", "a"))
     rates, after = pass_rates(episodes(a=[1.0, 0.0]), CONFIG, earlier)
     assert after.counts == {"a": (1.5, 1.5)}

@@ -159,7 +159,7 @@ def test_a_paraphrase_keeps_names_numbers_and_quotations():
 
 @pytest.mark.skipif(not TAU_BENCH.exists(), reason="the shared traces are not here")
 def test_near_copies_in_real_traces_are_of_one_task():
-    """tau-bench has 25 tasks of 4 trials, whose users speak freely: no cluster may mix tasks."""
+    """tau-bench has 25 tasks of 4 trials, with free conversations: no cluster may mix tasks."""
     records = json.loads(TAU_BENCH.read_text())
     frame = pandas.DataFrame(
         [

@@ -134,7 +134,7 @@ def test_an_episode_that_was_cut_off_was_too_long():
     ],
 )
 def test_a_failure_is_compared_with_a_success(failed, success, kind, detail):
-    """Letters are tools, digits behind them arguments."""
+    """Letters are tools, the digits after them arguments."""
 
     def made(calls):
         return episode(*[(part[0], {"n": part[1:]}) for part in re.findall(r"[a-c]\d?", calls)])

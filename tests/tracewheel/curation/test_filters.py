@@ -34,7 +34,7 @@ def kept(text):
         ("  ", "abcde"),
         ("0 < pass_rate < 0.6 and attempts >= 4", "b"),
         ("0 < pass_rate < 0.6", "be"),
-        ("not pass_rate > 0.3", "ae"),  # not d: what is unscored is neither
+        ("not pass_rate > 0.3", "ae"),  # not d: an unscored task matches neither
         ("pass_rate <= 0.3 or attempts == 0", "ade"),
         ("pass_rate != pass_rate", ""),
         ("family in ['list', 'content']", "acd"),

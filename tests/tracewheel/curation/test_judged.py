@@ -86,7 +86,7 @@ def test_a_judgement_of_several_turns_is_not_used(tmp_path, words, judged):
 
 
 def test_replay_takes_precedence_over_a_judge(tmp_path):
-    """Shipped logs without their rewards, a judge's opinion each. In every second a tool says what it would not say."""
+    """Shipped logs with a judge's opinion instead of rewards. In every second trace a tool's reply is altered."""
     logs, changed = [], set()
     for number, trace in enumerate(item for item in read_traces({"log": LOGS}) if isinstance(item, Trace)):
         messages = copy.deepcopy(trace.messages)

@@ -120,7 +120,7 @@ def test_relabelling_changes_only_labels():
 
 
 def test_the_shape_of_the_labels_does_not_depend_on_what_is_known(tmp_path):
-    """Parquet files of different versions have the same types, also where nothing diverges."""
+    """Parquet files of different versions have the same types, even without any divergence."""
     kinds = []
     for number, rows in enumerate(([row("a", [], outcome=None)], [row("w", ["look"], outcome=1.0), row("l", [], outcome=0.0)])):
         frame, _ = label_episodes(pd.DataFrame(rows))

@@ -87,7 +87,7 @@ UNRELATED = "Please book a table for five at the harbour restaurant on Friday ev
 
 
 def logs(request, same_user=False):
-    """Two logged tasks without an environment, one trained on and one held out: the second says `request`."""
+    """Two logged tasks without an environment, one trained on and one held out; the second's prompt is `request`."""
     rows = [("trace1", "t1", "train", "u1", REQUEST), ("trace2", "t2", "held_out", "u1" if same_user else "u2", request)]
     episodes = pandas.DataFrame(rows, columns=["trace_id", "task_id", "split", "user", "text"])
     episodes["messages"] = [json.dumps([{"role": "user", "content": text}]) for text in episodes["text"]]

@@ -45,7 +45,7 @@ BAD = [ASK, call("9", "look", words="Let me see."), reply("9"), call("8", "take"
 
 
 def test_a_pair_is_cut_at_the_first_turn_that_differs():
-    """Ids, and words beside an equal call, are no difference; the prompt is what the failed agent saw."""
+    """Ids, and text next to an equal call, are no difference; the prompt is what the failed agent saw."""
     (pair,), report = pairs(episode("win", 1.0, GOOD), episode("loss", 0.0, BAD))
     assert json.loads(pair["prompt"]) == BAD[:3]
     assert json.loads(pair["chosen"]) == GOOD[3:] and json.loads(pair["rejected"]) == BAD[3:]

@@ -17,7 +17,7 @@ from tracewheel.environments.workspace.tasks import selected_files
 
 @pytest.fixture(scope="module")
 def dataset(tasks):
-    """For each task, in turn in training and held out: a success, the same once more, a half solution, one that is unknown."""
+    """Per task, alternately training and held out: a success, its copy, a half solution, and an unknown outcome."""
     rows = []
     for number, task in enumerate(tasks):
         name = selected_files(task.initial_state, task.goal)[0]

@@ -45,7 +45,7 @@ def test_logprobs_of_rollouts_are_those_of_the_trainer(kind, versions, some_task
 
 @pytest.mark.parametrize("greedy", [True, False])
 def test_tokens_are_those_of_the_transformers_engine(kind, kind_of, versions, some_tasks, greedy):
-    """Random numbers belong to the session: neither the engine nor its batches change what they are used for."""
+    """Random numbers belong to the session: neither the engine nor its batches change their use."""
     sampled = []
     for each, slots in ((kind_of("transformers"), 64), (kind, 5)):
         engine, renderer = each.make(versions.policy(1), greedy=greedy, slots=slots)
@@ -70,7 +70,7 @@ def test_turns_end_by_the_stop_token_or_the_budget(kind, versions, renderer):
 
 
 def test_successive_versions_are_never_stale(kind, versions):
-    """Each version generates right after the change, and is told apart from its neighbour."""
+    """Each version generates right after the change, and differs from its neighbour."""
     engine, openings = kind.engine(versions.policy(1)), kind.openings(3)
     for version in range(2, 9):
         engine.update_weights(versions.policy(version))
@@ -110,7 +110,7 @@ def test_new_weights_in_the_middle_of_a_turn(kind, versions):
 
 
 def test_an_interruption_changes_no_random_number(kind, versions):
-    """A turn that is interrupted and resumed with the same weights has the tokens of one that was not."""
+    """A turn interrupted and resumed with the same weights has the tokens of an uninterrupted one."""
     same = PolicyRef(versions.policy(1).base, versions.policy(1).adapter, 8)
     sampled = []
     for interrupted in (False, True):

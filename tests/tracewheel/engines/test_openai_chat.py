@@ -89,7 +89,7 @@ def test_retry_after_as_a_date_is_obeyed(chat_server):
 
 
 def test_retry_after_pauses_all_threads(chat_server):
-    """Eight threads; the first request is told to wait half a second, and nothing is sent before that."""
+    """Eight threads; the first response asks to wait half a second, and no request is sent before that."""
     times, lock = [], threading.Lock()
 
     def answer(body, number):
@@ -156,7 +156,7 @@ def test_token_estimates_follow_the_replies(chat_server):
 
 
 def test_the_cost_of_a_reply(chat_server):
-    """1,000 prompt tokens of which 600 were cached, and 50 of completion, at 2, 0.5 and 10 a million."""
+    """1,000 prompt tokens, 600 of them cached, and 50 completion tokens, at 2, 0.5 and 10 per million."""
     usage = {"prompt_tokens": 1000, "completion_tokens": 50, "prompt_tokens_details": {"cached_tokens": 600}}
     server = chat_server(lambda body, number: {"content": "hi", "usage": usage})
     reply = ask(server, prices=PricesConfig(input=2.0, cached_input=0.5, output=10.0))

@@ -16,7 +16,7 @@ class Model:
 
 
 class Rows:
-    """A cache, and plain tensors of what each row was given."""
+    """A cache, and plain tensors with each row's input."""
 
     def __init__(self, longest=None):
         self.cache = RaggedCache(Model(), longest)
@@ -59,7 +59,7 @@ class Rows:
 @pytest.mark.parametrize("block_rows", [1, 3, 64])
 @pytest.mark.parametrize("dense", [0.0, 0.5, 1.1], ids=["in place", "as it is", "gathered"])
 def test_attention_over_any_rows_with_any_counts(monkeypatch, block_rows, dense):
-    """Rows of different lengths, few or many in a pass, chunks beside single tokens, reused rows."""
+    """Rows of different lengths, few or many in a pass, chunks together with single tokens, reused rows."""
     monkeypatch.setattr(ragged_blocks, "BLOCK_ROWS", block_rows)
     monkeypatch.setattr(ragged_blocks, "DENSE", dense)
     torch.manual_seed(0)

@@ -111,7 +111,7 @@ def test_stored_logprobs_are_those_of_a_full_pass(config, base, adapter, rendere
 
 
 def test_each_token_is_read_once(config, base, renderer, many_tasks):
-    """Token 0 stands for padding here, and appears in no conversation."""
+    """Token 0 is padding here and appears in no conversation."""
     model = load_base(config.policy, base)
     engine = engine_on(model, renderer.end_of_turn_id, Sampling(), slots=16)
     fed = []

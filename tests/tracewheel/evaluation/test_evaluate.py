@@ -1,4 +1,4 @@
-"""Evaluation: what a row of the results says, and the figures that follow from them."""
+"""Evaluation: the rows of the results, and the figures computed from them."""
 
 import dataclasses
 import json
@@ -31,7 +31,7 @@ class Unreachable(WorkspaceEnvironment):
 
 @pytest.fixture(scope="module")
 def some_tasks(tasks):
-    """Five tasks, the last of which cannot be run."""
+    """Five tasks; the last one cannot be run."""
     return [*tasks[:4], dataclasses.replace(tasks[4], environment=f"{__name__}:{Unreachable.__name__}")]
 
 

@@ -73,7 +73,7 @@ def scored_trajectories(trajectories, rewards, score_file, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def score_file():
-    """Write a reward for each trajectory, None for what is unscored."""
+    """Write a reward for each trajectory, None for unscored ones."""
 
     def write(path, trajectories, rewards):
         items = [
@@ -88,7 +88,7 @@ def score_file():
 
 @pytest.fixture(scope="session")
 def profile_with(config):
-    """The tests' profile with the learner's settings changed. Only what is common to all is set, so that presets apply."""
+    """The tests' profile with the learner's settings changed. Only settings common to all are set, so that presets apply."""
     common = {name: getattr(config.learner, name) for name in COMMON}
 
     def profile(learner=None, **changes):

@@ -98,7 +98,7 @@ def test_groups_without_variance_do_not_change_the_policy(run, adapter, rewards,
 
 
 def test_one_group_without_variance_is_left_out(run, trajectories, rewards, tmp_path, same_weights):
-    """It weighs nothing: without its trajectories the update is the same."""
+    """It has no weight: without its trajectories the update is the same."""
     solved = [1.0] * 4 + rewards[4:]
     full, metrics = run(rewards=solved)
     assert metrics["zero_variance_share"] == pytest.approx(1 / 3)

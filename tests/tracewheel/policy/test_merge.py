@@ -21,7 +21,7 @@ METHODS = ("linear", "ties", "dare_linear", "dare_ties")
 
 @pytest.fixture(scope="module")
 def make_adapter(base, tmp_path_factory):
-    """Makes random adapters on two kinds of layers; with `like`, one that starts from it."""
+    """Makes random adapters on two kinds of layers; with `like`, one that starts from the given adapter."""
     root = tmp_path_factory.mktemp("adapters")
     counter = itertools.count()
 
@@ -130,7 +130,7 @@ def test_ties_by_hand(base, config, make_adapter, merged, deltas):
 def test_changes_since_the_start_are_merged(method, by_peft, density, family, merged, deltas):
     """PEFT's function on the differences of the products, added to the start: no start is trimmed or counted twice.
 
-    The random methods leave nothing out here; what they leave out is for the test of the seed.
+    The random methods drop nothing here; the test of the seed covers what they drop.
     """
     settings = MergeConfig(method=method, density=density)
     found = merged(parts_of(family), settings, onto=family[0])

@@ -1,4 +1,4 @@
-"""The probe beside an adapter, with the trainer's model in the engine's place."""
+"""The probe of an adapter, with the trainer's model in the engine's place."""
 
 import json
 import logging

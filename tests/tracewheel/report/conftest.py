@@ -23,7 +23,7 @@ SKILLS = {"base": 0.3, "warm_start": 0.5, "warm_start_verified": 0.7, "rl": 0.95
 
 
 def make_tasks():
-    """(task, split) of 24 held-out and 12 harder tasks, and one that is only trained on."""
+    """(task, split) of 24 held-out and 12 harder tasks, and of one training task."""
     rng = random.Random(0)
     held_out = [make_task(family, tier, rng) for tier in (2, 3, 4) for family in FAMILIES for _ in range(2)]
     harder = [make_task(family, 5, rng) for family in FAMILIES for _ in range(3)]

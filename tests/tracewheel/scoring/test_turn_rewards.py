@@ -79,7 +79,7 @@ def test_rewards_sum_to_the_total_before_the_penalty(play, call_text):
     trajectory = play(TASK, [*words, "Done."])
     scored = score(TASK, trajectory, malformed_penalty=0.5, verifiers=[{"kind": "task"}, {"kind": "workspace"}])
     assert scored.breakdown["malformed_penalty"] == 0.5
-    assert scored.turn_rewards == pytest.approx([1 / 3, -1 / 3]), "the call beside the malformed one was carried out"
+    assert scored.turn_rewards == pytest.approx([1 / 3, -1 / 3]), "the valid call of the malformed turn was executed"
 
 
 def test_cost_falls_on_the_last_turn(play, call_text):

@@ -266,7 +266,7 @@ def test_a_kill_within_a_commit_leaves_the_old_or_the_new_folder(folder, monkeyp
         patched.setattr(archive.os, "replace", replace)
         if step == "flush":
             patched.setattr(archive, "flush", lambda path: (_ for _ in ()).throw(Killed))
-        # A process that is killed clears nothing away.
+        # A killed process removes nothing.
         patched.setattr(archive, "remove", lambda path: None if ".partial-" in path.name else archive_remove(path))
         with pytest.raises(Killed):
             run(folder)

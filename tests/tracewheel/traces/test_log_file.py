@@ -165,7 +165,7 @@ def test_arbitrary_bytes_never_crash_the_cutter_and_none_are_lost(data):
         begins, ends = piece.offset, piece.offset + len(piece.raw)
         assert bytes(left[begins:ends]) == piece.raw
         left[begins:ends] = b" " * len(piece.raw)
-    # What is in no piece is space, commas between elements, and the brackets of lists.
+    # Outside the pieces are only space, commas between elements, and the brackets of lists.
     assert not left.translate(None, b" \t\r\n\x0b\x0c,[]")
 
 

@@ -38,7 +38,7 @@ def test_the_calls_so_far_decide_among_several_replies(shop):
 
 
 def test_earlier_calls_in_another_order_are_matched(shop):
-    """No trace bought before looking. Looking is seen to change nothing, so the purchases decide."""
+    """No trace bought before looking. Looking changes nothing, so the purchases decide."""
     environment, _ = begin(shop, "two")
     environment.step("buy", {"item": "tea", "count": 2})
     assert environment.step("stock", TEA).text == "1"

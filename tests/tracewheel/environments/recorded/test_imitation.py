@@ -145,7 +145,7 @@ def test_no_turn_of_the_airline_is_learnt_twice(make_recording, airline, rendere
         spoke += sum(message["role"] == "assistant" for message in messages[asked:])
 
     def ends(rows):
-        """All that was said up to the end of each turn that counts."""
+        """All messages up to the end of each turn that counts."""
         return [
             tuple(example["input_ids"][: place + 1])
             for example in demonstration_examples(rows, renderer, ["multi_turn"])

@@ -62,7 +62,7 @@ def test_the_loss_is_the_papers_on_sampled_tokens(learn, dpo_config, rollouts, a
 
 
 def test_trl_computes_the_loss(learn, adapter, monkeypatch, same_weights):
-    """With TRL's loss put to nothing, nothing is learned from the pairs."""
+    """With TRL's loss multiplied by 0, the pairs teach nothing."""
     calls = []
     real = DPOTrainer._compute_loss
 
@@ -113,7 +113,7 @@ def test_the_policy_learns_to_prefer_successes(learn, adapter):
 
 
 def test_full_weights_can_be_trained(learn, dpo_config, base, adapter):
-    """The policy's adapter is folded in, the reference is a second model: before the first step they are alike."""
+    """The policy's adapter is folded in, the reference is a second model: before the first step they are equal."""
     settings = {"weights": "full", "learning_rate": 1e-4, "minibatches": 1}
     first, figures = learn(settings)
     assert figures["policy_loss"] == pytest.approx(math.log(2), abs=1e-5)

@@ -1,4 +1,4 @@
-"""Which models are taken, which are refused, and that looking at one changes nothing."""
+"""Which models are accepted or refused, and that checking a model does not change it."""
 
 import pandas as pd
 import pytest
@@ -60,7 +60,7 @@ class Mixing(LlamaForCausalLM):
 
 
 class Engine(torch.nn.Module):
-    """A wrapper, as those of distributed training."""
+    """A wrapper like those of distributed training."""
 
     def __init__(self, module):
         super().__init__()

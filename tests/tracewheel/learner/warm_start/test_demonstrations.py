@@ -51,7 +51,7 @@ def test_a_demonstration_has_the_ids_of_a_rollout_of_the_same_words(renderer, ta
 
 
 def test_stored_messages_of_a_rollout_give_its_ids(renderer, tasks, call_text, rolled_out):
-    """With words beside calls, several calls a turn, an invented tool and a malformed call."""
+    """With text next to calls, several calls per turn, an invented tool and a malformed call."""
     source = tasks[0].goal["source"]
     words = [
         "I look.\n" + call_text("list_files", path=source) + "\n" + call_text("list_files", path="/x"),

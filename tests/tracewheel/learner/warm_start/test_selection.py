@@ -29,7 +29,7 @@ def row(number, task, split, success, calls):
 
 @pytest.fixture
 def curated(tasks, tmp_path):
-    """Six training tasks and two held-out ones; of each a good episode, and of those with two files one that did half."""
+    """Six training and two held-out tasks, each with a good episode; those with two files also have a half solution."""
     splits = ["train"] * 6 + ["held_out"] * 2
     rows = []
     for task, split in zip(tasks, splits, strict=True):
@@ -46,7 +46,7 @@ def curated(tasks, tmp_path):
 
 @pytest.fixture
 def lessons(tasks, tmp_path):
-    """A teacher's folder: a success, and one that is none."""
+    """A teacher's folder with one success and one failure."""
 
     def write(*rows, name="lessons"):
         folder = tmp_path / name

@@ -1,4 +1,4 @@
-"""The warm start on a few episodes of the tiny base: what counts, who is imitated, and that it is reproducible."""
+"""The warm start on a few episodes of the tiny base: its data, whom it imitates, and that it is reproducible."""
 
 import json
 from pathlib import Path
@@ -44,7 +44,7 @@ def share_of_replay(config, share):
 
 
 def test_labels_are_ignored_outside_assistant_tokens(run, curated, renderer, config, monkeypatch):
-    """Seen where it counts: in the batches that reach the loss, demonstrations and replay alike."""
+    """Checked in the batches that reach the loss, for demonstrations and replay."""
     seen = []
 
     class Recording(trl.SFTTrainer):

@@ -1,7 +1,7 @@
-"""Runs on disk as the loop leaves them: real episodes of scripted words, scored by the real stage.
+"""Runs on disk as the loop leaves them: real episodes of scripted replies, scored by the real stage.
 
-A healthy run learns: each iteration solves more of its tasks. A fault is planted by other words, which
-makes it real, or by altering what was stored, where no words could cause it.
+A healthy run learns: each iteration solves more of its tasks. A fault is planted by other replies, which
+makes it real, or by altering stored records, where no reply could cause it.
 """
 
 import copy
@@ -39,7 +39,7 @@ def doctor_tasks():
 
 @pytest.fixture(scope="session")
 def words(call_text, solution_words):
-    """What an episode says: solved, or given up half way in one of a few manners."""
+    """The replies of an episode: a solution, or one cut off at a random call."""
 
     def speak(task, solves, rng):
         solution = solution_words(task)
@@ -54,7 +54,7 @@ def words(call_text, solution_words):
 def episodes_of(renderer, scripted_engine, doctor_tasks, words):
     """The trajectories of one iteration.
 
-    `say(task, solves, rng)` gives the words of an episode, in the place of a healthy policy's.
+    `say(task, solves, rng)` gives the replies of an episode instead of a healthy policy's.
     """
 
     def roll(number, seed, say=None, **settings):
@@ -167,7 +167,7 @@ def healthy_run(episodes_of, doctor_tasks, config, tmp_path_factory):
 
 @pytest.fixture
 def make_run(tmp_path, healthy_run, episodes_of, config):
-    """A run; `say` and `settings` hold for the iterations in `late`, all others are those of a healthy one."""
+    """A run; `say` and `settings` apply to the iterations in `late`, the others are healthy."""
 
     def build(seed=0, *, late=LATE, say=None, iterations=ITERATIONS, **settings):
         run = healthy_run(seed).copy(tmp_path / f"run-{seed}", iterations)

@@ -29,7 +29,7 @@ def test_longest_loop(steps, times):
 
 def test_repeated_share():
     assert repeated_share(np.arange(50)) == 0.0
-    assert repeated_share(np.array([1, 2] * 20)) == 1 - 2 / 37  # 37 phrases, of which there are two
+    assert repeated_share(np.array([1, 2] * 20)) == 1 - 2 / 37  # 37 phrases, two of them distinct
     assert repeated_share(np.array([1, 2] * 5)) == 0.0  # too short to say
 
 

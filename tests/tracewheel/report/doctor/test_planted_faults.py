@@ -38,14 +38,14 @@ def test_three_healthy_runs_raise_no_alarm_at_any_iteration(make_run, config, se
         sofar = RunRecords(config, records.iterations[:number], until, records.start_version)
         for item in examine(sofar):
             assert item.severity in ("healthy", "not_checked"), (number, item)
-    # Nothing is recorded here, so nothing can be unrecorded: tests/tracewheel/environments/test_recorded_doctor.py plants that.
+    # No call is recorded here; tests/tracewheel/environments/recorded/test_doctor.py plants unrecorded calls.
     assert {item.check for item in examine(records) if item.severity == "healthy"} == set(CHECKS) - {"unrecorded_calls"}
     (unrecorded,) = [item for item in examine(records) if item.check == "unrecorded_calls"]
     assert (unrecorded.severity, unrecorded.advice) == ("not_checked", "The environment is not a recorded one.")
 
 
 def widen(row, *, stretch):
-    """The action mask over the first observation too; with `stretch`, the turn says it sampled it."""
+    """The action mask over the first observation too; with `stretch`, the turn's span covers it too."""
     turns = json.loads(row["turns"])
     mask = np.array(row["action_mask"])
     if len(turns) > 1:
@@ -246,7 +246,7 @@ def test_objectives_are_not_graders(make_run, config):
 
 
 def test_flawed_successes_are_found(make_run, config, words):
-    """A malformed call and a tool that does not exist, and the task is solved all the same."""
+    """A malformed call and an unknown tool, although the task is solved."""
 
     def clumsy(task, solves, rng):
         return [
@@ -356,7 +356,7 @@ def test_length_explosion_is_found(make_run, config, words, call_text):
 
     finding = found(make_run(late=(4, 5, 6), say=same_as_at_first, max_turns=99, max_tokens=4000), config)["length_explosion"]
     assert finding.severity == "severe"
-    assert finding.iterations == (6,)  # the first window that has nothing in common with the one at the start
+    assert finding.iterations == (6,)  # the first window without iterations of the starting one
     assert finding.evidence["factor"] > 2.5
 
 

@@ -1,4 +1,4 @@
-"""The reader of OpenAI chat logs: what it keeps, what it puts in quarantine, and that nothing crashes it."""
+"""The reader of OpenAI chat logs: what it keeps, what it quarantines, and that no input crashes it."""
 
 import copy
 import json

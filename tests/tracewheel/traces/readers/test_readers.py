@@ -29,7 +29,7 @@ def read(*values, format="auto"):
 
 
 def conversation(trace):
-    """The conversation without what formats tell differently: ids, and whether nothing said is no text or an empty one."""
+    """The conversation without differences of format: ids, and whether a missing text is None or empty."""
     lines = []
     for message in trace.messages:
         calls = [
@@ -266,7 +266,7 @@ def test_atif_results_without_a_call_id_are_assigned_in_order():
 
 
 def test_tracewheels_own_mlflow_traces_are_read_again():
-    """They log what is new with each turn, not the whole conversation."""
+    """They log only the new messages of each turn, not the whole conversation."""
     chat = RECORDS["openai"]["messages"]
     kinds = [
         ("episode", "AGENT", chat[:1], {"stop_reason": "finished"}),
@@ -307,7 +307,7 @@ def test_a_list_of_messages_is_one_conversation_unless_it_is_too_large(monkeypat
 
 
 def test_a_damaged_or_truncated_list_of_messages_is_quarantined_whole():
-    """A conversation without its middle or its end is not what was said."""
+    """A conversation without its middle or end is not the logged one."""
     whole = [
         Piece(json.dumps(message).encode(), number, 0, 1) for number, message in enumerate(RECORDS["openai"]["messages"], 1)
     ]

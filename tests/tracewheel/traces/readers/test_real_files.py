@@ -12,7 +12,7 @@ from tracewheel.traces.quarantine import Quarantined
 from tracewheel.traces.readers.reading import read_traces
 
 TRACES = Path(__file__).parents[5] / "shared" / "traces"
-pytestmark = pytest.mark.skipif(not TRACES.is_dir(), reason="the shared folder of real traces is not beside the project")
+pytestmark = pytest.mark.skipif(not TRACES.is_dir(), reason="the shared folder of real traces is missing")
 
 # File: format, traces, messages, calls, results, quarantined. docs/traces.md has the jq commands that these came from.
 COUNTS = {

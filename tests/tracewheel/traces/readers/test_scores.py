@@ -66,7 +66,7 @@ def note(name, score, kind, label=None):
 
 
 CASES = {
-    # What was logged: the outcome, and the judgement.
+    # The logged outcome, and the judgement.
     "a program's score is the outcome": (langfuse, [numeric("correctness", 0.5, "API")], 0.5, None),
     "a model's is a judgement and no outcome": (langfuse, [numeric("correctness", 0, "EVAL")], None, 0.0),
     "a person's is": (langfuse, [numeric("Goal Accuracy", 1, "ANNOTATION")], None, 1.0),

@@ -298,7 +298,7 @@ def test_token_ids_are_dropped_with_redacted_text():
 @settings(max_examples=400)
 @given(st.sampled_from(range(len(secret_detectors()))), st.data())
 def test_triggers_match_wherever_patterns_do(index, data):
-    """Whatever is found by a detector is found at any depth of nesting: the quick look never calls it clean."""
+    """Every value that a detector finds is found at any depth of nesting: the quick check never misses it."""
     detector = secret_detectors()[index]
     value = data.draw(st.from_regex(detector.pattern, alphabet=CHARACTERS))
     triggers = Triggers([detector.trigger, ESCAPED])

@@ -1,7 +1,7 @@
 """Our losses compared with TRL's, while TRL's trainer generates, scores and trains.
 
 `Comparison` overrides no arithmetic of TRL: `GRPOTrainer._compute_loss` runs on the trainer's own micro-batches, and
-our loss of the same tokens is computed beside it. The lines of TRL that ran are recorded, so that an algorithm cannot
+our loss of the same tokens is computed next to it. The lines of TRL that ran are recorded, so that an algorithm cannot
 pass by the branch of another one, or without TRL.
 """
 
@@ -134,7 +134,7 @@ def executed_lines(function: Callable[..., Any], call: Callable[[], Any]) -> tup
 
 
 class Comparison(GRPOTrainer):
-    """TRL's trainer; computes our loss beside each of its own."""
+    """TRL's trainer; computes our loss next to each of its own."""
 
     def __init__(self, *args, algorithm, masked, **kwargs):
         super().__init__(*args, **kwargs)
