@@ -75,7 +75,7 @@ def build_parser() -> argparse.ArgumentParser:
 
     stage = _command(commands, "warm-start", "flows.single:warm_start", "supervised fine-tuning on logged episodes")
     _curated(stage)
-    stage.add_argument("--demonstrations", choices=("verified", "all", "replay"), help="default: as the profile says")
+    stage.add_argument("--demonstrations", choices=("verified", "all", "replay"), help="default: the profile's setting")
     _allow_leak(stage)
     _out(stage)
 
@@ -120,17 +120,19 @@ def build_parser() -> argparse.ArgumentParser:
     _curated(stage)
     _policy(stage)
     stage.add_argument("--split", default="held_out", help="validation, held_out, harder or train (default held_out)")
-    stage.add_argument("--samples", type=int, help="sampled episodes a task (default: as the profile says)")
+    stage.add_argument("--samples", type=int, help="sampled episodes per task (default: the profile's setting)")
     _out(stage)
 
     stage = _command(commands, "baseline", "flows.baseline:baseline", "evaluate a model behind an OpenAI-compatible endpoint")
     _curated(stage)
     stage.add_argument("--endpoint", metavar="URL", help="its address, up to /v1 (default: the profile's baseline.endpoint)")
-    stage.add_argument("--model", metavar="NAME", help="what it calls the model (default: the profile's baseline.model)")
+    stage.add_argument(
+        "--model", metavar="NAME", help="the model's name at the endpoint (default: the profile's baseline.model)"
+    )
     stage.add_argument("--split", default="held_out", help="validation, held_out, harder or train (default held_out)")
     stage.add_argument("--tasks", type=int, metavar="N", help="only the first N tasks")
     stage.add_argument(
-        "--samples", type=int, metavar="N", help="sampled episodes a task; 0: greedy ones alone (default: profile)"
+        "--samples", type=int, metavar="N", help="sampled episodes per task; 0: only greedy ones (default: the profile's)"
     )
     stage.add_argument("--sampled-only", action="store_true", help="play no greedy episodes")
     _out(stage)
@@ -138,11 +140,13 @@ def build_parser() -> argparse.ArgumentParser:
     stage = _command(commands, "merge", "flows.merge:merge", "several adapters into one, when it is no worse than its parts")
     stage.add_argument("--adapter", dest="adapters", action="append", required=True, metavar="NAME=DIR", help="once for each")
     stage.add_argument("--method", choices=("linear", "ties", "dare_linear", "dare_ties"), help="default: ties")
-    stage.add_argument("--weight", type=float, help="of each adapter (default: such that it is a mean of all)")
-    stage.add_argument("--density", type=float, help="share of the entries that is kept (default 0.5)")
-    stage.add_argument("--rank", type=int, help="rank of the result (default: what all parts together have)")
+    stage.add_argument("--weight", type=float, help="weight of each adapter (default: the mean of all)")
+    stage.add_argument("--density", type=float, help="share of the entries to keep (default 0.5)")
+    stage.add_argument("--rank", type=int, help="rank of the result (default: enough for all parts)")
     stage.add_argument("--space", choices=("weights", "factors"), help="what is merged (default: the changes of the weights)")
-    stage.add_argument("--start", metavar="DIR", help="the adapter that all began as: what they learnt since is merged onto it")
+    stage.add_argument(
+        "--start", metavar="DIR", help="the adapter that all parts began as; their changes since then are merged onto it"
+    )
     stage.add_argument("--curated", metavar="DIR", help="output of curate, whose validation split judges the merge")
     stage.add_argument("--unevaluated", action="store_true", help="write the merge without judging it")
     _out(stage)

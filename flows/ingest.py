@@ -67,7 +67,7 @@ def ingest(options: argparse.Namespace) -> dict[str, Any]:
 def _ingest_profile(options: argparse.Namespace) -> dict[str, Any]:
     needs_one = ("--format", options.format), ("--mlflow-uri", options.mlflow_uri), ("--full", options.full)
     if len(options.paths) > 1 or any(value for _, value in needs_one):
-        raise InputError(f"{options.paths[0]}: a profile says by itself what to read; give it alone, and settings with --set")
+        raise InputError(f"{options.paths[0]}: a profile names its logs itself; give it alone, and settings with --set")
     from flows.setup import prepare_environment, resolve_config
     from tracewheel.core.store import produce_whole
     from tracewheel.traces.ingest import ingest

@@ -34,7 +34,7 @@ def merge(options: argparse.Namespace) -> dict[str, Any]:
     settings = merge_settings(options)
     folders = dict(named(pair) for pair in options.adapters)
     if len(folders) != len(options.adapters):
-        raise DataError("--adapter: each needs a name of its own")
+        raise DataError("--adapter: names must be distinct")
     if MERGED in folders:
         raise DataError(f"--adapter {MERGED}=…: that is the name of the result; give the part another")
     if bool(options.curated) == options.unevaluated:

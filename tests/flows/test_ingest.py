@@ -84,8 +84,8 @@ def test_settings_are_overridden_as_in_a_profile(run, log, tmp_path):
     [
         ((), "nothing to read: give a PATH"),
         (("nowhere.jsonl",), "nowhere.jsonl: no such trace file"),
-        (("PROFILE", "LOG"), "a profile says by itself what to read"),
-        (("PROFILE", "--format", "atif"), "a profile says by itself what to read"),
+        (("PROFILE", "LOG"), "a profile names its logs itself"),
+        (("PROFILE", "--format", "atif"), "a profile names its logs itself"),
         (("LOG", "--filter", "x"), "give --mlflow-uri too"),
         (("--mlflow-uri", "sqlite:///x.db"), "which experiment?"),
         (("LOG", "--set", "seed=1"), "only ingest settings"),

@@ -127,7 +127,7 @@ def test_bad_parts_of_a_merge_are_named(run, base, states, tmp_path):
         (("--adapter", f"three={foreign}"), "was trained for the base with hash another"),
         (("--adapter", f"three={tmp_path / 'whole'}"), "three: a whole model"),
         (("--adapter", f"three={tmp_path / 'absent'}"), "no such folder"),
-        (("--adapter", f"one={states / 'start'}"), "a name of its own"),
+        (("--adapter", f"one={states / 'start'}"), "names must be distinct"),
         (("--adapter", f"merged={states / 'start'}"), "the name of the result"),
         (("--adapter", "three"), "expected NAME=DIR"),
         (("--adapter", f"../three={states / 'start'}"), "without a slash"),

@@ -111,7 +111,7 @@ class AdvantageEstimator:
         return drawn[self._fresh(drawn, iteration)] if len(drawn) else drawn
 
     def _with_rewards(self, trajectories: pd.DataFrame) -> pd.DataFrame:
-        """The trajectories with the column `reward`: their total, normalised as the profile says."""
+        """The trajectories with the column `reward`: their total, normalised by the profile's settings."""
         import pandas as pd
 
         totals = trajectories["total"].astype("float64").tolist()

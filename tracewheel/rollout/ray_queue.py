@@ -159,7 +159,7 @@ class RemoteQueue:
         if self._shared:
             where = Path(published.policy.adapter or "")
             if not where.is_dir() or digest_of(where) != published.digest:
-                raise InfrastructureError(f"{where}: not readable here; work_dir has to be on a disk that all machines share")
+                raise InfrastructureError(f"{where}: not readable here; work_dir must be on a disk that all machines share")
             return published.policy
         import ray
 

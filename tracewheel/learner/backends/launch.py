@@ -52,7 +52,7 @@ def write_job(path: Path, config: UpdateSections, files: UpdateFiles, *, iterati
 
 
 def number_of_processes(config: UpdateSections) -> int:
-    """As many as the profile says, or else one per GPU."""
+    """The profile's number, or else one per GPU."""
     backend = config.learner.backend
     if isinstance(backend, DeepSpeedConfig) and backend.processes:
         return backend.processes
