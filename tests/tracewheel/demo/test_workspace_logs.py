@@ -25,7 +25,7 @@ def lines():
     return list(log_lines())
 
 
-def test_the_shipped_file_is_what_the_script_writes(lines, tmp_path):
+def test_the_shipped_file_equals_the_scripts_output(lines, tmp_path):
     written = b"".join(line + b"\n" for line in lines)
     assert SHIPPED.read_bytes() == written
     out = tmp_path / "traces.jsonl"

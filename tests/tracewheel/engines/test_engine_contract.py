@@ -85,7 +85,7 @@ def test_successive_versions_are_never_stale(kind, versions):
             engine.close(session)
 
 
-def test_new_weights_in_the_middle_of_a_turn(kind, versions):
+def test_new_weights_within_a_turn_sample_its_later_tokens(kind, versions):
     """Each log-probability is of the version that its token carries; sessions with a policy of their own keep it."""
     engine, openings = kind.engine(versions.policy(1)), kind.openings(16)
     own = {} if kind.name == "transformers" else {n: versions.policy(9) for n in openings if n % 4 == 3}
@@ -141,7 +141,7 @@ def test_a_foreign_adapter_is_refused_and_turns_continue(kind, versions, other_b
 
 
 @several_policies
-def test_champion_and_challenger_together_generate_what_each_does_alone(kind, versions):
+def test_champion_and_challenger_generate_the_same_tokens_together_and_alone(kind, versions):
     champion, challenger = versions.policy(1), versions.policy(2)
     openings, alone = kind.openings(24), {}
     for policy, half in ((champion, 0), (challenger, 1)):
@@ -156,7 +156,7 @@ def test_champion_and_challenger_together_generate_what_each_does_alone(kind, ve
 
 
 @several_policies
-def test_the_base_beside_adapters_generates_what_it_does_alone(kind, base, versions):
+def test_the_base_generates_the_same_tokens_in_a_batch_with_adapters_and_alone(kind, base, versions):
     bare, openings = PolicyRef(base), kind.openings(12)
     for version in (1, 2, 3, 4):
         kind.engine(versions.policy(version))

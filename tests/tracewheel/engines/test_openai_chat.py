@@ -119,7 +119,7 @@ def test_a_wait_over_the_limit_is_an_error_at_once(chat_server):
     assert len(server.requests) == 1
 
 
-def test_an_exhausted_limit_in_the_headers_is_waited_for(chat_server):
+def test_requests_wait_for_an_exhausted_limit_in_the_headers(chat_server):
     exhausted = {"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "400ms"}
     server = chat_server(lambda body, number: {"content": "hi", "headers": exhausted if number == 0 else {}})
     with OpenAiChat(EndpointConfig(endpoint=server.url, model="big")) as chat:

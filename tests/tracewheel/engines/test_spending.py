@@ -10,7 +10,7 @@ import pytest
 from tracewheel.engines.spending import BudgetReached, Spending
 
 
-def test_many_threads_never_exceed_it():
+def test_many_threads_never_exceed_the_budget():
     """A hundred requests that reserve 1 and cost 0.5 on average, on a budget of 20."""
     spending, lock, costs = Spending(20.0), threading.Lock(), []
 
@@ -49,7 +49,7 @@ def test_a_reservation_waits_for_open_requests_before_it_fails():
         spending.reserve(0.0001)  # once reached, always reached
 
 
-def test_earlier_runs_count():
+def test_earlier_runs_count_towards_the_budget():
     with pytest.raises(BudgetReached, match="3 is spent"):
         Spending(3.1, spent=3.0).reserve(0.2)
 

@@ -279,7 +279,7 @@ def first_tokens(model, prompt, sampling, count):
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.6])
-def test_tokens_come_as_often_as_their_probability_says(random_model, temperature):
+def test_token_frequencies_match_their_probabilities(random_model, temperature):
     """Pearson's chi-square over the tokens with 5 or more expected draws, and the rest as one."""
     count, prompt = 4000, [7, 8, 9]
     drawn = first_tokens(random_model, prompt, Sampling(temperature), count)

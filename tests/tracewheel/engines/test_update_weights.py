@@ -115,7 +115,7 @@ def test_weights_equal_those_of_a_fresh_load_after_any_others(policies, base):
         assert all(torch.equal(taken[name], fresh[version][name]) for name in taken), version
 
 
-def test_in_lower_precision_one_adapter_stays_beside_the_weights(policies, base):
+def test_in_lower_precision_one_adapter_stays_unmerged(policies, base):
     config = PolicyConfig(base=base, dtype="bfloat16")
     weights, ids = PolicyWeights(config), torch.tensor([PROMPT])
     with torch.no_grad():

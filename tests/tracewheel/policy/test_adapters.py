@@ -64,7 +64,7 @@ def test_peft_can_load_an_adapter(adapter, base):
     assert model.peft_config["default"].r == 4
 
 
-def test_a_merged_adapter_gives_the_logits_of_one_beside_the_weights(adapter, base):
+def test_a_merged_adapter_gives_the_logits_of_an_unmerged_one(adapter, base):
     """Generation with the adapter merged equals PEFT's own forward pass, and differs from the base's."""
     ids = torch.arange(1, 60)[None]
     with torch.no_grad():
@@ -75,7 +75,7 @@ def test_a_merged_adapter_gives_the_logits_of_one_beside_the_weights(adapter, ba
     assert not torch.allclose(merged, bare, atol=1e-2)
 
 
-def test_in_low_precision_an_adapter_stays_beside_the_weights(adapter, base):
+def test_in_low_precision_an_adapter_stays_unmerged(adapter, base):
     config = PolicyConfig(dtype="bfloat16")
     model = load_for_generation(config, PolicyRef(base, str(adapter)))
     assert any("lora_A" in name for name, _ in model.named_parameters())

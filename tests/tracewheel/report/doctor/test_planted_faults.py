@@ -274,7 +274,7 @@ def test_a_recovered_error_is_not_a_flaw(make_run, config, words, call_text):
     assert found(run, config)["flawed_success"].severity == "healthy"
 
 
-def test_groups_that_fail_alike_are_found(make_run, config, words):
+def test_groups_without_variance_are_found(make_run, config, words):
     finding = found(make_run(late=(4, 5, 6), say=lambda task, solves, rng: words(task, False, rng)), config)["zero_variance"]
     assert (finding.severity, finding.iterations) == ("severe", (5, 6))
     assert "easier tasks" in finding.advice

@@ -99,7 +99,7 @@ KNOWN = {
 
 
 @pytest.mark.parametrize("name", KNOWN)
-def test_fields_beside_the_conversation_are_kept(name):
+def test_fields_other_than_the_conversation_are_kept(name):
     (trace,) = read(*ALL[name])
     assert {key: getattr(trace, key) for key in KNOWN[name]} == KNOWN[name]
 

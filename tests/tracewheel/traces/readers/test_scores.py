@@ -110,7 +110,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_outcomes_and_judgements_are_told_apart(case):
+def test_outcomes_and_judgements_are_distinguished(case):
     make, scores, outcome, judged = CASES[case]
     trace = make(*scores)
     assert (trace.outcome, trace.info.get("judged")) == (outcome, judged)
