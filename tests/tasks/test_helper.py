@@ -36,5 +36,5 @@ def test_a_failing_block_ends_the_process_at_once():
         pid = helper(os.getpid)
         raise KeyError
     assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
-    with pytest.raises(InfrastructureError, match="no longer wanted"):
+    with pytest.raises(InfrastructureError, match="the helper process is closed"):
         helper(os.getpid)

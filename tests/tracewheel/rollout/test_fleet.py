@@ -25,7 +25,7 @@ PATIENCE = 400.0
 def profile(config):
     rollout = config.rollout.model_copy(update={"mode": "async", "group_size": SAMPLES, "max_turns": 4})
     training = config.training.model_copy(update={"tasks_per_iteration": 8})
-    return config.model_copy(update={"rollout": rollout, "training": training})
+    return WorkerSections.of(config.model_copy(update={"rollout": rollout, "training": training}))
 
 
 @pytest.fixture
@@ -91,13 +91,14 @@ def test_a_worker_with_bad_input_is_not_restarted(queue, fleet, tmp_path):
 def test_workers_end_with_their_parent(queue, profile, tmp_path):
     """The parent is killed and cannot tell them."""
     code = (
-        "import sys, time; from pathlib import Path; from tracewheel.config import load_config;"
+        "import sys, time; from pathlib import Path; from tracewheel.config import WorkerSections;"
         "from tracewheel.rollout.fleet import LocalFleet; from tracewheel.rollout.trajectory_queue import TrajectoryQueue;"
-        "fleet = LocalFleet(load_config(sys.argv[1]), TrajectoryQueue(Path(sys.argv[2])), Path(sys.argv[3]));"
+        "profile = WorkerSections.model_validate_json(Path(sys.argv[1]).read_text());"
+        "fleet = LocalFleet(profile, TrajectoryQueue(Path(sys.argv[2])), Path(sys.argv[3]));"
         "fleet.start(); print(*fleet.pids(), flush=True); time.sleep(600)"
     )
     path = tmp_path / "profile.yaml"
-    path.write_text(WorkerSections.of(profile).model_dump_json())
+    path.write_text(profile.model_dump_json())
     parent = subprocess.Popen(
         [sys.executable, "-c", code, str(path), str(queue.path), str(tmp_path / "logs")],
         stdout=subprocess.PIPE,
