@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import psutil
@@ -81,12 +82,19 @@ def spawn(environment):
 
 
 @pytest.fixture(scope="session")
-def finished(profile, command, tmp_path_factory):
-    """A complete run from the command line: its folder, the finished process, and what `--json` printed."""
+def timed(profile, command, tmp_path_factory):
+    """A complete run by the command line: its folder, the ended process, the output of `--json`, and its seconds."""
     folder = tmp_path_factory.mktemp("finished")
+    started = time.monotonic()
     done = command("retrain", profile, "--run-dir", folder, "--json")
     assert done.returncode in (0, 3), done.stderr
-    return folder, done, json.loads(done.stdout)
+    return folder, done, json.loads(done.stdout), time.monotonic() - started
+
+
+@pytest.fixture(scope="session")
+def finished(timed):
+    """A complete run by the command line: its folder, the ended process, and the output of `--json`."""
+    return timed[:3]
 
 
 @pytest.fixture(scope="session")
