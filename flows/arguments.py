@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracewheel.core.errors import DataError
+from tracewheel.core.files import read_json
 from tracewheel.curation.curated_folder import EPISODES_FILE, SPLITS, TASKS_FILE, load_tasks
 
 if TYPE_CHECKING:
@@ -35,6 +36,20 @@ def named_folder(pair: str, option: str) -> tuple[str, Path]:
     if not separator or not Path(folder).is_dir():
         raise DataError(f"{option} {pair}: expected NAME=DIR with a folder that exists")
     return name, Path(folder)
+
+
+def best_state(pairs: list[str]) -> str:
+    """Of `EVALUATION=STATE` folders, the state with the best evaluation on validation; ties go to the earliest.
+
+    Raises:
+        DataError: a pair is not of this form, or an evaluation cannot be read.
+    """
+    from tracewheel.evaluation.evaluate import EVALUATION_FILE
+    from tracewheel.sampling.validation import validation_rate
+
+    named = [named_folder(pair, "--best-of") for pair in pairs]
+    _, best = max(named, key=lambda pair: validation_rate(read_json(Path(pair[0]) / EVALUATION_FILE)))
+    return str(best)
 
 
 def curated_folder(options: argparse.Namespace) -> Path:

@@ -121,6 +121,7 @@ def build_parser() -> argparse.ArgumentParser:
     _policy(stage)
     stage.add_argument("--split", default="held_out", help="validation, held_out, harder or train (default held_out)")
     stage.add_argument("--samples", type=int, help="sampled episodes per task (default: the profile's setting)")
+    stage.add_argument("--best-of", nargs="+", metavar="DIR=DIR", help="evaluation=state pairs; the best evaluation's policy")
     _out(stage)
 
     stage = _command(commands, "baseline", "flows.baseline:baseline", "evaluate a model behind an OpenAI-compatible endpoint")

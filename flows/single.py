@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from flows.arguments import curated_folder, folder_of, tasks_of_split, warn_of_leaks
+from flows.arguments import best_state, curated_folder, folder_of, tasks_of_split, warn_of_leaks
 from flows.setup import prepare_environment, resolve_config
 from tracewheel.config import (
     CurateSections,
@@ -129,7 +129,7 @@ def evaluate(options: argparse.Namespace) -> dict[str, Any]:
     from tracewheel.sampling.seeds import evaluation_seed
     from tracewheel.sampling.validation import VALIDATION_SAMPLES
 
-    state = options.state
+    state = best_state(options.best_of) if options.best_of else options.state
     samples = options.samples or (VALIDATION_SAMPLES if options.split == "validation" else config.evaluation.samples)
     policy, seed = _policy(config, state), evaluation_seed(config.seed, options.split)
     sections = EvaluateSections.of(config)

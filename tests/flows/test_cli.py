@@ -7,9 +7,11 @@ import sys
 
 import pytest
 
+from flows.arguments import best_state
 from flows.cli import build_parser, main
-from tracewheel.core.errors import InfrastructureError
+from tracewheel.core.errors import DataError, InfrastructureError
 from tracewheel.core.files import write_json
+from tracewheel.evaluation.evaluate import EVALUATION_FILE
 from tracewheel.policy.adapters import ADAPTER_INFO, base_hash
 
 COMMANDS = [
@@ -137,6 +139,19 @@ def test_stages_run_one_by_one_on_folders(run, profile, tmp_path):
     code, _, err = run("curate", profile, "--traces", tmp_path / "nowhere", "--out", curated)
     assert code == 2
     assert "nowhere: no such folder" in err
+
+
+def test_the_best_state_is_that_of_the_best_evaluation(tmp_path):
+    pairs = []
+    for name, greedy, sampled in (("first", 0.5, 0.4), ("second", 0.7, 0.6), ("third", 0.6, 0.7), ("unscored", None, None)):
+        evaluation, state = tmp_path / f"{name}-evaluation", tmp_path / name
+        evaluation.mkdir()
+        state.mkdir()
+        write_json(evaluation / EVALUATION_FILE, {"greedy": {"rate": greedy}, "sampled": {"rate": sampled}})
+        pairs.append(f"{evaluation}={state}")
+    assert best_state(pairs) == str(tmp_path / "second")  # the third is as good
+    with pytest.raises(DataError, match="--best-of nowhere: expected"):
+        best_state([*pairs, "nowhere"])
 
 
 def test_an_adapter_for_another_base_is_refused(run, profile, base, tmp_path):
