@@ -17,7 +17,7 @@ PACKAGE = Path(__file__).parents[1]
 NUMERIC_PACKAGES = ("numpy", "pandas", "peft", "pyarrow", "tokenizers", "torch", "transformers", "trl")
 # Packages that only ingest or only curation depends on: a new version leaves the results of other stages valid.
 READING_PACKAGES = ("detect-secrets", "google-re2", "orjson", "phonenumbers", "python-stdnum")
-CURATION_PACKAGES = ("jinja2", "markupsafe", "orjson", "rensa", "scipy")
+CURATION_PACKAGES = ("jinja2", "markupsafe", "orjson", "rapidfuzz", "rensa", "scipy")
 ASSETS = (".css", ".html", ".jinja", ".js", ".json", ".svg")
 
 

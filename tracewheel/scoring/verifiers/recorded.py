@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from rapidfuzz.distance import LCSseq
+
 from tracewheel.core.types import Task
 
 
@@ -61,12 +63,6 @@ def _compare(made: Sequence[str], reference: Sequence[str]) -> tuple[float, dict
 
 
 def common_length(one: Sequence[str], other: Sequence[str]) -> int:
-    """Length of the longest common subsequence, in O(len(one) * len(other)) steps."""
-    row = [0] * (len(other) + 1)
-    for item in one:
-        diagonal = 0
-        for place, candidate in enumerate(other, start=1):
-            above = row[place]
-            row[place] = diagonal + 1 if item == candidate else max(above, row[place - 1])
-            diagonal = above
-    return row[-1]
+    """Length of the longest common subsequence."""
+    numbers: dict[str, int] = {}  # RapidFuzz compares the hashes of strings, which are equal for some that differ
+    return LCSseq.similarity(*([numbers.setdefault(item, len(numbers)) for item in items] for items in (one, other)))
