@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tracewheel.config import DeepSpeedConfig
+from tracewheel.config import DeepSpeedConfig, PolicyConfig
 from tracewheel.core.errors import InfrastructureError
 from tracewheel.learner.backends.processes import join
 from tracewheel.learner.kernels.language_model import language_model
@@ -58,15 +58,21 @@ def zero_settings(config: DeepSpeedConfig, max_grad_norm: float) -> dict[str, An
 
 
 @contextlib.contextmanager
-def partition_while_loading(config: DeepSpeedConfig, device: str) -> Iterator[None]:
-    """Context in which loaded models are partitioned weight by weight: no process holds a whole one (stage 3)."""
+def partition_while_loading(config: DeepSpeedConfig, policy: PolicyConfig) -> Iterator[None]:
+    """Context in which loaded models are partitioned weight by weight, in the policy's type: no process holds a whole one
+    (stage 3).
+    """
     if config.stage != 3:
         yield
         return
-    join_processes(config, device)
+    join_processes(config, policy.device)
     from transformers.integrations import HfDeepSpeedConfig, unset_hf_deepspeed_config
 
-    alive = HfDeepSpeedConfig(zero_settings(config, max_grad_norm=1.0))
+    settings = zero_settings(config, max_grad_norm=1.0)
+    # It makes every weight in the type of its settings, whatever type the model asks for. The optimiser's settings have
+    # no such part: they would train the adapters in bfloat16 too.
+    settings["bf16"] = {"enabled": policy.dtype == "bfloat16"}
+    alive = HfDeepSpeedConfig(settings)
     try:
         yield
     finally:

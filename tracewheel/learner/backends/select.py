@@ -29,7 +29,7 @@ def models_loading(config: UpdateSections) -> Iterator[UpdateSections]:
     else:
         from tracewheel.learner.backends.deepspeed_setup import partition_while_loading
 
-        with partition_while_loading(backend, config.policy.device):
+        with partition_while_loading(backend, config.policy):
             yield config
 
 

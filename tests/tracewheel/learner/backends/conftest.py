@@ -56,17 +56,20 @@ def inputs(score_file, trajectories, rewards, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def updates_in_turn(profile_with, inputs, adapter, tmp_path_factory):
-    """Run updates in turn on two processes; each may start from the output of an earlier one, given by its number."""
+    """Run updates in turn on two processes; each may start from the output of an earlier one, given by its number.
+
+    An update is its learner's settings, start and iteration, and other sections of its profile where they differ.
+    """
 
     def run_updates(*tasks, processes=2):
         folder = tmp_path_factory.mktemp("updates")
         outs = [folder / f"out-{number}" for number in range(len(tasks))]
-        for number, (learner, state, iteration) in enumerate(tasks):
+        for number, (learner, state, iteration, *changes) in enumerate(tasks):
             start = outs[state] if isinstance(state, int) else state or adapter.parent
             job = folder / f"job-{number}.json"
             write_job(
                 job,
-                UpdateSections.of(profile_with(learner)),
+                UpdateSections.of(profile_with(learner, **dict(*changes))),
                 UpdateFiles(*inputs, start, adapter, outs[number]),
                 iteration=iteration,
             )
@@ -128,7 +131,17 @@ def alone(run):
 
 
 @pytest.fixture(scope="session")
-def on_two_stages(updates_in_turn, alone):
-    """On two processes: the first update under ZeRO-2; the second under ZeRO-3, from the state of one process."""
+def in_bfloat16(profile_with):
+    """A profile's section `policy` with the base in bfloat16."""
+    return {"policy": profile_with().policy.model_dump() | {"dtype": "bfloat16"}}
+
+
+@pytest.fixture(scope="session")
+def on_two_stages(updates_in_turn, alone, in_bfloat16):
+    """On two processes: the first update under ZeRO-2; the second under ZeRO-3, from the state of one process.
+
+    Then the first update under ZeRO-2 and ZeRO-3 again, with the base in bfloat16.
+    """
     stages = [FIVE_STEPS | on_two_processes(stage=stage) for stage in (2, 3)]
-    return updates_in_turn((stages[0], None, 1), (stages[1], alone[0], 2))
+    low = [(stage, None, 1, in_bfloat16) for stage in stages]
+    return updates_in_turn((stages[0], None, 1), (stages[1], alone[0], 2), *low)

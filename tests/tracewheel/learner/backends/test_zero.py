@@ -1,6 +1,13 @@
 """Updates on real processes under ZeRO: the figures, weights and state files of one process."""
 
+from pathlib import Path
+
 import pytest
+
+from tracewheel.config import UpdateSections
+from tracewheel.core.files import read_json
+from tracewheel.learner.backends.launch import write_job
+from tracewheel.learner.update_files import UpdateFiles
 
 
 def test_zero_2_gives_the_update_of_one_process(alone, on_two_stages, adapter, assert_same_update, distance):
@@ -17,6 +24,35 @@ def test_one_process_resumes_the_state_of_two(run, alone, on_two_stages, five_st
     """The second update in one process, from the state that two wrote."""
     resumed, _ = run(five_steps, state=on_two_stages[0], iteration=2)
     assert_same_update(alone[1], resumed)
+
+
+def test_zero_3_learns_on_the_same_bfloat16_base_as_zero_2(on_two_stages):
+    """The trajectories were sampled in float32: on a base in float32 mismatch and KL would be thousands of times smaller."""
+    two, three = (read_json(out / "metrics.json") for out in on_two_stages[2:])
+    assert two["sampler_mismatch_mean"] > 1e-3
+    assert three["sampler_mismatch_mean"] == pytest.approx(two["sampler_mismatch_mean"], rel=0.2)
+    assert three["policy_loss"] == pytest.approx(two["policy_loss"], rel=0.02)
+    assert three["kl"] == pytest.approx(two["kl"], rel=0.5)
+    assert three["grad_norm"] == pytest.approx(two["grad_norm"], rel=0.2)
+
+
+@pytest.mark.slow
+def test_zero_3_holds_the_base_in_the_policys_type(profile_with, inputs, adapter, in_bfloat16, on_two, tmp_path, torchrun):
+    """Each process holds half the weights: a bfloat16 base in bfloat16, and adapters in float32."""
+    held = {}
+    for dtype, changes in (("float32", {}), ("bfloat16", in_bfloat16)):
+        job = tmp_path / dtype / "job.json"
+        job.parent.mkdir()
+        profile = UpdateSections.of(profile_with(on_two(stage=3), **changes))
+        write_job(job, profile, UpdateFiles(*inputs, adapter.parent, adapter, tmp_path / "out"), iteration=1)
+        torchrun(Path(__file__).with_name("loaded_types.py"), job)
+        held[dtype] = [read_json(job.with_name(f"types-{rank}.json")) for rank in range(2)]
+    for of_process, low in zip(held["float32"], held["bfloat16"], strict=True):
+        assert of_process.keys() == {"base float32", "adapter float32"}
+        assert low == {
+            "base bfloat16": of_process["base float32"],
+            "adapter float32": of_process["adapter float32"],
+        }
 
 
 @pytest.mark.slow
