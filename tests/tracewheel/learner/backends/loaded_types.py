@@ -1,4 +1,4 @@
-"""Under torchrun: load the learner of the job on the command line, and print how many weights this process holds of each type."""
+"""Under torchrun: load the learner of the job on the command line, and write how many weights of each type a process holds."""
 
 import sys
 from collections import Counter
