@@ -14,6 +14,8 @@ VLLM_VENV ?= .venv-vllm
 VLLM_BIN := $(VLLM_VENV)/bin
 VLLM_INSTALLED := $(VLLM_VENV)/.installed-$(LOCK)
 
+# Threads that spin while they wait make a busy machine many times slower (tracewheel/core/threads.py).
+export OMP_WAIT_POLICY ?= PASSIVE
 export PREFECT_SERVER_ANALYTICS_ENABLED := false
 export DO_NOT_TRACK := 1
 export MLFLOW_DISABLE_TELEMETRY := true

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tracewheel.config import RetrainConfig, TrackingConfig, load_config
 from tracewheel.core.store import disk_errors
+from tracewheel.core.threads import warn_if_spinning
 
 QUIET = {
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
@@ -68,4 +69,5 @@ def use_threads(threads: int) -> None:
     """Fix torch's number of threads: it decides the order of sums, and so the last bits."""
     import torch
 
+    warn_if_spinning(threads)
     torch.set_num_threads(threads)

@@ -17,6 +17,8 @@ os.environ.setdefault("PREFECT_LOGGING_LEVEL", "CRITICAL")
 os.environ.setdefault("PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW", "ignore")
 os.environ.setdefault("DO_NOT_TRACK", "1")
 
+import tracewheel  # noqa: F401, I001 (before torch: it sets how torch's threads wait)
+
 import pytest
 import torch
 from hypothesis import settings

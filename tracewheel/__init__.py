@@ -2,6 +2,7 @@
 
 The names in `PUBLIC` are the public interface for your own environments, verifiers and readers (`docs/public.md`). Import
 them from `tracewheel`: other modules may move. Each is imported on first use, so `import tracewheel` loads nothing heavy.
+Importing it sets how torch's threads wait (`tracewheel/core/threads.py`).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import importlib
 from typing import Any
 
 from tracewheel.core.moved import install
+from tracewheel.core.threads import wait_passively
 
 __version__ = "0.1.0"
 
@@ -39,6 +41,7 @@ _MODULES = {name: module for module, names in PUBLIC.items() for name in names}
 __all__ = ["__version__", *_MODULES]  # noqa: PLE0604 (they are strings)
 
 install()
+wait_passively()  # before torch is imported, which reads it
 
 
 def __getattr__(name: str) -> Any:
