@@ -25,7 +25,7 @@ from tracewheel.report.doctor import (
     read_iteration,
     worst,
 )
-from tracewheel.report.doctor.run_records import offered_tools
+from tracewheel.scoring.flaws import offered_tools
 
 FINDINGS_FILE = "doctor.json"
 ALARMS = ("severe", "warning")

@@ -60,7 +60,7 @@ from tracewheel.config.profile import (
     TrainingConfig,
     WarmStartConfig,
 )
-from tracewheel.config.rubric import CostObjective, ObjectiveConfig, PartObjective, RubricConfig, RubricTerm
+from tracewheel.config.rubric import CostObjective, ObjectiveConfig, OverlongConfig, PartObjective, RubricConfig, RubricTerm
 from tracewheel.config.sampler import SamplerConfig, VariantsConfig
 from tracewheel.config.sections import (
     BaselineSections,
@@ -141,6 +141,7 @@ __all__ = [
     "MismatchConfig",
     "ObjectiveConfig",
     "OffPolicyConfig",
+    "OverlongConfig",
     "PartObjective",
     "PlaySections",
     "PolicyConfig",

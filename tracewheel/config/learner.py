@@ -32,7 +32,7 @@ class BatchAdvantageConfig(Strict):
 
 
 class SuccessAdvantageConfig(Strict):
-    """1 for a reward of at least `threshold`; other samples are dropped."""
+    """1 for a reward of at least `threshold`, process rewards not counted; other samples are dropped."""
 
     kind: Literal["success"] = "success"
     threshold: Share = 1.0
@@ -100,7 +100,8 @@ AdvantageConfig = Annotated[
 class CreditConfig(Strict):
     """Credit assignment. `trajectory`: the same for every token. `turn`: each turn gets its discounted reward-to-go.
 
-    Turn rewards come from `rubric.turn_rewards`; without them the last turn gets the whole reward.
+    Turn rewards come from `rubric.turn_rewards` and from the environment (`Observation.reward`); without them the last turn
+    gets the whole reward.
     """
 
     kind: Literal["trajectory", "turn"] = "trajectory"

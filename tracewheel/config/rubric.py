@@ -45,18 +45,47 @@ class CostObjective(Strict):
 ObjectiveConfig = Annotated[PartObjective | CostObjective, Field(discriminator="kind")]
 
 
+class OverlongConfig(Strict):
+    """DAPO's soft overlong punishment (Yu et al. 2025, arXiv:2503.14476, equation 13), in tokens that the episode generated.
+
+    Nothing up to `max_tokens` - `cache`, then rising linearly to `weight` at `max_tokens` and above. `max_tokens` is the
+    paper's L_max, `cache` its L_cache. The paper's rewards are -1 and 1; a `weight` of 0.5 is the same share of ours, 0
+    and 1.
+    """
+
+    max_tokens: Count
+    cache: Count
+    weight: Positive = 0.5
+
+    @model_validator(mode="after")
+    def _check_cache(self) -> OverlongConfig:
+        if self.cache > self.max_tokens:
+            raise ValueError(
+                f"cache ({self.cache}) is larger than max_tokens ({self.max_tokens}): the punishment would begin below 0"
+            )
+        return self
+
+
 class RubricConfig(Strict):
     """How a trajectory is scored: a weighted mean of verifiers, less a penalty for malformed calls.
 
     The first verifier alone decides success; the others shape the reward. With `objectives` (success, safety, cost; each
     in [0, 1], higher is better) the reward is their weighted mean instead, and each is stored in the breakdown.
     `turn_rewards` replays each trajectory and rewards every turn with the progress it made.
+
+    What an environment returns as `Observation.reward` is added, times `process_weight`: 1, because an environment that
+    returns rewards wants them used, and none that is built in does. `overlong` punishes long episodes. `flawed_penalty` is
+    subtracted from a success with a flaw (see `tracewheel.scoring.flaws`); 0, because what counts as a flaw is a rule of
+    thumb, and the doctor says first how many successes it concerns.
     """
 
     verifiers: Annotated[tuple[RubricTerm, ...], Field(min_length=1)] = (RubricTerm(),)
     objectives: tuple[ObjectiveConfig, ...] = ()
     turn_rewards: bool = False
     malformed_penalty: Share = 0.0
+    process_weight: NotNegative = 1.0
+    overlong: OverlongConfig | None = None
+    flawed_penalty: Share = 0.0
 
     @model_validator(mode="after")
     def _check_objectives(self) -> RubricConfig:

@@ -126,6 +126,8 @@ class Turn:
 
     The `forced` tokens before `start` also belong to the turn, but exploration chose them. `policy_version` is that of the
     first token. `changes` lists (position in the trajectory, new version) where weights were updated within the turn.
+    `reward` is the sum of the process rewards that the environment returned for the turn's calls; None without any, and the
+    stored turn then has no such key.
     """
 
     start: int
@@ -135,6 +137,11 @@ class Turn:
     policy_version: int
     forced: int = 0
     changes: list[list[int]] = field(default_factory=list)
+    reward: float | None = None
+
+    def to_record(self) -> dict[str, Any]:
+        """The turn as it is stored, without `reward` where there is none."""
+        return {name: value for name, value in vars(self).items() if name != "reward" or value is not None}
 
     @property
     def oldest_version(self) -> int:
@@ -210,7 +217,7 @@ class Score(Record):
     """The score of a trajectory. `total` is None unless `status` is "scored".
 
     `family` is the task family. `turn_rewards` has one number for each turn, which sum to the total before penalties; None
-    where the rubric gives none.
+    where neither the rubric nor the environment gives any.
     """
 
     JSON_FIELDS = frozenset({"breakdown"})

@@ -14,11 +14,17 @@ from tracewheel.core.types import Task
 
 @dataclass(frozen=True)
 class Observation:
-    """The reply to a call. `done` ends the episode; `error` marks a failed call."""
+    """The reply to a call. `done` ends the episode; `error` marks a failed call.
+
+    `reward` is a process reward: a finite number, or None. Those of a turn's calls are added up and credited to that turn,
+    on top of what the verifier gives for the end (see `rubric.process_weight`). So return no reward here for what the
+    verifier already rewards.
+    """
 
     text: str
     error: bool = False
     done: bool = False
+    reward: float | None = None
 
 
 class Environment(Protocol):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +11,8 @@ import numpy as np
 
 from tracewheel.core.errors import DataError
 from tracewheel.core.files import read_table
+from tracewheel.scoring.adjustments import PROCESS
+from tracewheel.scoring.rubric import success_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -19,6 +22,8 @@ REQUIRED, OPTIONAL = ("trajectory_id", "total"), ("family", "turn_rewards")
 
 def read_scored_trajectories(trajectories: Sequence[Path], scores: Sequence[Path]) -> pd.DataFrame:
     """Trajectories with the columns of their scores: `total`, and `family` and `turn_rewards` where the files have them.
+
+    From the breakdowns come `success` (NaN where there is none) and `outcome`: the total without process rewards.
 
     Raises:
         DataError: a trajectory has no score or two, or a file lacks a column.
@@ -64,4 +69,10 @@ def _scores(path: Path) -> pd.DataFrame:
     missing = [name for name in REQUIRED if name not in table]
     if missing:
         raise DataError(f"{path}: has no column {missing[0]}; expected the output of `tracewheel score`")
-    return table[[name for name in REQUIRED + OPTIONAL if name in table]]
+    kept = table[[name for name in REQUIRED + OPTIONAL if name in table]]
+    breakdowns = [json.loads(text) for text in table["breakdown"]] if "breakdown" in table else [{}] * len(table)
+    process = np.array([parts.get(PROCESS, 0.0) for parts in breakdowns], dtype="float64")
+    return kept.assign(
+        success=[success_of(parts) for parts in breakdowns],
+        outcome=table["total"].to_numpy(dtype="float64", na_value=np.nan) - process,
+    )

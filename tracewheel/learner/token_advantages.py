@@ -46,7 +46,8 @@ def advantages_by_group(
         The positions of the rows that take part, and for every row the advantage of each of its tokens.
     """
     if config.advantage.kind == "success":
-        succeeded = table.frame["total"].to_numpy(dtype="float64") >= config.advantage.threshold
+        reached = table.frame["outcome" if "outcome" in table.frame else "total"]  # process rewards do not make a success
+        succeeded = reached.to_numpy(dtype="float64") >= config.advantage.threshold
         return np.flatnonzero(succeeded), [[1.0] * len(mask) for mask in table.frame["action_mask"]]
     groups = table.frame["group"].tolist()
     rewards = np.array(table.frame["reward"].tolist())

@@ -10,8 +10,10 @@ An episode that goes wrong ends with a stop reason, never with an exception.
 from __future__ import annotations
 
 import functools
+import itertools
+import math
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 from tracewheel.core.strict_json import fresh_copy
@@ -73,10 +75,19 @@ class Stop:
 
 @dataclass(frozen=True)
 class Ending:
-    """How an episode ended. `final_state` is None when the environment could not give it, or it is not JSON."""
+    """How an episode ended. `final_state` is None when the environment could not give it, or it is not JSON.
+
+    `rewards` has for each turn the sum of the process rewards that the environment returned for its calls, None without any.
+    """
 
     stop: Stop
     final_state: dict[str, Any] | None
+    rewards: tuple[float | None, ...] = ()
+
+    def with_rewards(self, turns: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Turns with their `reward`, where the environment returned one."""
+        rewards = itertools.chain(self.rewards, itertools.repeat(None))
+        return [turn if reward is None else {**turn, "reward": reward} for turn, reward in zip(turns, rewards, strict=False)]
 
 
 Reply = TypeVar("Reply", contravariant=True)
@@ -118,24 +129,24 @@ def play(task: Task, transcript: Transcript[Any], max_turns: int) -> Generator[W
     stop = stop or failed
     full = transcript.open(messages, world.environment.tools())
     stop = stop or full
-    turns = 0
+    rewards: list[float | None] = []
     while stop is None:
         reply = yield None
         if isinstance(reply, Stop):
             stop = reply
             break
         turn = transcript.add_turn(reply)
-        turns += 1
+        rewards.append(None)
         if turn.cut_off:
             stop = Stop("max_tokens")
         elif not turn.calls:
             stop = Stop("no_tool_call")
         else:
-            results, stop = yield functools.partial(world.carry_out, turn.calls)
+            results, rewards[-1], stop = yield functools.partial(world.carry_out, turn.calls)
             transcript.add_results(results, interrupted=stop is not None)
             if stop is None:
-                stop = Stop("max_turns") if turns >= max_turns else transcript.observe(results)
-    return world.end(stop)
+                stop = Stop("max_turns") if len(rewards) >= max_turns else transcript.observe(results)
+    return replace(world.end(stop), rewards=tuple(rewards))
 
 
 def run_alone(steps: Generator[Work, Any, Ending], reply: Callable[[], Any]) -> Ending:
@@ -179,9 +190,10 @@ class _World:
         except Exception as error:  # as at reset
             return [{"role": "user", "content": self._task.prompt}], Stop.failed(error)
 
-    def carry_out(self, calls: list[Call]) -> tuple[list[Message], Stop | None]:
-        """Carry out a turn's calls. Returns the tools' messages up to a stop."""
+    def carry_out(self, calls: list[Call]) -> tuple[list[Message], float | None, Stop | None]:
+        """Carry out a turn's calls. Returns the tools' messages up to a stop, and the turn's process reward."""
         results: list[Message] = []
+        total: float | None = None
         for call in calls:
             if call.malformed:
                 observation = Observation(call.malformed, error=True)
@@ -190,12 +202,14 @@ class _World:
                     # A copy: episodes with the same reply share the parsed arguments.
                     observation = self.environment.step(call.name, fresh_copy(call.arguments))
                     observation.text.encode()
+                    if (reward := _process_reward(observation, call.name)) is not None:
+                        total = reward + (total or 0.0)
                 except Exception as error:  # as at reset
-                    return results, Stop.failed(error)
+                    return results, total, Stop.failed(error)
             if observation.done:
-                return results, Stop("finished")
+                return results, total, Stop("finished")
             results.append({"role": "tool", "tool_call_id": call.id, "name": call.name, "content": observation.text})
-        return results, None
+        return results, total, None
 
     def end(self, stop: Stop) -> Ending:
         """The ending with the final state; an environment that cannot give one has failed."""
@@ -205,3 +219,17 @@ class _World:
         except Exception as error:  # as at reset
             return Ending(stop if stop.reason in UNFINISHED else Stop.failed(error), None)
         return Ending(stop, state)
+
+
+def _process_reward(observation: Observation, tool: str) -> float | None:
+    """The reward of an observation.
+
+    Raises:
+        TypeError, ValueError: it is no finite number.
+    """
+    if observation.reward is None:
+        return None
+    reward = float(observation.reward)
+    if not math.isfinite(reward):
+        raise ValueError(f"the reward of tool '{tool}' is {reward}; an observation's reward is a finite number or None")
+    return reward

@@ -10,6 +10,8 @@ from typing import Any
 from tracewheel.config import RubricConfig
 from tracewheel.core.errors import DataError
 from tracewheel.core.types import Score, Task, Trajectory
+from tracewheel.scoring.adjustments import FLAWED, MALFORMED, OVERLONG, overlong_penalty, with_penalty, with_process_rewards
+from tracewheel.scoring.flaws import HALF, LEAST_STEP, flaws_of, offered_tools
 from tracewheel.scoring.objectives import PREFIX, objective_values, state_share, weighted
 from tracewheel.scoring.turn_rewards import turn_rewards
 from tracewheel.scoring.verifiers import Verifier, make_verifier, state_progress
@@ -21,9 +23,11 @@ class Rubric:
     """Scores trajectories of the given tasks.
 
     The breakdown of a score holds each verifier's total under its kind and its parts under `kind.part`; `success`, which is
-    1 when the first verifier's total is 1; each objective's value under `objective.<name>`; and, if the rubric has one, the
-    `malformed_penalty` of the episode. The total is the weighted mean of the objectives, or of the verifiers' totals where
-    there are no objectives, minus the penalty, and never below 0.
+    1 when the first verifier's total is 1; each objective's value under `objective.<name>`; the `process_reward` where the
+    environment returned rewards; and each penalty that the rubric has: `malformed_penalty`, `overlong_penalty`,
+    `flawed_penalty`. The reward is the weighted mean of the objectives, or of the verifiers' totals where there are no
+    objectives. The total is the reward plus the process reward minus the penalties; that for malformed calls takes it to 0
+    at most.
 
     Args:
         config: The rubric.
@@ -79,11 +83,26 @@ class Rubric:
         scored = Score(trajectory.id, trajectory.task_id, trajectory.group, "scored", reward, breakdown, family=task.family)
         if self._config.turn_rewards:
             scored = self._with_turn_rewards(scored, task, trajectory)
+        flawed = bool(breakdown["success"]) and self._flawed(scored, task, trajectory, totals)
+        scored = with_process_rewards(scored, trajectory, self._config.process_weight)
         if self._config.malformed_penalty:
+            before = scored.total or 0.0
             malformed = sum(turn["malformed"] for turn in trajectory.turns)
-            breakdown["malformed_penalty"] = self._config.malformed_penalty * malformed
-            scored = replace(scored, total=max(0.0, reward - breakdown["malformed_penalty"]))
+            scored = with_penalty(scored, MALFORMED, self._config.malformed_penalty * malformed)
+            scored = replace(scored, total=max(min(0.0, before), scored.total or 0.0))
+        if self._config.overlong and (trajectory.token_ids or not trajectory.turns):  # most endpoints return no ids to count
+            scored = with_penalty(scored, OVERLONG, overlong_penalty(self._config.overlong, sum(trajectory.action_mask)))
+        if self._config.flawed_penalty:
+            scored = with_penalty(scored, FLAWED, self._config.flawed_penalty * flawed)
         return scored
+
+    def _flawed(self, scored: Score, task: Task, trajectory: Trajectory, totals: list[float]) -> bool:
+        """Whether the episode has a flaw, as the doctor counts them: of its steps, a step back, a verifier's low mark."""
+        if not self._config.flawed_penalty:
+            return False
+        back = any(reward < -LEAST_STEP for reward in (scored.turn_rewards or [])[:-1])
+        disagrees = any(total < HALF for total in totals)
+        return back or disagrees or bool(flaws_of(trajectory, offered_tools(task.environment)))
 
     def _with_turn_rewards(self, scored: Score, task: Task, trajectory: Trajectory) -> Score:
         assert scored.total is not None

@@ -32,8 +32,9 @@ class EndpointEpisode(EpisodeSpec):
 class Attempt:
     """An episode that was played, however it ended.
 
-    `turns` has for each of the model's turns its `calls`, how many of them were `malformed`, and its reply's `usage`,
-    `tokens` and `without_tokens` (see `Reply`). `final_state` is None where the machinery failed.
+    `turns` has for each of the model's turns its `calls`, how many of them were `malformed`, its reply's `usage`, `tokens`
+    and `without_tokens` (see `Reply`), and the process `reward` where the environment returned one. `final_state` is None
+    where the machinery failed.
     """
 
     key: str
@@ -146,7 +147,8 @@ def attempt_episode(speak: Speak, episode: EndpointEpisode, max_turns: int) -> A
         raise ending.stop.error
     attempt = Attempt(episode.key, episode.task.id, episode.sample, episode.seed, episode.temperature)
     if transcript.asked:
-        attempt.messages, attempt.tools, attempt.turns = transcript.messages, transcript.tools, transcript.turns
+        attempt.messages, attempt.tools = transcript.messages, transcript.tools
+        attempt.turns = ending.with_rewards(transcript.turns)
     attempt.stop_reason, attempt.detail = ending.stop.reason, ending.stop.detail
     attempt.final_state = ending.final_state if attempt.finished else None
     return attempt

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from tracewheel.core.types import StopReason, Trajectory, Turn, content_hash
 from tracewheel.teacher.attempt import Attempt
@@ -47,7 +47,7 @@ def to_trajectory(attempt: Attempt, *, processed_logprobs: bool) -> tuple[Trajec
     except NotTrainable as reason:
         tokens, why = _Tokens([], [], [], [(0, 0)] * len(attempt.turns)), str(reason)
     turns = [
-        asdict(Turn(start, end, turn["calls"], turn["malformed"], UNKNOWN_VERSION))
+        Turn(start, end, turn["calls"], turn["malformed"], UNKNOWN_VERSION, reward=turn.get("reward")).to_record()
         for (start, end), turn in zip(tokens.spans, attempt.turns, strict=True)
     ]
     stop_reason = STOP_REASONS.get(attempt.stop_reason, attempt.stop_reason)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from tracewheel.core.types import canonical_json, content_hash, first_turn
+from tracewheel.core.types import content_hash
 from tracewheel.environments.recorded.environment import unrecorded_tools
+from tracewheel.scoring.adjustments import ADJUSTMENTS, PROCESS
+from tracewheel.scoring.flaws import LEAST_STEP, steps_of
 from tracewheel.scoring.objectives import PREFIX
 from tracewheel.scoring.rubric import success_of
 
@@ -23,9 +25,7 @@ GRADER = "grader "
 ENDED_BY_ITSELF = ("finished", "no_tool_call", "max_turns")
 PHRASE = 4
 LEAST_PHRASES = 24
-LONGEST_CYCLE = 3
-NOT_GRADERS = ("success", "malformed_penalty")
-LEAST_STEP = 1e-9
+NOT_GRADERS = ("success", *ADJUSTMENTS)
 
 
 def episode_rows(
@@ -41,7 +41,7 @@ def episode_rows(
         recorded: Whether the environment is a recorded one.
 
     Returns:
-        A table with `iteration`, `id`, `task_id`, `group`, `stop_reason`, the columns of `_marks`, `_tokens` and `_steps`,
+        A table with `iteration`, `id`, `task_id`, `group`, `stop_reason`, the columns of `_marks`, `_tokens` and `steps_of`,
         and for a recorded environment `unrecorded`: the tools of the calls that no log answers.
     """
     import pandas as pd
@@ -60,7 +60,7 @@ def episode_rows(
                 "stop_reason": row["stop_reason"],
                 **_marks(by_id.get(row["id"])),
                 **_tokens(row, turns, end_of_turn),
-                **_steps(json.loads(row["messages"]), turns, tools),
+                **steps_of(json.loads(row["messages"]), turns, tools),
                 **({"unrecorded": unrecorded_tools(json.loads(row["final_state"]))} if recorded else {}),
             }
         )
@@ -79,8 +79,9 @@ def _marks(score: Mapping[str, Any] | None) -> dict[str, Any]:
     graders = {name: value for name, value in breakdown.items() if name not in NOT_GRADERS and not name.startswith(PREFIX)}
     whole = {name: value for name, value in graders.items() if not _is_part(name, graders)}
     rewards = score.get("turn_rewards")
-    # The last turn also gets parts known only at the end, such as the cost; these are no step back.
-    earlier = [] if rewards is None else list(rewards)[:-1]
+    # The last turn also gets parts known only at the end, such as the cost; these are no step back. Nor are the costs
+    # that an environment charges for every step.
+    earlier = [] if rewards is None or PROCESS in breakdown else list(rewards)[:-1]
     return {
         "total": float(score["total"]),
         "success": float(success_of(breakdown)),
@@ -147,52 +148,3 @@ def repeated_share(ids: npt.NDArray[Any]) -> float:
         return 0.0
     phrases = np.lib.stride_tricks.sliding_window_view(ids, PHRASE)
     return 1.0 - len(np.unique(phrases, axis=0)) / count
-
-
-def _steps(
-    messages: Sequence[Mapping[str, Any]], turns: Sequence[Mapping[str, int]], tools: Collection[str] | None
-) -> dict[str, Any]:
-    """Columns of the calls and the replies. A conversation that the episode continues from does not count.
-
-    `named_calls`: well-formed calls; `unknown_tools`: tools that were called but not offered; `errors`: replies that begin
-    with "error", as those of the built-in environment and to malformed calls do; `loop`: see `longest_loop`.
-    """
-    steps = list(_calls_and_replies(messages[first_turn(messages, turns) :]))
-    names = [name for name, _, _ in steps if name is not None]
-    return {
-        "turns": len(turns),
-        "calls": sum(turn["calls"] for turn in turns),
-        "malformed": sum(turn["malformed"] for turn in turns),
-        "named_calls": len(names),
-        "unknown_tools": [name for name in names if tools is not None and name not in tools],
-        "errors": sum(reply.lstrip().lower().startswith("error") for _, _, reply in steps),
-        "loop": longest_loop([canonical_json(step) for step in steps]),
-    }
-
-
-def _calls_and_replies(messages: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str | None, str, str]]:
-    """(tool, arguments, reply) of each call in order; a turn without a readable call has tool None."""
-    replies: dict[str, list[str]] = {}
-    for message in messages:
-        if message["role"] == "tool":
-            replies.setdefault(message.get("tool_call_id", ""), []).append(message["content"])
-    for index, message in enumerate(messages):
-        if message["role"] != "assistant":
-            continue
-        for call in message.get("tool_calls") or []:
-            reply = replies.get(call["id"], [""])[0]
-            yield call["function"]["name"], call["function"]["arguments"], reply
-        if not message.get("tool_calls"):
-            after = messages[index + 1] if index + 1 < len(messages) else {"role": "", "content": ""}
-            yield None, message.get("content") or "", after["content"] if after["role"] == "tool" else ""
-
-
-def longest_loop(steps: Sequence[str]) -> int:
-    """How often in a row the same step, or cycle of two or three steps, occurs; 1 without a repetition, 0 without steps."""
-    longest = min(1, len(steps))
-    for period in range(1, LONGEST_CYCLE + 1):
-        alike = 0
-        for index in range(period, len(steps)):
-            alike = alike + 1 if steps[index] == steps[index - period] else 0
-            longest = max(longest, alike // period + 1)
-    return longest

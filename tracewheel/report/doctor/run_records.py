@@ -14,16 +14,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracewheel.config import DoctorSections, PolicyGradientConfig
-from tracewheel.core.errors import TracewheelError
 from tracewheel.core.files import read_json, read_table
 from tracewheel.core.fingerprint import digest_file
 from tracewheel.curation.curated_folder import TASKS_FILE
-from tracewheel.environments import make_environment
 from tracewheel.environments.recorded.environment import PREFIX as RECORDED
 from tracewheel.evaluation.evaluate import RESULTS_FILE
 from tracewheel.policy.adapters import ADAPTER_INFO, MODEL_INFO
 from tracewheel.report.doctor.episode_rows import GRADER, episode_rows
 from tracewheel.report.doctor.windows import by_iteration
+from tracewheel.scoring.flaws import offered_tools
 from tracewheel.scoring.score import SCORES_FILE
 
 if TYPE_CHECKING:
@@ -114,15 +113,6 @@ class RunRecords:
     def span(self, numbers: Sequence[int]) -> pd.DataFrame:
         """The episodes of some iterations."""
         return self.episodes[self.episodes["iteration"].isin(numbers)]
-
-
-@functools.lru_cache(maxsize=8)
-def offered_tools(kind: str) -> frozenset[str] | None:
-    """Names of an environment's tools; None where it cannot be built here."""
-    try:
-        return frozenset(str(tool["function"]["name"]) for tool in make_environment(kind).tools())
-    except (TracewheelError, KeyError, TypeError):
-        return None
 
 
 def read_iteration(

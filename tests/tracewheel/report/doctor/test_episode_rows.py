@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tracewheel.report.doctor.episode_rows import episode_rows, longest_loop, repeated_share
+from tracewheel.report.doctor.episode_rows import episode_rows, repeated_share
+from tracewheel.scoring.flaws import longest_loop
 
 
 @pytest.mark.parametrize(

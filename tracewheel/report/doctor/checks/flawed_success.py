@@ -6,18 +6,16 @@ from typing import Any
 
 import pandas as pd
 
-from tracewheel.report.doctor.checks.repetition import LOOP
 from tracewheel.report.doctor.checks.shares import Share, share_finding
-from tracewheel.report.doctor.checks.truncation import CAPS
 from tracewheel.report.doctor.finding import Finding, not_checked
 from tracewheel.report.doctor.run_records import RunRecords
+from tracewheel.scoring.flaws import FLAWS, HALF, NO_CALL
 
 NAME = "flawed_success"
-HALF = 0.5
 ADVICE = (
     "Many successes were reached by bad steps, and a reward for the end alone reinforces those too. Read the examples, "
-    "then score the steps as well: rubric.turn_rewards with learner.credit: turn, rubric.malformed_penalty, or a "
-    "verifier of the steps."
+    "then score the steps as well: rubric.flawed_penalty takes from the reward of such successes, rubric.turn_rewards "
+    "with learner.credit: turn rewards each step, and so do rubric.malformed_penalty or a verifier of the steps."
 )
 
 
@@ -36,16 +34,11 @@ def flawed_success(records: RunRecords) -> Finding:
 def flaws(records: RunRecords) -> dict[str, pd.Series]:
     """For each kind of flaw, whether each episode has it. A single error that the episode recovered from is not a flaw."""
     episodes = records.episodes
-    found = {
-        "malformed calls": episodes["malformed"] > 0,
-        "invented tools": episodes["unknown_tools"].map(len) > 0,
-        "half the calls failed": (episodes["calls"] > 0) & (episodes["errors"] >= HALF * episodes["calls"]),
-        "loops": episodes["loop"] >= LOOP,
-        "cut off": episodes["stop_reason"].isin(CAPS),
-        "a step back": episodes["negative_rewards"] > 0,
-    }
+    rows: list[Any] = episodes.to_dict("records")
+    found = {name: pd.Series([has(row) for row in rows], index=episodes.index) for name, has in FLAWS.items()}
+    found["a step back"] = episodes["negative_rewards"] > 0
     if records.tools:
-        found["no call at all"] = episodes["calls"] == 0
+        found[NO_CALL] = episodes["calls"] == 0
     if records.graders:
         found["another grader disagrees"] = (episodes[records.graders] < HALF).any(axis=1)
     return found

@@ -5,9 +5,9 @@ from __future__ import annotations
 from tracewheel.report.doctor.checks.shares import Share, share_finding
 from tracewheel.report.doctor.finding import Finding, not_checked
 from tracewheel.report.doctor.run_records import RunRecords
+from tracewheel.scoring.flaws import LOOP
 
 NAME = "repetition"
-LOOP = 3
 ADVICE = (
     "Episodes go in circles. Often the entropy has collapsed or a cap rewards length: raise rollout.temperature or "
     "learner.entropy.bonus, lower rollout.max_turns, and let tools report a call that changes nothing."

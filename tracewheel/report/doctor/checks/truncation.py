@@ -5,9 +5,9 @@ from __future__ import annotations
 from tracewheel.report.doctor.checks.shares import Share, share_finding
 from tracewheel.report.doctor.finding import Finding, not_checked
 from tracewheel.report.doctor.run_records import RunRecords
+from tracewheel.scoring.flaws import CAPS
 
 NAME = "truncation"
-CAPS = ("max_tokens", "max_turns")
 ADVICE = (
     "Episodes end at a cap, so their outcome is unknown. Raise rollout.max_tokens, rollout.max_turn_tokens or "
     "rollout.max_turns, whichever ends them, or look for a loop; do not train long on truncated episodes."

@@ -1,9 +1,13 @@
 """Losses, gradients, advantages and clip shares while TRL's trainer generates and trains."""
 
+import re
+from pathlib import Path
+
 import pytest
 import torch
+import yaml
 
-from tracewheel.config import BatchAdvantageConfig, GroupAdvantageConfig
+from tracewheel.config import BatchAdvantageConfig, GroupAdvantageConfig, PolicyGradientConfig
 from tracewheel.learner.advantages import trajectory_advantages, zero_variance, zero_variance_share
 from tracewheel.learner.losses import Diagnostics
 
@@ -61,3 +65,14 @@ def test_clip_share_equals_trl(train, algorithms):
     ours = [each.clip_share for each in trainer.diagnostics]
     assert logged > 0.01
     assert sum(ours) / len(ours) == pytest.approx(logged, abs=1e-6)
+
+
+def test_the_documents_settings_of_grpo_have_the_mean_of_trls_loss_type(algorithms):
+    page = (Path(__file__).parents[5] / "docs/learner.md").read_text()
+    rows = re.findall(r"^\|[^|\n]*\| (`learner:[^|]*`) \|.*\| `(\w+)`[^|]*\|$", page, re.MULTILINE)
+    assert [loss_type for _, loss_type in rows] == ["grpo", "dapo", "dr_grpo"]
+    for settings, loss_type in rows:
+        for text in re.findall("`([^`]*)`", settings):
+            learner = PolicyGradientConfig.model_validate(yaml.safe_load(text)["learner"])
+            assert learner.aggregation == algorithms[loss_type].aggregation
+            assert algorithms[loss_type].theirs["loss_type"] == loss_type
