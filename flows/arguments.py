@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracewheel.core.errors import DataError
-from tracewheel.core.files import read_json
 from tracewheel.curation.curated_folder import EPISODES_FILE, SPLITS, TASKS_FILE, load_tasks
 
 if TYPE_CHECKING:
@@ -42,14 +42,27 @@ def best_state(pairs: list[str]) -> str:
     """Of `EVALUATION=STATE` folders, the state with the best evaluation on validation; ties go to the earliest.
 
     Raises:
-        DataError: a pair is not of this form, or an evaluation cannot be read.
+        DataError: a pair is not of this form, an evaluation cannot be read, or none has enough scored episodes.
     """
-    from tracewheel.evaluation.evaluate import EVALUATION_FILE
-    from tracewheel.sampling.validation import validation_rate
+    states = dict(named_folder(pair, "--best-of") for pair in pairs)
+    return str(states[best_evaluation({name: Path(name) for name in states}, "--best-of")])
 
-    named = [named_folder(pair, "--best-of") for pair in pairs]
-    _, best = max(named, key=lambda pair: validation_rate(read_json(Path(pair[0]) / EVALUATION_FILE)))
-    return str(best)
+
+def best_evaluation(folders: Mapping[str, Path], option: str) -> str:
+    """Name of the evaluation with the best rate, on the tasks that are scored in all; ties go to the earliest.
+
+    Raises:
+        DataError: an evaluation cannot be read, or none has enough scored episodes.
+    """
+    from tracewheel.evaluation.ranking import Evaluation, comparable_rates
+    from tracewheel.sampling.validation import best_of
+
+    best = best_of(comparable_rates({name: Evaluation.read(folder) for name, folder in folders.items()}))
+    if best is None:
+        raise DataError(
+            f"{option}: none of {', '.join(map(str, folders.values()))} has scores of half of its tasks in both modes"
+        )
+    return best
 
 
 def curated_folder(options: argparse.Namespace) -> Path:

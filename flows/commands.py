@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from flows.arguments import named_folder
+from flows.arguments import best_evaluation, named_folder
 from flows.setup import prepare_environment, resolve_config
 from tracewheel.config import RetrainConfig
 from tracewheel.core.errors import DataError, GateRefused
@@ -119,18 +119,16 @@ def _stored_outcome(config: RetrainConfig) -> tuple[Any, Any]:
 
 def _promote_evaluation(options: argparse.Namespace, config: RetrainConfig) -> dict[str, Any]:
     """Judge stored evaluations; register the adapter, if one is given, by the verdict."""
-    from tracewheel.core.files import read_json, read_table, write_json
+    from tracewheel.core.files import read_table, write_json
     from tracewheel.core.store import produce_whole
-    from tracewheel.evaluation.evaluate import EVALUATION_FILE, RESULTS_FILE
+    from tracewheel.evaluation.evaluate import RESULTS_FILE
     from tracewheel.evaluation.gate import GATE_FILE, decide
-    from tracewheel.sampling.validation import validation_rate
 
     baselines = dict(named_folder(pair, "--baseline") for pair in options.baseline or [])
     validations = dict(named_folder(pair, "--validation") for pair in options.validation or [])
     if not baselines or (len(baselines) > 1 and set(baselines) != set(validations)):
         raise DataError("--challenger needs a --baseline NAME=DIR; several need a --validation NAME=DIR each, to choose by")
-    rates = {name: validation_rate(read_json(folder / EVALUATION_FILE)) for name, folder in validations.items()}
-    name = max(baselines, key=lambda name: rates.get(name, 0.0))
+    name = best_evaluation(validations, "--validation") if len(baselines) > 1 else next(iter(baselines))
     verdict = decide(
         config.gate,
         read_table(Path(options.challenger) / RESULTS_FILE),

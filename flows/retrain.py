@@ -19,12 +19,15 @@ from tasks.curate import curate_tasks
 from tasks.datasets import log_datasets
 from tasks.evaluate import evaluate_and_log
 from tasks.gate import decide_gate
+from tasks.improvement import candidate_rates
 from tasks.ingest import ingest_traces
 from tasks.registry import promote_policy
 from tasks.report import Outcome, write_report
 from tasks.run import Policy, Run
 from tasks.warm_start import warm_start_policy
+from tracewheel.core.errors import DataError
 from tracewheel.core.store import Entry
+from tracewheel.sampling.validation import best_of
 
 FINAL_SPLITS = ("held_out", "harder")
 
@@ -110,9 +113,15 @@ def missed_aim(run: Run, harder: Entry) -> bool:
 
 
 def best_on_validation(run: Run, curated: Entry, policies: dict[str, Policy]) -> str:
-    """The best policy without reinforcement learning: the baseline of the gate without a champion."""
-    rates = {name: validate(run, curated, policy).rate for name, policy in policies.items()}
-    return max(rates, key=lambda name: rates[name])
+    """The best policy without reinforcement learning: the baseline of the gate without a champion.
+
+    Raises:
+        DataError: no policy has enough scored episodes.
+    """
+    best = best_of(candidate_rates({name: validate(run, curated, policy) for name, policy in policies.items()}))
+    if best is None:
+        raise DataError("no policy could be rated on the validation split: fewer than half of its tasks were scored for each")
+    return best
 
 
 def final_evaluation(run: Run, curated: Entry, policy: Policy, split: str) -> Entry:

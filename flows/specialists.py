@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from flows.improve import improve, validate
-from tasks.improvement import Candidate, Improvement
+from tasks.improvement import Candidate, Improvement, candidate_rates
 from tasks.merge import merge_policies
 from tasks.run import Policy, Run
 from tasks.warm_start import warm_start_policy
@@ -59,18 +59,19 @@ def add_merges(
     specialists = run.config.training.specialists
     assert specialists is not None
     policies = {name: part.policy for name, part in parts.items()}
-    rates = {name: part.rate for name, part in parts.items()}
     records: dict[str, dict[str, Any]] = {}
     for number, merge in enumerate(specialists.merges, start=len(found.updates) + 1):
         settings = merge.model_dump(mode="json")
         entry = merge_policies(run, parts=policies, starts=starts, onto=start, settings=settings, version=number)
         candidate = validate(run, curated, run.adapted(f"merge {merge.label()}", entry, version=number), number)
-        compared = compare(candidate.rate, rates)
+        rates = candidate_rates({**parts, candidate.policy.name: candidate})
+        compared = compare(rates.pop(candidate.policy.name), rates)
         records[candidate.policy.name] = {"merge": merge.label(), **compared}
         if compared["accepted"]:
             found.candidates.append(candidate)
         else:
-            run.reporter.say(f"{candidate.policy.name} is not used: {compared['best_part']} alone is better")
+            better = f"{compared['best_part']} alone is better" if compared["best_part"] else "no part of it could be rated"
+            run.reporter.say(f"{candidate.policy.name} is not used: {better}")
     if not run.planning:
         used = found.best.policy.name
         run.record.write(MERGES_FILE, [{**record, "used": name == used} for name, record in records.items()])

@@ -8,8 +8,8 @@ from typing import Any
 
 from tasks.run import Policy
 from tracewheel.core.store import Entry
-from tracewheel.sampling.specialists import family_rate
-from tracewheel.sampling.validation import validation_rate
+from tracewheel.evaluation.ranking import Evaluation, comparable_rates
+from tracewheel.sampling.validation import Key, best_of, validation_rate
 
 
 @dataclass(frozen=True)
@@ -21,13 +21,13 @@ class Candidate:
     evaluation: Entry
 
     @property
-    def rates(self) -> dict[str, float]:
-        """Greedy and sampled success."""
+    def rates(self) -> dict[str, float | None]:
+        """Greedy and sampled success; None where nothing was scored."""
         return {mode: self.evaluation.result[mode]["rate"] for mode in ("greedy", "sampled")}
 
     @property
-    def rate(self) -> float:
-        """What candidates are ranked by."""
+    def rate(self) -> float | None:
+        """The mean of both; None where one is unknown. See `Improvement.best` for the ranking."""
         return validation_rate(self.evaluation.result)
 
 
@@ -46,7 +46,7 @@ class Improvement:
     rollouts: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     @property
-    def validation(self) -> dict[int, dict[str, float]]:
+    def validation(self) -> dict[int, dict[str, float | None]]:
         """Iteration to greedy and sampled success on the validation split."""
         return {candidate.iteration: candidate.rates for candidate in self.candidates}
 
@@ -63,13 +63,20 @@ class Improvement:
 
     @property
     def best(self) -> Candidate:
-        """The best candidate; ties go to the earliest."""
-        return max(self.candidates, key=lambda candidate: (candidate.rate, -candidate.iteration))
+        """The best candidate, on the tasks that are scored for all; ties go to the earliest.
+
+        The start where no candidate can be ranked, because too few of its episodes were scored.
+        """
+        return self._best()
 
     def best_on(self, families: tuple[str, ...]) -> Candidate:
-        """The best candidate on the tasks of some families; ties go to the earliest."""
-        rates = {item.iteration: family_rate(item.evaluation.result, families) for item in self.candidates}
-        return max(self.candidates, key=lambda candidate: (rates[candidate.iteration], -candidate.iteration))
+        """As `best`, on the tasks of some families."""
+        return self._best(families)
+
+    def _best(self, families: tuple[str, ...] | None = None) -> Candidate:
+        by_iteration = {item.iteration: item for item in sorted(self.candidates, key=lambda item: item.iteration)}
+        best = best_of(candidate_rates(by_iteration, families))
+        return self.candidates[0] if best is None else by_iteration[best]
 
     def extend(self, later: Improvement) -> None:
         """Add a later loop from the same start, its iterations counted from the last of these."""
@@ -77,6 +84,12 @@ class Improvement:
         self.candidates.extend(replace(item, iteration=before + item.iteration) for item in later.candidates[1:])
         self.updates.update({before + iteration: metrics for iteration, metrics in later.updates.items()})
         self.rollouts.update(later.rollouts)
+
+
+def candidate_rates(candidates: Mapping[Key, Candidate], families: tuple[str, ...] | None = None) -> dict[Key, float | None]:
+    """The rates that candidates are ranked by; see `comparable_rates`."""
+    evaluations = {key: Evaluation(item.evaluation.result, item.evaluation.path) for key, item in candidates.items()}
+    return comparable_rates(evaluations, families)
 
 
 def in_words(result: Mapping[str, Any]) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, Self
 
@@ -19,6 +19,7 @@ SCHEMA_VERSION = 1
 TRACE_SCHEMA_VERSION = 2
 
 StopReason = Literal["finished", "no_tool_call", "max_turns", "max_tokens", "infrastructure_failed"]
+INFRASTRUCTURE_FAILED: StopReason = "infrastructure_failed"
 ScoreStatus = Literal["scored", "unscored", "infrastructure_failed"]
 
 
@@ -195,6 +196,11 @@ def token_versions(turns: list[dict[str, Any]], length: int) -> list[int]:
         for (start, version), (end, _) in itertools.pairwise(bounds):
             versions[start:end] = [version] * (end - start)
     return versions
+
+
+def not_failed(trajectories: Iterable[Trajectory]) -> list[Trajectory]:
+    """The episodes that ran to their end. One that the infrastructure failed is left out of every figure but counts."""
+    return [trajectory for trajectory in trajectories if trajectory.stop_reason != INFRASTRUCTURE_FAILED]
 
 
 def first_turn(messages: Sequence[Mapping[str, Any]], turns: Sequence[Any]) -> int:

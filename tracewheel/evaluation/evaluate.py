@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from tracewheel.core.statistics import bootstrap_interval, pass_at_k, wilson_int
 from tracewheel.core.types import Score, Task
 from tracewheel.policy.adapters import PolicyRef
 from tracewheel.rollout.rollout import TRAJECTORIES_FILE, RolloutPlan, rollout
+from tracewheel.sampling.validation import MODES
 from tracewheel.scoring.objectives import PREFIX
 from tracewheel.scoring.rubric import success_of
 from tracewheel.scoring.score import SCORES_FILE, read_scores, score
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 RESULTS_FILE, EVALUATION_FILE = "results.parquet", "evaluation.json"
+# Statuses of scores without a total, and the end of their columns' names.
+MISSING = {"unscored": "unscored", "infrastructure_failed": "failed"}
 
 
 def evaluate(
@@ -35,7 +39,8 @@ def evaluate(
     """Evaluate a policy; writes both modes' trajectories and scores, `results.parquet`, `evaluation.json`.
 
     `results.parquet` has a row per task: `task_id`, `family`, `tier`, `greedy` (1, 0, or NaN where
-    unscored), `sampled_successes`, `sampled_attempts` (scored ones).
+    unscored), `sampled_successes`, `sampled_attempts` (scored ones), and what is missing: `greedy_unscored`,
+    `greedy_failed`, `sampled_unscored`, `sampled_failed`, episodes that no verifier scored or the infrastructure failed.
 
     Args:
         samples: Sampled episodes per task.
@@ -44,7 +49,8 @@ def evaluate(
 
     Returns:
         The summary: `greedy` and `sampled`, each with `rate`, `interval` (95%), `n`; `pass_at`;
-        `by_tier` and `by_family` with the same two rates; `episodes` and `generated_tokens`; where the
+        `by_tier` and `by_family` with the same two rates; `missing`: by mode the number of `unscored` and
+        `infrastructure_failed` episodes; `episodes` and `generated_tokens`; where the
         rubric has `objectives`, the mean of each over both modes' scored episodes (None where nothing is scored).
     """
     settings = config.evaluation
@@ -77,6 +83,10 @@ def write_evaluation(
     """
     successes = {mode: _successes(found) for mode, found in scores.items()}
     results = _results(tasks, successes.get("greedy", {}), successes.get("sampled", {}))
+    for mode in MODES:
+        for status, ending in MISSING.items():
+            counts = Counter(item.task_id for item in scores.get(mode, []) if item.status == status)
+            results[f"{mode}_{ending}"] = [counts[task.id] for task in tasks]
     results.to_parquet(out / RESULTS_FILE, index=False)
     summary = summarise(evaluation, results) | dict(spent)
     if rubric.objectives:
@@ -94,7 +104,15 @@ def summarise(config: EvaluationConfig, results: pd.DataFrame) -> dict[str, Any]
         "pass_at": {str(k): _pass_at(results, k) for k in config.pass_at},
         "by_tier": {str(tier): _rates(config, rows) for tier, rows in results.groupby("tier")},
         "by_family": {str(family): _rates(config, rows) for family, rows in results.groupby("family")},
+        **({"missing": missing} if (missing := missing_episodes(results)) else {}),
     }
+
+
+def missing_episodes(results: pd.DataFrame) -> dict[str, dict[str, int]]:
+    """By mode, how many episodes are `unscored` and `infrastructure_failed`; empty for results of earlier versions."""
+    if not {f"{mode}_{ending}" for mode in MODES for ending in MISSING.values()} <= set(results.columns):
+        return {}
+    return {mode: {status: int(results[f"{mode}_{ending}"].sum()) for status, ending in MISSING.items()} for mode in MODES}
 
 
 def _mean_objective(modes: list[list[Score]], name: str) -> float | None:

@@ -12,10 +12,11 @@ from tracewheel.core.errors import DataError, GateRefused
 from tracewheel.core.files import write_json
 from tracewheel.curation.curated_folder import VALIDATION, load_tasks
 from tracewheel.evaluation.evaluate import evaluate
+from tracewheel.evaluation.ranking import Evaluation, comparable_rates
 from tracewheel.policy.adapters import PolicyRef, policy_of
 from tracewheel.policy.merge import Part, compare, merge
 from tracewheel.sampling.seeds import evaluation_seed
-from tracewheel.sampling.validation import VALIDATION_SAMPLES, validation_rate
+from tracewheel.sampling.validation import VALIDATION_SAMPLES
 
 MERGED = "merged"
 COMPARISON_FILE, VALIDATION_FOLDER = "comparison.json", "validation"
@@ -64,16 +65,23 @@ def merge_and_check(
     comparison = compare(rates[MERGED], {name: rate for name, rate in rates.items() if name != MERGED})
     result = {**record, "evaluated": True, **{name: value for name, value in comparison.items() if name != "parts"}}
     if not comparison["accepted"]:
-        reason = f"the merge reaches {comparison['rate']:.3f} on the validation split, {comparison['best_part']} alone"
-        raise GateRefused(f"{reason} {comparison['best_part_rate']:.3f}", {**result, "rates": rates})
+        raise GateRefused(_why_not(comparison), {**result, "rates": rates})
     write_json(out / COMPARISON_FILE, comparison)
     return {**result, "rates": rates}
 
 
-def _rates(config: MergeCheckSections, policies: Mapping[str, PolicyRef], out: Path, curated: Path) -> dict[str, float]:
+def _why_not(comparison: Mapping[str, Any]) -> str:
+    if comparison["rate"] is None or comparison["best_part"] is None:
+        return "too few episodes of the validation split were scored to compare the merge with its parts"
+    reason = f"the merge reaches {comparison['rate']:.3f} on the validation split, {comparison['best_part']} alone"
+    return f"{reason} {comparison['best_part_rate']:.3f}"
+
+
+def _rates(config: MergeCheckSections, policies: Mapping[str, PolicyRef], out: Path, curated: Path) -> dict[str, float | None]:
     tasks, seed = load_tasks(curated, VALIDATION), evaluation_seed(config.seed, VALIDATION)
-    rates = {}
+    evaluations = {}
     for name, policy in policies.items():
         folder = out / VALIDATION_FOLDER / name
-        rates[name] = validation_rate(evaluate(config, policy, tasks, folder, samples=VALIDATION_SAMPLES, seed=seed))
-    return rates
+        summary = evaluate(config, policy, tasks, folder, samples=VALIDATION_SAMPLES, seed=seed)
+        evaluations[name] = Evaluation(summary, folder)
+    return comparable_rates(evaluations)

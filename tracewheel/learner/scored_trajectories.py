@@ -11,6 +11,7 @@ import numpy as np
 
 from tracewheel.core.errors import DataError
 from tracewheel.core.files import read_table
+from tracewheel.core.types import INFRASTRUCTURE_FAILED
 from tracewheel.scoring.adjustments import PROCESS
 from tracewheel.scoring.rubric import success_of
 
@@ -48,16 +49,26 @@ def rewards_of(trajectories: pd.DataFrame) -> np.ndarray:
     return np.where(np.isfinite(rewards), rewards, np.nan)
 
 
+def without_failed(trajectories: pd.DataFrame) -> pd.DataFrame:
+    """The trajectories of episodes that the infrastructure did not fail; all of them where it failed every one."""
+    whole = trajectories[trajectories["stop_reason"] != INFRASTRUCTURE_FAILED]
+    return whole.reset_index(drop=True) if len(whole) else trajectories
+
+
 def describe(trajectories: pd.DataFrame) -> dict[str, float]:
-    """Figures of all trajectories, before any is left out."""
-    actions = trajectories["action_mask"].map(sum)
+    """Figures of trajectories before the learner leaves any out.
+
+    The shares of unscored and masked ones are of all; lengths and `truncated_share` of those that the infrastructure did
+    not fail, because a failed episode ends where the machine broke; `reward` of the scored ones.
+    """
     totals = trajectories["total"].to_numpy(dtype="float64", na_value=np.nan)
+    whole = without_failed(trajectories)
     figures = {
         "unscored_share": float(np.isnan(totals).mean()),
         "masked_share": float((~np.isfinite(totals)).mean()),
-        "generated_tokens": float(actions.mean()),
-        "trajectory_tokens": float(trajectories["token_ids"].map(len).mean()),
-        "truncated_share": float(trajectories["stop_reason"].isin(("max_tokens", "max_turns")).mean()),
+        "generated_tokens": float(whole["action_mask"].map(sum).mean()),
+        "trajectory_tokens": float(whole["token_ids"].map(len).mean()),
+        "truncated_share": float(whole["stop_reason"].isin(("max_tokens", "max_turns")).mean()),
     }
     if np.isfinite(totals).any():
         figures["reward"] = float(totals[np.isfinite(totals)].mean())

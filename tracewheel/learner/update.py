@@ -28,14 +28,16 @@ def update(config: UpdateSections, files: UpdateFiles, *, iteration: int) -> dic
     import torch
 
     from tracewheel.learner.policy_versions import staleness_figures
-    from tracewheel.learner.scored_trajectories import describe, read_scored_trajectories
+    from tracewheel.learner.scored_trajectories import describe, read_scored_trajectories, without_failed
     from tracewheel.policy.adapters import policy_of
 
     torch.set_num_threads(config.threads)
     trajectories = read_scored_trajectories(files.trajectories, files.scores)
     # Overlapping rollouts number the run's first policy 0, whatever version an earlier run gave it.
     version = min(policy_of(files.state, config.policy.base).version, iteration - 1)
-    metrics = describe(trajectories) | staleness_figures(trajectories, version, iteration)
+    metrics = describe(trajectories)
+    trajectories = without_failed(trajectories)
+    metrics |= staleness_figures(trajectories, version, iteration)
     if isinstance(config.learner, DpoConfig):
         from tracewheel.learner.dpo.learner import learn_dpo
 

@@ -91,20 +91,22 @@ def merge(
     return record
 
 
-def compare(merged: float, parts: Mapping[str, float]) -> dict[str, Any]:
+def compare(merged: float | None, parts: Mapping[str, float | None]) -> dict[str, Any]:
     """Accept a merge if it is not worse than the best of its parts.
 
     Args:
-        merged: The merge's success on the validation split.
-        parts: The parts' success, by name.
+        merged: The merge's success on the validation split; None, which is never accepted, where it is unknown.
+        parts: The parts' success, by name. Parts of unknown success are not compared; without another one the merge is
+            not accepted.
     """
-    best = max(parts, key=lambda name: parts[name])
+    known = {name: rate for name, rate in parts.items() if rate is not None}
+    best = max(known, key=lambda name: known[name]) if known else None
     return {
         "rate": merged,
         "parts": dict(parts),
         "best_part": best,
-        "best_part_rate": parts[best],
-        "accepted": merged >= parts[best] - ROUNDING,
+        "best_part_rate": known[best] if best else None,
+        "accepted": merged is not None and best is not None and merged >= known[best] - ROUNDING,
     }
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from tracewheel.config import RolloutConfig
 from tracewheel.core.files import write_json, write_records
-from tracewheel.core.types import Trajectory
+from tracewheel.core.types import Trajectory, not_failed
 from tracewheel.rollout.rollout import TRAJECTORIES_FILE, rollout_metrics
 from tracewheel.rollout.trajectory_queue import ClaimedGroups
 from tracewheel.sampling.curriculum import write_variants
@@ -25,7 +25,7 @@ def collect(config: RolloutConfig, claimed: ClaimedGroups, out: Path) -> dict[st
     out.mkdir(parents=True, exist_ok=True)
     write_records(out / TRAJECTORIES_FILE, trajectories)
     write_variants(out, claimed.variants())
-    metrics = rollout_metrics(config, trajectories) | age_figures(trajectories, claimed.version)
+    metrics = rollout_metrics(config, trajectories) | age_figures(not_failed(trajectories), claimed.version)
     metrics["dropped_groups"] = claimed.dropped
     write_json(out / "metrics.json", metrics)
     return metrics

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracewheel.config import ExplorationConfig, RolloutConfig, RolloutSections
 from tracewheel.core.files import write_json, write_records
-from tracewheel.core.types import Task, Trajectory, content_hash, first_turn
+from tracewheel.core.types import Task, Trajectory, content_hash, first_turn, not_failed
 from tracewheel.engines.making import make_engine
 from tracewheel.policy.adapters import PolicyRef
 from tracewheel.rollout.diversity import group_diversity
@@ -81,14 +81,13 @@ def rollout(
 
 
 def rollout_metrics(config: RolloutConfig, trajectories: list[Trajectory]) -> dict[str, float]:
-    """How much was sampled, and how much the episodes of a group differ."""
+    """How much was sampled, and how much the episodes of a group differ: without those that the infrastructure failed."""
+    whole = not_failed(trajectories)
     metrics: dict[str, float] = {
         "episodes": len(trajectories),
         "prompt_and_observation_tokens": sum(len(t.action_mask) - sum(t.action_mask) for t in trajectories),
         "generated_tokens": sum(sum(t.action_mask) for t in trajectories),
-        **group_diversity(
-            [t.group for t in trajectories], [t.messages[first_turn(t.messages, t.turns) :] for t in trajectories]
-        ),
+        **group_diversity([t.group for t in whole], [t.messages[first_turn(t.messages, t.turns) :] for t in whole]),
     }
     if config.exploration.epsilon:
         forced = [turn["forced"] for t in trajectories for turn in t.turns if turn["forced"]]

@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from tracewheel.core.errors import DataError
-from tracewheel.core.types import Task, Trajectory, content_hash
+from tracewheel.core.types import Task, Trajectory, content_hash, not_failed
 from tracewheel.policy.adapters import PolicyRef
 from tracewheel.rollout.orders import Order
 from tracewheel.rollout.queue_file import Execute, QueueFile
@@ -226,7 +226,9 @@ class TrajectoryQueue:
             for trajectory in trajectories:
                 record = zlib.compress(json.dumps(trajectory.to_record()).encode(), 1)
                 run("INSERT INTO trajectories VALUES (?, ?, ?, ?, ?)", (trajectory.id, *place, trajectory.sample, record))
-            oldest = min(trajectory.policy_version for trajectory in trajectories)
+            # A failed episode is not trained on, so its age must not make a group too old.
+            counted = not_failed(trajectories) or trajectories
+            oldest = min(trajectory.policy_version for trajectory in counted)
             run(
                 "UPDATE orders SET state = 'done', worker = ?, oldest = ? WHERE number = ? AND attempt = ?",
                 (worker, oldest, *place),

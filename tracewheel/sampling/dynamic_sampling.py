@@ -78,10 +78,10 @@ def success_of_rounds(rounds: Sequence[Mapping[str, Any]]) -> float | None:
 
 
 def count_groups(scores: Sequence[Path]) -> tuple[int, int]:
-    """How many groups there are in all, and how many of them carry a signal; unscored samples are left out."""
+    """How many groups have a scored sample, and how many of them carry a signal; unscored samples are left out."""
     rewards: defaultdict[str, list[float]] = defaultdict(list)
     for file in scores:
         for score in read_scores(file):
-            scored = score.total is not None and math.isfinite(score.total)
-            rewards[score.group] += [score.total] if scored and score.total is not None else []
-    return len(rewards), sum(bool(values) and max(values) - min(values) > SAME for values in rewards.values())
+            if score.total is not None and math.isfinite(score.total):
+                rewards[score.group].append(score.total)
+    return len(rewards), sum(max(values) - min(values) > SAME for values in rewards.values())

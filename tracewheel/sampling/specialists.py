@@ -11,6 +11,7 @@ from tracewheel.core.errors import DataError
 from tracewheel.core.files import read_table
 from tracewheel.curation.curated_folder import TASKS_FILE
 from tracewheel.sampling.sampler import TaskSampler
+from tracewheel.sampling.validation import MODES
 
 
 def specialist_config(config: RetrainConfig, families: tuple[str, ...]) -> RetrainConfig:
@@ -75,16 +76,18 @@ class FamilySampler:
         return getattr(self._whole, name)
 
 
-def family_rate(evaluation: Mapping[str, Any], families: Collection[str]) -> float:
-    """The mean of greedy and sampled success on the tasks of some families.
+def family_rate(evaluation: Mapping[str, Any], families: Collection[str]) -> float | None:
+    """The mean of greedy and sampled success on the tasks of some families; None where a mode has no scored task of them.
 
     Args:
         evaluation: The summary of an evaluation.
         families: Which of its families count.
     """
     rates = []
-    for mode in ("greedy", "sampled"):
+    for mode in MODES:
         parts = [evaluation["by_family"][family][mode] for family in families if family in evaluation["by_family"]]
         tasks = sum(part["n"] for part in parts)
-        rates.append(sum(part["rate"] * part["n"] for part in parts if part["n"]) / tasks if tasks else 0.0)
-    return sum(rates) / 2
+        if not tasks:
+            return None
+        rates.append(sum(part["rate"] * part["n"] for part in parts if part["n"]) / tasks)
+    return float(sum(rates) / len(rates))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Hashable, Mapping
+from typing import Any, TypeVar
 
 from tracewheel.config import TrainingConfig
 
 VALIDATION_SAMPLES = 1
+MODES = ("greedy", "sampled")
+Key = TypeVar("Key", bound=Hashable)
 
 
 def validates(training: TrainingConfig, iteration: int) -> bool:
@@ -15,6 +17,17 @@ def validates(training: TrainingConfig, iteration: int) -> bool:
     return iteration % training.validate_every == 0 or iteration == training.iterations
 
 
-def validation_rate(evaluation: Mapping[str, Any]) -> float:
-    """The mean of greedy and sampled success, by which candidates are ranked."""
-    return sum(evaluation[mode]["rate"] or 0.0 for mode in ("greedy", "sampled")) / 2
+def validation_rate(evaluation: Mapping[str, Any]) -> float | None:
+    """The mean of greedy and sampled success, by which candidates are ranked; None where a mode has no scored task."""
+    rates = [evaluation[mode]["rate"] for mode in MODES]
+    return None if None in rates else float(sum(rates) / len(rates))
+
+
+def best_of(rates: Mapping[Key, float | None]) -> Key | None:
+    """The key of the highest rate; ties go to the earliest. An unknown rate is not 0: it is not ranked.
+
+    Returns:
+        None where no rate is known.
+    """
+    known = {key: rate for key, rate in rates.items() if rate is not None}
+    return max(known, key=lambda key: known[key]) if known else None

@@ -70,6 +70,11 @@ def test_infrastructure_failures_are_unscored(evaluated, some_tasks):
     assert math.isnan(last["greedy"])
     assert (last["sampled_successes"], last["sampled_attempts"]) == (0, 0)
     assert summary["greedy"]["n"] == summary["sampled"]["n"] == len(some_tasks) - 1
+    assert [last[f"{mode}_{what}"] for mode in ("greedy", "sampled") for what in ("unscored", "failed")] == [0, 1, 0, SAMPLES]
+    assert summary["missing"] == {
+        "greedy": {"unscored": 0, "infrastructure_failed": 1},
+        "sampled": {"unscored": 0, "infrastructure_failed": SAMPLES},
+    }
     broken = summary["by_family"][some_tasks[-1].family]
     assert broken["greedy"]["rate"] is None and broken["sampled"]["rate"] is None
 

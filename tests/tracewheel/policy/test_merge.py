@@ -202,3 +202,6 @@ def test_a_merge_is_accepted_if_not_worse_than_its_best_part():
     assert compare(0.6, parts)["accepted"]
     assert compare(0.7, parts) == {"rate": 0.7, "parts": parts, "best_part": "two", "best_part_rate": 0.6, "accepted": True}
     assert not compare(0.59, parts)["accepted"]
+    assert not compare(None, parts)["accepted"], "unknown is not equal to 0, nor to anything"
+    assert compare(0.4, {"one": 0.4, "two": None})["best_part"] == "one"
+    assert not compare(0.4, {"one": None, "two": None})["accepted"]

@@ -1,5 +1,7 @@
 """Collecting a claimed batch: a rollout's files, and how old its tokens are."""
 
+import dataclasses
+
 import pytest
 
 from tracewheel.core.files import read_json, read_records
@@ -7,6 +9,7 @@ from tracewheel.core.types import Trajectory
 from tracewheel.policy.adapters import PolicyRef
 from tracewheel.rollout.collect import age_figures, collect
 from tracewheel.rollout.orders import Order
+from tracewheel.rollout.rollout import rollout_metrics
 from tracewheel.rollout.trajectory_queue import TrajectoryQueue
 from tracewheel.sampling.curriculum import read_variants
 
@@ -42,6 +45,25 @@ def test_ages_are_of_sampled_tokens():
 def test_trajectories_without_sampled_tokens_have_no_age():
     silent = trajectory("silent", 0, [{"start": 2, "end": 2, "policy_version": 0, "forced": 0}])
     assert age_figures([silent], version=9) == {"mixed_episodes": 0}
+
+
+def test_failed_episodes_count_in_no_figure_whether_sampled_before_an_update_or_by_workers(config, tasks, tmp_path):
+    """Diversity and ages are those of the other episodes; and an old failed episode does not make its group too old."""
+    failed = {"stop_reason": "infrastructure_failed", "messages": [{"role": "assistant", "content": "cut"}]}
+    old = [{"start": 2, "end": 3, "policy_version": 0, "forced": 0}]
+    broken = [trajectory("cut", 2, old, **failed), dataclasses.replace(trajectory("none", 3, old, **failed), turns=[])]
+    queue = TrajectoryQueue.open(tmp_path / "queue.sqlite", "run", max_staleness=1)
+    queue.publish(PolicyRef("base", None, 4))
+    queue.issue([Order(0, 5, tasks[0].to_record(), variant=False, samples=4, seed=1, temperature=1.0)])
+    (order,) = queue.lease("w", 1)
+    queue.complete(order, "w", [PURE, MIXED, *broken])
+    by_workers = collect(config.rollout, queue.claim(5, 1, 4), tmp_path / "out")
+    before_update = rollout_metrics(config.rollout, [PURE, MIXED, *broken])
+    whole = rollout_metrics(config.rollout, [PURE, MIXED]) | age_figures([PURE, MIXED], version=4)
+    figures = ("group_diversity", "distinct_tool_sequences", "staleness_mean", "staleness_max", "mixed_episodes")
+    assert {name: by_workers[name] for name in figures} == {name: whole[name] for name in figures}
+    assert {name: before_update[name] for name in figures[:2]} == {name: whole[name] for name in figures[:2]}
+    assert (by_workers["episodes"], by_workers["dropped_groups"]) == (4, 0)
 
 
 def test_a_batch_becomes_the_files_of_a_rollout(config, tasks, tmp_path):

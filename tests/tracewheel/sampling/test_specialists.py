@@ -78,5 +78,5 @@ def test_a_specialist_is_ranked_by_its_families_weighted_by_tasks():
     assert family_rate(evaluation, ["a"]) == 0.75
     assert family_rate(evaluation, ["a", "b"]) == pytest.approx((0.75 + 0.4) / 2)
     assert family_rate(evaluation, ["a", "absent"]) == 0.75
-    assert family_rate(evaluation, ["c"]) == pytest.approx(0.1)
-    assert family_rate(evaluation, ["absent"]) == 0.0
+    assert family_rate(evaluation, ["c"]) is None, "no sampled episode of the family is scored"
+    assert family_rate(evaluation, ["absent"]) is None

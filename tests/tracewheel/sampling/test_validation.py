@@ -3,7 +3,7 @@
 import pytest
 
 from tracewheel.config import TrainingConfig
-from tracewheel.sampling.validation import validates, validation_rate
+from tracewheel.sampling.validation import best_of, validates, validation_rate
 
 
 @pytest.mark.parametrize(
@@ -16,4 +16,9 @@ def test_every_few_iterations_and_the_last_are_validated(iterations, every, expe
 
 def test_candidates_rank_by_the_mean_of_both_rates():
     assert validation_rate({"greedy": {"rate": 0.5}, "sampled": {"rate": 0.25}}) == 0.375
-    assert validation_rate({"greedy": {"rate": None}, "sampled": {"rate": 0.5}}) == 0.25
+
+
+def test_an_unknown_rate_is_not_0_and_is_not_ranked():
+    assert validation_rate({"greedy": {"rate": None}, "sampled": {"rate": 0.5}}) is None
+    assert best_of({"a": None, "b": 0.0, "c": 0.0}) == "b", "ties go to the earliest"
+    assert best_of({"a": None}) is None

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from tracewheel.config import DoctorSections, PolicyGradientConfig
 from tracewheel.core.files import read_json, read_table
 from tracewheel.core.fingerprint import digest_file
+from tracewheel.core.types import INFRASTRUCTURE_FAILED
 from tracewheel.curation.curated_folder import TASKS_FILE
 from tracewheel.environments.recorded.environment import PREFIX as RECORDED
 from tracewheel.evaluation.evaluate import RESULTS_FILE
@@ -74,11 +75,12 @@ class RunRecords:
 
     @functools.cached_property
     def episodes(self) -> pd.DataFrame:
-        """The rows of all episodes."""
+        """The rows of all episodes but those that the infrastructure failed: these say nothing about the policy."""
         import pandas as pd
 
         tables = [item.episodes for item in self.iterations]
-        return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=["iteration"])
+        rows = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=["iteration", "stop_reason"])
+        return rows[rows["stop_reason"] != INFRASTRUCTURE_FAILED].reset_index(drop=True)
 
     @property
     def replays(self) -> bool:

@@ -308,6 +308,17 @@ def test_identical_failures_are_found(make_run, config, call_text):
     assert finding.evidence["groups of equal failures"] == 1.0
 
 
+def test_an_outage_is_no_fault_of_the_policy(make_run, config, call_text):
+    """Episodes that the infrastructure failed are alike, short and without success, and say nothing."""
+    late = (4, 5, 6)
+    run = make_run(late=late, say=lambda *_: [call_text("list_files", path="/inbox"), call_text("finish")])
+    assert found(run, config)["entropy_collapse"].severity == "severe", "as failures they would be found"
+    run.alter("rollout", late, "trajectories.parquet", lambda row: row | {"stop_reason": "infrastructure_failed"})
+    failed = {"status": "infrastructure_failed", "total": float("nan"), "breakdown": "{}"}
+    run.alter("score", late, "scores.parquet", lambda row: row | failed)
+    assert [name for name, item in found(run, config).items() if item.severity in ("warning", "severe")] == []
+
+
 def test_without_the_metric_entropy_comes_from_sampled_log_probabilities(make_run, config):
     run = make_run()
     run.alter("update", ALL, "metrics.json", lambda metrics: {key: value for key, value in metrics.items() if key != "entropy"})

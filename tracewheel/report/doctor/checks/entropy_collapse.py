@@ -66,10 +66,14 @@ def _struggling(records: RunRecords) -> set[int]:
 
 
 def _identical_failures(records: RunRecords) -> tuple[dict[int, int], dict[int, int]]:
-    """By iteration, the groups that fail with identical tokens, and all groups that are not fully solved."""
-    if records.episodes.empty:
+    """By iteration, the groups that fail with identical tokens, and all groups that are not fully solved.
+
+    Unscored episodes are no failures: they are left out.
+    """
+    scored = records.episodes.dropna(subset=["success"]) if not records.episodes.empty else records.episodes
+    if scored.empty:
         return {}, {}
-    groups = records.episodes.groupby(["iteration", "group"]).agg(
+    groups = scored.groupby(["iteration", "group"]).agg(
         distinct=("sampled_hash", "nunique"), size=("sampled_hash", "size"), success=("success", "min")
     )
     open_groups = groups[(groups["size"] > 1) & ~(groups["success"] > 0)]

@@ -37,6 +37,8 @@ def length_explosion(records: RunRecords) -> Finding:
         if number <= numbers[size - 1] or span[0] in numbers[:size]:
             continue
         late = records.span(span)
+        if early.empty or late.empty:
+            continue
         factors[number] = growth(early, late)
         severity = severity_above(factors[number], settings.length)
         gained = late["success"].mean() - early["success"].mean() > GAIN

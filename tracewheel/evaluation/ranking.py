@@ -1,0 +1,85 @@
+"""Ranking evaluations of the same tasks where some episodes could not be scored."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tracewheel.core.files import read_json, read_table
+from tracewheel.evaluation.evaluate import EVALUATION_FILE, RESULTS_FILE
+from tracewheel.sampling.specialists import family_rate
+from tracewheel.sampling.validation import MODES, Key, validation_rate
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+LEAST_SCORED_SHARE = 0.5
+
+
+class Evaluation(NamedTuple):
+    """An evaluation: its summary and its folder."""
+
+    summary: Mapping[str, Any]
+    folder: Path
+
+    @classmethod
+    def read(cls, folder: Path) -> Evaluation:
+        """The evaluation in a folder.
+
+        Raises:
+            DataError: its summary cannot be read.
+        """
+        return cls(read_json(folder / EVALUATION_FILE), folder)
+
+
+def comparable_rates(evaluations: Mapping[Key, Evaluation], families: Collection[str] | None = None) -> dict[Key, float | None]:
+    """The mean of greedy and sampled success of each evaluation, on tasks that are scored in all of them.
+
+    Where an evaluation lost its hard episodes, its own rate is of easier tasks than the others'. So all are compared
+    on the tasks, mode by mode, that every ranked one has a score of. Where nothing is missing these are the rates of
+    the summaries.
+
+    Args:
+        evaluations: Evaluations of the same tasks.
+        families: Only tasks of these families count; None for all.
+
+    Returns:
+        The rates; None for an evaluation that is not ranked: fewer than half of its tasks have a score in a mode.
+    """
+    if all(_is_complete(evaluation) for evaluation in evaluations.values()):
+        return {key: _rate(evaluation.summary, families) for key, evaluation in evaluations.items()}
+    tables = {key: _success(read_table(item.folder / RESULTS_FILE), families) for key, item in evaluations.items()}
+    ranked = {key: table for key, table in tables.items() if len(table) and (table.notna().mean() >= LEAST_SCORED_SHARE).all()}
+    rates: dict[Key, float | None] = dict.fromkeys(evaluations)
+    for key, table in ranked.items():
+        shared = [_mean_on(table[mode], [other[mode] for other in ranked.values()]) for mode in MODES]
+        known = [rate for rate in shared if rate is not None]
+        rates[key] = sum(known) / len(known) if len(known) == len(MODES) else None
+    return rates
+
+
+def _is_complete(evaluation: Evaluation) -> bool:
+    """Whether every task is scored in both modes, or there is only a summary (that of a planned evaluation)."""
+    if not (evaluation.folder / RESULTS_FILE).is_file():
+        return True
+    return all(evaluation.summary[mode]["n"] == evaluation.summary["tasks"] for mode in MODES)
+
+
+def _rate(summary: Mapping[str, Any], families: Collection[str] | None) -> float | None:
+    return validation_rate(summary) if families is None else family_rate(summary, families)
+
+
+def _success(results: pd.DataFrame, families: Collection[str] | None) -> pd.DataFrame:
+    """Success of each task, by mode; NaN where no episode of it is scored."""
+    rows = results if families is None else results[results["family"].isin(families)]
+    sampled = rows["sampled_successes"] / rows["sampled_attempts"].where(rows["sampled_attempts"] > 0)
+    return rows.assign(sampled=sampled).set_index("task_id")[list(MODES)]
+
+
+def _mean_on(success: pd.Series, all_of_them: list[pd.Series]) -> float | None:
+    """The mean over the tasks that all have a score of; None without such a task."""
+    shared = success.index
+    for other in all_of_them:
+        shared = shared.intersection(other.dropna().index)
+    return float(success.loc[shared].mean()) if len(shared) else None
