@@ -24,7 +24,7 @@ def validate(run: Run, curated: Entry, policy: Policy, iteration: int = 0) -> Ca
     return candidate
 
 
-def with_harder_tier(run: Run, curated: Entry, found: Improvement) -> dict[int, dict[str, float]]:
+def with_harder_tier(run: Run, curated: Entry, found: Improvement) -> dict[int, dict[str, float | None]]:
     """The validation curve with each candidate's greedy success on the harder tier, which is only reported."""
     curve = found.validation
     for candidate in found.candidates:

@@ -50,7 +50,7 @@ class Outcome:
     policies: dict[str, Policy]
     evaluations: dict[str, dict[str, Entry]]
     updates: dict[int, dict[str, Any]]
-    validation: dict[int, dict[str, float]]
+    validation: dict[int, dict[str, float | None]]
     best_iteration: int
     gate: dict[str, Any]
     sampler: dict[str, Any]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from tracewheel.report.report_data import Curve
 
-Metrics = Mapping[int, Mapping[str, float]]
+Metrics = Mapping[int, Mapping[str, float | None]]
 Points = list[tuple[int, float | None]]
 
 SHARE = (0.0, 1.0)

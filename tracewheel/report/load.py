@@ -61,7 +61,7 @@ class RunResults:
     curated: Path
     evaluations: Mapping[str, Sequence[Path]]
     updates: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
-    validation: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
+    validation: Mapping[int, Mapping[str, float | None]] = field(default_factory=dict)
     best_iteration: int | None = None
     lineage: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     findings: Sequence[Finding] = ()
