@@ -15,8 +15,7 @@ from tracewheel.core.files import read_json, write_json
 from tracewheel.core.fingerprint import digest_of
 from tracewheel.environments.workspace.tasks import make_task
 from tracewheel.evaluation import merge_check
-from tracewheel.learner.warm_start.stage import peft_config
-from tracewheel.policy.adapters import ADAPTER_INFO, check_adapter, write_adapter, write_full_model
+from tracewheel.policy.adapters import ADAPTER_INFO, check_adapter, peft_config, write_adapter, write_full_model
 from tracewheel.policy.loading import load_base
 
 

@@ -17,8 +17,7 @@ from tracewheel.environments.workspace.agent import solution
 from tracewheel.environments.workspace.environment import TOOLS
 from tracewheel.environments.workspace.episode import play
 from tracewheel.environments.workspace.tasks import FAMILIES, make_task
-from tracewheel.learner.warm_start.stage import peft_config
-from tracewheel.policy.adapters import PolicyRef, write_adapter
+from tracewheel.policy.adapters import PolicyRef, peft_config, write_adapter
 from tracewheel.policy.loading import load_base, load_renderer
 from tracewheel.policy.probe import write_probe
 

@@ -249,26 +249,36 @@ class DeepSpeedConfig(Strict):
 BackendConfig = Annotated[LocalBackendConfig | DeepSpeedConfig, Field(discriminator="kind")]
 
 
-class UpdateConfig(Strict):
-    """Settings of every kind of update.
+class PassesConfig(Strict):
+    """How the tokens of an optimiser step pass through the model, whatever their number.
 
-    `schedule`: the learning rate over the iterations, constant or falling linearly towards 0. Each iteration's
-    trajectories are trained on for `epochs` epochs of `minibatches` optimiser steps. `layout` of a micro-batch of at most
-    `micro_batch_tokens` tokens: `padded`, `packed` into one row without padding, or `shared_prefix` (the default of policy
-    gradients), packed with a group's prompt only once. `weights`: train a LoRA adapter or the whole model. Each step also
-    trains on `replay_rows` rows of the generic text in `replay_path`, their loss weighted by `replay_weight`.
+    `weights`: train a LoRA adapter or the whole model. A step's tokens are cut into micro-batches of at most
+    `micro_batch_tokens` tokens, or one sequence, whose gradients add up. `layout` of a micro-batch: `padded`, `packed` into
+    one row without padding, or `shared_prefix`, packed with common beginnings only once. `gradient_checkpointing`
+    recomputes each layer in the backward pass. `backend`: one process or several.
     """
 
-    learning_rate: Positive = 1e-3
-    schedule: Literal["constant", "linear"] = "constant"
-    epochs: Count = 1
-    minibatches: Count = 4
     max_grad_norm: Positive = 1.0
     micro_batch_tokens: Count = 4096
     layout: Literal["padded", "packed", "shared_prefix"] = "padded"
     gradient_checkpointing: bool = False
     weights: Literal["lora", "full"] = "lora"
     backend: BackendConfig = LocalBackendConfig()
+
+
+class UpdateConfig(PassesConfig):
+    """Settings of every kind of update.
+
+    `schedule`: the learning rate over the iterations, constant or falling linearly towards 0. Each iteration's
+    trajectories are trained on for `epochs` epochs of `minibatches` optimiser steps. Each step also trains on `replay_rows`
+    rows of the generic text in `replay_path`, their loss weighted by `replay_weight`. `layout` is `shared_prefix` by default
+    in policy gradients.
+    """
+
+    learning_rate: Positive = 1e-3
+    schedule: Literal["constant", "linear"] = "constant"
+    epochs: Count = 1
+    minibatches: Count = 4
     replay_path: str | None = None
     replay_rows: Annotated[int, Field(ge=0)] = 24
     replay_weight: NotNegative = 0.3

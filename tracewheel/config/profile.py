@@ -13,7 +13,7 @@ from tracewheel.config.doctor import DoctorConfig
 from tracewheel.config.endpoint import EndpointConfig
 from tracewheel.config.engines import EngineConfig, TransformersEngineConfig
 from tracewheel.config.ingest import IngestConfig
-from tracewheel.config.learner import LearnerConfig, PolicyGradientConfig
+from tracewheel.config.learner import LearnerConfig, PassesConfig, PolicyGradientConfig
 from tracewheel.config.rubric import RubricConfig
 from tracewheel.config.sampler import SamplerConfig
 from tracewheel.config.teacher import TeacherConfig
@@ -50,10 +50,10 @@ class ReplayConfig(Strict):
     share: Share = 0.3
 
 
-class WarmStartConfig(Strict):
+class WarmStartConfig(PassesConfig):
     """Supervised fine-tuning on logged episodes, with the loss on assistant tokens only.
 
-    `weights`: train a LoRA adapter or the whole model. The learning rate rises over the first `warmup_steps` steps, then
+    Each optimiser step is on `batch_size` examples. The learning rate rises over the first `warmup_steps` steps, then
     falls linearly. `extra_demonstrations` are output folders of `tracewheel teach`. With `hindsight`, a failed episode
     that solves another task becomes a demonstration of that task, if the environment is a `GoalFinder`.
     """
@@ -66,7 +66,7 @@ class WarmStartConfig(Strict):
     batch_size: Count = 32
     learning_rate: Positive = 1e-3
     warmup_steps: Annotated[int, Field(ge=0)] = 10
-    weights: Literal["lora", "full"] = "lora"
+    layout: Literal["padded", "packed", "shared_prefix"] = "shared_prefix"
     lora: LoraConfig = LoraConfig()
     replay: ReplayConfig = ReplayConfig()
 

@@ -84,6 +84,17 @@ def micro_batches(
     return [_pad(part, padding) for part in _CUTS[layout](rows, micro_batch_tokens)]
 
 
+def text_batches(text: pd.DataFrame, micro_batch_tokens: int, layout: Layout = "padded") -> list[Batch]:
+    """Cut tokenised examples into batches for imitation; see `micro_batches`.
+
+    Args:
+        text: `input_ids`, and `assistant_masks` with 1 on the tokens of the loss.
+    """
+    nothing = text["input_ids"].map(lambda ids: [0.0] * len(ids))
+    rows = text.rename(columns={"input_ids": "token_ids", "assistant_masks": "action_mask"}).assign(logprobs=nothing)
+    return micro_batches(rows, [0.0] * len(rows), micro_batch_tokens, layout=layout)
+
+
 def _cut_padded(rows: list[_Row], cap: int) -> list[list[_Row]]:
     rows = _longest_first(rows)
     parts, start = [], 0

@@ -19,7 +19,7 @@ from torch import Tensor
 from tracewheel.config import GaeAdvantageConfig, OffPolicyConfig, PolicyGradientConfig, UpdateSections
 from tracewheel.learner.advantage_estimator import AdvantageEstimator
 from tracewheel.learner.backends.backend import Backend
-from tracewheel.learner.backends.select import make_backend, models_loading
+from tracewheel.learner.backends.select import make_policy_backend, models_loading
 from tracewheel.learner.batch import Batch, step_totals
 from tracewheel.learner.forward_passes import ForwardPasses
 from tracewheel.learner.kernels.language_model import checkpoint_activations
@@ -91,11 +91,11 @@ class Learner:
         self.config = config
         self.settings: PolicyGradientConfig = config.learner
         self.version = policy_of(state, config.policy.base).version
-        with models_loading(config) as placed:
-            self.models = load_models(placed, state, reference)
+        with models_loading(self.settings, config.policy) as policy:
+            self.models = load_models(config.model_copy(update={"policy": policy}), state, reference)
         if self.settings.gradient_checkpointing:
             checkpoint_activations(self.models.model)
-        self.backend: Backend = make_backend(config, self.models)
+        self.backend: Backend = make_policy_backend(config, self.models)
         if (state / OPTIMIZER).is_file():
             self.backend.load(state / OPTIMIZER)
         self.replay_text = ReplayText(self.settings)

@@ -24,16 +24,13 @@ class ReplayText:
         self._rows = config.replay_rows if config.replay_path else 0
         self._cap = config.micro_batch_tokens
         if self._rows:
-            table = read_table(Path(str(config.replay_path)))
-            table = table.rename(columns={"input_ids": "token_ids", "assistant_masks": "action_mask"})
-            table["logprobs"] = table["token_ids"].map(lambda ids: [0.0] * len(ids))
-            self._table = table
+            self._table = read_table(Path(str(config.replay_path)))
 
     def draw(self, rng: random.Random) -> list[Batch]:
         """The batches of one step; empty when the profile mixes in no text."""
-        from tracewheel.learner.batch import micro_batches
+        from tracewheel.learner.batch import text_batches
 
         if not self._rows:
             return []
         chosen = sorted(rng.sample(range(len(self._table)), min(self._rows, len(self._table))))
-        return micro_batches(self._table.iloc[chosen], [0.0] * len(chosen), self._cap)
+        return text_batches(self._table.iloc[chosen], self._cap)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tracewheel.config import LoraShape
 from tracewheel.core.errors import AdapterMismatchError, DataError
 
 if TYPE_CHECKING:
@@ -93,6 +94,14 @@ def _files_hash(stamps: tuple[tuple[str, int, int], ...]) -> str:
             while block := stream.read(1 << 20):
                 digest.update(block)
     return digest.hexdigest()[:16]
+
+
+def peft_config(lora: LoraShape) -> Any:
+    """PEFT's form of the LoRA settings."""
+    from peft import LoraConfig as PeftLoraConfig
+
+    targets = lora.targets if isinstance(lora.targets, str) else list(lora.targets)
+    return PeftLoraConfig(r=lora.rank, lora_alpha=lora.alpha, target_modules=targets, lora_dropout=0.0, task_type="CAUSAL_LM")
 
 
 def write_adapter(

@@ -10,8 +10,7 @@ from tracewheel.config import LoraConfig, PolicyConfig
 from tracewheel.core.errors import AdapterMismatchError, ConfigError
 from tracewheel.engines.base import Request, Sampling
 from tracewheel.engines.transformers import TransformersEngine
-from tracewheel.learner.warm_start.stage import peft_config
-from tracewheel.policy.adapters import PolicyRef, write_adapter
+from tracewheel.policy.adapters import PolicyRef, peft_config, write_adapter
 from tracewheel.policy.loading import PolicyWeights, load_base, load_for_generation
 
 STOP, PROMPT = 258, [260, 40, 50, 60, 70]

@@ -12,8 +12,7 @@ from tracewheel.core.errors import AdapterMismatchError, ConfigError, DataError
 from tracewheel.core.files import read_table
 from tracewheel.learner.batch import micro_batches
 from tracewheel.learner.distillation import teacher_logprobs
-from tracewheel.learner.warm_start.stage import peft_config
-from tracewheel.policy.adapters import PolicyRef, write_adapter
+from tracewheel.policy.adapters import PolicyRef, peft_config, write_adapter
 from tracewheel.policy.loading import load_base
 from tracewheel.rollout.rollout import RolloutPlan, rollout
 

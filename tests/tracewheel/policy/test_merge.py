@@ -10,8 +10,7 @@ from peft.utils.merge_utils import dare_linear, dare_ties, ties
 
 from tracewheel.config import LoraShape, MergeConfig, PolicyConfig
 from tracewheel.core.errors import AdapterMismatchError, DataError
-from tracewheel.learner.warm_start.stage import peft_config
-from tracewheel.policy.adapters import check_adapter, write_adapter
+from tracewheel.policy.adapters import check_adapter, peft_config, write_adapter
 from tracewheel.policy.loading import load_base
 from tracewheel.policy.merge import Part, compare, merge
 

@@ -1,4 +1,4 @@
-"""An update on several processes: `tracewheel update` and the flow start it when a profile asks for DeepSpeed.
+"""An update or a warm start on several processes: the commands and the flow start it when a profile asks for DeepSpeed.
 
 `python -m tracewheel.learner.backends.launch` is torchrun, except that it ends when the process that started it does.
 """
@@ -12,10 +12,10 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import tracewheel.core.errors as errors
-from tracewheel.config import DeepSpeedConfig, UpdateSections
+from tracewheel.config import DeepSpeedConfig, PassesConfig, UpdateSections, WarmStartSections
 from tracewheel.core.errors import InfrastructureError, TracewheelError
 from tracewheel.core.files import read_json, write_json
 from tracewheel.core.processes import end_with_parent, terminate
@@ -32,31 +32,53 @@ def update_by_processes(config: UpdateSections, files: UpdateFiles, *, iteration
         TracewheelError: as `update`, from the first process that failed.
         InfrastructureError: a process was killed or crashed; the message ends with the last lines of its log.
     """
+    job = update_job(config, files, iteration=iteration)
+    return run_by_processes(job, config.learner, config.policy.device, files.out)
+
+
+def warm_start_by_processes(config: WarmStartSections, curated: Path, out: Path, demonstrations: str) -> dict[str, float]:
+    """Run `warm_start` on as many processes as the profile asks for; returns its metrics.
+
+    Raises:
+        TracewheelError: as `warm_start`, from the first process that failed.
+        InfrastructureError: a process was killed or crashed; the message ends with the last lines of its log.
+    """
+    paths = {"curated": str(curated), "out": str(out)}
+    job = {"stage": "warm_start", "config": config.model_dump(mode="json"), "demonstrations": demonstrations, **paths}
+    return run_by_processes(job, config.warm_start, config.policy.device, out)
+
+
+def update_job(config: UpdateSections, files: UpdateFiles, *, iteration: int) -> dict[str, Any]:
+    """The arguments of an update, for `worker.work`."""
+    return {"stage": "update", "config": config.model_dump(mode="json"), "files": files.to_json(), "iteration": iteration}
+
+
+def run_by_processes(job: dict[str, Any], settings: PassesConfig, device: str, out: Path) -> dict[str, float]:
+    """Run a job of `worker.work` on new processes; returns the metrics that it leaves in `out`.
+
+    Raises:
+        TracewheelError: from the first process that failed.
+        InfrastructureError: a process was killed or crashed; the message ends with the last lines of its log.
+    """
     with tempfile.TemporaryDirectory(prefix="tracewheel-update-") as folder:
-        job = Path(folder) / "job.json"
-        write_job(job, config, files, iteration=iteration)
-        processes = number_of_processes(config)
-        _free_gpu_memory(config.policy.device)
+        path = Path(folder) / "job.json"
+        write_json(path, job)
+        processes = number_of_processes(settings, device)
+        _free_gpu_memory(device)
         with (Path(folder) / "log").open("w+") as log:
-            code = _run([f"--nproc-per-node={processes}", "--module", "tracewheel.learner.backends.worker", str(job)], log)
+            code = _run([f"--nproc-per-node={processes}", "--module", "tracewheel.learner.backends.worker", str(path)], log)
             if code:
                 log.seek(0)
-                raise _failure(Path(folder), processes, code, log.readlines())
-    figures: dict[str, float] = read_json(files.out / "metrics.json")
+                raise _failure(Path(folder), f"the {job['stage']} on {processes} processes", code, log.readlines())
+    figures: dict[str, float] = read_json(out / "metrics.json")
     return figures
 
 
-def write_job(path: Path, config: UpdateSections, files: UpdateFiles, *, iteration: int) -> None:
-    """Write the arguments of an update for `worker.work`."""
-    write_json(path, {"config": config.model_dump(mode="json"), "files": files.to_json(), "iteration": iteration})
-
-
-def number_of_processes(config: UpdateSections) -> int:
+def number_of_processes(settings: PassesConfig, device: str) -> int:
     """The profile's number, or else one per GPU."""
-    backend = config.learner.backend
-    if isinstance(backend, DeepSpeedConfig) and backend.processes:
-        return backend.processes
-    if config.policy.device == "cpu":
+    if isinstance(settings.backend, DeepSpeedConfig) and settings.backend.processes:
+        return settings.backend.processes
+    if device == "cpu":
         return 1
     import torch
 
@@ -88,14 +110,14 @@ def _run(arguments: list[str], log: IO[str]) -> int:
         raise
 
 
-def _failure(folder: Path, processes: int, code: int, lines: list[str]) -> TracewheelError:
+def _failure(folder: Path, what: str, code: int, lines: list[str]) -> TracewheelError:
     for report in sorted(folder.glob("error-*.json")):
         known = read_json(report)
         kind = getattr(errors, known["kind"], InfrastructureError)
         raised: TracewheelError = kind(known["message"])
         return raised
     tail = "".join(lines[-LAST_LINES:]).strip() or "nothing"
-    return InfrastructureError(f"the update on {processes} processes ended with exit code {code}; end of its log: {tail}")
+    return InfrastructureError(f"{what} ended with exit code {code}; end of its log: {tail}")
 
 
 if __name__ == "__main__":

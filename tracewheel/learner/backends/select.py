@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 
-from tracewheel.config import DeepSpeedConfig, UpdateSections
+from tracewheel.config import DeepSpeedConfig, PassesConfig, PolicyConfig, UpdateSections, WarmStartConfig
 from tracewheel.core.errors import ConfigError
 from tracewheel.learner.backends.backend import Backend, LocalBackend
 from tracewheel.learner.backends.processes import world_size
@@ -15,44 +16,54 @@ from tracewheel.learner.models import FullModels, Models
 
 
 @contextlib.contextmanager
-def models_loading(config: UpdateSections) -> Iterator[UpdateSections]:
-    """Context in which to load an update's models, from the profile that it yields.
+def models_loading(settings: PassesConfig, policy: PolicyConfig) -> Iterator[PolicyConfig]:
+    """Context in which to load the models that are trained, by the policy settings that it yields.
 
     Under ZeRO-3 a base with an adapter is partitioned over the processes while it is read; a fully trained model
     is read into each process's main memory and partitioned from there.
     """
-    backend = config.learner.backend
+    backend = settings.backend
     if not isinstance(backend, DeepSpeedConfig) or backend.stage != 3:
-        yield config
-    elif config.learner.weights == "full":
-        yield config.model_copy(update={"policy": config.policy.model_copy(update={"device": "cpu"})})
+        yield policy
+    elif settings.weights == "full":
+        yield policy.model_copy(update={"device": "cpu"})
     else:
         from tracewheel.learner.backends.deepspeed_setup import partition_while_loading
 
-        with partition_while_loading(backend, config.policy):
-            yield config
+        with partition_while_loading(backend, policy):
+            yield policy
 
 
-def make_backend(config: UpdateSections, models: Models) -> Backend:
-    """The backend that trains the policy.
+def make_backend(settings: PassesConfig, device: str, model: Any, parameters: list[torch.nn.Parameter]) -> Backend:
+    """The backend that trains `parameters` of `model`.
 
     Raises:
         ConfigError: torchrun started several processes for a profile that asks for one.
     """
-    settings = config.learner
     if not isinstance(settings.backend, DeepSpeedConfig):
         if world_size() > 1:
+            section = "warm_start" if isinstance(settings, WarmStartConfig) else "learner"
             raise ConfigError(
-                f"torchrun has started {world_size()} processes, but learner.backend.kind is 'local': set it to 'deepspeed'"
+                f"torchrun has started {world_size()} processes, but {section}.backend.kind is 'local': set it to 'deepspeed'"
             )
-        return LocalBackend(models.model, models.parameters, settings.max_grad_norm)
+        return LocalBackend(model, parameters, settings.max_grad_norm)
     from tracewheel.learner.backends.deepspeed_backend import DeepSpeedBackend
-    from tracewheel.learner.backends.deepspeed_setup import partition_frozen
 
-    device = config.policy.device
-    if isinstance(models, FullModels) and settings.backend.stage == 3:
+    return DeepSpeedBackend(settings.backend, device, model, parameters, settings.max_grad_norm)
+
+
+def make_policy_backend(config: UpdateSections, models: Models) -> Backend:
+    """The backend that trains the policy beside its reference.
+
+    Raises:
+        ConfigError: torchrun started several processes for a profile that asks for one.
+    """
+    settings, device = config.learner, config.policy.device
+    if isinstance(models, FullModels) and isinstance(settings.backend, DeepSpeedConfig) and settings.backend.stage == 3:
+        from tracewheel.learner.backends.deepspeed_setup import partition_frozen
+
         partition_frozen(settings.backend, device, models.reference_model)
-    return DeepSpeedBackend(settings.backend, device, models.model, models.parameters, settings.max_grad_norm)
+    return make_backend(settings, device, models.model, models.parameters)
 
 
 def make_critic_backend(config: UpdateSections, parameters: list[torch.nn.Parameter]) -> Backend:

@@ -103,6 +103,7 @@ def _score(
         if not (partitioned and head.weight.requires_grad):
             with _gathered(head.weight, head.bias) if partitioned else nullcontext():
                 embedding = OutputEmbedding(head.weight, head.bias)
+                states = states.to(head.weight.dtype)  # under autocast the body's type may be another
                 return target_logprobs(
                     states, embedding, targets, factor * scale, chunk=chunk, entropy_gradient=entropy_gradient
                 )

@@ -5,7 +5,6 @@ from dataclasses import fields
 
 import pandas as pd
 import pytest
-import trl
 
 from tracewheel.config import RetrainConfig, RolloutConfig
 from tracewheel.core.types import Trace
@@ -14,7 +13,7 @@ from tracewheel.curation.curate import curate
 from tracewheel.curation.replay import replay_traces
 from tracewheel.environments.recorded.traces import recorded_traces
 from tracewheel.learner.warm_start.demonstrations import demonstration_examples
-from tracewheel.learner.warm_start.stage import IGNORED, warm_start
+from tracewheel.learner.warm_start.stage import warm_start
 from tracewheel.rollout.rollout import RolloutPlan, run_episodes
 from tracewheel.teacher.teach import teach
 
@@ -89,16 +88,8 @@ def test_only_the_teachers_turns_are_learnt_with_the_ids_of_a_rollout(taught, ta
     assert example == {"input_ids": trajectory.token_ids, "assistant_masks": trajectory.action_mask}
 
 
-def test_the_warm_start_loss_covers_only_the_teachers_turns(taught, turns, words, renderer, config, tmp_path, monkeypatch):
-    """Checked on the batches of the loss, with a logged episode from a file without a column `opening`."""
-    seen = []
-
-    class Recording(trl.SFTTrainer):
-        def compute_loss(self, model, inputs, *args, **kwargs):
-            seen.extend(zip(inputs["input_ids"].tolist(), inputs["labels"].tolist(), strict=True))
-            return super().compute_loss(model, inputs, *args, **kwargs)
-
-    monkeypatch.setattr(trl, "SFTTrainer", Recording)
+def test_the_warm_start_loss_covers_only_the_teachers_turns(taught, turns, words, renderer, config, tmp_path):
+    """Counted in tokens, with a logged episode from a file without a column `opening`."""
     rows, tasks = turns
     folder, _ = taught()
     curated = tmp_path / "curated"
@@ -109,9 +100,11 @@ def test_the_warm_start_loss_covers_only_the_teachers_turns(taught, turns, words
     old.to_parquet(curated / "episodes.parquet")
     settings = config.warm_start.model_copy(update={"extra_demonstrations": (str(folder),), "epochs": 1})
     metrics = warm_start(config.model_copy(update={"warm_start": settings}), curated, tmp_path / "out", "verified")
-    assert metrics["demonstrations"] == len(seen) == 2
-    counted = [learnt(renderer, ids, [label != IGNORED for label in labels]) for ids, labels in seen]
+    assert metrics["demonstrations"] == 2
+    examples = demonstration_examples(pd.concat([old, pd.read_parquet(folder / "episodes.parquet")]), renderer, ["multi_turn"])
+    counted = [learnt(renderer, example["input_ids"], example["assistant_masks"]) for example in examples]
     assert words in counted and max(len(said) for said in counted) == 3
+    assert metrics["tokens"] == sum(sum(example["assistant_masks"]) for example in examples)
 
 
 def test_the_length_of_the_opening_does_not_count_against_a_demonstration(taught, words, renderer):

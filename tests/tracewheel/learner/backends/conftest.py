@@ -9,8 +9,8 @@ import torch
 from safetensors.torch import load_file
 
 from tracewheel.config import UpdateSections
-from tracewheel.core.files import read_json
-from tracewheel.learner.backends.launch import write_job
+from tracewheel.core.files import read_json, write_json
+from tracewheel.learner.backends.launch import update_job
 from tracewheel.learner.update_files import UpdateFiles
 from tracewheel.policy.probe import PROBE
 
@@ -67,11 +67,13 @@ def updates_in_turn(profile_with, inputs, adapter, tmp_path_factory):
         for number, (learner, state, iteration, *changes) in enumerate(tasks):
             start = outs[state] if isinstance(state, int) else state or adapter.parent
             job = folder / f"job-{number}.json"
-            write_job(
+            write_json(
                 job,
-                UpdateSections.of(profile_with(learner, **dict(*changes))),
-                UpdateFiles(*inputs, start, adapter, outs[number]),
-                iteration=iteration,
+                update_job(
+                    UpdateSections.of(profile_with(learner, **dict(*changes))),
+                    UpdateFiles(*inputs, start, adapter, outs[number]),
+                    iteration=iteration,
+                ),
             )
         run_processes(SCRIPT, *(folder / f"job-{number}.json" for number in range(len(tasks))), processes=processes)
         return outs

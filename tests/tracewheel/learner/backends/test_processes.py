@@ -11,7 +11,8 @@ import yaml
 
 from tracewheel.config import UpdateSections
 from tracewheel.core.errors import DataError, InfrastructureError, SamplerMismatchError
-from tracewheel.learner.backends.launch import update_by_processes, write_job
+from tracewheel.core.files import write_json
+from tracewheel.learner.backends.launch import update_by_processes, update_job
 from tracewheel.learner.update_files import UpdateFiles
 
 
@@ -87,11 +88,13 @@ def test_a_killed_process_ends_the_update(profile_with, inputs, adapter, tmp_pat
 def test_processes_end_when_their_starter_is_killed(profile_with, inputs, adapter, tmp_path, on_two):
     """The starter cannot clean up."""
     job = tmp_path / "job.json"
-    write_job(
+    write_json(
         job,
-        UpdateSections.of(profile_with(on_two())),
-        UpdateFiles(*inputs, adapter.parent, adapter, tmp_path / "out"),
-        iteration=1,
+        update_job(
+            UpdateSections.of(profile_with(on_two())),
+            UpdateFiles(*inputs, adapter.parent, adapter, tmp_path / "out"),
+            iteration=1,
+        ),
     )
     code = "import sys; from pathlib import Path; from tracewheel.learner.backends.worker import work; work(Path(sys.argv[1]))"
     starter = psutil.Popen([sys.executable, "-c", code, str(job)])

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from tracewheel.config import UpdateSections
-from tracewheel.core.files import read_json
-from tracewheel.learner.backends.launch import write_job
+from tracewheel.core.files import read_json, write_json
+from tracewheel.learner.backends.launch import update_job
 from tracewheel.learner.update_files import UpdateFiles
 
 
@@ -44,7 +44,7 @@ def test_zero_3_holds_the_base_in_the_policys_type(profile_with, inputs, adapter
         job = tmp_path / dtype / "job.json"
         job.parent.mkdir()
         profile = UpdateSections.of(profile_with(on_two(stage=3), **changes))
-        write_job(job, profile, UpdateFiles(*inputs, adapter.parent, adapter, tmp_path / "out"), iteration=1)
+        write_json(job, update_job(profile, UpdateFiles(*inputs, adapter.parent, adapter, tmp_path / "out"), iteration=1))
         torchrun(Path(__file__).with_name("loaded_types.py"), job)
         held[dtype] = [read_json(job.with_name(f"types-{rank}.json")) for rank in range(2)]
     for of_process, low in zip(held["float32"], held["bfloat16"], strict=True):

@@ -1,21 +1,26 @@
 """The warm start on a few episodes of the tiny base: its data, whom it imitates, and that it is reproducible."""
 
 import json
+import random
 from pathlib import Path
 
 import pandas as pd
 import pytest
 import torch
 import trl
+from datasets import Dataset
+from peft import get_peft_model
 from safetensors.torch import load_file
 
+from tracewheel.config import DeepSpeedConfig, WarmStartSections
 from tracewheel.core.errors import DataError
 from tracewheel.learner.warm_start.demonstrations import demonstration_examples
-from tracewheel.learner.warm_start.stage import IGNORED, warm_start
-from tracewheel.policy.adapters import PolicyRef, check_adapter, policy_of
-from tracewheel.policy.loading import load_for_generation
+from tracewheel.learner.warm_start.stage import warm_start
+from tracewheel.policy.adapters import PolicyRef, check_adapter, peft_config, policy_of, write_adapter
+from tracewheel.policy.loading import load_base, load_for_generation
 
 EPISODES = "episodes.parquet"
+IGNORED = -100  # TRL leaves these labels out of the loss
 
 
 @pytest.fixture
@@ -29,7 +34,7 @@ def run(config, curated, tmp_path):
         )
         out = tmp_path / f"warm-start-{next(counter)}"
         out.mkdir()
-        return out, warm_start(changed, curated, out, demonstrations)
+        return out, warm_start(WarmStartSections.of(changed), curated, out, demonstrations)
 
     return warm_start_with
 
@@ -39,32 +44,92 @@ def verified(curated):
     return episodes[(episodes["split"] == "train") & (episodes["success"] == 1.0)]
 
 
+def logprobs_of(model, pairs):
+    """The log-probability of each token in the masks, by plain forward passes."""
+    found = []
+    for ids, mask in pairs:
+        ids, mask = torch.tensor(ids), torch.tensor(mask)
+        with torch.no_grad():
+            logprobs = torch.log_softmax(model(input_ids=ids[None]).logits[0, :-1], dim=-1)
+        found.append(logprobs.gather(1, ids[1:, None])[:, 0][mask[1:].bool()])
+    return torch.cat(found)
+
+
 def share_of_replay(config, share):
     return config.warm_start.replay.model_copy(update={"share": share})
 
 
-def test_labels_are_ignored_outside_assistant_tokens(run, curated, renderer, config, monkeypatch):
-    """Checked in the batches that reach the loss, for demonstrations and replay."""
-    seen = []
-
-    class Recording(trl.SFTTrainer):
-        def compute_loss(self, model, inputs, *args, **kwargs):
-            seen.extend(zip(*(inputs[key].tolist() for key in ("input_ids", "labels", "attention_mask")), strict=True))
-            return super().compute_loss(model, inputs, *args, **kwargs)
-
-    monkeypatch.setattr(trl, "SFTTrainer", Recording)
-    run(replay=share_of_replay(config, 0.5))
+def test_the_loss_is_that_of_the_masked_tokens(run, curated, renderer, config):
+    """Of demonstrations and replay text, against plain forward passes of the base: at rate 0 the policy does not move."""
+    _, metrics = run(replay=share_of_replay(config, 0.5), batch_size=1000, epochs=1, warmup_steps=5)
     examples = demonstration_examples(verified(curated), renderer, ["multi_turn"])
     replay = pd.read_parquet(config.warm_start.replay.path)
-    masks = {tuple(row.input_ids): list(row.assistant_masks) for row in replay.itertuples()}
-    masks |= {tuple(example["input_ids"]): example["assistant_masks"] for example in examples}
-    assert len(seen) == config.warm_start.epochs * 2 * len(examples)
-    for ids, labels, attention in seen:
-        length = sum(attention)
-        mask = masks[tuple(ids[:length])]
-        assert labels[:length] == [token if counts else IGNORED for token, counts in zip(ids[:length], mask, strict=True)]
-        assert set(labels[length:]) <= {IGNORED}
-        assert 0 < sum(mask) < length
+    rng = random.Random(f"replay-{config.seed}")
+    rows = replay.iloc[rng.sample(range(len(replay)), len(examples))]
+    pairs = [(example["input_ids"], example["assistant_masks"]) for example in examples]
+    pairs += list(zip(rows["input_ids"], rows["assistant_masks"], strict=True))
+    expected = logprobs_of(load_for_generation(config.policy, PolicyRef(config.policy.base)), pairs)
+    assert metrics["steps"] == 1 and metrics["tokens"] == len(expected) == sum(int(sum(mask)) for _, mask in pairs)
+    assert metrics["final_loss"] == pytest.approx(-expected.mean().item(), rel=1e-4)
+
+
+def test_the_adapter_is_trls(run, curated, renderer, config, base, tmp_path):
+    """TRL's trainer on the same examples, from the same first weights, one step of all examples an epoch."""
+    out, metrics = run(batch_size=1000, epochs=4, warmup_steps=1)
+    rows = [
+        {
+            "input_ids": example["input_ids"],
+            "labels": [i if m else IGNORED for i, m in zip(example["input_ids"], example["assistant_masks"], strict=True)],
+        }
+        for example in demonstration_examples(verified(curated), renderer, ["multi_turn"])
+    ]
+    torch.manual_seed(config.seed)
+    trainer = trl.SFTTrainer(
+        model=get_peft_model(load_base(config.policy, base), peft_config(config.warm_start.lora)),
+        processing_class=renderer.tokenizer,
+        train_dataset=Dataset.from_list(rows),
+        args=trl.SFTConfig(
+            output_dir=str(tmp_path / "trl"), num_train_epochs=4, per_device_train_batch_size=len(rows), warmup_steps=1,
+            learning_rate=config.warm_start.learning_rate, lr_scheduler_type="linear", max_length=None, use_cpu=True,
+            bf16=False, gradient_checkpointing=False, save_strategy="no", report_to=[], disable_tqdm=True,
+        ),
+    )  # fmt: skip
+    result = trainer.train()
+    write_adapter(trainer.model, tmp_path / "theirs", "default", base, version=0)
+    assert metrics["steps"] == result.global_step == 4
+    ours, theirs = (load_file(folder / "adapter_model.safetensors") for folder in (out / "adapter", tmp_path / "theirs"))
+    assert ours.keys() == theirs.keys()
+    moved = max(tensor.abs().max().item() for name, tensor in ours.items() if "lora_B" in name)
+    assert moved > 1e-3
+    assert max((tensor - theirs[name]).abs().max().item() for name, tensor in ours.items()) < 0.02 * moved
+
+
+def test_memory_follows_micro_batches_and_not_the_batch_size(run, assert_same_adapters):
+    """A step of all examples, one example a pass or all at once, in each layout: the same weights up to rounding."""
+    settings = {"batch_size": 1000, "epochs": 2, "warmup_steps": 0}
+    whole, _ = run(**settings, micro_batch_tokens=1_000_000)
+    for changes in ({"micro_batch_tokens": 1}, {"layout": "padded"}, {"layout": "packed", "gradient_checkpointing": True}):
+        cut, _ = run(**settings | {"micro_batch_tokens": 300} | changes)
+        assert_same_adapters(cut, whole)
+
+
+@pytest.fixture
+def assert_same_adapters():
+    def check(one, other):
+        one, other = (load_file(out / "adapter" / "adapter_model.safetensors") for out in (one, other))
+        assert one.keys() == other.keys()
+        for name, tensor in one.items():
+            assert torch.allclose(tensor, other[name], atol=1e-4), name
+
+    return check
+
+
+def test_several_processes_train_the_same_adapter(run, assert_same_adapters):
+    settings = {"batch_size": 1000, "epochs": 2, "warmup_steps": 0}
+    alone, metrics = run(**settings)
+    shared, others = run(**settings, backend=DeepSpeedConfig(processes=2, stage=2))
+    assert_same_adapters(shared, alone)
+    assert others["final_loss"] == pytest.approx(metrics["final_loss"], rel=1e-4)
 
 
 def test_only_verified_training_episodes_are_imitated(run, curated, tasks, tmp_path, files_of):
@@ -98,15 +163,10 @@ def test_training_lowers_the_loss(run, config, base, curated, renderer):
     out, _ = run(epochs=8, batch_size=4)
     examples = demonstration_examples(verified(curated), renderer, ["multi_turn"])
 
+    pairs = [(example["input_ids"], example["assistant_masks"]) for example in examples]
+
     def loss(policy):
-        model = load_for_generation(config.policy, policy)
-        losses = []
-        for example in examples:
-            ids, mask = torch.tensor(example["input_ids"]), torch.tensor(example["assistant_masks"])
-            with torch.no_grad():
-                logprobs = torch.log_softmax(model(input_ids=ids[None]).logits[0, :-1], dim=-1)
-            losses.append(-logprobs.gather(1, ids[1:, None])[:, 0][mask[1:].bool()])
-        return torch.cat(losses).mean().item()
+        return -logprobs_of(load_for_generation(config.policy, policy), pairs).mean().item()
 
     assert loss(PolicyRef(base, str(out / "adapter"))) < 0.8 * loss(PolicyRef(base))
 
