@@ -108,13 +108,21 @@ class CreditConfig(Strict):
     discount: Share = 1.0
 
 
+Dual = Annotated[float, Field(gt=1.0)] | Literal["auto"] | None
+
+
 class ClipConfig(Strict):
-    """PPO's clipped surrogate. `dual` bounds the loss of tokens with a negative advantage from above (Ye et al. 2020)."""
+    """PPO's clipped surrogate.
+
+    `dual` bounds the loss of tokens with a negative advantage from above, at `dual` times the advantage (Ye et al. 2020).
+    `auto` is their 3 in an update that corrects for a mismatch of sampler and trainer, where one bad token with a log-ratio
+    far off would otherwise decide the step, and none (null) elsewhere.
+    """
 
     kind: Literal["clip"] = "clip"
     low: Positive = 0.2
     high: Positive | None = None
-    dual: Annotated[float, Field(gt=1.0)] | None = None
+    dual: Dual = "auto"
 
 
 class CispoConfig(Strict):
@@ -125,11 +133,12 @@ class CispoConfig(Strict):
 
 
 class GspoConfig(Strict):
-    """One clipped ratio a sequence: the geometric mean of its tokens' ratios."""
+    """One clipped ratio a sequence: the geometric mean of its tokens' ratios. `dual` is as in `ClipConfig`."""
 
     kind: Literal["gspo"] = "gspo"
     low: Positive = 3e-4
     high: Positive = 4e-4
+    dual: Dual = "auto"
 
 
 class SapoConfig(Strict):
@@ -195,13 +204,14 @@ class OffPolicyConfig(Strict):
 
     `proximal` is the policy that the ratio is clipped around: `behaviour` uses the stored log-probabilities, `recompute`
     those of the policy at the start of the update (decoupled PPO, Hilton et al. 2022). `correction` (with `recompute`)
-    weights by proximal over behaviour policy, per `token` or per `sequence`: `truncate` caps the weight at `cap`, `mask`
-    drops weights outside 1/cap to cap. Trajectories more than `max_staleness` versions old are dropped.
+    weights by proximal over behaviour policy, per `token` or per `sequence` (the product of its tokens' ratios, or with
+    `geometric` their geometric mean): `truncate` caps the weight at `cap`, `mask` drops weights outside 1/cap to cap.
+    Trajectories more than `max_staleness` versions old are dropped.
     """
 
     proximal: Literal["behaviour", "recompute"] = "behaviour"
     correction: Literal["none", "truncate", "mask"] = "none"
-    level: Literal["token", "sequence"] = "token"
+    level: Literal["token", "sequence", "geometric"] = "token"
     cap: Annotated[float, Field(gt=1.0)] = 2.0
     max_staleness: Annotated[int, Field(ge=0)] | None = None
 

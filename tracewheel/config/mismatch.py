@@ -1,4 +1,4 @@
-"""Mismatch between sampler and trainer: threshold and action."""
+"""Mismatch between sampler and trainer: thresholds and action."""
 
 from __future__ import annotations
 
@@ -10,11 +10,17 @@ from tracewheel.config.base import Positive, Strict
 class MismatchConfig(Strict):
     """What to do when trainer and sampler give a policy's tokens different log-probabilities.
 
-    Only tokens of the policy being updated are compared: earlier versions are expected to differ. `action` is taken when
-    the mean absolute difference reaches `threshold` nats a token. `warn` logs it. `correct` makes the update around the
-    trainer's own log-probabilities and weights each token by trainer over sampler, at most `off_policy.cap`. `stop` ends
-    the run before anything is written. `correct` and `stop` cost one more forward pass over an update's tokens.
+    `correct` makes every update around the trainer's own log-probabilities and weights each token by trainer over sampler,
+    as `off_policy` says: by default per token, at most 2 (truncated importance sampling, Yao et al. 2025). `warn` changes
+    no update. `auto` corrects for every engine but the transformers engine, whose log-probabilities are the trainer's to
+    rounding; imitation and DPO weigh no token by a ratio, so there it warns. `stop` ends the run above `threshold`.
+
+    Only tokens of the policy being updated are compared: earlier versions are expected to differ. `threshold` is the mean
+    absolute difference, in nats a token, that is warned about. Above `another_model` the sampler serves another model, and
+    the run ends, whatever `action` says except `warn`. Both ends are decided by the mean without the largest 1% of the
+    differences, so that no outlier ends a run. `correct` and `stop` cost one more forward pass over an update's tokens.
     """
 
     threshold: Positive = 0.02
-    action: Literal["warn", "correct", "stop"] = "warn"
+    another_model: Positive = 1.0
+    action: Literal["auto", "warn", "correct", "stop"] = "auto"

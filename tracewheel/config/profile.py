@@ -198,6 +198,11 @@ class RetrainConfig(Strict):
         return max(ranks) * (len(specialists.groups) + 1 if specialists else 1)
 
     @property
+    def own_sampler(self) -> bool:
+        """Whether the engine is the transformers engine, whose log-probabilities are the learner's to rounding."""
+        return isinstance(self.rollout.engine, TransformersEngineConfig)
+
+    @property
     def episodes_per_iteration(self) -> int:
         """Episodes of one iteration, without the refills of dynamic sampling."""
         return min(self.training.tasks_per_iteration, self.curation.train_tasks) * self.rollout.group_size

@@ -101,6 +101,9 @@ class EvaluateSections(RolloutSections, ScoreSections):
 
 
 class UpdateSections(Sections):
+    """What an update reads. `own_sampler` decides whether it corrects for a mismatch of sampler and trainer."""
+
+    own_sampler: bool
     seed: int
     threads: Count
     policy: PolicyConfig

@@ -20,7 +20,7 @@ from tracewheel.learner.learner_state import LearnerState
 from tracewheel.learner.losses.kl_schedule import direction_at
 from tracewheel.learner.policy_versions import staleness
 from tracewheel.learner.reward_normalisation import normalise, normalise_turns
-from tracewheel.learner.scored_trajectories import rewards_of
+from tracewheel.learner.scored_trajectories import rewards_of, with_finite_logprobs
 from tracewheel.learner.token_advantages import (
     RewardKl,
     advantages_by_critic,
@@ -82,8 +82,9 @@ class AdvantageEstimator:
     ) -> tuple[TrajectoryTable, dict[str, float]]:
         """The trajectories that take part, with a list of advantages per token in the column `advantages`, and figures.
 
-        Left out are trajectories without a finite reward, too old ones, those without an action, and groups
-        without variance, as `zero_variance` in the profile says.
+        Left out are trajectories without a finite reward, too old ones, those without an action, those whose sampler
+        gave a token a log-probability that is not finite, and groups without variance, as `zero_variance` in the
+        profile says.
         """
         rewards = rewards_of(trajectories)
         fresh = self._fresh(trajectories, iteration)
@@ -92,7 +93,9 @@ class AdvantageEstimator:
             "stale_share": float((~fresh).mean()),
             "kl_weight": self._carried.kl_weight,
         }
-        usable = trajectories[np.isfinite(rewards) & fresh & trajectories["action_mask"].map(any).to_numpy()]
+        sound = with_finite_logprobs(trajectories)
+        figures["not_finite_share"] = float((~sound).mean())
+        usable = trajectories[np.isfinite(rewards) & fresh & sound & trajectories["action_mask"].map(any).to_numpy()]
         drawn = self._drawn(iteration, rng)
         if drawn is not None:
             figures["buffer_rows"] = float(len(drawn))

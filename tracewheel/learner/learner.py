@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from tracewheel.config import GaeAdvantageConfig, OffPolicyConfig, PolicyGradientConfig, UpdateSections
+from tracewheel.config import GaeAdvantageConfig, OffPolicyConfig, PolicyGradientConfig, SurrogateConfig, UpdateSections
 from tracewheel.learner.advantage_estimator import AdvantageEstimator
 from tracewheel.learner.backends.backend import Backend
 from tracewheel.learner.backends.select import make_policy_backend, models_loading
@@ -39,7 +39,7 @@ from tracewheel.learner.losses import (
 )
 from tracewheel.learner.losses.kl_estimators import k3
 from tracewheel.learner.losses.kl_schedule import Direction, adapted_weight, direction_at
-from tracewheel.learner.mismatch import ACTION, CORRECTED, act_on, corrected
+from tracewheel.learner.mismatch import act_on, corrected, resolved, with_dual_clip
 from tracewheel.learner.mismatch_statistics import MismatchStatistics, mismatch_of
 from tracewheel.learner.models import load_models
 from tracewheel.learner.per_token import pad_per_token
@@ -62,6 +62,7 @@ class _Iteration:
     learning_rate: float
     direction: Direction
     off_policy: OffPolicyConfig
+    surrogate: SurrogateConfig
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,7 @@ class Learner:
         assert isinstance(config.learner, PolicyGradientConfig)
         self.config = config
         self.settings: PolicyGradientConfig = config.learner
+        self.mismatch = resolved(config)
         self.version = policy_of(state, config.policy.base).version
         with models_loading(self.settings, config.policy) as policy:
             self.models = load_models(config.model_copy(update={"policy": policy}), state, reference)
@@ -167,13 +169,14 @@ class Learner:
             learning_rate(self.config, iteration),
             direction_at(settings.kl, iteration, self.config.training.iterations),
             off_policy,
+            with_dual_clip(settings.surrogate) if self.mismatch.action == "correct" else settings.surrogate,
         )
         steps: list[dict[str, float]] = []
         for _ in range(settings.epochs):
             for minibatch in self.passes.minibatches(table, rng):
                 figures, statistics = self._optimise(minibatch, choices, rng, measure_mismatch=not mismatch)
                 steps.append(figures)
-                mismatch = mismatch or (statistics.figures() | act_on(settings.mismatch, statistics.figures()))
+                mismatch = mismatch or (statistics.figures() | act_on(self.mismatch, statistics.figures()))
         figures = {key: sum(step[key] for step in steps) / len(steps) for key in steps[0]}
         return figures | mismatch | {"steps": float(len(steps))}
 
@@ -187,13 +190,13 @@ class Learner:
         """
         settings = self.settings
         off_policy = settings.off_policy
-        if off_policy.proximal == "behaviour" and settings.mismatch.action == "warn":
+        if off_policy.proximal == "behaviour" and self.mismatch.action == "warn":
             return table, off_policy, {}
         if "proximal" not in table.per_token:
             table = self.passes.with_proximal(table)
         mismatch = mismatch_of(table).figures()
-        mismatch |= act_on(settings.mismatch, mismatch)
-        if mismatch.get(ACTION) == CORRECTED:
+        mismatch |= act_on(self.mismatch, mismatch)
+        if self.mismatch.action == "correct":
             off_policy = corrected(off_policy)
         if off_policy.proximal == "behaviour":
             table = table.without_per_token("proximal")
@@ -251,14 +254,19 @@ class Learner:
             shares = correction_shares(off_policy, weights, mask)
             parts = {name: count / max(totals.tokens, 1) for name, count in zip(parts, shares, strict=True)}
         tokens = PolicyTokens(logprobs, old, batch.advantages, mask, weights, batch.behaviour_logprobs)
-        found = policy_loss(settings.surrogate, tokens, totals, settings.aggregation)
+        found = policy_loss(step.iteration.surrogate, tokens, totals, settings.aggregation)
         loss = found.loss
         parts |= {"policy_loss": loss.item(), "entropy": aggregate(entropy.detach(), mask, "token", totals).item()}
         if "reference" in table.per_token:
             reference = pad_per_token(table.per_token["reference"], batch)
             parts["kl"] = aggregate(k3(logprobs.detach(), reference), mask, "token", totals).item()
             if settings.kl.place == "loss":
-                term = kl_term(settings.kl, step.iteration.direction, logprobs, reference, batch.behaviour_logprobs, mask)
+                # A weight holds the ratio of the start of the update to the sampler, capped: the KL's ratio takes it over.
+                corrects = step.iteration.off_policy.correction != "none" and settings.kl.corrected
+                factors = weights if corrects else None
+                sampler = batch.behaviour_logprobs if factors is None else old
+                term = kl_term(settings.kl, step.iteration.direction, logprobs, reference, sampler, mask)
+                term = term if factors is None else term * factors
                 loss = loss + self.carried.kl_weight * aggregate(term, mask, settings.aggregation, totals)
         if step.entropy_bonus:
             loss = loss - step.entropy_bonus * aggregate(entropy, mask, settings.aggregation, totals)

@@ -3,36 +3,33 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
 from tracewheel.learner.batch import Batch
+from tracewheel.learner.losses.bounds import bounded
 from tracewheel.learner.trajectory_table import TrajectoryTable
 
-MEAN, MAX, MEASURED = "sampler_mismatch_mean", "sampler_mismatch_max", "sampler_mismatch_measured"
+MEAN, MAX, TRIMMED, SAMPLE, MEASURED = (
+    f"sampler_mismatch_{name}" for name in ("mean", "max", "trimmed", "effective_sample", "measured")
+)
+TRIM = 0.01
 
 
 @dataclass
 class MismatchStatistics:
     """Differences of fresh and stored log-probabilities, in nats, on tokens that the updated policy sampled.
 
-    `total` and `largest` are over `measured` tokens, out of `actions` action tokens. Statistics of processes add up.
+    `log_ratios` holds trainer less sampler, on `actions` action tokens or fewer. Statistics of processes add up.
     """
 
-    total: float = 0.0
-    largest: float = 0.0
-    measured: int = 0
+    log_ratios: list[Tensor] = field(default_factory=list)
     actions: int = 0
 
     def __add__(self, other: MismatchStatistics) -> MismatchStatistics:
-        return MismatchStatistics(
-            self.total + other.total,
-            _larger(self.largest, other.largest),
-            self.measured + other.measured,
-            self.actions + other.actions,
-        )
+        return MismatchStatistics(self.log_ratios + other.log_ratios, self.actions + other.actions)
 
     def observe(self, logprobs: Tensor, stored: Tensor, mask: Tensor, current: Tensor) -> None:
         """Add tokens.
@@ -43,21 +40,35 @@ class MismatchStatistics:
             current: The same shape; 1 where the updated policy, as it was before the first step, sampled it.
         """
         acted = mask.bool()
-        gaps = (logprobs - stored).abs()[acted & current.bool()]
         self.actions += int(acted.sum())
-        if len(gaps):
-            self.total += gaps.double().sum().item()
-            self.largest = _larger(self.largest, gaps.max().item())
-            self.measured += len(gaps)
+        self.log_ratios.append((logprobs - stored)[acted & current.bool()].float().cpu())
 
     def observe_batch(self, logprobs: Tensor, batch: Batch, current: Tensor) -> None:
         """Add a batch [B, T]."""
         self.observe(logprobs, batch.behaviour_logprobs, batch.action_mask, current)
 
     def figures(self) -> dict[str, float]:
-        """Mean and largest difference, and the share of action tokens compared; that share alone when it is 0."""
-        share = {MEASURED: self.measured / max(self.actions, 1)}
-        return {MEAN: self.total / self.measured, MAX: self.largest, **share} if self.measured else share
+        """The figures of the tokens compared, and their share of the action tokens; that share alone when it is 0.
+
+        `mean` and `max` are of the absolute differences. `trimmed` is their mean without the largest 1%, at least one
+        token: a single token cannot move it. `effective_sample` is (sum w)^2 / (n sum w^2) of the tokens' ratios w, trainer
+        over sampler (Kish 1965): the share of the tokens that would say as much without the mismatch.
+        """
+        log_ratios = torch.cat([torch.zeros(0), *self.log_ratios]).double()
+        measured = len(log_ratios)
+        share = {MEASURED: measured / max(self.actions, 1)}
+        if not measured:
+            return share
+        gaps = log_ratios.abs().sort().values  # NaN is last
+        kept = gaps[: max(1, measured - max(1, math.ceil(TRIM * measured)))]
+        weights = bounded(log_ratios).exp()
+        return {
+            MEAN: gaps.mean().item(),
+            MAX: gaps[-1].item(),
+            TRIMMED: kept.mean().item(),
+            SAMPLE: (weights.sum().square() / (measured * weights.square().sum())).item(),
+            **share,
+        }
 
 
 def mismatch_of(table: TrajectoryTable) -> MismatchStatistics:
@@ -75,8 +86,3 @@ def mismatch_of(table: TrajectoryTable) -> MismatchStatistics:
             stored = torch.tensor(list(logprobs), dtype=torch.float32)
             found.observe(proximal[: len(stored)], stored, torch.tensor(list(mask)), current)
     return found
-
-
-def _larger(one: float, other: float) -> float:
-    """The larger of two; NaN when one of them is, which `max` would lose."""
-    return one + other if math.isnan(one + other) else max(one, other)

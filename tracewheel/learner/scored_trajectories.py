@@ -55,6 +55,13 @@ def without_failed(trajectories: pd.DataFrame) -> pd.DataFrame:
     return whole.reset_index(drop=True) if len(whole) else trajectories
 
 
+def with_finite_logprobs(trajectories: pd.DataFrame) -> np.ndarray:
+    """[N] bool: whether every token that the policy sampled has a finite behaviour log-probability."""
+    columns = zip(trajectories["logprobs"], trajectories["action_mask"], strict=True)
+    finite = [bool(np.isfinite(np.asarray(logprobs, dtype=float)[np.asarray(mask) == 1]).all()) for logprobs, mask in columns]
+    return np.array(finite, dtype=bool)
+
+
 def describe(trajectories: pd.DataFrame) -> dict[str, float]:
     """Figures of trajectories before the learner leaves any out.
 

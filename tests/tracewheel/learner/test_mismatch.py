@@ -8,14 +8,15 @@ import pandas as pd
 import pytest
 import torch
 from pydantic import ValidationError
+from safetensors.torch import load_file
 
-from tracewheel.config import MismatchConfig, OffPolicyConfig, RetrainConfig
+from tracewheel.config import MismatchConfig, OffPolicyConfig, RetrainConfig, UpdateSections
 from tracewheel.core.errors import SamplerMismatchError
 from tracewheel.core.files import read_records, read_table, write_records
 from tracewheel.core.types import Trajectory, Turn
 from tracewheel.learner.dpo.learner import learn_dpo
 from tracewheel.learner.losses import correction_shares, correction_weights
-from tracewheel.learner.mismatch import act_on, corrected, mismatch_warning
+from tracewheel.learner.mismatch import ACTION, CORRECTED, WARNED, act_on, corrected, mismatch_warning, resolved
 from tracewheel.learner.mismatch_statistics import MismatchStatistics
 from tracewheel.learner.policy_versions import current_tokens, staleness, staleness_figures, versions_of
 from tracewheel.learner.update import update
@@ -90,6 +91,8 @@ class TestDifferences:
         expected = {
             "sampler_mismatch_mean": 0.25,
             "sampler_mismatch_max": 0.5,
+            "sampler_mismatch_trimmed": 0.0,  # the larger of two is left out
+            "sampler_mismatch_effective_sample": pytest.approx((math.exp(0.5) + 1) ** 2 / (2 * (math.exp(1.0) + 1))),
             "sampler_mismatch_measured": pytest.approx(2 / 3),
         }
         assert found.figures() == expected
@@ -116,7 +119,39 @@ class TestDifferences:
         assert math.isnan(sum(parts, MismatchStatistics()).figures()["sampler_mismatch_max"])
 
 
-FIGURES = {"sampler_mismatch_mean": 0.03, "sampler_mismatch_max": 0.5, "sampler_mismatch_measured": 0.75}
+FIGURES = {
+    "sampler_mismatch_mean": 0.03,
+    "sampler_mismatch_max": 0.5,
+    "sampler_mismatch_trimmed": 0.025,
+    "sampler_mismatch_measured": 0.75,
+}
+
+
+class TestOutliers:
+    """One token of 400 is 200 nats off; the others agree."""
+
+    @pytest.fixture(params=[200.0, -200.0])
+    def figures(self, request):
+        found = MismatchStatistics()
+        gaps = torch.zeros(400)
+        gaps[7] = request.param
+        found.observe(gaps, torch.zeros(400), torch.ones(400), torch.ones(400))
+        return found.figures()
+
+    @pytest.mark.parametrize("action", ["warn", "correct", "stop"])
+    def test_one_outlier_is_seen_and_ends_no_run(self, figures, action):
+        config = MismatchConfig(action=action)
+        metrics = figures | act_on(config, figures)
+        assert metrics["sampler_mismatch_mean"] == 0.5 and metrics["sampler_mismatch_trimmed"] == 0.0
+        assert ("200 at most" in mismatch_warning(config, metrics)) == (action != "stop" or metrics[ACTION] == WARNED)
+
+    def test_another_model_ends_a_correction(self):
+        config = MismatchConfig(action="correct")
+        beyond = FIGURES | {"sampler_mismatch_trimmed": 1.01}
+        with pytest.raises(SamplerMismatchError, match="another_model is 1"):
+            act_on(config, beyond)
+        assert act_on(config.model_copy(update={"another_model": 1.02}), beyond) == {ACTION: CORRECTED}
+        assert act_on(MismatchConfig(action="warn"), beyond) == {ACTION: WARNED}
 
 
 class TestActing:
@@ -124,10 +159,14 @@ class TestActing:
     def test_above_the_threshold_the_action_is_taken(self, action, metric):
         config = MismatchConfig(action=action)
         assert act_on(config, FIGURES) == {"sampler_mismatch_action": metric}
-        assert act_on(MismatchConfig(action=action, threshold=0.03), FIGURES) == {"sampler_mismatch_action": 0.0}
-        assert act_on(config, {"sampler_mismatch_measured": 0.0}) == {}
+        below = 2.0 if action == "correct" else 0.0
+        assert act_on(MismatchConfig(action=action, threshold=0.03), FIGURES) == {"sampler_mismatch_action": below}
+        assert mismatch_warning(MismatchConfig(action=action, threshold=0.03), FIGURES | {ACTION: below}) == ""
+        unmeasured = {ACTION: CORRECTED} if action == "correct" else {}
+        assert act_on(config, {"sampler_mismatch_measured": 0.0}) == unmeasured
         said = mismatch_warning(config, FIGURES | {"sampler_mismatch_action": metric, "corrected_share": 0.5})
-        assert "0.03 nats a token on average, 0.5 at most, over 75.0% of the tokens" in said and "rollout.engine" in said
+        assert "0.03 nats a token on average (0.025 without the largest 1%), 0.5 at most, over 75.0%" in said
+        assert "rollout.engine" in said
         assert mismatch_warning(config, FIGURES | {"sampler_mismatch_action": 0.0}) == mismatch_warning(config, {}) == ""
 
     def test_the_stop_error_names_the_difference_and_the_settings(self):
@@ -135,8 +174,8 @@ class TestActing:
             act_on(MismatchConfig(action="stop"), FIGURES)
 
     def test_a_nan_difference_stops_a_correction(self):
-        broken = FIGURES | {"sampler_mismatch_mean": math.nan}
-        assert act_on(MismatchConfig(), broken) == {"sampler_mismatch_action": 1.0}
+        broken = FIGURES | {"sampler_mismatch_mean": math.nan, "sampler_mismatch_trimmed": math.nan}
+        assert act_on(MismatchConfig(action="warn"), broken) == {"sampler_mismatch_action": 1.0}
         with pytest.raises(SamplerMismatchError, match="nan nats"):
             act_on(MismatchConfig(action="correct"), broken)
 
@@ -185,18 +224,67 @@ def test_a_correction_equals_truncated_importance_sampling(run, altered, files_o
     assert metrics["sampler_mismatch_action"] == 2.0 and metrics["sampler_mismatch_mean"] == pytest.approx(0.05, abs=1e-5)
     assert metrics["corrected_share"] == pytest.approx(1.0) and metrics["correction_cut_share"] == 0.0
     assert metrics["correction_weight_mean"] == pytest.approx(math.exp(-0.05), rel=1e-4)
-    throughout, _ = run({"off_policy": {"proximal": "recompute", "correction": "truncate"}}, trajectories=off)
+    chosen = {"off_policy": {"proximal": "recompute", "correction": "truncate"}, "surrogate": {"dual": 3.0}}
+    throughout, _ = run(chosen, trajectories=off)
     assert same_weights(one, throughout)
     assert not same_weights(one, run(trajectories=off)[0])
     again, _ = run({"mismatch": {"action": "correct"}}, trajectories=off)
     assert files_of(one) == files_of(again)
 
 
-def test_without_a_mismatch_correct_changes_nothing(run, same_weights):
-    plain, figures = run()
+def weights_of(out):
+    return torch.cat([tensor.flatten() for tensor in load_file(out / WEIGHTS).values()])
+
+
+def test_without_a_mismatch_a_correction_changes_only_rounding(run, adapter):
+    plain, _ = run()
     one, metrics = run({"mismatch": {"action": "correct"}})
-    assert metrics["sampler_mismatch_action"] == metrics["corrected_share"] == 0.0
-    assert same_weights(plain, one) and metrics.keys() == figures.keys()
+    assert metrics["sampler_mismatch_action"] == CORRECTED and metrics["corrected_share"] == 0.0
+    moved = weights_of(plain) - weights_of(adapter.parent)
+    assert torch.nn.functional.cosine_similarity(weights_of(one) - weights_of(adapter.parent), moved, dim=0) > 0.999
+
+
+class TestTheDefault:
+    ENGINES = ("transformers", "vllm", "vllm_server")
+
+    @pytest.mark.parametrize(
+        ("learner", "actions"),
+        [
+            ({}, ("warn", "correct", "correct")),
+            ({"kind": "rejection_sampling"}, ("warn", "warn", "warn")),
+            ({"kind": "dpo"}, ("warn", "warn", "warn")),
+            ({"mismatch": {"action": "stop"}}, ("stop", "stop", "stop")),
+        ],
+    )
+    def test_every_engine_but_our_own_is_corrected(self, learner, actions):
+        profiles = [
+            RetrainConfig.model_validate({"name": "test", "learner": learner, "rollout": {"engine": {"kind": kind}}})
+            for kind in self.ENGINES
+        ]
+        assert tuple(resolved(UpdateSections.of(profile)).action for profile in profiles) == actions
+
+    def test_tokens_of_another_engine_are_corrected_with_the_dual_clip(self, run, altered, same_weights):
+        off = altered(0.05)
+        found, metrics = run(trajectories=off, rollout={"engine": {"kind": "vllm"}})
+        assert metrics[ACTION] == CORRECTED and metrics["corrected_share"] == pytest.approx(1.0)
+        chosen = {"mismatch": {"action": "correct"}, "surrogate": {"dual": 3.0}}
+        assert same_weights(found, run(chosen, trajectories=off)[0])
+
+
+@pytest.mark.parametrize("wild", [200.0, -200.0, math.inf, -math.inf, math.nan])
+@pytest.mark.parametrize("kind", ["grpo", "rloo"])
+def test_one_wild_log_probability_of_the_sampler_ends_no_update(run, altered, trajectories, tmp_path, kind, wild):
+    """The first token that the policy sampled in the first episode; the others are the true ones."""
+    first, *others = read_records(trajectories, Trajectory)
+    logprobs = list(first.logprobs)
+    logprobs[first.action_mask.index(1)] = wild
+    path = tmp_path / "wild.parquet"
+    write_records(path, [dataclasses.replace(first, logprobs=logprobs), *others])
+    out, metrics = run({"kind": kind}, trajectories=path, rollout={"engine": {"kind": "vllm"}})
+    assert metrics["steps"] > 0 and math.isfinite(metrics["loss"]) and math.isfinite(metrics["grad_norm"])
+    assert torch.isfinite(weights_of(out)).all()
+    assert metrics["not_finite_share"] == (0.0 if math.isfinite(wild) else 1 / (1 + len(others)))
+    assert metrics["correction_weight_mean"] <= 2.0
 
 
 def test_a_stop_writes_nothing(run, altered, adapter, profile_with, score_file, rewards, tmp_path):
@@ -215,7 +303,8 @@ def test_tokens_of_older_versions_are_not_measured(run, altered):
     off = altered(0.4, age=half_old, chosen=lambda version: version < VERSION)
     for action in ("warn", "correct", "stop"):
         _, metrics = run({"mismatch": {"action": action}}, trajectories=off, iteration=VERSION + 1)
-        assert metrics["sampler_mismatch_mean"] < 1e-5 and metrics["sampler_mismatch_action"] == 0.0
+        assert metrics["sampler_mismatch_mean"] < 1e-5
+        assert metrics["sampler_mismatch_action"] == (CORRECTED if action == "correct" else 0.0)
         assert 0.5 < metrics["sampler_mismatch_measured"] < 1.0
     assert metrics["staleness_max"] == 1.0 and 0.0 < metrics["staleness_mean"] < 0.5
     _, metrics = run(trajectories=altered(0.4, age=half_old, chosen=lambda version: version == VERSION))
@@ -227,7 +316,8 @@ def test_without_tokens_of_the_current_version_nothing_is_measured(run, altered,
     old = altered(0.4, age=lambda turn: turn | {"policy_version": VERSION - 2})
     _, metrics = run({"mismatch": {"action": action}}, trajectories=old, iteration=VERSION + 1)
     assert metrics["sampler_mismatch_measured"] == 0.0
-    assert not metrics.keys() & {"sampler_mismatch_mean", "sampler_mismatch_max", "sampler_mismatch_action"}
+    assert not metrics.keys() & {"sampler_mismatch_mean", "sampler_mismatch_max"}
+    assert metrics.get(ACTION) == (CORRECTED if action == "correct" else None)
     assert metrics["staleness_mean"] == metrics["staleness_max"] == 2.0
 
 

@@ -144,7 +144,7 @@ def _mismatch(config: UpdateSections, model: Any, version: int, trajectories: pd
 
     from tracewheel.learner.batch import micro_batches
     from tracewheel.learner.kernels.token_logprobs import action_logprobs
-    from tracewheel.learner.mismatch import act_on
+    from tracewheel.learner.mismatch import act_on, resolved
     from tracewheel.learner.mismatch_statistics import MismatchStatistics
     from tracewheel.learner.per_token import pad_per_token
     from tracewheel.learner.policy_versions import current_tokens
@@ -155,7 +155,7 @@ def _mismatch(config: UpdateSections, model: Any, version: int, trajectories: pd
         for batch in micro_batches(trajectories, [0.0] * len(trajectories), config.learner.micro_batch_tokens):
             placed = batch.to(config.policy.device)
             found.observe_batch(action_logprobs(model, placed)[0], placed, pad_per_token(current, placed))
-    return found.figures() | act_on(config.learner.mismatch, found.figures())
+    return found.figures() | act_on(resolved(config), found.figures())
 
 
 def _train(

@@ -11,7 +11,7 @@ from tracewheel.config import ClipConfig
 def clip(config: ClipConfig, log_ratio: Tensor, advantages: Tensor) -> tuple[Tensor, Tensor]:
     """-min(ratio x A, clamp(ratio, 1 - low, 1 + high) x A) per token [B, T], and which tokens lost their gradient.
 
-    `high` may be above `low` (clip-higher, DAPO, Yu et al. 2025, arXiv:2503.14476). With `dual` the loss of a
+    `high` may be above `low` (clip-higher, DAPO, Yu et al. 2025, arXiv:2503.14476). With a number for `dual` the loss of a
     token of negative advantage is at most dual x |A| (Ye et al. 2020, arXiv:1912.09729): without it, a bad
     token that has become much likelier would outweigh everything else.
     """
@@ -20,7 +20,7 @@ def clip(config: ClipConfig, log_ratio: Tensor, advantages: Tensor) -> tuple[Ten
     bad = advantages < 0
     loss = -torch.minimum(ratio * advantages, ratio.clamp(low, high) * advantages)
     clipped = (bad & (ratio < low)) | ((advantages > 0) & (ratio > high))
-    if config.dual is not None:
+    if isinstance(config.dual, float):
         loss = torch.where(bad, torch.minimum(loss, -config.dual * advantages), loss)
         clipped = clipped | (bad & (ratio > config.dual))
     return loss, clipped.detach()

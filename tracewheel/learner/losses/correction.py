@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from tracewheel.config import OffPolicyConfig
+from tracewheel.learner.losses.bounds import bounded
 
 # A weight this close to 1 differs by rounding alone.
 ROUNDING = 1e-4
@@ -18,8 +19,9 @@ def correction_weights(config: OffPolicyConfig, proximal: Tensor, behaviour: Ten
 
     Decoupled PPO (Hilton et al. 2022, arXiv:2110.00641) clips around the proximal policy and corrects for the
     behaviour policy by this weight. `truncate` caps it at `config.cap` (Yao et al. 2025, truncated importance
-    sampling); `mask` makes it 0 outside 1/cap to cap. At sequence level each
-    action token gets the product over the sequence: exact, but far from 1 for long trajectories.
+    sampling); `mask` makes it 0 outside 1/cap to cap. At level `sequence` each action token gets the product over the
+    sequence's ratios: exact, but far from 1 for long trajectories. At level `geometric` it gets their geometric mean, which
+    does not depend on the length and finds sequences that are off as a whole.
 
     Args:
         config: correction, level and cap.
@@ -31,9 +33,11 @@ def correction_weights(config: OffPolicyConfig, proximal: Tensor, behaviour: Ten
         [B, T] without gradients: 1 on every action token with correction "none", 0 where `mask` is 0.
     """
     kept = mask.bool()
-    log_ratio = (proximal - behaviour).detach().masked_fill(~kept, 0.0)
-    if config.level == "sequence":
-        log_ratio = log_ratio.sum(-1, keepdim=True).expand_as(log_ratio)
+    log_ratio = bounded((proximal - behaviour).detach().masked_fill(~kept, 0.0))
+    if config.level != "token":
+        total = log_ratio.sum(-1, keepdim=True)
+        mean = total / kept.sum(-1, keepdim=True).clamp(min=1)
+        log_ratio = bounded(total if config.level == "sequence" else mean).expand_as(log_ratio)
     bound = math.log(config.cap)
     if config.correction == "none":
         weights = torch.ones_like(log_ratio)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from tracewheel.learner.losses.bounds import bounded
 from tracewheel.learner.losses.kl_estimators import k3
 
 
@@ -56,7 +57,7 @@ def diagnose(
     tokens = int(kept.sum())
     if not tokens:
         return Diagnostics()
-    ratio = log_ratio.detach()[kept].exp()
+    ratio = bounded(log_ratio.detach()[kept]).exp()
     behaviour = behaviour_log_ratio.detach()[kept]
     return Diagnostics(
         tokens=tokens,

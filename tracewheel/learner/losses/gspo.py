@@ -17,4 +17,4 @@ def gspo(config: GspoConfig, log_ratio: Tensor, advantages: Tensor, kept: Tensor
     """
     mean = (log_ratio.detach() * kept).sum(-1, keepdim=True) / kept.sum(-1, keepdim=True).clamp(min=1)
     own = log_ratio - log_ratio.detach() + mean
-    return clip(ClipConfig(low=config.low, high=config.high), own, advantages)
+    return clip(ClipConfig(low=config.low, high=config.high, dual=config.dual), own, advantages)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from tracewheel.config import KlConfig
+from tracewheel.learner.losses.bounds import bounded
 from tracewheel.learner.losses.kl_estimators import forward_kl, k1, k2, k3
 from tracewheel.learner.losses.kl_schedule import Direction
 
@@ -41,7 +42,7 @@ def kl_term(
     else:
         divergence = {"k1": k1, "k2": k2, "k3": k3}[config.estimator](logprobs, reference)
     if config.corrected:
-        ratio = (logprobs - behaviour).exp()
+        ratio = bounded(logprobs - behaviour).exp()
         held = direction == "reverse" and config.estimator == "k2"
         divergence = divergence * (ratio.detach() if held else ratio)
     return divergence.masked_fill(masked, 0.0)

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from tracewheel.config import CispoConfig, ClipConfig, GspoConfig, LikelihoodConfig, SapoConfig, SurrogateConfig
 from tracewheel.learner.losses.aggregation import Aggregation, StepTotals, aggregate
+from tracewheel.learner.losses.bounds import bounded
 from tracewheel.learner.losses.cispo import cispo
 from tracewheel.learner.losses.clip import clip
 from tracewheel.learner.losses.diagnostics import Diagnostics, diagnose
@@ -60,8 +61,8 @@ def policy_loss(config: SurrogateConfig, tokens: PolicyTokens, totals: StepTotal
     """The loss of one micro-batch of a step, over the action tokens.
 
     Equals TRL 1.16's `GRPOTrainer` (grpo, dr_grpo, dapo, cispo, sapo, and GSPO as its sequence-level
-    importance sampling), for the same tokens. Values where the mask is 0 do not change the loss, and their
-    gradients are exactly 0.
+    importance sampling), for the same tokens within 20 nats of each other; beyond, log-ratios are clamped and
+    have no gradient (`bounds`). Values where the mask is 0 do not change the loss, and their gradients are exactly 0.
 
     Args:
         config: the surrogate.
@@ -85,15 +86,16 @@ def policy_loss(config: SurrogateConfig, tokens: PolicyTokens, totals: StepTotal
 
 def _terms(config: SurrogateConfig, logprobs: Tensor, old: Tensor, advantages: Tensor, kept: Tensor) -> tuple[Tensor, Tensor]:
     """The per-token loss [B, T] and which tokens it clipped [B, T]."""
+    log_ratio = bounded(logprobs - old)
     match config:
         case ClipConfig():
-            return clip(config, logprobs - old, advantages)
+            return clip(config, log_ratio, advantages)
         case CispoConfig():
-            return cispo(config, logprobs, logprobs - old, advantages)
+            return cispo(config, logprobs, log_ratio, advantages)
         case GspoConfig():
-            return gspo(config, logprobs - old, advantages, kept)
+            return gspo(config, log_ratio, advantages, kept)
         case SapoConfig():
-            return sapo(config, logprobs - old, advantages)
+            return sapo(config, log_ratio, advantages)
         case LikelihoodConfig():
             return likelihood(logprobs, advantages)
         case _:
