@@ -16,7 +16,8 @@ CORRECTED = 2.0
 SEVERE = 5.0
 ADVICE = (
     "The model that sampled the tokens differs from the one that learns from them: in weights, precision, temperature or "
-    "a kernel. Compare both on one prompt; until it is fixed, learner.mismatch.action: correct (the default for vLLM) limits the harm."
+    "a kernel. Compare both on one prompt; until it is fixed, learner.mismatch.action: correct (the default for vLLM) limits "
+    "the harm."
 )
 
 
