@@ -73,6 +73,9 @@ class RubricConfig(Strict):
     in [0, 1], higher is better) the reward is their weighted mean instead, and each is stored in the breakdown.
     `turn_rewards` replays each trajectory and rewards every turn with the progress it made.
 
+    `malformed_penalty` is subtracted for each malformed call, up to 1 in all. It also takes a failed episode below 0:
+    otherwise a policy that still fails every time would have no reason to write well-formed calls.
+
     What an environment returns as `Observation.reward` is added, times `process_weight`: 1, because an environment that
     returns rewards wants them used, and none that is built in does. `overlong` punishes long episodes. `flawed_penalty` is
     subtracted from a success with a flaw (see `tracewheel.scoring.flaws`); 0, because what counts as a flaw is a rule of

@@ -26,8 +26,8 @@ class Rubric:
     1 when the first verifier's total is 1; each objective's value under `objective.<name>`; the `process_reward` where the
     environment returned rewards; and each penalty that the rubric has: `malformed_penalty`, `overlong_penalty`,
     `flawed_penalty`. The reward is the weighted mean of the objectives, or of the verifiers' totals where there are no
-    objectives. The total is the reward plus the process reward minus the penalties; that for malformed calls takes it to 0
-    at most.
+    objectives. The total is the reward plus the process reward minus the penalties, for failed episodes too; that for
+    malformed calls is 1 at most.
 
     Args:
         config: The rubric.
@@ -86,10 +86,8 @@ class Rubric:
         flawed = bool(breakdown["success"]) and self._flawed(scored, task, trajectory, totals)
         scored = with_process_rewards(scored, trajectory, self._config.process_weight)
         if self._config.malformed_penalty:
-            before = scored.total or 0.0
             malformed = sum(turn["malformed"] for turn in trajectory.turns)
-            scored = with_penalty(scored, MALFORMED, self._config.malformed_penalty * malformed)
-            scored = replace(scored, total=max(min(0.0, before), scored.total or 0.0))
+            scored = with_penalty(scored, MALFORMED, min(1.0, self._config.malformed_penalty * malformed))
         if self._config.overlong and (trajectory.token_ids or not trajectory.turns):  # most endpoints return no ids to count
             scored = with_penalty(scored, OVERLONG, overlong_penalty(self._config.overlong, sum(trajectory.action_mask)))
         if self._config.flawed_penalty:

@@ -3,11 +3,13 @@
 import math
 
 import pytest
+import torch
 
 from tracewheel.config import RubricConfig
 from tracewheel.core.errors import ConfigError
 from tracewheel.core.types import Trajectory
 from tracewheel.environments.workspace.tasks import workspace_task
+from tracewheel.learner.advantages.group import group_advantages
 from tracewheel.scoring.rubric import Rubric, success_of
 from tracewheel.scoring.verifiers import VERIFIERS
 
@@ -89,7 +91,14 @@ def test_malformed_calls_cost_reward_but_not_success():
     assert score.total == pytest.approx(0.7)
     assert score.breakdown["malformed_penalty"] == pytest.approx(0.3)
     assert success_of(score) == 1.0
-    assert charging.score(TASK, trajectory(UNSOLVED, malformed=(5,))).total == 0.0
+
+
+def test_malformed_calls_cost_a_failed_episode_too():
+    """Otherwise a group that only fails has no gradient towards well-formed calls."""
+    charging = rubric(malformed_penalty=0.1)
+    totals = [charging.score(TASK, trajectory(UNSOLVED, malformed=(count,))).total for count in (0, 1, 5, 50)]
+    assert totals == pytest.approx([0.0, -0.1, -0.5, -1.0])
+    assert group_advantages(torch.tensor(totals[:2]), ["task"] * 2, scale=True).tolist() == pytest.approx([0.7, -0.7], abs=0.01)
 
 
 def test_a_failed_rollout_has_no_total():
