@@ -160,6 +160,10 @@ def build_parser() -> argparse.ArgumentParser:
     promote.add_argument("--verdict-only", action="store_true", help="write the verdict and change nothing; never exits with 3")
     promote.add_argument("--out", metavar="DIR", help="where to write gate.json")
 
+    back = _command(commands, "rollback", "flows.commands:rollback", "restore the champion that the present one replaced")
+    back.add_argument("--to", metavar="VERSION", help="restore this version, which was champion (default: the one before)")
+    back.add_argument("--why", metavar="TEXT", help="the reason, kept with the version that is rolled back")
+
     report = _command(commands, "report", "flows.commands:report", "write the report of a complete run again")
     report.add_argument("--out", metavar="FILE", help="where to write it (default: in the run's record)")
 

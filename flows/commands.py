@@ -53,6 +53,22 @@ def promote(options: argparse.Namespace) -> dict[str, Any]:
         return _refuse_or(verdict, {**verdict, "model_version": register(run, weights, verdict)})
 
 
+def rollback(options: argparse.Namespace) -> dict[str, Any]:
+    """`tracewheel rollback`."""
+    config = _config(options)
+    config.require("policy.base")
+    from tasks.rollback import roll_back
+
+    result = roll_back(config, options.to, options.why)
+    if options.json:
+        return result
+    name = config.tracking.model_name
+    text = (
+        f"{name} version {result['restored']}, of run {result['run_id']}, is champion again; version {result['rolled_back']} "
+    )
+    return {"show": lambda: print(f"{text}is marked as rolled back: {result['why']}")}
+
+
 def report(options: argparse.Namespace) -> dict[str, Any]:
     """`tracewheel report`."""
     config = _config(options)

@@ -7,6 +7,8 @@ import pytest
 from tasks.run import Run
 from tasks.tracking import Tracking
 from tracewheel.config import RetrainConfig
+from tracewheel.core.files import write_json
+from tracewheel.policy.adapters import ADAPTER_INFO, base_hash
 
 
 @pytest.fixture(scope="session")
@@ -35,5 +37,19 @@ def make_run(base, tracking_uri, tmp_path, request):
         }
         run = Run.of(RetrainConfig.model_validate(values))
         return replace(run, tracking=Tracking.open(run.config, run.record)) if tracked else run
+
+    return make
+
+
+@pytest.fixture
+def adapter(base, tmp_path):
+    """Makes folders that look like adapters for the base."""
+
+    def make(name):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "adapter_model.safetensors").write_bytes(name.encode())
+        write_json(folder / ADAPTER_INFO, {"base_hash": base_hash(base), "version": 7})
+        return folder
 
     return make

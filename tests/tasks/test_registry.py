@@ -6,23 +6,9 @@ from tasks.registry import find_champion, load_champion, register
 from tracewheel.core.errors import InfrastructureError
 from tracewheel.core.files import write_json
 from tracewheel.core.fingerprint import digest_of
-from tracewheel.policy.adapters import ADAPTER_INFO, MODEL_INFO, base_hash
+from tracewheel.policy.adapters import MODEL_INFO, base_hash
 
 PROMOTED, REFUSED = {"verdict": "promoted"}, {"verdict": "refused"}
-
-
-@pytest.fixture
-def adapter(base, tmp_path):
-    """Makes folders that look like adapters for the base."""
-
-    def make(name):
-        folder = tmp_path / name
-        folder.mkdir()
-        (folder / "adapter_model.safetensors").write_bytes(name.encode())
-        write_json(folder / ADAPTER_INFO, {"base_hash": base_hash(base), "version": 7})
-        return folder
-
-    return make
 
 
 def test_without_a_store_or_a_model_there_is_no_champion(make_run, tmp_path):
