@@ -225,7 +225,7 @@ class OffPolicyConfig(Strict):
 class BufferConfig(Strict):
     """A buffer of earlier trajectories for updates: the newest (`fifo`), or by reward and age (`priority`).
 
-    Each update gets `rows` of the last `capacity` trajectories; `half_life` is in iterations.
+    Each update gets `rows` of the last `capacity` trajectories; `half_life` is in policy versions.
     """
 
     kind: Literal["none", "fifo", "priority"] = "none"

@@ -18,7 +18,7 @@ from tracewheel.learner.backends.backend import Backend
 from tracewheel.learner.forward_passes import ForwardPasses
 from tracewheel.learner.learner_state import LearnerState
 from tracewheel.learner.losses.kl_schedule import direction_at
-from tracewheel.learner.policy_versions import staleness
+from tracewheel.learner.policy_versions import age, staleness, version_in_run
 from tracewheel.learner.reward_normalisation import normalise, normalise_turns
 from tracewheel.learner.scored_trajectories import rewards_of, with_finite_logprobs
 from tracewheel.learner.token_advantages import (
@@ -28,9 +28,10 @@ from tracewheel.learner.token_advantages import (
     advantages_by_teacher,
     mean_divergence,
 )
-from tracewheel.learner.trajectory_buffer import TrajectoryBuffer
+from tracewheel.learner.trajectory_buffer import VERSION, TrajectoryBuffer
 from tracewheel.learner.trajectory_table import TrajectoryTable
 from tracewheel.learner.value_learner import ValueLearner
+from tracewheel.policy.adapters import policy_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -66,6 +67,7 @@ class AdvantageEstimator:
         self._backend = backend
         self._carried = carried
         self._values = values
+        self._version = policy_of(state, config.policy.base).version
         self._buffer: TrajectoryBuffer | None = None
         if self._settings.buffer.kind != "none":
             stored = state / BUFFER
@@ -99,18 +101,26 @@ class AdvantageEstimator:
         drawn = self._drawn(iteration, rng)
         if drawn is not None:
             figures["buffer_rows"] = float(len(drawn))
+            if len(drawn):
+                ages = age(drawn[VERSION].to_numpy(), self._version, iteration)
+                figures |= {"advantage_age_mean": float(ages.mean()), "advantage_age_max": float(ages.max())}
         table = self._with_advantages(TrajectoryTable(self._with_rewards(usable)), drawn, iteration, figures)
         return table, figures | {"kept_rows": float(len(table))}
 
     def _fresh(self, trajectories: pd.DataFrame, iteration: int) -> np.ndarray:
         bound = self._settings.off_policy.max_staleness
-        return np.ones(len(trajectories), dtype=bool) if bound is None else staleness(trajectories, iteration) <= bound
+        return (
+            np.ones(len(trajectories), dtype=bool)
+            if bound is None
+            else staleness(trajectories, self._version, iteration) <= bound
+        )
 
     def _drawn(self, iteration: int, rng: random.Random) -> pd.DataFrame | None:
         """Trajectories of earlier iterations; None without a buffer."""
         if self._buffer is None:
             return None
-        drawn = self._buffer.draw(self._settings.buffer.rows, iteration, rng)
+        version = version_in_run(self._version, iteration)
+        drawn = self._buffer.draw(self._settings.buffer.rows, iteration, rng, version=version)
         return drawn[self._fresh(drawn, iteration)] if len(drawn) else drawn
 
     def _with_rewards(self, trajectories: pd.DataFrame) -> pd.DataFrame:
@@ -149,7 +159,7 @@ class AdvantageEstimator:
 
     def _store(self, table: TrajectoryTable, iteration: int) -> None:
         if self._buffer is not None:
-            self._buffer.add(table.frame, iteration)
+            self._buffer.add(table.frame, iteration, version=version_in_run(self._version, iteration))
 
     def _with_signal(self, table: TrajectoryTable) -> TrajectoryTable:
         """The rows without the groups that `zero_variance` leaves out, for advantages that compare no groups."""

@@ -43,7 +43,7 @@ from tracewheel.learner.mismatch import act_on, corrected, resolved, with_dual_c
 from tracewheel.learner.mismatch_statistics import MismatchStatistics, mismatch_of
 from tracewheel.learner.models import load_models
 from tracewheel.learner.per_token import pad_per_token
-from tracewheel.learner.policy_versions import current_tokens
+from tracewheel.learner.policy_versions import current_tokens, version_in_run
 from tracewheel.learner.replay_text import ReplayText
 from tracewheel.learner.trajectory_table import TrajectoryTable
 from tracewheel.learner.value_learner import ValueLearner
@@ -163,7 +163,9 @@ class Learner:
         settings = self.settings
         if settings.kl.place == "loss" and self.carried.kl_weight:
             table = self.passes.with_reference(table)
-        table = table.with_per_token("current", current_tokens(table.frame, self.version, iteration - 1))
+        table = table.with_per_token(
+            "current", current_tokens(table.frame, self.version, version_in_run(self.version, iteration))
+        )
         table, off_policy, mismatch = self._prepared(table)
         choices = _Iteration(
             learning_rate(self.config, iteration),

@@ -31,23 +31,35 @@ def current_tokens(table: pd.DataFrame, *current: int) -> list[Tensor]:
     return [torch.from_numpy(np.isin(versions, current).astype(np.float32)) for versions in versions_of(table)]
 
 
-def age(versions: np.ndarray, version: int, iteration: int) -> np.ndarray:
-    """How many updates lie between the policies of these versions and the policy being updated.
+def version_in_run(version: int, iteration: int) -> int:
+    """The version of the policy that an update starts from, as the run counts.
 
-    A run's first policy may have a higher version than those that follow, because an earlier run trained it. So a
-    version above that of the updated policy means the first policy, which is as old as the run.
+    Versions 1 to `iteration` - 1 are this run's. A higher one is the run's first policy, which an earlier run trained: 0.
+
+    Args:
+        version: The one that the state names.
+        iteration: Number of the update.
+    """
+    return 0 if version >= iteration else version
+
+
+def age(versions: np.ndarray, version: int, iteration: int) -> np.ndarray:
+    """How many updates lie between the policies of these versions and the policy that is updated.
+
+    It counts versions, not iterations: after a return to an earlier policy that one's tokens have age 0, and those of the
+    policies that were given up are as old as the updates that were undone.
 
     Args:
         versions: Any shape.
-        version: Of the policy being updated.
+        version: Of the policy that is updated.
         iteration: Number of the update.
     """
-    return np.where(versions > version, iteration - 1, version - versions)
+    return np.abs(version_in_run(version, iteration) - np.where(versions >= iteration, 0, versions))
 
 
-def staleness(trajectories: pd.DataFrame, iteration: int) -> np.ndarray:
-    """The age [N] of each trajectory's oldest turn, in versions, in an iteration."""
-    return age(trajectories["policy_version"].to_numpy(), iteration - 1, iteration)
+def staleness(trajectories: pd.DataFrame, version: int, iteration: int) -> np.ndarray:
+    """The age [N] of each trajectory's oldest turn, in versions."""
+    return age(trajectories["policy_version"].to_numpy(), version, iteration)
 
 
 def staleness_figures(trajectories: pd.DataFrame, version: int, iteration: int) -> dict[str, float]:

@@ -14,7 +14,7 @@ from tracewheel.core.files import read_table
 if TYPE_CHECKING:
     import pandas as pd
 
-ITERATION = "buffered_iteration"
+ITERATION, VERSION = "buffered_iteration", "buffered_version"
 REQUIRED = ("id", "total", "policy_version", "logprobs", ITERATION)
 LEAST_SHARE = 0.1  # of the best row's weight: failures are drawn rarely, but not never
 
@@ -25,9 +25,12 @@ class TrajectoryBuffer:
     Rows keep all their columns: behaviour log-probabilities, policy versions, and those that the learner added, such as
     the advantages within their own group. `OffPolicyConfig` says how the learner corrects for their age.
 
-    - `fifo` draws the newest rows; among rows of one iteration, at random.
+    The age of a row's advantages is the number of versions between the policy whose update they were computed for and the
+    one that is updated now, not of iterations: after a return to an earlier policy its rows are new again.
+
+    - `fifo` draws the newest rows; among rows of one age, at random.
     - `priority` draws without replacement. A row's weight is its reward, scaled to 0..1 over the buffer (at least
-      `LEAST_SHARE`), halved every `half_life` iterations of age.
+      `LEAST_SHARE`), halved every `half_life` versions of age.
 
     A draw depends only on the rows, the iteration and the random state, so a loaded buffer draws as the saved one.
     """
@@ -36,19 +39,20 @@ class TrajectoryBuffer:
         self._config = config
         self._table: pd.DataFrame | None = None
 
-    def add(self, rows: pd.DataFrame, iteration: int) -> None:
+    def add(self, rows: pd.DataFrame, iteration: int, *, version: int | None = None) -> None:
         """Add an iteration's rows; those without a finite `total` are left out.
 
         Args:
             rows: Trajectory rows joined with their scores: at least `id`, `total`, `policy_version`, `logprobs`.
             iteration: Number of the update they were rolled out for. A row replaces an older one with its id.
+            version: Of the policy that this update starts from, as the run counts; default: the last one's.
 
         Raises:
             DataError: a column is missing.
         """
         import pandas as pd
 
-        fresh = _plain(rows.assign(**{ITERATION: iteration}))
+        fresh = _plain(rows.assign(**{ITERATION: iteration, VERSION: iteration - 1 if version is None else version}))
         _check(fresh, "rows for the trajectory buffer")
         fresh = fresh[[math.isfinite(total) for total in fresh["total"].astype("float64")]]
         if fresh.empty:
@@ -59,10 +63,17 @@ class TrajectoryBuffer:
         oldest_first = [ITERATION, "total"] if self._config.kind == "priority" else [ITERATION]
         self._table = table.sort_values(oldest_first, kind="stable").tail(self._config.capacity).reset_index(drop=True)
 
-    def draw(self, n: int, iteration: int, rng: random.Random) -> pd.DataFrame:
+    def draw(self, n: int, iteration: int, rng: random.Random, *, version: int | None = None) -> pd.DataFrame:
         """At most `n` different rows of earlier iterations, in the order in which they were added.
 
-        The column `buffered_iteration` is the iteration that added a row. An empty buffer gives an empty frame.
+        The column `buffered_iteration` is the iteration that added a row, `buffered_version` the version that it updated.
+        An empty buffer gives an empty frame.
+
+        Args:
+            n: How many at most.
+            iteration: Number of the update.
+            rng: Its state.
+            version: Of the policy that is updated, as the run counts; default: the last update's.
         """
         import pandas as pd
 
@@ -70,7 +81,8 @@ class TrajectoryBuffer:
             return pd.DataFrame()
         earlier = self._table[self._table[ITERATION] < iteration]
         draws = [-math.log1p(-rng.random()) for _ in range(len(earlier))]
-        ages = [iteration - int(added) for added in earlier[ITERATION]]
+        current = iteration - 1 if version is None else version
+        ages = [abs(current - int(added)) for added in earlier[VERSION]]
         if self._config.kind == "priority":
             # The n smallest of E / weight, E standard exponential: a weighted draw without replacement
             # (Efraimidis and Spirakis 2006). In logarithms, because an old row's weight may round to 0.
@@ -97,6 +109,8 @@ class TrajectoryBuffer:
         """
         table = _plain(read_table(path))
         _check(table, str(path))
+        if VERSION not in table:  # written before rows had it
+            table = table.assign(**{VERSION: table[ITERATION] - 1})
         buffer = cls(config)
         if len(table):
             buffer._table = table

@@ -33,8 +33,7 @@ def update(config: UpdateSections, files: UpdateFiles, *, iteration: int) -> dic
 
     torch.set_num_threads(config.threads)
     trajectories = read_scored_trajectories(files.trajectories, files.scores)
-    # Overlapping rollouts number the run's first policy 0, whatever version an earlier run gave it.
-    version = min(policy_of(files.state, config.policy.base).version, iteration - 1)
+    version = policy_of(files.state, config.policy.base).version
     metrics = describe(trajectories)
     trajectories = without_failed(trajectories)
     metrics |= staleness_figures(trajectories, version, iteration)

@@ -34,17 +34,17 @@ def test_trajectories_without_a_finite_reward_are_masked(run, trajectories, rewa
 
 
 def test_stale_trajectories_are_left_out(run, trajectories, rewards, tmp_path, same_weights):
-    """The policy that is updated in iteration 5 has version 4; half of the episodes are of version 2."""
+    """The policy that is updated has version 3, whatever the iteration; a third of the episodes are of version 1."""
     episodes = read_records(trajectories, Trajectory)
-    aged = [dataclasses.replace(t, policy_version=2 if index < 4 else 4) for index, t in enumerate(episodes)]
+    aged = [dataclasses.replace(t, policy_version=1 if index < 4 else 3) for index, t in enumerate(episodes)]
     path = tmp_path / "aged.parquet"
     write_records(path, aged)
-    bounded, metrics = run({"off_policy": {"max_staleness": 1}}, trajectories=path, iteration=5)
+    bounded, metrics = run({"off_policy": {"max_staleness": 1}}, trajectories=path, iteration=7)
     assert metrics["stale_share"] == pytest.approx(4 / 12)
     fresh = tmp_path / "fresh.parquet"
     write_records(fresh, aged[4:])
-    assert same_weights(bounded / WEIGHTS, run(trajectories=fresh, rewards=rewards[4:], iteration=5)[0] / WEIGHTS)
-    _, metrics = run({"off_policy": {"max_staleness": 2}}, trajectories=path, iteration=5)
+    assert same_weights(bounded / WEIGHTS, run(trajectories=fresh, rewards=rewards[4:], iteration=7)[0] / WEIGHTS)
+    _, metrics = run({"off_policy": {"max_staleness": 2}}, trajectories=path, iteration=7)
     assert metrics["stale_share"] == 0.0
 
 

@@ -77,7 +77,13 @@ class TestVersions:
     def test_staleness_is_counted_by_token(self):
         """Version 5 is updated in iteration 6: three tokens are one behind, two are current; 9 is the run's first policy."""
         assert staleness_figures(self.TABLE, 5, 6) == {"staleness_mean": pytest.approx((3 * 1 + 5) / 6), "staleness_max": 5.0}
-        assert staleness(self.TABLE, 6).tolist() == [1, 5]
+        assert staleness(self.TABLE, 5, 6).tolist() == [1, 5]
+
+    def test_a_return_to_an_earlier_policy_makes_its_tokens_current(self):
+        """Iteration 10 updates version 4 again: its tokens have age 0, those of version 5 age 1, of the first policy age 4."""
+        table = self.TABLE.assign(turns=self.TABLE["turns"].str.replace('"policy_version": 9', '"policy_version": 12'))
+        assert staleness_figures(table, 4, 10) == {"staleness_mean": pytest.approx((2 * 1 + 4) / 6), "staleness_max": 4.0}
+        assert staleness(table.assign(policy_version=[4, 12]), 4, 10).tolist() == [0, 4]
 
     def test_the_first_update_of_a_run_is_on_policy_for_any_version(self):
         assert staleness_figures(self.TABLE.iloc[1:], 9, 1) == {"staleness_mean": 0.0, "staleness_max": 0.0}

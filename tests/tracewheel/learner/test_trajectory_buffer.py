@@ -8,7 +8,7 @@ import pytest
 
 from tracewheel.config import BufferConfig
 from tracewheel.core.errors import DataError
-from tracewheel.learner.trajectory_buffer import ITERATION, TrajectoryBuffer
+from tracewheel.learner.trajectory_buffer import ITERATION, VERSION, TrajectoryBuffer
 
 
 def rows(ids, totals=None, version=0):
@@ -67,6 +67,24 @@ def test_priority_follows_reward_and_age():
     counts = Counter(buffer.draw(1, 3, random.Random(seed))["id"][0] for seed in range(4000))
     for name, weight in {"new": 0.5, "old": 0.25, "poor": 0.125, "failed": 0.05}.items():
         assert counts[name] / 4000 == pytest.approx(weight / 0.925, abs=0.03), name
+
+
+def test_age_counts_versions_not_iterations():
+    """After iteration 3 the run returns to version 1: what was sampled for its update is the newest, in either direction."""
+    buffer = filled()
+    assert set(buffer.draw(4, 4, random.Random(0))[ITERATION]) == {3}
+    assert set(buffer.draw(4, 4, random.Random(0), version=1)[ITERATION]) == {2}
+    weighted = filled(kind="priority", half_life=0.05)
+    assert set(weighted.draw(3, 4, random.Random(0), version=1)[ITERATION]) == {2}
+    buffer.add(rows(["again"], [1.0]), 4, version=1)
+    assert set(buffer.draw(5, 5, random.Random(0), version=4)["id"]) >= {"3a", "3b", "3c", "3d"}
+
+
+def test_a_buffer_of_an_earlier_release_is_read(tmp_path):
+    filled().save(tmp_path / "buffer.parquet")
+    pd.read_parquet(tmp_path / "buffer.parquet").drop(columns=VERSION).to_parquet(tmp_path / "old.parquet", index=False)
+    drawn = TrajectoryBuffer.load(BufferConfig(kind="fifo"), tmp_path / "old.parquet").draw(9, 4, random.Random(0))
+    assert drawn[VERSION].tolist() == [iteration - 1 for iteration in drawn[ITERATION]]
 
 
 def test_a_full_priority_buffer_drops_the_worst_of_the_oldest():
