@@ -54,6 +54,9 @@ def main() -> None:
     parser.add_argument("--tasks", type=int, default=24)
     parser.add_argument("--samples", type=int, default=4)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--prepared", type=Path, help="a folder with `curate` and `warm-start`, from an earlier call or by hand"
+    )
     parser.add_argument("--json", type=Path)
     parser.add_argument("--measure", type=json.loads, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -67,9 +70,16 @@ def main() -> None:
         "sides": {},
     }
     with tempfile.TemporaryDirectory() as folder:
-        prepare(Path(folder))
+        prepared = str(arguments.prepared or folder)
+        if not arguments.prepared:
+            prepare(Path(folder))
         for side in SIDES:
-            job = {"side": asdict(side), "folder": folder, **{n: getattr(arguments, n) for n in ("tasks", "samples", "seed")}}
+            job = {
+                "side": asdict(side),
+                "folder": folder,
+                "prepared": prepared,
+                **{n: getattr(arguments, n) for n in ("tasks", "samples", "seed")},
+            }
             result["sides"][side.name] = json.loads(child([__file__, "--measure", json.dumps(job)]).splitlines()[-1])
     emit(result, tables(result), arguments.json)
 
@@ -108,9 +118,10 @@ def measured(side: Side, job: dict[str, Any]) -> dict[str, float]:
     from tracewheel.rollout.rollout import RolloutPlan, rollout
     from tracewheel.scoring.score import score
 
-    folder, start = Path(job["folder"]), Path(job["folder"]) / "warm-start"
+    folder, prepared = Path(job["folder"]), Path(job["prepared"])
+    start = prepared / "warm-start"
     config = load_config(PROFILE, [f"rollout.engine.kind={side.engine}", f"policy.dtype={side.dtype}", "threads=1"])
-    tasks = load_tasks(folder / "curate", "validation")[: job["tasks"]]
+    tasks = load_tasks(prepared / "curate", "validation")[: job["tasks"]]
     policy = policy_of(start, config.policy.base)
     sampler = PolicyRef(config.policy.base, None, policy.version) if side.sampler == "base" else policy
     out = folder / side.name
