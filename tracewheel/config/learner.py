@@ -270,7 +270,7 @@ class PassesConfig(Strict):
 
     max_grad_norm: Positive = 1.0
     micro_batch_tokens: Count = 4096
-    layout: Literal["padded", "packed", "shared_prefix"] = "padded"
+    layout: Literal["padded", "packed", "shared_prefix"] = "shared_prefix"
     gradient_checkpointing: bool = False
     weights: Literal["lora", "full"] = "lora"
     backend: BackendConfig = LocalBackendConfig()
@@ -281,8 +281,7 @@ class UpdateConfig(PassesConfig):
 
     `schedule`: the learning rate over the iterations, constant or falling linearly towards 0. Each iteration's
     trajectories are trained on for `epochs` epochs of `minibatches` optimiser steps. Each step also trains on `replay_rows`
-    rows of the generic text in `replay_path`, their loss weighted by `replay_weight`. `layout` is `shared_prefix` by default
-    in policy gradients.
+    rows of the generic text in `replay_path`, their loss weighted by `replay_weight`.
     """
 
     learning_rate: Positive = 1e-3
@@ -324,7 +323,6 @@ class PolicyGradientConfig(UpdateConfig):
     zero_variance: ZeroVarianceConfig = ZeroVarianceConfig()
     off_policy: OffPolicyConfig = OffPolicyConfig()
     buffer: BufferConfig = BufferConfig()
-    layout: Literal["padded", "packed", "shared_prefix"] = "shared_prefix"
     reward_normalisation: Literal["none", "domain"] = "none"
 
     @model_validator(mode="before")
@@ -367,8 +365,6 @@ class DpoConfig(UpdateConfig):
 
     @model_validator(mode="after")
     def _check_choices(self) -> DpoConfig:
-        if self.layout != "padded":
-            raise ValueError(f"TRL's DPO pads its batches: layout '{self.layout}' is for the other algorithms")
         if self.backend.kind != "local":
             raise ValueError(f"DPO runs in one process: backend '{self.backend.kind}' is for the other algorithms")
         if self.mismatch.action == "correct":

@@ -66,7 +66,6 @@ class WarmStartConfig(PassesConfig):
     batch_size: Count = 32
     learning_rate: Positive = 1e-3
     warmup_steps: Annotated[int, Field(ge=0)] = 10
-    layout: Literal["padded", "packed", "shared_prefix"] = "shared_prefix"
     lora: LoraConfig = LoraConfig()
     replay: ReplayConfig = ReplayConfig()
 

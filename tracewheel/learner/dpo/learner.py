@@ -177,6 +177,7 @@ def _train(
             _trl_config(config, scratch, accumulation=len(steps[0])),
             padding=tokenizer.pad_token_id or 0,
             replay_weight=settings.replay_weight,
+            layout=settings.layout,
             ref_model=policy.reference_model,
             processing_class=tokenizer,
             optimizers=(optimizer, torch.optim.lr_scheduler.LambdaLR(optimizer, lambda _: 1.0)),

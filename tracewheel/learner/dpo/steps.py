@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from tracewheel.config import UpdateConfig
 from tracewheel.learner.dpo.preferences import Pair
+from tracewheel.learner.kernels.packing import Layout
 from tracewheel.learner.replay_text import ReplayText
 
 if TYPE_CHECKING:
@@ -41,7 +42,8 @@ def optimiser_steps(settings: UpdateConfig, pairs: list[Pair], text: ReplayText,
         return []
     n_steps = min(settings.minibatches, len(pairs))
     in_a_step = -(-len(pairs) // n_steps)
-    fitting = max(1, settings.micro_batch_tokens // (2 * max(map(_length, pairs))))
+    largest = max(_tokens(pair, settings.layout) for pair in pairs)
+    fitting = max(1, settings.micro_batch_tokens // largest)
     n_batches = -(-in_a_step // fitting)
     steps = []
     for _ in range(settings.epochs):
@@ -61,6 +63,14 @@ def optimiser_steps(settings: UpdateConfig, pairs: list[Pair], text: ReplayText,
                 ]
             )
     return steps
+
+
+def _tokens(pair: Pair, layout: Layout) -> int:
+    """The tokens of a pair's pass: `padded` counts padding, `shared_prefix` the prompt once."""
+    if layout == "padded":
+        return 2 * _length(pair)
+    prompts = 1 if layout == "shared_prefix" else 2
+    return prompts * len(pair.prompt_ids) + len(pair.chosen.token_ids) + len(pair.rejected.token_ids)
 
 
 def _length(pair: Pair) -> int:

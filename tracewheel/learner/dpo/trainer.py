@@ -1,8 +1,9 @@
 """TRL's `DPOTrainer` on token ids as sampled, in the batches of `optimiser_steps`.
 
 TRL tokenises text and counts every token after the prompt as completion. Here the ids are given and the mask
-excludes tool replies, so the loss is on sampled tokens alone. The loss, its gradient, clipping and the optimiser's
-steps are those of TRL and of the transformers `Trainer`.
+excludes tool replies, so the loss is on sampled tokens alone. The passes through the model are ours, so that a prompt
+which continuations share passes once; the loss, its gradient, clipping and the optimiser's steps are those of TRL and of
+the transformers `Trainer`.
 """
 
 from __future__ import annotations
@@ -18,10 +19,15 @@ from torch.utils.data import SequentialSampler
 from transformers import PrinterCallback
 from trl import DPOConfig as TrlConfig
 from trl import DPOTrainer
-from trl.trainer.utils import pad
+from trl.trainer.utils import FusedCausalLMOutput, pad
 
+from tracewheel.learner.batch import Batch
 from tracewheel.learner.dpo.preferences import Pair
 from tracewheel.learner.dpo.steps import PairBatch
+from tracewheel.learner.kernels.packing import Layout
+from tracewheel.learner.kernels.token_logprobs import action_logprobs
+
+IGNORED = -100
 
 FIGURES = {
     "entropy": "entropy",
@@ -47,6 +53,33 @@ def pair_tensors(pairs: Sequence[Pair], padding: int) -> dict[str, Tensor]:
     }
 
 
+class Passes:
+    """A model as TRL calls it, whose passes are `action_logprobs` in a layout.
+
+    TRL's figures of the mean logit and of the most likely token, which nobody reads, are 0.
+    """
+
+    def __init__(self, model: Any, layout: Layout) -> None:
+        self._model, self._layout = model, layout
+
+    def __call__(self, *, input_ids: Tensor, attention_mask: Tensor, labels: Tensor, **_: Any) -> FusedCausalLMOutput:
+        counted = (labels != IGNORED).long()
+        nothing = torch.zeros(input_ids.shape, device=input_ids.device)
+        batch = Batch(
+            token_ids=input_ids,
+            attention_mask=attention_mask,
+            action_mask=counted,
+            behaviour_logprobs=nothing,
+            advantages=nothing,
+            turns=counted - 1,
+            temperature=torch.ones(len(input_ids), device=input_ids.device),
+            rows=torch.arange(len(input_ids), device=input_ids.device),
+        )
+        logprobs, entropy = action_logprobs(self._model, batch, layout=self._layout)
+        unread = nothing[:, 1:]
+        return FusedCausalLMOutput(log_probs=logprobs[:, 1:], entropy=entropy[:, 1:], mean_logits=unread, is_top1=unread.bool())
+
+
 class PreferenceTrainer(DPOTrainer):
     """One pass over micro-batches in the given order; `args.gradient_accumulation_steps` of them make a step.
 
@@ -56,6 +89,7 @@ class PreferenceTrainer(DPOTrainer):
         args: TRL's settings.
         padding: The token id of the padding on the right.
         replay_weight: The weight of the replay text's loss.
+        layout: How a micro-batch lies in memory while it passes through the model.
         others: `ref_model`, `processing_class` and `optimizers` of `DPOTrainer`.
     """
 
@@ -63,11 +97,19 @@ class PreferenceTrainer(DPOTrainer):
     loss_is_scaled_for_ga = True
 
     def __init__(
-        self, model: Any, batches: list[PairBatch], args: TrlConfig, *, padding: int, replay_weight: float, **others: Any
+        self,
+        model: Any,
+        batches: list[PairBatch],
+        args: TrlConfig,
+        *,
+        padding: int,
+        replay_weight: float,
+        layout: Layout,
+        **others: Any,
     ) -> None:
         self.batches = batches
         self.figures: defaultdict[str, float] = defaultdict(float)
-        self._padding, self._replay_weight = padding, replay_weight
+        self._padding, self._replay_weight, self._layout = padding, replay_weight, layout
         numbers = Dataset.from_dict({"batch": list(range(len(batches)))})
         super().__init__(
             model,
@@ -82,7 +124,7 @@ class PreferenceTrainer(DPOTrainer):
 
     def compute_references(self) -> None:
         """Store the reference's log-probability of every continuation, computed by TRL."""
-        model = self.ref_model or self.model
+        model = Passes(self.ref_model or self.model, self._layout)
         known: dict[int, Tensor] = {}
         for batch in self.batches:
             key = id(batch.pairs)
@@ -100,7 +142,7 @@ class PreferenceTrainer(DPOTrainer):
         assert batch.references is not None, "compute_references comes before training"
         chosen, rejected = batch.references.chunk(2)
         tensors = pair_tensors(batch.pairs, self._padding) | {"ref_chosen_logps": chosen, "ref_rejected_logps": rejected}
-        loss: Tensor = super().compute_loss(model, self._prepare_inputs(tensors))
+        loss: Tensor = super().compute_loss(Passes(model, self._layout), self._prepare_inputs(tensors))
         figures = {"policy_loss": loss.item()}
         figures |= {ours: self._metrics["train"][theirs][-1] for theirs, ours in FIGURES.items()}
         for name, value in figures.items():
@@ -108,8 +150,6 @@ class PreferenceTrainer(DPOTrainer):
         return loss * batch.share + self._replay_weight * self._replay_loss(model, batch)
 
     def _replay_loss(self, model: Any, batch: PairBatch) -> Tensor | float:
-        from tracewheel.learner.kernels.token_logprobs import action_logprobs
-
         total: Tensor | float = 0.0
         for text in batch.replay:
             logprobs, _ = action_logprobs(model, text.to(self.args.device))

@@ -10,9 +10,11 @@ from pydantic import ValidationError
 from torch.nn.functional import logsigmoid
 from trl import DPOTrainer
 
-from tracewheel.config import RetrainConfig
+from tracewheel.config import DpoConfig, RetrainConfig
 from tracewheel.learner.dpo.preferences import preference_pairs
+from tracewheel.learner.dpo.steps import optimiser_steps
 from tracewheel.learner.dpo.trainer import pair_tensors
+from tracewheel.learner.replay_text import ReplayText
 from tracewheel.policy.adapters import PolicyRef, policy_of
 from tracewheel.policy.loading import load_base, load_for_generation
 
@@ -125,7 +127,28 @@ def test_full_weights_can_be_trained(learn, dpo_config, base, adapter):
     assert before.keys() == after.keys() and any(not torch.equal(before[name], after[name]) for name in before)
 
 
-@pytest.mark.parametrize("setting", [{"layout": "packed"}, {"backend": {"kind": "deepspeed"}}])
-def test_layouts_and_backends_that_trl_lacks_are_refused(setting):
+def test_layouts_and_checkpointing_do_not_change_the_step(learn):
+    """A prompt that passes once, or with each continuation, or padded: the same gradient up to rounding."""
+    _, shared = learn({"minibatches": 1})
+    for settings in ({"layout": "packed"}, {"layout": "padded"}, {"gradient_checkpointing": True}):
+        _, other = learn({"minibatches": 1} | settings)
+        assert other.keys() == shared.keys()
+        for key in shared.keys() - {"entropy"}:  # a mean over tokens, so its weights depend on the pieces
+            assert other[key] == pytest.approx(shared[key], rel=1e-3, abs=1e-5), (settings, key)
+
+
+def test_a_shared_prompt_counts_once_in_a_micro_batch(rollouts):
+    pairs = preference_pairs(rollouts, per_group=4, margin=0.5, rng=random.Random(0))
+    cap = max(len(p.prompt_ids) + len(p.chosen.token_ids) + len(p.rejected.token_ids) for p in pairs)
+    sizes = {}
+    for layout in ("shared_prefix", "packed", "padded"):
+        config = DpoConfig(kind="dpo", micro_batch_tokens=2 * cap, minibatches=1, layout=layout)
+        [step] = optimiser_steps(config, pairs, ReplayText(config), random.Random(0))
+        sizes[layout] = len(step)
+    assert sizes["shared_prefix"] == -(-len(pairs) // 2)
+    assert sizes["shared_prefix"] < sizes["packed"] <= sizes["padded"]
+
+
+def test_several_processes_are_refused():
     with pytest.raises(ValidationError, match="is for the other algorithms"):
-        RetrainConfig.model_validate({"name": "test", "learner": {"kind": "dpo"} | setting})
+        RetrainConfig.model_validate({"name": "test", "learner": {"kind": "dpo", "backend": {"kind": "deepspeed"}}})
