@@ -145,13 +145,13 @@ def _promote_evaluation(options: argparse.Namespace, config: RetrainConfig) -> d
     if not baselines or (len(baselines) > 1 and set(baselines) != set(validations)):
         raise DataError("--challenger needs a --baseline NAME=DIR; several need a --validation NAME=DIR each, to choose by")
     name = best_evaluation(validations, "--validation") if len(baselines) > 1 else next(iter(baselines))
+    look = None if options.verdict_only else _look_at(config, Path(options.challenger), baselines[name], name)
     verdict = decide(
         config.gate,
         read_table(Path(options.challenger) / RESULTS_FILE),
         read_table(baselines[name] / RESULTS_FILE),
-        config.seed,
         baseline=name,
-        resamples=config.evaluation.bootstrap,
+        look=look,
     ).to_record()
     if options.out:
         produce_whole(Path(options.out), lambda out: write_json(out / GATE_FILE, verdict))
@@ -165,6 +165,15 @@ def _promote_evaluation(options: argparse.Namespace, config: RetrainConfig) -> d
         with tracked(Run.of(config)) as run:
             return _refuse_or(verdict, {**verdict, "model_version": register(run, Path(options.adapter), verdict)})
     return _refuse_or(verdict, verdict)
+
+
+def _look_at(config: RetrainConfig, challenger: Path, baseline: Path, name: str) -> Any:
+    """The place of a gate on two folders of evaluations in the work folder's sequence."""
+    from tasks.gate_ledger import note
+    from tracewheel.core.fingerprint import digest_of
+
+    evidence = f"{digest_of(challenger)}-{digest_of(baseline)}"
+    return note(config.work_dir, config.gate, {"evidence": evidence, "run": "", "baseline": name})
 
 
 def _refuse_or(gate: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:

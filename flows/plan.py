@@ -13,6 +13,7 @@ from rich.table import Table
 
 from flows.progress import result_console
 from flows.retrain import learn
+from tasks.gate import power_before
 from tasks.plan import PlanDriver, PlannedCall
 from tasks.run import Run, Silent, Used
 
@@ -40,7 +41,8 @@ def make_plan(run: Run) -> dict[str, Any]:
     """
     with tempfile.TemporaryDirectory(prefix="tracewheel-plan-") as folder:
         plan = PlanDriver(Path(folder))
-        learn(replace(run, driver=plan, reporter=Silent(), tracking=None, used=Used()))
+        planned = replace(run, driver=plan, reporter=Silent(), tracking=None, used=Used())
+        power = power_before(planned, learn(planned).curated)
     stages = [_stage(run, stage, calls) for stage in STAGES if (calls := list(plan.calls(stage)))]
     return {
         "run_id": run.record.run_id,
@@ -48,6 +50,7 @@ def make_plan(run: Run) -> dict[str, Any]:
         "next": plan.next,
         "stages": stages,
         "estimated_seconds": round(sum(stage["estimated_seconds"] for stage in stages), 1),
+        "power": power,
         "estimate": "from earlier runs in this work folder" if run.store.history("rollout") else "rough",
     }
 
@@ -85,6 +88,7 @@ def show_plan(plan: Mapping[str, Any]) -> None:
             f"{stage['estimated_seconds']:.0f} s",
         )
     console.print(table)
+    console.print(f"Gate: {plan['power']['says']}.", markup=False)
     if plan["complete"]:
         console.print("All is stored: the run would show its result again.")
     else:

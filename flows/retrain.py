@@ -18,7 +18,7 @@ from flows.specialists import improve_specialists
 from tasks.curate import curate_tasks
 from tasks.datasets import log_datasets
 from tasks.evaluate import evaluate_and_log
-from tasks.gate import decide_gate
+from tasks.gate import gate_policy, power_before
 from tasks.improvement import candidate_rates
 from tasks.ingest import ingest_traces
 from tasks.registry import promote_policy
@@ -61,6 +61,7 @@ def learn(run: Run) -> Outcome:
     start = starting_facts(run, traces)
     curated = curate_tasks(run, traces=traces, earlier=earlier_curation(run, start))
     log_datasets(run, traces, curated)
+    run.reporter.say(f"gate: {power_before(run, curated)['says']}")
     warm_all = warm_start_policy(run, curated=curated, demonstrations="all")
     warm_verified = warm_start_policy(run, curated=curated, demonstrations="verified")
     policies = {
@@ -82,7 +83,7 @@ def learn(run: Run) -> Outcome:
         name: {split: final_evaluation(run, curated, policy, split) for split in FINAL_SPLITS}
         for name, policy in policies.items()
     }
-    gate = decide_gate(
+    gate = gate_policy(
         run,
         challenger=evaluations["rl"]["held_out"],
         baseline=evaluations[baseline]["held_out"],

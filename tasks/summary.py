@@ -52,7 +52,7 @@ def intervals(policies: Iterable[PolicyResult]) -> dict[str, dict[str, list[floa
 
 def result_metrics(policies: Iterable[PolicyResult], gate: Mapping[str, Any]) -> dict[str, float | None]:
     """The same figures under MLflow's names."""
-    metrics: dict[str, float | None] = {"gate/difference": gate["difference"]}
+    metrics: dict[str, float | None] = {f"gate/{name}": gate.get(name) for name in ("difference", "p_value", "level", "look")}
     for row in policies:
         metrics[f"held_out/{row.key}/greedy"] = _value(row.greedy)
         metrics[f"held_out/{row.key}/sampled"] = _value(row.sampled)

@@ -141,7 +141,19 @@ def test_the_gate_compares_a_policy_with_a_baseline(chat_server, knowing, comman
     for name, greedy, code in (("better", 1.0, "promoted"), ("same", results["greedy"], "refused")):
         results.assign(greedy=greedy).to_parquet(challenger / "results.parquet")
         pair = ["--challenger", str(challenger), "--baseline", f"gpt={tmp_path / 'out'}", "--verdict-only", "--json"]
-        main(["promote", line[1], *pair, "--set", "gate.confidence=0.8", "--set", "gate.family_margin=1.0"])
+        main(
+            [
+                "promote",
+                line[1],
+                *pair,
+                "--set",
+                "gate.confidence=0.8",
+                "--set",
+                "gate.gates_per_year=1",
+                "--set",
+                "gate.family_margin=1.0",
+            ]
+        )
         verdict = json.loads(capsys.readouterr().out)
         assert (verdict["verdict"], verdict["baseline"], verdict["pairs"]) == (code, "gpt", 8), name
 

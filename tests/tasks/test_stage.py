@@ -299,7 +299,7 @@ class TestInPrefect:
         (update_policy, {"seed", "threads", "policy", "learner", "training"}),
         (evaluate_policy, {"seed", "threads", "policy", "environment", "rollout", "rubric", "evaluation"}),
         (merge_policies, {"seed", "policy"}),
-        (decide_gate, {"seed", "gate", "evaluation"}),
+        (decide_gate, {"gate"}),
         (load_champion, {"policy"}),
     ],
     ids=lambda value: getattr(value, "stage", ""),

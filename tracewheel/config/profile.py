@@ -134,13 +134,17 @@ class EvaluationConfig(Strict):
 
 
 class GateConfig(Strict):
-    """When a challenger is promoted.
+    """When a challenger is promoted; `docs/gate.md` gives the reasons for the defaults.
 
-    `family_margin` is the largest drop allowed for a task family, `min_pairs` the minimum number of tasks scored for both
-    policies.
+    A policy's figure is `greedy_weight` times greedy success plus the rest times sampled success. `confidence` is that of
+    the two-sided interval of the difference, over all gates of a year together; `gates_per_year` is how many it is divided
+    between: 365 for a run each night, 52 for one each week, 1 for a single comparison. `family_margin` is the largest drop
+    allowed for a task family, `min_pairs` the minimum number of tasks scored for both policies.
     """
 
     confidence: Annotated[float, Field(gt=0.5, lt=1.0)] = 0.95
+    gates_per_year: Count = 365
+    greedy_weight: Share = 0.5
     family_margin: Share = 0.1
     min_pairs: Count = 20
 

@@ -121,9 +121,7 @@ class MergeCheckSections(MergeSections, EvaluateSections):
 
 
 class GateSections(Sections):
-    seed: int
     gate: GateConfig
-    evaluation: EvaluationConfig
 
 
 class ChampionSections(Sections):

@@ -1,15 +1,23 @@
-"""The gate: promotes a challenger that is significantly better than the baseline and worse in no task family."""
+"""The gate: promotes a challenger that is significantly better than the baseline and harms no task family.
+
+`docs/gate.md` has the estimand, the tests, the derivation of the error over a year of gates, and their simulated figures.
+"""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from tracewheel.config import GateConfig
-from tracewheel.core.errors import DataError
-from tracewheel.core.statistics import Interval, mcnemar_mid_p, paired_difference
+from tracewheel.core.paired_tests import likelihood_root, mean_interval, sign_flip_p
+from tracewheel.evaluation.error_budget import Look, level_of
+from tracewheel.evaluation.family_harm import FamilyEstimate, family_estimates
+from tracewheel.evaluation.paired_outcomes import Paired, check_results, pair, read_outcomes
+from tracewheel.evaluation.power import describe_power
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,20 +29,30 @@ ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class Verdict:
-    """The gate's decision and its reasons, as JSON types.
+    """The gate's decision and its reasons, as JSON types. Records of earlier versions lack the fields with defaults.
 
     Attributes:
         verdict: "promoted" or "refused".
         reasons: Sentences: for a refusal the failed conditions, for a promotion the evidence.
-        difference: Mean greedy success of the challenger minus the baseline's over the pairs; None without a pair.
-        interval: [low, high] of the difference, by paired bootstrap; None without a pair.
-        families: Difference within each family; None for a family without a pair.
+        difference: Mean of the tasks' differences in the policies' figure (greedy and sampled success, weighted) over the
+            pairs; None without a pair.
+        interval: [low, high] of the difference at this gate's `level`; missing episodes widen it by their worst case.
+            None where no episode was scored.
+        families: Difference within each family over its pairs; None for a family without a pair.
         baseline: Name of the policy to beat.
         pairs: Tasks scored for both policies.
-        left_out: Counts of tasks without a pair: `challenger_unscored`, `baseline_unscored`, `only_in_one`.
-        gained: Tasks that only the challenger solves.
-        lost: Tasks that only the baseline solves.
-        p_value: McNemar's mid-p of gained against lost.
+        left_out: Counts of tasks without a greedy pair: `challenger_unscored`, `baseline_unscored`, `only_in_one`.
+        gained: Tasks that only the challenger solves, greedily.
+        lost: Tasks that only the baseline solves, greedily.
+        p_value: One-sided randomisation test of the differences, with missing episodes at their worst.
+        level: What `p_value` must not exceed; see `error_budget`.
+        look: The number of this gate among those of its work folder.
+        greedy_difference: Mean difference in greedy success; `sampled_difference` in the sampled rate, None where
+            sampled episodes are not compared.
+        missing: Episodes that could not be scored, of `challenger` and `baseline`.
+        judged_families: The estimate by which each family is judged: shrunken, or its own where it stands out.
+        spread: Standard deviation of the differences between tasks, for the power of the next gate.
+        power: What this gate could see; see `power.describe_power`.
     """
 
     verdict: Literal["promoted", "refused"]
@@ -49,6 +67,14 @@ class Verdict:
     gained: int
     lost: int
     p_value: float
+    level: float | None = None
+    look: int | None = None
+    greedy_difference: float | None = None
+    sampled_difference: float | None = None
+    missing: dict[str, int] = field(default_factory=dict)
+    judged_families: dict[str, float] = field(default_factory=dict)
+    spread: float | None = None
+    power: dict[str, Any] = field(default_factory=dict)
 
     @property
     def promoted(self) -> bool:
@@ -62,149 +88,161 @@ def decide(
     config: GateConfig,
     challenger: pd.DataFrame,
     champion: pd.DataFrame,
-    seed: int,
     *,
     baseline: str = "champion",
-    resamples: int = 2000,
+    look: Look | None = None,
 ) -> Verdict:
     """Promote only on a significant paired improvement that no task family pays for.
 
-    Conditions: at least `min_pairs` tasks, and half of all, are scored for both policies; the interval's
-    lower end is above 0; McNemar's mid-p agrees, because a percentile bootstrap is overconfident when
-    few tasks differ (4 gained and none lost of 100 would pass); each family has a pair, and none falls by
-    more than `family_margin`.
+    Conditions: at least `min_pairs` tasks, and half of all, are scored for both policies; `shows_gain`; greedy success does
+    not fall; each family has a pair, and none is judged to fall by more than `family_margin` (`family_harm`).
 
     Args:
-        config: Confidence, family margin and minimum number of pairs.
+        config: Confidence over a year, family margin and minimum number of pairs.
         challenger: Results of one evaluation: `task_id`, `family`, `greedy` (1, 0, or NaN where the
-            episode could not be scored).
+            episode could not be scored), and where there are any `sampled_successes`, `sampled_attempts`, `sampled_offered`.
         champion: The same for the policy to beat.
-        seed: Seed of the bootstrap.
         baseline: Name of the policy to beat.
-        resamples: Bootstrap resamples.
+        look: The place of this gate in the sequence; by default the first.
 
     Raises:
-        DataError: a column is missing, a task occurs twice, or a result is not within 0 to 1.
+        DataError: a column is missing, a task occurs twice, or a result is out of range.
     """
-    _check(challenger, "challenger")
-    _check(champion, baseline)
-    compared = _compare(config, challenger, champion, seed, resamples)
-    failed = _failed_conditions(config, compared, baseline)
+    check_results(challenger, "challenger")
+    check_results(champion, baseline)
+    look = look or Look()
+    level = level_of(config, look)
+    common = sorted(set(challenger["task_id"]) & set(champion["task_id"]))
+    new, old = (table.set_index("task_id").loc[common] for table in (challenger, champion))
+    ours, theirs = read_outcomes(new), read_outcomes(old)
+    paired = pair(ours, theirs, new["family"].to_numpy(dtype=object), config.greedy_weight)
+    offered = len(set(challenger["task_id"]) | set(champion["task_id"]))
+    every = sorted({*challenger["family"], *champion["family"]})
+    families = {name: _mean(paired.seen[paired.seen_families == name]) for name in every}
+    estimates = family_estimates(paired.lowest, paired.families, config.confidence) if len(paired.lowest) else {}
+    interval = mean_interval(paired.lowest, paired.highest, level) if len(paired.lowest) else None
+    failed = [
+        *_too_few(config, paired, offered),
+        *_gain_not_shown(paired, level, interval, baseline),
+        *_falls(config, paired, families, estimates),
+    ]
+    spread = float(paired.seen.std(ddof=1)) if len(paired.seen) > 1 else None
+    power = describe_power(len(common), level, spread)
+    missing = {"challenger": ours.missing, "baseline": theirs.missing}
+    if failed and not shows_gain(paired.lowest, level):
+        failed.append(power["says"])
     return Verdict(
         verdict="refused" if failed else "promoted",
-        reasons=failed or _shown(config, compared, baseline),
-        difference=compared.difference,
-        interval=list(compared.interval) if compared.interval else None,
-        families=compared.families,
+        reasons=failed or _shown(config, paired, interval, level, baseline),
+        difference=_mean(paired.seen),
+        interval=list(interval) if interval else None,
+        families=families,
         baseline=baseline,
         confidence=config.confidence,
-        pairs=compared.pairs,
-        left_out=compared.left_out,
-        gained=compared.gained,
-        lost=compared.lost,
-        p_value=compared.p_value,
-    )
-
-
-@dataclass(frozen=True)
-class _Comparison:
-    """Challenger and baseline on the tasks that are scored for both; see `Verdict`. Rates are None without a pair.
-
-    Attributes:
-        offered: Tasks in either evaluation.
-    """
-
-    offered: int
-    pairs: int
-    left_out: dict[str, int]
-    challenger_rate: float | None
-    baseline_rate: float | None
-    difference: float | None
-    interval: Interval | None
-    families: dict[str, float | None]
-    gained: int
-    lost: int
-    p_value: float
-
-
-def _compare(config: GateConfig, challenger: pd.DataFrame, champion: pd.DataFrame, seed: int, resamples: int) -> _Comparison:
-    columns = ["task_id", "family", "greedy"]
-    both = challenger[columns].merge(champion[columns], on="task_id", suffixes=("", "_baseline")).sort_values("task_id")
-    scored = both[both["greedy"].notna() & both["greedy_baseline"].notna()]
-    offered = len(set(challenger["task_id"]) | set(champion["task_id"]))
-    families: dict[str, float | None] = dict.fromkeys(sorted({*challenger["family"], *champion["family"]}))
-    for family, rows in scored.groupby("family"):
-        families[str(family)] = float((rows["greedy"] - rows["greedy_baseline"]).mean())
-    new, old = scored["greedy"].to_numpy(dtype=np.float64), scored["greedy_baseline"].to_numpy(dtype=np.float64)
-    difference, interval = (
-        paired_difference(new, old, confidence=config.confidence, resamples=resamples, seed=seed)
-        if len(scored)
-        else (None, None)
-    )
-    gained, lost = int((new > old).sum()), int((new < old).sum())
-    return _Comparison(
-        offered=offered,
-        pairs=len(scored),
+        pairs=len(paired.seen),
         left_out={
-            "challenger_unscored": int(both["greedy"].isna().sum()),
-            "baseline_unscored": int(both["greedy_baseline"].isna().sum()),
-            "only_in_one": offered - len(both),
+            "challenger_unscored": int(np.isnan(ours.greedy).sum()),
+            "baseline_unscored": int(np.isnan(theirs.greedy).sum()),
+            "only_in_one": offered - len(common),
         },
-        challenger_rate=float(new.mean()) if len(scored) else None,
-        baseline_rate=float(old.mean()) if len(scored) else None,
-        difference=difference,
-        interval=interval,
-        families=families,
-        gained=gained,
-        lost=lost,
-        p_value=mcnemar_mid_p(gained, lost),
+        gained=int((paired.greedy > 0).sum()),
+        lost=int((paired.greedy < 0).sum()),
+        p_value=sign_flip_p(paired.lowest),
+        level=level,
+        look=look.number,
+        greedy_difference=_mean(paired.greedy),
+        sampled_difference=_mean(paired.sampled),
+        missing=missing,
+        judged_families={name: estimate.judged for name, estimate in estimates.items()},
+        spread=spread,
+        power=power,
     )
 
 
-def _shown(config: GateConfig, compared: _Comparison, baseline: str) -> list[str]:
-    """The reasons for a promotion."""
-    if compared.difference is None or compared.interval is None:
+def promotes(config: GateConfig, paired: Paired, level: float) -> bool:
+    """Whether paired differences pass the conditions on a gain, on greedy success and on families, without the reasons."""
+    if not shows_gain(paired.lowest, level) or _greedy_falls(paired):
+        return False
+    estimates = family_estimates(paired.lowest, paired.families, config.confidence)
+    return not any(_is_harmed(config, estimate) for estimate in estimates.values())
+
+
+def shows_gain(differences: npt.NDArray[np.float64], level: float) -> bool:
+    """Whether the mean difference is significantly positive, by two tests that err in different places.
+
+    The randomisation test is exact for policies that are exchangeable on each task, however few tasks differ. The empirical
+    likelihood keeps its level when a challenger gains a little on most tasks and loses much on a few.
+    """
+    if not len(differences) or level <= 0.0 or sign_flip_p(differences) > level:
+        return False
+    return likelihood_root(differences, 0.0) > -NormalDist().inv_cdf(level)
+
+
+def _too_few(config: GateConfig, paired: Paired, offered: int) -> list[str]:
+    reasons, pairs = [], len(paired.seen)
+    if pairs < config.min_pairs:
+        reasons.append(f"only {pairs} tasks are scored for both policies; at least {config.min_pairs} are needed")
+    if pairs < LEAST_PAIRED_SHARE * offered:
+        reasons.append(f"only {pairs} of {offered} tasks are scored for both policies; at least half are needed")
+    return reasons
+
+
+def _gain_not_shown(paired: Paired, level: float, interval: tuple[float, float] | None, baseline: str) -> list[str]:
+    if interval is None or shows_gain(paired.lowest, level):
         return []
-    low, high = compared.interval
+    if level <= 0.0:
+        return ["the year's error budget is spent: set gate.gates_per_year to the number of gates that you run in a year"]
+    reason = (
+        f"the improvement over {baseline} is not certain: its {_share(level)} interval is "
+        f"{interval[0]:+.3f} to {interval[1]:+.3f}, p = {sign_flip_p(paired.lowest):.2g} at level {level:.2g}"
+    )
+    if shows_gain(paired.seen, level):
+        reason += "; without the missing episodes, which count at their worst, it would be"
+    return [reason]
+
+
+def _falls(
+    config: GateConfig, paired: Paired, families: dict[str, float | None], estimates: dict[str, FamilyEstimate]
+) -> list[str]:
+    reasons = []
+    if _greedy_falls(paired):
+        reasons.append(f"greedy success falls by {-float(paired.greedy_lowest.mean()):.3f}")
+    for family, change in families.items():
+        if change is None:
+            reasons.append(f"family {family} has no task scored for both policies")
+    for family, estimate in estimates.items():
+        if _is_harmed(config, estimate):
+            reasons.append(
+                f"family {family} falls by {-estimate.judged:.3f}, more than {config.family_margin:.2f} "
+                f"({estimate.tasks} tasks, mean {estimate.mean:+.3f})"
+            )
+    return reasons
+
+
+def _is_harmed(config: GateConfig, estimate: FamilyEstimate) -> bool:
+    return estimate.judged < -config.family_margin - ROUNDING
+
+
+def _greedy_falls(paired: Paired) -> bool:
+    return len(paired.greedy_lowest) > 0 and float(paired.greedy_lowest.mean()) < -ROUNDING
+
+
+def _shown(config: GateConfig, paired: Paired, interval: tuple[float, float] | None, level: float, baseline: str) -> list[str]:
+    """The reasons for a promotion."""
+    if interval is None:
+        return []
+    sampled = f", sampled {paired.sampled.mean():+.3f}" if paired.compares_sampled else ""
     return [
-        f"greedy success {compared.challenger_rate:.3f} against {compared.baseline_rate:.3f} of {baseline} on "
-        f"{compared.pairs} tasks: difference {compared.difference:+.3f}, "
-        f"{config.confidence:.0%} interval {low:+.3f} to {high:+.3f}",
+        f"success on {len(paired.seen)} tasks differs from {baseline} by {paired.seen.mean():+.3f} "
+        f"(greedy {paired.greedy.mean():+.3f}{sampled}), {_share(level)} interval {interval[0]:+.3f} to {interval[1]:+.3f}",
         f"no family falls by more than {config.family_margin:.2f}",
     ]
 
 
-def _failed_conditions(config: GateConfig, compared: _Comparison, baseline: str) -> list[str]:
-    """The reasons for a refusal; empty where the challenger is promoted."""
-    reasons, pairs, interval = [], compared.pairs, compared.interval
-    if pairs < config.min_pairs:
-        reasons.append(f"only {pairs} tasks are scored for both policies; at least {config.min_pairs} are needed")
-    if pairs < LEAST_PAIRED_SHARE * compared.offered:
-        reasons.append(f"only {pairs} of {compared.offered} tasks are scored for both policies; at least half are needed")
-    if interval is not None and interval.low <= 0.0:
-        reasons.append(
-            f"the improvement over {baseline} is not certain: its {config.confidence:.0%} interval is "
-            f"{interval.low:+.3f} to {interval.high:+.3f}"
-        )
-    elif interval is not None and compared.p_value > 1.0 - config.confidence:
-        reasons.append(
-            f"too few tasks differ to be certain of the improvement over {baseline}: McNemar's mid-p is {compared.p_value:.3f}"
-        )
-    for family, change in compared.families.items():
-        if change is None:
-            reasons.append(f"family {family} has no task scored for both policies")
-        elif change < -config.family_margin - ROUNDING:
-            reasons.append(f"family {family} falls by {-change:.3f}, more than {config.family_margin:.2f}")
-    return reasons
+def _share(level: float) -> str:
+    """The confidence of a two-sided interval with this level at each end."""
+    return f"{100 * (1 - 2 * level):.6g}%"
 
 
-def _check(results: pd.DataFrame, name: str) -> None:
-    missing = {"task_id", "family", "greedy"} - set(results.columns)
-    if missing:
-        raise DataError(f"the results of {name} lack {', '.join(sorted(missing))}")
-    repeated = results["task_id"][results["task_id"].duplicated()]
-    if len(repeated):
-        raise DataError(f"the results of {name} hold a task more than once: {repeated.iloc[0]}")
-    values = results["greedy"].dropna()
-    if not values.between(0.0, 1.0).all():
-        raise DataError(f"the results of {name} hold a greedy success outside 0 to 1")
+def _mean(values: npt.NDArray[np.float64]) -> float | None:
+    return float(values.mean()) if len(values) else None

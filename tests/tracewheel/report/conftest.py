@@ -101,7 +101,7 @@ def run(tmp_path):
                 write_evaluation(directory, chosen, episodes, rng, odds)
                 evaluations[key].append(directory)
         new, old = (pd.read_parquet(evaluations[key][0] / "results.parquet") for key in ("rl", "warm_start_verified"))
-        verdict = decide(CONFIG.gate, new, old, seed=0, baseline="warm_start_verified")
+        verdict = decide(CONFIG.gate, new, old, baseline="warm_start_verified")
         summary = {
             "run_id": "5b0c9d1e7f2a",
             "name": "small",

@@ -104,8 +104,8 @@ def test_the_files_match_those_of_an_evaluation(chat_server, measure, config, ba
         names = [sorted(path.name for path in (where / mode).iterdir()) for where in (folder, tmp_path / "policy")]
         assert set(names[0]) == {"trajectories.parquet", "scores.parquet", "metrics.json"} == set(names[1])
         assert len(read_records(folder / mode / "trajectories.parquet", Trajectory)) == 8
-    verdict = decide(config.gate.model_copy(update={"min_pairs": 5}), theirs, ours, 0, baseline="big")
-    assert verdict.verdict == "refused" and verdict.difference == pytest.approx(theirs["greedy"].mean() - 1.0)
+    verdict = decide(config.gate.model_copy(update={"min_pairs": 5}), theirs, ours, baseline="big")
+    assert verdict.verdict == "refused" and verdict.greedy_difference == pytest.approx(theirs["greedy"].mean() - 1.0)
 
 
 def test_unscored_episodes_are_not_failures(chat_server, measure, split):

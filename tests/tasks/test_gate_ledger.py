@@ -1,0 +1,61 @@
+"""The sequence of gates of a work folder."""
+
+import json
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from tasks.gate_ledger import note, read_ledger
+from tracewheel.config import GateConfig
+from tracewheel.core.errors import DataError
+from tracewheel.evaluation.error_budget import Look, budget, level_of
+
+CONFIG = GateConfig()
+BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def gate(number):
+    return {"evidence": f"challenger-{number}-champion", "run": f"run{number}", "baseline": "champion"}
+
+
+def test_the_same_evidence_is_the_same_gate(tmp_path):
+    """A run that is resumed or repeated gets its place and its level again, and spends nothing."""
+    first = note(str(tmp_path), CONFIG, gate(1), BEGAN)
+    second = note(str(tmp_path), CONFIG, gate(2), BEGAN + timedelta(days=1))
+    written = (tmp_path / "gates.json").read_bytes()
+    assert first == Look(1, 0.0) and second == Look(2, level_of(CONFIG, first))
+    later = BEGAN + timedelta(days=30)
+    assert note(str(tmp_path), CONFIG, gate(1), later) == first
+    assert note(str(tmp_path), CONFIG, gate(2) | {"run": "again"}, later) == second
+    assert (tmp_path / "gates.json").read_bytes() == written
+
+
+def test_another_confidence_on_the_same_evidence_spends_what_it_uses(tmp_path):
+    note(str(tmp_path), CONFIG, gate(1), BEGAN)
+    note(str(tmp_path), GateConfig(confidence=0.8), gate(1), BEGAN)
+    (only,) = read_ledger(str(tmp_path))
+    assert only["level"] == level_of(GateConfig(confidence=0.8), Look())
+
+
+@pytest.mark.parametrize("hours", [24, 6])
+def test_any_year_of_gates_stays_within_the_budget(tmp_path, hours):
+    """One gate a night keeps its level through two years; four a day cannot overspend."""
+    config, levels, times = GateConfig(gates_per_year=40), [], []
+    for number in range(130):
+        now = BEGAN + timedelta(hours=number * hours * 365 / 40)
+        look = note(str(tmp_path), config, gate(number), now)
+        levels.append(level_of(config, look))
+        times.append(now)
+        year = [level for level, time in zip(levels, times, strict=True) if time > now - timedelta(days=365)]
+        assert sum(year) <= budget(config) * (1 + 1e-9)
+    if hours == 24:
+        even = 0.75 * budget(config) / 40
+        assert min(levels) >= even / 2.001 and sorted(levels)[5] == pytest.approx(even)
+        assert levels[0] > 5 * even
+
+
+def test_a_damaged_ledger_is_an_error_that_says_what_to_do(tmp_path):
+    for text in ("{}", '[{"evidence": "a"}]', json.dumps([{**gate(1), "began": "yesterday", "level": 0.1}])):
+        (tmp_path / "gates.json").write_text(text)
+        with pytest.raises(DataError, match=r"gates.json: not a list of gates .* put back a copy"):
+            note(str(tmp_path), CONFIG, gate(2), BEGAN)

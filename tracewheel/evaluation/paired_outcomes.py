@@ -1,0 +1,147 @@
+"""Two policies' outcomes on the same tasks: the difference on each task, and how far missing episodes could move it.
+
+A policy's figure on a task is `greedy_weight` times its greedy success plus the rest times its sampled success rate: with
+the default of 1/2, the figure by which validation chooses the best iteration.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from tracewheel.core.errors import DataError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Vector = npt.NDArray[np.float64]
+NEEDED = ("task_id", "family", "greedy")
+SUCCESSES, ATTEMPTS, OFFERED = "sampled_successes", "sampled_attempts", "sampled_offered"
+
+
+@dataclass(frozen=True)
+class Outcomes:
+    """One policy's episodes, an element per task.
+
+    Attributes:
+        greedy: 1, 0, or NaN where the episode could not be scored.
+        successes: Successes of the sampled episodes.
+        attempts: Sampled episodes that were scored.
+        offered: Sampled episodes that were played, scored or not.
+    """
+
+    greedy: Vector
+    successes: Vector
+    attempts: Vector
+    offered: Vector
+
+    @property
+    def missing(self) -> int:
+        """Episodes that were played and could not be scored."""
+        return int(np.isnan(self.greedy).sum() + (self.offered - self.attempts).sum())
+
+
+@dataclass(frozen=True)
+class Paired:
+    """Differences, challenger minus baseline, in [-1, 1].
+
+    `lowest`, `highest` and `families` have an element for each task with an episode that was scored for either policy;
+    `seen` and `seen_families` for each task on which all compared modes were scored for both.
+
+    Attributes:
+        lowest: With the challenger's missing episodes as failures and the baseline's as successes; `highest` the reverse.
+        seen: From the scored episodes.
+        greedy: Differences in greedy success; `greedy_lowest` with missing ones at their worst.
+        sampled: Differences in the sampled rate; empty when no sampled episodes are compared.
+        compares_sampled: Whether sampled episodes count: both policies have some.
+    """
+
+    lowest: Vector
+    highest: Vector
+    families: npt.NDArray[np.object_]
+    seen: Vector
+    seen_families: npt.NDArray[np.object_]
+    greedy: Vector
+    greedy_lowest: Vector
+    sampled: Vector
+    compares_sampled: bool
+
+
+def read_outcomes(results: pd.DataFrame) -> Outcomes:
+    """The episodes in a table of results, in its order; see `evaluation.evaluate`.
+
+    A table without `sampled_offered` (of an earlier version) is taken to offer each task as many sampled episodes as its
+    most complete task has.
+    """
+    none = np.zeros(len(results))
+    attempts = results[ATTEMPTS].to_numpy(np.float64) if ATTEMPTS in results else none
+    successes = results[SUCCESSES].to_numpy(np.float64) if SUCCESSES in results else none
+    offered = results[OFFERED].to_numpy(np.float64) if OFFERED in results else np.full(len(results), attempts.max(initial=0.0))
+    return Outcomes(results["greedy"].to_numpy(np.float64), successes, attempts, np.maximum(offered, attempts))
+
+
+def check_results(results: pd.DataFrame, name: str) -> None:
+    """Raise a `DataError` where a column is missing, a task occurs twice, or a figure is out of range."""
+    if missing := set(NEEDED) - set(results.columns):
+        raise DataError(f"the results of {name} lack {', '.join(sorted(missing))}")
+    repeated = results["task_id"][results["task_id"].duplicated()]
+    if len(repeated):
+        raise DataError(f"the results of {name} hold a task more than once: {repeated.iloc[0]}")
+    if not results["greedy"].dropna().between(0.0, 1.0).all():
+        raise DataError(f"the results of {name} hold a greedy success outside 0 to 1")
+    found = read_outcomes(results)
+    if not ((found.successes >= 0) & (found.successes <= found.attempts)).all():
+        raise DataError(f"the results of {name} hold {SUCCESSES} outside 0 to {ATTEMPTS}")
+
+
+def pair(challenger: Outcomes, baseline: Outcomes, families: npt.NDArray[np.object_], greedy_weight: float) -> Paired:
+    """Compare two policies on the same tasks, in the same order.
+
+    An episode that is missing for one policy takes its worst value. Where a mode (greedy, or all sampled episodes) is missing
+    for both, the task counts by the other mode; a task without any scored episode is left out, since nothing then depends on
+    which policy played.
+    """
+    compares_sampled = greedy_weight < 1.0 and bool(challenger.attempts.any() and baseline.attempts.any())
+    with np.errstate(invalid="ignore", divide="ignore"):
+        greedy = challenger.greedy - baseline.greedy
+        sampled = challenger.successes / challenger.attempts - baseline.successes / baseline.attempts
+    greedy_low, greedy_high = _greedy_range(challenger, baseline)
+    sampled_low, sampled_high = _sampled_range(challenger, baseline)
+    has_greedy = ~(np.isnan(challenger.greedy) & np.isnan(baseline.greedy))
+    has_sampled = ((challenger.attempts > 0) | (baseline.attempts > 0)) & compares_sampled
+    weight = np.where(has_greedy, np.where(has_sampled, greedy_weight, 1.0), 0.0)
+    counted = has_greedy | has_sampled
+    lowest = weight * greedy_low + (1.0 - weight) * sampled_low
+    highest = weight * greedy_high + (1.0 - weight) * sampled_high
+    both = greedy_weight * greedy + (1.0 - greedy_weight) * sampled if compares_sampled else greedy
+    complete = ~np.isnan(both)
+    return Paired(
+        lowest=lowest[counted],
+        highest=highest[counted],
+        families=families[counted],
+        seen=both[complete],
+        seen_families=families[complete],
+        greedy=greedy[~np.isnan(greedy)],
+        greedy_lowest=greedy_low[has_greedy],
+        sampled=sampled[~np.isnan(sampled)] if compares_sampled else np.zeros(0),
+        compares_sampled=compares_sampled,
+    )
+
+
+def _greedy_range(challenger: Outcomes, baseline: Outcomes) -> tuple[Vector, Vector]:
+    new, old = challenger.greedy, baseline.greedy
+    return np.nan_to_num(new, nan=0.0) - np.nan_to_num(old, nan=1.0), np.nan_to_num(new, nan=1.0) - np.nan_to_num(old, nan=0.0)
+
+
+def _sampled_range(challenger: Outcomes, baseline: Outcomes) -> tuple[Vector, Vector]:
+    new, old = _rate_range(challenger), _rate_range(baseline)
+    return new[0] - old[1], new[1] - old[0]
+
+
+def _rate_range(policy: Outcomes) -> tuple[Vector, Vector]:
+    offered = np.maximum(policy.offered, 1.0)
+    least = policy.successes / offered
+    return least, np.where(policy.offered > 0, least + (policy.offered - policy.attempts) / offered, 1.0)
