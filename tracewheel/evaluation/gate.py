@@ -100,7 +100,8 @@ def decide(
     Args:
         config: Confidence over a year, family margin and minimum number of pairs.
         challenger: Results of one evaluation: `task_id`, `family`, `greedy` (1, 0, or NaN where the
-            episode could not be scored), and where there are any `sampled_successes`, `sampled_attempts`, `sampled_offered`.
+            episode could not be scored), and where there are any `sampled_successes`, `sampled_attempts`, and the counts of
+            missing episodes.
         champion: The same for the policy to beat.
         baseline: Name of the policy to beat.
         look: The place of this gate in the sequence; by default the first.
@@ -173,7 +174,7 @@ def shows_gain(differences: npt.NDArray[np.float64], level: float) -> bool:
     The randomisation test is exact for policies that are exchangeable on each task, however few tasks differ. The empirical
     likelihood keeps its level when a challenger gains a little on most tasks and loses much on a few.
     """
-    if not len(differences) or level <= 0.0 or sign_flip_p(differences) > level:
+    if level <= 0.0 or differences.sum() <= 0.0 or sign_flip_p(differences) > level:
         return False
     return likelihood_root(differences, 0.0) > -NormalDist().inv_cdf(level)
 

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 Vector = npt.NDArray[np.float64]
 NEEDED = ("task_id", "family", "greedy")
-SUCCESSES, ATTEMPTS, OFFERED = "sampled_successes", "sampled_attempts", "sampled_offered"
+SUCCESSES, ATTEMPTS = "sampled_successes", "sampled_attempts"
+MISSING = ("unscored", "failed")
 
 
 @dataclass(frozen=True)
@@ -31,17 +32,23 @@ class Outcomes:
         successes: Successes of the sampled episodes.
         attempts: Sampled episodes that were scored.
         offered: Sampled episodes that were played, scored or not.
+        played: Whether the task was played greedily, scored or not; None when all were.
     """
 
     greedy: Vector
     successes: Vector
     attempts: Vector
     offered: Vector
+    played: npt.NDArray[np.bool_] | None = None
+
+    @property
+    def played_greedily(self) -> npt.NDArray[np.bool_]:
+        return np.ones(len(self.greedy), dtype=bool) if self.played is None else self.played
 
     @property
     def missing(self) -> int:
         """Episodes that were played and could not be scored."""
-        return int(np.isnan(self.greedy).sum() + (self.offered - self.attempts).sum())
+        return int((np.isnan(self.greedy) & self.played_greedily).sum() + (self.offered - self.attempts).sum())
 
 
 @dataclass(frozen=True)
@@ -73,14 +80,19 @@ class Paired:
 def read_outcomes(results: pd.DataFrame) -> Outcomes:
     """The episodes in a table of results, in its order; see `evaluation.evaluate`.
 
-    A table without `sampled_offered` (of an earlier version) is taken to offer each task as many sampled episodes as its
-    most complete task has.
+    A table that does not count missing episodes (of an earlier version) is taken to have played each task greedily, and as
+    many sampled episodes of each task as its most complete task has.
     """
     none = np.zeros(len(results))
     attempts = results[ATTEMPTS].to_numpy(np.float64) if ATTEMPTS in results else none
     successes = results[SUCCESSES].to_numpy(np.float64) if SUCCESSES in results else none
-    offered = results[OFFERED].to_numpy(np.float64) if OFFERED in results else np.full(len(results), attempts.max(initial=0.0))
-    return Outcomes(results["greedy"].to_numpy(np.float64), successes, attempts, np.maximum(offered, attempts))
+    greedy = results["greedy"].to_numpy(np.float64)
+    lost = {mode: [f"{mode}_{ending}" for ending in MISSING] for mode in ("greedy", "sampled")}
+    if not set(lost["greedy"] + lost["sampled"]) <= set(results.columns):
+        return Outcomes(greedy, successes, attempts, np.full(len(results), attempts.max(initial=0.0)))
+    offered = attempts + results[lost["sampled"]].sum(axis=1).to_numpy(np.float64)
+    played = ~np.isnan(greedy) | (results[lost["greedy"]].sum(axis=1).to_numpy() > 0)
+    return Outcomes(greedy, successes, attempts, offered, played)
 
 
 def check_results(results: pd.DataFrame, name: str) -> None:
@@ -101,8 +113,8 @@ def pair(challenger: Outcomes, baseline: Outcomes, families: npt.NDArray[np.obje
     """Compare two policies on the same tasks, in the same order.
 
     An episode that is missing for one policy takes its worst value. Where a mode (greedy, or all sampled episodes) is missing
-    for both, the task counts by the other mode; a task without any scored episode is left out, since nothing then depends on
-    which policy played.
+    for both, or was not played for one (as when an evaluation ends early), the task counts by the other mode; a task without
+    any scored episode is left out, since nothing then depends on which policy played.
     """
     compares_sampled = greedy_weight < 1.0 and bool(challenger.attempts.any() and baseline.attempts.any())
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -110,8 +122,10 @@ def pair(challenger: Outcomes, baseline: Outcomes, families: npt.NDArray[np.obje
         sampled = challenger.successes / challenger.attempts - baseline.successes / baseline.attempts
     greedy_low, greedy_high = _greedy_range(challenger, baseline)
     sampled_low, sampled_high = _sampled_range(challenger, baseline)
-    has_greedy = ~(np.isnan(challenger.greedy) & np.isnan(baseline.greedy))
-    has_sampled = ((challenger.attempts > 0) | (baseline.attempts > 0)) & compares_sampled
+    has_greedy = challenger.played_greedily & baseline.played_greedily
+    has_greedy &= ~(np.isnan(challenger.greedy) & np.isnan(baseline.greedy))
+    has_sampled = (challenger.offered > 0) & (baseline.offered > 0) & compares_sampled
+    has_sampled &= (challenger.attempts > 0) | (baseline.attempts > 0)
     weight = np.where(has_greedy, np.where(has_sampled, greedy_weight, 1.0), 0.0)
     counted = has_greedy | has_sampled
     lowest = weight * greedy_low + (1.0 - weight) * sampled_low

@@ -14,12 +14,13 @@ from tracewheel.evaluation.gate import decide, promotes, shows_gain
 from tracewheel.evaluation.paired_outcomes import Outcomes, pair, read_outcomes
 
 ONCE = {"gates_per_year": 1}
+NOTHING_MISSING = dict.fromkeys(("greedy_unscored", "greedy_failed", "sampled_unscored", "sampled_failed"), 0)
 
 
 def results(greedy, families=("pattern", "list"), sampled=None):
     rows = [(f"task-{i}", families[i % len(families)], value) for i, value in enumerate(greedy)]
     table = pd.DataFrame(rows, columns=["task_id", "family", "greedy"])
-    return table if sampled is None else table.assign(sampled_successes=sampled, sampled_attempts=4, sampled_offered=4)
+    return table if sampled is None else table.assign(sampled_successes=sampled, sampled_attempts=4, **NOTHING_MISSING)
 
 
 def verdict(new, old, **config):
@@ -119,9 +120,9 @@ def kill_failures(table, stream, share, mode):
     """The table without a share of the episodes that failed: the infrastructure lost them."""
     if mode == "greedy":
         lost = (table["greedy"] == 0) & (stream.random(len(table)) < share)
-        return table.assign(greedy=table["greedy"].where(~lost))
-    failed = table["sampled_attempts"] - table["sampled_successes"]
-    return table.assign(sampled_attempts=table["sampled_attempts"] - stream.binomial(failed.astype(int), share))
+        return table.assign(greedy=table["greedy"].where(~lost), greedy_failed=lost.astype(int))
+    lost = stream.binomial((table["sampled_attempts"] - table["sampled_successes"]).astype(int), share)
+    return table.assign(sampled_attempts=table["sampled_attempts"] - lost, sampled_failed=lost)
 
 
 def test_killing_the_challengers_hard_episodes_does_not_promote_it():

@@ -1,0 +1,237 @@
+"""How often the gate errs, and what it sees, over simulated years of nightly runs.
+
+Every decision goes through `evaluation.gate.promotes` at the level of `evaluation.error_budget.level_of`. Run it from the root:
+
+    python benchmarks/gate_year.py --out docs/gate.json
+
+A task has a latent ease z; a policy solves it sampled with chance sigmoid(z + shift + noise), and greedily with chance
+Phi((z + shift + noise) / 0.8): training moves each task a little, by noise of its own. `hard and easy` says how far tasks differ.
+The shift is set so that the figure that the gate compares gains what the scenario says on the population of tasks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.special import expit, ndtr
+
+from tracewheel.config import GateConfig
+from tracewheel.evaluation.error_budget import Look, level_of
+from tracewheel.evaluation.family_harm import family_estimates
+from tracewheel.evaluation.gate import promotes, shows_gain
+from tracewheel.evaluation.paired_outcomes import Outcomes, Paired, pair
+from tracewheel.evaluation.power import tasks_needed
+
+CONFIG = GateConfig()
+SEED, SAMPLES, NIGHTS, TASKS = 13, 4, 365, 200
+SPREADS = {"tasks much alike": 1.0, "hard and easy": 2.0, "very hard and very easy": 4.0}
+USUAL = "hard and easy"
+NOISE, GREEDY_NOISE, CENTRE = 0.7, 0.8, 0.3
+ONE_FAMILY = np.array(["all"] * 5000, dtype=object)
+
+
+@dataclass(frozen=True)
+class World:
+    """A population of tasks, and what training does to a policy on it."""
+
+    spread: float
+    noise: float = NOISE
+    samples: int = SAMPLES
+
+    def ease(self, stream: np.random.Generator, tasks: int) -> np.ndarray:
+        return CENTRE + self.spread * stream.standard_normal(tasks)
+
+    def trained(self, stream: np.random.Generator, ease: np.ndarray, shift: np.ndarray | float) -> np.ndarray:
+        return ease + shift + self.noise * stream.standard_normal(len(ease))
+
+    def play(self, stream: np.random.Generator, ease: np.ndarray) -> Outcomes:
+        greedy = (stream.random(len(ease)) < ndtr(ease / GREEDY_NOISE)).astype(np.float64)
+        played = np.full(len(ease), float(self.samples))
+        return Outcomes(greedy, stream.binomial(self.samples, expit(ease)).astype(np.float64), played, played)
+
+    def shift_for(self, gain: float, weight: float = CONFIG.greedy_weight) -> float:
+        """The shift with which the compared figure gains so much, on a million tasks."""
+        stream = np.random.default_rng(1)
+        ease = self.ease(stream, 1_000_000)
+        noise = self.noise * stream.standard_normal(len(ease))
+
+        def figure(z: np.ndarray) -> float:
+            return float((weight * ndtr(z / GREEDY_NOISE) + (1 - weight) * expit(z)).mean())
+
+        target, low, high = figure(ease) + gain, -6.0, 6.0
+        for _ in range(30):
+            middle = (low + high) / 2
+            low, high = (middle, high) if figure(ease + middle + noise) < target else (low, middle)
+        return (low + high) / 2
+
+
+def year_levels(nights: int = NIGHTS) -> list[float]:
+    """The levels of a year of nightly gates, as the ledger gives them."""
+    levels: list[float] = []
+    for number in range(1, nights + 1):
+        levels.append(level_of(CONFIG, Look(number, sum(levels))))
+    return levels
+
+
+def paired_night(
+    world: World, stream: np.random.Generator, ease: np.ndarray, champion: Outcomes, shift: np.ndarray | float
+) -> Paired:
+    challenger = world.play(stream, world.trained(stream, ease, shift))
+    return pair(challenger, champion, ONE_FAMILY[: len(ease)], CONFIG.greedy_weight)
+
+
+def null_years(years: int, reused: bool, world: World, make_challenger: Callable[..., Outcomes] | None = None) -> dict[str, Any]:
+    """Years of challengers that are not better; `reused`: one champion and one set of held-out tasks all year."""
+    stream, levels, shift = np.random.default_rng(SEED), year_levels(), world.shift_for(0.0)
+    with_any = promotions = nightly = 0
+    for _ in range(years):
+        any_promoted = False
+        for night, level in enumerate(levels):
+            if night == 0 or not reused:
+                ease = world.ease(stream, TASKS)
+                champion = world.play(stream, ease)
+            if make_challenger:
+                champion, challenger = make_challenger(stream)
+                paired = pair(challenger, champion, ONE_FAMILY[:TASKS], CONFIG.greedy_weight)
+            else:
+                paired = paired_night(world, stream, ease, champion, shift)
+            promoted = promotes(CONFIG, paired, level)
+            promotions += promoted
+            any_promoted |= promoted
+            nightly += shows_gain(paired.lowest, 0.025)
+        with_any += any_promoted
+    return {
+        "years": years,
+        "with_a_false_promotion": with_any,
+        "share": with_any / years,
+        "false_promotions": promotions,
+        "at_2.5_percent_a_night": nightly / years,
+    }
+
+
+def skewed_null(stream: np.random.Generator) -> tuple[Outcomes, Outcomes]:
+    """A challenger that loses 5% of the tasks for certain and makes it good with a little on all others: mean zero."""
+    broken = stream.random(TASKS) < 0.05
+    played = np.full(TASKS, float(SAMPLES))
+    chance = np.where(broken, 0.0, 0.05 / 0.95)
+    new = Outcomes((stream.random(TASKS) < chance) * 1.0, stream.binomial(SAMPLES, chance) * 1.0, played, played)
+    return Outcomes(broken * 1.0, broken * played, played, played), new
+
+
+def two_nights(world: World, tasks: int, first_night: int, gain: float, trials: int, weight: float = 0.5) -> dict[str, float]:
+    """How often a gain is promoted on a night, and within two, on the same held-out tasks against the same champion."""
+    config, levels = CONFIG.model_copy(update={"greedy_weight": weight}), year_levels()
+    stream, shift = np.random.default_rng(SEED), world.shift_for(gain, weight)
+    once = within = 0
+    spreads = []
+    for _ in range(trials):
+        ease = world.ease(stream, tasks)
+        champion = world.play(stream, ease)
+        found = []
+        for night in (first_night, first_night + 1):
+            challenger = world.play(stream, world.trained(stream, ease, shift))
+            paired = pair(challenger, champion, ONE_FAMILY[:tasks], weight)
+            found.append(promotes(config, paired, levels[night - 1]))
+            spreads.append(float(paired.seen.std()))
+        once += found[0]
+        within += any(found)
+    return {"first_night": once / trials, "within_two": within / trials, "spread": float(np.mean(spreads))}
+
+
+def family_scenario(families: int, harmed: float | None, trials: int, tasks: int = TASKS) -> dict[str, float]:
+    """A gain of 10 points in every family, or in all but one that changes by `harmed`."""
+    world = World(SPREADS[USUAL])
+    stream, level = np.random.default_rng(SEED), year_levels()[0]
+    shift, fall = world.shift_for(0.1), world.shift_for(harmed) if harmed else 0.0
+    names = np.array([f"family {number % families}" for number in range(tasks)], dtype=object)
+    first = names == "family 0"
+    refused = plain = promoted = 0
+    for _ in range(trials):
+        ease = world.ease(stream, tasks)
+        new = world.play(stream, world.trained(stream, ease, np.where(first & (harmed is not None), fall, shift)))
+        paired = pair(new, world.play(stream, ease), names, CONFIG.greedy_weight)
+        estimates = family_estimates(paired.lowest, paired.families, CONFIG.confidence)
+        refused += any(item.judged < -CONFIG.family_margin for item in estimates.values())
+        greedy = {name: paired.greedy[names == name].mean() for name in set(names)}
+        plain += any(mean < -CONFIG.family_margin for mean in greedy.values())
+        promoted += promotes(CONFIG, paired, level)
+    return {
+        "refused_for_a_family": refused / trials,
+        "refused_by_plain_greedy_means": plain / trials,
+        "promoted_on_first_night": promoted / trials,
+    }
+
+
+def killed(share: float, trials: int, level: float) -> dict[str, float]:
+    """A challenger like the baseline, with this share of its episodes on the hardest half of the tasks lost when they fail."""
+    world = World(SPREADS[USUAL])
+    stream, shift = np.random.default_rng(SEED), world.shift_for(0.0)
+    promoted = left_out = 0
+    for _ in range(trials):
+        ease = world.ease(stream, TASKS)
+        new, old = world.play(stream, world.trained(stream, ease, shift)), world.play(stream, ease)
+        hard = ease <= np.median(ease)
+        lost = hard & (new.greedy == 0) & (stream.random(TASKS) < share)
+        gone = np.where(hard, stream.binomial((new.attempts - new.successes).astype(int), share), 0)
+        new = Outcomes(np.where(lost, np.nan, new.greedy), new.successes, new.attempts - gone, new.offered)
+        paired = pair(new, old, ONE_FAMILY[:TASKS], CONFIG.greedy_weight)
+        promoted += promotes(CONFIG, paired, level)
+        left_out += shows_gain(paired.seen, level)
+    return {"promoted": promoted / trials, "promoted_if_left_out": left_out / trials}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path("docs/gate.json"))
+    parser.add_argument("--years", type=int, default=200)
+    parser.add_argument("--trials", type=int, default=1000)
+    options = parser.parse_args()
+    levels = year_levels()
+    usual = World(SPREADS[USUAL])
+    found: dict[str, Any] = {
+        "seed": SEED,
+        "tasks": TASKS,
+        "samples": SAMPLES,
+        "levels": {str(night): levels[night - 1] for night in (1, 2, 10, 100, 300)} | {"sum": math.fsum(levels)},
+    }
+    found["null"] = {
+        "fresh tasks each night": null_years(options.years, False, usual),
+        "the same tasks all year": null_years(options.years, True, usual),
+        "skewed": null_years(options.years, False, usual, skewed_null),
+    }
+    found["gain"] = [
+        {"world": name, "tasks": tasks, "night": night} | two_nights(World(spread), tasks, night, 0.1, options.trials)
+        for name, spread in SPREADS.items()
+        for tasks in (100, 200, 400)
+        for night in (1, 100, 300)
+    ]
+    even = levels[99]
+    found["sampled evidence"] = []
+    for name, spread in SPREADS.items():
+        for label, world, weight in (
+            ("greedy alone", World(spread), 1.0),
+            ("greedy and 4 sampled", World(spread), 0.5),
+            ("greedy and 8 sampled", World(spread, samples=8), 0.5),
+        ):
+            power = two_nights(world, TASKS, 100, 0.1, options.trials, weight)
+            needed = {str(gain): tasks_needed(gain, power["spread"], even) for gain in (0.05, 0.1)}
+            found["sampled evidence"].append({"world": name, "evidence": label, "tasks_needed": needed} | power)
+    found["families"] = [
+        {"families": families, "harmed": harmed} | family_scenario(families, harmed, options.trials)
+        for families in (5, 20, 40)
+        for harmed in (None, -0.3)
+    ]
+    found["killed"] = {str(night): killed(0.3, options.trials, levels[night - 1]) for night in (1, 100)}
+    options.out.write_text(json.dumps(found, indent=2) + "\n")
+    print(json.dumps(found, indent=2))
+
+
+if __name__ == "__main__":
+    main()
