@@ -4,8 +4,9 @@ Every decision goes through `evaluation.gate.promotes` at the level of `evaluati
 
     python benchmarks/gate_year.py --out docs/gate.json
 
-A task has an ease z. The champion solves it sampled with chance sigmoid(z), and greedily with chance Phi(z / 0.8); the challenger
-with z + shift + noise in place of z: training moves each task a little. The worlds differ in how far tasks differ in ease. The shift is set so that the figure that the gate compares gains what the scenario says on the population of tasks.
+A task has an ease z. The champion solves it sampled with chance sigmoid(z), and greedily with chance Phi(z / 0.8); the
+challenger with z + shift + noise in place of z, because training moves each task a little. The worlds differ in how far tasks
+differ in ease. The shift is set so that the compared figure gains what the scenario says on the population of tasks.
 """
 
 from __future__ import annotations
