@@ -169,7 +169,8 @@ def settings_for(config: RetrainConfig, sections: tuple[str, ...]) -> dict[str, 
         DataError: a recording or a benchmark is missing.
     """
     values = config.model_dump(mode="json")
-    settings = {section: values[section] for section in sections}
+    # `own_sampler` is worked out from others, and no field that is dumped.
+    settings = {section: values[section] if section in values else getattr(config, section) for section in sections}
     for section in sections:
         settings |= named_inputs(config, section)
     if "rollout" in sections:
