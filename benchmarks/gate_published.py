@@ -19,7 +19,7 @@ import numpy as np
 from online_fdr.core.abstract.abstract_spend_func import AbstractSpendFunc
 from online_fdr.p_values.spending.alpha_spending import AlphaSpending
 from online_fdr.p_values.spending.online_fallback import OnlineFallback
-from scipy.stats import permutation_test
+from scipy.stats import norm, permutation_test
 from statsmodels.emplike.descriptive import DescStat
 from statsmodels.stats.contingency_tables import mcnemar
 from statsmodels.stats.meta_analysis import combine_effects
@@ -122,7 +122,9 @@ def power() -> dict[str, Any]:
     rows = []
     for gain, spread, level in ((0.05, 0.3, 0.025), (0.05, 0.3, 5e-5), (0.1, 0.28, 5e-5), (0.1, 0.4, 0.003)):
         published = float(normal_sample_size_one_tail(gain, 0.8, level, std_null=spread))
-        rows.append({"gain": gain, "spread": spread, "level": level, "published": published, "ours": tasks_needed(gain, spread, level)})
+        rows.append(
+            {"gain": gain, "spread": spread, "level": level, "published": published, "ours": tasks_needed(gain, spread, level)}
+        )
     return {"published": "statsmodels normal_sample_size_one_tail", "rows": rows}
 
 
@@ -159,8 +161,6 @@ def spending(stream: np.random.Generator, years: int = 2000) -> dict[str, Any]:
         fallback_levels.append(float(fallback.last_test_level or 0.0))
     uniform = [alpha / 365] * 365
     null = stream.random((years, 365))
-    from scipy.stats import norm
-
     rows = {}
     for name, used in (("gate", levels), ("online-fdr Bonferroni", uniform), ("online-fdr OnlineFallback", fallback_levels)):
         found = {}
@@ -168,7 +168,11 @@ def spending(stream: np.random.Generator, years: int = 2000) -> dict[str, Any]:
             gains = norm.sf(stream.normal(4.5, 1.0, (20_000, 2)))
             found[str(night)] = float((gains <= np.array(used[night - 1 : night + 1])).any(axis=1).mean())
         rows[name] = {"sum_of_levels": sum(used), "false": float((null <= np.array(used)).any(axis=1).mean()), "found": found}
-    return {"published": "online-fdr AlphaSpending with our levels: different decisions", "different": different, "years": years} | rows
+    return {
+        "published": "online-fdr AlphaSpending with our levels: different decisions",
+        "different": different,
+        "years": years,
+    } | rows
 
 
 def main() -> None:
