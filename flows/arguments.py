@@ -13,6 +13,7 @@ from tracewheel.curation.curated_folder import EPISODES_FILE, SPLITS, TASKS_FILE
 
 if TYPE_CHECKING:
     from tracewheel.core.types import Task
+    from tracewheel.curation.split_record import SplitRecord
 
 
 def folder_of(path: str, option: str) -> Path:
@@ -76,6 +77,33 @@ def curated_folder(options: argparse.Namespace) -> Path:
         if not (folder / name).is_file():
             raise DataError(f"--curated {folder}: holds no {name}; give the output of `tracewheel curate`")
     return folder
+
+
+def curation_of(folder: Path) -> Path:
+    """The output of curate that `--earlier` names: the folder itself, or what the run in that folder has curated.
+
+    Raises:
+        DataError: the folder is a run's, and the run's store has lost its curation.
+    """
+    from tracewheel.report.doctor import LOOP_FILE
+
+    if not (folder / LOOP_FILE).is_file():
+        return folder
+    curated = folder.parent / "store" / str(read_json(folder / LOOP_FILE).get("curated"))
+    if not curated.is_dir():
+        raise DataError(f"--earlier {folder}: {curated}, which this run has curated, is no longer there")
+    return curated
+
+
+def earlier_record(options: argparse.Namespace, earlier: Path | None) -> SplitRecord | None:
+    """The record of splits that `tracewheel curate` begins with: of `--splits`, of the earlier curation, or none."""
+    from tracewheel.curation.split_record import SplitRecord
+
+    if options.splits and Path(options.splits).is_file():
+        return SplitRecord.read(Path(options.splits))
+    if earlier:
+        return SplitRecord.of_curated(earlier)
+    return SplitRecord(lost=True) if options.splits_lost else None
 
 
 def tasks_of_split(options: argparse.Namespace) -> list[Task]:

@@ -66,7 +66,11 @@ def build_parser() -> argparse.ArgumentParser:
 
     stage = _command(commands, "curate", "flows.single:curate", "make tasks, splits and verified episodes of traces")
     stage.add_argument("--traces", required=True, metavar="DIR", help="output of ingest")
-    stage.add_argument("--earlier", metavar="DIR", help="output of an earlier curate, to resume pass rates from")
+    stage.add_argument(
+        "--earlier", metavar="DIR", help="an earlier curate's output or a run's folder: resume its splits, pass rates"
+    )
+    stage.add_argument("--splits", metavar="FILE", help="record of splits to carry: read where it exists, and written")
+    stage.add_argument("--splits-lost", action="store_true", help="an earlier record is lost: rebuild it from the logs")
     _allow_leak(stage)
     _out(stage)
 

@@ -13,6 +13,7 @@ from flows.setup import use_threads
 from tasks.evidence import POSTERIOR_FILE, begins_with, find_curated
 from tasks.registry import find_champion, load_champion
 from tasks.run import Policy, Run
+from tasks.split_chain import splits_begin_with
 from tasks.tracking import Tracking
 from tracewheel.config import SamplerSections
 from tracewheel.core.files import read_json
@@ -61,7 +62,7 @@ def starting_point(run: Run, start: dict[str, Any], curated: Entry) -> tuple[Pol
 
 
 def look_around(run: Run, traces: Entry) -> dict[str, Any]:
-    """The current champion, the posterior of earlier runs, decayed once, and the curation to resume pass rates from."""
+    """The current champion, the posterior of earlier runs, decayed once, and what pass rates and splits resume from."""
     champion, note = find_champion(run.config)
     posterior = Path(run.config.work_dir) / POSTERIOR_FILE
     state = None
@@ -73,5 +74,6 @@ def look_around(run: Run, traces: Entry) -> dict[str, Any]:
         "champion": champion.to_record() if champion else None,
         "note": note,
         "sampler": state,
-        "evidence": begins_with(run, traces),
+        "evidence": (evidence := begins_with(run, traces)),
+        "splits": splits_begin_with(run, traces, evidence),
     }

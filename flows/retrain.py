@@ -24,6 +24,7 @@ from tasks.ingest import ingest_traces
 from tasks.registry import promote_policy
 from tasks.report import Outcome, write_report
 from tasks.run import Policy, Run
+from tasks.split_chain import earlier_splits
 from tasks.warm_start import warm_start_policy
 from tracewheel.core.errors import DataError
 from tracewheel.core.store import Entry
@@ -59,7 +60,8 @@ def learn(run: Run) -> Outcome:
     started = time.monotonic()
     traces = ingest_traces(run, inputs=run.trace_digests())
     start = starting_facts(run, traces)
-    curated = curate_tasks(run, traces=traces, earlier=earlier_curation(run, start))
+    splits, lost = earlier_splits(run, start)
+    curated = curate_tasks(run, traces=traces, earlier=earlier_curation(run, start), splits=splits, splits_lost=lost)
     log_datasets(run, traces, curated)
     run.reporter.say(f"gate: {power_before(run, curated)['says']}")
     warm_all = warm_start_policy(run, curated=curated, demonstrations="all")

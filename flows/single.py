@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from flows.arguments import best_state, curated_folder, folder_of, tasks_of_split, warn_of_leaks
+from flows.arguments import best_state, curated_folder, curation_of, earlier_record, folder_of, tasks_of_split, warn_of_leaks
 from flows.setup import prepare_environment, resolve_config
 from tracewheel.config import (
     CurateSections,
@@ -19,18 +19,24 @@ from tracewheel.config import (
     UpdateSections,
     WarmStartSections,
 )
-from tracewheel.core.store import produce_whole
+from tracewheel.core.store import place_copy, produce_whole
 
 
 def curate(options: argparse.Namespace) -> dict[str, Any]:
     """`tracewheel curate`."""
     from tracewheel.curation.curate import curate
+    from tracewheel.curation.curated_folder import SPLITS_FILE
     from tracewheel.curation.pass_counts import KeptPassCounts
 
     config = CurateSections.of(_config(options, "environment.kind"))
-    traces = folder_of(options.traces, "--traces")
-    earlier = KeptPassCounts.read(folder_of(options.earlier, "--earlier")) if options.earlier else None
-    return _result(options, produce_whole(Path(options.out), lambda out: curate(config, traces, out, earlier)))
+    traces, out = folder_of(options.traces, "--traces"), Path(options.out)
+    folder = curation_of(folder_of(options.earlier, "--earlier")) if options.earlier else None
+    counts = KeptPassCounts.read(folder) if folder else None
+    record = earlier_record(options, folder)
+    result = produce_whole(out, lambda place: curate(config, traces, place, counts, record))
+    if options.splits:
+        place_copy(out / SPLITS_FILE, Path(options.splits))
+    return _result(options, result)
 
 
 def base_policy(options: argparse.Namespace) -> dict[str, Any]:

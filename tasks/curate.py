@@ -13,6 +13,7 @@ from tracewheel.core.types import Task
 from tracewheel.curation.curate import curate
 from tracewheel.curation.curated_folder import HARDER, HELD_OUT, TASKS_FILE, TRAIN, VALIDATION
 from tracewheel.curation.pass_counts import KeptPassCounts
+from tracewheel.curation.split_record import SplitRecord
 
 
 def expected(call: Call, place: int) -> Expected:
@@ -46,10 +47,19 @@ def _placeholder(name: str, family: str) -> Task:
 
 
 @stage_task("curate", code="tracewheel.curation.curate", sections=CurateSections, expects=expected, packages=CURATION_PACKAGES)
-def curate_tasks(context: Context[CurateSections], *, traces: Entry, earlier: Entry | None = None) -> dict[str, Any]:
+def curate_tasks(
+    context: Context[CurateSections],
+    *,
+    traces: Entry,
+    earlier: Entry | None = None,
+    splits: Entry | None = None,
+    splits_lost: bool = False,
+) -> dict[str, Any]:
     """Replay and verify the traces, make tasks of them, split, and check for leaks.
 
-    `earlier` is the curation of an earlier run, to resume pass rates from.
+    `earlier` is the curation of an earlier run, to resume pass rates from; `splits` is the one to resume splits from, and
+    `splits_lost` says that there was one.
     """
     kept = KeptPassCounts.read(earlier.path) if earlier else None
-    return curate(context.config, traces.path, context.out, kept)
+    record = SplitRecord.of_curated(splits.path) if splits else SplitRecord(lost=True) if splits_lost else None
+    return curate(context.config, traces.path, context.out, kept, record)

@@ -11,7 +11,7 @@ from tasks.tracking import DataInput
 from tracewheel.core.files import read_table
 from tracewheel.core.store import Entry
 from tracewheel.core.types import content_hash
-from tracewheel.curation.curated_folder import QUALITY_FILE, QUALITY_PAGE, TASKS_FILE
+from tracewheel.curation.curated_folder import QUALITY_FILE, QUALITY_PAGE, SPLITS_FILE, TASKS_FILE
 from tracewheel.traces.ingested_folder import TRACES_FOLDER
 
 if TYPE_CHECKING:
@@ -24,12 +24,16 @@ QUALITY_FOLDER = "data"
 def log_datasets(run: Run, traces: Entry, curated: Entry) -> None:
     """Log the ingested traces, the curated tasks and each split of them, with digests; and the quality report, once.
 
+    What the curation did to the splits is said, and logged with the record of splits.
+
     A split's digest is that of its tasks alone: runs with the same digest are measured on the same tasks. Leaks that
     `curation.allow_leak` lets through are in the MLflow run's tag `tracewheel.leaks`.
     """
     tracking = run.tracking
     if tracking is None:
         return
+    ledger = curated.result["split_ledger"]
+    run.reporter.say(ledger["says"])
     inputs = [
         _input("traces", "logs", traces, traces.path / TRACES_FOLDER, traces.result),
         _input("curated tasks", "curation", curated, curated.path / TASKS_FILE, curated.result["splits"]),
@@ -37,10 +41,19 @@ def log_datasets(run: Run, traces: Entry, curated: Entry) -> None:
     tracking.log_inputs([*inputs, *_splits(curated, inputs[1].schema)])
     if tracking.tagged("data") == curated.digest:
         return
-    tracking.log_files([curated.path / name for name in (QUALITY_PAGE, QUALITY_FILE)], QUALITY_FOLDER)
+    tracking.log_files([curated.path / name for name in (QUALITY_PAGE, QUALITY_FILE, SPLITS_FILE)], QUALITY_FOLDER)
+    tracking.log_results(ledger_metrics(ledger))
     if leaks := leaks_of(curated):
         tracking.tag(leaks=leaks)
     tracking.tag(data=curated.digest)
+
+
+def ledger_metrics(ledger: dict[str, Any]) -> dict[str, float | None]:
+    """The counts of a ledger of splits under MLflow's names."""
+    counts = {name: value for name, value in ledger.items() if isinstance(value, int) and not isinstance(value, bool)}
+    sides = {f"side_{side}": count for side, count in ledger["sides"].items()}
+    still = {f"first_held_out_{name}": count for name, count in ledger["first_held_out"].items()}
+    return {f"splits/{name}": float(value) for name, value in (counts | sides | still).items()}
 
 
 def leaks_of(curated: Entry) -> str:

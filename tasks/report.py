@@ -16,6 +16,7 @@ from tasks.datasets import leaks_of
 from tasks.doctor import findings_file, stored_findings
 from tasks.evidence import POSTERIOR_FILE, remember
 from tasks.run import Policy, Run
+from tasks.split_chain import remember_splits
 from tasks.summary import costs, harder_differences, intervals, rates, result_metrics
 from tracewheel.core.files import read_json
 from tracewheel.core.run_record import CONFIG_FILE, LINEAGE_FILE, SUMMARY_FILE
@@ -104,7 +105,9 @@ def write_report(run: Run, outcome: Outcome, model_version: str) -> dict[str, An
     publish_summary(summary)
     if run.record.summary is None:
         write_whole(Path(run.config.work_dir) / POSTERIOR_FILE, canonical_json(outcome.sampler) + "\n")
-        remember(run, outcome.traces, outcome.curated, (run.record.started() or {}).get("evidence"))
+        start = run.record.started() or {}
+        remember(run, outcome.traces, outcome.curated, start.get("evidence"))
+        remember_splits(run, outcome.traces, outcome.curated, start.get("splits"))
     run.record.write(SUMMARY_FILE, summary)
     return summary
 

@@ -16,6 +16,7 @@ from tasks.drivers import NotStored, StoredDriver
 from tasks.evidence import EVIDENCE_FILE, remember
 from tasks.ingest import ingest_traces
 from tasks.run import Run
+from tasks.split_chain import earlier_splits, remember_splits
 from tracewheel.core.errors import DataError
 from tracewheel.core.fingerprint import digest_of
 from tracewheel.core.store import remove
@@ -70,11 +71,14 @@ def work(profile, logs, tmp_path):
             with run.hold():
                 traces = ingest_traces(run, inputs=run.trace_digests())
                 start = starting_facts(run, traces)
-                return run, traces, start, curate_tasks(run, traces=traces, earlier=earlier_curation(run, start))
+                splits, lost = earlier_splits(run, start)
+                earlier = earlier_curation(run, start)
+                return run, traces, start, curate_tasks(run, traces=traces, earlier=earlier, splits=splits, splits_lost=lost)
 
         def complete(self, *overrides):
             run, traces, start, curated = self.begin(*overrides)
             remember(run, traces, curated, start["evidence"])
+            remember_splits(run, traces, curated, start["splits"])
             return curated
 
         def links(self):

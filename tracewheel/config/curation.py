@@ -123,8 +123,38 @@ class SetsConfig(Strict):
     shared: Literal["messages", "calls"] = "messages"
 
 
+class SharesConfig(Strict):
+    """The side of components that come after the first curation: shares of all components; the rest trains.
+
+    A side is for ever, so shares that change decide about later components only.
+    """
+
+    validation: Share = 0.15
+    test: Share = 0.25
+
+    @model_validator(mode="after")
+    def _leave_some_for_training(self) -> SharesConfig:
+        if self.validation + self.test >= 1:
+            raise ValueError("curation.shares: validation and test leave nothing to train on; their sum must be below 1")
+        return self
+
+
+class RotateConfig(Strict):
+    """Renewal of the held-out set: every `every` curations of new logs, this share of it is released to training.
+
+    The tasks that were held out longest go first, and no more than there are unused tasks of the test side to take
+    their places. The other direction does not exist: what was trained on is never held out.
+    """
+
+    every: Count
+    share: Annotated[float, Field(gt=0.0, le=1.0)] = 0.1
+
+
 class CurationConfig(Strict):
     """How logged traces become tasks, splits and demonstrations. Counts are of tasks.
+
+    The first curation must fill all four sets. Later ones start from its record of splits (docs/splits.md): a component stays
+    on its side, `shares` place new ones, and the sets are filled up to their sizes.
 
     `split: components` draws whole connected components, spread over families and tiers. `split: temporal` tests on the
     latest tasks, validates on those before them, and trains on the rest. `filter` is a condition on tasks, as in
@@ -139,12 +169,20 @@ class CurationConfig(Strict):
     harder_tier: Count = 5
     min_attempts: Count = 4
     split: Literal["components", "temporal"] = "components"
+    shares: SharesConfig = SharesConfig()
+    rotate: RotateConfig | None = None
     filter: str = ""
     allow_leak: bool = False
     duplicates: DuplicatesConfig = DuplicatesConfig()
     decontamination: DecontaminationConfig = DecontaminationConfig()
     difficulty: DifficultyConfig = DifficultyConfig()
     sets: SetsConfig = SetsConfig()
+
+    @model_validator(mode="after")
+    def _rotate_components_only(self) -> CurationConfig:
+        if self.rotate and self.split == "temporal":
+            raise ValueError("curation.rotate: a split by time renews its held-out set with each run; leave rotate out")
+        return self
 
 
 def _compiled(pattern: str) -> re.Pattern[str]:

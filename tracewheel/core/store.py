@@ -159,6 +159,16 @@ def write_whole(path: Path, text: str) -> None:
         os.replace(partial, path)
 
 
+def place_copy(source: Path, path: Path) -> None:
+    """Copy a file atomically: a kill at any moment leaves the old file or the new one."""
+    partial = path.with_name(f"{PARTIAL}{path.name}")
+    with disk_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source, partial)
+        _sync(partial)
+        os.replace(partial, path)
+
+
 def produce_whole(out: Path, produce: Callable[[Path], Any]) -> Any:
     """Run a stage with `out` as its output folder, which is replaced as a whole once the stage has finished.
 

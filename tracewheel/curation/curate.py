@@ -6,15 +6,15 @@ import json
 import tempfile
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tracewheel.config import CurateSections
 from tracewheel.core.errors import DataError
 from tracewheel.core.store import PARTIAL
 from tracewheel.curation.contamination import Overlap
-from tracewheel.curation.curated_folder import CONTAMINATION_FILE, DUPLICATES_FILE, REPORT_FILE, SPLITS, TASKS_FILE
+from tracewheel.curation.curated_folder import CONTAMINATION_FILE, DUPLICATES_FILE, REPORT_FILE, SPLITS, SPLITS_FILE, TASKS_FILE
 from tracewheel.curation.difficulty import check_held_out_tier, pass_rates
-from tracewheel.curation.duplicates import describe_duplicates
+from tracewheel.curation.duplicates import RENUMBERED, describe_duplicates
 from tracewheel.curation.episode_writer import EpisodeOrder, write_episodes
 from tracewheel.curation.filters import Filter
 from tracewheel.curation.leaks import check_leaks, describe_leaks, linking_clusters
@@ -22,7 +22,10 @@ from tracewheel.curation.pass_counts import KeptPassCounts
 from tracewheel.curation.probes import probe_tasks
 from tracewheel.curation.quality.report import quality_report, write_quality
 from tracewheel.curation.replayed_traces import ReplayedTraces, replay_all
-from tracewheel.curation.splits import assign_splits, components
+from tracewheel.curation.side_replay import TraceLinks
+from tracewheel.curation.split_keeping import Candidates, describe_ledger, keep_splits
+from tracewheel.curation.split_record import SplitRecord
+from tracewheel.curation.splits import components
 from tracewheel.curation.task_records import STATE_COLUMNS, TASK_COLUMNS, TaskRecords
 from tracewheel.curation.temporal import seen_times
 from tracewheel.environments.recorded.environment import PREFIX as RECORDED
@@ -32,10 +35,25 @@ if TYPE_CHECKING:
     import pandas
 
 RATE_COLUMNS = ["attempts", "successes", "pass_rate", "posterior", "low", "high", "pass_tier"]
+
+
+class Earlier(NamedTuple):
+    """What earlier curations have left for this one."""
+
+    counts: KeptPassCounts | None
+    splits: SplitRecord | None
+
+
 IN_A_BENCHMARK, FILTERED = "in a benchmark", "left out by the filter"
 
 
-def curate(config: CurateSections, traces: Path, out: Path, earlier: KeptPassCounts | None = None) -> dict[str, Any]:
+def curate(
+    config: CurateSections,
+    traces: Path,
+    out: Path,
+    earlier: KeptPassCounts | None = None,
+    splits: SplitRecord | None = None,
+) -> dict[str, Any]:
     """Make tasks and verified episodes from ingested traces.
 
     Writes into `out` (every column is in docs/datasets.md):
@@ -46,6 +64,7 @@ def curate(config: CurateSections, traces: Path, out: Path, earlier: KeptPassCou
     - duplicates.parquet: clusters of duplicate traces.
     - contamination.parquet: traces that contain a benchmark item, with its file and line.
     - evidence.json, counted.parquet: successes and failures by task and the traces counted in them, for the next curation.
+    - splits.parquet: the record of splits, for the next curation.
     - report.json: the returned report.
     - quality.html, quality.json: the quality report.
 
@@ -54,6 +73,7 @@ def curate(config: CurateSections, traces: Path, out: Path, earlier: KeptPassCou
         traces: Directory that `ingest` wrote.
         out: Directory to write to.
         earlier: The pass counts of an earlier curation. Traces counted there do not count again.
+        splits: The record of splits of the curation before this one. Without it the splits begin anew.
 
     Raises:
         DataError: no traces, too few tasks for the splits, or `curation.harder_tier` is not the tier above the hardest trained.
@@ -65,7 +85,7 @@ def curate(config: CurateSections, traces: Path, out: Path, earlier: KeptPassCou
     existing = next(folder for folder in (out, *out.absolute().parents) if folder.exists())
     with tempfile.TemporaryDirectory(prefix=f"{PARTIAL}curate-", dir=existing) as scratch:
         # In two steps, so that the replayed rows and the conversations are not in memory together.
-        order, report = _decide(config, path, out, Path(scratch), earlier)
+        order, report = _decide(config, path, out, Path(scratch), Earlier(earlier, splits))
         proves = not config.environment.kind.startswith(RECORDED)
         labels, sets = write_episodes(order, out, config.curation.sets, replay_proves=proves)
     report = {name: {"labels": labels, "sets": sets}.get(name, value) for name, value in report.items()}
@@ -75,7 +95,7 @@ def curate(config: CurateSections, traces: Path, out: Path, earlier: KeptPassCou
 
 
 def _decide(
-    config: CurateSections, traces: Path, out: Path, scratch: Path, earlier: KeptPassCounts | None
+    config: CurateSections, traces: Path, out: Path, scratch: Path, earlier: Earlier
 ) -> tuple[EpisodeOrder, dict[str, Any]]:
     """Write all files except episodes and sets. Returns the order of the episodes, and the report without their part."""
     with replay_all(traces, config.environment.kind, config.curation, scratch) as replayed:
@@ -85,13 +105,15 @@ def _decide(
 class _Curation:
     """The decisions on the rows of all traces: which tasks to keep, their splits, and the order of their episodes."""
 
-    def __init__(self, config: CurateSections, replayed: ReplayedTraces, earlier: KeptPassCounts | None) -> None:
-        self.config, self.replayed = config.curation, replayed
+    def __init__(self, config: CurateSections, replayed: ReplayedTraces, earlier: Earlier) -> None:
+        self.config, self.replayed, self.earlier_splits = config.curation, replayed, earlier.splits
         self.kind = config.environment.kind
         dropped = replayed.rows["dropped"] != ""
         self.usable = replayed.rows[~dropped] if dropped.any() else replayed.rows
         self.probes, self.probe_report = probe_tasks(replayed.tasks, replayed.solutions)
-        self.rates, self.kept_counts = pass_rates(self.usable[["id", "task_id", "success"]], self.config.difficulty, earlier)
+        self.rates, self.kept_counts = pass_rates(
+            self.usable[["id", "task_id", "success"]], self.config.difficulty, earlier.counts
+        )
 
     def write(self, out: Path, scratch: Path, path: Path) -> tuple[EpisodeOrder, dict[str, Any]]:
         import numpy as np
@@ -108,8 +130,9 @@ class _Curation:
         wanted = Filter(self.config.filter)
         clauses, keeps = wanted.dry_run(tasks), wanted.keep(tasks)
         dropped |= dict.fromkeys(tasks.loc[~keeps, "id"], FILTERED)
-        tasks = tasks[keeps].reset_index(drop=True)
-        tasks["split"] = assign_splits(tasks, self.config)
+        usable, tasks = tasks.drop(columns=RATE_COLUMNS), tasks[keeps].reset_index(drop=True)
+        splits = keep_splits(self._links(), Candidates(usable, tasks), self.config, self.earlier_splits)
+        tasks["split"] = splits.split
         check_held_out_tier(tasks)
         in_use = tasks[tasks["split"] != ""].drop(columns=["component", "first_seen", "last_seen"])
         in_use = self._with_states(in_use.sort_values(["split", "id"], key=_split_order).reset_index(drop=True))
@@ -117,7 +140,9 @@ class _Curation:
         clusters = self.replayed.clusters
         assert clusters is not None
         linking = linking_clusters(clusters, self.config.duplicates)
-        leaks = check_leaks(in_use, episodes.rename(columns={"id": "trace_id"}), linking, allow=self.config.allow_leak)
+        leaks = check_leaks(
+            in_use, episodes.rename(columns={"id": "trace_id"}), linking, splits.record, allow=self.config.allow_leak
+        )
 
         out.mkdir(parents=True, exist_ok=True)
         in_use.to_parquet(out / TASKS_FILE, index=False)
@@ -126,6 +151,7 @@ class _Curation:
             out / CONTAMINATION_FILE, index=False
         )
         self.kept_counts.write(out)
+        splits.record.write(out / SPLITS_FILE)
         report = {
             "funnel": self._funnel(dropped, tasks, in_use),
             "drift": {
@@ -142,6 +168,7 @@ class _Curation:
             "labels": {},
             "sets": {},
             "splits": {split: _describe_split(in_use[in_use["split"] == split]) for split in SPLITS},
+            "split_ledger": {**splits.ledger, "says": describe_ledger(splits.ledger)},
             "deployed": {split: _deployed(episodes[episodes["split"] == split], self.replayed.tasks) for split in SPLITS},
         }
         ranks = np.full(len(self.replayed.rows), -1, dtype=np.int64)
@@ -161,6 +188,17 @@ class _Curation:
         tasks = tasks.join(rates, on="id").join(seen_times(self.usable), on="id")
         links = components(self.usable, self.replayed.clusters, self.config.duplicates.link)
         return tasks.assign(component=tasks["id"].map(links))
+
+    def _links(self) -> TraceLinks:
+        """What identifies the component of each usable trace."""
+        link, keys = self.config.duplicates.link, self.replayed.copy_keys
+        assert keys is not None
+        rows = (
+            self.usable.assign(copy=self.usable["id"].map(keys[~keys.index.duplicated()]))
+            if RENUMBERED in link
+            else self.usable
+        )
+        return TraceLinks.of(rows, self.replayed.clusters, link)
 
     def _with_states(self, in_use: pandas.DataFrame) -> pandas.DataFrame:
         """The tasks in use with `STATE_COLUMNS`, in the column order of a task's record."""

@@ -8,6 +8,7 @@ from tracewheel.core.types import Task
 
 TASKS_FILE, EPISODES_FILE, SETS_FOLDER = "tasks.parquet", "episodes.parquet", "sets"
 DUPLICATES_FILE, CONTAMINATION_FILE = "duplicates.parquet", "contamination.parquet"
+SPLITS_FILE = "splits.parquet"
 REPORT_FILE, QUALITY_FILE, QUALITY_PAGE = "report.json", "quality.json", "quality.html"
 TRAIN, VALIDATION, HELD_OUT, HARDER = "train", "validation", "held_out", "harder"
 SPLITS = (TRAIN, VALIDATION, HELD_OUT, HARDER)

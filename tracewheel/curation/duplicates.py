@@ -95,6 +95,13 @@ class DuplicateFinder:
             )
         return pandas.concat(frames, ignore_index=True)[list(COLUMNS)]
 
+    def copy_keys(self) -> pandas.Series:
+        """A key of each trace by its id, equal for renumbered copies in any set of logs; "" without a logged goal."""
+        import pandas
+
+        keys = np.concatenate(self._keys[RENUMBERED]) if self._keys[RENUMBERED] else np.zeros(0, dtype=np.uint64)
+        return pandas.Series([f"{key:016x}" if key else "" for key in keys.tolist()], index=self._ids, dtype="str")
+
     def _labels(self, kind: str) -> npt.NDArray[np.int64]:
         parts = Partition(len(self._ids))
         if kind != NEAR:

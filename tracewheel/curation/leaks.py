@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracewheel.config.curation import CurationConfig, DuplicatesConfig
 from tracewheel.core.errors import DataError, LeakError
 from tracewheel.core.files import read_columns, read_table
-from tracewheel.curation.curated_folder import DUPLICATES_FILE, EPISODES_FILE, HARDER, HELD_OUT, TASKS_FILE, TRAIN, VALIDATION
+from tracewheel.curation.curated_folder import (
+    DUPLICATES_FILE,
+    EPISODES_FILE,
+    HARDER,
+    HELD_OUT,
+    SPLITS_FILE,
+    TASKS_FILE,
+    TRAIN,
+    VALIDATION,
+)
+from tracewheel.curation.split_record import EPISODE_IDENTITIES, TASK_IDENTITIES, SplitRecord
 
 if TYPE_CHECKING:
     import pandas
@@ -19,7 +30,10 @@ EPISODE_CLAIMS = (("task", "task_id"), ("user", "user"), ("session", "session"),
 
 
 def leak_report(
-    tasks: pandas.DataFrame, episodes: pandas.DataFrame, clusters: pandas.DataFrame | None = None
+    tasks: pandas.DataFrame,
+    episodes: pandas.DataFrame,
+    clusters: pandas.DataFrame | None = None,
+    record: SplitRecord | None = None,
 ) -> list[dict[str, Any]]:
     """Everything that is on more than one of the sides train, validation and test.
 
@@ -29,6 +43,8 @@ def leak_report(
         tasks: Task records with `split`.
         episodes: Has `task_id` and `split`; optional are `user`, `session`, `task` (the log's name of the task) and `trace_id`.
         clusters: Clusters of duplicate traces (`trace_id`, `cluster`, `kind`) of the kinds that must not be on two sides.
+        record: The record of splits: what earlier runs have trained on is on the side train as well, and what they have
+            selected on is on the side validation.
 
     Returns:
         For each leak its `kind`, the `value` on two sides, the `splits`, and the `tasks` and `traces` concerned.
@@ -44,6 +60,8 @@ def leak_report(
     if clusters is not None:
         copies = episodes[["trace_id", "task_id", "split"]].merge(clusters, on="trace_id")
         parts += [_leaking(own, "task_id", f"{kind} duplicate", own["cluster"]) for kind, own in copies.groupby("kind")]
+    if record:
+        parts += _spent(tasks, episodes, record)
     leaks = pandas.concat(parts, ignore_index=True)
     return [
         {
@@ -58,7 +76,12 @@ def leak_report(
 
 
 def check_leaks(
-    tasks: pandas.DataFrame, episodes: pandas.DataFrame, clusters: pandas.DataFrame | None = None, *, allow: bool = False
+    tasks: pandas.DataFrame,
+    episodes: pandas.DataFrame,
+    clusters: pandas.DataFrame | None = None,
+    record: SplitRecord | None = None,
+    *,
+    allow: bool = False,
 ) -> list[dict[str, Any]]:
     """Check that nothing is on two of the sides; the arguments are those of `leak_report`.
 
@@ -69,7 +92,7 @@ def check_leaks(
         LeakError: something is on two sides and `allow` is not set; the message names it and the tasks concerned.
         DataError: the name of a split is unknown.
     """
-    leaks = leak_report(tasks, episodes, clusters)
+    leaks = leak_report(tasks, episodes, clusters, record)
     if leaks and not allow:
         raise LeakError(describe_leaks(leaks))
     return leaks
@@ -81,7 +104,8 @@ def check_curated(curated: Path, config: CurationConfig) -> list[dict[str, Any]]
     The retrain flow does not need this: its own curation made the same check, and the store verifies the entry's digest.
 
     Args:
-        curated: Output of `tracewheel curate`, or similar files. Duplicates are checked only with duplicates.parquet.
+        curated: Output of `tracewheel curate`, or similar files. Duplicates are checked only with duplicates.parquet,
+            and what earlier runs have trained on only with splits.parquet.
         config: Which kinds of duplicates must not be on two sides, and whether a leak is allowed.
 
     Returns:
@@ -100,7 +124,8 @@ def check_curated(curated: Path, config: CurationConfig) -> list[dict[str, Any]]
         clusters = linking_clusters(read_table(duplicates), config.duplicates, str(duplicates))
         if "trace_id" not in episodes:
             raise DataError(f"{path}: no column 'trace_id', which {duplicates.name} refers to")
-    return check_leaks(tasks, episodes, clusters, allow=config.allow_leak)
+    record = SplitRecord.read(curated) if (curated / SPLITS_FILE).is_file() else None
+    return check_leaks(tasks, episodes, clusters, record, allow=config.allow_leak)
 
 
 def linking_clusters(clusters: pandas.DataFrame, config: DuplicatesConfig, where: str = "duplicates") -> pandas.DataFrame:
@@ -125,6 +150,25 @@ def describe_leaks(leaks: list[dict[str, Any]]) -> str:
     ]
     more = f"; and {len(leaks) - SHOWN} more" if len(leaks) > SHOWN else ""
     return "nothing may be on two of the sides train, validation and test: " + "; ".join(found) + more
+
+
+def _spent(tasks: pandas.DataFrame, episodes: pandas.DataFrame, record: SplitRecord) -> Iterator[pandas.DataFrame]:
+    """One row for each use on record of what is now kept from it: the task's own row and one of the side that used it."""
+    import pandas
+
+    for frame, task_column, columns in ((tasks, "id", TASK_IDENTITIES), (episodes, "task_id", EPISODE_IDENTITIES)):
+        for column, kind in columns.items():
+            if column not in frame:
+                continue
+            for splits, use, side in (
+                ((VALIDATION, HELD_OUT, HARDER), "trained", TRAIN),
+                ((HELD_OUT, HARDER), "selected", VALIDATION),
+            ):
+                own = frame[frame["split"].isin(splits)]
+                own = own[record.spent(kind, own[column], (use,))]
+                facts = {"kind": f"{kind.replace('_', ' ')} {use} earlier", "value": own[column], "task": own[task_column]}
+                for split in (own["split"], side):
+                    yield pandas.DataFrame({**facts, "split": split, "trace": own.get("trace_id")}, index=own.index)
 
 
 def _leaking(frame: pandas.DataFrame, task_column: str, kind: str, values: pandas.Series) -> pandas.DataFrame:

@@ -42,6 +42,7 @@ class ReplayedTraces:
         tasks: Their tasks.
         solutions: Calls whose replay solved a task, for tasks whose environment knows no solution.
         clusters: Duplicates among the usable traces (see `duplicates.py`).
+        copy_keys: Trace id to a key that renumbered copies share.
         overlaps: Benchmark items in the usable traces.
     """
 
@@ -50,6 +51,7 @@ class ReplayedTraces:
     tasks: TaskRecords
     solutions: Solutions
     clusters: pandas.DataFrame | None = None
+    copy_keys: pandas.Series | None = None
     overlaps: list[Overlap] = field(default_factory=list)
 
     def __enter__(self) -> Self:
@@ -102,7 +104,7 @@ def replay_all(traces: Path, environment: str, config: CurationConfig, scratch: 
             parts.append(table.select(list(SHORT_COLUMNS)).to_pandas())
     if parts:
         replayed.rows = pandas.concat(parts, ignore_index=True)
-    replayed.clusters = finder.clusters()
+    replayed.clusters, replayed.copy_keys = finder.clusters(), finder.copy_keys()
     return replayed
 
 

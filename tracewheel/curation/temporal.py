@@ -24,6 +24,8 @@ class _Task(NamedTuple):
     attempts: int
     first_seen: pandas.Timestamp
     last_seen: pandas.Timestamp
+    trained: bool
+    selected: bool
 
 
 def seen_times(episodes: pandas.DataFrame) -> pandas.DataFrame:
@@ -45,7 +47,8 @@ def assign_by_time(tasks: pandas.DataFrame, config: CurationConfig) -> pandas.Se
     """The split of each task, "" for unused tasks.
 
     Args:
-        tasks: Has `id`, `tier`, `attempts`, `component`, `first_seen` and `last_seen`.
+        tasks: Has `id`, `tier`, `attempts`, `component`, `first_seen` and `last_seen`; optional are `trained` and `selected`,
+            whether an earlier run has trained or selected on its component. Such a task is not held out.
         config: The sizes of the splits, and the harder tier.
 
     Raises:
@@ -60,6 +63,7 @@ def assign_by_time(tasks: pandas.DataFrame, config: CurationConfig) -> pandas.Se
     begins = tasks.groupby("component")["first_seen"].min()
     latest_first = sorted(begins.index, key=lambda component: (begins[component], content_hash(component)), reverse=True)
     columns = list(_Task._fields)
+    tasks = tasks.assign(**{name: False for name in ("trained", "selected") if name not in tasks})
     members = {
         component: [_Task(*row) for row in frame[columns].itertuples(index=False, name=None)]
         for component, frame in tasks.groupby("component")
@@ -100,10 +104,10 @@ def assign_by_time(tasks: pandas.DataFrame, config: CurationConfig) -> pandas.Se
 
 def _side(task: _Task, quotas: dict[str, int], config: CurationConfig) -> str:
     """The split with room that a task may be in, or ""."""
-    if task.tier > config.harder_tier:
+    if task.tier > config.harder_tier or task.trained:
         return ""
     fits = [HARDER] if task.tier == config.harder_tier else [HELD_OUT, VALIDATION]
-    return next((split for split in fits if quotas.get(split)), "")
+    return next((split for split in fits if quotas.get(split) and (split == VALIDATION or not task.selected)), "")
 
 
 def _latest_first(tasks: Iterable[_Task]) -> list[_Task]:

@@ -15,6 +15,7 @@ from tracewheel.curation.curate import curate
 from tracewheel.curation.curated_folder import load_tasks
 from tracewheel.curation.leaks import check_curated, check_leaks
 from tracewheel.curation.pass_counts import KeptPassCounts
+from tracewheel.curation.side_replay import IDENTITIES
 from tracewheel.environments.workspace.environment import TOOLS
 from tracewheel.traces.ingest import ingest
 
@@ -167,9 +168,7 @@ def test_a_task_tried_by_a_training_user_is_not_held_out(ingested, curated, tmp_
 
 
 def test_a_leak_in_the_splits_fails_the_stage(ingested, tmp_path, monkeypatch):
-    monkeypatch.setattr(
-        "tracewheel.curation.curate.components", lambda episodes, *_: {task: task for task in episodes["task_id"]}
-    )
+    monkeypatch.delitem(IDENTITIES, "user")
     traces = [Trace.from_record(row) for row in pandas.read_parquet(ingested / "traces.parquet").to_dict("records")]
     same_user = pandas.DataFrame([{**trace.to_record(), "user": "one", "session": None} for trace in traces])
     same_user.to_parquet(tmp_path / "traces.parquet", index=False)

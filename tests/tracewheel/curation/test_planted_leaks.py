@@ -80,17 +80,20 @@ def test_planted_copies_are_on_one_side(clean, planted):
     curated, copies, _, original = planted
     tasks = pandas.read_parquet(curated / "tasks.parquet").set_index("id")["split"]
     assert tasks[original.id] == "train"
-    for how, task in copies.items():
-        assert tasks.get(task.id, "train") == "train", how
-    assert pandas.read_parquet(clean / "tasks.parquet").set_index("id")["split"][copies["user"].id] == "held_out"
+    for how in ("whitespace", "paraphrase", "renumbered"):
+        assert tasks.get(copies[how].id, "train") == "train", how
+    before, episodes = (pandas.read_parquet(folder / "episodes.parquet") for folder in (clean, curated))
+    user = before.loc[before["split"] == "train", "user"].iloc[0]
+    assert tasks[copies["user"].id] == "held_out", "the held-out task stays, and the training user's tasks give way"
+    assert user in set(before.loc[before["split"] == "train", "user"]) - set(episodes.loc[episodes["split"] == "train", "user"])
     assert not json.loads((curated / "report.json").read_text())["leaks"]["found"]
     check_curated(curated, CONFIG.curation)
 
 
 @pytest.mark.parametrize("how", CAUGHT_AS)
-def test_forged_leaks_are_found(planted, how, tmp_path, capsys):
-    curated, copies, traces, _ = planted
-    forged = forge(curated, copies[how], traces[how], tmp_path / "forged")
+def test_forged_leaks_are_found(clean, planted, how, tmp_path, capsys):
+    curated = planted[0]
+    forged = forge(clean if how == "user" else curated, planted, how, tmp_path / "forged")
     with pytest.raises(LeakError, match=rf"{CAUGHT_AS[how]} .* is in held_out and train"):
         check_curated(forged, CONFIG.curation)
     command = ["warm-start", str(ROOT / "configs/tiny.yaml"), "--curated", str(forged), "--out", str(tmp_path / "out")]
@@ -98,14 +101,15 @@ def test_forged_leaks_are_found(planted, how, tmp_path, capsys):
     assert f"{CAUGHT_AS[how]} " in capsys.readouterr().err and not (tmp_path / "out").exists()
 
 
-def forge(curated, copy, trace, out):
-    """The data set with a copy's episode on the held-out side, and the training task that it is a copy of."""
+def forge(curated, planted, how, out):
+    """A data set with a copy's episode on the held-out side, and the training task that it is a copy of."""
     out.mkdir()
     tasks, episodes = pandas.read_parquet(curated / "tasks.parquet"), pandas.read_parquet(curated / "episodes.parquet")
-    planted = pandas.read_parquet(curated.parent / "ingested/traces.parquet").set_index("id").loc[trace]
+    copy, trace = planted[1][how], planted[2][how]
+    logged = pandas.read_parquet(planted[0].parent / "ingested/traces.parquet").set_index("id").loc[trace]
     row = {**tasks.iloc[0].to_dict(), **copy.to_record(), "split": "held_out"}
     episode = {**episodes.iloc[0].to_dict(), "trace_id": trace, "task_id": copy.id, "split": "held_out"}
-    episode |= {"user": planted["user"], "session": planted["session"]}
+    episode |= {"user": logged["user"], "session": logged["session"]}
     pandas.concat([tasks, pandas.DataFrame([row])]).to_parquet(out / "tasks.parquet", index=False)
     pandas.concat([episodes, pandas.DataFrame([episode])]).to_parquet(out / "episodes.parquet", index=False)
     pandas.read_parquet(curated / "duplicates.parquet").to_parquet(out / "duplicates.parquet", index=False)

@@ -1,0 +1,278 @@
+"""Splits that stay: from the record of the last curation and all traces to the splits of this one, and their ledger.
+
+| step | rule |
+|---|---|
+| sides | of components, for ever (`side_replay.py`); the first by quotas (`founding.py`) |
+| rotation | held-out components are released to training (`curation.rotate`) |
+| sets | the usable tasks of a side, those first that were there first, up to the size of the set |
+| ledger | what moved, why, and what is short |
+
+With `split: temporal` the sets are drawn by time (`temporal.py`) from what was not trained (or selected) on earlier.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tracewheel.config import CurationConfig
+from tracewheel.core.errors import DataError
+from tracewheel.core.types import content_hash
+from tracewheel.curation.curated_folder import HARDER, HELD_OUT, TRAIN, VALIDATION
+from tracewheel.curation.founding import found
+from tracewheel.curation.side_replay import Components, TraceLinks, side_of
+from tracewheel.curation.split_record import (
+    RETIRED,
+    SIDE_OF_SPLIT,
+    SIDES,
+    TASK,
+    TEST,
+    USE_OF_SPLIT,
+    SplitRecord,
+    State,
+    identity_key,
+)
+from tracewheel.curation.temporal import assign_by_time
+
+if TYPE_CHECKING:
+    import pandas
+
+NOT_FROM_LOGS = (
+    "the record of splits is lost, and which held-out tasks earlier runs have released to training is not in the logs{why};"
+    " give an earlier curation or run with --earlier, or start in another work folder"
+)
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """The tasks of a curation.
+
+    Attributes:
+        usable: Task records that may be used, before `curation.filter`.
+        kept: Those that the filter keeps, with `attempts` and `component`; for a split by time also `first_seen`, `last_seen`.
+    """
+
+    usable: pandas.DataFrame
+    kept: pandas.DataFrame
+
+
+@dataclass(frozen=True)
+class KeptSplits:
+    """The split of each kept task ("" for unused ones), the record for the next curation, and the ledger."""
+
+    split: pandas.Series
+    record: SplitRecord
+    ledger: dict[str, Any]
+
+
+def keep_splits(links: TraceLinks, tasks: Candidates, config: CurationConfig, earlier: SplitRecord | None = None) -> KeptSplits:
+    """Assign the splits.
+
+    Args:
+        links: All usable traces.
+        tasks: Their tasks.
+        config: Sizes, shares and rotation.
+        earlier: The record of the curation before this one; None for the first.
+
+    Raises:
+        DataError: a set cannot be filled in the first curation, or is empty in a later one; or the record is lost and the
+            logs cannot tell it.
+    """
+    return _Keeping(links, tasks, config, earlier or SplitRecord()).result()
+
+
+class _Keeping:
+    """One curation's splits."""
+
+    def __init__(self, links: TraceLinks, tasks: Candidates, config: CurationConfig, earlier: SplitRecord) -> None:
+        self._links, self._tasks, self._config, self._earlier = links, tasks, config, earlier
+        self._logs = content_hash(sorted(links.rows["id"]))
+        self._grown = self._logs != earlier.logs
+        self._number = earlier.number + self._grown
+        self._codes = {task_id: code for code, task_id in links.tasks.items()}
+        self._components = Components(links, earlier, self._number)
+        self._places = {code: earlier.places[key] for code, key in self._task_keys() if key in earlier.places}
+        self._next = max(earlier.places.values(), default=-1) + 1
+        self._rotated: list[int] = []
+
+    def result(self) -> KeptSplits:
+        temporal = self._config.split == "temporal"
+        if self._earlier.lost and (temporal or self._config.rotate):
+            raise DataError(NOT_FROM_LOGS.format(why=" (a split by time does so each time)" if temporal else ""))
+        if temporal:
+            split = self._by_time()
+        else:
+            self._place_components()
+            self._rotate()
+            split = self._fill()
+        record = self._record(split)
+        return KeptSplits(split, record, self._ledger(split, record))
+
+    def _task_keys(self) -> list[tuple[int, str]]:
+        keys = self._links.keys
+        return [(code, key) for code in self._links.tasks if (key := keys[code]) is not None]
+
+    def _place_components(self) -> None:
+        """Add all traces in the order of time: each component gets its side, each task its place."""
+        begun = 0
+        if not self._earlier.states:
+            begun, chosen = found(self._components, self._links, self._tasks.usable, self._config)
+            self._put(self._codes[task_id] for task_id in chosen)
+        for place, fingerprint in enumerate(self._links.rows["fingerprint"]):
+            if place >= begun:
+                self._components.add(place, side_of(str(fingerprint), self._config.shares))
+        self._put(self._links.codes[:, 0].tolist())
+
+    def _put(self, codes: Any) -> None:
+        for code in codes:
+            if code not in self._places:
+                self._places[code] = self._next
+                self._next += 1
+
+    def _by_time(self) -> pandas.Series:
+        for place in range(len(self._links.rows)):
+            self._components.add(place)
+        self._put(self._links.codes[:, 0].tolist())
+        kept = self._tasks.kept
+        states = [self._state(task_id) for task_id in kept["id"]]
+        trained, selected = ([bool(getattr(state, name)) for state in states] for name in ("trained", "selected"))
+        split = assign_by_time(kept.assign(trained=trained, selected=selected), self._config)
+        for task_id, own in zip(kept["id"], split, strict=True):
+            if own:
+                self._components.change(self._codes[task_id], side=SIDE_OF_SPLIT[own])
+        return split
+
+    def _state(self, task_id: str) -> State:
+        return self._components.state(self._codes[task_id])
+
+    def _candidates(self) -> dict[str, list[str]]:
+        """The tasks that each set may take, in the order in which it takes them."""
+        config = self._config
+        found: dict[str, list[str]] = {TRAIN: [], VALIDATION: [], HELD_OUT: [], HARDER: []}
+        kept = self._tasks.kept[["id", "tier", "attempts"]].itertuples(index=False, name=None)
+        for task_id, tier, attempts in sorted(kept, key=lambda row: self._places[self._codes[row[0]]]):
+            side = self._state(task_id).side
+            if tier == config.harder_tier and side == TEST:
+                found[HARDER].append(task_id)
+            elif tier < config.harder_tier and (side != TRAIN or attempts >= config.min_attempts) and side != RETIRED:
+                found[HELD_OUT if side == TEST else side].append(task_id)
+        return found
+
+    def _sizes(self) -> dict[str, int]:
+        config = self._config
+        return {
+            TRAIN: config.train_tasks,
+            VALIDATION: config.validation_tasks,
+            HELD_OUT: config.held_out_tasks,
+            HARDER: config.harder_tasks,
+        }
+
+    def _rotate(self) -> None:
+        """Release the components that were held out longest to training, as far as others can take their places."""
+        rotate = self._config.rotate
+        if not (rotate and self._grown and self._number > 1 and self._number % rotate.every == 0):
+            return
+        sizes, candidates = self._sizes(), self._candidates()
+        for task_id in self._codes:
+            if self._state(task_id).side == RETIRED:
+                self._components.change(self._codes[task_id], side=TRAIN)
+        tests = {split: candidates[split] for split in (HELD_OUT, HARDER)}
+        split_of = {task_id: split for split, ids in tests.items() for task_id in ids}
+        spare = {split: len(ids) - sizes[split] for split, ids in tests.items()}
+        left = max(1, round(rotate.share * sizes[HELD_OUT]))
+        members: dict[int, list[str]] = {}
+        for task_id in split_of:
+            members.setdefault(self._components.root(self._codes[task_id]), []).append(task_id)
+        oldest = sorted(members, key=lambda root: (self._components.state(root).tested, self._places_of(members[root])))
+        for root in oldest:
+            counts = Counter(split_of[task_id] for task_id in members[root])
+            held = counts[HELD_OUT]
+            if self._components.state(root).tested and 0 < held <= left and all(counts[name] <= spare[name] for name in counts):
+                left -= held
+                spare = {split: spare[split] - counts[split] for split in spare}
+                self._components.change(root, side=TRAIN)
+                self._rotated += [self._codes[task_id] for task_id in members[root]]
+
+    def _places_of(self, task_ids: list[str]) -> int:
+        return min(self._places[self._codes[task_id]] for task_id in task_ids)
+
+    def _fill(self) -> pandas.Series:
+        """The first candidates of each set. Only the first curation must fill them all."""
+        split_of: dict[str, str] = {}
+        for split, candidates in self._candidates().items():
+            if not candidates:
+                raise DataError(
+                    f"{split}: no task is left on its side that curation's settings allow; bring more logs, or lower"
+                    " curation.min_attempts or loosen curation.filter"
+                )
+            split_of |= dict.fromkeys(candidates[: self._sizes()[split]], split)
+        return self._tasks.kept["id"].map(lambda task_id: split_of.get(task_id, ""))
+
+    def _record(self, split: pandas.Series) -> SplitRecord:
+        """The record after the tasks have been used as these splits say."""
+        held = dict(self._earlier.held)
+        for task_id, own in zip(self._tasks.kept["id"], split, strict=True):
+            use = USE_OF_SPLIT.get(own)
+            if use is None:
+                continue
+            if not getattr(self._state(task_id), use):
+                self._components.change(self._codes[task_id], **{use: self._number})
+            if use == "tested":
+                held.setdefault(identity_key(TASK, task_id), self._number)
+        states, kinds = dict(self._earlier.states), dict(self._earlier.kinds)
+        for key, kind, state in self._components.states():
+            states[key], kinds[key] = state, kind
+        places = self._earlier.places | {key: self._places[code] for code, key in self._task_keys()}
+        return SplitRecord(self._number, self._logs, states, kinds, places, held)
+
+    def _ledger(self, split: pandas.Series, record: SplitRecord) -> dict[str, Any]:
+        """What this curation did to the splits; counts are of tasks."""
+        earlier = self._earlier
+        here = dict(self._task_keys())
+        sides = Counter(record.states[key].side for key in here.values())
+        was = {key: (state, record.states[key]) for key, state in earlier.states.items() if earlier.kinds[key] == TASK}
+        rotated = {here[code] for code in self._rotated}
+        gave_way = [old for old, new in was.values() if old.side == TRAIN and new.side != TRAIN]
+        retired = [key for key, (old, new) in was.items() if old.side != RETIRED and new.side == RETIRED]
+        used = dict(zip(self._tasks.kept["id"], split, strict=True))
+        first = {key for key, number in record.held.items() if number == min(record.held.values())}
+        still = [own for task_id, own in used.items() if own in (HELD_OUT, HARDER) and identity_key(TASK, task_id) in first]
+        counts = Counter(used.values())
+        return {
+            "number": record.number,
+            "lost": earlier.lost,
+            "sides": {side: sides[side] for side in SIDES},
+            "new_tasks": len(set(here.values()) - earlier.states.keys()),
+            "gone_tasks": len(was.keys() - set(here.values())),
+            "gave_way": len(gave_way),
+            "gave_way_trained": sum(old.trained > 0 for old in gave_way),
+            "retired_held_out": sum(earlier.states[key].side == TEST for key in retired),
+            "retired_validation": sum(earlier.states[key].side == VALIDATION for key in retired),
+            "rotated": len(rotated),
+            "short": {name: size - counts[name] for name, size in self._sizes().items() if counts[name] < size},
+            "first_held_out": {"tasks": len(first), "still": len(still)},
+        }
+
+
+def describe_ledger(ledger: dict[str, Any]) -> str:
+    """The ledger in a sentence or three."""
+    sides = ", ".join(f"{count} {side}" for side, count in ledger["sides"].items() if count or side != RETIRED)
+    said = [f"Splits, curation {ledger['number']}: {ledger['new_tasks']} new tasks; by side {sides}."]
+    if ledger["lost"]:
+        said.append("The record was lost and is rebuilt from the logs: all of the training side counts as trained on.")
+    if ledger["gave_way"]:
+        said.append(
+            f"{ledger['gave_way']} training tasks gave way to tasks of another side that new traces link them to;"
+            f" {ledger['gave_way_trained']} had been trained on."
+        )
+    for name, what in (("retired_held_out", "held-out"), ("retired_validation", "validation")):
+        if ledger[name]:
+            said.append(f"{ledger[name]} tasks of the {what} side retired, because linked tasks had been used.")
+    if ledger["rotated"]:
+        said.append(f"{ledger['rotated']} held-out tasks were released to training.")
+    if ledger["short"]:
+        said.append("Short: " + ", ".join(f"{split} by {count}" for split, count in ledger["short"].items()) + ".")
+    first = ledger["first_held_out"]
+    said.append(f"Of the first {first['tasks']} held-out tasks, {first['still']} still are.")
+    return " ".join(said)
