@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 TEST, RETIRED, UNDECIDED = "test", "retired", ""
 SIDES = (TRAIN, VALIDATION, TEST, RETIRED)
-PROTECTION = {TRAIN: 0, VALIDATION: 1, TEST: 2}  # of components that turn out to be one, the most protected side stays
+PROTECTION = {UNDECIDED: 0, TRAIN: 1, VALIDATION: 2, TEST: 3, RETIRED: 4}  # when components are one, the highest stays
 SIDE_OF_SPLIT = {TRAIN: TRAIN, VALIDATION: VALIDATION, HELD_OUT: TEST, HARDER: TEST}
 USE_OF_SPLIT = {TRAIN: "trained", VALIDATION: "selected", HELD_OUT: "tested", HARDER: "tested"}
 # Columns of tasks and of episodes to the kind of identity they hold.
@@ -57,13 +57,13 @@ def joined(states: Iterable[State]) -> State:
     """The state of a component that turns out to consist of several.
 
     The most protected side stays, and the others give way. What a held-out or validation task would have to be kept from
-    may have happened already: where a part was trained on (or, for the test side, selected on), the component retires.
+    may have happened already: where a part was trained on (or, for the test side, selected on), the component retires. With
+    a retired part it is retired too.
     """
     parts = list(states)
     since = min(part.since for part in parts)
     trained, selected, tested = (_first(getattr(part, name) for part in parts) for name in COUNTS[1:])
-    sides = {part.side for part in parts} & PROTECTION.keys()
-    side = max(sides, key=PROTECTION.__getitem__) if sides else max(part.side for part in parts)
+    side = max((part.side for part in parts), key=PROTECTION.__getitem__)
     spent = trained if side == VALIDATION else trained or selected if side == TEST else 0
     return State(RETIRED if spent else side, since, trained, selected, tested)
 
