@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracewheel.core.errors import DataError
+from tracewheel.core.files import read_json
 from tracewheel.curation.curated_folder import EPISODES_FILE, SPLITS, TASKS_FILE, load_tasks
 
 if TYPE_CHECKING:
