@@ -7,6 +7,7 @@ from dataclasses import replace
 from flows.sources import episodes_of, is_last, open_source, score_files
 from tasks.doctor import Watch
 from tasks.evaluate import evaluate_and_log, evaluate_policy
+from tasks.guard import Guard, go_back_to
 from tasks.improvement import Candidate, Improvement, in_words
 from tasks.run import Policy, Run
 from tasks.update import update_policy
@@ -36,42 +37,52 @@ def with_harder_tier(run: Run, curated: Entry, found: Improvement) -> dict[int, 
 def improve(run: Run, curated: Entry, start: Policy, sampler: TaskSampler, *, name: str = "rl", before: int = 0) -> Improvement:
     """Sample tasks, roll out, score, update; every few iterations, validate.
 
-    Policies are named after `name`; the tracker's iterations follow those that the run had `before`.
+    Where the guard raises the alarm, the loop goes back to its best iteration with a lower learning rate, or stops. Policies
+    are named after `name`; the tracker's iterations follow those that the run had `before`.
     """
     training = run.config.training
     if run.config.rollout.mode != "sync":
         start = replace(start, version=0)  # staleness counts from 0, whatever a champion's version is
     assert start.entry is not None
     policy, state, reference = start, start.entry, start.entry
+    states = {0: start.entry}
     found = Improvement([validate(run, curated, start)])
-    watch = Watch(run, curated, start)
+    watch, guard = Watch(run, curated, start), Guard(run, curated, sampler, name)
     watch.see(0, found.evaluations)
     progress = run.driver.progress(training.iterations)
     used = 0
     with open_source(run, curated, sampler, name) as source:
         for iteration in range(1, training.iterations + 1):
             trajectories, scores = source.gather(policy, iteration, used)
-            state = update_policy(
-                run, trajectories=trajectories, scores=scores, state=state, reference=reference, iteration=iteration
+            update = state = update_policy(
+                guard.run, trajectories=trajectories, scores=scores, state=state, reference=reference, iteration=iteration
             )
-            policy = run.adapted(f"{name}-{iteration}", state, version=iteration)
             used += episodes_of(trajectories)
             last = is_last(run, iteration, used)
-            if not last:
+            event = guard.see(iteration, found.rates, rollouts=trajectories, scores=scores, update=update, last=last)
+            if event:
+                state = go_back_to(run, state=states[event.to], iteration=iteration)
+            states[iteration] = state
+            policy = run.adapted(f"{name}-{iteration}", state, version=iteration)
+            if event:
+                source.went_back(policy)
+            elif not last:
                 source.updated(policy)
             figures = {
                 "success": success_of_rounds([entry.result for entry in scores]),
                 **sampling_figures(run.config.learner, score_files(scores)),
                 **sampler.figures(),
+                **guard.figures,
             }
-            found.updates[iteration] = {**state.result, **figures}
+            found.updates[iteration] = {**update.result, **figures}
             if run.tracking:
                 run.tracking.log_iteration(before + iteration, found.updates[iteration])
-            if last or validates(training, iteration):
+            if not event and (last or validates(training, iteration)):
                 found.candidates.append(validate(run, curated, policy, iteration))
-            watch.see(iteration, found.evaluations, rollouts=trajectories, scores=scores, update=state)
+            watch.see(iteration, found.evaluations, rollouts=trajectories, scores=scores, update=update)
             progress(iteration)
-            if last:
+            if last or (event and event.action == "stop"):
                 break
         found.rollouts[name] = source.summary()
+    found.guard.extend(guard.events)
     return found

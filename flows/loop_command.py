@@ -64,7 +64,8 @@ def improve(options: argparse.Namespace) -> dict[str, Any]:
         learned = loop(run, _entry(curated, inputs["curated"]), first, sampler)
     best = learned.best
     candidates = [{"policy": item.policy.name, "iteration": item.iteration, **item.rates} for item in learned.candidates]
-    report = {"best": best.policy.name, "best_iteration": best.iteration, "candidates": candidates}
+    report: dict[str, Any] = {"best": best.policy.name, "best_iteration": best.iteration, "candidates": candidates}
+    report["guard"] = [event.to_record() for event in learned.guard]
 
     def write(out: Path) -> None:
         assert best.policy.weights is not None

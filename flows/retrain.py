@@ -106,6 +106,7 @@ def learn(run: Run) -> Outcome:
         started=started,
         objectives=learned.objectives,
         rollouts=learned.rollouts,
+        guard=learned.guard,
     )
 
 

@@ -40,6 +40,10 @@ class Source(Protocol):
         """There is a new policy, and another iteration to come."""
         ...
 
+    def went_back(self, policy: Policy) -> None:
+        """The loop goes on with this policy, or ends; nothing that earlier ones sampled is trained on any more."""
+        ...
+
     def summary(self) -> dict[str, Any]:
         """Figures of the whole loop."""
         ...
@@ -92,6 +96,8 @@ class SyncSource:
 
     def updated(self, policy: Policy) -> None: ...
 
+    def went_back(self, policy: Policy) -> None: ...
+
     def summary(self) -> dict[str, Any]:
         return {"mode": "sync"}
 
@@ -118,6 +124,11 @@ class OverlapSource:
         return [rolled_out], [scored]
 
     def updated(self, policy: Policy) -> None: ...
+
+    def went_back(self, policy: Policy) -> None:
+        if self.pending:
+            self.pending()  # it is being made, with the lost policy
+            self.pending = None
 
     def summary(self) -> dict[str, Any]:
         return {"mode": "overlap"}
@@ -155,6 +166,10 @@ class QueueSource:
     def updated(self, policy: Policy) -> None:
         if self.queue:
             self.queue.publish(policy)
+
+    def went_back(self, policy: Policy) -> None:
+        if self.queue:
+            self.queue.start_over(policy)
 
     def summary(self) -> dict[str, Any]:
         return {"mode": "async", **(self.queue.summary() if self.queue else {})}

@@ -22,6 +22,7 @@ from tracewheel.report.doctor import (
     examine,
     loops_of,
     read_families,
+    read_guard,
     read_iteration,
     worst,
 )
@@ -136,6 +137,7 @@ class Watch:
             start_version=self._start_version,
             tools=offered_tools(config.environment.kind) is not None,
             families=self._families,
+            guard=read_guard(self._run.record.path),
         )
 
     def _say(self, findings: Sequence[Finding]) -> None:

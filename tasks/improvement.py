@@ -9,6 +9,7 @@ from typing import Any
 from tasks.run import Policy
 from tracewheel.core.store import Entry
 from tracewheel.evaluation.ranking import Evaluation, comparable_rates
+from tracewheel.sampling.guard import GuardEvent
 from tracewheel.sampling.validation import Key, best_of, validation_rate
 
 
@@ -39,16 +40,23 @@ class Improvement:
         candidates: The start, and each policy that was validated.
         updates: Iteration to the metrics of its update.
         rollouts: Loop to how it got its rollouts.
+        guard: What the guard did, in order; iterations are those of its loop.
     """
 
     candidates: list[Candidate]
     updates: dict[int, dict[str, Any]] = field(default_factory=dict)
     rollouts: dict[str, dict[str, Any]] = field(default_factory=dict)
+    guard: list[GuardEvent] = field(default_factory=list)
 
     @property
     def validation(self) -> dict[int, dict[str, float | None]]:
         """Iteration to greedy and sampled success on the validation split."""
         return {candidate.iteration: candidate.rates for candidate in self.candidates}
+
+    @property
+    def rates(self) -> dict[int, float | None]:
+        """Iteration to what candidates are ranked by."""
+        return candidate_rates({candidate.iteration: candidate for candidate in self.candidates})
 
     @property
     def evaluations(self) -> dict[int, Entry]:
@@ -84,6 +92,7 @@ class Improvement:
         self.candidates.extend(replace(item, iteration=before + item.iteration) for item in later.candidates[1:])
         self.updates.update({before + iteration: metrics for iteration, metrics in later.updates.items()})
         self.rollouts.update(later.rollouts)
+        self.guard.extend(later.guard)
 
 
 def candidate_rates(candidates: Mapping[Key, Candidate], families: tuple[str, ...] | None = None) -> dict[Key, float | None]:

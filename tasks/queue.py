@@ -33,6 +33,7 @@ class RunQueue:
     def __init__(self, run: Run, curated: Entry, sampler: TaskSampler, start: Policy, name: str) -> None:
         self._run, self._name = run, name
         self._fleet: WatchedFleet | None = None
+        self._oldest = 0  # version of the oldest policy whose groups are trained on
         staleness = run.config.rollout.max_staleness
         made_from = {
             "settings": [settings_for(run.config, SECTIONS), staleness],
@@ -61,6 +62,11 @@ class RunQueue:
         if self.queue and not self._run.planning:
             self.queue.publish(policy.ref())
 
+    def start_over(self, policy: Policy) -> None:
+        """Let workers continue with this policy; groups in which an older one sampled are dropped and ordered again."""
+        self._oldest = policy.version
+        self.publish(policy)
+
     def claim(self, iteration: int) -> ClaimedGroups:
         """The groups that an iteration trains on, claimed once enough are complete."""
         run, label = self._run, f"claim {iteration} of {self._run.config.training.iterations}"
@@ -74,7 +80,7 @@ class RunQueue:
             self._fleet = WatchedFleet(make_fleet(run.config, self.queue, run.record.path / "workers" / self._name))
         run.reporter.start(label)
         started = time.monotonic()
-        claimed = self._book.claim(iteration, self._fleet, run.reporter.move)
+        claimed = self._book.claim(iteration, self._fleet, run.reporter.move, oldest=self._oldest)
         run.reporter.end(label, "Completed", time.monotonic() - started)
         return claimed
 

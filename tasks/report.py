@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from tracewheel.policy.adapters import ADAPTER
 from tracewheel.policy.merge import MERGES_FILE
 from tracewheel.report import ReportData, RunResults, load_report_data
 from tracewheel.report import write_report as write_page
+from tracewheel.sampling.guard import GuardEvent
 
 PAGE_FILE = "report.html"
 
@@ -44,6 +46,7 @@ class Outcome:
         sampler: The tasks' posterior at the end.
         objectives: Candidate to its objectives on the validation split; empty when the rubric has none.
         rollouts: Loop to how it got its rollouts: the mode, and of asynchronous training the counts of the queue.
+        guard: What the guard did in the loop.
     """
 
     traces: Entry
@@ -58,6 +61,7 @@ class Outcome:
     started: float = field(default_factory=time.monotonic)
     objectives: dict[str, dict[str, float | None]] = field(default_factory=dict)
     rollouts: dict[str, dict[str, Any]] = field(default_factory=dict)
+    guard: Sequence[GuardEvent] = ()
 
 
 @prefect.task(name="write_report", cache_policy=NO_CACHE)
@@ -76,6 +80,7 @@ def write_report(run: Run, outcome: Outcome, model_version: str) -> dict[str, An
         "wall_seconds": round(time.monotonic() - outcome.started, 2),
         "best_iteration": outcome.best_iteration,
         "rollouts": outcome.rollouts,
+        "guard": [event.to_record() for event in outcome.guard],
         "model_version": model_version,
         weights.name: str(kept),
         "report": str(run.record.path / PAGE_FILE),

@@ -15,6 +15,7 @@ from tracewheel.config.curation import (
 from tracewheel.config.doctor import Ceiling, CheckName, DoctorConfig, Floor
 from tracewheel.config.endpoint import EndpointConfig, PricesConfig
 from tracewheel.config.engines import EngineConfig, TransformersEngineConfig, VllmConfig, VllmEngineConfig, VllmServerConfig
+from tracewheel.config.guard import GuardConfig
 from tracewheel.config.ingest import IngestConfig, TraceFormat
 from tracewheel.config.learner import (
     AdvantageConfig,
@@ -72,6 +73,7 @@ from tracewheel.config.sections import (
     EngineSections,
     EvaluateSections,
     GateSections,
+    GoBackSections,
     IngestSections,
     MergeCheckSections,
     MergeSections,
@@ -125,8 +127,10 @@ __all__ = [
     "GaeAdvantageConfig",
     "GateConfig",
     "GateSections",
+    "GoBackSections",
     "GroupAdvantageConfig",
     "GspoConfig",
+    "GuardConfig",
     "IngestConfig",
     "IngestSections",
     "KlConfig",

@@ -12,6 +12,7 @@ CheckName = Literal[
     "observation_loss",
     "sampler_mismatch",
     "stale_adapter",
+    "guard",
     "weak_start",
     "reward_hacking",
     "flawed_success",

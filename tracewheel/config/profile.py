@@ -12,6 +12,7 @@ from tracewheel.config.curation import CurationConfig
 from tracewheel.config.doctor import DoctorConfig
 from tracewheel.config.endpoint import EndpointConfig
 from tracewheel.config.engines import EngineConfig, TransformersEngineConfig
+from tracewheel.config.guard import GuardConfig
 from tracewheel.config.ingest import IngestConfig
 from tracewheel.config.learner import LearnerConfig, PassesConfig, PolicyGradientConfig
 from tracewheel.config.rubric import RubricConfig
@@ -189,6 +190,7 @@ class RetrainConfig(Strict):
     training: TrainingConfig = TrainingConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     gate: GateConfig = GateConfig()
+    guard: GuardConfig = GuardConfig()
     doctor: DoctorConfig = DoctorConfig()
     aims: AimsConfig = AimsConfig()
     tracking: TrackingConfig = TrackingConfig()

@@ -111,6 +111,10 @@ class UpdateSections(Sections):
     training: TrainingConfig
 
 
+class GoBackSections(Sections):
+    """Going back reads none: its arguments name the state and the version."""
+
+
 class MergeSections(Sections):
     seed: int
     policy: PolicyConfig

@@ -7,6 +7,7 @@ change stored figures, and importing `scipy.stats` takes longer than any interva
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from statistics import NormalDist
 from typing import NamedTuple
 
@@ -124,3 +125,45 @@ def pass_at_k(n: int, correct: int, k: int) -> float:
     if not 1 <= k <= n or not 0 <= correct <= n:
         raise ValueError(f"pass@{k} of {n} rollouts with {correct} correct")
     return 1.0 - math.comb(n - correct, k) / math.comb(n, k)
+
+
+class Shift(NamedTuple):
+    """How the values of a sample differ from what a reference sample leads one to expect, over all strata.
+
+    Attributes:
+        observed: Mean of the sample's values; NaN without a stratum that both have.
+        expected: Mean that the reference's strata give for the same mix.
+        z: Standard deviations that the sample lies above the reference under the null hypothesis.
+        n: Number of the sample's values that were compared.
+    """
+
+    observed: float
+    expected: float
+    z: float
+    n: int
+
+
+def stratified_shift(strata: Iterable[tuple[Vector, Vector]]) -> Shift:
+    """Compare a sample with a reference, stratum by stratum.
+
+    The statistic is Mantel and Haenszel's (1959), in its form for values: in each stratum the sum of the sample's values minus
+    its expectation when the values of both are shuffled, added up and divided by the standard deviation of that sum. With
+    values of 0 and 1 it is the Cochran-Mantel-Haenszel test without the continuity correction. A different mix of strata does
+    not move it, and a stratum that only one side has says nothing.
+
+    Args:
+        strata: (sample's values, reference's values) of each stratum.
+    """
+    excess = variance = total = expected = 0.0
+    n = 0
+    for sample, reference in strata:
+        new, old = np.asarray(sample, dtype=np.float64), np.asarray(reference, dtype=np.float64)
+        if not new.size or not old.size:
+            continue
+        both = np.concatenate([new, old])
+        excess += new.sum() - new.size * both.mean()
+        variance += new.size * old.size / both.size * both.var(ddof=1)
+        total, expected, n = total + new.sum(), expected + new.size * old.mean(), n + new.size
+    if not n:
+        return Shift(math.nan, math.nan, 0.0, 0)
+    return Shift(total / n, expected / n, excess / math.sqrt(variance) if variance > 0 else 0.0, n)

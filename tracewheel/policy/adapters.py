@@ -130,8 +130,7 @@ def write_adapter(
     config |= {"inference_mode": True, "base_model_name_or_path": base}
     config = {key: sorted(value) if isinstance(value, set) else value for key, value in config.items()}
     (out / CONFIG).write_text(json.dumps(config, indent=2, sort_keys=True, default=str) + "\n")
-    info = {"base_hash": base_hash(base), "version": version}
-    (out / ADAPTER_INFO).write_text(json.dumps(info, indent=2) + "\n")
+    write_info(out / ADAPTER_INFO, base_hash(base), version)
 
 
 def write_full_model(model: Any, out: Path, base: str, version: int, weights: Mapping[str, Tensor] | None = None) -> None:
@@ -161,8 +160,12 @@ def write_full_model(model: Any, out: Path, base: str, version: int, weights: Ma
         for file in sorted(base_folder(base).glob(pattern)):
             if file.is_file():
                 shutil.copyfile(file, out / file.name)
-    info = {"base_hash": base_hash(base), "version": version}
-    (out / MODEL_INFO).write_text(json.dumps(info, indent=2) + "\n")
+    write_info(out / MODEL_INFO, base_hash(base), version)
+
+
+def write_info(path: Path, base: str, version: int) -> None:
+    """Write `adapter.json` or `model.json`: the hash of the base, and the policy version."""
+    path.write_text(json.dumps({"base_hash": base, "version": version}, indent=2) + "\n")
 
 
 def policy_of(state: str | Path, base: str) -> PolicyRef:

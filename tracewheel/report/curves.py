@@ -20,6 +20,7 @@ TRAINING: list[tuple[str, str, dict[str, str], tuple[float, float] | None]] = [
     ("Zero-variance share", "groups without a gradient", {"zero_variance_share": "share"}, SHARE),
     ("Clipped share", "share of tokens at the PPO clip", {"clip_share": "clipped"}, None),
     ("Gradient norm", "before clipping", {"grad_norm": "norm"}, None),
+    ("Learning rate", "of the optimiser's steps", {"learning_rate": "rate"}, None),
     ("Curriculum", "variants of failing tasks", {"variants": "variants"}, None),
     ("Truncated and unscored", "share of trajectories", {"truncated_share": "truncated", "unscored_share": "unscored"}, SHARE),
 ]

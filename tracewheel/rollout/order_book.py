@@ -83,16 +83,17 @@ class OrderBook:
         """How many episodes were ordered for an iteration."""
         return self.queue.issued(iteration) * self.config.rollout.group_size
 
-    def claim(self, iteration: int, fleet: WatchedFleet, progress: Progress) -> ClaimedGroups:
+    def claim(self, iteration: int, fleet: WatchedFleet, progress: Progress, oldest: int = 0) -> ClaimedGroups:
         """Wait until as many groups are done as were ordered for an iteration, and claim them.
 
         Args:
             iteration: Which iteration trains on them.
             fleet: The workers; errors of its checks are raised here.
             progress: Called with (groups done, groups ordered).
+            oldest: Version of the oldest policy whose groups are claimed, however stale others may be.
         """
         groups = self.queue.issued(iteration)
-        while not (claimed := self.queue.claim(iteration, groups, version=iteration - 1)):
+        while not (claimed := self.queue.claim(iteration, groups, version=iteration - 1, oldest=oldest)):
             fleet.check()
             progress(min(groups, self.queue.counts()["done"]), groups)
             time.sleep(POLL_SECONDS)

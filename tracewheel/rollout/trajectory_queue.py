@@ -119,29 +119,30 @@ class TrajectoryQueue:
             if newest is None or policy.version >= newest:
                 run("INSERT OR REPLACE INTO policies VALUES (?, ?, ?)", (policy.version, policy.base, policy.adapter))
 
-    def claim(self, iteration: int, groups: int, version: int) -> ClaimedGroups | None:
+    def claim(self, iteration: int, groups: int, version: int, oldest: int = 0) -> ClaimedGroups | None:
         """Claim the oldest groups that are done for an iteration; a repeated call returns the same ones.
 
-        Groups whose oldest token is more than `max_staleness` versions behind are marked stale and ordered again.
+        Groups whose oldest token is more than `max_staleness` versions behind, or of a version below `oldest`, are marked
+        stale and ordered again.
 
         Args:
             iteration: Which iteration trains on them.
             groups: How many.
             version: The policy that it updates.
+            oldest: The lowest version that may be trained on.
 
         Returns:
             The groups; None when fewer are done.
         """
-        done, oldest = self._file.read("SELECT COUNT(*), MIN(oldest) FROM orders WHERE state = 'done'")[0]
-        if done < groups and (oldest is None or oldest >= version - self.max_staleness) and not self._claimed(iteration):
+        oldest = max(oldest, version - self.max_staleness)
+        done, found = self._file.read("SELECT COUNT(*), MIN(oldest) FROM orders WHERE state = 'done'")[0]
+        if done < groups and (found is None or found >= oldest) and not self._claimed(iteration):
             return None  # a look costs nothing, a transaction waits for the disk
         with self._file.step() as run:
             claimed = self._claimed(iteration)
             if claimed:
                 return claimed
-            late = run(
-                "SELECT number, attempt, body FROM orders WHERE state = 'done' AND oldest < ?", (version - self.max_staleness,)
-            ).fetchall()
+            late = run("SELECT number, attempt, body FROM orders WHERE state = 'done' AND oldest < ?", (oldest,)).fetchall()
             for number, attempt, body in late:
                 _end(run, (number, attempt), "stale", iteration)
                 _wait(run, replace(_order(body), attempt=attempt + 1))

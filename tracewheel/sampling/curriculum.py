@@ -36,7 +36,6 @@ class SelfEvolvingSampler(TaskSampler):
 
     def __init__(self, config: SamplerConfig, task_ids: Iterable[str], seed: int) -> None:
         super().__init__(config, task_ids, seed)
-        self._curated_ids = list(self._task_ids)
         self._streaks: dict[str, int] = {}
         self._generations: dict[str, int] = {}
         self._variants: dict[str, Task] = {}

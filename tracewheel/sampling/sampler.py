@@ -51,6 +51,7 @@ class TaskSampler:
     def __init__(self, config: SamplerConfig, task_ids: Iterable[str], seed: int) -> None:
         self._config = config
         self._task_ids = sorted(set(task_ids))
+        self._curated_ids = list(self._task_ids)
         self._seed = seed
         self._evidence = PassCounts()
 
@@ -115,6 +116,14 @@ class TaskSampler:
     def to_state(self) -> dict[str, Any]:
         """The posterior as JSON types: `{"version", "evidence": {task id: [successes, failures]}}`."""
         return {"version": STATE_VERSION, "evidence": self._evidence.to_json()}
+
+    def restore(self, state: Any) -> None:
+        """Forget all that this sampler has learnt since it was in a state that `to_state` gave.
+
+        Raises:
+            DataError: this is not the state of a sampler.
+        """
+        vars(self).update(vars(self.from_state(self._config, self._curated_ids, self._seed, state)))
 
     @classmethod
     def from_state(cls, config: SamplerConfig, task_ids: Iterable[str], seed: int, state: Any) -> Self:

@@ -4,18 +4,22 @@ from tracewheel.report.doctor.checks import CHECKS
 from tracewheel.report.doctor.examine import examine
 from tracewheel.report.doctor.finding import SEVERITIES, Finding, worst
 from tracewheel.report.doctor.run_records import (
+    GUARD_FILE,
     LOOP_FILE,
     Iteration,
     RunRecords,
     Weights,
     loops_of,
+    offered_tools,
     read_families,
+    read_guard,
     read_iteration,
     read_records,
 )
 
 __all__ = [
     "CHECKS",
+    "GUARD_FILE",
     "LOOP_FILE",
     "SEVERITIES",
     "Finding",
@@ -24,7 +28,9 @@ __all__ = [
     "Weights",
     "examine",
     "loops_of",
+    "offered_tools",
     "read_families",
+    "read_guard",
     "read_iteration",
     "read_records",
     "worst",

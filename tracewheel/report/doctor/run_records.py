@@ -29,7 +29,7 @@ from tracewheel.scoring.score import SCORES_FILE
 if TYPE_CHECKING:
     import pandas as pd
 
-LOOP_FILE = "loop.json"
+LOOP_FILE, GUARD_FILE = "loop.json", "guard.json"
 TRAJECTORIES_FILE = "trajectories.parquet"
 # More than an adapter has: hashing whole models after each update would cost more than it is worth.
 MOST_BYTES = 4 << 30
@@ -64,6 +64,7 @@ class RunRecords:
         start_version: Policy version that RL started from; None where it is unknown.
         tools: Whether the offered tools are known.
         families: The family of each curated task.
+        guard: Records of the guard's events; None where the loop had no guard.
     """
 
     config: DoctorSections
@@ -72,6 +73,7 @@ class RunRecords:
     start_version: int | None = None
     tools: bool = True
     families: Mapping[str, str] = field(default_factory=dict)
+    guard: Sequence[Mapping[str, Any]] | None = None
 
     @functools.cached_property
     def episodes(self) -> pd.DataFrame:
@@ -172,7 +174,19 @@ def read_records(config: DoctorSections, record: Path, store: Path) -> RunRecord
         start_version=loop["start_version"],
         tools=offered_tools(config.environment.kind) is not None,
         families=read_families(store / loop["curated"]),
+        guard=read_guard(record),
     )
+
+
+def read_guard(record: Path) -> list[dict[str, Any]] | None:
+    """Records of the guard's events, from the folder of a loop's record; None where the loop had no guard.
+
+    Raises:
+        DataError: the file is not JSON.
+    """
+    path = record / GUARD_FILE
+    found: list[dict[str, Any]] | None = read_json(path) if path.is_file() else None
+    return found
 
 
 def read_families(curated: Path) -> dict[str, str]:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from tracewheel.report.doctor.checks.entropy_collapse import entropy_collapse
 from tracewheel.report.doctor.checks.flawed_success import flawed_success
+from tracewheel.report.doctor.checks.guard import guard
 from tracewheel.report.doctor.checks.invented_tools import invented_tools
 from tracewheel.report.doctor.checks.kl_explosion import kl_explosion
 from tracewheel.report.doctor.checks.length_explosion import length_explosion
@@ -29,6 +30,7 @@ CHECKS: dict[str, Check] = {
         observation_loss,
         sampler_mismatch,
         stale_adapter,
+        guard,
         weak_start,
         reward_hacking,
         flawed_success,

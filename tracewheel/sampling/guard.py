@@ -1,0 +1,291 @@
+"""The guard's judgement: whether an iteration shows a policy that falls apart.
+
+Pure functions of stored figures, so a resumed run judges as the first one did. Success and malformed calls are compared task
+by task, so that a sampler that turns to harder tasks raises no alarm.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from tracewheel.config import GuardConfig
+from tracewheel.core.statistics import Shift, stratified_shift
+
+LEAST_VALUES = 3  # iterations that a band needs
+ROBUST = 1.4826  # median absolute deviations to standard deviations (of a normal distribution)
+WIDTH = 4.0  # a band's half width, in robust standard deviations
+MASTERY = 0.85  # from this success on, low entropy is a policy that knows its tasks
+
+Level = Literal["doubtful", "certain"]
+Action = Literal["go_back", "stop", "note"]
+
+
+@dataclass(frozen=True)
+class TaskCounts:
+    """The episodes of one task in one iteration.
+
+    `malformed` counts episodes with a malformed call or a call of a tool that was not offered.
+    """
+
+    successes: int
+    scored: int
+    malformed: int
+    episodes: int
+
+
+@dataclass(frozen=True)
+class Share:
+    """A share of episodes, by the fields of `TaskCounts` that it is made of."""
+
+    hits: str
+    n: str
+
+    def of(self, counts: TaskCounts) -> tuple[int, int]:
+        return getattr(counts, self.hits), getattr(counts, self.n)
+
+
+SUCCESSES, MALFORMED = Share("successes", "scored"), Share("malformed", "episodes")
+
+
+@dataclass(frozen=True)
+class IterationFigures:
+    """What the guard reads of an iteration.
+
+    Attributes:
+        number: The iteration.
+        tasks: Task to the counts of its episodes.
+        metrics: Of its update: `entropy`, `kl` and `grad_norm`, where they were measured.
+    """
+
+    number: int
+    tasks: Mapping[str, TaskCounts] = field(default_factory=dict)
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def success(self) -> float:
+        """Share of successes over scored episodes; NaN without any."""
+        scored = sum(task.scored for task in self.tasks.values())
+        return sum(task.successes for task in self.tasks.values()) / scored if scored else math.nan
+
+
+@dataclass(frozen=True)
+class Signal:
+    """A figure outside its band.
+
+    Attributes:
+        name: `success`, `malformed`, `entropy`, `kl` or `grad_norm`.
+        value: What was measured.
+        expected: The reference's figure: for success and malformed calls, of the same tasks.
+        level: How far outside.
+    """
+
+    name: str
+    value: float
+    expected: float
+    level: Level
+
+    @property
+    def sentence(self) -> str:
+        return f"{self.name} {self.value:.3g}, expected {self.expected:.3g}"
+
+    def to_record(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Alarm:
+    """A confirmed departure: since which iteration, and the signals of the last one."""
+
+    since: int
+    signals: tuple[Signal, ...]
+
+    @property
+    def sentence(self) -> str:
+        return "; ".join(signal.sentence for signal in self.signals)
+
+
+def judge(
+    config: GuardConfig, history: Sequence[IterationFigures], *, best: int, families: Mapping[str, str] | None = None
+) -> Alarm | None:
+    """Whether the last iteration raises the alarm.
+
+    Args:
+        config: The guard's bands.
+        history: The iterations that led to the current policy, the last one included. After the loop went back, those of
+            the lost policies are not among them.
+        best: The best candidate's iteration; its policy played iteration `best` + 1.
+        families: The family of each curated task. Tasks without one are never compared with other tasks.
+
+    Returns:
+        The alarm; None where all is within its band, or a doubtful departure is not confirmed yet.
+    """
+    if not history:
+        return None
+    before = signals(config, history[:-1], best=best, families=families)
+    trusted = [*history[: -2 if before else -1], history[-1]]
+    now = signals(config, trusted, best=best, families=families)
+    if before and now:
+        return Alarm(history[-2].number, now)
+    if any(signal.level == "certain" for signal in now):
+        return Alarm(history[-1].number, now)
+    return None
+
+
+def signals(
+    config: GuardConfig, history: Sequence[IterationFigures], *, best: int, families: Mapping[str, str] | None = None
+) -> tuple[Signal, ...]:
+    """The last iteration's figures that are outside their band, given the earlier ones."""
+    if not history:
+        return ()
+    *earlier, last = history
+    recent = earlier[-config.window :]
+    around = sorted(sorted(earlier, key=lambda item: abs(item.number - best - 1))[: config.window], key=lambda i: i.number)
+    found = []
+    for reference in [recent] if recent == around else [recent, around]:
+        fall = shift_of(earlier, reference, last, families or {}, SUCCESSES)
+        rise = shift_of(earlier, reference, last, families or {}, MALFORMED)
+        if fall.observed <= (1 - config.success_fall) * fall.expected and (level := _level(config, -fall.z)):
+            found.append(Signal("success", fall.observed, fall.expected, level))
+        if rise.observed - rise.expected >= config.malformed_rise and (level := _level(config, rise.z)):
+            found.append(Signal("malformed", rise.observed, rise.expected, level))
+    found += _bands(config, earlier[-2 * config.window :], last)
+    return tuple({signal.name: signal for signal in sorted(found, key=lambda s: s.level == "certain")}.values())
+
+
+def shift_of(
+    earlier: Sequence[IterationFigures],
+    reference: Sequence[IterationFigures],
+    last: IterationFigures,
+    families: Mapping[str, str],
+    share: Share,
+) -> Shift:
+    """How a share of an iteration's episodes differs from that of earlier iterations.
+
+    A task that the reference played is a stratum of its episodes. A task that no earlier iteration played is compared with the
+    first episodes of its family's tasks in the reference: untried tasks are drawn alike, so they are equally hard on average.
+    There the values are the tasks' shares, since the episodes of one task are alike.
+
+    Args:
+        earlier: All iterations before.
+        reference: Those of them to compare with.
+        last: The iteration.
+        families: The family of each curated task.
+        share: Of what.
+    """
+    pooled: dict[str, tuple[int, int]] = {}
+    played: set[str] = set()
+    first: list[tuple[str, float]] = []
+    for item in earlier:
+        if item in reference:
+            for task_id, counts in sorted(item.tasks.items()):
+                hits, n = share.of(counts)
+                old_hits, old_n = pooled.get(task_id, (0, 0))
+                pooled[task_id] = (old_hits + hits, old_n + n)
+                if task_id not in played and n:
+                    first.append((task_id, hits / n))
+        played |= item.tasks.keys()
+    own = {task_id: share.of(counts) for task_id, counts in sorted(last.tasks.items())}
+    same = [(_episodes(*own[task_id]), _episodes(*pooled[task_id])) for task_id in own if task_id in pooled]
+    new = [(task_id, hits / n) for task_id, (hits, n) in own.items() if task_id not in played and n]
+    alike = [
+        tuple([value for task_id, value in side if families.get(task_id) == family] for side in (new, first))
+        for family in sorted(set(families.values()))
+    ]
+    return stratified_shift([*same, *((sample, known) for sample, known in alike)])
+
+
+def _level(config: GuardConfig, z: float) -> Level | None:
+    return "certain" if z >= config.certain else "doubtful" if z >= config.doubtful else None
+
+
+def _episodes(hits: int, n: int) -> list[float]:
+    return [1.0] * hits + [0.0] * (n - hits)
+
+
+def _bands(config: GuardConfig, earlier: Sequence[IterationFigures], last: IterationFigures) -> Iterator[Signal]:
+    """The update's metrics outside their bands, which are symmetric in the logarithm."""
+    for name, factor in (("entropy", config.entropy), ("kl", config.kl), ("grad_norm", config.grad_norm)):
+        value = last.metrics.get(name)
+        if value is None:
+            continue
+        known = [item.metrics[name] for item in earlier if name in item.metrics]
+        known = [number for number in known if math.isfinite(number) and number > 0]
+        middle = statistics.median(known) if known else math.nan
+        if not math.isfinite(value) or (name == "kl" and value >= config.kl_most):
+            yield Signal(name, value, middle, "certain")
+        elif len(known) >= LEAST_VALUES and value > 0 and (level := _outside(config, name, value, known, factor, last)):
+            yield Signal(name, value, middle, level)
+
+
+def _outside(
+    config: GuardConfig, name: str, value: float, known: Sequence[float], factor: float, last: IterationFigures
+) -> Level | None:
+    logs = [math.log(number) for number in known]
+    middle = statistics.median(logs)
+    deviation = ROBUST * statistics.median(abs(number - middle) for number in logs)
+    width = max(math.log(factor), WIDTH * deviation)
+    distance = math.log(value) - middle
+    if distance < 0:
+        # A small KL or gradient is no collapse; of entropy only one that comes while the tasks are still failed.
+        if name != "entropy" or last.success >= MASTERY:
+            return None
+        distance = -distance / 2  # a policy that learns becomes surer: downwards the band is twice as wide
+    if name == "kl" and value < config.kl_least:
+        return None
+    return "certain" if distance >= 2 * width else "doubtful" if distance >= width else None
+
+
+@dataclass(frozen=True)
+class GuardEvent:
+    """What the guard did about an alarm.
+
+    Attributes:
+        iteration: The iteration after which it acted.
+        action: `go_back`, `stop`, or `note`: the loop ends here anyway.
+        since: The first iteration outside the bands.
+        to: The iteration whose policy the loop goes on from; of `stop` and `note`, the best candidate before the alarm.
+        learning_rate: The profile's rate from now on, before its schedule.
+        signals: Records of `Signal`.
+        loop: The loop's name.
+    """
+
+    iteration: int
+    action: Action
+    since: int
+    to: int
+    learning_rate: float
+    signals: tuple[Mapping[str, Any], ...]
+    loop: str = "rl"
+
+    @property
+    def sentence(self) -> str:
+        """The event in one line."""
+        figures = "; ".join(Signal(**signal).sentence for signal in self.signals)
+        done = {
+            "go_back": f"back to iteration {self.to} with learning rate {self.learning_rate:.3g}",
+            "stop": f"stopped, no attempt is left; the best candidate before is iteration {self.to}",
+            "note": f"the loop ends here; the best candidate before is iteration {self.to}",
+        }
+        return f"iteration {self.iteration}: {figures}; {done[self.action]}"
+
+    def to_record(self) -> dict[str, Any]:
+        """The event as JSON types, its sentence included."""
+        return {**asdict(self), "signals": [dict(signal) for signal in self.signals], "sentence": self.sentence}
+
+
+def best_before(alarm: Alarm, rates: Mapping[int, float], lag: int = 0) -> int:
+    """The best candidate that the alarm says nothing against; ties go to the earliest.
+
+    Iteration `since` was played by the policy of the iteration before it, or of one up to `lag` iterations earlier still.
+
+    Args:
+        alarm: The alarm.
+        rates: Iteration to success on the validation split; 0 is the start.
+        lag: How many updates old a policy may be whose episodes are trained on.
+    """
+    sound = [iteration for iteration in rates if iteration <= max(0, alarm.since - 2 - lag)]
+    return max(sound, key=lambda iteration: (rates[iteration], -iteration))
