@@ -15,8 +15,8 @@ class GuardConfig(Strict):
     """What the loop does when success, malformed calls, entropy, KL or gradient norm leave their band.
 
     It goes back to the best candidate with the learning rate times `factor`, at most `attempts` times; then it stops, and
-    the best candidate goes on to evaluation and gate. An alarm needs one iteration beyond `certain` standard deviations, or
-    two in a row beyond `doubtful`.
+    the best candidate goes on to evaluation and gate. An alarm needs one iteration beyond `certain` standard deviations, two
+    in a row beyond `doubtful`, or the last `window` iterations together beyond `persistent`.
 
     Success and malformed calls are compared task by task with `window` iterations before the alarm, and with as many around
     the best candidate; a significant change counts from a fall of success by the share `success_fall`, or a rise of episodes
@@ -32,6 +32,7 @@ class GuardConfig(Strict):
     window: Count = 4
     doubtful: Positive = 2.6
     certain: Positive = 4.8
+    persistent: Positive = 3.5
     success_fall: Share = 0.25
     malformed_rise: Share = 0.05
     entropy: Factor = 3.0

@@ -72,6 +72,9 @@ class IterationFigures:
         return sum(task.successes for task in self.tasks.values()) / scored if scored else math.nan
 
 
+Figures = Sequence[IterationFigures]
+
+
 @dataclass(frozen=True)
 class Signal:
     """A figure outside its band.
@@ -81,12 +84,14 @@ class Signal:
         value: What was measured.
         expected: The reference's figure: for success and malformed calls, of the same tasks.
         level: How far outside.
+        since: The first iteration that it was measured on.
     """
 
     name: str
     value: float
     expected: float
     level: Level
+    since: int
 
     @property
     def sentence(self) -> str:
@@ -129,9 +134,9 @@ def judge(
     trusted = [*history[: -2 if before else -1], history[-1]]
     now = signals(config, trusted, best=best, families=families)
     if before and now:
-        return Alarm(history[-2].number, now)
+        return Alarm(min(signal.since for signal in (*before, *now)), now)
     if any(signal.level == "certain" for signal in now):
-        return Alarm(history[-1].number, now)
+        return Alarm(min(signal.since for signal in now), now)
     return None
 
 
@@ -141,54 +146,64 @@ def signals(
     """The last iteration's figures that are outside their band, given the earlier ones."""
     if not history:
         return ()
-    *earlier, last = history
-    recent = earlier[-config.window :]
-    around = sorted(sorted(earlier, key=lambda item: abs(item.number - best - 1))[: config.window], key=lambda i: i.number)
-    found = []
-    for reference in [recent] if recent == around else [recent, around]:
-        fall = shift_of(earlier, reference, last, families or {}, SUCCESSES)
-        rise = shift_of(earlier, reference, last, families or {}, MALFORMED)
-        if fall.observed <= (1 - config.success_fall) * fall.expected and (level := _level(config, -fall.z)):
-            found.append(Signal("success", fall.observed, fall.expected, level))
-        if rise.observed - rise.expected >= config.malformed_rise and (level := _level(config, rise.z)):
-            found.append(Signal("malformed", rise.observed, rise.expected, level))
-    found += _bands(config, earlier[-2 * config.window :], last)
-    return tuple({signal.name: signal for signal in sorted(found, key=lambda s: s.level == "certain")}.values())
+    found: dict[str, Signal] = {}
+    for sample, earlier, reference, doubtful, certain in _comparisons(config, history, best):
+        fall = shift_of(sample, earlier, reference, families or {}, SUCCESSES)
+        rise = shift_of(sample, earlier, reference, families or {}, MALFORMED)
+        for name, shift, z in (("success", fall, -fall.z), ("malformed", rise, rise.z)):
+            change = shift.observed - shift.expected
+            large = change >= config.malformed_rise if name == "malformed" else -change >= config.success_fall * shift.expected
+            if large and z >= doubtful and (name not in found or found[name].level == "doubtful"):
+                level: Level = "certain" if z >= certain else "doubtful"
+                found[name] = Signal(name, shift.observed, shift.expected, level, sample[0].number)
+    return (*found.values(), *_bands(config, history[-2 * config.window - 1 : -1], history[-1]))
 
 
-def shift_of(
-    earlier: Sequence[IterationFigures],
-    reference: Sequence[IterationFigures],
-    last: IterationFigures,
-    families: Mapping[str, str],
-    share: Share,
-) -> Shift:
-    """How a share of an iteration's episodes differs from that of earlier iterations.
+def _comparisons(config: GuardConfig, history: Figures, best: int) -> Iterator[tuple[Figures, Figures, Figures, float, float]]:
+    """What is compared: (sample, all earlier, reference, from which z it is doubtful, from which certain).
+
+    The last iteration is compared with those before it, which shows a sudden fall; with those around the best candidate, which
+    shows a slow one; and the last few together with those around the best, which shows one that small iterations hide.
+    """
+    last, earlier = history[-1:], history[:-1]
+    recent, around = earlier[-config.window :], _around(earlier, best, config.window)
+    yield last, earlier, recent, config.doubtful, config.certain
+    if around != recent:
+        yield last, earlier, around, config.doubtful, config.certain
+    few = min(config.window, len(history) // 2)
+    if few > 1:
+        before = history[:-few]
+        yield history[-few:], before, _around(before, best, config.window), config.persistent, config.persistent
+
+
+def _around(earlier: Figures, best: int, window: int) -> Figures:
+    """The iterations nearest to the one that the best candidate played."""
+    nearest = sorted(earlier, key=lambda item: abs(item.number - best - 1))[:window]
+    return sorted(nearest, key=lambda item: item.number)
+
+
+def shift_of(sample: Figures, earlier: Figures, reference: Figures, families: Mapping[str, str], share: Share) -> Shift:
+    """How a share of some iterations' episodes differs from that of earlier ones.
 
     A task that the reference played is a stratum of its episodes. A task that no earlier iteration played is compared with the
     first episodes of its family's tasks in the reference: untried tasks are drawn alike, so they are equally hard on average.
     There the values are the tasks' shares, since the episodes of one task are alike.
 
     Args:
-        earlier: All iterations before.
-        reference: Those of them to compare with.
-        last: The iteration.
+        sample: The iterations.
+        earlier: All iterations before them.
+        reference: Those of these to compare with.
         families: The family of each curated task.
         share: Of what.
     """
-    pooled: dict[str, tuple[int, int]] = {}
+    pooled, own = _pool(reference, share), _pool(sample, share)
     played: set[str] = set()
     first: list[tuple[str, float]] = []
     for item in earlier:
         if item in reference:
-            for task_id, counts in sorted(item.tasks.items()):
-                hits, n = share.of(counts)
-                old_hits, old_n = pooled.get(task_id, (0, 0))
-                pooled[task_id] = (old_hits + hits, old_n + n)
-                if task_id not in played and n:
-                    first.append((task_id, hits / n))
+            firsts = {task_id: share.of(counts) for task_id, counts in item.tasks.items() if task_id not in played}
+            first += [(task_id, hits / n) for task_id, (hits, n) in sorted(firsts.items()) if n]
         played |= item.tasks.keys()
-    own = {task_id: share.of(counts) for task_id, counts in sorted(last.tasks.items())}
     same = [(_episodes(*own[task_id]), _episodes(*pooled[task_id])) for task_id in own if task_id in pooled]
     new = [(task_id, hits / n) for task_id, (hits, n) in own.items() if task_id not in played and n]
     alike = [
@@ -198,8 +213,14 @@ def shift_of(
     return stratified_shift([*same, *((sample, known) for sample, known in alike)])
 
 
-def _level(config: GuardConfig, z: float) -> Level | None:
-    return "certain" if z >= config.certain else "doubtful" if z >= config.doubtful else None
+def _pool(iterations: Figures, share: Share) -> dict[str, tuple[int, int]]:
+    """Task to hits and number over some iterations."""
+    pooled: dict[str, tuple[int, int]] = {}
+    for item in iterations:
+        for task_id, counts in item.tasks.items():
+            (hits, n), (old_hits, old_n) = share.of(counts), pooled.get(task_id, (0, 0))
+            pooled[task_id] = (old_hits + hits, old_n + n)
+    return dict(sorted(pooled.items()))
 
 
 def _episodes(hits: int, n: int) -> list[float]:
@@ -216,9 +237,9 @@ def _bands(config: GuardConfig, earlier: Sequence[IterationFigures], last: Itera
         known = [number for number in known if math.isfinite(number) and number > 0]
         middle = statistics.median(known) if known else math.nan
         if not math.isfinite(value) or (name == "kl" and value >= config.kl_most):
-            yield Signal(name, value, middle, "certain")
+            yield Signal(name, value, middle, "certain", last.number)
         elif len(known) >= LEAST_VALUES and value > 0 and (level := _outside(config, name, value, known, factor, last)):
-            yield Signal(name, value, middle, level)
+            yield Signal(name, value, middle, level, last.number)
 
 
 def _outside(

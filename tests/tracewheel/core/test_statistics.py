@@ -14,6 +14,7 @@ from tracewheel.core.statistics import (
     paired_difference,
     pass_at_k,
     rate_interval,
+    stratified_shift,
     wilson_interval,
 )
 
@@ -123,3 +124,31 @@ def test_intervals_at_0_and_100_percent_have_a_width():
     assert rate_interval(mixed, seed=2) == bootstrap_interval(mixed, seed=2)
     with pytest.raises(ValueError):
         rate_interval([])
+
+
+def test_a_shift_in_one_stratum_is_the_z_of_the_hypergeometric_distribution():
+    from scipy.stats import hypergeom
+
+    for hits, n, old_hits, old_n in ((2, 20, 15, 30), (9, 12, 3, 40), (0, 5, 1, 7)):
+        new, old = [1.0] * hits + [0.0] * (n - hits), [1.0] * old_hits + [0.0] * (old_n - old_hits)
+        shift = stratified_shift([(new, old)])
+        drawn = hypergeom(n + old_n, hits + old_hits, n)
+        assert shift.z == pytest.approx((hits - drawn.mean()) / drawn.std())
+        assert (shift.observed, shift.expected, shift.n) == pytest.approx((hits / n, old_hits / old_n, n))
+
+
+def test_a_shift_of_the_mix_alone_is_no_shift():
+    # Simpson's paradox: 0.2 after 0.8 in all, and nothing changed in either stratum.
+    easy, hard = ([1.0] * 9 + [0.0]), ([1.0] + [0.0] * 9)
+    shift = stratified_shift([(easy, easy * 8), (hard * 8, hard)])
+    assert shift.z == pytest.approx(0.0)
+    assert shift.observed == pytest.approx(shift.expected) == pytest.approx(17 / 90)
+    assert stratified_shift([([1.0], []), ([], [0.0])]).n == 0
+
+
+def test_shifts_without_a_change_are_standard_normal():
+    rng = np.random.default_rng(3)
+    rates = rng.uniform(0.05, 0.95, 20)
+    z = [stratified_shift([(rng.random(8) < rate, rng.random(24) < rate) for rate in rates]).z for _ in range(400)]
+    assert abs(np.mean(z)) < 0.15
+    assert np.std(z) == pytest.approx(1.0, abs=0.1)

@@ -16,7 +16,7 @@ import pytest
 from tracewheel.config import RetrainConfig
 from tracewheel.core.files import read_table, write_json, write_records
 from tracewheel.environments.workspace.tasks import FAMILIES, make_task
-from tracewheel.report.doctor import LOOP_FILE, read_records
+from tracewheel.report.doctor import GUARD_FILE, LOOP_FILE, read_records
 from tracewheel.rollout.rollout import RolloutPlan, run_episodes
 from tracewheel.scoring.score import score
 
@@ -131,6 +131,7 @@ class RunFolder:
 
     def write(self):
         (self.record / LOOP_FILE).write_text(json.dumps(self._loop))
+        (self.record / GUARD_FILE).write_text("[]")
 
     def file(self, kind, number, name):
         return self.store / f"{kind}-{number:016}" / name

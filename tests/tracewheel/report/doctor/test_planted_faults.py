@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from tracewheel.config import Ceiling, DoctorConfig
-from tracewheel.report.doctor import CHECKS, RunRecords, examine
+from tracewheel.report.doctor import CHECKS, GUARD_FILE, RunRecords, examine
 
 LATE = (5, 6)
 ALL = tuple(range(1, 7))
@@ -35,13 +35,27 @@ def test_three_healthy_runs_raise_no_alarm_at_any_iteration(make_run, config, se
     records = make_run(seed).read(config)
     for number in ALL:
         until = {at: table for at, table in records.validations.items() if at <= number}
-        sofar = RunRecords(config, records.iterations[:number], until, records.start_version)
+        sofar = RunRecords(config, records.iterations[:number], until, records.start_version, guard=[])
         for item in examine(sofar):
             assert item.severity in ("healthy", "not_checked"), (number, item)
     # No call is recorded here; tests/tracewheel/environments/recorded/test_doctor.py plants unrecorded calls.
     assert {item.check for item in examine(records) if item.severity == "healthy"} == set(CHECKS) - {"unrecorded_calls"}
     (unrecorded,) = [item for item in examine(records) if item.check == "unrecorded_calls"]
     assert (unrecorded.severity, unrecorded.advice) == ("not_checked", "The environment is not a recorded one.")
+
+
+@pytest.mark.parametrize(("actions", "severity"), [(["go_back"], "warning"), (["go_back", "go_back", "stop"], "severe")])
+def test_what_the_guard_did_is_a_finding(make_run, config, actions, severity):
+    run = make_run()
+    events = [
+        {"iteration": at, "action": action, "sentence": f"{action} at {at}"} for at, action in enumerate(actions, start=3)
+    ]
+    (run.record / GUARD_FILE).write_text(json.dumps(events))
+    finding = found(run, config)["guard"]
+    assert (finding.severity, finding.iterations) == (severity, tuple(range(3, 3 + len(actions))))
+    assert finding.evidence["events"] == [f"{action} at {at}" for at, action in enumerate(actions, start=3)]
+    (run.record / GUARD_FILE).unlink()
+    assert found(run, config)["guard"].severity == "not_checked"
 
 
 def widen(row, *, stretch):
