@@ -12,11 +12,13 @@ from tracewheel.config import GoBackSections, UpdateSections
 from tracewheel.core.store import Entry
 from tracewheel.learner.learning_rate import learning_rate
 from tracewheel.policy.renumber import renumber
-from tracewheel.report.doctor import GUARD_FILE, offered_tools, read_families
+from tracewheel.report.doctor import GUARD_FILE, read_families
 from tracewheel.rollout.rollout import TRAJECTORIES_FILE
 from tracewheel.sampling.episode_counts import count_episodes
 from tracewheel.sampling.guard import Action, Alarm, GuardEvent, IterationFigures, best_before, judge
 from tracewheel.sampling.sampler import TaskSampler
+from tracewheel.sampling.validation import best_of
+from tracewheel.scoring.flaws import offered_tools
 from tracewheel.scoring.score import SCORES_FILE
 
 METRICS = ("entropy", "kl", "grad_norm")
@@ -53,7 +55,7 @@ class Guard:
     def see(
         self,
         iteration: int,
-        rates: Mapping[int, float],
+        rates: Mapping[int, float | None],
         *,
         rollouts: Sequence[Entry],
         scores: Sequence[Entry],
@@ -83,15 +85,14 @@ class Guard:
         self._posteriors = {number: state for number, state in self._posteriors.items() if number >= iteration - 2}
         self._posteriors[iteration] = self._sampler.to_state()
         self._families = self._families or read_families(self._curated.path)
-        best = max(rates, key=lambda number: (rates[number], -number))
-        alarm = judge(config, self._history, best=best, families=self._families)
+        alarm = judge(config, self._history, best=best_of(rates) or 0, families=self._families)
         self.figures["guard_alarm"] = float(alarm is not None)
         if not alarm:
             return None
         event = self._act(iteration, alarm, rates, last=last)
         return None if event.action == "note" else event
 
-    def _act(self, iteration: int, alarm: Alarm, rates: Mapping[int, float], *, last: bool) -> GuardEvent:
+    def _act(self, iteration: int, alarm: Alarm, rates: Mapping[int, float | None], *, last: bool) -> GuardEvent:
         config = self.run.config
         to = best_before(alarm, rates, config.rollout.lag)
         used = sum(event.action == "go_back" for event in self.events)

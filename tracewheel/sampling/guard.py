@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from tracewheel.config import GuardConfig
 from tracewheel.core.statistics import Shift, stratified_shift
+from tracewheel.sampling.validation import best_of
 
 LEAST_VALUES = 3  # iterations that a band needs
 ROBUST = 1.4826  # median absolute deviations to standard deviations (of a normal distribution)
@@ -298,8 +299,8 @@ class GuardEvent:
         return {**asdict(self), "signals": [dict(signal) for signal in self.signals], "sentence": self.sentence}
 
 
-def best_before(alarm: Alarm, rates: Mapping[int, float], lag: int = 0) -> int:
-    """The best candidate that the alarm says nothing against; ties go to the earliest.
+def best_before(alarm: Alarm, rates: Mapping[int, float | None], lag: int = 0) -> int:
+    """The best candidate that the alarm says nothing against; ties go to the earliest, and the start where none is ranked.
 
     Iteration `since` was played by the policy of the iteration before it, or of one up to `lag` iterations earlier still.
 
@@ -308,5 +309,5 @@ def best_before(alarm: Alarm, rates: Mapping[int, float], lag: int = 0) -> int:
         rates: Iteration to success on the validation split; 0 is the start.
         lag: How many updates old a policy may be whose episodes are trained on.
     """
-    sound = [iteration for iteration in rates if iteration <= max(0, alarm.since - 2 - lag)]
-    return max(sound, key=lambda iteration: (rates[iteration], -iteration))
+    sound = {iteration: rate for iteration, rate in sorted(rates.items()) if iteration <= max(0, alarm.since - 2 - lag)}
+    return best_of(sound) or 0

@@ -113,3 +113,4 @@ def test_a_slow_decline_is_measured_against_the_best_candidate():
 def test_the_loop_goes_back_to_the_best_candidate_that_is_not_in_doubt(since, lag, to):
     rates = {0: 0.4, 2: 0.5, 4: 0.6, 6: 0.6}
     assert best_before(Alarm(since, ()), rates, lag) == to
+    assert best_before(Alarm(since, ()), dict.fromkeys(rates), lag) == 0, "nothing is ranked"
