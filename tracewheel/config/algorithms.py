@@ -35,6 +35,21 @@ PRESETS: dict[str, dict[str, Any]] = {
     "sapo": {"surrogate": {"kind": "sapo"}, "aggregation": "sequence", "kl": {"weight": 0.0}},
     # Schulman et al. 2017, arXiv:1707.06347, with generalised advantage estimation, arXiv:1506.02438.
     "ppo": {"advantage": {"kind": "gae"}, "zero_variance": {"kind": "keep"}},
+    # Yue et al. 2025, "VAPO", arXiv:2504.05118: Monte Carlo returns for the critic, a lambda that grows with the length for
+    # the policy, the critic trained first, clip-higher, token mean, successes imitated, no KL. The paper trains the critic
+    # for 50 steps: 12 epochs of 4 minibatches are 48. Value-clipping would hold these steps back.
+    "vapo": {
+        "advantage": {
+            "kind": "gae",
+            "lam_critic": 1.0,
+            "length_alpha": 0.05,
+            "critic": {"warmup_iterations": 1, "warmup_epochs": 12, "clip": None},
+        },
+        "surrogate": {"kind": "clip", "low": 0.2, "high": 0.28},
+        "positive_examples": {"weight": 0.1},
+        "zero_variance": {"kind": "keep"},
+        "kl": {"weight": 0.0},
+    },
     # Yuan et al. 2023, arXiv:2308.01825: imitate successes only.
     "rejection_sampling": {
         "advantage": {"kind": "success"},

@@ -52,8 +52,9 @@ class TeacherAdvantageConfig(Strict):
 class CriticConfig(Strict):
     """The value function. `trunk`: a LoRA adapter of its own and a linear head on the policy's base.
 
-    `light`: a two-layer network on the frozen base's hidden states. The first `warmup_iterations` train the critic alone.
-    `clip` bounds how far a value may move from the one that its advantages were computed with.
+    `light`: a two-layer network on the frozen base's hidden states. The first `warmup_iterations` train the critic alone,
+    on the starting policy's episodes, for `warmup_epochs` epochs each (default: `epochs`). `clip` bounds how far a value
+    may move from the one that its advantages were computed with.
     """
 
     kind: Literal["trunk", "light"] = "trunk"
@@ -62,6 +63,7 @@ class CriticConfig(Strict):
     learning_rate: Positive = 1e-3
     epochs: Count = 2
     warmup_iterations: Annotated[int, Field(ge=0)] = 1
+    warmup_epochs: Count | None = None
     clip: Positive | None = 0.2
 
 
@@ -71,6 +73,10 @@ class GaeAdvantageConfig(Strict):
     `token`: each token is an action; `gamma` and `lam` apply from token to token, `turn_gamma` and `turn_lam` from the
     last token of a turn to the first of the next. `turn`: each turn is one action. `vtrace` uses the returns of V-trace
     (Espeholt et al. 2018), with its truncation levels `rho_max` and `c_max`.
+
+    VAPO (Yue et al. 2025): `lam_critic` is the lambda of the critic's returns, everywhere (default: that of the advantages);
+    with `length_alpha` that of the advantages is 1 - 1 / (`length_alpha` l) everywhere, at least 0, where l counts the
+    actions of the trajectory, not its observations.
     """
 
     kind: Literal["gae"] = "gae"
@@ -79,11 +85,19 @@ class GaeAdvantageConfig(Strict):
     lam: Share = 1.0
     turn_gamma: Share = 1.0
     turn_lam: Share = 0.95
+    lam_critic: Share | None = None
+    length_alpha: Positive | None = None
     whiten: bool = True
     vtrace: bool = False
     rho_max: Positive = 1.0
     c_max: Positive = 1.0
     critic: CriticConfig = CriticConfig()
+
+    @model_validator(mode="after")
+    def _check_lambda(self) -> GaeAdvantageConfig:
+        if self.vtrace and (self.lam_critic is not None or self.length_alpha is not None):
+            raise ValueError("V-trace has one lambda: leave out lam_critic and length_alpha, or set vtrace to false")
+        return self
 
 
 AdvantageConfig = Annotated[
@@ -183,6 +197,15 @@ class EntropyConfig(Strict):
 
     bonus: NotNegative = 0.0
     floor: NotNegative | None = None
+
+
+class PositiveExamplesConfig(Strict):
+    """Imitation of successes in addition (VAPO, Yue et al. 2025): their mean negative log-likelihood, times `weight`.
+
+    A success is one by the first verifier; process rewards and penalties do not change it.
+    """
+
+    weight: NotNegative = 0.0
 
 
 class ZeroVarianceConfig(Strict):
@@ -310,6 +333,7 @@ class PolicyGradientConfig(UpdateConfig):
         "gspo",
         "sapo",
         "ppo",
+        "vapo",
         "rejection_sampling",
         "distillation",
     ] = "grpo"
@@ -320,6 +344,7 @@ class PolicyGradientConfig(UpdateConfig):
     constant_length: Count = 128
     kl: KlConfig = KlConfig()
     entropy: EntropyConfig = EntropyConfig()
+    positive_examples: PositiveExamplesConfig = PositiveExamplesConfig()
     zero_variance: ZeroVarianceConfig = ZeroVarianceConfig()
     off_policy: OffPolicyConfig = OffPolicyConfig()
     buffer: BufferConfig = BufferConfig()

@@ -36,6 +36,7 @@ from tracewheel.learner.losses import (
     entropy_weight,
     kl_term,
     policy_loss,
+    positive_example_loss,
 )
 from tracewheel.learner.losses.kl_estimators import k3
 from tracewheel.learner.losses.kl_schedule import Direction, adapted_weight, direction_at
@@ -44,6 +45,7 @@ from tracewheel.learner.mismatch_statistics import MismatchStatistics, mismatch_
 from tracewheel.learner.models import load_models
 from tracewheel.learner.per_token import pad_per_token
 from tracewheel.learner.policy_versions import current_tokens, version_in_run
+from tracewheel.learner.positives import Positives
 from tracewheel.learner.replay_text import ReplayText
 from tracewheel.learner.trajectory_table import TrajectoryTable
 from tracewheel.learner.value_learner import ValueLearner
@@ -72,6 +74,7 @@ class _Step:
     iteration: _Iteration
     totals: StepTotals
     entropy_bonus: float
+    positives: Positives
 
 
 class Learner:
@@ -140,8 +143,9 @@ class Learner:
         if not len(table):
             return figures
         if self.values:
-            figures |= self.values.learn(table, rng)
-            if iteration <= self.values.config.warmup_iterations:
+            warmup = iteration <= self.values.config.warmup_iterations
+            figures |= self.values.learn(table, rng, warmup=warmup)
+            if warmup:
                 return figures
         figures |= self._learn_policy(table, iteration, rng)
         observed_kl = figures.get("kl", math.nan)
@@ -211,7 +215,7 @@ class Learner:
         settings = self.settings
         batches = self.passes.batches(table)
         bonus = entropy_weight(settings.entropy, math.inf if self.carried.entropy is None else self.carried.entropy)
-        step = _Step(choices, step_totals(batches, settings.constant_length), bonus)
+        step = _Step(choices, step_totals(batches, settings.constant_length), bonus, Positives.of(table.frame, batches))
         sums: defaultdict[str, float] = defaultdict(float)
         diagnostics, mismatch = Diagnostics(), MismatchStatistics()
         for batch in self.backend.shard(batches):
@@ -272,4 +276,8 @@ class Learner:
                 loss = loss + self.carried.kl_weight * aggregate(term, mask, settings.aggregation, totals)
         if step.entropy_bonus:
             loss = loss - step.entropy_bonus * aggregate(entropy, mask, settings.aggregation, totals)
+        if settings.positive_examples.weight:
+            positive = positive_example_loss(logprobs, mask, step.positives.flags(batch), step.positives.tokens)
+            parts["positive_loss"] = positive.item()
+            loss = loss + settings.positive_examples.weight * positive
         return loss, {**parts, "loss": loss.item()}, found.diagnostics

@@ -62,6 +62,14 @@ def with_finite_logprobs(trajectories: pd.DataFrame) -> np.ndarray:
     return np.array(finite, dtype=bool)
 
 
+def succeeded(trajectories: pd.DataFrame) -> np.ndarray:
+    """Which trajectories [N] are successes: by their breakdown, or without one by an outcome of 1."""
+    totals = trajectories["total"].to_numpy(dtype="float64", na_value=np.nan)
+    reached = trajectories["outcome"].to_numpy(dtype="float64") if "outcome" in trajectories else totals
+    success = trajectories["success"].to_numpy(dtype="float64") if "success" in trajectories else np.full(len(totals), np.nan)
+    return np.where(np.isnan(success), reached >= 1.0, success >= 1.0)
+
+
 def describe(trajectories: pd.DataFrame) -> dict[str, float]:
     """Figures of trajectories before the learner leaves any out.
 

@@ -55,8 +55,15 @@ class ValueLearner:
             batches = self._passes.batches(table)
             return table.with_pass("values", self._backend, batches, lambda batch: self.critic.values(model, batch))
 
-    def learn(self, table: TrajectoryTable, rng: random.Random) -> dict[str, float]:
-        """Fit the values to the returns; the explained variance is that of the values before."""
+    def learn(self, table: TrajectoryTable, rng: random.Random, *, warmup: bool = False) -> dict[str, float]:
+        """Fit the values to the returns; the explained variance is that of the values before.
+
+        Args:
+            table: The rows, with `values` and `returns`.
+            rng: Draws the minibatches.
+            warmup: Whether the critic is trained alone in this iteration.
+        """
+        epochs = (self.config.warmup_epochs if warmup else None) or self.config.epochs
         batches = self._passes.batches(table)
         masks = torch.cat([self._mask(batch).flatten() for batch in batches])
         values, returns = (
@@ -67,7 +74,7 @@ class ValueLearner:
         figures = {} if explained is None else {"explained_variance": explained}
         losses = []
         with self.critic.active() as model:
-            for _ in range(self.config.epochs):
+            for _ in range(epochs):
                 losses += [self._step(model, minibatch) for minibatch in self._passes.minibatches(table, rng)]
         return figures | {"value_loss": sum(losses) / len(losses)}
 

@@ -18,6 +18,10 @@ def gae(rewards: Tensor, values: Tensor, turns: Tensor, config: GaeAdvantageConf
     last token of a turn to the first of the next. With "turn" each turn is one action: its reward is the sum
     over its tokens, its value the one before its first token, and all its tokens get its advantage and return.
 
+    VAPO (Yue et al. 2025, arXiv:2504.05118): with `length_alpha` lambda is 1 - 1 / (length_alpha l) for a row of l
+    actions (the paper's length-adaptive GAE), and with `lam_critic` the returns are those of another lambda (its
+    decoupled GAE). Both replace `lam` and `turn_lam`.
+
     Values where `turns` is -1 are not read: they may be anything, NaN included.
 
     Args:
@@ -31,8 +35,22 @@ def gae(rewards: Tensor, values: Tensor, turns: Tensor, config: GaeAdvantageConf
     """
     actions = actions_of(rewards, values, turns, None, config)
     delta = actions.rewards + actions.discount * actions.following(actions.values) - actions.values
-    advantages = discounted_sums(delta.masked_fill(~actions.here, 0.0), actions.discount * actions.trace)
-    return to_tokens(actions, advantages, advantages + actions.values, turns, config, values.dtype)
+    delta = delta.masked_fill(~actions.here, 0.0)
+    trace = actions.trace
+    if config.length_alpha is not None:
+        count = actions.here.double().sum(1, keepdim=True)
+        trace = _trace(actions, (1.0 - 1.0 / (config.length_alpha * count.clamp(min=1.0))).clamp(min=0.0))
+    advantages = discounted_sums(delta, actions.discount * trace)
+    fitted = advantages
+    if config.lam_critic is not None:
+        fitted = discounted_sums(delta, actions.discount * _trace(actions, torch.full_like(delta[:, :1], config.lam_critic)))
+    return to_tokens(actions, advantages, fitted + actions.values, turns, config, values.dtype)
+
+
+def _trace(actions: Actions, lam: Tensor) -> Tensor:
+    """One lambda [B, 1] per row, in place of the actions' own: 0 at the last action, and 1 off the actions."""
+    has_next = actions.following(actions.here.double())
+    return torch.where(actions.here, lam * has_next, torch.ones_like(has_next))
 
 
 def actions_of(rewards: Tensor, values: Tensor, turns: Tensor, log_ratio: Tensor | None, config: GaeAdvantageConfig) -> Actions:

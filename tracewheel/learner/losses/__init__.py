@@ -16,6 +16,7 @@ from tracewheel.learner.losses.diagnostics import Diagnostics
 from tracewheel.learner.losses.entropy import entropy_weight
 from tracewheel.learner.losses.kl_term import kl_term
 from tracewheel.learner.losses.policy import PolicyLoss, PolicyTokens, policy_loss
+from tracewheel.learner.losses.positive_examples import positive_example_loss
 from tracewheel.learner.losses.value import explained_variance, value_loss
 
 __all__ = [
@@ -31,5 +32,6 @@ __all__ = [
     "explained_variance",
     "kl_term",
     "policy_loss",
+    "positive_example_loss",
     "value_loss",
 ]

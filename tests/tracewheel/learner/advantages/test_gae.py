@@ -217,3 +217,42 @@ def test_vtrace_on_policy_is_gae(problem, config):
     same = vtrace(*tensors, index, torch.zeros_like(tensors[0]), config)
     for one, other in zip(same, gae(*tensors, index, config), strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-12)
+
+
+@given(problems(), st.sampled_from([0.05, 0.5, 3.0]), st.sampled_from([0.0, 0.5, 1.0]), st.sampled_from(["token", "turn"]))
+def test_vapos_lambdas_are_the_papers(problem, alpha, lam_critic, granularity):
+    """The sums of VAPO's equations, term by term: lambda_policy = 1 - 1 / (alpha l), lambda_critic for the returns."""
+    rewards, values, ratios, turns = problem
+    config = GaeAdvantageConfig(granularity=granularity, length_alpha=alpha, lam_critic=lam_critic, lam=0.1, turn_lam=0.2)
+    actions = actions_of(rewards, values, ratios, turns, config)
+    value = [action[2] for action in actions] + [0.0]
+    delta = [action[1] + value[t + 1] - value[t] for t, action in enumerate(actions)]
+    length = len(actions)
+
+    def sums(lam):
+        return [sum(lam ** (t - s) * delta[t] for t in range(s, length)) for s in range(length)]
+
+    lam_policy = max(0.0, 1 - 1 / (alpha * length)) if length else 0.0
+    tensors = [torch.tensor([each], dtype=torch.double) for each in (rewards, values)]
+    advantages, returns = gae(*tensors, torch.tensor([turns]), config)
+    close(advantages, spread(actions, sums(lam_policy), len(turns)))
+    close(returns, spread(actions, [a + v for a, v in zip(sums(lam_critic), value, strict=False)], len(turns)))
+
+
+def test_vapos_length_counts_generated_tokens_alone():
+    """100 generated tokens with alpha 0.05: lambda 1 - 1 / 5 = 0.8, whatever lies between the turns."""
+    config = GaeAdvantageConfig(length_alpha=0.05)
+    found = []
+    for observed in (0, 1, 900):
+        turns = torch.tensor([[0] * 60 + [-1] * observed + [1 if observed else 0] * 40])
+        rewards = torch.zeros(turns.shape)
+        rewards[0, -1] = 1.0
+        advantages, _ = gae(rewards, torch.zeros(turns.shape), turns, config)
+        found.append(advantages[0][turns[0] >= 0])
+    assert found[0][-2:].tolist() == pytest.approx([0.8, 1.0])
+    assert torch.equal(found[0], found[1]) and torch.equal(found[0], found[2])
+
+
+def test_vtrace_with_vapos_lambdas_is_refused():
+    with pytest.raises(ValueError, match="V-trace has one lambda"):
+        GaeAdvantageConfig(vtrace=True, lam_critic=1.0)

@@ -28,7 +28,7 @@ VARIANTS = {
 def settings(request, adapter):
     """The learner's settings of one algorithm; no critic warm-up, so that the first step counts."""
     learner = {**VARIANTS[request.param]}
-    if learner.get("kind") == "ppo":
+    if learner.get("kind") in ("ppo", "vapo"):
         advantage = learner.get("advantage", {})
         learner["advantage"] = {**advantage, "critic": {"warmup_iterations": 0, **advantage.get("critic", {})}}
     if learner.get("kind") == "distillation":
