@@ -89,8 +89,9 @@ def rollout(options: argparse.Namespace) -> dict[str, Any]:
 
     def produce(out: Path) -> dict[str, float]:
         write_variants(out, variants)
-        sections, samples = RolloutSections.of(config), config.rollout.group_size
-        return rollout(sections, policy, RolloutPlan(chosen, samples=samples, seed=seed, temperature=temperature), out)
+        samples, greedy = config.rollout.group_size, config.greedy_baseline
+        plan = RolloutPlan(chosen, samples=samples, seed=seed, temperature=temperature, greedy_baseline=greedy)
+        return rollout(RolloutSections.of(config), policy, plan, out)
 
     return _result(options, produce_whole(Path(options.out), produce))
 

@@ -88,7 +88,7 @@ class SyncSource:
                 config.learner,
                 config.training,
                 score_files(scores),
-                group_size=config.rollout.group_size,
+                group_size=config.episodes_per_task,
                 used=used + episodes_of(trajectories),
             )
         self.sampler.evolve(self.curated.path)
@@ -202,6 +202,7 @@ def rollout_arguments(loop: _Loop, policy: Policy, iteration: int, task_ids: lis
         "variants": [task.to_record() for task in loop.sampler.variants(task_ids)],
         "iteration": iteration,
         "temperature": rollout_temperature(loop.run.config.rollout, loop.run.config.training.iterations, iteration),
+        **({"greedy_baseline": True} if loop.run.config.greedy_baseline else {}),
     }
 
 

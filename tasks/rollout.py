@@ -18,7 +18,7 @@ from tracewheel.sampling.seeds import rollout_seed
 
 def expected(call: Call, place: int) -> Expected:
     """A group of episodes for each task."""
-    episodes = len(call.arguments["task_ids"]) * call.run.config.rollout.group_size
+    episodes = len(call.arguments["task_ids"]) * call.run.config.episodes_per_task
     return Expected(episodes, {"episodes": episodes})
 
 
@@ -32,11 +32,13 @@ def roll_out(
     variants: list[dict[str, Any]],
     iteration: int,
     temperature: float,
+    greedy_baseline: bool = False,
     refill: int = 0,
 ) -> dict[str, Any]:
     """Sample a group of trajectories of each chosen task; `variants` are those of them that curation did not make.
 
-    `refill` counts the rounds of dynamic sampling after an iteration's first.
+    With `greedy_baseline` each task is also played greedily. `refill` counts the rounds of dynamic sampling after an
+    iteration's first.
     """
     made = [Task.from_record(variant) for variant in variants]
     by_id = {task.id: task for task in [*load_tasks(curated.path, "train"), *made]}
@@ -48,6 +50,7 @@ def roll_out(
         samples=context.config.rollout.group_size,
         seed=rollout_seed(context.config.seed, iteration),
         temperature=temperature,
+        greedy_baseline=greedy_baseline,
     )
     metrics: dict[str, float] = work(context.config, policy.ref(), plan, context.out)
     return metrics

@@ -17,7 +17,7 @@ from tracewheel.scoring.score import SCORES_FILE, score, write_scores
 def expected(call: Call, place: int) -> Expected:
     """No episode is scored, and every group carries a signal, so that dynamic sampling asks for no more."""
     episodes = call.arguments["trajectories"].result["episodes"]
-    groups = range(episodes // call.run.config.rollout.group_size)
+    groups = range(episodes // call.run.config.episodes_per_task)
     scores = [Score("", "", str(group), "unscored", total) for group in groups for total in (0.0, 1.0)]
     return Expected(episodes, {"scored": 0, "success": None}, lambda out: write_scores(out / SCORES_FILE, scores))
 

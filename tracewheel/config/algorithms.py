@@ -24,6 +24,9 @@ PRESETS: dict[str, dict[str, Any]] = {
     },
     # Ahmadian et al. 2024, "Back to Basics", arXiv:2402.14740: leave-one-out baseline, KL in the reward.
     "rloo": {"advantage": {"kind": "leave_one_out"}, "kl": {"estimator": "k1", "place": "reward"}},
+    # Li et al. 2023, "ReMax", arXiv:2310.10505: the greedy episode's reward is the baseline, KL in the reward. The paper takes
+    # one step per batch, where the ratio is 1; the clip is for the steps after it.
+    "remax": {"advantage": {"kind": "greedy_baseline"}, "kl": {"estimator": "k1", "place": "reward"}},
     # Hu 2025, "REINFORCE++", arXiv:2501.03262: the whole batch is the baseline, KL in the reward.
     "reinforce": {"advantage": {"kind": "batch", "center": "batch"}, "kl": {"estimator": "k1", "place": "reward"}},
     # MiniMax 2025, "MiniMax-M1", arXiv:2506.13585: the weight is clipped, no token loses its gradient.

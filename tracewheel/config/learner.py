@@ -31,6 +31,15 @@ class BatchAdvantageConfig(Strict):
     center: Literal["group", "batch"] = "group"
 
 
+class GreedyBaselineAdvantageConfig(Strict):
+    """Reward minus that of the same policy's greedy episode of the task (ReMax, Li et al. 2023).
+
+    Each task is played once more for it. That episode counts in `training.episodes`, and nothing is trained on it.
+    """
+
+    kind: Literal["greedy_baseline"] = "greedy_baseline"
+
+
 class SuccessAdvantageConfig(Strict):
     """1 for a reward of at least `threshold`, process rewards not counted; other samples are dropped."""
 
@@ -104,6 +113,7 @@ AdvantageConfig = Annotated[
     GroupAdvantageConfig
     | LeaveOneOutAdvantageConfig
     | BatchAdvantageConfig
+    | GreedyBaselineAdvantageConfig
     | SuccessAdvantageConfig
     | TeacherAdvantageConfig
     | GaeAdvantageConfig,
@@ -328,6 +338,7 @@ class PolicyGradientConfig(UpdateConfig):
         "dr_grpo",
         "dapo",
         "rloo",
+        "remax",
         "reinforce",
         "cispo",
         "gspo",
@@ -365,11 +376,13 @@ class PolicyGradientConfig(UpdateConfig):
             raise ValueError(f"advantage '{self.advantage.kind}' has no reward to subtract the KL from: set kl.place to 'loss'")
         if self.reward_normalisation != "none" and self.advantage.kind in ("success", "teacher"):
             raise ValueError(f"advantage '{self.advantage.kind}' compares no rewards: set reward_normalisation to 'none'")
+        if self.reward_normalisation != "none" and self.advantage.kind == "greedy_baseline":
+            raise ValueError("advantage 'greedy_baseline' compares rewards as scored: set reward_normalisation to 'none'")
         if self.advantage.kind == "teacher" and not (self.advantage.base or self.advantage.adapter):
             raise ValueError("distillation needs a teacher: set advantage.adapter or advantage.base")
         if self.kl.estimator == "k1" and self.kl.place == "loss" and not self.kl.corrected and self.kl.weight:
             raise ValueError("K1 in the loss has a gradient only with kl.corrected: set it, or another kl.estimator")
-        if self.zero_variance.kind == "clamp" and self.advantage.kind in ("success", "teacher", "gae"):
+        if self.zero_variance.kind == "clamp" and self.advantage.kind in ("success", "teacher", "gae", "greedy_baseline"):
             raise ValueError(f"advantage '{self.advantage.kind}' compares no groups: zero_variance.kind cannot be 'clamp'")
         if self.advantage.kind == "gae" and self.advantage.vtrace and self.off_policy.proximal != "recompute":
             raise ValueError("V-trace compares two policies: set off_policy.proximal to 'recompute'")

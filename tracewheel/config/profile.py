@@ -208,9 +208,19 @@ class RetrainConfig(Strict):
         return isinstance(self.rollout.engine, TransformersEngineConfig)
 
     @property
+    def greedy_baseline(self) -> bool:
+        """Whether each task of an iteration is also played greedily, for the baseline of its rewards."""
+        return isinstance(self.learner, PolicyGradientConfig) and self.learner.advantage.kind == "greedy_baseline"
+
+    @property
+    def episodes_per_task(self) -> int:
+        """Episodes of each task of an iteration, a greedy one for the baseline included."""
+        return self.rollout.group_size + self.greedy_baseline
+
+    @property
     def episodes_per_iteration(self) -> int:
         """Episodes of one iteration, without the refills of dynamic sampling."""
-        return min(self.training.tasks_per_iteration, self.curation.train_tasks) * self.rollout.group_size
+        return min(self.training.tasks_per_iteration, self.curation.train_tasks) * self.episodes_per_task
 
     def require(self, *keys: str) -> None:
         """Check that the profile sets keys that have no default.
@@ -241,6 +251,15 @@ class RetrainConfig(Strict):
             raise ValueError(
                 "learner.zero_variance.kind 'dynamic' needs an iteration's rollouts before it asks for more: "
                 "set rollout.mode to 'sync', or zero_variance.kind to 'skip'"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_baseline(self) -> RetrainConfig:
+        if self.greedy_baseline and self.rollout.mode == "async":
+            raise ValueError(
+                "learner.advantage.kind 'greedy_baseline' compares episodes of one policy, and with rollout.mode 'async' the "
+                "episodes of a group may be of several: set it to 'sync' or 'overlap', or choose another algorithm, as 'rloo'"
             )
         return self
 

@@ -16,6 +16,8 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal, Self
 
 SCHEMA_VERSION = 1
+# Beside `trajectories.parquet`: the greedy episode of each task, played for its reward alone.
+GREEDY_FILE = "greedy.parquet"
 TRACE_SCHEMA_VERSION = 2
 
 StopReason = Literal["finished", "no_tool_call", "max_turns", "max_tokens", "infrastructure_failed"]
@@ -223,7 +225,8 @@ class Score(Record):
     """The score of a trajectory. `total` is None unless `status` is "scored".
 
     `family` is the task family. `turn_rewards` has one number for each turn, which sum to the total before penalties; None
-    where neither the rubric nor the environment gives any.
+    where neither the rubric nor the environment gives any. `baseline` is the total of the task's greedy episode, where one
+    was played and scored.
     """
 
     JSON_FIELDS = frozenset({"breakdown"})
@@ -237,4 +240,5 @@ class Score(Record):
     detail: str = ""
     family: str = ""
     turn_rewards: list[float] | None = None
+    baseline: float | None = None
     schema_version: int = SCHEMA_VERSION

@@ -27,7 +27,8 @@ class Request:
     """Append `new_ids` to a session and sample a turn. A session's first request opens it.
 
     `seed` fixes the session's random numbers, `temperature` overrides the engine's, and `policy` the engine's
-    policy (not every engine can). All three are read at the session's first request.
+    policy (not every engine can). A `greedy` session takes the most likely token at each step, also on an engine that
+    samples. All four are read at the session's first request.
     """
 
     session: int
@@ -36,6 +37,7 @@ class Request:
     seed: int = 0
     temperature: float | None = None
     policy: PolicyRef | None = None
+    greedy: bool = False
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ class RaggedSession:
     row: int
     random: np.random.Generator
     temperature: float
+    greedy: bool = False
     uniforms: list[float] = field(default_factory=list)
     ids: list[int] = field(default_factory=list)
     read: int = 0
@@ -30,7 +31,8 @@ class RaggedSession:
     def open(cls, request: Request, row: int, sampling: Sampling) -> RaggedSession:
         """The session of its first request."""
         temperature = sampling.temperature if request.temperature is None else request.temperature
-        session = cls(request.session, row, np.random.default_rng(request.seed), temperature)
+        greedy = request.greedy or sampling.greedy
+        session = cls(request.session, row, np.random.default_rng(request.seed), temperature, greedy)
         session.begin_turn(request)
         return session
 

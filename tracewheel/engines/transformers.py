@@ -240,10 +240,11 @@ class TransformersEngine:
         """Choose one token per row of `logits` [R, V]; returns tokens and their log-probabilities."""
         temperatures = torch.tensor([[session.temperature] for session in sessions])
         logprobs = torch.log_softmax(logits / temperatures, dim=-1)
-        if self._sampling.greedy:
+        greedy = torch.tensor([[session.greedy] for session in sessions])
+        if bool(greedy.all()):
             tokens = logits.argmax(dim=-1, keepdim=True)
         else:
             uniforms = torch.tensor([[session.next_uniform()] for session in sessions], dtype=torch.float64)
             top_p = torch.full_like(uniforms, self._sampling.top_p)
-            tokens = draw(logprobs, uniforms, top_p, torch.zeros_like(uniforms, dtype=torch.bool))
+            tokens = draw(logprobs, uniforms, top_p, greedy)
         return tokens[:, 0].tolist(), logprobs.gather(1, tokens)[:, 0].tolist()

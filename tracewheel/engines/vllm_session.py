@@ -27,6 +27,7 @@ class Session:
     seed: int
     temperature: float
     policy: PolicyRef | None  # None: the engine's own at the time
+    greedy: bool = False
     ids: list[int] = field(default_factory=list)
     drawn: int = 0
     turn_ids: list[int] = field(default_factory=list)
@@ -38,7 +39,7 @@ class Session:
     def open(cls, request: Request, sampling: Sampling) -> Session:
         """The session of its first request."""
         temperature = sampling.temperature if request.temperature is None else request.temperature
-        return cls(request.session, request.seed, temperature, request.policy)
+        return cls(request.session, request.seed, temperature, request.policy, request.greedy or sampling.greedy)
 
     def begin_turn(self, request: Request) -> None:
         """Append the observation and begin a turn."""
@@ -61,7 +62,7 @@ class Session:
 
     def rest_of_turn(self, sampling: Sampling, stop_id: int) -> TurnRequest:
         """The request for the rest of the turn."""
-        draws = Draws(self.seed, self.drawn, self.temperature, sampling.top_p, sampling.greedy)
+        draws = Draws(self.seed, self.drawn, self.temperature, sampling.top_p, self.greedy)
         return TurnRequest(list(self.ids), draws, self.tokens_left, stop_id)
 
     def stopped(self, stop_id: int) -> bool:

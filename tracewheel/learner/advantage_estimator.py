@@ -26,6 +26,7 @@ from tracewheel.learner.token_advantages import (
     advantages_by_critic,
     advantages_by_group,
     advantages_by_teacher,
+    baselines_of,
     mean_divergence,
 )
 from tracewheel.learner.trajectory_buffer import VERSION, TrajectoryBuffer
@@ -172,6 +173,8 @@ class AdvantageEstimator:
         if self._kl_in_reward and len(table):
             table = self._passes.with_reference(table)
             figures["kl"] = mean_divergence(table)
+        if self._settings.advantage.kind == "greedy_baseline" and len(table):
+            figures["without_baseline_share"] = float(baselines_of(table).isnan().double().mean())
         kept, advantages = advantages_by_group(self._settings, table, self._reward_kl(iteration))
         return TrajectoryTable(_with_column(table, advantages).take(kept).frame)
 

@@ -18,7 +18,7 @@ from tracewheel.scoring.rubric import success_of
 if TYPE_CHECKING:
     import pandas as pd
 
-REQUIRED, OPTIONAL = ("trajectory_id", "total"), ("family", "turn_rewards")
+REQUIRED, OPTIONAL = ("trajectory_id", "total"), ("family", "turn_rewards", "baseline")
 
 
 def read_scored_trajectories(trajectories: Sequence[Path], scores: Sequence[Path]) -> pd.DataFrame:

@@ -15,7 +15,17 @@ import torch
 from torch import Tensor
 
 from tracewheel.config import BatchAdvantageConfig, GaeAdvantageConfig, PolicyGradientConfig
-from tracewheel.learner.advantages import clamped, gae, trajectory_advantages, turn_advantages, vtrace, zero_variance
+from tracewheel.core.errors import DataError
+from tracewheel.learner.advantages import (
+    at_the_baseline,
+    clamped,
+    gae,
+    greedy_baseline_advantages,
+    trajectory_advantages,
+    turn_advantages,
+    vtrace,
+    zero_variance,
+)
 from tracewheel.learner.batch import Batch, turn_numbers
 from tracewheel.learner.losses import kl_term
 from tracewheel.learner.losses.kl_estimators import k3
@@ -49,17 +59,23 @@ def advantages_by_group(
         reached = table.frame["outcome" if "outcome" in table.frame else "total"]  # process rewards do not make a success
         succeeded = reached.to_numpy(dtype="float64") >= config.advantage.threshold
         return np.flatnonzero(succeeded), [[1.0] * len(mask) for mask in table.frame["action_mask"]]
+    if not len(table):
+        return np.zeros(0, dtype=int), []
     groups = table.frame["group"].tolist()
     rewards = np.array(table.frame["reward"].tolist())
     plain = torch.from_numpy(rewards)
-    no_signal = _no_signal(config, table, plain)
+    baselines = baselines_of(table) if config.advantage.kind == "greedy_baseline" else None
+    no_signal = _no_signal(config, table, plain) if baselines is None else at_the_baseline(plain, baselines, groups).numpy()
     divergence = _divergence(config, table, kl.direction) if "reference" in table.per_token else np.zeros(len(table))
     shaped = torch.from_numpy(rewards - kl.weight * divergence)
     if config.credit.kind == "turn":
         per_turn = turn_advantages(config.advantage, _turn_rewards(table, shaped.tolist()), groups, config.credit.discount)
         advantages = [_by_turn(mask, values) for mask, values in zip(table.frame["action_mask"], per_turn, strict=True)]
     else:
-        values = trajectory_advantages(config.advantage, shaped, groups)
+        if baselines is None:
+            values = trajectory_advantages(config.advantage, shaped, groups)
+        else:
+            values = greedy_baseline_advantages(shaped, baselines)
         advantages = [[value] * len(mask) for mask, value in zip(table.frame["action_mask"], values.tolist(), strict=True)]
     kept = np.ones(len(table), dtype=bool)
     match config.zero_variance.kind:
@@ -71,6 +87,20 @@ def advantages_by_group(
         case "keep":
             advantages = [[0.0] * len(row) if no_signal[n] else row for n, row in enumerate(advantages)]
     return np.flatnonzero(kept), advantages
+
+
+def baselines_of(table: TrajectoryTable) -> Tensor:
+    """The reward of the greedy episode of each row's task [N]; NaN where it is unscored.
+
+    Raises:
+        DataError: the scores have no baselines.
+    """
+    if "baseline" not in table.frame:
+        raise DataError(
+            "learner.advantage.kind 'greedy_baseline' needs a greedy episode of each task, and the scores have no column "
+            "'baseline': roll out and score again with this profile"
+        )
+    return torch.from_numpy(table.frame["baseline"].to_numpy(dtype="float64", na_value=math.nan).copy())
 
 
 def advantages_by_critic(

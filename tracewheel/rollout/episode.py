@@ -36,12 +36,14 @@ class EpisodeSpec:
         sample: The episode's place in its group.
         seed: Fixes its random numbers.
         temperature: Sampling temperature.
+        greedy: Take the most likely token at each step; nothing is explored then.
     """
 
     task: Task
     sample: int
     seed: int
     temperature: float
+    greedy: bool = field(default=False, kw_only=True)
 
 
 class Call(NamedTuple):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracewheel.config import ExplorationConfig, RolloutConfig, RolloutSections
 from tracewheel.core.files import write_json, write_records
-from tracewheel.core.types import Task, Trajectory, content_hash, first_turn, not_failed
+from tracewheel.core.types import GREEDY_FILE, Task, Trajectory, content_hash, first_turn, not_failed
 from tracewheel.engines.making import make_engine
 from tracewheel.policy.adapters import PolicyRef
 from tracewheel.rollout.diversity import group_diversity
@@ -37,6 +37,8 @@ class RolloutPlan:
         seed: Fixes every random number of every episode.
         greedy: Take the most likely token at each step instead of sampling; nothing is explored then.
         temperature: Replaces `rollout.temperature` of the profile.
+        greedy_baseline: Play each task once more, greedily. These episodes are written to a file of their own: only their
+            reward counts, as a baseline, and no update, pass rate or figure of groups has them.
     """
 
     tasks: list[Task]
@@ -44,6 +46,7 @@ class RolloutPlan:
     seed: int
     greedy: bool = False
     temperature: float | None = None
+    greedy_baseline: bool = False
 
     def settings(self, config: RolloutConfig) -> RolloutConfig:
         """The profile's settings with those of this plan."""
@@ -56,7 +59,7 @@ class RolloutPlan:
 def rollout(
     config: RolloutSections, policy: PolicyRef, plan: RolloutPlan, out: Path, *, progress: Progress | None = None
 ) -> dict[str, float]:
-    """Roll a policy out and write `trajectories.parquet` and `metrics.json` to `out`.
+    """Roll a policy out and write `trajectories.parquet` and `metrics.json` to `out`; `greedy.parquet` if the plan has it.
 
     Args:
         config: Its sections of the profile.
@@ -71,11 +74,17 @@ def rollout(
         InputError: the engine would get the base's logits wrong.
     """
     config = config.model_copy(update={"rollout": plan.settings(config.rollout)})
-    engine, renderer = make_engine(config, policy, greedy=plan.greedy, slots=len(plan.tasks) * plan.samples)
-    trajectories = run_episodes(engine, renderer, config.rollout, plan, progress=progress)
+    slots = len(plan.tasks) * (plan.samples + plan.greedy_baseline)
+    engine, renderer = make_engine(config, policy, greedy=plan.greedy, slots=slots)
+    found = run_episodes(engine, renderer, config.rollout, plan, progress=progress)
+    sampled = len(plan.tasks) * plan.samples
+    trajectories, greedy = found[:sampled], found[sampled:]
     out.mkdir(parents=True, exist_ok=True)
     write_records(out / TRAJECTORIES_FILE, trajectories)
     metrics = rollout_metrics(config.rollout, trajectories)
+    if greedy:
+        write_records(out / GREEDY_FILE, greedy)
+        metrics |= {"episodes": len(found), "greedy_episodes": len(greedy)}
     write_json(out / "metrics.json", metrics)
     return metrics
 
@@ -98,7 +107,7 @@ def rollout_metrics(config: RolloutConfig, trajectories: list[Trajectory]) -> di
 def run_episodes(
     engine: Engine, renderer: ChatRenderer, config: RolloutConfig, plan: RolloutPlan, *, progress: Progress | None = None
 ) -> list[Trajectory]:
-    """Run the episodes of a plan; trajectories in the order of tasks, then samples.
+    """Run the episodes of a plan; trajectories in the order of tasks, then samples. The greedy baselines follow, by task.
 
     Raises:
         ConfigError: `exploration.tools` names no tool that is offered.
@@ -110,6 +119,11 @@ def run_episodes(
         for task in plan.tasks
         for sample in range(plan.samples)
     ]
+    if plan.greedy_baseline:
+        number, temperature = plan.samples, config.temperature
+        wanted += [
+            EpisodeSpec(task, number, episode_seed(plan.seed, task, number), temperature, greedy=True) for task in plan.tasks
+        ]
     found: dict[int, Trajectory] = {}
     with tool_threads(config) as tools:
         pool = EpisodePool(engine, renderer, config, tools)

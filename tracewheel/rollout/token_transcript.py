@@ -64,7 +64,7 @@ class TokenTranscript:
         self._add_context(_prompt_ids(self._renderer, json.dumps(messages), json.dumps(tools)))
         exploration = self._config.exploration
         heads = [_call_head(self._renderer, json.dumps(tool)) for tool in offered_tools(exploration, tools)]
-        self._forced_calls = ForcedCalls(exploration.epsilon, heads, self._spec.seed)
+        self._forced_calls = ForcedCalls(0.0 if self._spec.greedy else exploration.epsilon, heads, self._spec.seed)
         prompt, most = len(self._ids), self._config.max_tokens
         if prompt < most:
             return None
@@ -78,7 +78,7 @@ class TokenTranscript:
         self._add_context(head)
         fresh = self._ids[self._submitted :]
         budget = min(self._config.max_turn_tokens - self._forced, self._config.max_tokens - len(self._ids))
-        return Request(session, fresh, budget, self._spec.seed, self._spec.temperature)
+        return Request(session, fresh, budget, self._spec.seed, self._spec.temperature, greedy=self._spec.greedy)
 
     def add_turn(self, reply: Generation) -> PolicyTurn:
         """Record a sampled turn."""

@@ -78,10 +78,13 @@ def success_of_rounds(rounds: Sequence[Mapping[str, Any]]) -> float | None:
 
 
 def count_groups(scores: Sequence[Path]) -> tuple[int, int]:
-    """How many groups have a scored sample, and how many of them carry a signal; unscored samples are left out."""
+    """How many groups have a scored sample, and how many of them carry a signal; unscored samples are left out.
+
+    With greedy baselines (ReMax) a group carries a signal when a sample differs from its baseline.
+    """
     rewards: defaultdict[str, list[float]] = defaultdict(list)
     for file in scores:
         for score in read_scores(file):
             if score.total is not None and math.isfinite(score.total):
-                rewards[score.group].append(score.total)
+                rewards[score.group] += [score.total] if score.baseline is None else [score.total, score.baseline]
     return len(rewards), sum(max(values) - min(values) > SAME for values in rewards.values())

@@ -11,7 +11,7 @@ from typing import Any
 from tracewheel.config import ScoreSections
 from tracewheel.core.errors import ConfigError, DataError
 from tracewheel.core.files import read_records, write_json
-from tracewheel.core.types import Score, Task, Trajectory
+from tracewheel.core.types import GREEDY_FILE, Score, Task, Trajectory
 from tracewheel.scoring.objectives import UNREADABLE_OBJECTIVE
 from tracewheel.scoring.rubric import Rubric, success_of
 
@@ -20,6 +20,8 @@ SCORES_FILE = "scores.parquet"
 
 def score(config: ScoreSections, tasks: list[Task], trajectories: Path, out: Path) -> dict[str, Any]:
     """Score every trajectory of a file with the profile's rubric.
+
+    If `greedy.parquet` lies beside it, each score gets the total of its task's greedy episode as its `baseline`.
 
     Args:
         config: The profile; only `rubric` and the policy's `tool_format` are read.
@@ -30,7 +32,7 @@ def score(config: ScoreSections, tasks: list[Task], trajectories: Path, out: Pat
     Returns:
         The metrics: the number of trajectories of each status, and the means of `reward`, `success` and each part of the
         breakdown over the scored ones (None when nothing was scored); with turn rewards, how many scored trajectories are
-        `without_turn_rewards`.
+        `without_turn_rewards`; with greedy baselines, the same figures of these under `greedy`.
 
     Raises:
         ConfigError: a verifier does not exist, or no trajectory has the part that an objective needs.
@@ -44,29 +46,40 @@ def score(config: ScoreSections, tasks: list[Task], trajectories: Path, out: Pat
     used = [by_id[task_id] for task_id in sorted({rollout.task_id for rollout in rollouts})]
     rubric = Rubric(config.rubric, used, config.policy.tool_format)
     scores = [rubric.score(by_id[rollout.task_id], rollout) for rollout in rollouts]
+    greedy = _greedy_scores(rubric, by_id, trajectories.parent / GREEDY_FILE)
+    baselines = {item.task_id: item.total for item in greedy}
+    scores = [replace(item, baseline=baselines.get(item.task_id)) for item in scores]
     judged = [item for item in scores if item.status != "infrastructure_failed"]
     if judged and all(item.detail.startswith(UNREADABLE_OBJECTIVE) for item in judged):
         raise ConfigError(f"rubric.objectives: {judged[0].detail}")
     out.mkdir(parents=True, exist_ok=True)
-    write_scores(out / SCORES_FILE, scores)
+    write_scores(out / SCORES_FILE, scores, baselines=bool(greedy))
     metrics = _metrics(scores)
     if config.rubric.turn_rewards:
         metrics["without_turn_rewards"] = sum(item.status == "scored" and item.turn_rewards is None for item in scores)
+    if greedy:
+        metrics["greedy"] = _metrics(greedy)
     write_json(out / "metrics.json", metrics)
     return metrics
 
 
-def write_scores(path: Path, scores: list[Score]) -> None:
-    """Write scores as Parquet, with a float column `total` and a list column `turn_rewards`, null where missing."""
+def write_scores(path: Path, scores: list[Score], *, baselines: bool = False) -> None:
+    """Write scores as Parquet, with a float column `total` and a list column `turn_rewards`, null where missing.
+
+    The float column `baseline` is only there with `baselines`.
+    """
     import pandas as pd
 
     columns = list(Score("", "", "", "unscored", None).to_record())
     table = pd.DataFrame([item.to_record() for item in scores], columns=columns)
-    table.astype({"total": "float64"}).to_parquet(path, index=False)
+    if not baselines:
+        table = table.drop(columns="baseline")
+    numbers = [name for name in ("total", "baseline") if name in table]
+    table.astype(dict.fromkeys(numbers, "float64")).to_parquet(path, index=False)
 
 
 def read_scores(path: Path) -> list[Score]:
-    """Read scores, with None for a missing `total` or `turn_rewards`.
+    """Read scores, with None for a missing `total`, `turn_rewards` or `baseline`.
 
     Raises:
         DataError: the file cannot be read as scores.
@@ -75,11 +88,23 @@ def read_scores(path: Path) -> list[Score]:
     return [
         replace(
             item,
-            total=None if item.total is None or math.isnan(item.total) else item.total,
+            total=_known(item.total),
+            baseline=_known(item.baseline),
             turn_rewards=item.turn_rewards if isinstance(item.turn_rewards, list) else None,
         )
         for item in scores
     ]
+
+
+def _known(number: float | None) -> float | None:
+    return None if number is None or math.isnan(number) else number
+
+
+def _greedy_scores(rubric: Rubric, tasks: dict[str, Task], path: Path) -> list[Score]:
+    """The scores of the greedy episodes, in their order; none without the file."""
+    if not path.is_file():
+        return []
+    return [rubric.score(tasks[rollout.task_id], rollout) for rollout in read_records(path, Trajectory)]
 
 
 def _metrics(scores: list[Score]) -> dict[str, Any]:

@@ -15,6 +15,15 @@ def test_the_mode_determines_the_maximum_age_of_tokens(mode, lag):
     assert profile(mode=mode, max_staleness=3).rollout.lag == lag
 
 
+def test_greedy_baselines_count_in_the_budget_and_need_episodes_of_one_policy():
+    remax = {"name": "x", "learner": {"kind": "remax"}, "rollout": {"group_size": 4}, "training": {"tasks_per_iteration": 8}}
+    config = RetrainConfig.model_validate(remax)
+    assert (config.greedy_baseline, config.episodes_per_iteration) == (True, 8 * 5)
+    assert not RetrainConfig.model_validate(remax | {"learner": {"kind": "rloo"}}).greedy_baseline
+    with pytest.raises(ValidationError, match="'greedy_baseline' compares episodes of one policy.*'sync' or 'overlap'"):
+        RetrainConfig.model_validate(remax | {"rollout": {"mode": "async"}})
+
+
 @pytest.mark.parametrize("mode", ["overlap", "async"])
 def test_dynamic_sampling_requires_sync_mode(mode):
     values = {"name": "x", "rollout": {"mode": mode}, "learner": {"zero_variance": {"kind": "dynamic"}}}

@@ -73,14 +73,14 @@ def scored_trajectories(trajectories, rewards, score_file, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def score_file():
-    """Write a reward for each trajectory, None for unscored ones."""
+    """Write a reward for each trajectory, None for unscored ones, and a baseline for each task."""
 
-    def write(path, trajectories, rewards):
+    def write(path, trajectories, rewards, baseline=0.25):
         items = [
-            Score(t.id, t.task_id, t.group, "unscored" if reward is None else "scored", reward)
+            Score(t.id, t.task_id, t.group, "unscored" if reward is None else "scored", reward, baseline=baseline)
             for t, reward in zip(read_records(trajectories, Trajectory), rewards, strict=True)
         ]
-        write_scores(path, items)
+        write_scores(path, items, baselines=True)
         return path
 
     return write

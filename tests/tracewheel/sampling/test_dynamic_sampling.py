@@ -44,6 +44,13 @@ def test_groups_with_different_rewards_have_a_signal(round_of):
     assert count_groups([round_of(SAME), round_of(MIXED, MIXED)]) == (3, 2)
 
 
+def test_with_greedy_baselines_a_group_at_its_baseline_carries_no_signal(tmp_path):
+    groups = {"at it": ([1.0, 1.0], 1.0), "away": ([1.0, 1.0], 0.0), "mixed": ([1.0, 0.0], 1.0)}
+    scores = [Score(f"{g}{n}", g, g, "scored", r, baseline=b) for g, (rs, b) in groups.items() for n, r in enumerate(rs)]
+    write_scores(tmp_path / SCORES_FILE, scores, baselines=True)
+    assert count_groups([tmp_path / SCORES_FILE]) == (3, 2)
+
+
 def test_groups_with_a_signal_are_those_that_the_learner_keeps(round_of):
     import torch
 
