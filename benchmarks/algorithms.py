@@ -4,7 +4,7 @@
 
 For each seed one run makes the shared part (curated tasks, warm starts, their evaluations); each
 algorithm then runs `tracewheel retrain` from a copy of that store. Prints JSON and a table; writes
-`docs/algorithms.json`, `docs/algorithms.md` and `docs/algorithms.png`.
+`docs/algorithms.json`, `docs/algorithms.md` and `docs/algorithms.png`, or the same under another `--name`.
 """
 
 from __future__ import annotations
@@ -29,6 +29,13 @@ ALGORITHMS: dict[str, list[str]] = {
     "rloo": ["learner.kind=rloo"],
     "dpo": ["learner.kind=dpo"],
     "rejection_sampling": ["learner.kind=rejection_sampling"],
+    "grpo_sequence": ["learner.kind=grpo", "learner.aggregation=sequence"],
+    # The tiny policy's episodes have 60 generated tokens on average.
+    "dapo_overlong": ["learner.kind=dapo", "rubric.overlong.max_tokens=100", "rubric.overlong.cache=30"],
+    "remax": ["learner.kind=remax"],
+    "reinforce": ["learner.kind=reinforce"],
+    # As PPO's, the critic has one epoch; its pretraining is 4 epochs of 4 minibatches instead of 12.
+    "vapo": ["learner.kind=vapo", "learner.advantage.critic.epochs=1", "learner.advantage.critic.warmup_epochs=4"],
 }
 LABELS = {
     "grpo": "GRPO",
@@ -37,6 +44,11 @@ LABELS = {
     "rloo": "RLOO",
     "dpo": "DPO",
     "rejection_sampling": "rejection sampling",
+    "grpo_sequence": "GRPO, mean per sequence",
+    "dapo_overlong": "DAPO, overlong punished",
+    "remax": "ReMax",
+    "reinforce": "REINFORCE, batch baseline",
+    "vapo": "VAPO",
 }
 
 
@@ -49,6 +61,7 @@ def main() -> None:
     parser.add_argument("--set", dest="overrides", action="append", default=[], metavar="a.b=c", help="for every run")
     parser.add_argument("--work", type=Path, default=Path("runs/benchmark-algorithms"))
     parser.add_argument("--out", type=Path, default=Path("docs"))
+    parser.add_argument("--name", default="algorithms", help="of the files written")
     arguments = parser.parse_args()
     config = load_config(arguments.profile, arguments.overrides)
     per_iteration = min(config.training.tasks_per_iteration, config.curation.train_tasks) * config.rollout.group_size
@@ -56,7 +69,7 @@ def main() -> None:
     threads = ["threads=1"] if arguments.jobs > 1 else []
     common = [*arguments.overrides, f"training.episodes={budget}", *threads]
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
-        starts = {seed: pool.submit(_start, arguments.profile, seed, threads, arguments.work) for seed in arguments.seeds}
+        starts = {seed: pool.submit(_start, arguments.profile, seed, common, arguments.work) for seed in arguments.seeds}
         runs = {
             (name, seed): pool.submit(_run, arguments.profile, name, seed, common, starts[seed].result(), arguments.work)
             for seed in arguments.seeds
@@ -64,10 +77,10 @@ def main() -> None:
         }
         results = {name: {str(seed): runs[name, seed].result() for seed in arguments.seeds} for name in arguments.algorithms}
     arguments.out.mkdir(parents=True, exist_ok=True)
-    (arguments.out / "algorithms.json").write_text(json.dumps({"episodes": budget, "results": results}, indent=2) + "\n")
+    (arguments.out / f"{arguments.name}.json").write_text(json.dumps({"episodes": budget, "results": results}, indent=2) + "\n")
     table = _table(results, budget)
-    (arguments.out / "algorithms.md").write_text(table)
-    _plot(results, arguments.out / "algorithms.png")
+    (arguments.out / f"{arguments.name}.md").write_text(table)
+    _plot(results, arguments.out / f"{arguments.name}.png")
     print(json.dumps(results))
     print(table)
 
@@ -121,7 +134,9 @@ def _table(results: dict[str, Any], budget: int) -> str:
     ]
     seeds = list(next(iter(results.values())))
     lines.append(
-        "| algorithm | " + " | ".join(f"seed {seed}" for seed in seeds) + " | mean greedy | mean harder tier | update seconds |"
+        "| algorithm | "
+        + " | ".join(f"seed {seed}" for seed in seeds)
+        + " | mean greedy | mean harder tier | episodes | update seconds |"
     )
     lines.append("|---|" + "---|" * (len(seeds) + 4))
     start = next(iter(results.values()))
