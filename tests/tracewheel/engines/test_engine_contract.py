@@ -55,6 +55,22 @@ def test_tokens_are_those_of_the_transformers_engine(kind, kind_of, versions, so
     assert same >= 0.95 * len(sampled[0])  # rounding may tip a token
 
 
+def test_greedy_sessions_among_sampled_ones(kind, versions, some_tasks):
+    """As ReMax plays them: they are greedy, and the others stay as they were."""
+    found = []
+    for greedy, plan in (
+        (False, RolloutPlan(some_tasks, samples=2, seed=3, greedy_baseline=True)),
+        (False, RolloutPlan(some_tasks, samples=2, seed=3)),
+        (True, RolloutPlan(some_tasks, samples=1, seed=9, greedy=True)),
+    ):
+        engine, renderer = kind.make(versions.policy(1), greedy=greedy)
+        found.append([each.token_ids for each in run_episodes(engine, renderer, kind.profile().rollout, plan)])
+    mixed, sampled, greedy = found
+    assert len(mixed) == len(sampled) + len(greedy)
+    same = sum(one == other for one, other in zip(mixed, sampled + greedy, strict=True))
+    assert same >= 0.95 * len(mixed)  # rounding may tip a token
+
+
 def test_turns_end_by_the_stop_token_or_the_budget(kind, versions, renderer):
     engine, _ = kind.make(versions.policy(1), temperature=2.5)
     stop = renderer.end_of_turn_id
