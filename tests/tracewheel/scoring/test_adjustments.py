@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 import pytest
+from trl.rewards import get_soft_overlong_punishment
 
 from tracewheel.config import OverlongConfig, RubricConfig
-from tracewheel.core.errors import ConfigError
 from tracewheel.core.types import Trajectory
 from tracewheel.environments.workspace.tasks import workspace_task
 from tracewheel.scoring.adjustments import overlong_penalty
@@ -63,6 +63,13 @@ def score(trajectory, **values):
 def test_the_overlong_punishment_is_the_papers(generated, punished):
     """DAPO, equation 13, with L_max 100 and L_cache 40: 0 to 60, then (60 - length) / 40, then -1."""
     assert overlong_penalty(OverlongConfig(max_tokens=100, cache=40, weight=1.0), generated) == pytest.approx(punished)
+
+
+def test_the_overlong_punishment_is_trls():
+    for longest, cache in ((100, 40), (64, 64), (50, 1)):
+        theirs = get_soft_overlong_punishment(longest, cache)([[1] * length for length in range(130)])
+        ours = [-overlong_penalty(OverlongConfig(max_tokens=longest, cache=cache, weight=1.0), n) for n in range(130)]
+        assert ours == pytest.approx(theirs)
 
 
 def test_overlong_episodes_lose_reward_and_keep_their_success():
@@ -141,8 +148,3 @@ def test_an_unscored_episode_has_no_total_whatever_the_environment_returned():
 def test_penalties_do_not_hide_a_negative_process_reward():
     charged = score(episode(state=UNSOLVED, rewards=[-0.5, None, None]), malformed_penalty=0.1)
     assert charged.total == -0.5
-
-
-def test_no_rubric_is_made_for_an_unknown_verifier():
-    with pytest.raises(ConfigError, match="no verifier is called 'other'"):
-        score(episode(), verifiers=[{"kind": "other"}], flawed_penalty=0.1)
