@@ -85,6 +85,14 @@ def test_the_next_run_on_other_traces_resumes_pass_rates_from_it(finished, entri
     assert json.loads((folder / summary["run_id"] / "start.json").read_text())["evidence"] is None
 
 
+def test_the_gate_is_noted_once_and_its_power_is_said_before_the_loop(finished):
+    folder, done, summary = finished
+    (gate,) = json.loads((folder / "gates.json").read_text())
+    assert (gate["run"], gate["level"]) == (summary["run_id"], summary["gate"]["level"]) and summary["gate"]["look"] == 1
+    said = " ".join(done.stderr.split())
+    assert "you have 12" in said and said.index("you have 12") < said.index("rollout 1")
+
+
 def test_mlflow_has_the_run(finished, profile):
     import mlflow
 
@@ -122,6 +130,7 @@ def test_a_second_run_reuses_everything_with_the_same_results(finished, profile,
     for name in ("run_id", "success", "sampled", "harder", "gate", "mlflow_run", "model_version", "seconds", "tokens"):
         assert repeated[name] == summary[name]
     assert "Completed" not in again.stderr
+    assert len(json.loads((folder / "gates.json").read_text())) == 1, "the same evidence spends no error twice"
 
 
 @pytest.mark.usefixtures("finished")
@@ -133,6 +142,7 @@ class TestOnAFinishedRun:
         assert done.returncode == 0
         assert plan["complete"]
         assert plan["run_id"] == summary["run_id"]
+        assert plan["power"]["level"] == summary["gate"]["level"] and plan["power"]["tasks"] == 12
         assert [(stage["stored"], stage["estimated_seconds"]) for stage in plan["stages"]] == [
             (stage["results"], 0.0) for stage in plan["stages"]
         ]

@@ -79,7 +79,7 @@ def test_a_falling_family_is_refused_despite_an_overall_gain():
 @pytest.mark.parametrize("families", [5, 20, 40])
 def test_a_gain_in_every_family_passes_however_many_families(families):
     """200 tasks, a true gain of 10 points in each; the plain rule refuses most of them at 20 families."""
-    stream, promoted, nights = np.random.default_rng(20), 0, 40
+    stream, promoted, nights = np.random.default_rng(20), 0, 20
     names = [f"family {number}" for number in range(families)]
     for _ in range(nights):
         chances = stream.beta(1.0, 1.0, 200) * 0.9
@@ -89,7 +89,7 @@ def test_a_gain_in_every_family_passes_however_many_families(families):
 
 
 def test_one_family_that_loses_much_is_seen_among_five():
-    stream, refused, nights = np.random.default_rng(5), 0, 40
+    stream, refused, nights = np.random.default_rng(5), 0, 20
     names = [f"family {number}" for number in range(5)]
     for _ in range(nights):
         chances = 0.35 + stream.random(200) * 0.5
@@ -128,7 +128,7 @@ def kill_failures(table, stream, share, mode):
 def test_killing_the_challengers_hard_episodes_does_not_promote_it():
     """A challenger like the baseline, of whose failed episodes 30% are lost. Left out, they would promote it."""
     stream, promoted, without = np.random.default_rng(3), 0, 0
-    for _ in range(30):
+    for _ in range(12):
         chances = stream.beta(0.5, 0.5, 400)
         old, new = playing(stream, chances), playing(stream, chances)
         for mode in ("greedy", "sampled"):
@@ -137,7 +137,7 @@ def test_killing_the_challengers_hard_episodes_does_not_promote_it():
         promoted += decision.promoted
         without += any("without the missing episodes" in reason for reason in decision.reasons)
         assert decision.missing["challenger"] > 0 == decision.missing["baseline"]
-    assert promoted == 0 and without >= 5
+    assert promoted == 0 and without >= 3
 
 
 def test_missing_episodes_widen_the_interval_by_their_worst_case():
