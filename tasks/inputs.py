@@ -19,8 +19,8 @@ from tracewheel.policy.adapters import base_hash
 from tracewheel.traces.ingest import find_files
 from tracewheel.traces.redaction.redactor import Redactor, key_digest
 
-# Settings of storage, tracking, warnings and comparisons do not change a run's results.
-NOT_IDENTITY = {"work_dir", "tracking", "name", "doctor", "aims", "baseline"}
+# Settings of storage, tracking, warnings, comparisons and places do not change a run's results.
+NOT_IDENTITY = {"work_dir", "tracking", "name", "doctor", "aims", "baseline", "placement"}
 
 
 def input_digests(config: RetrainConfig) -> dict[str, str]:

@@ -49,6 +49,7 @@ from tracewheel.config.learner import (
 )
 from tracewheel.config.loading import load_config, load_ingest_config
 from tracewheel.config.mismatch import MismatchConfig
+from tracewheel.config.placement import PlacementConfig
 from tracewheel.config.profile import (
     AimsConfig,
     EnvironmentConfig,
@@ -150,6 +151,7 @@ __all__ = [
     "OverlongConfig",
     "PartObjective",
     "PassesConfig",
+    "PlacementConfig",
     "PlaySections",
     "PolicyConfig",
     "PolicyGradientConfig",

@@ -15,6 +15,7 @@ from tracewheel.config.engines import EngineConfig, TransformersEngineConfig
 from tracewheel.config.guard import GuardConfig
 from tracewheel.config.ingest import IngestConfig
 from tracewheel.config.learner import LearnerConfig, PassesConfig, PolicyGradientConfig
+from tracewheel.config.placement import PlacementConfig
 from tracewheel.config.rubric import RubricConfig
 from tracewheel.config.sampler import SamplerConfig
 from tracewheel.config.teacher import TeacherConfig
@@ -194,6 +195,7 @@ class RetrainConfig(Strict):
     doctor: DoctorConfig = DoctorConfig()
     aims: AimsConfig = AimsConfig()
     tracking: TrackingConfig = TrackingConfig()
+    placement: PlacementConfig = PlacementConfig()
 
     @property
     def largest_rank(self) -> int:
@@ -216,6 +218,13 @@ class RetrainConfig(Strict):
     def episodes_per_task(self) -> int:
         """Episodes of each task of an iteration, a greedy one for the baseline included."""
         return self.rollout.group_size + self.greedy_baseline
+
+    @property
+    def keeps_learner(self) -> bool:
+        """Whether the learner stays loaded between updates; see `PlacementConfig`."""
+        if self.placement.keep_learner is not None:
+            return self.placement.keep_learner
+        return self.policy.device == "cpu" or not isinstance(self.rollout.engine, TransformersEngineConfig)
 
     @property
     def episodes_per_iteration(self) -> int:

@@ -101,9 +101,15 @@ class EvaluateSections(RolloutSections, ScoreSections):
 
 
 class UpdateSections(Sections):
-    """What an update reads. `own_sampler` decides whether it corrects for a mismatch of sampler and trainer."""
+    """What an update reads. `own_sampler` decides whether it corrects for a mismatch of sampler and trainer.
+
+    A kept learner writes the same bytes as a new one.
+    """
+
+    UNKEYED = frozenset({"keeps_learner"})
 
     own_sampler: bool
+    keeps_learner: bool
     seed: int
     threads: Count
     policy: PolicyConfig

@@ -95,7 +95,6 @@ class Learner:
         self.config = config
         self.settings: PolicyGradientConfig = config.learner
         self.mismatch = resolved(config)
-        self.version = policy_of(state, config.policy.base).version
         with models_loading(self.settings, config.policy) as policy:
             self.models = load_models(config.model_copy(update={"policy": policy}), state, reference)
         if self.settings.gradient_checkpointing:
@@ -104,7 +103,6 @@ class Learner:
         if (state / OPTIMIZER).is_file():
             self.backend.load(state / OPTIMIZER)
         self.replay_text = ReplayText(self.settings)
-        self.carried = LearnerState.load(state, self.settings.kl)
         self.passes = ForwardPasses(self.settings, config.policy.device, self.models, self.backend)
         advantage = self.settings.advantage
         self.values = (
@@ -112,7 +110,33 @@ class Learner:
             if isinstance(advantage, GaeAdvantageConfig)
             else None
         )
-        self.advantages = AdvantageEstimator(config, self.passes, self.backend, self.carried, self.values, state)
+        self._read(state)
+
+    def resume(self, state: Path) -> bool:
+        """Continue from the folder of an update, as a new learner would, with the models that are loaded.
+
+        Returns:
+            Whether it could: the folder must hold an update of this algorithm, with weights of the same names.
+
+        Raises:
+            AdapterMismatchError: the policy belongs to another base.
+            DataError: the state is of another algorithm.
+        """
+        weights = self.models.stored(state)
+        if weights is None or not (state / OPTIMIZER).is_file() or (self.values and not self.values.stored(state)):
+            return False
+        self.backend.set_weights(weights)
+        self.backend.load(state / OPTIMIZER)
+        if self.values:
+            self.values.resume(state)
+        self._read(state)
+        return True
+
+    def _read(self, state: Path) -> None:
+        """Read what the algorithm carries from update to update, apart from weights and optimisers."""
+        self.version = policy_of(state, self.config.policy.base).version
+        self.carried = LearnerState.load(state, self.settings.kl)
+        self.advantages = AdvantageEstimator(self.config, self.passes, self.backend, self.carried, self.values, state)
 
     def save(self, out: Path, version: int) -> None:
         """Write the policy and the state of the next update to `out`. Every process calls it; the first writes."""

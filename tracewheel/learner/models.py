@@ -30,10 +30,27 @@ class LoraModels:
         adapter = policy_of(reference, config.policy.base).adapter
         if adapter is None:
             raise DataError(f"{reference}: holds a whole model; with learner.weights 'lora' the reference must be an adapter")
+        self._base = config.policy.base
         self.model: Any = load_policy_for_training(config, state, POLICY)
         self.model.load_adapter(adapter, adapter_name=REFERENCE)
         self.model.set_adapter(POLICY)
         self.parameters = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
+
+    def stored(self, state: Path) -> dict[str, Tensor] | None:
+        """The policy's weights in a state folder, by the names of the trained parameters; None if it has others.
+
+        Raises:
+            AdapterMismatchError: the state's adapter belongs to another base.
+        """
+        from safetensors.torch import load_file
+
+        from tracewheel.policy.adapters import WEIGHTS
+
+        adapter = policy_of(state, self._base).adapter
+        if adapter is None:
+            return None
+        names = {name.replace(f".{POLICY}", ""): name for name, weight in self.model.named_parameters() if weight.requires_grad}
+        return _by_name(load_file(Path(adapter) / WEIGHTS), names)
 
     @contextlib.contextmanager
     def reference(self) -> Iterator[Any]:
@@ -73,6 +90,23 @@ class FullModels:
         self.model: Any = load_policy_for_training(config, state)
         self.reference_model: Any = load_policy_for_training(config, reference).requires_grad_(False)
         self.parameters = list(self.model.parameters())
+        self._base = config.policy.base
+
+    def stored(self, state: Path) -> dict[str, Tensor] | None:
+        """The policy's weights in a state folder, by the names of the parameters; None if it has others.
+
+        Raises:
+            AdapterMismatchError: the state's model was trained from another base.
+        """
+        from safetensors.torch import load_file
+
+        policy = policy_of(state, self._base)
+        if policy.adapter is not None:
+            return None
+        weights: dict[str, Tensor] = {}
+        for part in sorted(Path(policy.base).glob("*.safetensors")):
+            weights |= load_file(part)
+        return _by_name(weights, {name: name for name, _ in self.model.named_parameters()})
 
     @contextlib.contextmanager
     def reference(self) -> Iterator[Any]:
@@ -90,6 +124,11 @@ class FullModels:
 
 
 Models = LoraModels | FullModels
+
+
+def _by_name(weights: dict[str, Tensor], names: dict[str, str]) -> dict[str, Tensor] | None:
+    """The weights under the model's names, None unless these are all of them."""
+    return {names[name]: weight for name, weight in weights.items()} if weights.keys() == names.keys() else None
 
 
 def _probe(model: Any, folder: Path) -> None:

@@ -42,11 +42,11 @@ def update(config: UpdateSections, files: UpdateFiles, *, iteration: int) -> dic
 
         metrics |= learn_dpo(config, trajectories, files, iteration)
     else:
-        from tracewheel.learner.learner import Learner
+        from tracewheel.learner.kept_learner import kept_learner
 
-        learner = Learner(config, files.state, files.reference)
-        metrics |= learner.learn(trajectories, iteration)
-        learner.save(files.out, version=iteration)
+        with kept_learner(config, files.state, files.reference) as learner:
+            metrics |= learner.learn(trajectories, iteration)
+            learner.save(files.out, version=iteration)
     if processes.is_first():
         write_json(files.out / "metrics.json", metrics)
     return metrics

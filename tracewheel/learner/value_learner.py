@@ -45,9 +45,22 @@ class ValueLearner:
         self._advantage = advantage
         self._passes = passes
         self._backend: Backend = make_critic_backend(config, self.critic.parameters)
-        if (state / OPTIMIZER).is_file():
-            self.critic.load(state)
-            self._backend.load(state / OPTIMIZER)
+        if self.stored(state):
+            self.resume(state)
+
+    @staticmethod
+    def stored(state: Path) -> bool:
+        """Whether the folder of an update holds a critic."""
+        return (state / OPTIMIZER).is_file()
+
+    def resume(self, state: Path) -> None:
+        """Continue with the stored critic.
+
+        Raises:
+            DataError: it is of another kind or size.
+        """
+        self.critic.load(state)
+        self._backend.load(state / OPTIMIZER)
 
     def with_values(self, table: TrajectoryTable) -> TrajectoryTable:
         """The rows with `values`: of the state before each action token."""

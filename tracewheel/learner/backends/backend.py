@@ -46,6 +46,10 @@ class Backend(Protocol):
         """On the first process the trained weights by name, if the model holds only a part of them; else None."""
         ...
 
+    def set_weights(self, weights: dict[str, Tensor]) -> None:
+        """Give all trained parameters of the model other values, by name. `load` follows. Every process calls it."""
+        ...
+
     def backward(self, loss: Tensor) -> None:
         """Add the gradient of a scalar."""
         ...
@@ -95,6 +99,12 @@ class LocalBackend:
 
     def weights(self) -> None:
         return None
+
+    @torch.no_grad()
+    def set_weights(self, weights: dict[str, Tensor]) -> None:
+        parameters = dict(self.model.named_parameters())
+        for name, value in weights.items():
+            parameters[name].copy_(value)
 
     def backward(self, loss: Tensor) -> None:
         loss.backward()

@@ -25,6 +25,10 @@ class DataParallelBackend(ProcessGroup):
         super().__init__()
         self._local = LocalBackend(None, parameters, max_grad_norm)
 
+    def set_weights(self, weights: dict[str, Tensor]) -> None:
+        """Set the parameters on every process."""
+        self._local.set_weights(weights)
+
     def backward(self, loss: Tensor) -> None:
         """Add the gradient of a scalar."""
         self._local.backward(loss)

@@ -99,6 +99,21 @@ class DeepSpeedBackend(ProcessGroup):
                 whole[self._names[id(parameter)]] = tensor.detach().to("cpu", parameter.dtype, copy=True)
         return whole
 
+    @torch.no_grad()
+    def set_weights(self, weights: dict[str, Tensor]) -> None:
+        """Give all trained parameters other values, by name; ZeRO's own copy of them too."""
+        from deepspeed.zero import GatheredParameters
+
+        for parameter in self.parameters:
+            value = weights[self._names[id(parameter)]]
+            if self._stage == 2:
+                parameter.copy_(value)
+                continue
+            with GatheredParameters(parameter, modifier_rank=0):
+                if self.rank == 0:
+                    parameter.copy_(value)
+        self._engine.optimizer.refresh_fp32_params()
+
     def save(self, path: Path) -> None:
         """Write the optimiser's state on the first process, in the format of `LocalBackend`."""
         from deepspeed.utils import safe_get_full_optimizer_state
@@ -115,16 +130,21 @@ class DeepSpeedBackend(ProcessGroup):
     def load(self, path: Path) -> None:
         """Read what `save`, or a `LocalBackend`, wrote."""
         stored = torch.load(path, weights_only=True, map_location="cpu")["state"]
-        if not stored:
+        if not stored and not self._steps:
             return
-        self._steps = int(stored[0]["step"])
+        self._steps = int(stored[0]["step"]) if stored else 0
         zero = self._engine.optimizer
         flat = zero.fp32_partitioned_groups_flat if self._stage == 3 else zero.single_partition_of_fp32_groups
         for part in flat:
-            moments = {name: torch.zeros_like(part, requires_grad=False) for name in MOMENTS}
-            zero.optimizer.state[part] = {"step": torch.tensor(float(self._steps)), **moments}
+            # In place after the first step: ZeRO-2 keeps views of the moments.
+            moments = zero.optimizer.state[part] or {name: torch.zeros_like(part, requires_grad=False) for name in MOMENTS}
+            for name in MOMENTS:
+                moments[name].zero_()
+            zero.optimizer.state[part] = {**moments, "step": torch.tensor(float(self._steps))}
         if self._stage == 2:
             zero._lazy_init_hp_params_optimizer_state()
+        if not stored:
+            return
         for number, parameter in enumerate(self.parameters):
             for name in MOMENTS:
                 self._set_moment(parameter, name, stored[number][name])
