@@ -10,7 +10,7 @@ from tasks.evaluate import evaluate_and_log, evaluate_policy
 from tasks.guard import Guard, go_back_to
 from tasks.improvement import Candidate, Improvement, in_words
 from tasks.run import Policy, Run
-from tasks.update import update_policy
+from tasks.update import kept_between_updates, update_policy
 from tracewheel.core.store import Entry
 from tracewheel.sampling.dynamic_sampling import sampling_figures, success_of_rounds
 from tracewheel.sampling.sampler import TaskSampler
@@ -51,7 +51,7 @@ def improve(run: Run, curated: Entry, start: Policy, sampler: TaskSampler, *, na
     watch.see(0, found.evaluations)
     progress = run.driver.progress(training.iterations)
     used = 0
-    with open_source(run, curated, sampler, name) as source:
+    with open_source(run, curated, sampler, name) as source, kept_between_updates():
         for iteration in range(1, training.iterations + 1):
             trajectories, scores = source.gather(policy, iteration, used)
             update = state = update_policy(

@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 from tasks.stage import Call, Context, Expected, stage_task
 from tracewheel.config import UpdateSections
 from tracewheel.core.store import Entry
+from tracewheel.learner.backends.launch import release_processes
+from tracewheel.learner.kept_learner import release_learner
 from tracewheel.learner.mismatch import mismatch_warning
 from tracewheel.learner.update import update
 from tracewheel.learner.update_files import UpdateFiles
 from tracewheel.policy.adapters import weights_folder
 from tracewheel.rollout.rollout import TRAJECTORIES_FILE
 from tracewheel.scoring.score import SCORES_FILE
+
+
+@contextlib.contextmanager
+def kept_between_updates() -> Iterator[None]:
+    """A block of updates; what they keep loaded is released at its end, for the stages that follow."""
+    try:
+        yield
+    finally:
+        release_learner()
+        release_processes()
 
 
 def expected(call: Call, place: int) -> Expected:

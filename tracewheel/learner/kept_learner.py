@@ -11,7 +11,7 @@ import gc
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tracewheel.config import UpdateSections
 from tracewheel.core.types import content_hash

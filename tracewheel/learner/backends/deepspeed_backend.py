@@ -102,7 +102,7 @@ class DeepSpeedBackend(ProcessGroup):
     @torch.no_grad()
     def set_weights(self, weights: dict[str, Tensor]) -> None:
         """Give all trained parameters other values, by name; ZeRO's own copy of them too."""
-        from deepspeed.zero import GatheredParameters
+        from deepspeed.runtime.zero import GatheredParameters
 
         for parameter in self.parameters:
             value = weights[self._names[id(parameter)]]

@@ -5,35 +5,59 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
-import signal
-import subprocess
-import sys
-import tempfile
+import threading
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-import tracewheel.core.errors as errors
 from tracewheel.config import DeepSpeedConfig, PassesConfig, UpdateSections, WarmStartSections
-from tracewheel.core.errors import InfrastructureError, TracewheelError
-from tracewheel.core.files import read_json, write_json
+from tracewheel.core.files import read_json
 from tracewheel.core.processes import end_with_parent, terminate
+from tracewheel.learner.backends.kept_processes import KeptProcesses
+from tracewheel.learner.kept_learner import learner_key
 from tracewheel.learner.update_files import UpdateFiles
 
-LAST_LINES = 12
-SECONDS_TO_END = 40
+WORKER = "tracewheel.learner.backends.worker"
+OPTIMIZER = "optimizer.pt"
+_kept: tuple[str, KeptProcesses] | None = None
+_in_use = threading.Lock()
 
 
 def update_by_processes(config: UpdateSections, files: UpdateFiles, *, iteration: int) -> dict[str, float]:
     """Run `update` on as many processes as the profile asks for; returns its metrics.
 
+    The processes of the previous update carry on where this one continues it.
+
     Raises:
         TracewheelError: as `update`, from the first process that failed.
         InfrastructureError: a process was killed or crashed; the message ends with the last lines of its log.
     """
-    job = update_job(config, files, iteration=iteration)
-    return run_by_processes(job, config.learner, config.policy.device, files.out)
+    global _kept
+    with _in_use:
+        key = learner_key(config, files.state, files.reference)
+        kept, _kept = _kept, None
+        if kept is not None and not (kept[0] == key and kept[1].alive() and (files.state / OPTIMIZER).is_file()):
+            kept[1].close()
+            kept = None
+        processes = kept[1] if kept else _start(config.learner, config.policy.device)
+        processes(update_job(config, files, iteration=iteration))
+        if config.keeps_learner:
+            _kept = key, processes
+        else:
+            processes.close()
+    figures: dict[str, float] = read_json(files.out / "metrics.json")
+    return figures
+
+
+def release_processes() -> None:
+    """End the processes that wait for a next update."""
+    global _kept
+    with _in_use:
+        if _kept is not None:
+            _kept[1].close()
+            _kept = None
 
 
 def warm_start_by_processes(config: WarmStartSections, curated: Path, out: Path, demonstrations: str) -> dict[str, float]:
@@ -45,33 +69,15 @@ def warm_start_by_processes(config: WarmStartSections, curated: Path, out: Path,
     """
     paths = {"curated": str(curated), "out": str(out)}
     job = {"stage": "warm_start", "config": config.model_dump(mode="json"), "demonstrations": demonstrations, **paths}
-    return run_by_processes(job, config.warm_start, config.policy.device, out)
+    with contextlib.closing(_start(config.warm_start, config.policy.device)) as processes:
+        processes(job)
+    figures: dict[str, float] = read_json(out / "metrics.json")
+    return figures
 
 
 def update_job(config: UpdateSections, files: UpdateFiles, *, iteration: int) -> dict[str, Any]:
-    """The arguments of an update, for `worker.work`."""
+    """The arguments of an update as JSON types, for `worker.carry_out`."""
     return {"stage": "update", "config": config.model_dump(mode="json"), "files": files.to_json(), "iteration": iteration}
-
-
-def run_by_processes(job: dict[str, Any], settings: PassesConfig, device: str, out: Path) -> dict[str, float]:
-    """Run a job of `worker.work` on new processes; returns the metrics that it leaves in `out`.
-
-    Raises:
-        TracewheelError: from the first process that failed.
-        InfrastructureError: a process was killed or crashed; the message ends with the last lines of its log.
-    """
-    with tempfile.TemporaryDirectory(prefix="tracewheel-update-") as folder:
-        path = Path(folder) / "job.json"
-        write_json(path, job)
-        processes = number_of_processes(settings, device)
-        _free_gpu_memory(device)
-        with (Path(folder) / "log").open("w+") as log:
-            code = _run([f"--nproc-per-node={processes}", "--module", "tracewheel.learner.backends.worker", str(path)], log)
-            if code:
-                log.seek(0)
-                raise _failure(Path(folder), f"the {job['stage']} on {processes} processes", code, log.readlines())
-    figures: dict[str, float] = read_json(out / "metrics.json")
-    return figures
 
 
 def number_of_processes(settings: PassesConfig, device: str) -> int:
@@ -85,6 +91,11 @@ def number_of_processes(settings: PassesConfig, device: str) -> int:
     return max(1, torch.cuda.device_count())
 
 
+def _start(settings: PassesConfig, device: str) -> KeptProcesses:
+    _free_gpu_memory(device)
+    return KeptProcesses(WORKER, number_of_processes(settings, device), {})
+
+
 def _free_gpu_memory(device: str) -> None:
     """Release the GPU memory that earlier stages of this process left in torch's cache."""
     if device == "cpu":
@@ -93,31 +104,6 @@ def _free_gpu_memory(device: str) -> None:
 
     gc.collect()
     torch.cuda.empty_cache()
-
-
-def _run(arguments: list[str], log: IO[str]) -> int:
-    command = [sys.executable, "-m", "tracewheel.learner.backends.launch", "--standalone", *arguments]
-    child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
-    try:
-        return child.wait()
-    except BaseException:
-        # torchrun ends its workers when it is terminated, but not when it is killed.
-        child.send_signal(signal.SIGTERM)
-        try:
-            child.wait(SECONDS_TO_END)
-        except subprocess.TimeoutExpired:
-            child.kill()
-        raise
-
-
-def _failure(folder: Path, what: str, code: int, lines: list[str]) -> TracewheelError:
-    for report in sorted(folder.glob("error-*.json")):
-        known = read_json(report)
-        kind = getattr(errors, known["kind"], InfrastructureError)
-        raised: TracewheelError = kind(known["message"])
-        return raised
-    tail = "".join(lines[-LAST_LINES:]).strip() or "nothing"
-    return InfrastructureError(f"{what} ended with exit code {code}; end of its log: {tail}")
 
 
 if __name__ == "__main__":

@@ -66,15 +66,9 @@ def updates_in_turn(profile_with, inputs, adapter, tmp_path_factory):
         outs = [folder / f"out-{number}" for number in range(len(tasks))]
         for number, (learner, state, iteration, *changes) in enumerate(tasks):
             start = outs[state] if isinstance(state, int) else state or adapter.parent
-            job = folder / f"job-{number}.json"
-            write_json(
-                job,
-                update_job(
-                    UpdateSections.of(profile_with(learner, **dict(*changes))),
-                    UpdateFiles(*inputs, start, adapter, outs[number]),
-                    iteration=iteration,
-                ),
-            )
+            profile = UpdateSections.of(profile_with(learner, **dict(*changes)))
+            files = UpdateFiles(*inputs, start, adapter, outs[number])
+            write_json(folder / f"job-{number}.json", update_job(profile, files, iteration=iteration))
         run_processes(SCRIPT, *(folder / f"job-{number}.json" for number in range(len(tasks))), processes=processes)
         return outs
 

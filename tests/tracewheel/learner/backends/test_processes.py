@@ -11,9 +11,16 @@ import yaml
 
 from tracewheel.config import UpdateSections
 from tracewheel.core.errors import DataError, InfrastructureError, SamplerMismatchError
-from tracewheel.core.files import write_json
-from tracewheel.learner.backends.launch import update_by_processes, update_job
+from tracewheel.core.fingerprint import digest_file
+from tracewheel.learner.backends.launch import release_processes, update_by_processes, update_job
 from tracewheel.learner.update_files import UpdateFiles
+
+
+@pytest.fixture(autouse=True)
+def none_kept():
+    release_processes()
+    yield
+    release_processes()
 
 
 def test_an_error_in_a_process_is_raised_by_the_update(profile_with, inputs, adapter, tmp_path, on_two):
@@ -87,19 +94,63 @@ def test_a_killed_process_ends_the_update(profile_with, inputs, adapter, tmp_pat
 @pytest.mark.slow
 def test_processes_end_when_their_starter_is_killed(profile_with, inputs, adapter, tmp_path, on_two):
     """The starter cannot clean up."""
-    job = tmp_path / "job.json"
-    write_json(
-        job,
-        update_job(
-            UpdateSections.of(profile_with(on_two())),
-            UpdateFiles(*inputs, adapter.parent, adapter, tmp_path / "out"),
-            iteration=1,
-        ),
-    )
-    code = "import sys; from pathlib import Path; from tracewheel.learner.backends.worker import work; work(Path(sys.argv[1]))"
-    starter = psutil.Popen([sys.executable, "-c", code, str(job)])
+    profile, files = UpdateSections.of(profile_with(on_two())), UpdateFiles(*inputs, adapter.parent, adapter, tmp_path / "out")
+    code = "import json, sys; from tracewheel.learner.backends.worker import carry_out; carry_out(json.loads(sys.argv[1]))"
+    starter = psutil.Popen([sys.executable, "-c", code, json.dumps(update_job(profile, files, iteration=1))])
     workers = workers_of(starter)
     launcher = workers[0].parent()
     starter.kill()
     starter.wait(30)
     assert not psutil.wait_procs([launcher, *workers], timeout=60)[1]
+
+
+def files_of(out):
+    return {str(path.relative_to(out)): digest_file(path) for path in sorted(out.rglob("*")) if path.is_file()}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stage", [2, 3])
+def test_kept_processes_write_the_bytes_of_new_ones(profile_with, inputs, adapter, tmp_path, on_two, stage):
+    """Three updates of policy, critic and both optimisers; the processes of the first are those of the last."""
+    learner = {"kind": "ppo", "minibatches": 2, **on_two(stage=stage)}
+    outs = {}
+    for keep in (True, False):
+        state, of_first = adapter.parent, None
+        for iteration in (1, 2, 3):
+            out = tmp_path / f"{keep}-{iteration}"
+            profile = UpdateSections.of(profile_with(learner, placement={"keep_learner": keep}))
+            update_by_processes(profile, UpdateFiles(*inputs, state, adapter, out), iteration=iteration)
+            outs[keep, iteration], state = files_of(out), out
+            children = {process.pid for process in psutil.Process().children(recursive=True)}
+            assert bool(children) == keep
+            assert children == (of_first or children)
+            of_first = children
+        release_processes()
+        assert not psutil.Process().children(recursive=True)
+    for iteration in (1, 2, 3):
+        assert outs[True, iteration] == outs[False, iteration], iteration
+
+
+@pytest.mark.slow
+def test_an_update_after_a_kill_starts_new_processes(profile_with, inputs, adapter, tmp_path, on_two):
+    """Idle processes are killed; so are busy ones, whose update is repeated from the same state."""
+    profile = UpdateSections.of(profile_with(on_two()))
+
+    def update(state, out, iteration):
+        update_by_processes(profile, UpdateFiles(*inputs, state, adapter, tmp_path / out), iteration=iteration)
+        return files_of(tmp_path / out)
+
+    update(adapter.parent, "first", 1)
+    expected = update(tmp_path / "first", "second", 2)
+    idle = workers_of(psutil.Process())
+    idle[0].kill()
+    assert not psutil.wait_procs([*idle, idle[0].parent()], timeout=60)[1]
+    assert update(tmp_path / "first", "after-idle", 2) == expected
+    busy = workers_of(psutil.Process())
+    with ThreadPoolExecutor(1) as pool:
+        pending = pool.submit(update, tmp_path / "first", "interrupted", 2)
+        busy[1].kill()
+        with pytest.raises(InfrastructureError, match="the update on 2 processes ended with exit code 1"):
+            pending.result(timeout=120)
+    assert not psutil.Process().children(recursive=True)
+    assert update(tmp_path / "first", "after-busy", 2) == expected

@@ -44,7 +44,8 @@ def test_zero_3_holds_the_base_in_the_policys_type(profile_with, inputs, adapter
         job = tmp_path / dtype / "job.json"
         job.parent.mkdir()
         profile = UpdateSections.of(profile_with(on_two(stage=3), **changes))
-        write_json(job, update_job(profile, UpdateFiles(*inputs, adapter.parent, adapter, tmp_path / "out"), iteration=1))
+        files = UpdateFiles(*inputs, adapter.parent, adapter, tmp_path / "out")
+        write_json(job, update_job(profile, files, iteration=1))
         torchrun(Path(__file__).with_name("loaded_types.py"), job)
         held[dtype] = [read_json(job.with_name(f"types-{rank}.json")) for rank in range(2)]
     for of_process, low in zip(held["float32"], held["bfloat16"], strict=True):

@@ -6,7 +6,9 @@ Starting the processes takes longer than all updates of a test, so one start run
 import sys
 from pathlib import Path
 
-from tracewheel.learner.backends.worker import work
+from tracewheel.core.files import read_json
+from tracewheel.learner.backends.worker import carry_out
 
 if __name__ == "__main__":
-    sys.exit(max(work(Path(job)) for job in sys.argv[1:]))
+    for job in sys.argv[1:]:
+        carry_out(read_json(Path(job)))
