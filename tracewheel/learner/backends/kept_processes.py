@@ -130,9 +130,9 @@ class KeptProcesses:
                 if not ready and not self.alive():
                     raise self._crash()
                 for key, _ in ready:
-                    connection: Any = key.fileobj
-                    selector.unregister(connection)
-                    line = next(self._connections[connection], None)
+                    replied: Any = key.fileobj
+                    selector.unregister(replied)
+                    line = next(self._connections[replied], None)
                     if line is None:
                         lost = True  # the others report why, or are ended by torchrun
                     elif error := json.loads(line):

@@ -1,4 +1,4 @@
-"""One process of several, of an update or a warm start: `python -m tracewheel.learner.backends.worker SOCKET`, under torchrun."""
+"""One process of several, of an update or warm start: `python -m tracewheel.learner.backends.worker SOCKET`, under torchrun."""
 
 from __future__ import annotations
 
