@@ -2,10 +2,12 @@
 
     python benchmarks/overhead.py                                   # the short profile
     python benchmarks/overhead.py --profile configs/tiny.yaml       # the demo
+    python benchmarks/overhead.py --updates-only                    # only new learners against kept ones
 
 The run's time is booked to accounts (`overhead_run.py`): the stages' own functions, Prefect, MLflow, the
 store, imports. Model work is the time of the stages in `MODEL_WORK`. DVC drives the same stages without Prefect, so
 its cost is measured apart: a pipeline of as many stages as `dvc.yaml` has, whose commands copy a small file.
+`overhead_updates.py` compares an update with a new learner and with one that stayed loaded.
 Prints JSON and a table; `--json FILE` writes them.
 """
 
@@ -14,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -25,6 +28,8 @@ import yaml
 from measuring import emit, environment, machine, table
 
 RUN = Path(__file__).parent / "overhead_run.py"
+UPDATES = Path(__file__).parent / "overhead_updates.py"
+BLOCKS = 2
 MODEL_WORK = ("warm_start", "rollout", "update", "evaluate")
 
 
@@ -33,10 +38,15 @@ def main() -> None:
     parser.add_argument("--profile", default="configs/tiny-short.yaml")
     parser.add_argument("--set", dest="overrides", action="append", default=[], metavar="a.b=c")
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--updates-only", action="store_true", help="only compare new learners with kept ones")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
+    updates = {"machine": machine(arguments.threads), "updates": kept_updates(arguments.threads)}
+    if arguments.updates_only:
+        emit(updates, updates_table(updates["updates"]), arguments.json)
+        return
     result = {
-        "machine": machine(arguments.threads),
+        **updates,
         "profile": arguments.profile,
         "overrides": arguments.overrides,
         **retrain(arguments.profile, arguments.overrides, arguments.threads),
@@ -74,6 +84,26 @@ def retrain(profile: str, overrides: list[str], threads: int) -> dict[str, Any]:
             "imports": round(imports / total, 4),
         },
     }
+
+
+def kept_updates(threads: int) -> dict[str, Any]:
+    """Seconds of an update with a new learner and with one that stayed loaded, on each backend."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, str(UPDATES), folder, str(BLOCKS)]
+        done = subprocess.run(command, env=environment(threads), capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"the updates ended with {done.returncode}\n{done.stderr[-3000:]}")
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def updates_table(updates: dict[str, Any]) -> str:
+    head = ["an update after the first, medians", "new learner s", "kept learner s", "kept / new", "same bytes"]
+    rows = [
+        [name, *(statistics.median(found["seconds"][way]) for way in ("new", "kept")), found["kept / new"], found["same bytes"]]
+        for name, found in updates.items()
+    ]
+    return table(head, rows)
 
 
 def dvc() -> dict[str, Any]:
@@ -126,7 +156,9 @@ def tables(result: dict[str, Any]) -> str:
         f"DVC, {figures['stages']} stages: {figures['version_s']} s to start, {each:.3f} s a stage made, "
         f"{figures['nothing_to_do_s']} s with nothing to do"
     )
-    return "\n\n".join([f"{result['profile']}: {result['wall_s']} s", seconds, shares, dvc_line])
+    return "\n\n".join(
+        [updates_table(result["updates"]), f"{result['profile']}: {result['wall_s']} s", seconds, shares, dvc_line]
+    )
 
 
 if __name__ == "__main__":
