@@ -36,12 +36,13 @@ class KeptProcesses:
     Args:
         module: What each process runs: a module whose argument is the path of a socket; see `orders`.
         count: How many.
+        stage: The stage they compute, for messages.
         variables: Environment variables of the processes, in addition to this process's.
     """
 
-    def __init__(self, module: str, count: int, variables: dict[str, str]) -> None:
+    def __init__(self, module: str, count: int, stage: str, variables: dict[str, str]) -> None:
         self._count = count
-        self._stage = "start"
+        self._stage = stage
         # The path of a socket has at most 107 characters.
         place = None if len(tempfile.gettempdir()) < LONGEST_FOLDER else "/tmp"
         self._folder = Path(tempfile.mkdtemp(prefix="tracewheel-update-", dir=place))
@@ -71,7 +72,7 @@ class KeptProcesses:
                 raise
 
     def __call__(self, order: dict[str, Any]) -> None:
-        """Have all processes carry out an order, in JSON types and with the name of its `stage`, and wait for them.
+        """Have all processes carry out an order, in JSON types, and wait for them.
 
         Raises:
             TracewheelError: as in the first process that reported an error; the processes are gone.
@@ -81,7 +82,6 @@ class KeptProcesses:
         try:
             for connection in self._connections:
                 connection.sendall(line)
-            self._stage = order["stage"]
             self._await_replies()
         except (BrokenPipeError, ConnectionResetError):
             raise self._crash() from None

@@ -41,7 +41,7 @@ def update_by_processes(config: UpdateSections, files: UpdateFiles, *, iteration
         if kept is not None and not (kept[0] == key and kept[1].alive() and (files.state / OPTIMIZER).is_file()):
             kept[1].close()
             kept = None
-        processes = kept[1] if kept else _start(config.learner, config.policy.device)
+        processes = kept[1] if kept else _start("update", config.learner, config.policy.device)
         processes(update_job(config, files, iteration=iteration))
         if config.keeps_learner:
             _kept = key, processes
@@ -69,7 +69,7 @@ def warm_start_by_processes(config: WarmStartSections, curated: Path, out: Path,
     """
     paths = {"curated": str(curated), "out": str(out)}
     job = {"stage": "warm_start", "config": config.model_dump(mode="json"), "demonstrations": demonstrations, **paths}
-    with contextlib.closing(_start(config.warm_start, config.policy.device)) as processes:
+    with contextlib.closing(_start("warm_start", config.warm_start, config.policy.device)) as processes:
         processes(job)
     figures: dict[str, float] = read_json(out / "metrics.json")
     return figures
@@ -91,9 +91,9 @@ def number_of_processes(settings: PassesConfig, device: str) -> int:
     return max(1, torch.cuda.device_count())
 
 
-def _start(settings: PassesConfig, device: str) -> KeptProcesses:
+def _start(stage: str, settings: PassesConfig, device: str) -> KeptProcesses:
     _free_gpu_memory(device)
-    return KeptProcesses(WORKER, number_of_processes(settings, device), {})
+    return KeptProcesses(WORKER, number_of_processes(settings, device), stage, {})
 
 
 def _free_gpu_memory(device: str) -> None:
