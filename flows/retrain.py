@@ -17,7 +17,7 @@ from flows.setup import resolve_config
 from flows.specialists import improve_specialists
 from tasks.curate import curate_tasks
 from tasks.datasets import log_datasets
-from tasks.evaluate import evaluate_and_log
+from tasks.evaluate import evaluate_and_log, evaluate_policy
 from tasks.gate import gate_policy, power_before
 from tasks.improvement import candidate_rates
 from tasks.ingest import ingest_traces
@@ -91,6 +91,7 @@ def learn(run: Run) -> Outcome:
         baseline=evaluations[baseline]["held_out"],
         baseline_name=baseline,
     )
+    repeated = evaluated_again(run, curated, policies[baseline]) if run.config.comparison.aa else None
     missed = missed_aim(run, evaluations["rl"]["harder"])
     validation = with_harder_tier(run, curated, learned) if missed else learned.validation
     return Outcome(
@@ -107,6 +108,7 @@ def learn(run: Run) -> Outcome:
         objectives=learned.objectives,
         rollouts=learned.rollouts,
         guard=learned.guard,
+        repeated=repeated,
     )
 
 
@@ -126,6 +128,12 @@ def best_on_validation(run: Run, curated: Entry, policies: dict[str, Policy]) ->
     if best is None:
         raise DataError("no policy could be rated on the validation split: fewer than half of its tasks were scored for each")
     return best
+
+
+def evaluated_again(run: Run, curated: Entry, policy: Policy) -> Entry:
+    """The A/A run: the policy to beat once more on the held-out split, with another seed. Only the report reads it."""
+    samples = run.config.evaluation.samples
+    return evaluate_policy(run, policy=policy, curated=curated, split="held_out", samples=samples, repeat=1)
 
 
 def final_evaluation(run: Run, curated: Entry, policy: Policy, split: str) -> Entry:

@@ -28,10 +28,10 @@ def expected(call: Call, place: int) -> Expected:
 
 @stage_task("evaluate", code="tracewheel.evaluation.evaluate", sections=EvaluateSections, expects=expected)
 def evaluate_policy(
-    context: Context[EvaluateSections], *, policy: Policy, curated: Entry, split: str, samples: int
+    context: Context[EvaluateSections], *, policy: Policy, curated: Entry, split: str, samples: int, repeat: int = 0
 ) -> dict[str, Any]:
-    """Greedy and sampled success of a policy on the tasks of a split."""
-    seed = evaluation_seed(context.config.seed, split)
+    """Greedy and sampled success of a policy on the tasks of a split; a `repeat` has another seed."""
+    seed = evaluation_seed(context.config.seed, split, repeat)
     tasks = load_tasks(curated.path, split)
     progress = context.reporter.move
     return evaluate(context.config, policy.ref(), tasks, context.out, samples=samples, seed=seed, progress=progress)

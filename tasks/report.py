@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 from collections.abc import Sequence
@@ -23,6 +24,7 @@ from tracewheel.core.files import read_json
 from tracewheel.core.run_record import CONFIG_FILE, LINEAGE_FILE, SUMMARY_FILE
 from tracewheel.core.store import PARTIAL, Entry, produce_whole, write_whole
 from tracewheel.core.types import canonical_json
+from tracewheel.evaluation.changes import CHANGES_FILE, changed_tasks, noise_floor
 from tracewheel.evaluation.gate import GATE_FILE
 from tracewheel.evaluation.pareto import pareto_points
 from tracewheel.policy.adapters import ADAPTER
@@ -47,6 +49,7 @@ class Outcome:
         objectives: Candidate to its objectives on the validation split; empty when the rubric has none.
         rollouts: Loop to how it got its rollouts: the mode, and of asynchronous training the counts of the queue.
         guard: What the guard did in the loop.
+        repeated: The second evaluation of the gate's baseline on the held-out split; None without an A/A run.
     """
 
     traces: Entry
@@ -62,6 +65,7 @@ class Outcome:
     objectives: dict[str, dict[str, float | None]] = field(default_factory=dict)
     rollouts: dict[str, dict[str, Any]] = field(default_factory=dict)
     guard: Sequence[GuardEvent] = ()
+    repeated: Entry | None = None
 
 
 @prefect.task(name="write_report", cache_policy=NO_CACHE)
@@ -93,6 +97,9 @@ def write_report(run: Run, outcome: Outcome, model_version: str) -> dict[str, An
         summary["merges"] = read_json(run.record.path / MERGES_FILE)
     if outcome.objectives:
         summary["pareto"] = [point.to_record() for point in pareto_points(outcome.objectives)]
+    if noise := noise_of(run, outcome):
+        summary["noise_floor"] = noise
+    changes = run.record.write(CHANGES_FILE, changes_of(outcome))
     data = _report_data(run, outcome, summary)
     summary |= {"n_held_out": data.n_held_out, "n_harder": data.n_harder, **rates(data.policies)}
     summary["validation"] = outcome.validation
@@ -105,7 +112,7 @@ def write_report(run: Run, outcome: Outcome, model_version: str) -> dict[str, An
         if policy.weights and policy.weights.name == ADAPTER and name != "rl":
             run.tracking.log_weights(name, policy.weights)
     run.tracking.log_results(result_metrics(data.policies, outcome.gate))
-    run.tracking.log_files([run.record.path / name for name in (CONFIG_FILE, LINEAGE_FILE, PAGE_FILE)] + [gate])
+    run.tracking.log_files([run.record.path / name for name in (CONFIG_FILE, LINEAGE_FILE, PAGE_FILE)] + [gate, changes])
     run.tracking.log_files(findings_file(run.record))
     publish_summary(summary)
     if run.record.summary is None:
@@ -115,6 +122,26 @@ def write_report(run: Run, outcome: Outcome, model_version: str) -> dict[str, An
         remember_splits(run, outcome.traces, outcome.curated, start.get("splits"))
     run.record.write(SUMMARY_FILE, summary)
     return summary
+
+
+def noise_of(run: Run, outcome: Outcome) -> dict[str, Any]:
+    """The noise floor that the A/A run measured; empty without one."""
+    if outcome.repeated is None:
+        return {}
+    first, settings = outcome.evaluations[outcome.gate["baseline"]]["held_out"].path, run.config
+    return noise_floor(
+        first,
+        outcome.repeated.path,
+        confidence=settings.gate.confidence,
+        resamples=settings.evaluation.bootstrap,
+        seed=settings.seed,
+    )
+
+
+def changes_of(outcome: Outcome) -> list[dict[str, Any]]:
+    """The held-out tasks that the policy after RL gains and loses against the gate's baseline."""
+    held_out = {name: splits["held_out"].path for name, splits in outcome.evaluations.items()}
+    return changed_tasks(held_out["rl"], held_out[outcome.gate["baseline"]])
 
 
 def write_page_of(run: Run, outcome: Outcome, summary: dict[str, Any], page: Path) -> Path:
@@ -154,5 +181,7 @@ def _report_data(run: Run, outcome: Outcome, summary: dict[str, Any]) -> ReportD
                 "Rollouts": {loop: describe_rollouts(counts) for loop, counts in summary.get("rollouts", {}).items()},
             },
             findings=stored_findings(run.record),
+            changes=changes_of(outcome),
+            store=os.path.relpath(run.store.root, run.record.path),
         )
     )

@@ -37,6 +37,7 @@ def test_json_output_holds_the_results(finished):
     assert {"verdict", "reasons", "difference", "interval"} <= set(summary["gate"])
     assert {"ingest", "curate", "warm_start", "rollout", "score", "update", "evaluate", "gate"} == set(summary["seconds"])
     assert summary["tokens"]["rollout"] > 0
+    assert summary["noise_floor"]["greedy"] == {"difference": 0.0, "interval": [0.0, 0.0], "pairs": 12, "flipped": 0}
     assert summary["cached"] == []
 
 
@@ -74,6 +75,16 @@ def test_everything_is_in_the_run_folder(finished):
     assert summary["mlflow_uri"] == f"sqlite:///{folder}/mlflow.db"
     assert {path.name for path in folder.iterdir()} >= {"store", "mlflow.db", summary["run_id"], "sampler.json", ".prefect"}
     assert not list(folder.rglob(".partial-*"))
+
+
+def test_changed_tasks_name_trajectories_that_exist(finished):
+    folder, _, summary = finished
+    changes = json.loads((folder / summary["run_id"] / "changes.json").read_text())
+    counts = [sum(row["change"] == change for row in changes) for change in ("gained", "lost")]
+    assert counts == [summary["gate"]["gained"], summary["gate"]["lost"]]
+    for row in changes:
+        for side in (row["challenger"], row["baseline"]):
+            assert side["trajectory"] in set(pd.read_parquet(folder / "store" / side["file"])["id"])
 
 
 def test_the_next_run_on_other_traces_resumes_pass_rates_from_it(finished, entries):

@@ -52,6 +52,7 @@ from tracewheel.config.mismatch import MismatchConfig
 from tracewheel.config.placement import PlacementConfig
 from tracewheel.config.profile import (
     AimsConfig,
+    ComparisonConfig,
     EnvironmentConfig,
     EvaluationConfig,
     ExplorationConfig,
@@ -105,6 +106,7 @@ __all__ = [
     "CispoConfig",
     "ClipConfig",
     "CollectSections",
+    "ComparisonConfig",
     "CostObjective",
     "CreditConfig",
     "CriticConfig",

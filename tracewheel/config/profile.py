@@ -151,6 +151,17 @@ class GateConfig(Strict):
     min_pairs: Count = 20
 
 
+class ComparisonConfig(Strict):
+    """How the final comparison is measured.
+
+    With `aa` the policy to beat is evaluated a second time on the held-out split, with another seed: what differs is noise,
+    and the report shows it beside the gain. It costs one evaluation of the held-out split more, about a tenth of those at the
+    end of a run, and no decision reads it.
+    """
+
+    aa: bool = True
+
+
 class AimsConfig(Strict):
     """Rates that a run is meant to reach. The report says whether it did; nothing is trained or chosen by them.
 
@@ -194,6 +205,7 @@ class RetrainConfig(Strict):
     guard: GuardConfig = GuardConfig()
     doctor: DoctorConfig = DoctorConfig()
     aims: AimsConfig = AimsConfig()
+    comparison: ComparisonConfig = ComparisonConfig()
     tracking: TrackingConfig = TrackingConfig()
     placement: PlacementConfig = PlacementConfig()
 

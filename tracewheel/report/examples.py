@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tracewheel.core.types import content_hash
@@ -18,9 +18,14 @@ SPLITS = ("held_out", "harder")
 
 
 def choose_examples(
-    tasks: pd.DataFrame, episodes: Mapping[str, Mapping[str, Episode]], before: str, after: str, limit: int
+    tasks: pd.DataFrame,
+    episodes: Mapping[str, Mapping[str, Episode]],
+    before: str,
+    after: str,
+    limit: int,
+    pinned: Collection[str] = (),
 ) -> list[Comparison]:
-    """Up to `limit` tasks of the held-out and harder splits, taken in turn from each outcome.
+    """Up to `limit` tasks of the held-out and harder splits: the pinned ones, and others in turn from each outcome.
 
     Args:
         tasks: Curated tasks: `task_id`, `split`, `family`, `tier`, `prompt`, `initial_state`.
@@ -28,6 +33,7 @@ def choose_examples(
         before: Policy to compare with `after`. Tasks that one of them has no episode of are left out.
         after: Policy to compare.
         limit: Maximum number of tasks.
+        pinned: Ids of tasks that are among them in any case.
     """
     piles: dict[Change, list[Comparison]] = {change: [] for change in ORDER}
     rows = tasks[tasks["split"].isin(SPLITS)].to_dict("records")
@@ -36,7 +42,8 @@ def choose_examples(
         if before in tried and after in tried:
             change = change_of(tried[before], tried[after])
             piles[change].append(_comparison({str(key): value for key, value in row.items()}, change, tried))
-    chosen: list[Comparison] = []
+    chosen = [item for pile in piles.values() for item in pile if item.task_id in set(pinned)]
+    piles = {change: [item for item in pile if item.task_id not in set(pinned)] for change, pile in piles.items()}
     for rank in range(max(map(len, piles.values()))):
         chosen += [pile[rank] for pile in piles.values() if rank < len(pile)]
     return sorted(chosen[:limit], key=lambda item: (ORDER.index(item.outcome), item.tier, item.family, item.task_id))

@@ -16,7 +16,7 @@ from tracewheel.curation.curated_folder import EPISODES_FILE, TASKS_FILE
 from tracewheel.report.curves import training_curves
 from tracewheel.report.doctor.finding import Finding
 from tracewheel.report.examples import choose_examples
-from tracewheel.report.report_data import Aim, Cost, Episode, Estimate, Group, PolicyResult, ReportData
+from tracewheel.report.report_data import Aim, Changed, Cost, Episode, Estimate, Group, PolicyResult, ReportData
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -43,7 +43,8 @@ class RunResults:
 
     Attributes:
         summary: What `tracewheel retrain` prints: `run_id`, `gate`, `seconds` by stage, and where there are any:
-            `name`, `tokens` by stage, `cached` (reused stages), `adapter` or `model`, `mlflow_run`, `pareto`, `leaks`.
+            `name`, `tokens` by stage, `cached` (reused stages), `adapter` or `model`, `mlflow_run`, `pareto`, `leaks`,
+            `noise_floor`.
         config: The run's profile.
         curated: Output of curate: the splits from its `tasks.parquet`, the deployed agent from its `episodes.parquet`.
         evaluations: Policy key to the folders of its evaluations (held-out and harder tier may share one), each with
@@ -54,6 +55,8 @@ class RunResults:
         best_iteration: The chosen iteration.
         lineage: Heading to name to value.
         findings: The doctor's findings.
+        changes: The tasks that the gate's comparison gained and lost; see `evaluation.changes.changed_tasks`.
+        store: Path of the store that holds the evaluations, from the folder of the page; for links.
     """
 
     summary: Mapping[str, Any]
@@ -65,6 +68,8 @@ class RunResults:
     best_iteration: int | None = None
     lineage: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     findings: Sequence[Finding] = ()
+    changes: Sequence[Mapping[str, Any]] = ()
+    store: str = ""
 
 
 def load_report_data(run: RunResults) -> ReportData:
@@ -82,6 +87,9 @@ def load_report_data(run: RunResults) -> ReportData:
     after = next((row for row in policies if row.key == AFTER), None)
     before = BEFORE if BEFORE in run.evaluations else next(iter(run.evaluations), BEFORE)
     episodes = {key: _episodes(directories) for key, directories in run.evaluations.items()}
+    comparisons = choose_examples(tasks, episodes, before, AFTER, MOST_EXAMPLES, pinned(run.changes))
+    viewed = {item.task_id for item in comparisons}
+    prompts = dict(zip(tasks["task_id"], tasks["prompt"].map(str), strict=True))
     return ReportData(
         run_id=str(summary.get("run_id", "")),
         name=str(summary.get("name") or config.name),
@@ -91,7 +99,7 @@ def load_report_data(run: RunResults) -> ReportData:
         curves=training_curves(run.updates, run.validation, run.best_iteration),
         aims=_aims(config.aims.harder, after),
         costs=_costs(summary),
-        comparisons=choose_examples(tasks, episodes, before, AFTER, MOST_EXAMPLES),
+        comparisons=comparisons,
         before=before,
         after=AFTER,
         n_held_out=int((tasks["split"] == "held_out").sum()),
@@ -106,7 +114,14 @@ def load_report_data(run: RunResults) -> ReportData:
         config=config.model_dump(mode="json"),
         findings=run.findings,
         leaks=str(summary.get("leaks", "")),
+        noise=summary.get("noise_floor") or {},
+        changes=[Changed(row, prompts.get(row["task_id"], ""), row["task_id"] in viewed, run.store) for row in run.changes],
     )
+
+
+def pinned(changes: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The changed tasks that the viewer shows in any case: the lost ones first, and room is left for other outcomes."""
+    return [str(row["task_id"]) for row in changes][: MOST_EXAMPLES * 3 // 4]
 
 
 def _costs(summary: Mapping[str, Any]) -> list[Cost]:

@@ -158,5 +158,20 @@
   for (const id of ["task", "left", "right"]) get(id).addEventListener("change", show);
   get("previous").addEventListener("click", () => move(-1));
   get("next").addEventListener("click", () => move(1));
+  // A link to a task, #task=<id>, shows it as the gate compared it.
+  const follow = () => {
+    if (!location.hash.startsWith("#task=")) return;
+    const wanted = decodeURIComponent(location.hash.slice("#task=".length));
+    if (!data.tasks.some((task) => task.task_id === wanted)) return;
+    for (const id of ["outcome", "tier", "family"]) get(id).value = "";
+    list();
+    get("task").value = wanted;
+    if (data.baseline in data.policies) get("left").value = data.baseline;
+    get("right").value = data.after;
+    show();
+    get("viewer").scrollIntoView();
+  };
+  window.addEventListener("hashchange", follow);
   list();
+  follow();
 })();

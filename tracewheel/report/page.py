@@ -130,6 +130,7 @@ def viewer_data(data: ReportData) -> dict[str, Any]:
         | {key: key for key in sorted(evaluated) if data.policy(key) is None},
         "before": data.before,
         "after": data.after,
+        "baseline": str(data.gate.get("baseline") or ""),
         "tasks": [_task(item) for item in data.comparisons],
     }
 

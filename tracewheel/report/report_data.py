@@ -123,6 +123,23 @@ class Comparison:
 
 
 @dataclass(frozen=True)
+class Changed:
+    """A held-out task that the policy after RL gained or lost against the gate's baseline.
+
+    Attributes:
+        row: As `evaluation.changes.changed_tasks` gives it.
+        prompt: The task.
+        viewed: Whether the viewer shows it.
+        store: The store, from the folder of the page; empty where it is unknown.
+    """
+
+    row: Mapping[str, Any]
+    prompt: str
+    viewed: bool
+    store: str = ""
+
+
+@dataclass(frozen=True)
 class ReportData:
     """Everything on the page.
 
@@ -145,6 +162,8 @@ class ReportData:
         lineage: Heading to name to value.
         config: The resolved profile.
         findings: The doctor's findings; empty where it did not run.
+        noise: What `evaluation.changes.noise_floor` gives of the A/A run; empty where none ran.
+        changes: The tasks gained and lost, the lost ones first.
         leaks: What is on two sides of the splits, where the profile allows it; else empty.
     """
 
@@ -167,6 +186,8 @@ class ReportData:
     config: Mapping[str, Any] = field(default_factory=dict)
     findings: Sequence[Finding] = ()
     leaks: str = ""
+    noise: Mapping[str, Any] = field(default_factory=dict)
+    changes: Sequence[Changed] = ()
 
     def policy(self, key: str) -> PolicyResult | None:
         """The row of a policy; None where it was not measured."""

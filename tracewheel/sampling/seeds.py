@@ -10,9 +10,15 @@ def rollout_seed(seed: int, iteration: int) -> int:
     return _derive(seed, "rollout", iteration)
 
 
-def evaluation_seed(seed: int, split: str) -> int:
-    """Seed of an evaluation's sampled rollouts: the same for every policy, so that they are paired."""
-    return _derive(seed, "evaluation", split)
+def evaluation_seed(seed: int, split: str, repeat: int = 0) -> int:
+    """Seed of an evaluation's sampled rollouts: the same for every policy, so that they are paired.
+
+    Args:
+        seed: The run's.
+        split: The evaluated split.
+        repeat: Number of a repeated evaluation, as in an A/A run.
+    """
+    return _derive(seed, "evaluation", split, *([repeat] if repeat else []))
 
 
 def _derive(*parts: object) -> int:

@@ -137,3 +137,6 @@ def test_examples_include_rare_losses():
     outcomes = [item.outcome for item in chosen]
     assert len(chosen) == 10 and outcomes.count("lost") == 1 and outcomes.count("failed") == 4
     assert choose_examples(tasks, {"rl": after}, "warm_start", "rl", limit=10) == []
+    pinned = ids[20:29]
+    chosen = choose_examples(tasks, {"warm_start": before, "rl": after}, "warm_start", "rl", limit=10, pinned=pinned)
+    assert {item.task_id for item in chosen} >= set(pinned) and len(chosen) == 10

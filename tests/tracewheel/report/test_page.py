@@ -10,6 +10,7 @@ from html.parser import HTMLParser
 import pytest
 
 from tracewheel.core.pages import percent
+from tracewheel.evaluation.changes import changed_tasks, noise_floor
 from tracewheel.evaluation.pareto import pareto_points
 from tracewheel.report import ReportData, load_report_data, write_report
 from tracewheel.report.page import aim_sentence, duration, embedded_json, gate_axis, points
@@ -136,6 +137,26 @@ def test_the_pareto_front_is_shown_where_there_are_objectives(run, tmp_path):
     text = read(write_report(load_report_data(finished.results), tmp_path / "front.html")).text
     for said in ("rl-2 0.750 0.500 on the front", "rl-4 0.500 0.250 beaten by rl-2", "rl-6 0.250 – not compared", "<b>safety"):
         assert said in text
+
+
+def test_tasks_lost_and_gained_link_to_their_trajectories_and_the_noise_floor_is_beside_the_gain(run, tmp_path):
+    finished = run()
+    held_out = {key: folders[0] for key, folders in finished.results.evaluations.items()}
+    changes = changed_tasks(held_out["rl"], held_out["warm_start_verified"])
+    noise = noise_floor(held_out["warm_start_verified"], held_out["base"], confidence=0.95, resamples=100, seed=0)
+    summary = {**finished.results.summary, "noise_floor": noise}
+    data = load_report_data(replace(finished.results, summary=summary, changes=changes, store="../store"))
+    parsed = read(write_report(data, tmp_path / "report.html"))
+    links = [attributes["href"] for attributes in parsed.tags("a")]
+    viewed = {item.task_id for item in data.comparisons}
+    gate = finished.results.summary["gate"]
+    assert len(changes) == gate["gained"] + gate["lost"] > 0
+    for row in changes:
+        assert row["task_id"] in viewed and f"#task={row['task_id']}" in links
+        assert {f"../store/{row[side]['file']}" for side in ("baseline", "challenger")} <= set(links)
+    assert f"{gate['lost']} lost, {gate['gained']} gained" in parsed.text
+    assert f"{noise['greedy']['flipped']} of {noise['greedy']['pairs']}" in parsed.text
+    assert json.loads(parsed.scripts["application/json"])["baseline"] == "warm_start_verified"
 
 
 def test_an_allowed_leak_is_shown_before_all_figures(run, tmp_path):
