@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from tasks.run import Reporter, Run, describe, plugins_of, settings_for
 from tracewheel.config import Sections
-from tracewheel.core.errors import InputError
+from tracewheel.core.errors import InputError, TimeLimitError
 from tracewheel.core.fingerprint import NUMERIC_PACKAGES, code_version, package_versions
 from tracewheel.core.store import Entry
 from tracewheel.core.types import content_hash
@@ -208,5 +208,5 @@ def _cache_key(context: Any, parameters: dict[str, Any]) -> str:
 
 
 def _may_pass(task: Any, task_run: TaskRun, state: State[Any]) -> bool:
-    """Whether to retry: not when the user's input is at fault."""
-    return not isinstance(state.result(raise_on_failure=False), InputError)
+    """Whether to retry: not when the user's input is at fault, nor what would take as long again."""
+    return not isinstance(state.result(raise_on_failure=False), InputError | TimeLimitError)

@@ -26,6 +26,7 @@ PUBLIC = {
         "LeakError",
         "SamplerMismatchError",
         "SecretError",
+        "TimeLimitError",
         "TracewheelError",
         "UnhealthyRun",
     ),

@@ -93,7 +93,12 @@ class RolloutConfig(Strict):
     `mode`: `sync` samples an iteration, then updates; `overlap` samples the next iteration with the current policy while
     the update runs; in `async`, `workers` sample all the time and switch to each new policy, and no token that is trained
     on was sampled by a policy more than `max_staleness` updates old. `tool_threads` is the number of threads that step
-    environments, so that a slow tool delays only its own episode; 0 steps them in the main thread.
+    environments, so that a slow tool delays only its own episode; with 0 one thread steps them, one after the other.
+
+    `step_seconds` is how long one call of an environment may take, `episode_seconds` how long all calls of an episode may take
+    together (generation does not count). An episode over a limit has failed through the infrastructure, and the others go on.
+    null is no limit; without both limits and threads, environments are stepped in the main thread. A tool that runs a test
+    suite takes minutes, so the limits are wide: they are there for what never ends.
     """
 
     engine: EngineConfig = TransformersEngineConfig()
@@ -107,6 +112,8 @@ class RolloutConfig(Strict):
     mode: Literal["sync", "overlap", "async"] = "sync"
     max_staleness: Count = 1
     tool_threads: Annotated[int, Field(ge=0)] = 0
+    step_seconds: Positive | None = 300.0
+    episode_seconds: Positive | None = 3600.0
     workers: WorkersConfig = LocalWorkersConfig()
 
     @property

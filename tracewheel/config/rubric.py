@@ -80,6 +80,8 @@ class RubricConfig(Strict):
     returns rewards wants them used, and none that is built in does. `overlong` punishes long episodes. `flawed_penalty` is
     subtracted from a success with a flaw (see `tracewheel.scoring.flaws`); 0, because what counts as a flaw is a rule of
     thumb, and the doctor says first how many successes it concerns.
+
+    A trajectory that takes longer to score than `verifier_seconds` is unscored, and the others are scored; null is no limit.
     """
 
     verifiers: Annotated[tuple[RubricTerm, ...], Field(min_length=1)] = (RubricTerm(),)
@@ -89,6 +91,7 @@ class RubricConfig(Strict):
     process_weight: NotNegative = 1.0
     overlong: OverlongConfig | None = None
     flawed_penalty: Share = 0.0
+    verifier_seconds: Positive | None = 300.0
 
     @model_validator(mode="after")
     def _check_objectives(self) -> RubricConfig:

@@ -42,6 +42,10 @@ class InfrastructureError(TracewheelError):
     """A part of the infrastructure (engine, tracking server, disk) failed; the data is not at fault."""
 
 
+class TimeLimitError(InfrastructureError):
+    """A time limit of the profile was reached. Trying again would take as long."""
+
+
 class GateRefused(TracewheelError):
     """The gate did not promote the challenger."""
 

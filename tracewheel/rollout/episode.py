@@ -16,13 +16,15 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
+from tracewheel.core.errors import TimeLimitError
 from tracewheel.core.strict_json import fresh_copy
+from tracewheel.core.time_limits import Job, Timer, WatchedThreads
 from tracewheel.core.types import StopReason, Task, canonical_json
 from tracewheel.environments import Environment, Observation, make_environment, opening_messages
 
 Message = dict[str, Any]
 # Work in the environment, which may run in a thread; None is the policy's turn.
-Work = Callable[[], Any] | None
+Work = Job | None
 # Stop reasons of an episode that another try may finish.
 UNFINISHED = ("infrastructure_failed", "budget")
 
@@ -76,6 +78,17 @@ class Stop:
 
 
 @dataclass(frozen=True)
+class EpisodeLimits:
+    """How long an environment may take: one call (`reset`, `step`, `snapshot`), and all calls of an episode together."""
+
+    step_seconds: float | None = None
+    episode_seconds: float | None = None
+
+
+NO_LIMITS = EpisodeLimits()
+
+
+@dataclass(frozen=True)
 class Ending:
     """How an episode ended. `final_state` is None when the environment could not give it, or it is not JSON.
 
@@ -115,82 +128,109 @@ class Transcript(Protocol[Reply]):
         ...
 
 
-def play(task: Task, transcript: Transcript[Any], max_turns: int) -> Generator[Work, Any, Ending]:
+def play(
+    task: Task, transcript: Transcript[Any], max_turns: int, limits: EpisodeLimits = NO_LIMITS
+) -> Generator[Work, Any, Ending]:
     """Play an episode.
 
     Yields:
-        A function to call, whose result to send; or None for the policy's turn: send what the transcript takes
-        as a reply, or the `Stop` that prevented one.
+        A job to do, whose result to send, or whose error to throw; or None for the policy's turn: send what the
+        transcript takes as a reply, or the `Stop` that prevented one.
 
     Returns:
         How the episode ended.
     """
-    world = _World(task)
-    stop: Stop | None = yield world.reset
-    messages, failed = world.opening()
-    stop = stop or failed
-    full = transcript.open(messages, world.environment.tools())
-    stop = stop or full
+    world = _World(task, limits)
     rewards: list[float | None] = []
-    while stop is None:
-        reply = yield None
-        if isinstance(reply, Stop):
-            stop = reply
-            break
-        turn = transcript.add_turn(reply)
-        rewards.append(None)
-        if turn.cut_off:
-            stop = Stop("max_tokens")
-        elif not turn.calls:
-            stop = Stop("no_tool_call")
-        else:
-            results, rewards[-1], stop = yield functools.partial(world.carry_out, turn.calls)
-            transcript.add_results(results, interrupted=stop is not None)
-            if stop is None:
-                stop = Stop("max_turns") if len(rewards) >= max_turns else transcript.observe(results)
-    return replace(world.end(stop), rewards=tuple(rewards))
+    try:
+        opening = yield world.job(world.open)
+        full = transcript.open(opening.messages, opening.tools)
+        stop: Stop | None = opening.stop or full
+        while stop is None:
+            reply = yield None
+            if isinstance(reply, Stop):
+                stop = reply
+                break
+            turn = transcript.add_turn(reply)
+            rewards.append(None)
+            if turn.cut_off:
+                stop = Stop("max_tokens")
+            elif not turn.calls:
+                stop = Stop("no_tool_call")
+            else:
+                results, rewards[-1], stop = yield world.job(functools.partial(world.carry_out, turn.calls))
+                transcript.add_results(results, interrupted=stop is not None)
+                if stop is None:
+                    stop = Stop("max_turns") if len(rewards) >= max_turns else transcript.observe(results)
+        ending: Ending = yield world.job(functools.partial(world.end, stop))
+    except TimeLimitError as error:  # its environment hangs: nothing more is asked of it
+        return Ending(Stop.failed(error), None, tuple(rewards))
+    return replace(ending, rewards=tuple(rewards))
 
 
-def run_alone(steps: Generator[Work, Any, Ending], reply: Callable[[], Any]) -> Ending:
-    """Run a `play` in this thread.
+def run_alone(steps: Generator[Work, Any, Ending], reply: Callable[[], Any], tools: WatchedThreads | None = None) -> Ending:
+    """Run a `play`.
 
     Args:
         steps: The episode.
-        reply: Takes the policy's turn.
+        reply: Takes the policy's turn, in this thread.
+        tools: Where the environment is called; None: in this thread, without time limits.
     """
-    result = None
+    send, result = steps.send, None
     while True:
         try:
-            work = steps.send(result)
+            job = send(result)
         except StopIteration as end:
             ending: Ending = end.value
             return ending
-        result = (work or reply)()
+        send = steps.send
+        if job is None:
+            result = reply()
+            continue
+        if tools is None:
+            result = job.work()
+            continue
+        tools.run([job])
+        result = job.result
+        if job.error is not None:
+            send, result = steps.throw, job.error
+
+
+class _Opened(NamedTuple):
+    """How an episode opens: the messages that the policy is given first, the tools, and whether the reset failed."""
+
+    messages: list[Message]
+    tools: list[dict[str, Any]]
+    stop: Stop | None
 
 
 class _World:
-    """An episode's environment. `reset` and `carry_out` may run in a thread: they touch nothing that episodes share."""
+    """An episode's environment. Its methods may run in a thread: they touch nothing that episodes share."""
 
     environment: Environment
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: Task, limits: EpisodeLimits) -> None:
         self._task = task
+        self._timer = Timer(limits.step_seconds, limits.episode_seconds, ("rollout.step_seconds", "rollout.episode_seconds"))
 
-    def reset(self) -> Stop | None:
-        """Make the environment and reset it."""
+    def job(self, work: Callable[[], Any]) -> Job:
+        """Work of this environment as a job with the episode's timer."""
+        return Job(work, self._timer)
+
+    def open(self) -> _Opened:
+        """Make the environment and reset it; without opening messages of its own, the task's prompt opens."""
+        self._timer.begin("reset")
         self.environment = make_environment(self._task.environment)
+        stop = None
         try:
             self.environment.reset(self._task)
         except Exception as error:  # a user's environment may fail in any way; other episodes continue
-            return Stop.failed(error)
-        return None
-
-    def opening(self) -> tuple[list[Message], Stop | None]:
-        """The messages that the policy is given first; without the environment's own, the task's prompt."""
+            stop = Stop.failed(error)
         try:
-            return opening_messages(self.environment, self._task), None
+            messages = opening_messages(self.environment, self._task)
         except Exception as error:  # as at reset
-            return [{"role": "user", "content": self._task.prompt}], Stop.failed(error)
+            messages, stop = [{"role": "user", "content": self._task.prompt}], stop or Stop.failed(error)
+        return _Opened(messages, self.environment.tools(), stop)
 
     def carry_out(self, calls: list[Call]) -> tuple[list[Message], float | None, Stop | None]:
         """Carry out a turn's calls. Returns the tools' messages up to a stop, and the turn's process reward."""
@@ -201,6 +241,7 @@ class _World:
                 observation = Observation(call.malformed, error=True)
             else:
                 try:
+                    self._timer.begin(f"step {call.name}")
                     # A copy: episodes with the same reply share the parsed arguments.
                     observation = self.environment.step(call.name, fresh_copy(call.arguments))
                     observation.text.encode()
@@ -216,6 +257,7 @@ class _World:
     def end(self, stop: Stop) -> Ending:
         """The ending with the final state; an environment that cannot give one has failed."""
         try:
+            self._timer.begin("snapshot")
             state = self.environment.snapshot()
             canonical_json(state)  # a state that cannot be stored cannot be scored later
         except Exception as error:  # as at reset

@@ -1,21 +1,21 @@
 """Many episodes on one engine: turns are generated together, tools run between them.
 
-A slow tool delays no other episode: with an executor, environments are reset and stepped in its threads while the
-engine generates for the other episodes.
+Environments are called in watched threads, so that one that hangs ends its own episode only. With several threads the engine
+generates for the other episodes meanwhile, and a slow tool delays none of them. With one, all calls that follow a step of the
+engine go to it in one batch, in order, and the pool waits for them for `BATCH_WAIT_SECONDS`.
 """
 
 from __future__ import annotations
 
-import contextlib
+import time
 from collections.abc import Generator
-from concurrent.futures import Executor, Future
 from dataclasses import dataclass
-from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from tracewheel.config import RolloutConfig
+from tracewheel.core.time_limits import Job, WatchedThreads
 from tracewheel.core.types import Trajectory
-from tracewheel.rollout.episode import Ending, EpisodeSpec, Work, play
+from tracewheel.rollout.episode import Ending, EpisodeLimits, EpisodeSpec, Work, play
 from tracewheel.rollout.token_transcript import TokenTranscript, turn_reader
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tracewheel.engines.base import Engine
 
 TOOL_WAIT_SECONDS = 0.2  # how long a step waits for tools when there is nothing else to do
+BATCH_WAIT_SECONDS = 5.0  # how long generation waits for the batch of a single thread; less than what makes a worker seem dead
 
 
 @dataclass(frozen=True)
@@ -40,18 +41,28 @@ class EpisodePool:
         engine: Generates the turns; may be given new weights between steps.
         renderer: Of the policy's chat format.
         config: Caps and exploration.
-        tools: Where environments are reset and stepped; None: in the caller's thread.
+        tools: Where environments are called; None: in the caller's thread, without time limits.
+        in_order: Wait for each batch of calls before the engine goes on: for a single thread.
     """
 
-    def __init__(self, engine: Engine, renderer: ChatRenderer, config: RolloutConfig, tools: Executor | None = None) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        renderer: ChatRenderer,
+        config: RolloutConfig,
+        tools: WatchedThreads | None = None,
+        *,
+        in_order: bool = False,
+    ) -> None:
         self._engine = engine
         self._renderer = renderer
         self._config = config
         self._tools = tools
+        self._in_order = in_order
         self._read = turn_reader(renderer)
         self._running: dict[int, _Running] = {}
+        self._to_tools: list[Job] = []
         self._in_tools = 0
-        self._tool_results: SimpleQueue[tuple[int, Future[Any]]] = SimpleQueue()
         self._ended: list[tuple[int, Trajectory]] = []
 
     @property
@@ -66,48 +77,60 @@ class EpisodePool:
             ConfigError: `exploration.tools` names no tool that is offered; raised by `step` when there is an executor.
         """
         transcript = TokenTranscript(spec, self._config, self._renderer, self._read)
-        self._running[number] = _Running(transcript, play(spec.task, transcript, self._config.max_turns))
+        limits = EpisodeLimits(self._config.step_seconds, self._config.episode_seconds)
+        self._running[number] = _Running(transcript, play(spec.task, transcript, self._config.max_turns, limits))
         self._advance(number, None)
 
     def step(self) -> list[tuple[int, Trajectory]]:
-        """Move on; returns the episodes that have ended, perhaps none."""
-        self._take_tool_results()
+        """Move on; returns the episodes that have ended, perhaps none.
+
+        Raises:
+            TimeLimitError: too many environments hang.
+        """
+        self._use_tools()
         if not self._engine.idle:
             for generation in self._engine.step():
                 self._advance(generation.session, generation)
         ended, self._ended = self._ended, []
         return ended
 
-    def _advance(self, number: int, result: Any) -> None:
-        """Give an episode the result that it waits for, and start what it needs next."""
+    def _advance(self, number: int, result: Any, error: BaseException | None = None) -> None:
+        """Give an episode the result that it waits for, or the error instead, and start what it needs next."""
         running = self._running[number]
         while True:
             try:
-                work = running.steps.send(result)
+                work: Work = running.steps.throw(error) if error else running.steps.send(result)
             except StopIteration as end:
                 self._end(number, end.value)
                 return
+            error = None
             if work is None:
                 self._engine.submit(running.transcript.request(number))
                 return
             if self._tools is not None:
-                self._in_tools += 1
-                future = self._tools.submit(work)
-                future.add_done_callback(lambda done: self._tool_results.put((number, done)))
+                work.label = number
+                self._to_tools.append(work)
                 return
-            result = work()
+            result = work.work()
 
-    def _take_tool_results(self) -> None:
-        """Continue the episodes whose tools are done; wait a little for one when there is nothing else to do."""
-        if self._in_tools and self._engine.idle and not self._ended:
-            with contextlib.suppress(Empty):
-                self._take_tool_result(*self._tool_results.get(timeout=TOOL_WAIT_SECONDS))
-        while not self._tool_results.empty():
-            self._take_tool_result(*self._tool_results.get())
-
-    def _take_tool_result(self, number: int, done: Future[Any]) -> None:
-        self._in_tools -= 1
-        self._advance(number, done.result())
+    def _use_tools(self) -> None:
+        """Hand calls to the threads, and continue the episodes whose calls are done."""
+        if self._tools is None:
+            return
+        deadline = time.monotonic() + BATCH_WAIT_SECONDS
+        while self._to_tools or self._in_tools:
+            jobs, self._to_tools = self._to_tools, []
+            for batch in ([jobs] if jobs else []) if self._in_order else [[job] for job in jobs]:
+                self._tools.submit(batch)
+            self._in_tools += len(jobs)
+            idle = self._engine.idle and not self._ended
+            patience = deadline - time.monotonic() if self._in_order else TOOL_WAIT_SECONDS if idle else 0.0
+            done = self._tools.done(patience, first=not self._in_order)
+            self._in_tools -= len(done)
+            for job in done:
+                self._advance(job.label, job.result, job.error)
+            if not self._to_tools and (not self._in_order or time.monotonic() >= deadline):
+                return
 
     def _end(self, number: int, ending: Ending) -> None:
         transcript = self._running.pop(number).transcript

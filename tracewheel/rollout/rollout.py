@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracewheel.config import ExplorationConfig, RolloutConfig, RolloutSections
 from tracewheel.core.files import write_json, write_records
+from tracewheel.core.time_limits import WatchedThreads
 from tracewheel.core.types import GREEDY_FILE, Task, Trajectory, content_hash, first_turn, not_failed
 from tracewheel.engines.making import make_engine
 from tracewheel.policy.adapters import PolicyRef
@@ -72,6 +72,7 @@ def rollout(
         AdapterMismatchError: the policy's adapter belongs to another base.
         DataError: the base cannot be loaded.
         InputError: the engine would get the base's logits wrong.
+        TimeLimitError: too many environments hang.
     """
     config = config.model_copy(update={"rollout": plan.settings(config.rollout)})
     slots = len(plan.tasks) * (plan.samples + plan.greedy_baseline)
@@ -111,6 +112,7 @@ def run_episodes(
 
     Raises:
         ConfigError: `exploration.tools` names no tool that is offered.
+        TimeLimitError: too many environments hang.
     """
     config = plan.settings(config)
     temperatures = group_temperatures(config.temperature, config.exploration.temperature_spread, plan.samples)
@@ -126,7 +128,7 @@ def run_episodes(
         ]
     found: dict[int, Trajectory] = {}
     with tool_threads(config) as tools:
-        pool = EpisodePool(engine, renderer, config, tools)
+        pool = EpisodePool(engine, renderer, config, tools, in_order=not config.tool_threads)
         for number, spec in enumerate(wanted):
             pool.begin(number, spec)
         while pool.open:
@@ -143,13 +145,13 @@ def episode_seed(seed: int, task: Task, sample: int) -> int:
 
 
 @contextmanager
-def tool_threads(config: RolloutConfig) -> Iterator[Executor | None]:
-    """The threads that environments step in; None when they step in the caller's."""
-    if not config.tool_threads:
+def tool_threads(config: RolloutConfig) -> Iterator[WatchedThreads | None]:
+    """The threads that environments are called in; None when they are called in the caller's, which no limit watches."""
+    if not (config.tool_threads or config.step_seconds or config.episode_seconds):
         yield None
         return
-    tools = ThreadPoolExecutor(config.tool_threads, thread_name_prefix="tool")
+    tools = WatchedThreads(config.tool_threads or 1)
     try:
         yield tools
     finally:
-        tools.shutdown(wait=False, cancel_futures=True)  # a tool that hangs is not waited for when the rollout has failed
+        tools.close()  # a tool that hangs is not waited for

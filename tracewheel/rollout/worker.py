@@ -43,7 +43,7 @@ def work(source: RolloutSource, config: WorkerSections, worker: str) -> None:
     most = most_episodes(config)
     engine, renderer = make_engine(config, source.policy(), greedy=False, slots=most)
     with tool_threads(config.rollout) as tools:
-        groups = Groups(EpisodePool(engine, renderer, config.rollout, tools), config)
+        groups = Groups(EpisodePool(engine, renderer, config.rollout, tools, in_order=not config.rollout.tool_threads), config)
         beat = poll = 0.0
         while True:
             now = time.monotonic()

@@ -55,7 +55,7 @@ class Rubric:
         total and `detail` says why.
         """
         if trajectory.stop_reason == "infrastructure_failed":
-            return _without_total(task, trajectory, "infrastructure_failed", trajectory.detail)
+            return without_total(task, trajectory, "infrastructure_failed", trajectory.detail)
         breakdown: dict[str, float] = {}
         totals = []
         for term in self._config.verifiers:
@@ -64,9 +64,9 @@ class Rubric:
                 total, parts = self._verifiers[kind].verify(task, trajectory.final_state)
                 total, parts = float(total), {f"{kind}.{name}": float(value) for name, value in parts.items()}
             except Exception as error:  # a verifier is user code: whatever it raises, the episode is unscored
-                return _without_total(task, trajectory, "unscored", f"verifier {kind}: {type(error).__name__}: {error}")
+                return without_total(task, trajectory, "unscored", f"verifier {kind}: {type(error).__name__}: {error}")
             if not 0.0 <= total <= 1.0 or not all(map(math.isfinite, parts.values())):
-                return _without_total(
+                return without_total(
                     task, trajectory, "unscored", f"verifier {kind}: gave {total} with {parts}, outside 0 to 1"
                 )
             totals.append(total)
@@ -77,7 +77,7 @@ class Rubric:
             try:
                 values = objective_values(self._config.objectives, breakdown, trajectory)
             except DataError as error:
-                return _without_total(task, trajectory, "unscored", str(error))
+                return without_total(task, trajectory, "unscored", str(error))
             reward = weighted(self._config.objectives, values)
             breakdown |= {f"{PREFIX}{name}": value for name, value in values.items()}
         scored = Score(trajectory.id, trajectory.task_id, trajectory.group, "scored", reward, breakdown, family=task.family)
@@ -136,7 +136,8 @@ def success_of(score: Score | Mapping[str, float]) -> float:
     return breakdown.get("success", math.nan)
 
 
-def _without_total(task: Task, trajectory: Trajectory, status: str, detail: str) -> Score:
+def without_total(task: Task, trajectory: Trajectory, status: str, detail: str) -> Score:
+    """The score of a trajectory that could not be scored."""
     return Score(
         trajectory.id,
         trajectory.task_id,

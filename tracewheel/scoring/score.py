@@ -5,15 +5,17 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tracewheel.config import ScoreSections
-from tracewheel.core.errors import ConfigError, DataError
+from tracewheel.core.errors import ConfigError, DataError, TimeLimitError
 from tracewheel.core.files import read_records, write_json
+from tracewheel.core.time_limits import Job, Timer, WatchedThreads
 from tracewheel.core.types import GREEDY_FILE, Score, Task, Trajectory
 from tracewheel.scoring.objectives import UNREADABLE_OBJECTIVE
-from tracewheel.scoring.rubric import Rubric, success_of
+from tracewheel.scoring.rubric import Rubric, success_of, without_total
 
 SCORES_FILE = "scores.parquet"
 
@@ -37,6 +39,7 @@ def score(config: ScoreSections, tasks: list[Task], trajectories: Path, out: Pat
     Raises:
         ConfigError: a verifier does not exist, or no trajectory has the part that an objective needs.
         DataError: the file cannot be read, or has a trajectory of another task.
+        TimeLimitError: too many verifiers hang.
     """
     by_id = {task.id: task for task in tasks}
     rollouts = read_records(trajectories, Trajectory)
@@ -45,8 +48,9 @@ def score(config: ScoreSections, tasks: list[Task], trajectories: Path, out: Pat
         raise DataError(f"{trajectories}: {len(unknown)} of its tasks are not among those given, the first is {unknown[0]}")
     used = [by_id[task_id] for task_id in sorted({rollout.task_id for rollout in rollouts})]
     rubric = Rubric(config.rubric, used, config.policy.tool_format)
-    scores = [rubric.score(by_id[rollout.task_id], rollout) for rollout in rollouts]
-    greedy = _greedy_scores(rubric, by_id, trajectories.parent / GREEDY_FILE)
+    seconds = config.rubric.verifier_seconds
+    scores = _score_all(rubric, [(by_id[rollout.task_id], rollout) for rollout in rollouts], seconds)
+    greedy = _greedy_scores(rubric, by_id, trajectories.parent / GREEDY_FILE, seconds)
     baselines = {item.task_id: item.total for item in greedy}
     scores = [replace(item, baseline=baselines.get(item.task_id)) for item in scores]
     judged = [item for item in scores if item.status != "infrastructure_failed"]
@@ -61,6 +65,25 @@ def score(config: ScoreSections, tasks: list[Task], trajectories: Path, out: Pat
         metrics["greedy"] = _metrics(greedy)
     write_json(out / "metrics.json", metrics)
     return metrics
+
+
+def _score_all(rubric: Rubric, episodes: list[tuple[Task, Trajectory]], seconds: float | None) -> list[Score]:
+    """The scores of many trajectories; one that takes longer than `seconds` is unscored, and its verifier is left behind."""
+    if seconds is None:
+        return [rubric.score(*episode) for episode in episodes]
+    names = ("rubric.verifier_seconds", "")
+    jobs = [Job(partial(rubric.score, *episode), Timer(seconds, names=names), "verifier") for episode in episodes]
+    threads = WatchedThreads(1, "verifier")
+    try:
+        threads.run(jobs)
+    finally:
+        threads.close()
+    scores = []
+    for job, (task, trajectory) in zip(jobs, episodes, strict=True):
+        if job.error is not None and not isinstance(job.error, TimeLimitError):
+            raise job.error
+        scores.append(without_total(task, trajectory, "unscored", str(job.error)) if job.error else job.result)
+    return scores
 
 
 def write_scores(path: Path, scores: list[Score], *, baselines: bool = False) -> None:
@@ -100,11 +123,11 @@ def _known(number: float | None) -> float | None:
     return None if number is None or math.isnan(number) else number
 
 
-def _greedy_scores(rubric: Rubric, tasks: dict[str, Task], path: Path) -> list[Score]:
+def _greedy_scores(rubric: Rubric, tasks: dict[str, Task], path: Path, seconds: float | None) -> list[Score]:
     """The scores of the greedy episodes, in their order; none without the file."""
     if not path.is_file():
         return []
-    return [rubric.score(tasks[rollout.task_id], rollout) for rollout in read_records(path, Trajectory)]
+    return _score_all(rubric, [(tasks[rollout.task_id], rollout) for rollout in read_records(path, Trajectory)], seconds)
 
 
 def _metrics(scores: list[Score]) -> dict[str, Any]:

@@ -10,11 +10,23 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from tracewheel.core.errors import InputError
+from tracewheel.core.errors import InputError, TimeLimitError
 from tracewheel.core.strict_json import parse_json
+from tracewheel.core.time_limits import WatchedThreads
 from tracewheel.core.types import first_turn
 from tracewheel.engines.chat_reply import Message, Reply
-from tracewheel.rollout.episode import UNFINISHED, Call, Ending, EpisodeSpec, PolicyTurn, Stop, play, run_alone
+from tracewheel.rollout.episode import (
+    NO_LIMITS,
+    UNFINISHED,
+    Call,
+    Ending,
+    EpisodeLimits,
+    EpisodeSpec,
+    PolicyTurn,
+    Stop,
+    play,
+    run_alone,
+)
 
 # Asks the model for its next reply to a conversation, given its tools.
 Speak = Callable[[list[Message], list[dict[str, Any]]], Reply]
@@ -125,24 +137,30 @@ class ChatTranscript:
         return None  # the endpoint alone knows when its context is full
 
 
-def attempt_episode(speak: Speak, episode: EndpointEpisode, max_turns: int) -> Attempt:
+def attempt_episode(speak: Speak, episode: EndpointEpisode, max_turns: int, limits: EpisodeLimits = NO_LIMITS) -> Attempt:
     """Play one episode; the record holds any failure.
 
     Args:
         speak: Gives the model's replies.
         episode: Which episode.
         max_turns: How many turns it may have.
+        limits: How long its environment may take; the endpoint has time limits of its own.
 
     Raises:
         InputError: the endpoint, the model or the key is wrong, or the environment does not accept the task.
+        TimeLimitError: too many environments hang.
     """
     transcript = ChatTranscript(speak)
+    tools = WatchedThreads(1) if limits.step_seconds or limits.episode_seconds else None
     try:
-        ending = run_alone(play(episode.task, transcript, max_turns), transcript.reply)
-    except InputError:
+        ending = run_alone(play(episode.task, transcript, max_turns, limits), transcript.reply, tools)
+    except (InputError, TimeLimitError):
         raise
     except Exception as error:  # an environment that cannot be made, or has no tools
         ending = Ending(Stop.failed(error), None)
+    finally:
+        if tools:
+            tools.close()
     if isinstance(ending.stop.error, InputError):
         raise ending.stop.error
     attempt = Attempt(episode.key, episode.task.id, episode.sample, episode.seed, episode.temperature)

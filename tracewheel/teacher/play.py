@@ -13,6 +13,7 @@ from tracewheel.config import EndpointConfig, PlaySections
 from tracewheel.config.endpoint import HOW_ASKED
 from tracewheel.core.errors import InfrastructureError
 from tracewheel.core.types import Task, content_hash
+from tracewheel.rollout.episode import EpisodeLimits
 from tracewheel.teacher.attempt import Attempt, EndpointEpisode, attempt_episode
 from tracewheel.teacher.journal import Ask, Journal
 
@@ -68,7 +69,7 @@ def play_all(
     """Play the episodes that the journal does not hold, and continue those that it holds in part.
 
     Args:
-        config: `rollout.max_turns` is used.
+        config: `rollout.max_turns` and the time limits of `rollout` are used.
         endpoint: Who plays.
         journal: See `Journal`; the caller deletes it at the end.
         progress: Called with (episodes done, episodes in all).
@@ -77,6 +78,7 @@ def play_all(
         DataError: the file is no journal.
         InputError: the endpoint, the model or the key is wrong.
         InfrastructureError: the very first episode got no answer, or none did.
+        TimeLimitError: too many environments hang.
     """
     from tracewheel.engines.openai_chat import OpenAiChat
 
@@ -110,9 +112,10 @@ def _play_missing(
     note: Callable[[Attempt], None],
 ) -> None:
     """Play episodes, the first one alone: an endpoint that does not answer is noticed before all wait for it."""
+    limits = EpisodeLimits(config.rollout.step_seconds, config.rollout.episode_seconds)
 
     def play_one(item: EndpointEpisode) -> Attempt:
-        return attempt_episode(notes.speaker(item, ask), item, config.rollout.max_turns)
+        return attempt_episode(notes.speaker(item, ask), item, config.rollout.max_turns, limits)
 
     if not missing:
         return

@@ -3,7 +3,6 @@
 import dataclasses
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -113,7 +112,7 @@ def test_a_failing_reset_ends_only_its_own_episode(scripted_engine, renderer, ta
 
 def test_a_wrong_config_is_raised_by_step(scripted_engine, renderer, tasks):
     config = RolloutConfig(exploration={"epsilon": 0.5, "tools": ["no_such_tool"]})
-    with ThreadPoolExecutor(2) as tools:
+    with tool_threads(threaded(config, 2)) as tools:
         pool = EpisodePool(scripted_engine(renderer, [["x"]]), renderer, config, tools)
         pool.begin(0, EpisodeSpec(tasks[0], 0, 0, 1.0))
         with pytest.raises(ConfigError, match="no_such_tool"):
@@ -146,14 +145,16 @@ def test_a_rollout_that_fails_leaves_no_thread_waiting(scripted_engine, renderer
     assert tool_threads_alive() == []
 
 
-def test_without_threads_there_is_no_executor():
-    with tool_threads(ROOMY) as tools:
+def test_without_threads_and_limits_environments_are_called_in_the_callers_thread(play, tasks):
+    unlimited = ROOMY.model_copy(update={"step_seconds": None, "episode_seconds": None})
+    with tool_threads(unlimited) as tools:
         assert tools is None
+    assert play(tasks, unlimited, samples=3)[0] == play(tasks, ROOMY, samples=3)[0]
 
 
 def test_episodes_are_open_until_step_returns_them(scripted_engine, renderer, tasks, solution_words):
     Waits.go_on.clear()
-    with ThreadPoolExecutor(4) as tools:
+    with tool_threads(threaded(count=4)) as tools:
         engine = scripted_engine(renderer, [["Enough."], solution_words(tasks[1])])
         pool = EpisodePool(engine, renderer, ROOMY, tools)
         pool.begin(0, EpisodeSpec(tasks[0], 0, 1, 1.0))

@@ -1,11 +1,13 @@
 """A rollout worker on a real engine and a real queue: whole groups, in-flight policy changes, reproducible seeds."""
 
+import dataclasses
 import shutil
 import threading
 import time
 
 import pytest
 
+from tracewheel.environments.workspace.environment import WorkspaceEnvironment
 from tracewheel.policy.adapters import PolicyRef
 from tracewheel.rollout.orders import Order
 from tracewheel.rollout.rollout import episode_seed
@@ -124,3 +126,22 @@ def test_workers_share_the_episodes_that_may_be_sampled_ahead(profile, workers, 
         }
     )
     assert most_episodes(profile.model_copy(update={"rollout": rollout})) == most
+
+
+class HangsAtReset(WorkspaceEnvironment):
+    go_on = threading.Event()
+
+    def reset(self, task):
+        self.go_on.wait()
+
+
+@pytest.mark.parametrize("threads", [0, 2])
+def test_a_worker_whose_environment_hangs_hands_in_failed_episodes_and_goes_on(queue, profile, tasks, threads):
+    HangsAtReset.go_on.clear()
+    hanging = dataclasses.replace(tasks[0], environment=f"{__name__}:{HangsAtReset.__name__}")
+    rollout = profile.rollout.model_copy(update={"step_seconds": 0.3, "tool_threads": threads})
+    queue.issue(orders([hanging, tasks[1]]))
+    found = run_until(queue, profile.model_copy(update={"rollout": rollout}), 2).handed_in
+    HangsAtReset.go_on.set()
+    failed = {order.number: {episode.stop_reason == "infrastructure_failed" for episode in group} for order, group in found}
+    assert failed == {0: {True}, 1: {False}}

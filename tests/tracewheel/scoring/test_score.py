@@ -2,6 +2,7 @@
 
 import json
 import math
+import threading
 
 import pandas as pd
 import pytest
@@ -117,3 +118,27 @@ def test_unusable_input_is_a_data_error(trajectories, tmp_path):
     pd.read_parquet(trajectories).drop(columns=["final_state"]).to_parquet(garbage)
     with pytest.raises(DataError, match="final_state"):
         score(CONFIG, TASKS, garbage, tmp_path / "out")
+
+
+class HangsOnOne:
+    """A verifier that never answers for the first task."""
+
+    kind = f"{__name__}:HangsOnOne"
+    go_on = threading.Event()
+
+    def verify(self, task, final_state):
+        if task.id == TASKS[0].id:
+            self.go_on.wait()
+        return 1.0, {}
+
+
+def test_a_verifier_that_hangs_leaves_only_its_trajectory_unscored(tmp_path):
+    path = tmp_path / "trajectories.parquet"
+    write_records(path, [episode(TASKS[0], 0, []), episode(TASKS[1], 0, []), episode(TASKS[1], 1, [])])
+    rubric = {"verifiers": [{"kind": HangsOnOne.kind}], "verifier_seconds": 0.3}
+    metrics = score(RetrainConfig(name="test", rubric=rubric), TASKS, path, tmp_path)
+    HangsOnOne.go_on.set()
+    found = read_scores(tmp_path / "scores.parquet")
+    assert [item.status for item in found] == ["unscored", "scored", "scored"]
+    assert found[0].detail == "verifier: over 0.3 s (rubric.verifier_seconds)" and found[0].total is None
+    assert (metrics["unscored"], metrics["reward"]) == (1, 1.0)
