@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-IMPORTS = ("torch", "transformers", "peft", "trl", "pandas", "scipy.stats", "mlflow", "prefect")
+IMPORTS = ("torch", "transformers", "peft", "pandas", "scipy.special", "mlflow", "prefect")  # what a run without DPO imports
 
 
 class Ledger:
@@ -109,13 +109,14 @@ def _watch(ledger: Ledger) -> None:
                 setattr(client, name, ledger.around("mlflow", method))
     prefect.Task.__call__ = ledger.around("prefect", prefect.Task.__call__)  # type: ignore[method-assign]
     prefect.Flow.__call__ = ledger.around("prefect", prefect.Flow.__call__)  # type: ignore[method-assign]
-    import tasks.evaluate
     import tasks.tracking
     from flows import retrain
 
     retrain.retrain.fn = ledger.around("flow", retrain.retrain.fn)
     tasks.tracking.make_client = ledger.around("mlflow", tasks.tracking.make_client)
-    tasks.evaluate.log_traces = ledger.around("mlflow", tasks.evaluate.log_traces)
+    tasks.tracking.Tracking.settle = ledger.around(
+        "mlflow", tasks.tracking.Tracking.settle
+    )  # waiting for what is logged beside
 
 
 if __name__ == "__main__":

@@ -51,7 +51,7 @@ def baseline(options: argparse.Namespace) -> dict[str, Any]:
                 samples=samples,
                 greedy=not options.sampled_only,
                 journal=journal,
-                progress=reporter.move,
+                progress=reporter.episodes,
             ),
         )
     if played.stopped:

@@ -16,9 +16,10 @@ from flows.retrain import learn
 from tasks.gate import power_before
 from tasks.plan import PlanDriver, PlannedCall
 from tasks.run import Run, Silent, Used
+from tracewheel.policy.adapters import base_folder
 
 # The computing stages, as the plan lists them: the name of a unit of work, and the approximate seconds that it
-# takes on two CPU cores with the tiny base, used for a work folder without earlier runs.
+# takes on two CPU cores with the tiny base, used for that base and a work folder without earlier runs.
 STAGES = {
     "ingest": ("runs", 1.0),
     "curate": ("runs", 3.0),
@@ -31,13 +32,16 @@ STAGES = {
     "evaluate": ("episodes", 0.006),
     "gate": ("verdict", 0.1),
 }
+# How long these take depends on the model. For another than the tiny base only an earlier run tells.
+MODEL_WORK = ("warm_start", "collect", "rollout", "update", "merge", "evaluate")
+TINY_BYTES = 4_000_000  # of weights; the shipped base has 2.6 million
 
 
 def make_plan(run: Run) -> dict[str, Any]:
     """What `retrain` would do now.
 
     Runs the flow itself, with placeholders for missing results. The number of rounds of dynamic sampling is not
-    known in advance: the plan has one per iteration.
+    known in advance: the plan has one per iteration. `estimated_seconds` is None, for a stage and for all, where it is unknown.
     """
     with tempfile.TemporaryDirectory(prefix="tracewheel-plan-") as folder:
         plan = PlanDriver(Path(folder))
@@ -49,9 +53,9 @@ def make_plan(run: Run) -> dict[str, Any]:
         "complete": run.record.summary is not None and plan.next is None,
         "next": plan.next,
         "stages": stages,
-        "estimated_seconds": round(sum(stage["estimated_seconds"] for stage in stages), 1),
+        "estimated_seconds": _sum([stage["estimated_seconds"] for stage in stages]),
         "power": power,
-        "estimate": "from earlier runs in this work folder" if run.store.history("rollout") else "rough",
+        "estimate": _basis(run, [stage["stage"] for stage in stages if stage["estimated_seconds"] is None]),
     }
 
 
@@ -62,14 +66,34 @@ def _stage(run: Run, stage: str, calls: list[PlannedCall]) -> dict[str, Any]:
     stored = [call.entry.path for call in calls if call.stored]
     past = run.store.history(stage) if stage != "collect" else []
     seconds = statistics.mean(past) * len(calls) / units if past else rough_seconds
+    missing = sum(call.units for call in calls if not call.stored)
+    known = past or not missing or stage not in MODEL_WORK or _is_tiny(run)
     return {
         "stage": stage,
         "results": len(calls),
         "stored": len(stored),
         "work": f"{units} {unit}",
         "stored_bytes": sum(file.stat().st_size for path in stored for file in path.rglob("*") if file.is_file()),
-        "estimated_seconds": round(seconds * sum(call.units for call in calls if not call.stored), 1),
+        "estimated_seconds": round(seconds * missing, 1) if known else None,
     }
+
+
+def _is_tiny(run: Run) -> bool:
+    """Whether the base is as small as the one that the rough figures were measured with, and runs on the CPU."""
+    weights = base_folder(run.config.policy.base).glob("*.safetensors")
+    return run.config.policy.device == "cpu" and sum(file.stat().st_size for file in weights) <= TINY_BYTES
+
+
+def _sum(seconds: list[float | None]) -> float | None:
+    known = [value for value in seconds if value is not None]
+    return round(sum(known), 1) if len(known) == len(seconds) else None
+
+
+def _basis(run: Run, unknown: list[str]) -> str:
+    """What the estimate is made from."""
+    if unknown:
+        return f"unknown: no {', '.join(unknown)} of this base has run in this work folder yet"
+    return "from earlier runs in this work folder" if run.store.history("rollout") else "rough"
 
 
 def show_plan(plan: Mapping[str, Any]) -> None:
@@ -85,13 +109,13 @@ def show_plan(plan: Mapping[str, Any]) -> None:
             f"{stage['stored']} of {stage['results']}",
             stage["work"],
             f"{stage['stored_bytes'] / 1e6:.1f} MB",
-            f"{stage['estimated_seconds']:.0f} s",
+            "unknown" if stage["estimated_seconds"] is None else f"{stage['estimated_seconds']:.0f} s",
         )
     console.print(table)
     console.print(f"Gate: {plan['power']['says']}.", markup=False)
     if plan["complete"]:
         console.print("All is stored: the run would show its result again.")
     else:
-        console.print(
-            f"Next: {plan['next'] or 'report'}. About {plan['estimated_seconds']:.0f} s of computing ({plan['estimate']})."
-        )
+        seconds = plan["estimated_seconds"]
+        time = f"About {seconds:.0f} s of computing ({plan['estimate']})" if seconds is not None else f"Time {plan['estimate']}"
+        console.print(f"Next: {plan['next'] or 'report'}. {time}.")

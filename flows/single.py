@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from flows.arguments import best_state, curated_folder, curation_of, earlier_record, folder_of, tasks_of_split, warn_of_leaks
+from flows.progress import stage_shown
 from flows.setup import prepare_environment, resolve_config
 from tracewheel.config import (
     CurateSections,
@@ -28,12 +30,13 @@ def curate(options: argparse.Namespace) -> dict[str, Any]:
     from tracewheel.curation.curated_folder import SPLITS_FILE
     from tracewheel.curation.pass_counts import KeptPassCounts
 
-    config = CurateSections.of(_config(options, "environment.kind"))
+    config = _config(options, "environment.kind")
+    sections = CurateSections.of(config)
     traces, out = folder_of(options.traces, "--traces"), Path(options.out)
     folder = curation_of(folder_of(options.earlier, "--earlier")) if options.earlier else None
     counts = KeptPassCounts.read(folder) if folder else None
     record = earlier_record(options, folder)
-    result = produce_whole(out, lambda place: curate(config, traces, place, counts, record))
+    result = _produced(options, config, lambda place: curate(sections, traces, place, counts, record))
     if options.splits:
         place_copy(out / SPLITS_FILE, Path(options.splits))
     return _result(options, result)
@@ -58,7 +61,7 @@ def warm_start(options: argparse.Namespace) -> dict[str, Any]:
     warn_of_leaks(check_curated(curated, config.curation))
     kind = options.demonstrations or config.warm_start.demonstrations
     sections = WarmStartSections.of(config)
-    return _result(options, produce_whole(Path(options.out), lambda out: warm_start(sections, curated, out, kind)))
+    return _result(options, _produced(options, config, lambda out: warm_start(sections, curated, out, kind)))
 
 
 def rollout(options: argparse.Namespace) -> dict[str, Any]:
@@ -93,7 +96,7 @@ def rollout(options: argparse.Namespace) -> dict[str, Any]:
         plan = RolloutPlan(chosen, samples=samples, seed=seed, temperature=temperature, greedy_baseline=greedy)
         return rollout(RolloutSections.of(config), policy, plan, out)
 
-    return _result(options, produce_whole(Path(options.out), produce))
+    return _result(options, _produced(options, config, produce))
 
 
 def score(options: argparse.Namespace) -> dict[str, Any]:
@@ -101,15 +104,17 @@ def score(options: argparse.Namespace) -> dict[str, Any]:
     from tracewheel.sampling.curriculum import read_variants
     from tracewheel.scoring.score import score
 
-    config = ScoreSections.of(_config(options))
+    config = _config(options)
+    sections = ScoreSections.of(config)
     trajectories = Path(options.trajectories)
     tasks = [*tasks_of_split(options), *read_variants(trajectories.parent)]
-    return _result(options, produce_whole(Path(options.out), lambda out: score(config, tasks, trajectories, out)))
+    return _result(options, _produced(options, config, lambda out: score(sections, tasks, trajectories, out)))
 
 
 def update(options: argparse.Namespace) -> dict[str, Any]:
     """`tracewheel update`. Under torchrun it runs on every process, and the first writes."""
-    config = UpdateSections.of(_config(options, "policy.base"))
+    config = _config(options, "policy.base")
+    sections = UpdateSections.of(config)
     state, reference = folder_of(options.state, "--state"), folder_of(options.reference, "--reference")
     from tracewheel.learner.backends.processes import is_first
     from tracewheel.learner.mismatch import mismatch_warning
@@ -120,9 +125,9 @@ def update(options: argparse.Namespace) -> dict[str, Any]:
 
     def produce(out: Path) -> dict[str, float]:
         files = UpdateFiles([trajectories], [scores], state, reference, out)
-        return update(config, files, iteration=options.iteration)
+        return update(sections, files, iteration=options.iteration)
 
-    metrics = produce_whole(out, produce) if is_first() else produce(out)
+    metrics = _produced(options, config, produce) if is_first() else produce(out)
     if is_first() and (warning := mismatch_warning(config.learner.mismatch, metrics)):
         print(f"tracewheel: {warning}", file=sys.stderr)
     return _result(options, metrics)
@@ -140,7 +145,7 @@ def evaluate(options: argparse.Namespace) -> dict[str, Any]:
     samples = options.samples or (VALIDATION_SAMPLES if options.split == "validation" else config.evaluation.samples)
     policy, seed = _policy(config, state), evaluation_seed(config.seed, options.split)
     sections = EvaluateSections.of(config)
-    result = produce_whole(Path(options.out), lambda out: evaluate(sections, policy, tasks, out, samples=samples, seed=seed))
+    result = _produced(options, config, lambda out: evaluate(sections, policy, tasks, out, samples=samples, seed=seed))
     return _result(options, result | {"policy": state or "base"})
 
 
@@ -149,6 +154,12 @@ def _config(options: argparse.Namespace, *required: str) -> RetrainConfig:
     config.require(*required)
     prepare_environment(None, debug=options.debug)
     return config
+
+
+def _produced(options: argparse.Namespace, config: RetrainConfig, produce: Callable[[Path], Any]) -> Any:
+    """Write the output of a stage, and show how far it is."""
+    with stage_shown(options.command.partition(":")[2], config.stage_seconds):
+        return produce_whole(Path(options.out), produce)
 
 
 def _result(options: argparse.Namespace, result: dict[str, Any]) -> dict[str, Any]:

@@ -45,7 +45,7 @@ def teach(options: argparse.Namespace) -> dict[str, Any]:
     with reporter.shown():
         reporter.start(LABEL)
         result = produce_whole(
-            out, lambda partial: teach(TeachSections.of(config), tasks, partial, journal=journal, progress=reporter.move)
+            out, lambda partial: teach(TeachSections.of(config), tasks, partial, journal=journal, progress=reporter.episodes)
         )
     if result["stopped"]:
         reporter.say(f"{result['stopped']}; the same command resumes from {journal}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +13,42 @@ from prefect.artifacts import (
     create_table_artifact,
     update_progress_artifact,
 )
+
+from tracewheel.core.progress import Listener, Progress
+
+EVERY_SECONDS = 10.0
+
+
+class StageProgress:
+    """A progress artifact of a stage that takes longer than `EVERY_SECONDS`, updated no more often than that.
+
+    Args:
+        stage: Name of the stage.
+        listener: Told each time.
+    """
+
+    def __init__(self, stage: str, listener: Listener) -> None:
+        self._key = f"{stage.replace('_', '-')}-progress"
+        self._listener = listener
+        self._id: Any = None
+        self._said = time.monotonic()
+
+    def reached(self, progress: Progress) -> None:
+        self._listener(progress)
+        now = time.monotonic()
+        if now < self._said + EVERY_SECONDS or not progress.total:
+            return
+        self._said = now
+        share = 100.0 * progress.done / progress.total
+        text = f"{progress.done} of {progress.total} {progress.unit}" + (
+            f", {progress.tokens} tokens" if progress.tokens else ""
+        )
+        # A server that does not answer must not end the stage that it shows.
+        with contextlib.suppress(Exception):
+            if self._id is None:
+                self._id = create_progress_artifact(share, key=self._key, description=text)
+            else:
+                update_progress_artifact(self._id, progress=share, description=text)
 
 
 class LoopProgress:

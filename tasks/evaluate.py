@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from tasks.run import Policy, Run
 from tasks.stage import Call, Context, Expected, stage_task
 from tasks.traces import EvaluationTags, log_traces
+from tasks.tracking import Tracking
 from tracewheel.config import EvaluateSections
 from tracewheel.core.files import read_table
 from tracewheel.core.store import Entry
@@ -33,15 +35,18 @@ def evaluate_policy(
     """Greedy and sampled success of a policy on the tasks of a split; a `repeat` has another seed."""
     seed = evaluation_seed(context.config.seed, split, repeat)
     tasks = load_tasks(curated.path, split)
-    progress = context.reporter.move
-    return evaluate(context.config, policy.ref(), tasks, context.out, samples=samples, seed=seed, progress=progress)
+    return evaluate(context.config, policy.ref(), tasks, context.out, samples=samples, seed=seed)
 
 
 def evaluate_and_log(run: Run, *, policy: Policy, curated: Entry, split: str, samples: int) -> Entry:
     """Evaluate, and log some of the trajectories with their scores as MLflow traces."""
     entry = evaluate_policy(run, policy=policy, curated=curated, split=split, samples=samples)
     if run.tracking:
-        tasks = load_tasks(curated.path, split)
         wanted = run.config.tracking.traces_per_evaluation // (FEWER_TRACES if split == VALIDATION else 1)
-        log_traces(run.tracking, entry.path, tasks, wanted, EvaluationTags(policy.name, split, run.record.run_id))
+        evaluated = EvaluationTags(policy.name, split, run.record.run_id)
+        run.tracking.later(_log_traces, run.tracking, entry.path, curated.path, wanted, evaluated)
     return entry
+
+
+def _log_traces(tracking: Tracking, evaluation: Path, curated: Path, wanted: int, evaluated: EvaluationTags) -> None:
+    log_traces(tracking, evaluation, load_tasks(curated, evaluated.split), wanted, evaluated)

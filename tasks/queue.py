@@ -8,6 +8,7 @@ from typing import Any
 
 from tasks.fleet import make_fleet
 from tasks.run import Policy, Run, settings_for
+from tracewheel.core.progress import Progress
 from tracewheel.core.store import Entry
 from tracewheel.rollout.fleet import WatchedFleet
 from tracewheel.rollout.order_book import OrderBook, queue_path
@@ -78,9 +79,13 @@ class RunQueue:
             return ClaimedGroups(iteration, iteration - 1, digest, 0, queue=None)  # type: ignore[arg-type]
         if self._fleet is None:
             self._fleet = WatchedFleet(make_fleet(run.config, self.queue, run.record.path / "workers" / self._name))
+
+        def groups_done(done: int, total: int) -> None:
+            run.reporter.move(Progress(done, total, "groups"))
+
         run.reporter.start(label)
         started = time.monotonic()
-        claimed = self._book.claim(iteration, self._fleet, run.reporter.move, oldest=self._oldest)
+        claimed = self._book.claim(iteration, self._fleet, groups_done, oldest=self._oldest)
         run.reporter.end(label, "Completed", time.monotonic() - started)
         return claimed
 

@@ -44,7 +44,7 @@ def roll_out(
     by_id = {task.id: task for task in [*load_tasks(curated.path, "train"), *made]}
     write_variants(context.out, made)
     helper = context.helper
-    work = functools.partial(helper, rollout) if helper else functools.partial(rollout, progress=context.reporter.move)
+    work = functools.partial(helper, rollout) if helper else rollout
     plan = RolloutPlan(
         [by_id[task_id] for task_id in task_ids],
         samples=context.config.rollout.group_size,

@@ -17,7 +17,9 @@ from tasks.run import Reporter, Run, describe, plugins_of, settings_for
 from tracewheel.config import Sections
 from tracewheel.core.errors import InputError, TimeLimitError
 from tracewheel.core.fingerprint import NUMERIC_PACKAGES, code_version, package_versions
+from tracewheel.core.progress import Listener, listening
 from tracewheel.core.store import Entry
+from tracewheel.core.time_limits import stage_limit
 from tracewheel.core.types import content_hash
 
 if TYPE_CHECKING:
@@ -149,15 +151,24 @@ class StageTask(Generic[P]):
         assert not args, "stages take their arguments by name"
         return Call(run, self.key(run, kwargs), self.label(run, kwargs), kwargs)
 
-    def make_entry(self, call: Call) -> Entry:
-        """Make the entry of a call."""
-        return call.run.store.make(
-            self.stage, call.key, lambda out: self._function(self._context(call.run, out), **call.arguments)
-        )
+    def make_entry(self, call: Call, listener: Listener | None = None) -> Entry:
+        """Make the entry of a call; the listener, by default the run's reporter, is told how far it is.
+
+        Raises:
+            TimeLimitError: it took longer than `stage_seconds`.
+        """
+
+        def produce(out: Path) -> Any:
+            with listening(listener or call.run.reporter.move), stage_limit(call.run.config.stage_seconds, call.label):
+                return self._function(self._context(call.run, out), **call.arguments)
+
+        return call.run.store.make(self.stage, call.key, produce)
 
     def fn(self, call: Call) -> dict[str, Any]:
         """The Prefect task's body: the entry as JSON types."""
-        entry = self.make_entry(call)
+        from tasks.artifacts import StageProgress
+
+        entry = self.make_entry(call, StageProgress(self.stage, call.run.reporter.move).reached)
         return {**asdict(entry), "path": entry.path.name}
 
     def make(self, run: Run, out: Path, *args: P.args, **kwargs: P.kwargs) -> Any:

@@ -8,8 +8,11 @@ import glob
 import json
 import logging
 import os
+import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
@@ -128,14 +131,50 @@ def sqlite_file(uri: str) -> Path | None:
 
 
 class Tracking:
-    """The MLflow run of a pipeline run. Logging the same thing again after a resume adds nothing."""
+    """The MLflow run of a pipeline run. Logging the same thing again after a resume adds nothing.
+
+    What need not be there at once is logged beside the run's work, in a thread of its own (`later`). Whoever uses the client
+    from another thread waits until that is done, so MLflow sees everything in its order.
+    """
 
     def __init__(self, client: Any, settings: TrackingConfig, experiment_id: str, mlflow_run_id: str) -> None:
-        self.client = client
+        self._client = client
+        self._beside = ThreadPoolExecutor(1, thread_name_prefix="mlflow", initializer=self._mark)
+        self._beside_id: int | None = None
+        self._pending: deque[Future[Any]] = deque()
         self.settings = settings
         self.experiment_id = experiment_id
         self.mlflow_run_id = mlflow_run_id
         self._logged = {metric.step for metric in client.get_metric_history(mlflow_run_id, ITERATION_METRIC)}
+
+    @property
+    def client(self) -> Any:
+        """MLflow's client."""
+        if threading.get_ident() != self._beside_id:
+            self.settle()
+        return self._client
+
+    def later(self, work: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:
+        """Log beside the run's work.
+
+        Raises:
+            InfrastructureError: something that was logged like this before has failed.
+        """
+        while self._pending and self._pending[0].done():
+            self._pending.popleft().result()
+        self._pending.append(self._beside.submit(work, *args, **kwargs))
+
+    def settle(self) -> None:
+        """Wait for what is logged beside the run's work.
+
+        Raises:
+            InfrastructureError: it has failed.
+        """
+        while self._pending:
+            self._pending.popleft().result()
+
+    def _mark(self) -> None:
+        self._beside_id = threading.get_ident()
 
     @classmethod
     @bounded
@@ -218,11 +257,15 @@ class Tracking:
         """Close the run by how the block ends."""
         try:
             yield
+            self.settle()
         except BaseException as error:
+            self._beside.shutdown(cancel_futures=True)
+            self._pending.clear()
             with contextlib.suppress(InfrastructureError):
                 self.end("FAILED" if isinstance(error, Exception) else "KILLED")
             raise
         self.end("FINISHED")
+        self._beside.shutdown()
 
     def _log_parameters(self, config: RetrainConfig) -> None:
         from mlflow.entities import Param

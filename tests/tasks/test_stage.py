@@ -3,6 +3,7 @@
 import importlib.metadata
 import shutil
 import sys
+import time
 from dataclasses import replace
 
 import grimp
@@ -10,7 +11,7 @@ import pytest
 
 from tasks.collect import collect_groups
 from tasks.curate import curate_tasks
-from tasks.drivers import NotStored, StoredDriver
+from tasks.drivers import DirectDriver, NotStored, StoredDriver
 from tasks.evaluate import evaluate_policy
 from tasks.gate import decide_gate
 from tasks.ingest import ingest_traces
@@ -24,7 +25,7 @@ from tasks.stage import stage_task
 from tasks.update import update_policy
 from tasks.warm_start import warm_start_policy
 from tracewheel.config import GateConfig, Sections
-from tracewheel.core.errors import DataError, InfrastructureError
+from tracewheel.core.errors import DataError, InfrastructureError, TimeLimitError
 from tracewheel.core.fingerprint import NUMERIC_PACKAGES, package_versions
 from tracewheel.core.store import Entry
 from tracewheel.policy.adapters import PolicyRef
@@ -67,6 +68,23 @@ def test_a_stage_runs_without_prefect(counted, make_run):
     made = run.store.make("count", key, lambda out: counted.make(run, out, number=3))
     assert (made.path / "number.txt").read_text() == "3"
     assert run.store.find("count", key).result == {"number": 3}
+
+
+def test_a_stage_over_its_limit_ends_and_is_made_by_the_next_run(make_run):
+    slow = [60]
+
+    @stage_task("wait", code="tracewheel.core.types", sections=Counted)
+    def wait(context):
+        time.sleep(slow.pop())
+        return {}
+
+    run = make_run(stage_seconds=0.2)
+    run = replace(run, driver=DirectDriver())
+    with pytest.raises(TimeLimitError, match=r"wait: over 0.2 s \(stage_seconds\); the same command continues"):
+        wait(run)
+    assert run.record.run_id == make_run().record.run_id, "the limit is no part of the run's identity"
+    slow.append(0)
+    assert not wait(run).reused and wait(run).reused
 
 
 def test_the_key_depends_on_settings_and_arguments(counted, make_run, tmp_path):

@@ -128,3 +128,32 @@ def test_a_kill_during_table_creation_leaves_a_usable_store(tmp_path):
     client = make_client(uri)
     assert client.create_experiment("after the kills")
     assert [path.name for path in tmp_path.iterdir()] == ["mlflow.db"]
+
+
+def test_what_is_logged_beside_the_work_is_there_in_order_for_whoever_asks(make_run):
+    run = make_run(tracked=True)
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slow():
+        begun.set()
+        assert go_on.wait(30)
+        run.tracking.log_iteration(1, {"reward": 0.5})
+
+    with run.tracking.closing():
+        run.tracking.later(slow)
+        run.tracking.later(run.tracking.log_iteration, 2, {"reward": 0.7})
+        assert begun.wait(30), "the caller goes on while it logs"
+        go_on.set()
+        history = run.tracking.client.get_metric_history(run.tracking.mlflow_run_id, "rl/reward")
+        assert [(metric.step, metric.value) for metric in history] == [(1, 0.5), (2, 0.7)]
+    assert run.tracking.client.get_run(run.tracking.mlflow_run_id).info.status == "FINISHED"
+
+
+def test_what_fails_beside_the_work_ends_the_run(make_run):
+    def fails():
+        raise InfrastructureError("MLflow: gone")
+
+    run = make_run(tracked=True)
+    with pytest.raises(InfrastructureError, match="gone"), run.tracking.closing():
+        run.tracking.later(fails)
+    assert run.tracking.client.get_run(run.tracking.mlflow_run_id).info.status == "FAILED"

@@ -189,12 +189,17 @@ class TrackingConfig(Strict):
 
 
 class RetrainConfig(Strict):
-    """A whole profile."""
+    """A whole profile.
+
+    A stage that takes longer than `stage_seconds` ends with an error, and the run can be resumed; null is no limit, because
+    how long an update takes depends on the model.
+    """
 
     name: str
     seed: int = 0
     threads: Count = 2
     work_dir: str = "runs"
+    stage_seconds: Positive | None = None
     policy: PolicyConfig = PolicyConfig()
     environment: EnvironmentConfig = EnvironmentConfig()
     ingest: IngestConfig = IngestConfig()

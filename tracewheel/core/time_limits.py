@@ -3,15 +3,21 @@
 A thread cannot be killed. One that takes too long is told to end by an exception, which Python code receives at its next step,
 so a loop ends. Code that blocks in C does not hear it: it keeps its thread, which dies with the process. When too many of
 them hang, `TimeLimitError` ends the work.
+
+`stage_limit` ends the thread that is in it, the same way, and the process when that does not end.
 """
 
 from __future__ import annotations
 
 import ctypes
+import faulthandler
+import signal
+import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -20,6 +26,7 @@ from tracewheel.core.errors import TimeLimitError
 
 MOST_HUNG = 16  # of the whole process
 CHECK_SECONDS = 0.1
+GRACE_SECONDS = 60.0
 _hung: list[threading.Thread] = []
 _hung_lock = threading.Lock()
 
@@ -247,3 +254,64 @@ def _count_hung(thread: threading.Thread) -> int:
     with _hung_lock:
         _hung[:] = [other for other in _hung if other.is_alive()] + [thread]
         return len(_hung)
+
+
+@contextmanager
+def stage_limit(seconds: float | None, what: str, grace: float = GRACE_SECONDS) -> Iterator[None]:
+    """Raise `TimeLimitError` in this thread when the block takes longer.
+
+    In the main thread a signal interrupts what waits in C, too. If the block does not end within the grace after that, the
+    process prints where its threads are and ends: what is stored stays whole, and the next run continues from it.
+
+    Args:
+        seconds: How long; None without a limit.
+        what: What takes so long, for the message.
+        grace: Seconds from the limit to the end of the process.
+
+    Raises:
+        TimeLimitError: the block took longer.
+    """
+    if seconds is None:
+        yield
+        return
+    message = f"{what}: over {seconds:g} s (stage_seconds); the same command continues from the last complete stage"
+    if threading.current_thread() is not threading.main_thread():
+        with _interrupted(seconds, message):
+            yield
+        return
+
+    def over(*_: object) -> None:
+        raise TimeLimitError(message)
+
+    before = signal.signal(signal.SIGALRM, over)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    faulthandler.dump_traceback_later(seconds + grace, exit=True, file=sys.__stderr__ or 2)
+    try:
+        yield
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@contextmanager
+def _interrupted(seconds: float, message: str) -> Iterator[None]:
+    """`stage_limit` for another thread than the main one."""
+    ident, lock, ended = threading.get_ident(), threading.Lock(), False
+
+    def over() -> None:
+        with lock:
+            if not ended:
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident), ctypes.py_object(_GivenUp))
+
+    timer = threading.Timer(seconds, over)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    except _GivenUp:
+        raise TimeLimitError(message) from None
+    finally:
+        with lock:
+            ended = True
+        timer.cancel()

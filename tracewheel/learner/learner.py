@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 
 from tracewheel.config import GaeAdvantageConfig, OffPolicyConfig, PolicyGradientConfig, SurrogateConfig, UpdateSections
+from tracewheel.core.progress import report
 from tracewheel.learner.advantage_estimator import AdvantageEstimator
 from tracewheel.learner.backends.backend import Backend
 from tracewheel.learner.backends.select import make_policy_backend, models_loading
@@ -206,6 +207,7 @@ class Learner:
             for minibatch in self.passes.minibatches(table, rng):
                 figures, statistics = self._optimise(minibatch, choices, rng, measure_mismatch=not mismatch)
                 steps.append(figures)
+                report(len(steps), settings.epochs * min(settings.minibatches, len(table)), "steps")
                 mismatch = mismatch or (statistics.figures() | act_on(self.mismatch, statistics.figures()))
         figures = {key: sum(step[key] for step in steps) / len(steps) for key in steps[0]}
         return figures | mismatch | {"steps": float(len(steps))}

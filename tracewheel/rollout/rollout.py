@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracewheel.config import ExplorationConfig, RolloutConfig, RolloutSections
 from tracewheel.core.files import write_json, write_records
+from tracewheel.core.progress import report
 from tracewheel.core.time_limits import WatchedThreads
 from tracewheel.core.types import GREEDY_FILE, Task, Trajectory, content_hash, first_turn, not_failed
 from tracewheel.engines.making import make_engine
@@ -127,6 +128,7 @@ def run_episodes(
             EpisodeSpec(task, number, episode_seed(plan.seed, task, number), temperature, greedy=True) for task in plan.tasks
         ]
     found: dict[int, Trajectory] = {}
+    tokens = 0
     with tool_threads(config) as tools:
         pool = EpisodePool(engine, renderer, config, tools, in_order=not config.tool_threads)
         for number, spec in enumerate(wanted):
@@ -134,6 +136,8 @@ def run_episodes(
         while pool.open:
             for number, trajectory in pool.step():
                 found[number] = trajectory
+                tokens += sum(trajectory.action_mask)
+                report(len(found), len(wanted), "episodes", tokens)
                 if progress:
                     progress(len(found), len(wanted))
     return [found[number] for number in range(len(wanted))]

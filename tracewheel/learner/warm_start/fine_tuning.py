@@ -16,6 +16,7 @@ import pandas as pd
 import torch
 
 from tracewheel.config import WarmStartConfig, WarmStartSections
+from tracewheel.core.progress import report
 from tracewheel.learner.backends import processes
 from tracewheel.learner.backends.select import make_backend, models_loading
 from tracewheel.learner.batch import step_totals, text_batches
@@ -51,15 +52,20 @@ def fine_tune(config: WarmStartSections, examples: list[Example], out: Path) -> 
     backend = make_backend(settings, policy.device, model, parameters)
     rows = pd.DataFrame(examples)
     batches = list(_steps(len(rows), settings, config.seed))
-    losses = []
+    losses, tokens = [], 0
     with _lower_precision(config):
         for number, chosen in enumerate(batches):
             rate = settings.learning_rate * linear_schedule(number, settings.warmup_steps, len(batches))
             losses.append(_step(settings, backend, rows.iloc[chosen], rate, policy.device))
+            tokens += sum(map(sum, rows["assistant_masks"].iloc[chosen]))
+            report(number + 1, len(batches), "steps", tokens)
     _save(config, backend, out)
     last = losses[-(len(losses) // settings.epochs) :]
-    tokens = sum(map(sum, rows["assistant_masks"]))
-    return {"steps": float(len(losses)), "tokens": float(tokens), "final_loss": sum(last) / len(last)}
+    return {
+        "steps": float(len(losses)),
+        "tokens": float(sum(map(sum, rows["assistant_masks"]))),
+        "final_loss": sum(last) / len(last),
+    }
 
 
 def linear_schedule(step: int, warmup: int, steps: int) -> float:
