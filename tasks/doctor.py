@@ -24,6 +24,7 @@ from tracewheel.report.doctor import (
     read_families,
     read_guard,
     read_iteration,
+    read_split_ledger,
     worst,
 )
 from tracewheel.scoring.flaws import offered_tools
@@ -138,6 +139,7 @@ class Watch:
             tools=offered_tools(config.environment.kind) is not None,
             families=self._families,
             guard=read_guard(self._run.record.path),
+            split_ledger=read_split_ledger(self._curated),
         )
 
     def _say(self, findings: Sequence[Finding]) -> None:

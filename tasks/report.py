@@ -91,6 +91,7 @@ def write_report(run: Run, outcome: Outcome, model_version: str) -> dict[str, An
         "mlflow_run": run.tracking.mlflow_run_id,
         "mlflow_uri": run.config.tracking.uri,
     }
+    summary["splits"] = outcome.curated.result.get("split_ledger")
     if leaks := leaks_of(outcome.curated):
         summary["leaks"] = leaks
     if (run.record.path / MERGES_FILE).is_file():

@@ -16,11 +16,12 @@ from tasks.drivers import NotStored, StoredDriver
 from tasks.evidence import EVIDENCE_FILE, remember
 from tasks.ingest import ingest_traces
 from tasks.run import Run
-from tasks.split_chain import earlier_splits, remember_splits
+from tasks.split_chain import CHAIN_FILE, earlier_splits, remember_splits
 from tracewheel.core.errors import DataError
 from tracewheel.core.fingerprint import digest_of
 from tracewheel.core.store import remove
 from tracewheel.curation.curate import curate
+from tracewheel.curation.split_record import SplitRecord
 
 pytestmark = pytest.mark.usefixtures("prefect_harness")
 FEW = {"train_tasks": 8, "validation_tasks": 1, "held_out_tasks": 1, "harder_tasks": 1, "min_attempts": 2}
@@ -105,6 +106,11 @@ def test_a_run_on_more_logs_resumes_pass_rates_from_the_last_run(work):
         assert tasks.loc[task_id, "posterior"] == pytest.approx((1 + solved) / (2 + sum(weights)))
         assert tasks.loc[task_id, "attempts"] == len(own)
     assert json.loads((run.record.path / "start.json").read_text())["evidence"] == first.path.name
+    assert start["splits"]["curated"] == first.path.name
+    before, after = SplitRecord.read(first.path), SplitRecord.read(second.path)
+    assert after.number == 2 and set(before.states) < set(after.states)
+    moved = [key for key, state in before.states.items() if after.states[key].side not in (state.side, "retired")]
+    assert len(moved) == second.result["split_ledger"]["gave_way"] == 0
 
 
 def test_learner_settings_do_not_change_the_data(work):
@@ -117,8 +123,12 @@ def test_learner_settings_do_not_change_the_data(work):
     again = work.complete("learner.kl=0.25")
     assert again.path.name == work.links()[0]["curated"], "also after a run on other traces"
     assert [link["began_with"] for link in work.links()] == [None, again.path.name]
+    _, _, start, other = work.begin("curation.train_tasks=7")
+    assert start["splits"]["curated"] == second.path.name, "other splits of known traces begin where the last run ended"
+    assert SplitRecord.read(other.path).number == 3
     work.write(3)
-    assert work.begin()[2]["evidence"] == second.path.name, "new traces resume from the newest"
+    start = work.begin()[2]
+    assert start["evidence"] == start["splits"]["curated"] == second.path.name, "new traces resume from the newest"
 
 
 def test_a_resumed_run_keeps_the_evidence_it_started_with(work):
@@ -167,6 +177,7 @@ def test_a_lost_curation_is_reported_and_pass_rates_start_over(work):
     work.write(1)
     _, _, start, curated = work.begin()
     assert start["evidence"] is None
+    assert curated.result["split_ledger"]["number"] == 2, "the run's folder has a copy of the record of splits"
     assert any(first.path.name in said and "start over" in said for said in work.listener.said)
     tasks = pd.read_parquet(curated.path / "tasks.parquet")
     assert ((1 + tasks["successes"]) / (2 + tasks["attempts"])).tolist() == pytest.approx(tasks["posterior"].tolist())
@@ -178,4 +189,28 @@ def test_a_malformed_evidence_file_is_named(work, text):
     work.folder.mkdir()
     (work.folder / EVIDENCE_FILE).write_text(text)
     with pytest.raises(DataError, match=r"run/evidence\.json: not "):
+        work.begin()
+
+
+def test_a_lost_record_of_splits_is_rebuilt_and_said(work):
+    work.write(2)
+    run, traces, start, first = work.begin()
+    remember_splits(run, traces, first, start["splits"])
+    remove(first.path)
+    (run.record.path / "splits.parquet").unlink()
+    before = first.result["split_ledger"]
+    work.write(1)
+    _, _, _, curated = work.begin()
+    ledger = curated.result["split_ledger"]
+    assert ledger["lost"] and ledger["number"] == 1 and "The record was lost" in ledger["says"]
+    assert any("all of its training side counts as trained on" in said for said in work.listener.said)
+    assert ledger["sides"]["train"] >= before["sides"]["train"] - ledger["sides"]["retired"]
+
+
+@pytest.mark.parametrize("text", ["[]", '{"latest": 1, "began": {}}', '{"latest": null}'])
+def test_a_malformed_chain_of_splits_is_named(work, text):
+    work.write(3)
+    work.folder.mkdir()
+    (work.folder / CHAIN_FILE).write_text(text)
+    with pytest.raises(DataError, match=r"run/splits\.json: not "):
         work.begin()

@@ -9,6 +9,7 @@ from pydantic import model_validator
 from tracewheel.config.base import Count, NotNegative, Share, Strict
 
 CheckName = Literal[
+    "held_out_use",
     "observation_loss",
     "sampler_mismatch",
     "stale_adapter",

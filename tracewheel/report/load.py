@@ -45,6 +45,7 @@ class RunResults:
         summary: What `tracewheel retrain` prints: `run_id`, `gate`, `seconds` by stage, and where there are any:
             `name`, `tokens` by stage, `cached` (reused stages), `adapter` or `model`, `mlflow_run`, `pareto`, `leaks`,
             `noise_floor`.
+            `splits` (the ledger of splits).
         config: The run's profile.
         curated: Output of curate: the splits from its `tasks.parquet`, the deployed agent from its `episodes.parquet`.
         evaluations: Policy key to the folders of its evaluations (held-out and harder tier may share one), each with
@@ -116,6 +117,7 @@ def load_report_data(run: RunResults) -> ReportData:
         leaks=str(summary.get("leaks", "")),
         noise=summary.get("noise_floor") or {},
         changes=[Changed(row, prompts.get(row["task_id"], ""), row["task_id"] in viewed, run.store) for row in run.changes],
+        splits=str((summary.get("splits") or {}).get("says", "")),
     )
 
 

@@ -164,6 +164,7 @@ class ReportData:
         findings: The doctor's findings; empty where it did not run.
         noise: What `evaluation.changes.noise_floor` gives of the A/A run; empty where none ran.
         changes: The tasks gained and lost, the lost ones first.
+        splits: What this run's curation did to the splits, in words; empty where it is unknown.
         leaks: What is on two sides of the splits, where the profile allows it; else empty.
     """
 
@@ -188,6 +189,7 @@ class ReportData:
     leaks: str = ""
     noise: Mapping[str, Any] = field(default_factory=dict)
     changes: Sequence[Changed] = ()
+    splits: str = ""
 
     def policy(self, key: str) -> PolicyResult | None:
         """The row of a policy; None where it was not measured."""

@@ -14,6 +14,7 @@ from tracewheel.report.doctor.run_records import (
     read_guard,
     read_iteration,
     read_records,
+    read_split_ledger,
 )
 
 __all__ = [
@@ -31,5 +32,6 @@ __all__ = [
     "read_guard",
     "read_iteration",
     "read_records",
+    "read_split_ledger",
     "worst",
 ]

@@ -17,7 +17,7 @@ from tracewheel.config import DoctorSections, PolicyGradientConfig
 from tracewheel.core.files import read_json, read_table
 from tracewheel.core.fingerprint import digest_file
 from tracewheel.core.types import INFRASTRUCTURE_FAILED
-from tracewheel.curation.curated_folder import TASKS_FILE
+from tracewheel.curation.curated_folder import REPORT_FILE, TASKS_FILE
 from tracewheel.environments.recorded.environment import PREFIX as RECORDED
 from tracewheel.evaluation.evaluate import RESULTS_FILE
 from tracewheel.policy.adapters import ADAPTER_INFO, MODEL_INFO
@@ -65,6 +65,7 @@ class RunRecords:
         tools: Whether the offered tools are known.
         families: The family of each curated task.
         guard: Records of the guard's events; None where the loop had no guard.
+        split_ledger: What the curation did to the splits, and whether they leak; None where it is unknown.
     """
 
     config: DoctorSections
@@ -74,6 +75,7 @@ class RunRecords:
     tools: bool = True
     families: Mapping[str, str] = field(default_factory=dict)
     guard: Sequence[Mapping[str, Any]] | None = None
+    split_ledger: Mapping[str, Any] | None = None
 
     @functools.cached_property
     def episodes(self) -> pd.DataFrame:
@@ -175,6 +177,7 @@ def read_records(config: DoctorSections, record: Path, store: Path) -> RunRecord
         tools=offered_tools(config.environment.kind) is not None,
         families=read_families(store / loop["curated"]),
         guard=read_guard(record),
+        split_ledger=read_split_ledger(store / loop["curated"]),
     )
 
 
@@ -197,6 +200,15 @@ def read_families(curated: Path) -> dict[str, str]:
     """
     tasks = read_table(curated / TASKS_FILE)
     return dict(zip(tasks["id"].map(str), tasks["family"].map(str), strict=True))
+
+
+def read_split_ledger(curated: Path) -> dict[str, Any] | None:
+    """The ledger of splits of a curation, with whether its splits leak (`leaks`); None where it wrote none."""
+    if not (curated / REPORT_FILE).is_file():
+        return None
+    report = read_json(curated / REPORT_FILE)
+    ledger = report.get("split_ledger")
+    return {**ledger, "leaks": report["leaks"]["found"]} if ledger else None
 
 
 def loops_of(record: Path) -> dict[str, Path]:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from tracewheel.report.doctor.checks.entropy_collapse import entropy_collapse
 from tracewheel.report.doctor.checks.flawed_success import flawed_success
 from tracewheel.report.doctor.checks.guard import guard
+from tracewheel.report.doctor.checks.held_out_use import held_out_use
 from tracewheel.report.doctor.checks.invented_tools import invented_tools
 from tracewheel.report.doctor.checks.kl_explosion import kl_explosion
 from tracewheel.report.doctor.checks.length_explosion import length_explosion
@@ -27,6 +28,7 @@ Check = Callable[[RunRecords], Finding]
 CHECKS: dict[str, Check] = {
     check.__name__: check
     for check in (
+        held_out_use,
         observation_loss,
         sampler_mismatch,
         stale_adapter,
