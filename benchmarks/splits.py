@@ -40,7 +40,7 @@ class Logs:
         self.records: list[dict[str, Any]] = []
         self.family_of: dict[str, str] = {}
         self.tasks: dict[str, Any] = {}
-        for line in LOG.read_text().splitlines():
+        for line in LOG.read_bytes().splitlines():
             try:
                 record = json.loads(line)
                 environment, prompt = record["environment"], record["messages"][1]["content"]
