@@ -44,7 +44,7 @@ class RunResults:
     Attributes:
         summary: What `tracewheel retrain` prints: `run_id`, `gate`, `seconds` by stage, and where there are any:
             `name`, `tokens` by stage, `cached` (reused stages), `adapter` or `model`, `mlflow_run`, `pareto`, `leaks`,
-            `noise_floor`.
+            `noise_floor`,
             `splits` (the ledger of splits).
         config: The run's profile.
         curated: Output of curate: the splits from its `tasks.parquet`, the deployed agent from its `episodes.parquet`.
