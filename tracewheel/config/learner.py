@@ -403,8 +403,6 @@ class DpoConfig(UpdateConfig):
 
     @model_validator(mode="after")
     def _check_choices(self) -> DpoConfig:
-        if self.backend.kind != "local":
-            raise ValueError(f"DPO runs in one process: backend '{self.backend.kind}' is for the other algorithms")
         if self.mismatch.action == "correct":
             raise ValueError("DPO's loss has no ratio to correct: set mismatch.action to 'warn' or 'stop'")
         return self

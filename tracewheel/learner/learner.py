@@ -22,6 +22,7 @@ from tracewheel.learner.advantage_estimator import AdvantageEstimator
 from tracewheel.learner.backends.backend import Backend
 from tracewheel.learner.backends.select import make_policy_backend, models_loading
 from tracewheel.learner.batch import Batch, step_totals
+from tracewheel.learner.cross_entropy import add_cross_entropy
 from tracewheel.learner.forward_passes import ForwardPasses
 from tracewheel.learner.kernels.language_model import checkpoint_activations
 from tracewheel.learner.kernels.token_logprobs import action_logprobs
@@ -180,13 +181,7 @@ class Learner:
     def learn_replay_text(self, rng: random.Random) -> float:
         """Add the gradient of the weighted cross-entropy on replay text; returns the unweighted loss."""
         batches = [batch.to(self.config.policy.device) for batch in self.replay_text.draw(rng)]
-        tokens = step_totals(batches).tokens
-        total = 0.0
-        for batch in self.backend.shard(batches):
-            loss = -action_logprobs(self.backend.model, batch, layout=self.settings.layout)[0].sum() / max(tokens, 1)
-            self.backend.backward(self.settings.replay_weight * loss)
-            total += loss.item()
-        return total
+        return add_cross_entropy(self.backend, batches, self.settings.layout, self.settings.replay_weight)
 
     def _learn_policy(self, table: TrajectoryTable, iteration: int, rng: random.Random) -> dict[str, float]:
         settings = self.settings

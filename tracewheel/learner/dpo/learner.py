@@ -7,29 +7,24 @@ update needs, and every choice follows from (seed, iteration), so a repeated upd
 from __future__ import annotations
 
 import random
-import tempfile
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections import defaultdict
+from typing import TYPE_CHECKING
 
 from tracewheel.config import DpoConfig, UpdateSections
 from tracewheel.learner.dpo.preferences import preference_pairs
-from tracewheel.learner.dpo.steps import PairBatch, optimiser_steps
+from tracewheel.learner.dpo.steps import PairStep, optimiser_steps
 from tracewheel.learner.learning_rate import learning_rate
 from tracewheel.learner.replay_text import ReplayText
 from tracewheel.learner.update_files import UpdateFiles
-from tracewheel.policy.adapters import check_adapter, policy_of, write_adapter
-from tracewheel.policy.probe import write_probe
+from tracewheel.policy.adapters import policy_of
 
 if TYPE_CHECKING:
     import pandas as pd
-    import torch
-    from trl import DPOConfig as TrlConfig
 
-    from tracewheel.learner.models import FullModels
+    from tracewheel.learner.backends.backend import Backend
+    from tracewheel.learner.models import Models
 
-# TRL's names for the adapters of policy and reference.
-POLICY, REFERENCE = "default", "ref"
-OPTIMIZER_FILE = "optimizer.pt"
+OPTIMIZER = "optimizer.pt"
 
 
 def learn_dpo(config: UpdateSections, trajectories: pd.DataFrame, files: UpdateFiles, iteration: int) -> dict[str, float]:
@@ -53,7 +48,9 @@ def learn_dpo(config: UpdateSections, trajectories: pd.DataFrame, files: UpdateF
         AdapterMismatchError: an adapter belongs to another base.
         SamplerMismatchError: sampler and trainer disagree, and the profile says to stop. Nothing is written.
     """
-    import torch
+    from tracewheel.learner.backends.select import make_policy_backend, models_loading
+    from tracewheel.learner.kernels.language_model import checkpoint_activations
+    from tracewheel.learner.models import load_models
 
     settings = config.learner
     assert isinstance(settings, DpoConfig)
@@ -64,81 +61,31 @@ def learn_dpo(config: UpdateSections, trajectories: pd.DataFrame, files: UpdateF
         "pairs": float(len(pairs)),
         "zero_variance_share": 1.0 - len({pair.group for pair in pairs}) / max(1, len(groups)),
     }
-    policy = _TrlPolicy(config, files.state, files.reference)
-    optimizer = _optimizer(policy.model, files.state, learning_rate(config, iteration))
-    steps = optimiser_steps(settings, pairs, ReplayText(settings), rng)
+    with models_loading(settings, config.policy) as policy:
+        models = load_models(config.model_copy(update={"policy": policy}), files.state, files.reference)
+    if settings.gradient_checkpointing:
+        checkpoint_activations(models.model)
+    backend = make_policy_backend(config, models)
+    if (files.state / OPTIMIZER).is_file():
+        backend.load(files.state / OPTIMIZER)
+    steps = optimiser_steps(settings, pairs, ReplayText(settings), rng, backend.world_size)
     if steps:
         measured = steps if settings.mismatch.action == "stop" else steps[:1]
         version = policy_of(files.state, config.policy.base).version
-        figures |= _mismatch(config, policy.model, version, _trajectories_of(measured, trajectories))
-        figures |= _train(config, policy, steps, optimizer)
+        figures |= _mismatch(config, backend, version, _trajectories_of(measured, trajectories))
+        figures |= _train(config, models, backend, steps, learning_rate(config, iteration))
     else:
         figures["steps"] = 0.0
-    for group in optimizer.param_groups:
-        # The scheduler stores this iteration's rate here; it must not apply to the next iteration.
-        group.pop("initial_lr", None)
-    files.out.mkdir(parents=True, exist_ok=True)
-    policy.save(files.out, iteration)
-    torch.save(optimizer.state_dict(), files.out / OPTIMIZER_FILE)
+    _save(config, models, backend, files, iteration)
     return figures
 
 
-class _TrlPolicy:
-    """The trained policy under TRL's adapter names, and its reference.
-
-    With full weights `reference_model` is the reference; with an adapter it is None and the reference is a second
-    adapter of `model`.
-    """
-
-    def __init__(self, config: UpdateSections, state: Path, reference: Path) -> None:
-        self._base, self._reference = config.policy.base, reference
-        self._full: FullModels | None = None
-        self.reference_model: Any = None
-        if config.learner.weights == "full":
-            from tracewheel.learner.models import FullModels
-
-            self._full = FullModels(config, state, reference)
-            self.model, self.reference_model = self._full.model, self._full.reference_model
-            return
-        from tracewheel.policy.loading import load_policy_for_training
-
-        check_adapter(reference, self._base)
-        self.model = load_policy_for_training(config, state, adapter_name=POLICY)
-
-    def load_reference(self) -> None:
-        """Replace TRL's reference adapter, which starts as a copy of the policy's, by the real one."""
-        if self._full is None:
-            self.model.delete_adapter(REFERENCE)
-            self.model.load_adapter(self._reference, adapter_name=REFERENCE)
-            self.model.set_adapter(POLICY)
-
-    def save(self, out: Path, version: int) -> None:
-        if self._full is not None:
-            self._full.save(out, self._base, version)
-        else:
-            write_adapter(self.model, out / "adapter", POLICY, self._base, version=version)
-            write_probe(self.model, out / "adapter")
+def _trajectories_of(steps: list[PairStep], trajectories: pd.DataFrame) -> pd.DataFrame:
+    sides = (side for step in steps for pair in step.pairs for side in (pair.chosen, pair.rejected))
+    return trajectories.iloc[sorted({side.row for side in sides})]
 
 
-def _optimizer(model: Any, state: Path, rate: float) -> torch.optim.Optimizer:
-    """AdamW over the trained parameters, with the state of the previous update and this iteration's rate."""
-    import torch
-
-    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    optimizer = torch.optim.AdamW(parameters, lr=rate, weight_decay=0.0)
-    if (state / OPTIMIZER_FILE).exists():
-        optimizer.load_state_dict(torch.load(state / OPTIMIZER_FILE, weights_only=True))
-    for group in optimizer.param_groups:
-        group["lr"] = rate
-    return optimizer
-
-
-def _trajectories_of(steps: list[list[PairBatch]], trajectories: pd.DataFrame) -> pd.DataFrame:
-    pairs = [pair for batches in steps for batch in batches for pair in batch.pairs]
-    return trajectories.iloc[sorted({side.row for pair in pairs for side in (pair.chosen, pair.rejected)})]
-
-
-def _mismatch(config: UpdateSections, model: Any, version: int, trajectories: pd.DataFrame) -> dict[str, float]:
+def _mismatch(config: UpdateSections, backend: Backend, version: int, trajectories: pd.DataFrame) -> dict[str, float]:
     """The mismatch of sampler and trainer on these trajectories, and the action taken."""
     import torch
 
@@ -152,66 +99,49 @@ def _mismatch(config: UpdateSections, model: Any, version: int, trajectories: pd
     current = current_tokens(trajectories, version)
     found = MismatchStatistics()
     with torch.no_grad():
-        for batch in micro_batches(trajectories, [0.0] * len(trajectories), config.learner.micro_batch_tokens):
-            placed = batch.to(config.policy.device)
-            found.observe_batch(action_logprobs(model, placed)[0], placed, pad_per_token(current, placed))
+        settings = config.learner
+        batches = micro_batches(trajectories, [0.0] * len(trajectories), settings.micro_batch_tokens, layout=settings.layout)
+        for batch in backend.shard([batch.to(config.policy.device) for batch in batches]):
+            logprobs, _ = action_logprobs(backend.model, batch, layout=settings.layout)
+            found.observe_batch(logprobs, batch, pad_per_token(current, batch))
+    found = sum(backend.gather(found), MismatchStatistics())
     return found.figures() | act_on(resolved(config), found.figures())
 
 
-def _train(
-    config: UpdateSections, policy: _TrlPolicy, steps: list[list[PairBatch]], optimizer: torch.optim.Optimizer
-) -> dict[str, float]:
-    import torch
-    from datasets import disable_progress_bars
-
-    from tracewheel.learner.dpo.trainer import PreferenceTrainer
+def _train(config: UpdateSections, models: Models, backend: Backend, steps: list[PairStep], rate: float) -> dict[str, float]:
+    """The optimiser steps; returns the means of their figures."""
+    from tracewheel.learner.cross_entropy import add_cross_entropy
+    from tracewheel.learner.dpo.loss import PreferenceLoss
     from tracewheel.policy.loading import load_renderer
 
-    disable_progress_bars()
-    settings = config.learner
-    tokenizer = load_renderer(config.policy.base, config.policy.tool_format).tokenizer
-    with tempfile.TemporaryDirectory() as scratch:
-        trainer = PreferenceTrainer(
-            policy.model,
-            [batch for step in steps for batch in step],
-            _trl_config(config, scratch, accumulation=len(steps[0])),
-            padding=tokenizer.pad_token_id or 0,
-            replay_weight=settings.replay_weight,
-            layout=settings.layout,
-            ref_model=policy.reference_model,
-            processing_class=tokenizer,
-            optimizers=(optimizer, torch.optim.lr_scheduler.LambdaLR(optimizer, lambda _: 1.0)),
-        )
-        policy.load_reference()
-        trainer.compute_references()
-        trainer.train()
-    norms = [entry["grad_norm"] for entry in trainer.state.log_history if "grad_norm" in entry]
-    figures = {name: value / len(steps) for name, value in sorted(trainer.figures.items())}
-    figures["loss"] = figures["policy_loss"] + settings.replay_weight * figures["replay_loss"]
-    return figures | {"grad_norm": sum(norms) / len(norms), "steps": float(trainer.state.global_step)}
-
-
-def _trl_config(config: UpdateSections, scratch: str, accumulation: int) -> TrlConfig:
-    from trl import DPOConfig as TrlConfig
-
-    settings = config.learner
+    settings, device = config.learner, config.policy.device
     assert isinstance(settings, DpoConfig)
-    return TrlConfig(
-        output_dir=scratch,
-        beta=settings.beta,
-        loss_type=[settings.loss],
-        num_train_epochs=1,
-        per_device_train_batch_size=1,
-        gradient_accumulation_steps=accumulation,
-        max_grad_norm=settings.max_grad_norm,
-        max_length=None,
-        gradient_checkpointing=settings.gradient_checkpointing,
-        use_cpu=config.policy.device == "cpu",
-        bf16=False,
-        seed=config.seed,
-        remove_unused_columns=False,
-        save_strategy="no",
-        report_to=[],
-        logging_steps=1,
-        disable_tqdm=True,
-    )
+    tokenizer = load_renderer(config.policy.base, config.policy.tool_format).tokenizer
+    preference_loss = PreferenceLoss(settings, tokenizer, device)
+    sums: defaultdict[str, float] = defaultdict(float)
+    norms = 0.0
+    for step in steps:
+        for batch in step.batches[backend.rank :: backend.world_size]:
+            with models.reference() as reference:
+                references = preference_loss.references(reference, batch.pairs)
+            loss, figures = preference_loss(backend.model, batch.pairs, references)
+            backend.backward(batch.share * loss)
+            for name, value in figures.items():
+                sums[name] += batch.share * value
+        replay = [batch.to(device) for batch in step.replay]
+        sums["replay_loss"] += add_cross_entropy(backend, replay, settings.layout, settings.replay_weight)
+        norms += backend.step(rate)
+    means = {name: value / len(steps) for name, value in sorted(backend.total(dict(sums)).items())}
+    means["loss"] = means["policy_loss"] + settings.replay_weight * means["replay_loss"]
+    return means | {"grad_norm": norms / len(steps), "steps": float(len(steps))}
+
+
+def _save(config: UpdateSections, models: Models, backend: Backend, files: UpdateFiles, version: int) -> None:
+    """Write the policy and the optimiser's state; every process calls it, and the first writes."""
+    if not backend.rank:
+        files.out.mkdir(parents=True, exist_ok=True)
+    weights = backend.weights()
+    backend.save(files.out / OPTIMIZER)
+    if not backend.rank:
+        models.save(files.out, config.policy.base, version, weights)
+    backend.gather(None)  # no process reads the files before they are written

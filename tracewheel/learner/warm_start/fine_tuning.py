@@ -19,9 +19,9 @@ from tracewheel.config import WarmStartConfig, WarmStartSections
 from tracewheel.core.progress import report
 from tracewheel.learner.backends import processes
 from tracewheel.learner.backends.select import make_backend, models_loading
-from tracewheel.learner.batch import step_totals, text_batches
+from tracewheel.learner.batch import text_batches
+from tracewheel.learner.cross_entropy import add_cross_entropy
 from tracewheel.learner.kernels.language_model import checkpoint_activations
-from tracewheel.learner.kernels.token_logprobs import action_logprobs
 from tracewheel.learner.warm_start.demonstrations import Example
 from tracewheel.policy.adapters import ADAPTER, MODEL, peft_config, write_adapter, write_full_model
 from tracewheel.policy.loading import load_base
@@ -96,15 +96,10 @@ def _steps(examples: int, settings: WarmStartConfig, seed: int) -> Iterator[list
 
 def _step(settings: WarmStartConfig, backend: Backend, rows: pd.DataFrame, rate: float, device: str) -> float:
     """One optimiser step; returns its loss."""
-    batches = text_batches(rows, settings.micro_batch_tokens, settings.layout)
-    tokens = max(1, step_totals(batches).tokens)
-    total = 0.0
-    for batch in backend.shard([batch.to(device) for batch in batches]):
-        loss = -action_logprobs(backend.model, batch, layout=settings.layout)[0].sum() / tokens
-        backend.backward(loss)
-        total += loss.item()
+    batches = [batch.to(device) for batch in text_batches(rows, settings.micro_batch_tokens, settings.layout)]
+    loss = add_cross_entropy(backend, batches, settings.layout)
     backend.step(rate)
-    return backend.total({"loss": total})["loss"]
+    return backend.total({"loss": loss})["loss"]
 
 
 @contextlib.contextmanager

@@ -47,3 +47,17 @@ def test_full_weights_train_as_in_one_process(run, updates_in_turn, five_steps, 
         first, second = updates_in_turn((full | on_two(stage=stage), None, 1), (full | on_two(stage=stage), 0, 2))
         assert_same_update(one, first)
         assert_same_update(again, second)
+
+
+@pytest.mark.slow
+def test_preferences_train_as_in_one_process(run, updates_in_turn, on_two, assert_same_update, distance, adapter):
+    """DPO in three steps, with fewer pairs than processes; the second update starts from the first one's optimiser state."""
+    dpo = {"kind": "dpo", "epochs": 3, "micro_batch_tokens": 600}
+    one, figures = run(dpo)
+    again, _ = run(dpo, state=one, iteration=2)
+    assert figures["pairs"] >= 1 and figures["steps"] >= 3 and distance(one, adapter.parent) > 1e-3
+    for stage in (2, 3):
+        first, second = updates_in_turn((dpo | on_two(stage=stage), None, 1), (dpo | on_two(stage=stage), 0, 2))
+        # Adam takes full steps on noise where a pair has almost no gradient.
+        assert_same_update(one, first, tolerance=1e-4)
+        assert_same_update(again, second, tolerance=1e-4)

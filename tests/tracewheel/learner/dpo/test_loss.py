@@ -6,14 +6,13 @@ import random
 import pytest
 import torch
 from peft import PeftModel
-from pydantic import ValidationError
 from torch.nn.functional import logsigmoid
 from trl import DPOTrainer
 
-from tracewheel.config import DpoConfig, RetrainConfig
+from tracewheel.config import DpoConfig
+from tracewheel.learner.dpo.loss import pair_tensors
 from tracewheel.learner.dpo.preferences import preference_pairs
 from tracewheel.learner.dpo.steps import optimiser_steps
-from tracewheel.learner.dpo.trainer import pair_tensors
 from tracewheel.learner.replay_text import ReplayText
 from tracewheel.policy.adapters import PolicyRef, policy_of
 from tracewheel.policy.loading import load_base, load_for_generation
@@ -144,11 +143,6 @@ def test_a_shared_prompt_counts_once_in_a_micro_batch(rollouts):
     for layout in ("shared_prefix", "packed", "padded"):
         config = DpoConfig(kind="dpo", micro_batch_tokens=2 * cap, minibatches=1, layout=layout)
         [step] = optimiser_steps(config, pairs, ReplayText(config), random.Random(0))
-        sizes[layout] = len(step)
+        sizes[layout] = len(step.batches)
     assert sizes["shared_prefix"] == -(-len(pairs) // 2)
     assert sizes["shared_prefix"] < sizes["packed"] <= sizes["padded"]
-
-
-def test_several_processes_are_refused():
-    with pytest.raises(ValidationError, match="is for the other algorithms"):
-        RetrainConfig.model_validate({"name": "test", "learner": {"kind": "dpo", "backend": {"kind": "deepspeed"}}})

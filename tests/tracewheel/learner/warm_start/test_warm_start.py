@@ -124,6 +124,7 @@ def assert_same_adapters():
     return check
 
 
+@pytest.mark.slow
 def test_several_processes_train_the_same_adapter(run, assert_same_adapters):
     settings = {"batch_size": 1000, "epochs": 2, "warmup_steps": 0}
     alone, metrics = run(**settings)
