@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tasks.collect import collect_groups
-from tasks.helper import Helper
+from tasks.helper import Helper, variables_ahead
 from tasks.queue import RunQueue
 from tasks.rollout import roll_out
 from tasks.run import Policy, Run
@@ -56,7 +56,7 @@ def open_source(run: Run, curated: Entry, sampler: TaskSampler, name: str) -> It
         case "sync":
             yield SyncSource(run, curated, sampler)
         case "overlap":
-            with contextlib.nullcontext() if run.planning else Helper() as helper:
+            with contextlib.nullcontext() if run.planning else Helper(variables_ahead(run)) as helper:
                 yield OverlapSource(replace(run, helper=helper), curated, sampler)
         case "async":
             with contextlib.closing(QueueSource(run, curated, sampler, name)) as source:

@@ -8,19 +8,27 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from tracewheel.config.placement import visible
 from tracewheel.core.errors import InfrastructureError
 from tracewheel.core.processes import end_with_parent
+
+if TYPE_CHECKING:
+    from tasks.run import Run
 
 
 class Helper:
     """Calls functions in a process that is kept between calls and ends when this one does.
 
     A process that dies is replaced at the next call.
+
+    Args:
+        variables: Environment variables that the process gets before it imports anything heavy.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, variables: dict[str, str] | None = None) -> None:
+        self._variables = variables or {}
         self._pool: ProcessPoolExecutor | None = None
         self._closed = False
 
@@ -34,7 +42,7 @@ class Helper:
             raise InfrastructureError("the helper process is closed")
         if self._pool is None:
             spawn = multiprocessing.get_context("spawn")
-            self._pool = ProcessPoolExecutor(1, spawn, initializer=end_with_parent, initargs=(os.getpid(),))
+            self._pool = ProcessPoolExecutor(1, spawn, initializer=_begin, initargs=(os.getpid(), self._variables))
         try:
             return self._pool.submit(function, *args, **kwargs).result()
         except BrokenProcessPool as error:
@@ -53,3 +61,14 @@ class Helper:
             for process in list((pool._processes or {}).values()):
                 process.kill()
         pool.shutdown()
+
+
+def variables_ahead(run: Run) -> dict[str, str]:
+    """The variables of the process that samples ahead of the learner: the GPUs that it sees."""
+    workers = run.config.placement.workers
+    return visible(workers[0]) if workers else {}
+
+
+def _begin(parent: int, variables: dict[str, str]) -> None:
+    os.environ.update(variables)
+    end_with_parent(parent)

@@ -52,5 +52,8 @@ def roll_out(
         temperature=temperature,
         greedy_baseline=greedy_baseline,
     )
-    metrics: dict[str, float] = work(context.config, policy.ref(), plan, context.out)
+    config = context.config
+    if helper:
+        config = config.model_copy(update={"placement": config.placement.inside_worker})
+    metrics: dict[str, float] = work(config, policy.ref(), plan, context.out)
     return metrics

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from tasks.drivers import Driver, PrefectDriver
 from tasks.inputs import identify, input_digests, named_inputs
 from tracewheel.config import RetrainConfig, TeacherAdvantageConfig
+from tracewheel.config.placement import check_cards, placed
 from tracewheel.config.profile import WITHOUT_DEFAULT
 from tracewheel.core.fingerprint import digest_file, plugin_modules
 from tracewheel.core.progress import Progress
@@ -132,7 +133,15 @@ class Run:
 
     @contextlib.contextmanager
     def hold(self) -> Iterator[None]:
-        """Hold the store, and open the record."""
+        """Hold the store, and open the record.
+
+        Raises:
+            ConfigError: a GPU that the profile's placement takes does not exist.
+        """
+        if placed(self.config):
+            import torch
+
+            check_cards(self.config, torch.cuda.device_count())
         with self.store.exclusive():
             self.record.open(self.config.model_dump(mode="json"), input_digests(self.config))
             yield

@@ -51,6 +51,12 @@ def update_policy(
         weights_folder(reference.path),
         context.out,
     )
+    if context.config.placement.share == "sleep":
+        from tracewheel.engines.vllm_core import sleep_core
+        from tracewheel.engines.vllm_remote import sleep_servers
+
+        sleep_core()
+        sleep_servers()
     metrics = update(context.config, files, iteration=iteration)
     if warning := mismatch_warning(context.config.learner.mismatch, metrics):
         context.reporter.say(f"update {iteration}, {warning}")

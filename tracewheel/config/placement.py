@@ -2,14 +2,188 @@
 
 from __future__ import annotations
 
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import Field
+
 from tracewheel.config.base import Strict
+from tracewheel.config.engines import TransformersEngineConfig, VllmServerConfig
+from tracewheel.config.learner import DeepSpeedConfig
+from tracewheel.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from tracewheel.config.profile import RetrainConfig
+
+Card = Annotated[int, Field(ge=0)]
+Cards = Annotated[tuple[Card, ...], Field(min_length=1)]
+VARIABLE = "CUDA_VISIBLE_DEVICES"
 
 
 class PlacementConfig(Strict):
-    """What stays in memory between stages.
+    """The GPUs of each part of a run, by number, and what stays in memory between stages.
+
+    `learner`: one GPU for each process of `learner.backend` deepspeed. `workers`: the GPUs of each local rollout worker
+    (`rollout.mode` async), or of the one process that samples ahead (overlap). `vllm`: the GPUs of each vLLM server that the
+    run starts; there are as many servers as lists. Without these, every part takes the first GPUs.
+
+    `share`: what learner and vLLM do where they have a GPU in common. `memory`: each keeps its share of the memory
+    (`gpu_memory_utilization`); `sleep`: vLLM gives its memory back while the update runs; `refuse`: that is an error. Two
+    engines on one GPU are an error too, unless it is `engines`.
 
     `keep_learner`: base, optimiser and DeepSpeed's processes stay loaded from update to update of a loop. Default: yes, except
-    on a GPU with the engine `transformers`, which loads a base of its own onto the learner's card.
+    on a GPU with the engine `transformers`, which loads a base of its own onto the learner's GPU, or with `share: sleep`.
     """
 
+    learner: tuple[Card, ...] = ()
+    workers: tuple[Cards, ...] = ()
+    vllm: tuple[Cards, ...] = ()
+    share: Literal["memory", "sleep", "refuse", "engines"] = "memory"
     keep_learner: bool | None = None
+
+    @property
+    def inside_worker(self) -> PlacementConfig:
+        """For a process that sees its own GPUs only, and numbers them from 0."""
+        return self.model_copy(update={"workers": (), "vllm": ()})
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A part of a run on its GPUs. `share` is its share of their memory, None for what it needs."""
+
+    part: str
+    cards: tuple[int, ...]
+    engine: bool
+    share: float | None = None
+
+
+def placed(profile: RetrainConfig) -> list[Placed]:
+    """Where the parts of a run compute, on GPUs of this machine that the run takes itself; none on the CPU."""
+    if not profile.policy.device.startswith("cuda"):
+        return []
+    placement, rollout, engine = profile.placement, profile.rollout, profile.rollout.engine
+    own = int(profile.policy.device.partition(":")[2] or 0)
+    backend = profile.learner.backend
+    of_learner: tuple[int, ...] = (own,)
+    if isinstance(backend, DeepSpeedConfig):
+        of_learner = placement.learner or tuple(range(backend.processes or 1))
+    parts = [Placed("learner", of_learner, engine=False)]
+    size = _cards_of_an_engine(profile)
+    default = tuple(range(own, own + size))
+    share = None if isinstance(engine, TransformersEngineConfig) else engine.gpu_memory_utilization
+    if isinstance(engine, VllmServerConfig):
+        if not engine.servers:
+            servers = placement.vllm or (default,)
+            parts += [Placed(f"vLLM server {number}", cards, True, share) for number, cards in enumerate(servers, start=1)]
+    elif share is not None or rollout.mode != "sync":
+        parts.append(Placed("engine of this process", default, True, share))
+    count = {"sync": 0, "overlap": 1, "async": rollout.workers.count}[rollout.mode]
+    if rollout.workers.kind == "local" and not (isinstance(engine, VllmServerConfig) and engine.servers):
+        cards_of_workers = placement.workers or (default,) * count
+        parts += [
+            Placed(f"rollout worker {number}", cards, True, share) for number, cards in enumerate(cards_of_workers, start=1)
+        ]
+    return parts
+
+
+def check_placement(profile: RetrainConfig) -> None:
+    """Check that the parts of a profile fit the GPUs that it gives them.
+
+    Raises:
+        ValueError: they do not; the message says what to set.
+    """
+    placement, rollout, engine, backend = profile.placement, profile.rollout, profile.rollout.engine, profile.learner.backend
+    size = _cards_of_an_engine(profile)
+    if placement.learner:
+        if not isinstance(backend, DeepSpeedConfig):
+            raise ValueError(
+                "placement.learner: the backend 'local' computes on policy.device; set that, or learner.backend.kind"
+            )
+        if backend.processes not in (None, len(placement.learner)):
+            raise ValueError(
+                f"placement.learner: {len(placement.learner)} GPUs, but learner.backend.processes is {backend.processes}"
+            )
+        if len(set(placement.learner)) < len(placement.learner):
+            raise ValueError("placement.learner: names a GPU twice; each process takes one of its own")
+    if placement.vllm and (not isinstance(engine, VllmServerConfig) or engine.servers):
+        raise ValueError(
+            "placement.vllm: is for servers that the run starts: set rollout.engine.kind to 'vllm_server', without servers"
+        )
+    if placement.workers:
+        count = {"sync": 0, "overlap": 1, "async": rollout.workers.count}[rollout.mode]
+        if rollout.workers.kind == "ray":
+            raise ValueError("placement.workers: Ray places its own workers: set rollout.workers.gpus")
+        if len(placement.workers) != count:
+            raise ValueError(f"placement.workers: GPUs for {len(placement.workers)} workers, but rollout.mode has {count}")
+    for key in ("vllm", "workers"):
+        for cards in getattr(placement, key):
+            if len(set(cards)) != len(cards) or len(cards) != size:
+                raise ValueError(
+                    f"placement.{key}: {list(cards)} where an engine takes {size} different GPUs: rollout.engine's "
+                    "tensor_parallel_size times data_parallel_size"
+                )
+    if placement.share == "sleep" and (rollout.mode != "sync" or isinstance(engine, TransformersEngineConfig)):
+        raise ValueError(
+            "placement.share 'sleep' needs an engine of vLLM and rollout.mode 'sync': others sample during an update"
+        )
+    _check_common(profile)
+
+
+def check_cards(profile: RetrainConfig, count: int) -> None:
+    """Check that the GPUs exist.
+
+    Args:
+        profile: The profile.
+        count: How many this process sees.
+
+    Raises:
+        ConfigError: one does not; the message names the part that wants it.
+    """
+    for part in placed(profile):
+        if max(part.cards) >= count:
+            seen = f"GPUs 0 to {count - 1}" if count else "no GPU"
+            raise ConfigError(f"placement: {part.part} takes GPU {max(part.cards)}, but this process sees {seen}")
+
+
+def _check_common(profile: RetrainConfig) -> None:
+    parts = placed(profile)
+    for number, one in enumerate(parts):
+        for other in parts[number + 1 :]:
+            common = sorted(set(one.cards) & set(other.cards))
+            if not common:
+                continue
+            if one.engine and other.engine and profile.placement.share != "engines":
+                raise ValueError(
+                    f"placement: {one.part} and {other.part} would both load an engine on GPU {common[0]}; give each its own "
+                    "GPUs in placement.workers or placement.vllm, or set placement.share to 'engines'"
+                )
+            if profile.placement.share == "refuse":
+                raise ValueError(
+                    f"placement: {one.part} and {other.part} have GPU {common[0]} in common; give each its own, or set "
+                    "placement.share to 'memory' or 'sleep'"
+                )
+
+
+def _cards_of_an_engine(profile: RetrainConfig) -> int:
+    engine = profile.rollout.engine
+    if isinstance(engine, TransformersEngineConfig):
+        return 1
+    return engine.tensor_parallel_size * (engine.data_parallel_size if isinstance(engine, VllmServerConfig) else 1)
+
+
+def visible(cards: tuple[int, ...]) -> dict[str, str]:
+    """The environment variable that shows a process these GPUs only; none for no cards.
+
+    Numbers count within what this process sees itself.
+
+    Raises:
+        ConfigError: it does not see one of them.
+    """
+    if not cards:
+        return {}
+    seen = os.environ.get(VARIABLE)
+    names = seen.split(",") if seen else [str(number) for number in range(max(cards) + 1)]
+    if max(cards) >= len(names):
+        raise ConfigError(f"placement: takes GPU {max(cards)}, but {VARIABLE} is {seen}")
+    return {VARIABLE: ",".join(names[card] for card in cards)}

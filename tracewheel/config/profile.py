@@ -15,7 +15,7 @@ from tracewheel.config.engines import EngineConfig, TransformersEngineConfig
 from tracewheel.config.guard import GuardConfig
 from tracewheel.config.ingest import IngestConfig
 from tracewheel.config.learner import LearnerConfig, PassesConfig, PolicyGradientConfig
-from tracewheel.config.placement import PlacementConfig
+from tracewheel.config.placement import PlacementConfig, check_placement
 from tracewheel.config.rubric import RubricConfig
 from tracewheel.config.sampler import SamplerConfig
 from tracewheel.config.teacher import TeacherConfig
@@ -248,7 +248,8 @@ class RetrainConfig(Strict):
         """Whether the learner stays loaded between updates; see `PlacementConfig`."""
         if self.placement.keep_learner is not None:
             return self.placement.keep_learner
-        return self.policy.device == "cpu" or not isinstance(self.rollout.engine, TransformersEngineConfig)
+        freed = isinstance(self.rollout.engine, TransformersEngineConfig) or self.placement.share == "sleep"
+        return self.policy.device == "cpu" or not freed
 
     @property
     def episodes_per_iteration(self) -> int:
@@ -294,6 +295,11 @@ class RetrainConfig(Strict):
                 "learner.advantage.kind 'greedy_baseline' compares episodes of one policy, and with rollout.mode 'async' the "
                 "episodes of a group may be of several: set it to 'sync' or 'overlap', or choose another algorithm, as 'rloo'"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _check_placement(self) -> RetrainConfig:
+        check_placement(self)
         return self
 
     @model_validator(mode="after")

@@ -10,6 +10,7 @@ from tracewheel.config.doctor import DoctorConfig
 from tracewheel.config.endpoint import EndpointConfig
 from tracewheel.config.ingest import IngestConfig
 from tracewheel.config.learner import LearnerConfig
+from tracewheel.config.placement import PlacementConfig
 from tracewheel.config.profile import (
     EnvironmentConfig,
     EvaluationConfig,
@@ -56,6 +57,9 @@ class CurateSections(Sections):
 
 
 class WarmStartSections(Sections):
+    UNKEYED = frozenset({"placement"})
+
+    placement: PlacementConfig
     seed: int
     threads: Count
     policy: PolicyConfig
@@ -66,8 +70,9 @@ class WarmStartSections(Sections):
 class EngineSections(Sections):
     """What an engine is made from. `largest_rank` sizes vLLM's buffers and changes no token."""
 
-    UNKEYED = frozenset({"largest_rank"})
+    UNKEYED = frozenset({"largest_rank", "placement"})
 
+    placement: PlacementConfig
     threads: Count
     policy: PolicyConfig
     rollout: RolloutConfig
@@ -106,8 +111,9 @@ class UpdateSections(Sections):
     A kept learner writes the same bytes as a new one.
     """
 
-    UNKEYED = frozenset({"keeps_learner"})
+    UNKEYED = frozenset({"keeps_learner", "placement"})
 
+    placement: PlacementConfig
     own_sampler: bool
     keeps_learner: bool
     seed: int

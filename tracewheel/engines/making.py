@@ -46,7 +46,9 @@ def make_engine(config: EngineSections, policy: PolicyRef, *, greedy: bool, slot
         return VllmEngine(lambda base: shared_core(base, settings), policy, stop_id, sampling), renderer
     from tracewheel.engines.vllm_remote import VllmServerEngine, shared_servers
 
-    return VllmServerEngine(lambda base: shared_servers(base, settings, kind), policy, stop_id, sampling), renderer
+    cards = config.placement.vllm
+
+    return VllmServerEngine(lambda base: shared_servers(base, settings, kind, cards), policy, stop_id, sampling), renderer
 
 
 def _transformers(config: EngineSections, policy: PolicyRef, stop_id: int, sampling: Sampling, slots: int) -> Engine:

@@ -63,6 +63,8 @@ class VllmClient:
         self._base: str | None = None
         self._loaded: OrderedDict[AdapterFiles, int] = OrderedDict()  # with the number of requests; least recently used first
         self._restarts = 0
+        self.away = False  # whether it did not answer when last asked
+        self._returning: asyncio.Task[None] | None = None
         self._changing = asyncio.Lock()
         self._restarting = asyncio.Lock()
 
@@ -75,6 +77,59 @@ class VllmClient:
             InfrastructureError: it does not come back, or refuses the request.
         """
         return await self._retrying(adapter, lambda model: self._generate(turn, model, name))
+
+    async def try_to_generate(self, turn: TurnRequest, adapter: AdapterFiles | None, name: str) -> Output | None:
+        """Like `generate`, but None at once if the server does not answer; it is then brought back in the background."""
+        return await self._try(adapter, lambda model: self._generate(turn, model, name))
+
+    async def try_to_load(self, adapter: AdapterFiles) -> bool:
+        """Like `load`, but False at once if the server does not answer; it then loads the adapter when it is back."""
+
+        async def loaded(_: str) -> bool:
+            return True
+
+        return bool(await self._try(adapter, loaded))
+
+    async def sleep(self) -> None:
+        """Have the server give its GPUs' memory back: weights move to main memory, cached keys and values are forgotten.
+
+        Raises:
+            InfrastructureError: it does not answer, cannot sleep, or stays awake.
+        """
+        await self._change("/sleep?level=1", asleep=True)
+
+    async def wake(self) -> None:
+        """Undo `sleep`; raises like it."""
+        await self._change("/wake_up", asleep=False)
+
+    async def _change(self, path: str, *, asleep: bool) -> None:
+        try:
+            await self._request("POST", path)
+            found = (await self._request("GET", "/is_sleeping") or {}).get("is_sleeping")
+        except _Unavailable as error:
+            raise InfrastructureError(f"{self.url}: {error}") from error
+        if found is not asleep:
+            raise InfrastructureError(f"{self.url}{path}: the server is {'awake' if asleep else 'asleep'} afterwards")
+
+    async def _try(self, adapter: AdapterFiles | None, work: Callable[[str], Awaitable[T]]) -> T | None:
+        try:
+            return await self._attempt(adapter, work)
+        except _Unavailable as error:
+            self.away = True
+            if self._returning is None or self._returning.done():
+                self._returning = asyncio.create_task(self._return(error))
+            return None
+
+    async def _return(self, error: _Unavailable) -> None:
+        """Start the server if it is ours, or wait for it, up to the patience; then it takes turns again."""
+        since = time.monotonic()
+        while self.away and time.monotonic() - since < self._patience:
+            try:
+                await self._restart(since, error)
+                await self._request("GET", "/v1/models")
+                self.away = False
+            except (_Unavailable, InfrastructureError):
+                continue
 
     async def load(self, adapter: AdapterFiles | None) -> None:
         """Load an adapter and check that it is served; raises like `generate`."""
@@ -95,18 +150,28 @@ class VllmClient:
         """Call `work` with the server's name for the adapter, until it succeeds or patience ends."""
         since: float | None = None
         while True:
-            restarts = self._restarts
             try:
-                model = await self._acquire(adapter)
-                restarts = self._restarts
-                try:
-                    return await work(model)
-                finally:
-                    if adapter is not None and self._restarts == restarts:
-                        self._loaded[adapter] -= 1
+                return await self._attempt(adapter, work)
             except _Unavailable as error:
                 since = since or time.monotonic()
-                await self._restart(restarts, since, error)
+                await self._restart(since, error)
+
+    async def _attempt(self, adapter: AdapterFiles | None, work: Callable[[str], Awaitable[T]]) -> T:
+        restarts = self._restarts
+        try:
+            model = await self._acquire(adapter)
+            restarts = self._restarts
+            try:
+                return await work(model)
+            finally:
+                if adapter is not None and self._restarts == restarts:
+                    self._loaded[adapter] -= 1
+        except _Unavailable:
+            if self._restarts == restarts:  # many requests notice that a server is gone; the first of them counts it
+                self._restarts += 1
+                self._loaded = OrderedDict()
+                self._base = None
+            raise
 
     async def _connect(self) -> str:
         """The name of the server's base, after checking that it samples with Tracewheel's random numbers."""
@@ -202,18 +267,12 @@ class VllmClient:
             raise _Unavailable(message)
         if refusal_allowed:
             return None
-        hint = "; is VLLM_ALLOW_RUNTIME_LORA_UPDATING=True in its environment?" if response.status_code == 404 else ""
+        needed = "VLLM_ALLOW_RUNTIME_LORA_UPDATING=True" if path.startswith("/v1") else "VLLM_SERVER_DEV_MODE=1"
+        hint = f"; is {needed} in its environment?" if response.status_code == 404 else ""
         raise InfrastructureError(f"{self.url}{message}{hint}")
 
-    async def _restart(self, restarts: int, since: float, error: _Unavailable) -> None:
-        """Wait a little, and start the server if it is ours and gone; adapters are loaded again.
-
-        Many requests notice that a server is gone; the first of them counts the restart.
-        """
-        if self._restarts == restarts:
-            self._restarts += 1
-            self._loaded = OrderedDict()
-            self._base = None
+    async def _restart(self, since: float, error: _Unavailable) -> None:
+        """Wait a little, and start the server if it is ours and gone; adapters are loaded again."""
         if time.monotonic() - since > self._patience:
             raise InfrastructureError(
                 f"{self.url}: no answer for {self._patience:.0f} s (rollout.engine.patience); last error: {error}"

@@ -48,7 +48,15 @@ def shared_core(base: str, settings: VllmSettings) -> VllmCore:
                 _core.shut_down()
             _core = None
             _core = VllmCore(base, settings)
+        _core.wake()
         return _core
+
+
+def sleep_core() -> None:
+    """Put the process's core to sleep, if there is one that can; `shared_core` wakes it."""
+    with _making:
+        if _core is not None:
+            _core.sleep()
 
 
 @dataclass
@@ -76,6 +84,7 @@ class VllmCore:
         self._numbers = itertools.count(1)
         self._running: dict[str, _Running] = {}
         self._resident: OrderedDict[AdapterFiles, Any] = OrderedDict()  # least recently used first
+        self._asleep = False
         self._engine: Any = _start(base, settings)
         if (base_folder(base) / PROBE).is_file():  # a policy all of whose weights were trained
             check_probe(base_folder(base), self._scorer(None), settings.dtype)
@@ -143,6 +152,20 @@ class VllmCore:
             token_ids, logprobs = list(state.detokenizer.output_token_ids), _flat(state.logprobs_processor.logprobs)
             self._engine.abort_request([running.vllm_name], internal=True)
         return token_ids, logprobs
+
+    def sleep(self) -> None:
+        """Move the weights to main memory and forget the cached keys and values, where `placement.share` says so."""
+        with self.lock:
+            if self._settings.sleeps and not self._asleep:
+                self._engine.sleep(level=1)
+                self._asleep = True
+
+    def wake(self) -> None:
+        """Undo `sleep`."""
+        with self.lock:
+            if self._asleep:
+                self._engine.wake_up()
+                self._asleep = False
 
     def shut_down(self) -> None:
         """Free what vLLM holds. The core cannot be used afterwards."""

@@ -1,7 +1,8 @@
 """An `Engine` over vLLM servers: token ids in and out over HTTP, many requests at once.
 
-A session belongs to one server by its number, so that the server's prefix cache holds its earlier turns. A
-turn's random numbers belong to the session: a turn that is requested again after a server died is the same.
+A session belongs to one server by its number, so that the server's prefix cache holds its earlier turns; while that
+server is away, another one takes its turns. A turn's random numbers belong to the session: a turn that is requested
+again after a server died, or of another server, is the same.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -24,7 +26,7 @@ from tracewheel.engines.base import Generation, Sampling
 from tracewheel.engines.vllm_base import VllmEngineBase
 from tracewheel.engines.vllm_client import Output, VllmClient
 from tracewheel.engines.vllm_server import VllmServer
-from tracewheel.engines.vllm_session import Session
+from tracewheel.engines.vllm_session import Session, TurnRequest
 from tracewheel.engines.vllm_settings import VllmSettings
 from tracewheel.policy.adapters import PolicyRef, base_hash
 
@@ -35,8 +37,16 @@ _servers: VllmServers | None = None
 _making = threading.Lock()
 
 
-def shared_servers(base: str, settings: VllmSettings, config: VllmServerConfig) -> VllmServers:
+def shared_servers(
+    base: str, settings: VllmSettings, config: VllmServerConfig, cards: tuple[tuple[int, ...], ...] = ()
+) -> VllmServers:
     """The process's connection to the servers for a base: the existing one, or a new one in its place.
+
+    Args:
+        base: The base model.
+        settings: vLLM's settings.
+        config: Addresses, or what to start.
+        cards: The GPUs of each server to start (`placement.vllm`); one server on all that are visible by default.
 
     Raises:
         ConfigError: running servers were started with another base.
@@ -44,7 +54,7 @@ def shared_servers(base: str, settings: VllmSettings, config: VllmServerConfig) 
     """
     global _servers
     with _making:
-        key = (base_hash(base), settings, config)
+        key = (base_hash(base), settings, config, cards)
         if _servers is None or _servers.key != key:
             if _servers is not None:
                 if config.servers and _servers.key[1:] == key[1:]:
@@ -54,23 +64,35 @@ def shared_servers(base: str, settings: VllmSettings, config: VllmServerConfig) 
                     )
                 _servers.close()
             _servers = None
-            _servers = VllmServers(base, settings, config)
+            _servers = VllmServers(base, settings, config, cards)
+        _servers.wake()
         return _servers
+
+
+def sleep_servers() -> None:
+    """Put the servers that this process has started to sleep, if they can; `shared_servers` wakes them."""
+    with _making:
+        if _servers is not None:
+            _servers.sleep()
 
 
 class VllmServers:
     """The servers of one base, and the thread of the event loop for requests to them."""
 
-    def __init__(self, base: str, settings: VllmSettings, config: VllmServerConfig) -> None:
-        self.key = (base_hash(base), settings, config)
-        self.own = None if config.servers else VllmServer(base, settings, config.patience)
+    def __init__(
+        self, base: str, settings: VllmSettings, config: VllmServerConfig, cards: tuple[tuple[int, ...], ...] = ()
+    ) -> None:
+        self.key = (base_hash(base), settings, config, cards)
+        self._settings = settings
+        self._asleep = False
+        self.own = [] if config.servers else [VllmServer(base, settings, config.patience, own) for own in cards or ((),)]
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, name="vllm-requests", daemon=True).start()
         try:
-            if self.own is not None:
-                self.own.ensure()
-            addresses = config.servers if self.own is None else (self.own.url,)
-            self.clients = [self.run(self._client(url, settings, config.patience)) for url in addresses]
+            with ThreadPoolExecutor(len(self.own) or 1) as pool:
+                list(pool.map(VllmServer.ensure, self.own))  # together: each takes a minute
+            servers = [(url, None) for url in config.servers] + [(server.url, server) for server in self.own]
+            self.clients = [self.run(self._client(url, server, settings, config.patience)) for url, server in servers]
             for client in self.clients:
                 self.run(client.load(None))
         except BaseException:
@@ -78,8 +100,8 @@ class VllmServers:
             raise
         atexit.register(self.close)
 
-    async def _client(self, url: str, settings: VllmSettings, patience: float) -> VllmClient:
-        return VllmClient(url, settings, patience, self.own)
+    async def _client(self, url: str, server: VllmServer | None, settings: VllmSettings, patience: float) -> VllmClient:
+        return VllmClient(url, settings, patience, server)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine in the requests' thread and wait for it."""
@@ -94,18 +116,48 @@ class VllmServers:
         if policy.adapter is None:
             return None
         adapter = AdapterFiles.of(policy)
-        for client in self.clients:
-            self.run(client.load(adapter))
+        if len(self.clients) == 1 or not any(self.run(self._load_everywhere(adapter))):
+            self.run(self.clients[0].load(adapter))
         return adapter
 
-    def client_of(self, session: int) -> VllmClient:
-        """The client of a session's server."""
-        return self.clients[session % len(self.clients)]
+    async def _load_everywhere(self, adapter: AdapterFiles) -> list[bool]:
+        return await asyncio.gather(*(client.try_to_load(adapter) for client in self.clients if not client.away))
+
+    def sleep(self) -> None:
+        """Have the servers started here give their GPUs back, where `placement.share` says so."""
+        if self._settings.sleeps and self.own and not self._asleep:
+            for client in self.clients:
+                self.run(client.sleep())
+            self._asleep = True
+
+    def wake(self) -> None:
+        """Undo `sleep`."""
+        if self._asleep:
+            for client in self.clients:
+                self.run(client.wake())
+            self._asleep = False
+
+    async def generate(self, session: int, turn: TurnRequest, adapter: AdapterFiles | None, name: str) -> Output:
+        """Sample a turn on the session's server, or on another while that is away: the session's random numbers go with it.
+
+        Raises:
+            AdapterMismatchError: a server does not serve the adapter's weights.
+            ConfigError: a server was started with other settings than the engine needs.
+            InfrastructureError: no server comes back, or one refuses the request.
+        """
+        first = session % len(self.clients)
+        for client in (*self.clients[first:], *self.clients[:first]):
+            if client.away or len(self.clients) == 1:
+                continue
+            output = await client.try_to_generate(turn, adapter, name)
+            if output is not None:
+                return output
+        return await self.clients[first].generate(turn, adapter, name)
 
     def close(self) -> None:
         """Stop the servers started here, and abort open requests."""
-        if self.own is not None:
-            self.own.stop()
+        for server in self.own:
+            server.stop()
         self._loop.call_soon_threadsafe(self._loop.stop)
         atexit.unregister(self.close)
 
@@ -141,21 +193,21 @@ class VllmServerEngine(VllmEngineBase[VllmServers]):
         policy, name = session.policy or self._policy, next(self._names)
         self._running[name] = session
         turn = session.rest_of_turn(self._sampling, self._stop_id)
-        work = self._backend.client_of(session.number).generate(turn, self._adapters[policy], name)
+        work = self._backend.generate(session.number, turn, self._adapters[policy], name)
         self._backend.begin(_answer(name, policy.version, work, self._answers))
 
     def _cancel(self, names: list[str]) -> None:
         for name in names:
-            session = self._running.pop(name)
-            self._backend.begin(self._backend.client_of(session.number).abort([name]))
+            del self._running[name]
+            for client in self._backend.clients:
+                self._backend.begin(client.abort([name]))
 
     def _interrupt(self) -> list[Session]:
         own = {name: session for name, session in self._running.items() if session.policy is None}
         interrupted: list[Session] = []
         while left := [name for name in own if name in self._running]:
             for client in self._backend.clients:
-                names = [name for name in left if self._backend.client_of(own[name].number) is client]
-                self._backend.run(client.abort(names))
+                self._backend.run(client.abort(left))  # whichever has them
             until = time.monotonic() + ABORT_AGAIN_SECONDS
             while time.monotonic() < until and any(name in self._running for name in left):
                 interrupted += self._collect()

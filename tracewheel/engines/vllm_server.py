@@ -16,6 +16,7 @@ from typing import Any
 
 import httpx
 
+from tracewheel.config.placement import visible
 from tracewheel.core.errors import InfrastructureError
 from tracewheel.core.processes import free_port
 from tracewheel.engines.vllm_settings import VllmSettings, environment
@@ -32,9 +33,13 @@ class VllmServer:
         base: The base model.
         settings: vLLM's settings.
         patience: Seconds that its start may take.
+        cards: The GPUs that it sees; all that this process sees by default.
     """
 
-    def __init__(self, base: str, settings: VllmSettings, patience: float) -> None:
+    def __init__(self, base: str, settings: VllmSettings, patience: float, cards: tuple[int, ...] = ()) -> None:
+        self._cards = cards
+        # vLLM's server offers /sleep and /wake_up in this mode only.
+        self._variables = {"VLLM_SERVER_DEV_MODE": "1"} if settings.sleeps else {}
         self._arguments = [
             *command_line(settings.arguments(base)),
             f"--data-parallel-size={settings.data_parallel_size}",
@@ -92,6 +97,7 @@ class VllmServer:
 
     def _start(self) -> None:
         variables = os.environ | environment(in_process=False) | {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "True"}
+        variables |= visible(self._cards) | self._variables
         variables.pop("VLLM_ENABLE_V1_MULTIPROCESSING", None)  # set by a vLLM in this process
         if self._threads is not None:
             # On the CPU compilation costs a minute and gains nothing.

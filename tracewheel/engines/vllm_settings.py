@@ -41,6 +41,7 @@ class VllmSettings:
     gpu_memory_utilization: float
     kv_cache_gib: float | None
     enforce_eager: bool
+    sleeps: bool = False
 
     @classmethod
     def of(cls, config: EngineSections) -> VllmSettings:
@@ -60,6 +61,7 @@ class VllmSettings:
             gpu_memory_utilization=engine.gpu_memory_utilization,
             kv_cache_gib=engine.kv_cache_gib,
             enforce_eager=engine.enforce_eager,
+            sleeps=config.placement.share == "sleep" and config.policy.device != "cpu",
         )
 
     def arguments(self, base: str) -> dict[str, Any]:
@@ -92,6 +94,8 @@ class VllmSettings:
             kv_cache_gib = kv_cache_gib or CPU_KV_CACHE_GIB
         else:
             arguments["gpu_memory_utilization"] = self.gpu_memory_utilization
+        if self.sleeps:
+            arguments["enable_sleep_mode"] = True
         if kv_cache_gib:
             arguments["kv_cache_memory_bytes"] = int(kv_cache_gib * 2**30)
         return arguments

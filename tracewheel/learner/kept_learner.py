@@ -47,7 +47,7 @@ def kept_learner(config: UpdateSections, state: Path, reference: Path) -> Iterat
         if learner is None:
             if kept is not None:
                 kept = None
-                _free(config.policy.device)
+                free_memory(config.policy.device)
             learner = Learner(config, state, reference)
         del kept
         yield learner
@@ -61,7 +61,7 @@ def release_learner() -> None:
     with _in_use:
         if _kept is not None:
             device, _kept = _kept[1].config.policy.device, None
-            _free(device)
+            free_memory(device)
 
 
 def learner_key(config: UpdateSections, state: Path, reference: Path) -> str:
@@ -84,13 +84,14 @@ def _weights(reference: Path) -> str:
     return files_hash(sorted(file for pattern in ("*.safetensors", "*.json") for file in folder.glob(pattern)))
 
 
-def _free(device: str) -> None:
-    """Release memory that nothing refers to any more; a model is part of cycles."""
-    gc.collect()
-    if device != "cpu":
-        import torch
+def free_memory(device: str) -> None:
+    """Give back GPU memory that nothing refers to any more; a model is part of cycles."""
+    if device == "cpu":
+        return
+    import torch
 
-        torch.cuda.empty_cache()
+    gc.collect()
+    torch.cuda.empty_cache()
 
 
 def is_kept() -> bool:

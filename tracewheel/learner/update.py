@@ -42,11 +42,14 @@ def update(config: UpdateSections, files: UpdateFiles, *, iteration: int) -> dic
 
         metrics |= learn_dpo(config, trajectories, files, iteration)
     else:
-        from tracewheel.learner.kept_learner import kept_learner
+        from tracewheel.learner.kept_learner import free_memory, kept_learner
 
         with kept_learner(config, files.state, files.reference) as learner:
             metrics |= learner.learn(trajectories, iteration)
             learner.save(files.out, version=iteration)
+        if not config.keeps_learner:
+            del learner
+            free_memory(config.policy.device)
     if processes.is_first():
         write_json(files.out / "metrics.json", metrics)
     return metrics

@@ -18,6 +18,7 @@ from typing import Protocol
 import yaml
 
 from tracewheel.config import WorkerSections
+from tracewheel.config.placement import visible
 from tracewheel.core.errors import InfrastructureError, InputError
 from tracewheel.core.store import disk_errors, write_whole
 from tracewheel.rollout.trajectory_queue import TrajectoryQueue
@@ -111,6 +112,7 @@ class _Place:
     """One worker's place and its present process."""
 
     log: Path
+    cards: tuple[int, ...]
     name: str
     process: subprocess.Popen[bytes]
 
@@ -130,7 +132,8 @@ class LocalFleet:
         self._logs = logs
         self._profile = logs / "profile.yaml"
         self._workers = config.rollout.workers
-        self._config = config.model_copy(update={"threads": self._workers.threads})
+        self._cards = config.placement.workers
+        self._config = config.model_copy(update={"threads": self._workers.threads, "placement": config.placement.inside_worker})
         self._places: list[_Place] = []
         self._deaths = ConsecutiveDeaths(queue)
 
@@ -138,7 +141,8 @@ class LocalFleet:
         write_whole(self._profile, yaml.safe_dump(self._config.model_dump(mode="json"), sort_keys=False))
         for number in range(self._workers.count):
             log = self._logs / f"worker-{number}.log"
-            self._places.append(_Place(log, *self._launch(log)))
+            cards = self._cards[number] if self._cards else ()
+            self._places.append(_Place(log, cards, *self._launch(log, cards)))
 
     def check(self) -> None:
         silent = self._queue.expire(SILENT_SECONDS)
@@ -151,7 +155,7 @@ class LocalFleet:
                 continue
             self._queue.release(place.name)
             self._count_death(place, code)
-            place.name, place.process = self._launch(place.log)
+            place.name, place.process = self._launch(place.log, place.cards)
 
     def stop(self) -> None:
         self._queue.end()
@@ -173,7 +177,7 @@ class LocalFleet:
         """The process ids of the workers."""
         return (place.process.pid for place in self._places)
 
-    def _launch(self, log: Path) -> tuple[str, subprocess.Popen[bytes]]:
+    def _launch(self, log: Path, cards: tuple[int, ...]) -> tuple[str, subprocess.Popen[bytes]]:
         name = f"{log.stem}-{uuid.uuid4().hex[:12]}"
         command = [
             sys.executable,
@@ -190,7 +194,7 @@ class LocalFleet:
                 stdin=subprocess.DEVNULL,
                 stdout=stream,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, "OMP_NUM_THREADS": str(self._workers.threads)},
+                env=os.environ | {"OMP_NUM_THREADS": str(self._workers.threads)} | visible(cards),
             )
         return name, process
 

@@ -32,12 +32,12 @@ def test_a_rollout_whose_server_is_killed_has_the_tokens_of_the_transformers_eng
     """The server is killed twice; every trajectory is there once, with every token."""
     rng = random.Random(8)
     tasks = [make_task(family, tier, rng) for family in FAMILIES for tier in (1, 2, 3)]
-    starts, kills = servers.own.starts, []
+    starts, kills = servers.own[0].starts, []
 
     def kill(done, _):
         if done in (3, 12):
-            kills.append(servers.own.process_id())
-            os.kill(servers.own.process_id(), signal.SIGKILL)
+            kills.append(servers.own[0].process_id())
+            os.kill(servers.own[0].process_id(), signal.SIGKILL)
 
     def rollout(kind, progress=None):
         engine, renderer = kind.make(versions.policy(1))
@@ -47,7 +47,7 @@ def test_a_rollout_whose_server_is_killed_has_the_tokens_of_the_transformers_eng
     expected = rollout(kind_of("transformers"))
     found = rollout(remote, kill)
     assert len(set(kills)) == 2
-    assert servers.own.starts == starts + 2
+    assert servers.own[0].starts == starts + 2
     assert [each.token_ids for each in found] == [each.token_ids for each in expected]
     pairs = [
         (a, b) for one, other in zip(found, expected, strict=True) for a, b in zip(one.logprobs, other.logprobs, strict=True)
@@ -60,7 +60,7 @@ def test_a_running_server_is_used_by_its_address(remote, servers, versions):
     from tracewheel.engines.vllm_remote import VllmServers
     from tracewheel.engines.vllm_settings import VllmSettings
 
-    policy, profile = versions.policy(1), remote.profile({"servers": (servers.own.url + "/v1",)})
+    policy, profile = versions.policy(1), remote.profile({"servers": (servers.own[0].url + "/v1",)})
     others = VllmServers(policy.base, VllmSettings.of(profile), profile.rollout.engine)
     sampled = []
     for engine in (remote.engine(policy), remote.engine(policy, servers=others)):

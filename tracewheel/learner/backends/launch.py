@@ -6,17 +6,17 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import os
 import threading
 from pathlib import Path
 from typing import Any
 
 from tracewheel.config import DeepSpeedConfig, PassesConfig, UpdateSections, WarmStartSections
+from tracewheel.config.placement import visible
 from tracewheel.core.files import read_json
 from tracewheel.core.processes import end_with_parent, terminate
 from tracewheel.learner.backends.kept_processes import KeptProcesses
-from tracewheel.learner.kept_learner import learner_key
+from tracewheel.learner.kept_learner import free_memory, learner_key
 from tracewheel.learner.update_files import UpdateFiles
 
 WORKER = "tracewheel.learner.backends.worker"
@@ -41,7 +41,7 @@ def update_by_processes(config: UpdateSections, files: UpdateFiles, *, iteration
         if kept is not None and not (kept[0] == key and kept[1].alive() and (files.state / OPTIMIZER).is_file()):
             kept[1].close()
             kept = None
-        processes = kept[1] if kept else _start("update", config.learner, config.policy.device)
+        processes = kept[1] if kept else _start("update", config.learner, config)
         processes(update_job(config, files, iteration=iteration))
         if config.keeps_learner:
             _kept = key, processes
@@ -69,7 +69,7 @@ def warm_start_by_processes(config: WarmStartSections, curated: Path, out: Path,
     """
     paths = {"curated": str(curated), "out": str(out)}
     job = {"stage": "warm_start", "config": config.model_dump(mode="json"), "demonstrations": demonstrations, **paths}
-    with contextlib.closing(_start("warm_start", config.warm_start, config.policy.device)) as processes:
+    with contextlib.closing(_start("warm_start", config.warm_start, config)) as processes:
         processes(job)
     figures: dict[str, float] = read_json(out / "metrics.json")
     return figures
@@ -91,19 +91,11 @@ def number_of_processes(settings: PassesConfig, device: str) -> int:
     return max(1, torch.cuda.device_count())
 
 
-def _start(stage: str, settings: PassesConfig, device: str) -> KeptProcesses:
-    _free_gpu_memory(device)
-    return KeptProcesses(WORKER, number_of_processes(settings, device), stage, {})
-
-
-def _free_gpu_memory(device: str) -> None:
-    """Release the GPU memory that earlier stages of this process left in torch's cache."""
-    if device == "cpu":
-        return
-    import torch
-
-    gc.collect()
-    torch.cuda.empty_cache()
+def _start(stage: str, settings: PassesConfig, config: UpdateSections | WarmStartSections) -> KeptProcesses:
+    free_memory(config.policy.device)
+    cards = config.placement.learner
+    count = len(cards) or number_of_processes(settings, config.policy.device)
+    return KeptProcesses(WORKER, count, stage, visible(cards))
 
 
 if __name__ == "__main__":
