@@ -16,6 +16,7 @@ from flows.retrain import learn
 from tasks.gate import power_before
 from tasks.plan import PlanDriver, PlannedCall
 from tasks.run import Run, Silent, Used
+from tracewheel.config.placement import placed
 from tracewheel.policy.adapters import base_folder
 
 # The computing stages, as the plan lists them: the name of a unit of work, and the approximate seconds that it
@@ -55,6 +56,7 @@ def make_plan(run: Run) -> dict[str, Any]:
         "stages": stages,
         "estimated_seconds": _sum([stage["estimated_seconds"] for stage in stages]),
         "power": power,
+        "placement": [{"part": part.part, "gpus": list(part.cards), "memory": part.memory} for part in placed(run.config)],
         "estimate": _basis(run, [stage["stage"] for stage in stages if stage["estimated_seconds"] is None]),
     }
 
@@ -96,6 +98,14 @@ def _basis(run: Run, unknown: list[str]) -> str:
     return "from earlier runs in this work folder" if run.store.history("rollout") else "rough"
 
 
+def placement_table(placement: list[dict[str, Any]]) -> Table:
+    """Which GPUs each part of a run takes, and how much of their memory."""
+    table = Table("part", "GPUs", "memory", title="Placement")
+    for row in placement:
+        table.add_row(row["part"], ", ".join(map(str, row["gpus"])), row["memory"])
+    return table
+
+
 def show_plan(plan: Mapping[str, Any]) -> None:
     """Print the plan as a table."""
     console = result_console()
@@ -112,6 +122,8 @@ def show_plan(plan: Mapping[str, Any]) -> None:
             "unknown" if stage["estimated_seconds"] is None else f"{stage['estimated_seconds']:.0f} s",
         )
     console.print(table)
+    if plan["placement"]:
+        console.print(placement_table(plan["placement"]))
     console.print(f"Gate: {plan['power']['says']}.", markup=False)
     if plan["complete"]:
         console.print("All is stored: the run would show its result again.")

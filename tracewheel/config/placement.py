@@ -50,12 +50,12 @@ class PlacementConfig(Strict):
 
 @dataclass(frozen=True)
 class Placed:
-    """A part of a run on its GPUs. `share` is its share of their memory, None for what it needs."""
+    """A part of a run on its GPUs, and how much of their memory it takes."""
 
     part: str
     cards: tuple[int, ...]
     engine: bool
-    share: float | None = None
+    memory: str = "what it needs"
 
 
 def placed(profile: RetrainConfig) -> list[Placed]:
@@ -68,15 +68,18 @@ def placed(profile: RetrainConfig) -> list[Placed]:
     of_learner: tuple[int, ...] = (own,)
     if isinstance(backend, DeepSpeedConfig):
         of_learner = placement.learner or tuple(range(backend.processes or 1))
-    parts = [Placed("learner", of_learner, engine=False)]
+    stays = "what it needs, between updates too" if profile.keeps_learner else "what it needs, during updates"
+    parts = [Placed("learner", of_learner, False, stays)]
     size = _cards_of_an_engine(profile)
     default = tuple(range(own, own + size))
-    share = None if isinstance(engine, TransformersEngineConfig) else engine.gpu_memory_utilization
+    share = "what it needs"
+    if not isinstance(engine, TransformersEngineConfig):
+        share = f"a share of {engine.gpu_memory_utilization:g}" + (", not during updates" if placement.share == "sleep" else "")
     if isinstance(engine, VllmServerConfig):
         if not engine.servers:
             servers = placement.vllm or (default,)
             parts += [Placed(f"vLLM server {number}", cards, True, share) for number, cards in enumerate(servers, start=1)]
-    elif share is not None or rollout.mode != "sync":
+    elif not isinstance(engine, TransformersEngineConfig) or rollout.mode != "sync":
         parts.append(Placed("engine of this process", default, True, share))
     count = {"sync": 0, "overlap": 1, "async": rollout.workers.count}[rollout.mode]
     if rollout.workers.kind == "local" and not (isinstance(engine, VllmServerConfig) and engine.servers):

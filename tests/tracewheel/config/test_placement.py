@@ -70,6 +70,18 @@ def test_what_does_not_fit_is_refused_with_a_sentence(message, arguments):
         profile(**arguments)
 
 
+def test_the_plan_says_how_much_memory_each_part_takes():
+    engine = {"kind": "vllm", "gpu_memory_utilization": 0.8}
+    assert [part.memory for part in placed(profile(engine=engine))] == [
+        "what it needs, between updates too",
+        "a share of 0.8",
+    ]
+    assert [part.memory for part in placed(profile({"share": "sleep"}, engine=engine))] == [
+        "what it needs, during updates",
+        "a share of 0.8, not during updates",
+    ]
+
+
 def test_engines_share_a_gpu_only_on_purpose():
     assert profile({"share": "engines"}, mode="async")
     assert profile({"workers": [[1]]}, mode="async")
