@@ -131,11 +131,12 @@ def skewed_null(stream: np.random.Generator) -> tuple[Outcomes, Outcomes]:
     return Outcomes(broken * 1.0, broken * played, played, played), new
 
 
-def lineage_years(years: int, every: int = 60) -> dict[str, float]:
+def lineage_years(years: int, played_again: bool, every: int = 60) -> dict[str, float]:
     """Years of challengers that descend from the champion, on the same held-out tasks all year.
 
     A challenger's chance on a task is the champion's plus noise of mean zero. On two nights of every `every` it also gains 10
-    points; what is promoted becomes the champion, whose episodes the following challengers are compared with.
+    points; what is promoted becomes the champion. `played_again`: its episodes are played anew once it is champion; otherwise
+    those that it was promoted on, which were lucky ones, are what the following challengers have to beat.
     """
     stream, levels = np.random.default_rng(SEED), year_levels()
     with_false = false = gains = seen = 0
@@ -154,7 +155,7 @@ def lineage_years(years: int, every: int = 60) -> dict[str, float]:
                 gains += better
                 found = False
             if promoted:
-                chance, champion = new, challenger
+                chance, champion = new, play_chances(stream, new) if played_again else challenger
                 found = better
                 seen += better
                 had_false |= not better
@@ -242,46 +243,74 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("docs/gate.json"))
     parser.add_argument("--years", type=int, default=200)
     parser.add_argument("--trials", type=int, default=1000)
+    parser.add_argument(
+        "--only", nargs="*", metavar="PART", help="parts to simulate again; the others stay as they are in --out"
+    )
     options = parser.parse_args()
+    parts = {
+        "null": lambda: nulls(options.years),
+        "lineage": lambda: lineages(max(1, options.years // 5)),
+        "gain": lambda: gains(options.trials),
+        "gain with 250 tasks": lambda: two_nights(World(SPREADS["tasks much alike"]), 250, 100, 0.1, options.trials),
+        "sampled evidence": lambda: evidence(options.trials),
+        "families": lambda: families(options.trials),
+        "killed": lambda: {str(night): killed(0.3, options.trials, year_levels()[night - 1]) for night in (1, 100)},
+    }
     levels = year_levels()
+    found: dict[str, Any] = json.loads(options.out.read_text()) if options.only else {}
+    found |= {"seed": SEED, "tasks": TASKS, "samples": SAMPLES}
+    found["levels"] = {str(night): levels[night - 1] for night in (1, 2, 10, 100, 300)} | {"sum": math.fsum(levels)}
+    for name in options.only or parts:
+        found[name] = parts[name]()
+        print(name, json.dumps(found[name]), flush=True)
+    options.out.write_text(json.dumps(found, indent=2) + "\n")
+
+
+def nulls(years: int) -> dict[str, Any]:
     usual = World(SPREADS[USUAL])
-    found: dict[str, Any] = {
-        "seed": SEED,
-        "tasks": TASKS,
-        "samples": SAMPLES,
-        "levels": {str(night): levels[night - 1] for night in (1, 2, 10, 100, 300)} | {"sum": math.fsum(levels)},
+    return {
+        "fresh tasks each night": null_years(years, False, usual),
+        "the same tasks all year": null_years(years, True, usual),
+        "skewed": null_years(years, False, usual, skewed_null),
     }
-    found["null"] = {
-        "fresh tasks each night": null_years(options.years, False, usual),
-        "the same tasks all year": null_years(options.years, True, usual),
-        "skewed": null_years(options.years, False, usual, skewed_null),
+
+
+def lineages(years: int) -> dict[str, Any]:
+    return {
+        "the episodes it was promoted on": lineage_years(years, False),
+        "played again as champion": lineage_years(years, True),
     }
-    found["lineage"] = lineage_years(options.years)
-    found["gain"] = [
-        {"world": name, "tasks": tasks, "night": night} | two_nights(World(spread), tasks, night, 0.1, options.trials)
+
+
+def gains(trials: int) -> list[dict[str, Any]]:
+    return [
+        {"world": name, "tasks": tasks, "night": night} | two_nights(World(spread), tasks, night, 0.1, trials)
         for name, spread in SPREADS.items()
         for tasks in (100, 200, 400)
         for night in (1, 100, 300)
     ]
-    even = levels[99]
-    found["sampled evidence"] = []
+
+
+def evidence(trials: int) -> list[dict[str, Any]]:
+    even, rows = year_levels()[99], []
     for name, spread in SPREADS.items():
         for label, world, weight in (
             ("greedy alone", World(spread), 1.0),
             ("greedy and 4 sampled", World(spread), 0.5),
             ("greedy and 8 sampled", World(spread, samples=8), 0.5),
         ):
-            power = two_nights(world, TASKS, 100, 0.1, options.trials, weight)
+            power = two_nights(world, TASKS, 100, 0.1, trials, weight)
             needed = {str(gain): tasks_needed(gain, power["spread"], even) for gain in (0.05, 0.1)}
-            found["sampled evidence"].append({"world": name, "evidence": label, "tasks_needed": needed} | power)
-    found["families"] = [
-        {"families": families, "harmed": harmed} | family_scenario(families, harmed, options.trials)
-        for families in (5, 20, 40)
+            rows.append({"world": name, "evidence": label, "tasks_needed": needed} | power)
+    return rows
+
+
+def families(trials: int) -> list[dict[str, Any]]:
+    return [
+        {"families": count, "harmed": harmed} | family_scenario(count, harmed, trials)
+        for count in (5, 20, 40)
         for harmed in (None, -0.3)
     ]
-    found["killed"] = {str(night): killed(0.3, options.trials, levels[night - 1]) for night in (1, 100)}
-    options.out.write_text(json.dumps(found, indent=2) + "\n")
-    print(json.dumps(found, indent=2))
 
 
 if __name__ == "__main__":
