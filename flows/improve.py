@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
-from flows.sources import episodes_of, is_last, open_source, score_files
+from flows.sources import SyncSource, episodes_of, is_last, open_source, rollout_arguments, score_files
 from tasks.doctor import Watch
 from tasks.evaluate import evaluate_and_log, evaluate_policy
 from tasks.guard import Guard, go_back_to
 from tasks.improvement import Candidate, Improvement, in_words
+from tasks.rate_trials import try_learning_rates
+from tasks.rollout import roll_out
 from tasks.run import Policy, Run
+from tasks.score import score_trajectories
 from tasks.update import kept_between_updates, update_policy
 from tracewheel.core.store import Entry
 from tracewheel.sampling.dynamic_sampling import sampling_figures, success_of_rounds
@@ -34,12 +38,30 @@ def with_harder_tier(run: Run, curated: Entry, found: Improvement) -> dict[int, 
     return curve
 
 
+def with_learning_rate(run: Run, curated: Entry, start: Policy, sampler: TaskSampler) -> tuple[Run, dict[str, Any]]:
+    """The run with a number for a learning rate `auto`, and the trials that found it; they play the first iteration's tasks."""
+    if run.config.learner.learning_rate != "auto":
+        return run, {}
+    state = start.entry
+    assert state is not None
+    if run.config.rollout.mode != "sync":
+        start = replace(start, version=0)
+    source = SyncSource(run, curated, sampler)
+    tasks = sampler.select(run.config.training.tasks_per_iteration, 1)
+    rolled_out = roll_out(run, **rollout_arguments(source, start, 1, tasks))
+    scored = score_trajectories(run, curated=curated, trajectories=rolled_out, iteration=1)
+    found = try_learning_rates(run, trajectories=rolled_out, scores=scored, state=state)
+    learner = run.config.learner.model_copy(update={"learning_rate": found.result["learning_rate"]})
+    return replace(run, config=run.config.model_copy(update={"learner": learner})), found.result
+
+
 def improve(run: Run, curated: Entry, start: Policy, sampler: TaskSampler, *, name: str = "rl", before: int = 0) -> Improvement:
     """Sample tasks, roll out, score, update; every few iterations, validate.
 
     Where the guard raises the alarm, the loop goes back to its best iteration with a lower learning rate, or stops. Policies
     are named after `name`; the tracker's iterations follow those that the run had `before`.
     """
+    run, trials = with_learning_rate(run, curated, start, sampler)
     training = run.config.training
     if run.config.rollout.mode != "sync":
         start = replace(start, version=0)  # staleness counts from 0, whatever a champion's version is
@@ -85,4 +107,5 @@ def improve(run: Run, curated: Entry, start: Policy, sampler: TaskSampler, *, na
                 break
         found.rollouts[name] = source.summary()
     found.guard.extend(guard.events)
+    found.rate_trials.update({name: trials} if trials else {})
     return found

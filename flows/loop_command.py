@@ -66,6 +66,8 @@ def improve(options: argparse.Namespace) -> dict[str, Any]:
     candidates = [{"policy": item.policy.name, "iteration": item.iteration, **item.rates} for item in learned.candidates]
     report: dict[str, Any] = {"best": best.policy.name, "best_iteration": best.iteration, "candidates": candidates}
     report["guard"] = [event.to_record() for event in learned.guard]
+    if learned.rate_trials:
+        report["rate_trials"] = learned.rate_trials
 
     def write(out: Path) -> None:
         assert best.policy.weights is not None

@@ -29,6 +29,7 @@ STAGES = {
     "rollout": ("episodes", 0.006),
     "score": ("episodes", 0.0005),
     "update": ("updates", 2.0),
+    "rate_trials": ("updates", 1.0),
     "merge": ("runs", 2.0),
     "evaluate": ("episodes", 0.006),
     "gate": ("verdict", 0.1),

@@ -109,6 +109,7 @@ def learn(run: Run) -> Outcome:
         rollouts=learned.rollouts,
         guard=learned.guard,
         repeated=repeated,
+        rate_trials=learned.rate_trials,
     )
 
 

@@ -41,12 +41,14 @@ class Improvement:
         updates: Iteration to the metrics of its update.
         rollouts: Loop to how it got its rollouts.
         guard: What the guard did, in order; iterations are those of its loop.
+        rate_trials: Loop to the trials that found its learning rate.
     """
 
     candidates: list[Candidate]
     updates: dict[int, dict[str, Any]] = field(default_factory=dict)
     rollouts: dict[str, dict[str, Any]] = field(default_factory=dict)
     guard: list[GuardEvent] = field(default_factory=list)
+    rate_trials: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     @property
     def validation(self) -> dict[int, dict[str, float | None]]:
@@ -93,6 +95,7 @@ class Improvement:
         self.updates.update({before + iteration: metrics for iteration, metrics in later.updates.items()})
         self.rollouts.update(later.rollouts)
         self.guard.extend(later.guard)
+        self.rate_trials.update(later.rate_trials)
 
 
 def candidate_rates(candidates: Mapping[Key, Candidate], families: tuple[str, ...] | None = None) -> dict[Key, float | None]:

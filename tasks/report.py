@@ -50,6 +50,7 @@ class Outcome:
         rollouts: Loop to how it got its rollouts: the mode, and of asynchronous training the counts of the queue.
         guard: What the guard did in the loop.
         repeated: The second evaluation of the gate's baseline on the held-out split; None without an A/A run.
+        rate_trials: Loop to the trials that found its learning rate.
     """
 
     traces: Entry
@@ -66,6 +67,7 @@ class Outcome:
     rollouts: dict[str, dict[str, Any]] = field(default_factory=dict)
     guard: Sequence[GuardEvent] = ()
     repeated: Entry | None = None
+    rate_trials: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
 @prefect.task(name="write_report", cache_policy=NO_CACHE)
@@ -96,6 +98,10 @@ def write_report(run: Run, outcome: Outcome, model_version: str) -> dict[str, An
         summary["leaks"] = leaks
     if (run.record.path / MERGES_FILE).is_file():
         summary["merges"] = read_json(run.record.path / MERGES_FILE)
+    if outcome.rate_trials:
+        summary["rate_trials"] = outcome.rate_trials
+        found = {name: f"{trials['learning_rate']:.3g}" for name, trials in outcome.rate_trials.items()}
+        run.tracking.tag(learning_rate=", ".join(f"{name} {rate}" for name, rate in found.items()))
     if outcome.objectives:
         summary["pareto"] = [point.to_record() for point in pareto_points(outcome.objectives)]
     if noise := noise_of(run, outcome):
@@ -156,6 +162,18 @@ def describe_rollouts(counts: dict[str, Any]) -> str:
     return ": ".join([str(counts["mode"]), *([", ".join(words)] if words else [])])
 
 
+def describe_trials(found: dict[str, Any]) -> str:
+    """The learning rate that trials found, in a line."""
+    tried = ", ".join(f"{trial['rate']:.3g}: {trial['kl']:.3g}" for trial in found["trials"])
+    return f"{found['learning_rate']:.3g} (KL after one update, nats a token, by rate: {tried})"
+
+
+def _found_rates(summary: dict[str, Any]) -> dict[str, dict[str, str]]:
+    """The lineage of the learning rate; empty where the profile sets a number."""
+    found = {loop: describe_trials(trials) for loop, trials in summary.get("rate_trials", {}).items()}
+    return {"Learning rate": found} if found else {}
+
+
 def _write_page(data: ReportData, page: Path) -> Path:
     partial = write_page(data, page.with_name(f"{PARTIAL}{page.name}"))
     return partial.replace(page)
@@ -179,6 +197,7 @@ def _report_data(run: Run, outcome: Outcome, summary: dict[str, Any]) -> ReportD
                 "Inputs": lineage["inputs"],
                 "Datasets": {name: entry.digest for name, entry in datasets.items()},
                 "Packages": lineage["packages"],
+                **_found_rates(summary),
                 "Rollouts": {loop: describe_rollouts(counts) for loop, counts in summary.get("rollouts", {}).items()},
             },
             findings=stored_findings(run.record),

@@ -61,7 +61,7 @@ class Loop:
             for sample in range(SAMPLES):
                 call = {"id": "c", "type": "function", "function": {"name": tool, "arguments": "{}"}}
                 messages = [{"role": "user", "content": ""}, {"role": "assistant", "content": None, "tool_calls": [call]}]
-                rows.append({"task_id": task, "turns": '[{"malformed": 0}]', "messages": json.dumps(messages)})
+                rows.append({"task_id": task, "turns": '[{"calls": 1, "malformed": 0}]', "messages": json.dumps(messages)})
                 marks.append(
                     Score(f"{number}-{task}-{sample}", task, task, "scored", 1.0, {"success": float(sample < wins)}, "", "list")
                 )

@@ -65,6 +65,7 @@ from tracewheel.config.profile import (
     TrainingConfig,
     WarmStartConfig,
 )
+from tracewheel.config.rate_trials import RateTrialsConfig
 from tracewheel.config.rubric import CostObjective, ObjectiveConfig, OverlongConfig, PartObjective, RubricConfig, RubricTerm
 from tracewheel.config.sampler import SamplerConfig, VariantsConfig
 from tracewheel.config.sections import (
@@ -81,6 +82,7 @@ from tracewheel.config.sections import (
     MergeCheckSections,
     MergeSections,
     PlaySections,
+    RateTrialSections,
     RolloutSections,
     SamplerSections,
     ScoreSections,
@@ -159,6 +161,8 @@ __all__ = [
     "PolicyGradientConfig",
     "PositiveExamplesConfig",
     "PricesConfig",
+    "RateTrialSections",
+    "RateTrialsConfig",
     "RayWorkersConfig",
     "RedactionConfig",
     "ReplayConfig",

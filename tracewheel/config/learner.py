@@ -9,6 +9,7 @@ from pydantic import Discriminator, Field, Tag, model_validator
 from tracewheel.config.algorithms import with_preset
 from tracewheel.config.base import Count, NotNegative, Positive, Share, Strict
 from tracewheel.config.mismatch import MismatchConfig
+from tracewheel.core.errors import ConfigError
 
 
 class GroupAdvantageConfig(Strict):
@@ -312,12 +313,13 @@ class PassesConfig(Strict):
 class UpdateConfig(PassesConfig):
     """Settings of every kind of update.
 
-    `schedule`: the learning rate over the iterations, constant or falling linearly towards 0. Each iteration's
+    `learning_rate` `auto` is found by trials before the first iteration, as `rate_trials` says. `schedule`: the learning
+    rate over the iterations, constant or falling linearly towards 0. Each iteration's
     trajectories are trained on for `epochs` epochs of `minibatches` optimiser steps. Each step also trains on `replay_rows`
     rows of the generic text in `replay_path`, their loss weighted by `replay_weight`.
     """
 
-    learning_rate: Positive = 1e-3
+    learning_rate: Positive | Literal["auto"] = 1e-3
     schedule: Literal["constant", "linear"] = "constant"
     epochs: Count = 1
     minibatches: Count = 4
@@ -325,6 +327,20 @@ class UpdateConfig(PassesConfig):
     replay_rows: Annotated[int, Field(ge=0)] = 24
     replay_weight: NotNegative = 0.3
     mismatch: MismatchConfig = MismatchConfig()
+
+    @property
+    def rate(self) -> float:
+        """The learning rate as a number.
+
+        Raises:
+            ConfigError: it is `auto`, and no trials have found it.
+        """
+        if self.learning_rate == "auto":
+            raise ConfigError(
+                "learner.learning_rate: auto is found by the trials of `tracewheel retrain` and `tracewheel improve`; "
+                "a single update needs a number"
+            )
+        return self.learning_rate
 
 
 class PolicyGradientConfig(UpdateConfig):
@@ -384,6 +400,13 @@ class PolicyGradientConfig(UpdateConfig):
             raise ValueError("K1 in the loss has a gradient only with kl.corrected: set it, or another kl.estimator")
         if self.zero_variance.kind == "clamp" and self.advantage.kind in ("success", "teacher", "gae", "greedy_baseline"):
             raise ValueError(f"advantage '{self.advantage.kind}' compares no groups: zero_variance.kind cannot be 'clamp'")
+        if self.learning_rate == "auto" and self.backend.kind != "local":
+            raise ValueError("learning_rate 'auto' tries its rates in one process: set a number, or backend.kind to 'local'")
+        if self.learning_rate == "auto" and self.advantage.kind == "gae" and self.advantage.critic.warmup_iterations:
+            raise ValueError(
+                "learning_rate 'auto' needs a first iteration that moves the policy: set a number, or "
+                "advantage.critic.warmup_iterations to 0"
+            )
         if self.advantage.kind == "gae" and self.advantage.vtrace and self.off_policy.proximal != "recompute":
             raise ValueError("V-trace compares two policies: set off_policy.proximal to 'recompute'")
         return self
@@ -403,6 +426,8 @@ class DpoConfig(UpdateConfig):
 
     @model_validator(mode="after")
     def _check_choices(self) -> DpoConfig:
+        if self.learning_rate == "auto":
+            raise ValueError("learning_rate 'auto' measures a policy gradient's updates: set a number for DPO")
         if self.mismatch.action == "correct":
             raise ValueError("DPO's loss has no ratio to correct: set mismatch.action to 'warn' or 'stop'")
         return self

@@ -16,6 +16,7 @@ from tracewheel.config.guard import GuardConfig
 from tracewheel.config.ingest import IngestConfig
 from tracewheel.config.learner import LearnerConfig, PassesConfig, PolicyGradientConfig
 from tracewheel.config.placement import PlacementConfig, check_placement
+from tracewheel.config.rate_trials import RateTrialsConfig
 from tracewheel.config.rubric import RubricConfig
 from tracewheel.config.sampler import SamplerConfig
 from tracewheel.config.teacher import TeacherConfig
@@ -215,6 +216,7 @@ class RetrainConfig(Strict):
     evaluation: EvaluationConfig = EvaluationConfig()
     gate: GateConfig = GateConfig()
     guard: GuardConfig = GuardConfig()
+    rate_trials: RateTrialsConfig = RateTrialsConfig()
     doctor: DoctorConfig = DoctorConfig()
     aims: AimsConfig = AimsConfig()
     comparison: ComparisonConfig = ComparisonConfig()

@@ -21,6 +21,7 @@ from tracewheel.config.profile import (
     TrainingConfig,
     WarmStartConfig,
 )
+from tracewheel.config.rate_trials import RateTrialsConfig
 from tracewheel.config.rubric import RubricConfig
 from tracewheel.config.sampler import SamplerConfig
 from tracewheel.config.teacher import TeacherConfig
@@ -121,6 +122,10 @@ class UpdateSections(Sections):
     policy: PolicyConfig
     learner: LearnerConfig
     training: TrainingConfig
+
+
+class RateTrialSections(UpdateSections):
+    rate_trials: RateTrialsConfig
 
 
 class GoBackSections(Sections):

@@ -6,7 +6,11 @@ from tracewheel.config import UpdateSections
 
 
 def learning_rate(config: UpdateSections, iteration: int) -> float:
-    """The learning rate of an iteration, counted from 1; it stays above 0 in the last one."""
+    """The learning rate of an iteration, counted from 1; it stays above 0 in the last one.
+
+    Raises:
+        ConfigError: it is `auto`, and no trials have found it.
+    """
     settings, iterations = config.learner, config.training.iterations
     left = 1.0 - min(iteration - 1, iterations - 1) / iterations
-    return settings.learning_rate * (left if settings.schedule == "linear" else 1.0)
+    return settings.rate * (left if settings.schedule == "linear" else 1.0)

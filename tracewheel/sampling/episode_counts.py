@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import math
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Any
 
 from tracewheel.core.files import read_table
-from tracewheel.core.types import first_turn
 from tracewheel.sampling.guard import TaskCounts
+from tracewheel.scoring.flaws import steps_of
 from tracewheel.scoring.rubric import success_of
 from tracewheel.scoring.score import read_scores
 
@@ -41,17 +40,7 @@ def count_episodes(
     for file in trajectories:
         table = read_table(file, COLUMNS)
         for task_id, turns, messages in zip(table["task_id"], table["turns"], table["messages"], strict=True):
-            found[str(task_id)][2] += _is_malformed(json.loads(turns), json.loads(messages), tools)
+            steps = steps_of(json.loads(messages), json.loads(turns), tools)
+            found[str(task_id)][2] += bool(steps["malformed"] or steps["unknown_tools"])
             found[str(task_id)][3] += 1
     return {task_id: TaskCounts(*counts) for task_id, counts in sorted(found.items())}
-
-
-def _is_malformed(
-    turns: Sequence[Mapping[str, Any]], messages: Sequence[Mapping[str, Any]], tools: Collection[str] | None
-) -> bool:
-    """Whether an episode has a malformed call, or one of a tool that was not offered."""
-    if any(turn["malformed"] for turn in turns):
-        return True
-    own = messages[first_turn(messages, turns) :] if tools is not None else ()
-    calls = [call for message in own if message["role"] == "assistant" for call in message.get("tool_calls") or ()]
-    return any(call["function"]["name"] not in (tools or ()) for call in calls)
