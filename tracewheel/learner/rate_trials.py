@@ -31,7 +31,7 @@ def try_rates(config: RateTrialSections, files: UpdateFiles) -> dict[str, Any]:
         token, the gradient norm and the entropy of its update.
 
     Raises:
-        DataError: there are fewer than two tasks, or no half has a group whose rewards differ.
+        DataError: no group's rewards differ, or there is only one group.
     """
     import torch
 
@@ -40,26 +40,34 @@ def try_rates(config: RateTrialSections, files: UpdateFiles) -> dict[str, Any]:
 
     torch.set_num_threads(config.threads)
     trajectories = read_scored_trajectories(files.trajectories, files.scores)
-    groups = list(dict.fromkeys(trajectories["group"].tolist()))
-    if len(groups) < 2:
-        raise DataError("learner.learning_rate: auto needs at least two tasks an iteration; raise training.tasks_per_iteration")
-    learnt = trajectories["group"].isin(groups[::2])
+    learnt = to_learn_from(trajectories)
     trials = []
     for rate in config.rate_trials.rates:
         settings = config.learner.model_copy(update={"learning_rate": rate})
         sections = UpdateSections.of(config).model_copy(update={"learner": settings})
         learner = Learner(sections, files.state, files.reference)
         figures = learner.learn(trajectories[learnt].reset_index(drop=True), iteration=1)
-        if not figures["steps"]:
-            raise DataError(
-                "learner.learning_rate: auto found no group whose rewards differ among the first iteration's tasks; "
-                "set a number, or raise rollout.group_size or training.tasks_per_iteration"
-            )
         moved = divergence(learner, trajectories[~learnt].reset_index(drop=True))
         trials.append({"rate": rate, "kl": moved, **{name: figures[name] for name in ("grad_norm", "entropy")}})
     found = {"learning_rate": choose_rate(trials, config.rate_trials.kl_most), "trials": trials}
     write_json(files.out / TRIALS_FILE, found)
     return found
+
+
+def to_learn_from(trajectories: pd.DataFrame) -> pd.Series[bool]:
+    """Which rows the trials learn from: every other group whose rewards differ. The rest is held back.
+
+    Raises:
+        DataError: no group's rewards differ, or there is only one group.
+    """
+    spread = trajectories.groupby("group", sort=False)["total"].agg(lambda totals: totals.max() - totals.min())
+    groups = spread.index[spread > 0].tolist()
+    if not groups or len(spread) < 2:
+        raise DataError(
+            "learner.learning_rate: auto needs two tasks, and one whose rewards differ, among those of the first iteration; "
+            "set a number, or raise rollout.group_size or training.tasks_per_iteration"
+        )
+    return trajectories["group"].isin(groups[::2])
 
 
 def choose_rate(trials: Sequence[Mapping[str, float]], kl_most: float) -> float:
@@ -92,7 +100,7 @@ def divergence(learner: Learner, trajectories: pd.DataFrame) -> float:
     columns = (trajectories["logprobs"], trajectories["action_mask"], table.per_token["proximal"])
     for before, mask, now in zip(*columns, strict=True):
         acted = torch.as_tensor(list(mask), dtype=torch.bool)
-        log_ratio = (now.cpu().double() - torch.as_tensor(list(before), dtype=torch.float64))[acted]
+        log_ratio = (now.cpu().double()[: len(acted)] - torch.as_tensor(list(before), dtype=torch.float64))[acted]
         total += float((log_ratio.exp() - 1 - log_ratio).sum())
         tokens += int(acted.sum())
     return total / max(tokens, 1)

@@ -194,6 +194,18 @@ class TestClaims:
         assert (counts["issued"], counts["consumed"], counts["stale"], counts["open"]) == (4, 3, 1, 0)
         assert counts["trajectories"] == 4 * SAMPLES
 
+    def test_groups_of_lost_policies_are_ordered_again_however_fresh_they_are(self, queue):
+        queue.publish(PolicyRef("base", None, 5))
+        queue.issue([order(number) for number in range(2)])
+        leased = queue.lease("w", 2)
+        finish(queue, leased[:1], version=5)
+        finish(queue, leased[1:], version=6)
+        assert queue.claim(7, 2, version=6, oldest=6) is None
+        (again,) = queue.lease("w", 9)
+        assert (again.number, again.attempt) == (0, 1)
+        finish(queue, [again], version=6)
+        assert [one.policy_version for one in queue.claim(7, 2, version=6, oldest=6).trajectories()] == [6] * 2 * SAMPLES
+
     @pytest.mark.parametrize(("staleness", "dropped"), [(0, 0), (1, 0), (2, 1)])
     def test_staleness_equal_to_the_bound_is_accepted(self, queue, staleness, dropped):
         queue.issue([order(0), order(1)])
