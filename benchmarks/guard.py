@@ -1,12 +1,14 @@
 """The guard: false alarms on simulated healthy runs, the delay on simulated collapses, and a real collapse of the tiny policy.
 
-    python benchmarks/guard.py simulate --runs 1000 --out docs/guard.json
-    python benchmarks/guard.py collapse --rates 0.03 0.1 --seeds 0 --run-dir /tmp/guard --out docs/guard.json
+    python benchmarks/guard.py simulate --runs 112 --out docs/guard.json
+    python benchmarks/guard.py replay --run-dir runs --out docs/guard.json
+    python benchmarks/guard.py collapse --rates 0.03 --iterations 8 --run-dir runs --out docs/guard.json
 
 `simulate` draws tasks of different difficulty, plays them with the task sampler of the loop and judges each iteration as the
 loop does. Healthy policies improve, stand still or wander; collapsing ones follow the success of the pilot's run (0.22, 0.14,
-0.06, 0.02), or fall apart after they have learnt. Nothing is trained. `collapse` trains: the demo's profile with a learning
-rate far too high, with the guard and without.
+0.06, 0.02), or fall apart after they have learnt. Nothing is trained. `replay` judges the stored runs of a work folder, as a
+loop with the guard would have. `collapse` trains: the demo's profile with a learning rate far too high, with the guard and
+without.
 """
 
 from __future__ import annotations
@@ -159,6 +161,36 @@ def run_simulations(runs: int) -> dict[str, Any]:
     return {"healthy": healthy, "collapses": delays}
 
 
+def run_replays(work_dir: Path) -> dict[str, Any]:
+    """Judge the stored iterations of finished runs."""
+    from tracewheel.report.doctor import LOOP_FILE, read_families
+    from tracewheel.sampling.episode_counts import count_episodes
+    from tracewheel.scoring.flaws import offered_tools
+
+    guard, found = GuardConfig(), {}
+    store = work_dir / "store"
+    for file in sorted(work_dir.glob(f"*/{LOOP_FILE}")):
+        loop = read_json(file)
+        families = read_families(store / loop["curated"])
+        validations = {int(n): read_json(store / entry / "evaluation.json") for n, entry in loop["validations"].items()}
+        rates = {n: (result["greedy"]["rate"] + result["sampled"]["rate"]) / 2 for n, result in validations.items()}
+        history: list[IterationFigures] = []
+        alarms = []
+        for number, made in sorted((int(n), made) for n, made in loop["iterations"].items()):
+            trajectories = [store / entry / "trajectories.parquet" for entry in made["rollouts"]]
+            scores = [store / entry / "scores.parquet" for entry in made["scores"]]
+            metrics = read_json(store / made["update"] / "metrics.json")
+            counts = count_episodes(trajectories, scores, offered_tools("workspace"))
+            shown = {name: metrics[name] for name in ("entropy", "kl", "grad_norm") if name in metrics}
+            history.append(IterationFigures(number, counts, shown))
+            best = max((n for n in rates if n < number), key=lambda n: (rates[n], -n))
+            alarm = judge(guard, history, best=best, families=families)
+            alarms += [f"iteration {number}: {alarm.sentence}"] if alarm else []
+        found[file.parent.name] = {"iterations": len(history), "alarms": alarms}
+        print(file.parent.name, found[file.parent.name])
+    return {"replayed": found}
+
+
 def run_collapses(options: argparse.Namespace) -> dict[str, Any]:
     """Train the demo's policy at rates far too high, with the guard and without."""
     from flows.improve import improve
@@ -205,7 +237,7 @@ def run_collapses(options: argparse.Namespace) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["simulate", "collapse"])
+    parser.add_argument("what", choices=["simulate", "replay", "collapse"])
     parser.add_argument("--runs", type=int, default=1000, help="simulated healthy runs of each kind")
     parser.add_argument("--profile", default="configs/tiny.yaml")
     parser.add_argument("--rates", type=float, nargs="+", default=[0.03])
@@ -215,7 +247,10 @@ def main() -> None:
     parser.add_argument("--run-dir", default="runs")
     parser.add_argument("--out", type=Path, help="JSON file that gets the figures, beside those of the other kind")
     options = parser.parse_args()
-    found = run_simulations(options.runs) if options.what == "simulate" else run_collapses(options)
+    if options.what == "simulate":
+        found = run_simulations(options.runs)
+    else:
+        found = run_collapses(options) if options.what == "collapse" else run_replays(Path(options.run_dir))
     if options.out:
         kept = read_json(options.out) if options.out.is_file() else {}
         write_json(options.out, kept | found)
