@@ -80,7 +80,7 @@ class SyncSource:
         wanted = config.training.tasks_per_iteration
         while task_ids := self.sampler.select(wanted, iteration, exclude=tried):
             refill = len(trajectories)
-            rolled_out = roll_out(self.run, **rollout_arguments(self, policy, iteration, task_ids), refill=refill)
+            rolled_out = roll_out(self.run, **rollout_arguments(self, policy, iteration, task_ids) | {"refill": refill})
             trajectories.append(rolled_out)
             scores.append(score_and_observe(self, rolled_out, iteration))
             tried += task_ids
@@ -194,7 +194,7 @@ class _Loop(Protocol):
 
 
 def rollout_arguments(loop: _Loop, policy: Policy, iteration: int, task_ids: list[str]) -> dict[str, Any]:
-    """What `roll_out` is called with, `refill` apart."""
+    """What `roll_out` is called with in an iteration's first round."""
     return {
         "policy": policy,
         "curated": loop.curated,
@@ -203,6 +203,7 @@ def rollout_arguments(loop: _Loop, policy: Policy, iteration: int, task_ids: lis
         "iteration": iteration,
         "temperature": rollout_temperature(loop.run.config.rollout, loop.run.config.training.iterations, iteration),
         **({"greedy_baseline": True} if loop.run.config.greedy_baseline else {}),
+        "refill": 0,
     }
 
 

@@ -82,21 +82,22 @@ class Signal:
 
     Attributes:
         name: `success`, `malformed`, `entropy`, `kl` or `grad_norm`.
-        value: What was measured.
-        expected: The reference's figure: for success and malformed calls, of the same tasks.
+        value: What was measured; None where it is not finite.
+        expected: The reference's figure: for success and malformed calls, of the same tasks; None without a reference.
         level: How far outside.
         since: The first iteration that it was measured on.
     """
 
     name: str
-    value: float
-    expected: float
+    value: float | None
+    expected: float | None
     level: Level
     since: int
 
     @property
     def sentence(self) -> str:
-        return f"{self.name} {self.value:.3g}, expected {self.expected:.3g}"
+        measured = f"{self.name} {'is not finite' if self.value is None else f'{self.value:.3g}'}"
+        return measured if self.expected is None else f"{measured}, expected {self.expected:.3g}"
 
     def to_record(self) -> dict[str, Any]:
         return asdict(self)
@@ -236,9 +237,9 @@ def _bands(config: GuardConfig, earlier: Sequence[IterationFigures], last: Itera
             continue
         known = [item.metrics[name] for item in earlier if name in item.metrics]
         known = [number for number in known if math.isfinite(number) and number > 0]
-        middle = statistics.median(known) if known else math.nan
+        middle = statistics.median(known) if known else None
         if not math.isfinite(value) or (name == "kl" and value >= config.kl_most):
-            yield Signal(name, value, middle, "certain", last.number)
+            yield Signal(name, value if math.isfinite(value) else None, middle, "certain", last.number)
         elif len(known) >= LEAST_VALUES and value > 0 and (level := _outside(config, name, value, known, factor, last)):
             yield Signal(name, value, middle, level, last.number)
 

@@ -96,6 +96,8 @@ def test_bands_of_the_updates_metrics(metrics, success, named):
 
 def test_a_first_update_far_from_the_reference_needs_no_history():
     assert judge(GUARD, [played(1, 0.3, kl=38.8)], best=0).since == 1
+    assert judge(GUARD, [played(1, 0.3, kl=38.8)], best=0).sentence == "kl 38.8"
+    assert judge(GUARD, [played(1, 0.3, kl=math.inf)], best=0).sentence == "kl is not finite"
     assert judge(GUARD, [played(1, 0.3, kl=0.5)], best=0) is None
     assert judge(GUARD, [IterationFigures(1)], best=0) is None, "nothing was measured"
 
