@@ -8,7 +8,7 @@
 loop does. Healthy policies improve, stand still or wander; collapsing ones follow the success of the pilot's run (0.22, 0.14,
 0.06, 0.02), or fall apart after they have learnt. Nothing is trained. `replay` judges the stored runs of a work folder, as a
 loop with the guard would have. `collapse` trains: the demo's profile with a learning rate far too high, with the guard and
-without.
+without, or with the rate that trials find (`--rates auto`).
 """
 
 from __future__ import annotations
@@ -208,7 +208,7 @@ def run_collapses(options: argparse.Namespace) -> dict[str, Any]:
     found = {}
     for seed in options.seeds:
         for rate in options.rates:
-            for enabled in (False, True):
+            for enabled in (False, True) if rate != "auto" else (True,):
                 settings = [f"seed={seed}", f"learner.learning_rate={rate}", f"guard.enabled={enabled}".lower(), "threads=1"]
                 settings += [f"training.iterations={options.iterations}", *options.overrides]
                 run = Run.of(resolve_config(options.profile, settings, options.run_dir), driver=DirectDriver())
@@ -230,6 +230,7 @@ def run_collapses(options: argparse.Namespace) -> dict[str, Any]:
                     "best iteration": learned.best.iteration,
                     "best, held-out greedy": entry.result["greedy"]["rate"],
                     "events": [event.sentence for event in learned.guard],
+                    "trials": learned.rate_trials,
                 }
                 print(key, json.dumps(found[key], indent=1))
     return {"real": found}
@@ -240,7 +241,7 @@ def main() -> None:
     parser.add_argument("what", choices=["simulate", "replay", "collapse"])
     parser.add_argument("--runs", type=int, default=1000, help="simulated healthy runs of each kind")
     parser.add_argument("--profile", default="configs/tiny.yaml")
-    parser.add_argument("--rates", type=float, nargs="+", default=[0.03])
+    parser.add_argument("--rates", nargs="+", default=["0.03"], help="learning rates; auto for trials")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--iterations", type=int, default=10)
     parser.add_argument("--set", dest="overrides", action="append", default=[], help="further settings of the profile")
