@@ -225,7 +225,7 @@ def run_collapses(options: argparse.Namespace) -> dict[str, Any]:
                 found[key] = {
                     "training success": {n: round(figures["success"], 3) for n, figures in learned.updates.items()},
                     "learning rate": {n: figures["learning_rate"] for n, figures in learned.updates.items()},
-                    "validation": {n: round(value, 3) for n, value in learned.rates.items()},
+                    "validation": {n: value and round(value, 3) for n, value in learned.rates.items()},
                     "last iteration": last,
                     "best iteration": learned.best.iteration,
                     "best, held-out greedy": entry.result["greedy"]["rate"],
