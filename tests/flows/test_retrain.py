@@ -93,7 +93,11 @@ def test_the_next_run_on_other_traces_resumes_pass_rates_from_it(finished, entri
     (traces,) = [digest for name, digest in entries(folder).items() if name.startswith("ingest-")]
     links = json.loads((folder / "evidence.json").read_text())
     assert links == [{"traces": traces, "curated": curated, "began_with": None}]
-    assert json.loads((folder / summary["run_id"] / "start.json").read_text())["evidence"] is None
+    start = json.loads((folder / summary["run_id"] / "start.json").read_text())
+    assert start["evidence"] is None and start["splits"] is None
+    chain = json.loads((folder / "splits.json").read_text())
+    assert chain["latest"]["curated"] == curated and list(chain["began"].values()) == [None]
+    assert (folder / summary["run_id"] / "splits.parquet").is_file() and summary["splits"]["number"] == 1
 
 
 def test_the_gate_is_noted_once_and_its_power_is_said_before_the_loop(finished):
