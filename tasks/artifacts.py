@@ -20,14 +20,16 @@ EVERY_SECONDS = 10.0
 
 
 class StageProgress:
-    """A progress artifact of a stage that takes longer than `EVERY_SECONDS`, updated no more often than that.
+    """A progress artifact of a stage that takes longer than `every` seconds, updated no more often than that.
 
     Args:
         stage: Name of the stage.
         listener: Told each time.
+        every: Seconds.
     """
 
-    def __init__(self, stage: str, listener: Listener) -> None:
+    def __init__(self, stage: str, listener: Listener, every: float = EVERY_SECONDS) -> None:
+        self._every = every
         self._key = f"{stage.replace('_', '-')}-progress"
         self._listener = listener
         self._id: Any = None
@@ -36,13 +38,20 @@ class StageProgress:
     def reached(self, progress: Progress) -> None:
         self._listener(progress)
         now = time.monotonic()
-        if now < self._said + EVERY_SECONDS or not progress.total:
+        if now < self._said + self._every or not progress.total:
             return
         self._said = now
-        share = 100.0 * progress.done / progress.total
         text = f"{progress.done} of {progress.total} {progress.unit}" + (
             f", {progress.tokens} tokens" if progress.tokens else ""
         )
+        self._show(100.0 * progress.done / progress.total, text)
+
+    def ended(self) -> None:
+        """The stage is done."""
+        if self._id is not None:
+            self._show(100.0, "done")
+
+    def _show(self, share: float, text: str) -> None:
         # A server that does not answer must not end the stage that it shows.
         with contextlib.suppress(Exception):
             if self._id is None:

@@ -168,7 +168,9 @@ class StageTask(Generic[P]):
         """The Prefect task's body: the entry as JSON types."""
         from tasks.artifacts import StageProgress
 
-        entry = self.make_entry(call, StageProgress(self.stage, call.run.reporter.move).reached)
+        progress = StageProgress(self.stage, call.run.reporter.move)
+        entry = self.make_entry(call, progress.reached)
+        progress.ended()
         return {**asdict(entry), "path": entry.path.name}
 
     def make(self, run: Run, out: Path, *args: P.args, **kwargs: P.kwargs) -> Any:

@@ -7,8 +7,11 @@ import time
 from dataclasses import replace
 
 import grimp
+import prefect
 import pytest
+from prefect.artifacts import Artifact
 
+from tasks.artifacts import StageProgress
 from tasks.collect import collect_groups
 from tasks.curate import curate_tasks
 from tasks.drivers import DirectDriver, NotStored, StoredDriver
@@ -27,6 +30,7 @@ from tasks.warm_start import warm_start_policy
 from tracewheel.config import GateConfig, Sections
 from tracewheel.core.errors import DataError, InfrastructureError, TimeLimitError
 from tracewheel.core.fingerprint import NUMERIC_PACKAGES, package_versions
+from tracewheel.core.progress import Progress
 from tracewheel.core.store import Entry
 from tracewheel.policy.adapters import PolicyRef
 
@@ -333,3 +337,21 @@ def test_a_stage_sees_its_sections_and_no_others(make_run):
     assert sections.largest_rank == run.config.largest_rank
     with pytest.raises(AttributeError, match="learner"):
         sections.learner  # noqa: B018
+
+
+@pytest.mark.usefixtures("prefect_harness")
+def test_a_long_stage_has_a_progress_artifact():
+    told = []
+
+    @prefect.flow
+    def long():
+        progress = StageProgress("warm_start", told.append, every=0.2)
+        for done in range(1, 4):
+            progress.reached(Progress(done, 10, "steps", 7 * done))
+            time.sleep(0.3)
+        during = Artifact.get("warm-start-progress")
+        progress.ended()
+        return (during.data, during.description), Artifact.get("warm-start-progress").data
+
+    assert long() == ((30.0, "3 of 10 steps, 21 tokens"), 100.0)
+    assert [progress.done for progress in told] == [1, 2, 3]
