@@ -17,8 +17,8 @@ from flows.setup import resolve_config
 from flows.specialists import improve_specialists
 from tasks.curate import curate_tasks
 from tasks.datasets import log_datasets
-from tasks.evaluate import evaluate_and_log, evaluate_policy
-from tasks.gate import gate_policy, power_before
+from tasks.evaluate import evaluate_and_log, evaluate_policy, evaluate_up_to, logged
+from tasks.gate import gate_policy, is_clear, power_before
 from tasks.improvement import candidate_rates
 from tasks.ingest import ingest_traces
 from tasks.registry import promote_policy
@@ -29,8 +29,6 @@ from tasks.warm_start import warm_start_policy
 from tracewheel.core.errors import DataError
 from tracewheel.core.store import Entry
 from tracewheel.sampling.validation import best_of
-
-FINAL_SPLITS = ("held_out", "harder")
 
 
 @prefect.flow(name="retrain", validate_parameters=False)
@@ -81,8 +79,9 @@ def learn(run: Run) -> Outcome:
     learned = loop(run, curated, champion or chosen, sampler)
     policies["rl"] = replace(learned.best.policy, name="rl")
 
+    held_out, stopped_at = final_comparison(run, curated, policies, baseline)
     evaluations = {
-        name: {split: final_evaluation(run, curated, policy, split) for split in FINAL_SPLITS}
+        name: {"held_out": held_out[name], "harder": final_evaluation(run, curated, policy, "harder")}
         for name, policy in policies.items()
     }
     gate = gate_policy(
@@ -90,8 +89,9 @@ def learn(run: Run) -> Outcome:
         challenger=evaluations["rl"]["held_out"],
         baseline=evaluations[baseline]["held_out"],
         baseline_name=baseline,
+        stopped_at=stopped_at,
     )
-    repeated = evaluated_again(run, curated, policies[baseline]) if run.config.comparison.aa else None
+    repeated = evaluated_again(run, curated, policies[baseline], stopped_at) if run.config.comparison.aa else None
     missed = missed_aim(run, evaluations["rl"]["harder"])
     validation = with_harder_tier(run, curated, learned) if missed else learned.validation
     return Outcome(
@@ -131,8 +131,28 @@ def best_on_validation(run: Run, curated: Entry, policies: dict[str, Policy]) ->
     return best
 
 
-def evaluated_again(run: Run, curated: Entry, policy: Policy) -> Entry:
-    """The A/A run: the policy to beat once more on the held-out split, with another seed. Only the report reads it."""
+def final_comparison(
+    run: Run, curated: Entry, policies: dict[str, Policy], baseline: str
+) -> tuple[dict[str, Entry], int | None]:
+    """Evaluate all policies on the held-out split; with `gate.looks`, only on the parts until the gate's answer is clear.
+
+    Returns:
+        The evaluations, and the look that ended them, from 0; None without looks.
+    """
+    if run.config.gate.looks == 1:
+        return {name: final_evaluation(run, curated, policy, "held_out") for name, policy in policies.items()}, None
+    for look in range(run.config.gate.looks):
+        rl, rival = (evaluate_up_to(run, policies[name], curated, look + 1) for name in ("rl", baseline))
+        if is_clear(run, rl, rival, look):
+            break
+    played = {name: evaluate_up_to(run, policy, curated, look + 1) for name, policy in policies.items()}
+    return {name: logged(run, entry, policies[name], curated, "held_out") for name, entry in played.items()}, look
+
+
+def evaluated_again(run: Run, curated: Entry, policy: Policy, stopped_at: int | None) -> Entry:
+    """The A/A run: the policy to beat once more on the same held-out tasks, with another seed. Only the report reads it."""
+    if stopped_at is not None:
+        return evaluate_up_to(run, policy, curated, stopped_at + 1, repeat=1)
     samples = run.config.evaluation.samples
     return evaluate_policy(run, policy=policy, curated=curated, split="held_out", samples=samples, repeat=1)
 

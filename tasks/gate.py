@@ -15,6 +15,7 @@ from tracewheel.evaluation.error_budget import Look, level_of
 from tracewheel.evaluation.evaluate import RESULTS_FILE
 from tracewheel.evaluation.gate import GATE_FILE, decide
 from tracewheel.evaluation.power import describe_power
+from tracewheel.evaluation.sequential import SequentialDesign
 
 
 @stage_task("gate", code="tracewheel.evaluation.gate", sections=GateSections)
@@ -26,14 +27,18 @@ def decide_gate(
     baseline_name: str,
     look_number: int,
     spent: float,
+    stopped_at: int | None = None,
 ) -> dict[str, Any]:
-    """Compare two evaluations of the same tasks, pair by pair."""
+    """Compare two evaluations of the same tasks, pair by pair; `stopped_at` is the look that ended a sequential evaluation."""
+    config, look = context.config.gate, Look(look_number, spent)
+    level = level_of(config, look)
     verdict = decide(
-        context.config.gate,
+        config,
         read_table(challenger.path / RESULTS_FILE),
         read_table(baseline.path / RESULTS_FILE),
         baseline=baseline_name,
-        look=Look(look_number, spent),
+        look=look,
+        level=level if stopped_at is None else SequentialDesign.of(level, config.looks).levels[stopped_at],
     ).to_record()
     write_json(context.out / GATE_FILE, verdict)
     return verdict
@@ -46,8 +51,28 @@ def power_before(run: Run, curated: Entry) -> dict[str, Any]:
     return describe_power(tasks, level_of(run.config.gate, look), spread)
 
 
-def gate_policy(run: Run, *, challenger: Entry, baseline: Entry, baseline_name: str) -> Entry:
-    """The verdict on a challenger, at the level that the ledger of the work folder gives this gate."""
+def is_clear(run: Run, challenger: Entry, baseline: Entry, look: int) -> bool:
+    """Whether the comparison may end with the held-out tasks played so far; a plan expects it to go on to the end.
+
+    Args:
+        look: Number of the look, from 0.
+    """
+    if look == run.config.gate.looks - 1:
+        return True
+    ours, theirs = challenger.path / RESULTS_FILE, baseline.path / RESULTS_FILE
+    if not (ours.is_file() and theirs.is_file()):
+        return False
+    place, _ = look_of_run(run)
+    design = SequentialDesign.of(level_of(run.config.gate, place), run.config.gate.looks)
+    return design.answer_on(run.config.gate, read_table(ours), read_table(theirs), look) != "continue"
+
+
+def gate_policy(run: Run, *, challenger: Entry, baseline: Entry, baseline_name: str, stopped_at: int | None = None) -> Entry:
+    """The verdict on a challenger, at the level that the ledger of the work folder gives this gate.
+
+    Args:
+        stopped_at: The look that ended a sequential evaluation, from 0; None without one.
+    """
     look = look_at(run, evidence_of(challenger, baseline), baseline_name)
     return decide_gate(
         run,
@@ -56,4 +81,5 @@ def gate_policy(run: Run, *, challenger: Entry, baseline: Entry, baseline_name: 
         baseline_name=baseline_name,
         look_number=look.number,
         spent=look.spent,
+        **({} if stopped_at is None else {"stopped_at": stopped_at}),
     )

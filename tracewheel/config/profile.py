@@ -149,7 +149,8 @@ class GateConfig(Strict):
     A policy's figure is `greedy_weight` times greedy success plus the rest times sampled success. `confidence` is that of
     the two-sided interval of the difference, over all gates of a year together; `gates_per_year` is how many it is divided
     between: 365 for a run each night, 52 for one each week, 1 for a single comparison. `family_margin` is the largest drop
-    allowed for a task family, `min_pairs` the minimum number of tasks scored for both policies.
+    allowed for a task family, `min_pairs` the minimum number of tasks scored for both policies. With `looks` above 1 the
+    held-out tasks are played in so many parts, and the comparison ends after the first part that makes the answer clear.
     """
 
     confidence: Annotated[float, Field(gt=0.5, lt=1.0)] = 0.95
@@ -157,6 +158,7 @@ class GateConfig(Strict):
     greedy_weight: Share = 0.5
     family_margin: Share = 0.1
     min_pairs: Count = 20
+    looks: Annotated[int, Field(ge=1, le=20)] = 1
 
 
 class ComparisonConfig(Strict):

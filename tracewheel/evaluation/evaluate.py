@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracewheel.config import EvaluateSections, EvaluationConfig, ExplorationConfig, RubricConfig
-from tracewheel.core.files import write_json
+from tracewheel.core.files import read_json, read_records, write_json, write_records
 from tracewheel.core.statistics import bootstrap_interval, pass_at_k, wilson_interval
-from tracewheel.core.types import Score, Task
+from tracewheel.core.types import Score, Task, Trajectory
 from tracewheel.policy.adapters import PolicyRef
 from tracewheel.rollout.rollout import TRAJECTORIES_FILE, RolloutPlan, rollout
 from tracewheel.sampling.validation import MODES
 from tracewheel.scoring.objectives import PREFIX
 from tracewheel.scoring.rubric import success_of
-from tracewheel.scoring.score import SCORES_FILE, read_scores, score
+from tracewheel.scoring.score import SCORES_FILE, read_scores, score, write_scores
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -65,6 +65,28 @@ def evaluate(
         score(config, tasks, folder / TRAJECTORIES_FILE, folder)
         scores[mode] = read_scores(folder / SCORES_FILE)
     return write_evaluation(config.evaluation, config.rubric, tasks, scores, out, spent)
+
+
+def join(config: EvaluateSections, tasks: list[Task], parts: list[Path], out: Path) -> dict[str, Any]:
+    """Join evaluations of different tasks by one policy into one; writes and returns what `evaluate` does.
+
+    Args:
+        tasks: All tasks that the parts played; others are left out.
+        parts: Folders of the evaluations.
+    """
+    scores: dict[str, list[Score]] = {}
+    spent = {"episodes": 0.0, "generated_tokens": 0.0}
+    for mode in MODES:
+        (out / mode).mkdir(parents=True)
+        trajectories = [item for part in parts for item in read_records(part / mode / TRAJECTORIES_FILE, Trajectory)]
+        scores[mode] = [item for part in parts for item in read_scores(part / mode / SCORES_FILE)]
+        write_records(out / mode / TRAJECTORIES_FILE, trajectories)
+        write_scores(out / mode / SCORES_FILE, scores[mode])
+    for part in parts:
+        summary = read_json(part / EVALUATION_FILE)
+        spent = {key: spent[key] + summary[key] for key in spent}
+    played = {item.task_id for items in scores.values() for item in items}
+    return write_evaluation(config.evaluation, config.rubric, [t for t in tasks if t.id in played], scores, out, spent)
 
 
 def write_evaluation(

@@ -15,13 +15,18 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from tracewheel.config import GateConfig
 from tracewheel.core.types import content_hash
-from tracewheel.evaluation.gate import shows_gain
+from tracewheel.evaluation.gate import decide, shows_gain
+from tracewheel.evaluation.paired_outcomes import pair, read_outcomes
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Answer = Literal["better", "not_better", "continue"]
 # A challenger is given up when its conditional power is below this, although the gain is taken to be so many standard errors
@@ -59,6 +64,22 @@ class SequentialDesign:
             raise ValueError(f"a design needs a level from 0 to 0.5 and at least one look, not {level} and {looks}")
         shares = tuple((number + 1) / looks for number in range(looks))
         return cls(look_levels(level, shares), shares)
+
+    def answer_on(self, config: GateConfig, challenger: pd.DataFrame, baseline: pd.DataFrame, look: int) -> Answer:
+        """The answer at a look, from the results of the tasks played so far: "better" only if the whole gate promotes.
+
+        Args:
+            config: The gate's settings.
+            challenger: Results of one evaluation, as `gate.decide` takes them.
+            baseline: The same for the policy to beat.
+            look: Number of the look, from 0.
+        """
+        if decide(config, challenger, baseline, level=self.levels[look]).promoted:
+            return "better"
+        new, old = (table.set_index("task_id").sort_index() for table in (challenger, baseline))
+        paired = pair(read_outcomes(new), read_outcomes(old), new["family"].to_numpy(dtype=object), config.greedy_weight)
+        answer = self.answer(paired.lowest, look)
+        return "continue" if answer == "better" and look < len(self.levels) - 1 else answer
 
     def answer(self, differences: npt.NDArray[np.float64], look: int) -> Answer:
         """The answer at a look, from the paired differences of the tasks played so far, each within -1 to 1.
