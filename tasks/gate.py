@@ -18,7 +18,7 @@ from tracewheel.evaluation.power import describe_power
 from tracewheel.evaluation.sequential import SequentialDesign
 
 
-@stage_task("gate", code="tracewheel.evaluation.gate", sections=GateSections)
+@stage_task("gate", code="tracewheel.evaluation.sequential", sections=GateSections)
 def decide_gate(
     context: Context[GateSections],
     *,
