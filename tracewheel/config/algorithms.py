@@ -27,8 +27,13 @@ PRESETS: dict[str, dict[str, Any]] = {
     # Li et al. 2023, "ReMax", arXiv:2310.10505: the greedy episode's reward is the baseline, KL in the reward. The paper takes
     # one step per batch, where the ratio is 1; the clip is for the steps after it.
     "remax": {"advantage": {"kind": "greedy_baseline"}, "kl": {"estimator": "k1", "place": "reward"}},
-    # Hu 2025, "REINFORCE++", arXiv:2501.03262: the whole batch is the baseline, KL in the reward.
+    # REINFORCE with the whole batch as the baseline; each token pays for the divergence of the whole trajectory.
     "reinforce": {"advantage": {"kind": "batch", "center": "batch"}, "kl": {"estimator": "k1", "place": "reward"}},
+    # Hu 2025, "REINFORCE++", arXiv:2501.03262: each token pays for the divergence from it on; whitened over the batch's tokens.
+    "reinforce_plus_plus": {
+        "advantage": {"kind": "batch", "center": "batch"},
+        "kl": {"estimator": "k1", "place": "reward", "credit": "to_go"},
+    },
     # MiniMax 2025, "MiniMax-M1", arXiv:2506.13585: the weight is clipped, no token loses its gradient.
     # Its cap of 5 is from Khatri et al. 2025, "ScaleRL", arXiv:2510.13786.
     "cispo": {"surrogate": {"kind": "cispo"}, "kl": {"weight": 0.0}},

@@ -186,7 +186,9 @@ SurrogateConfig = Annotated[ClipConfig | CispoConfig | GspoConfig | SapoConfig |
 class KlConfig(Strict):
     """Divergence from the reference policy, per action token. A bare number in a profile is its weight.
 
-    `place`: added to the loss, or subtracted from token rewards. `direction`: `reverse` is KL(policy || reference),
+    `place`: added to the loss, or subtracted from rewards. `credit`, for rewards: every token pays for the divergence of the
+    whole trajectory, or for that from it on (`to_go`; Hu 2025, with advantage `batch`). A critic's token rewards are to go
+    anyway. `direction`: `reverse` is KL(policy || reference),
     `forward` KL(reference || policy); `late_direction` replaces it after a share `late_from` of the iterations. With a
     `target` the weight is adapted to hold the divergence at that value (Ziegler et al. 2019); a larger `horizon` adapts it
     more slowly. `corrected` weights each token's term by its ratio to the behaviour policy.
@@ -195,6 +197,7 @@ class KlConfig(Strict):
     estimator: Literal["k1", "k2", "k3"] = "k3"
     weight: NotNegative = 0.01
     place: Literal["loss", "reward"] = "loss"
+    credit: Literal["trajectory", "to_go"] = "trajectory"
     direction: Literal["reverse", "forward"] = "reverse"
     late_direction: Literal["reverse", "forward"] | None = None
     late_from: Share = 0.8
@@ -347,6 +350,12 @@ class PolicyGradientConfig(UpdateConfig):
     """A policy-gradient update. `kind` names a preset of the choices below; each can be overridden.
 
     `reward_normalisation: domain` standardises the rewards of each task family by their running mean and deviation.
+
+    `truncated` episodes reached `rollout.max_tokens` or `max_turns`. `keep`: they count with their score, because an agent
+    that does not finish within its limits has failed in use, too. `mask`: their outcome is unknown, so they are left out
+    like unscored ones, of group statistics too (the overlong filtering of DAPO; for limits that are tighter in training
+    than in use). `bootstrap` (with `gae`): the critic's value of the state they end in replaces the reward of the last
+    turn, as if they went on; it costs one more pass.
     """
 
     kind: Literal[
@@ -356,6 +365,7 @@ class PolicyGradientConfig(UpdateConfig):
         "rloo",
         "remax",
         "reinforce",
+        "reinforce_plus_plus",
         "cispo",
         "gspo",
         "sapo",
@@ -376,6 +386,7 @@ class PolicyGradientConfig(UpdateConfig):
     off_policy: OffPolicyConfig = OffPolicyConfig()
     buffer: BufferConfig = BufferConfig()
     reward_normalisation: Literal["none", "domain"] = "none"
+    truncated: Literal["keep", "mask", "bootstrap"] = "keep"
 
     @model_validator(mode="before")
     @classmethod
@@ -388,6 +399,17 @@ class PolicyGradientConfig(UpdateConfig):
     def _check_choices(self) -> PolicyGradientConfig:
         if self.credit.kind == "turn" and self.advantage.kind not in ("group", "leave_one_out", "batch"):
             raise ValueError(f"credit by turn needs an advantage over groups, not '{self.advantage.kind}'")
+        if self.truncated == "bootstrap" and self.advantage.kind != "gae":
+            raise ValueError(
+                f"truncated 'bootstrap' needs a critic, and advantage '{self.advantage.kind}' has none: set truncated to "
+                "'keep' or 'mask', or advantage.kind to 'gae'"
+            )
+        if self.kl.credit == "to_go" and (self.kl.place, self.advantage.kind, self.credit.kind) != (
+            "reward",
+            "batch",
+            "trajectory",
+        ):
+            raise ValueError("kl.credit 'to_go' needs kl.place 'reward', advantage.kind 'batch' and credit.kind 'trajectory'")
         if self.kl.place == "reward" and self.advantage.kind in ("success", "teacher"):
             raise ValueError(f"advantage '{self.advantage.kind}' has no reward to subtract the KL from: set kl.place to 'loss'")
         if self.reward_normalisation != "none" and self.advantage.kind in ("success", "teacher"):

@@ -20,7 +20,7 @@ from tracewheel.learner.learner_state import LearnerState
 from tracewheel.learner.losses.kl_schedule import direction_at
 from tracewheel.learner.policy_versions import age, staleness, version_in_run
 from tracewheel.learner.reward_normalisation import normalise, normalise_turns
-from tracewheel.learner.scored_trajectories import rewards_of, with_finite_logprobs
+from tracewheel.learner.scored_trajectories import rewards_of, truncated, with_finite_logprobs
 from tracewheel.learner.token_advantages import (
     RewardKl,
     advantages_by_critic,
@@ -86,10 +86,12 @@ class AdvantageEstimator:
         """The trajectories that take part, with a list of advantages per token in the column `advantages`, and figures.
 
         Left out are trajectories without a finite reward, too old ones, those without an action, those whose sampler
-        gave a token a log-probability that is not finite, and groups without variance, as `zero_variance` in the
-        profile says.
+        gave a token a log-probability that is not finite, truncated ones if the profile says so, and groups without
+        variance, as its `zero_variance` says.
         """
         rewards = rewards_of(trajectories)
+        if self._settings.truncated == "mask":
+            rewards = np.where(truncated(trajectories), np.nan, rewards)
         fresh = self._fresh(trajectories, iteration)
         figures = {
             "zero_variance_share": zero_variance_share(torch.from_numpy(rewards), trajectories["group"].tolist()),
@@ -192,6 +194,8 @@ class AdvantageEstimator:
         if self._settings.off_policy.proximal == "recompute":
             table = self._passes.with_proximal(table)
         table = self._values.with_values(table)
+        if self._settings.truncated == "bootstrap":
+            table = self._values.with_values_after(table)
         advantages, returns = advantages_by_critic(
             self._settings, advantage, table, self._passes.batches(table), self._reward_kl(iteration)
         )

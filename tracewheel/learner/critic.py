@@ -96,11 +96,18 @@ class Critic:
 
     def values(self, model: Any, batch: Batch) -> Tensor:
         """Values [B, T] with gradient; [b, t] belongs to the state in which token t is chosen. 0 off the action mask."""
-        with torch.set_grad_enabled(torch.is_grad_enabled() and self.config.kind == "trunk"):
-            hidden = hidden_states(model, batch, layout=self._layout)
-        values = self.head(hidden[:, :-1].to(self.head_dtype)).squeeze(-1)
+        values = self.head(self._hidden(model, batch)[:, :-1].to(self.head_dtype)).squeeze(-1)
         shifted = torch.nn.functional.pad(values, (1, 0))
         return shifted.masked_fill(batch.action_mask == 0, 0.0)
+
+    def values_after(self, model: Any, batch: Batch) -> Tensor:
+        """Values [B, T]; [b, t] belongs to the state that token t leads to. 0 off the action mask."""
+        values: Tensor = self.head(self._hidden(model, batch).to(self.head_dtype)).squeeze(-1)
+        return values.masked_fill(batch.action_mask == 0, 0.0)
+
+    def _hidden(self, model: Any, batch: Batch) -> Tensor:
+        with torch.set_grad_enabled(torch.is_grad_enabled() and self.config.kind == "trunk"):
+            return hidden_states(model, batch, layout=self._layout)
 
     @property
     def head_dtype(self) -> torch.dtype:

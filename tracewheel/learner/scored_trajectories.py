@@ -18,6 +18,7 @@ from tracewheel.scoring.rubric import success_of
 if TYPE_CHECKING:
     import pandas as pd
 
+LIMITS = ("max_tokens", "max_turns")
 REQUIRED, OPTIONAL = ("trajectory_id", "total"), ("family", "turn_rewards", "baseline")
 
 
@@ -70,6 +71,12 @@ def succeeded(trajectories: pd.DataFrame) -> np.ndarray:
     return np.where(np.isnan(success), reached >= 1.0, success >= 1.0)
 
 
+def truncated(trajectories: pd.DataFrame) -> np.ndarray:
+    """[N] bool: whether the episode ended because it reached a limit of tokens or turns."""
+    ended: np.ndarray = trajectories["stop_reason"].isin(LIMITS).to_numpy()
+    return ended
+
+
 def describe(trajectories: pd.DataFrame) -> dict[str, float]:
     """Figures of trajectories before the learner leaves any out.
 
@@ -83,7 +90,7 @@ def describe(trajectories: pd.DataFrame) -> dict[str, float]:
         "masked_share": float((~np.isfinite(totals)).mean()),
         "generated_tokens": float(whole["action_mask"].map(sum).mean()),
         "trajectory_tokens": float(whole["token_ids"].map(len).mean()),
-        "truncated_share": float(whole["stop_reason"].isin(("max_tokens", "max_turns")).mean()),
+        "truncated_share": float(truncated(whole).mean()),
     }
     if np.isfinite(totals).any():
         figures["reward"] = float(totals[np.isfinite(totals)].mean())

@@ -21,6 +21,7 @@ from tracewheel.learner.advantages import (
     clamped,
     gae,
     greedy_baseline_advantages,
+    kl_to_go_advantages,
     trajectory_advantages,
     turn_advantages,
     vtrace,
@@ -28,9 +29,11 @@ from tracewheel.learner.advantages import (
 )
 from tracewheel.learner.batch import Batch, turn_numbers
 from tracewheel.learner.losses import kl_term
+from tracewheel.learner.losses.bounds import LOG_RATIO_BOUND
 from tracewheel.learner.losses.kl_estimators import k3
 from tracewheel.learner.losses.kl_schedule import Direction
 from tracewheel.learner.per_token import pad_per_token
+from tracewheel.learner.scored_trajectories import truncated
 from tracewheel.learner.trajectory_table import TrajectoryTable
 
 
@@ -66,9 +69,14 @@ def advantages_by_group(
     plain = torch.from_numpy(rewards)
     baselines = baselines_of(table) if config.advantage.kind == "greedy_baseline" else None
     no_signal = _no_signal(config, table, plain) if baselines is None else at_the_baseline(plain, baselines, groups).numpy()
-    divergence = _divergence(config, table, kl.direction) if "reference" in table.per_token else np.zeros(len(table))
-    shaped = torch.from_numpy(rewards - kl.weight * divergence)
-    if config.credit.kind == "turn":
+    divergences = _divergences(config, table, kl.direction)
+    shaped = torch.from_numpy(rewards - kl.weight * np.array([float(each.sum()) for each in divergences]))
+    if config.kl.credit == "to_go" and isinstance(config.advantage, BatchAdvantageConfig):
+        masks = [torch.tensor(list(mask)) for mask in table.frame["action_mask"]]
+        penalties = [kl.weight * each for each in divergences]
+        center = config.advantage.center
+        advantages = [row.tolist() for row in kl_to_go_advantages(plain, penalties, masks, groups, center=center)]
+    elif config.credit.kind == "turn":
         per_turn = turn_advantages(config.advantage, _turn_rewards(table, shaped.tolist()), groups, config.credit.discount)
         advantages = [_by_turn(mask, values) for mask, values in zip(table.frame["action_mask"], per_turn, strict=True)]
     else:
@@ -112,11 +120,12 @@ def advantages_by_critic(
         config: The learner's.
         advantage: The part of it that describes the critic.
         table: Trajectories with a finite `reward` each, and `values`; with `reference` when the KL is subtracted
-            from the reward, with `proximal` for V-trace.
+            from the reward, with `proximal` for V-trace, with `values_after` when truncated episodes are bootstrapped.
         batches: All the rows, in batches.
         kl: That penalty.
     """
     per_turn = _turn_rewards(table, table.frame["reward"].tolist())
+    cut = truncated(table.frame) if "values_after" in table.per_token else np.zeros(len(table), dtype=bool)
     advantages: list[Tensor] = [torch.zeros(0)] * len(table)
     returns = list(advantages)
     for batch in batches:
@@ -125,6 +134,12 @@ def advantages_by_critic(
         for number, position in enumerate(batch.rows.tolist()):
             for turn, reward in enumerate(per_turn[position]):
                 rewards[number, int(torch.nonzero(turns[number] == turn).max())] = reward
+        if "values_after" in table.per_token:
+            after, gamma = pad_per_token(table.per_token["values_after"], batch).cpu(), _last_discount(advantage)
+            for number, position in enumerate(batch.rows.tolist()):
+                if cut[position]:
+                    last = int(torch.nonzero(turns[number] >= 0).max())
+                    rewards[number, last] = gamma * after[number, last]
         if "reference" in table.per_token:
             reference = pad_per_token(table.per_token["reference"], batch).cpu()
             rewards = rewards - kl.weight * _divergence_of_samples(config, kl.direction, behaviour, reference, mask)
@@ -140,12 +155,13 @@ def advantages_by_critic(
 
 
 def advantages_by_teacher(table: TrajectoryTable) -> list[list[float]]:
-    """The teacher's log-probability of each token, less that of the policy that sampled it."""
+    """The teacher's log-probability of each token, less that of the policy that sampled it; 20 nats at most."""
     advantages = []
     columns = zip(table.frame["action_mask"], table.frame["logprobs"], table.per_token["teacher"], strict=True)
     for mask, logprobs, teacher in columns:
         taught = teacher[: len(mask)].tolist()
-        advantages.append([(t - p) if m else 0.0 for m, p, t in zip(mask, logprobs, taught, strict=True)])
+        gaps = [max(-LOG_RATIO_BOUND, min(LOG_RATIO_BOUND, t - p)) for p, t in zip(logprobs, taught, strict=True)]
+        advantages.append([gap if m else 0.0 for m, gap in zip(mask, gaps, strict=True)])
     return advantages
 
 
@@ -159,15 +175,22 @@ def mean_divergence(table: TrajectoryTable) -> float:
     return float(torch.cat(terms).mean()) if terms else math.nan
 
 
-def _divergence(config: PolicyGradientConfig, table: TrajectoryTable, direction: Direction) -> np.ndarray:
-    """The sum over each row's action tokens of the KL estimate between behaviour and reference policy."""
-    sums = []
+def _last_discount(config: GaeAdvantageConfig) -> float:
+    """The discount from the last action to the state after it."""
+    return config.gamma if config.granularity == "token" else config.turn_gamma
+
+
+def _divergences(config: PolicyGradientConfig, table: TrajectoryTable, direction: Direction) -> list[Tensor]:
+    """The KL estimate between behaviour and reference policy of each row's tokens [T]; 0 off the actions or without a KL."""
+    if "reference" not in table.per_token:
+        return [torch.zeros(len(mask)) for mask in table.frame["action_mask"]]
+    found = []
     columns = zip(table.frame["action_mask"], table.frame["logprobs"], table.per_token["reference"], strict=True)
     for mask, logprobs, reference in columns:
         acted = torch.tensor(list(mask))
         sampled = torch.tensor(list(logprobs), dtype=torch.float32)
-        sums.append(float(_divergence_of_samples(config, direction, sampled, reference[: len(acted)], acted).sum()))
-    return np.array(sums)
+        found.append(_divergence_of_samples(config, direction, sampled, reference[: len(acted)], acted))
+    return found
 
 
 def _divergence_of_samples(

@@ -68,6 +68,12 @@ class ValueLearner:
             batches = self._passes.batches(table)
             return table.with_pass("values", self._backend, batches, lambda batch: self.critic.values(model, batch))
 
+    def with_values_after(self, table: TrajectoryTable) -> TrajectoryTable:
+        """The rows with `values_after`: of the state after each action token."""
+        with self.critic.active() as model:
+            batches = self._passes.batches(table)
+            return table.with_pass("values_after", self._backend, batches, lambda batch: self.critic.values_after(model, batch))
+
     def learn(self, table: TrajectoryTable, rng: random.Random, *, warmup: bool = False) -> dict[str, float]:
         """Fit the values to the returns; the explained variance is that of the values before.
 

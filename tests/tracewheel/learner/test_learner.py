@@ -4,17 +4,21 @@ import dataclasses
 import json
 import math
 
+import pandas as pd
 import pytest
 import torch
+from pydantic import ValidationError
 from safetensors.torch import load_file
 
-from tracewheel.config import CriticConfig
+from tracewheel.config import CriticConfig, PolicyGradientConfig
 from tracewheel.core.errors import ConfigError, DataError
 from tracewheel.core.files import read_records, read_table, write_records
 from tracewheel.core.types import Trajectory
 from tracewheel.learner.batch import micro_batches
 from tracewheel.learner.critic import Critic
 from tracewheel.learner.models import load_models
+from tracewheel.learner.token_advantages import RewardKl, advantages_by_critic
+from tracewheel.learner.trajectory_table import TrajectoryTable
 
 WEIGHTS = "adapter/adapter_model.safetensors"
 
@@ -46,6 +50,85 @@ def test_stale_trajectories_are_left_out(run, trajectories, rewards, tmp_path, s
     assert same_weights(bounded / WEIGHTS, run(trajectories=fresh, rewards=rewards[4:], iteration=7)[0] / WEIGHTS)
     _, metrics = run({"off_policy": {"max_staleness": 2}}, trajectories=path, iteration=7)
     assert metrics["stale_share"] == 0.0
+
+
+@pytest.fixture
+def cut_off(trajectories, tmp_path):
+    """The trajectories, with every third cut off by a limit; and the others alone."""
+
+    def ended(number):
+        return ("max_tokens", "finished", "finished", "max_turns", "finished", "finished")[number % 6]
+
+    episodes = [
+        dataclasses.replace(episode, stop_reason=ended(number))
+        for number, episode in enumerate(read_records(trajectories, Trajectory))
+    ]
+    write_records(tmp_path / "cut.parquet", episodes)
+    write_records(tmp_path / "whole.parquet", [episode for number, episode in enumerate(episodes) if number % 3])
+    return tmp_path / "cut.parquet", tmp_path / "whole.parquet"
+
+
+@pytest.mark.parametrize("kind", ["grpo", "rejection_sampling"])
+def test_masked_truncated_episodes_count_for_nothing(run, rewards, cut_off, kind, same_weights):
+    """Not in the loss, and not in the statistics of their group; by default they count with their score."""
+    cut, whole = cut_off
+    masked, metrics = run({"kind": kind, "truncated": "mask"}, trajectories=cut)
+    assert metrics["truncated_share"] == pytest.approx(1 / 3)
+    others = [reward for number, reward in enumerate(rewards) if number % 3]
+    assert same_weights(masked / WEIGHTS, run({"kind": kind}, trajectories=whole, rewards=others)[0] / WEIGHTS)
+    assert not same_weights(masked / WEIGHTS, run({"kind": kind}, trajectories=cut)[0] / WEIGHTS)
+
+
+class TestBootstrap:
+    def advantages(self, truncated, stop_reason, **settings):
+        """One episode with two turns of one token each, values 0.2 and 0.4, 0.6 after it, and reward 0."""
+        learner = PolicyGradientConfig(kind="ppo", truncated=truncated, advantage={"whiten": False, **settings})
+        frame = pd.DataFrame(
+            {
+                "token_ids": [[5, 6, 7, 8]],
+                "action_mask": [[0, 1, 0, 1]],
+                "logprobs": [[0.0, -1.0, 0.0, -1.0]],
+                "reward": [0.0],
+                "stop_reason": [stop_reason],
+            }
+        )
+        values = {"values": [torch.tensor([0.0, 0.2, 0.0, 0.4])]}
+        if truncated == "bootstrap":
+            values["values_after"] = [torch.tensor([0.0, 0.3, 0.0, 0.6])]
+        table = TrajectoryTable(frame, values)
+        batches = table.batches(100, "cpu")
+        found, returns = advantages_by_critic(learner, learner.advantage, table, batches, RewardKl(0.0, "reverse"))
+        return found[0][[1, 3]].tolist(), returns[0][[1, 3]].tolist()
+
+    def test_by_hand(self):
+        """Last: gamma 0.6 - 0.4. First, with lambda 1/2 across turns: 0.4 - 0.2 + that / 2. Ended: 0 - 0.4, and 0.2 - 0.2."""
+        settings = {"gamma": 0.9, "turn_lam": 0.5}
+        for reason in ("max_tokens", "max_turns"):
+            advantages, returns = self.advantages("bootstrap", reason, **settings)
+            assert advantages == pytest.approx([0.2 + 0.14 / 2, 0.14])
+            assert returns == pytest.approx([0.4 + 0.14 / 2, 0.54])
+        ended = ([pytest.approx(0.0), pytest.approx(-0.4)], [pytest.approx(0.2), pytest.approx(0.0)])
+        assert self.advantages("bootstrap", "finished", **settings) == ended
+        assert self.advantages("keep", "max_tokens", **settings) == ended
+
+    def test_by_turn_the_turns_discount_counts(self):
+        advantages, _ = self.advantages("bootstrap", "max_turns", granularity="turn", turn_gamma=0.5, turn_lam=1.0)
+        assert advantages == pytest.approx([0.5 * 0.4 - 0.2 + 0.5 * -0.1, 0.5 * 0.6 - 0.4])
+
+    def test_an_update_bootstraps_the_critics_value(self, run, cut_off):
+        """After a first fit the critic is not 0, so where an episode is cut off makes a difference."""
+        ppo = {"kind": "ppo", "advantage": {"critic": {"kind": "light", "warmup_iterations": 1}}}
+        state, _ = run(ppo, trajectories=cut_off[0])
+        found = {
+            truncated: run({**ppo, "truncated": truncated}, trajectories=cut_off[0], state=state, iteration=2)[1]
+            for truncated in ("keep", "bootstrap")
+        }
+        assert found["keep"]["policy_loss"] != found["bootstrap"]["policy_loss"]
+        assert all(map(math.isfinite, found["bootstrap"].values()))
+
+    def test_without_a_critic_it_is_refused(self):
+        with pytest.raises(ValidationError, match="needs a critic, and advantage 'group' has none"):
+            PolicyGradientConfig(truncated="bootstrap")
 
 
 def test_keep_takes_a_step_on_the_kl_alone(run, rewards, adapter, same_weights):
@@ -181,8 +264,11 @@ def test_values_belong_to_the_state_before_each_action(profile_with, trajectorie
     changed = dataclasses.replace(batch, token_ids=batch.token_ids.clone())
     changed.token_ids[0, -1] = (changed.token_ids[0, -1] + 1) % 50
     with torch.no_grad(), critic.active() as model:
-        values, others = critic.values(model, batch), critic.values(model, changed)
+        values, others, after = critic.values(model, batch), critic.values(model, changed), critic.values_after(model, batch)
     assert torch.equal(values, others)
+    within = (batch.action_mask[:, :-1] * batch.action_mask[:, 1:]).bool()
+    assert torch.equal(after[:, :-1][within], values[:, 1:][within]), "the state after a token is the one before the next"
+    assert after[0, int(batch.action_mask[0].nonzero().max())] != 0.0
     assert (values[batch.action_mask == 0] == 0.0).all() and (values[batch.action_mask == 1] != 0.0).all()
 
 
