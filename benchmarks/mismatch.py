@@ -26,17 +26,13 @@ PROFILE = "configs/tiny.yaml"
 
 @dataclass(frozen=True)
 class Side:
-    """Who samples, in which precision, and whose log-probabilities are compared.
-
-    `late`: the sampler gives each token the log-probability of the one before, as a server with an error by one would.
-    """
+    """Who samples, in which precision, and whose log-probabilities are compared."""
 
     name: str
     engine: str = "vllm"
     dtype: str = "float32"
     sampler: str = "warm start"
     trainer: str = "warm start"
-    late: bool = False
 
 
 SIDES = (
@@ -45,7 +41,6 @@ SIDES = (
     Side("vLLM, bfloat16", dtype="bfloat16"),
     Side("vLLM, sampler one update behind", trainer="one update later"),
     Side("vLLM, sampler without the adapter", sampler="base"),
-    Side("log-probabilities one token late", engine="transformers", late=True),
 )
 CORRECTIONS = {
     "token, cap 2": {"level": "token"},
@@ -138,10 +133,7 @@ def measured(side: Side, job: dict[str, Any]) -> dict[str, float]:
         files = UpdateFiles([sampled], [out / "scores" / "scores.parquet"], start, start / "adapter", state)
         update(UpdateSections.of(config), files, iteration=1)
     learner = Learner(UpdateSections.of(config), state, start / "adapter")
-    frame = read_table(sampled)
-    if side.late:
-        frame["logprobs"] = [[0.0, *list(each)[:-1]] for each in frame["logprobs"]]
-    trajectories = TrajectoryTable(frame)
+    trajectories = TrajectoryTable(read_table(sampled))
     everything = [torch.ones(len(ids)) for ids in trajectories.frame["token_ids"]]
     trajectories = learner.passes.with_proximal(trajectories).with_per_token("current", everything)
     statistics = mismatch_of(trajectories)
