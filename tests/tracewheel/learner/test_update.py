@@ -16,6 +16,7 @@ from tracewheel.core.errors import AdapterMismatchError, DataError
 from tracewheel.core.files import read_records, read_table, write_records
 from tracewheel.core.types import Trajectory
 from tracewheel.learner.learner import Learner
+from tracewheel.learner.losses.bounds import KL_RATIO_BOUND
 from tracewheel.learner.models import POLICY
 from tracewheel.learner.update import update
 from tracewheel.learner.update_files import UpdateFiles
@@ -202,10 +203,11 @@ def test_replay_text_is_optional(run, usual, same_weights):
 
 def test_kl_is_measured_to_the_reference(run, config, trajectories, adapter):
     """In the first step of a second update: the K3 estimate between the two adapters, by plain forward passes."""
-    first, _ = run({"learning_rate": 1e-2})
+    first, _ = run({"learning_rate": 2e-3})
     _, figures = run({"kl": 0.01, "minibatches": 1}, state=first, iteration=2)
     episodes = read_records(trajectories, Trajectory)
     policy, reference = (torch.cat(action_logprobs(config, path, episodes)) for path in (first / "adapter", adapter))
+    assert (reference - policy).max() < KL_RATIO_BOUND
     expected = ((reference - policy).exp() - (reference - policy) - 1).mean().item()
     assert expected > 1e-3
     assert figures["kl"] == pytest.approx(expected, rel=1e-3)
