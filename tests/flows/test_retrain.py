@@ -124,6 +124,7 @@ def test_mlflow_has_the_run(finished, profile):
     assert {item.path for item in client.list_artifacts(summary["mlflow_run"], "data")} == {
         "data/quality.html",
         "data/quality.json",
+        "data/splits.parquet",
     }
     assert "leaks" not in summary and "tracewheel.leaks" not in run.data.tags
     assert {item.path for item in client.list_artifacts(summary["mlflow_run"])} >= {"report.html", "gate.json", "adapters"}
