@@ -68,7 +68,7 @@ class AdvantageEstimator:
         self._backend = backend
         self._carried = carried
         self._values = values
-        self._version = policy_of(state, config.policy.base).version
+        self.version = policy_of(state, config.policy.base).version
         self._buffer: TrajectoryBuffer | None = None
         if self._settings.buffer.kind != "none":
             stored = state / BUFFER
@@ -105,7 +105,7 @@ class AdvantageEstimator:
         if drawn is not None:
             figures["buffer_rows"] = float(len(drawn))
             if len(drawn):
-                ages = age(drawn[VERSION].to_numpy(), self._version, iteration)
+                ages = age(drawn[VERSION].to_numpy(), self.version, iteration)
                 figures |= {"advantage_age_mean": float(ages.mean()), "advantage_age_max": float(ages.max())}
         table = self._with_advantages(TrajectoryTable(self._with_rewards(usable)), drawn, iteration, figures)
         return table, figures | {"kept_rows": float(len(table))}
@@ -115,14 +115,14 @@ class AdvantageEstimator:
         return (
             np.ones(len(trajectories), dtype=bool)
             if bound is None
-            else staleness(trajectories, self._version, iteration) <= bound
+            else staleness(trajectories, self.version, iteration) <= bound
         )
 
     def _drawn(self, iteration: int, rng: random.Random) -> pd.DataFrame | None:
         """Trajectories of earlier iterations; None without a buffer."""
         if self._buffer is None:
             return None
-        version = version_in_run(self._version, iteration)
+        version = version_in_run(self.version, iteration)
         drawn = self._buffer.draw(self._settings.buffer.rows, iteration, rng, version=version)
         return drawn[self._fresh(drawn, iteration)] if len(drawn) else drawn
 
@@ -162,7 +162,7 @@ class AdvantageEstimator:
 
     def _store(self, table: TrajectoryTable, iteration: int) -> None:
         if self._buffer is not None:
-            self._buffer.add(table.frame, iteration, version=version_in_run(self._version, iteration))
+            self._buffer.add(table.frame, iteration, version=version_in_run(self.version, iteration))
 
     def _with_signal(self, table: TrajectoryTable) -> TrajectoryTable:
         """The rows without the groups that `zero_variance` leaves out, for advantages that compare no groups."""

@@ -161,8 +161,13 @@ class Learner:
 
         Args:
             trajectories: Trajectories with their `total`, as `read_scored_trajectories` gives them.
-            iteration: From 1; with the seed it fixes every random choice.
+            iteration: From 1; with the seed it fixes every random choice. The policy's version afterwards.
         """
+        figures = self._learn(trajectories, iteration)
+        self.version = self.advantages.version = iteration
+        return figures
+
+    def _learn(self, trajectories: pd.DataFrame, iteration: int) -> dict[str, float]:
         rng = random.Random(f"update-{self.config.seed}-{iteration}")
         table, figures = self.advantages.estimate(trajectories, iteration, rng)
         figures["steps"] = 0.0
