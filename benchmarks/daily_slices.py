@@ -4,8 +4,9 @@
 
 The log is cut into as many pieces of equal length, in the order of time; each day's run reads all pieces up to that day, in one
 work folder, from the command line, as a job at night does. The profile is configs/tiny-short.yaml with sets that the first
-piece can fill. Prints JSON and a table: the ledger of splits, the gate, and how many of the day's held-out and harder
-tasks an earlier day trained or selected on, counted from the curations in the store and not from the record.
+piece can fill, and the day's number as its seed, so that each night has a challenger of its own. Prints JSON and a table: the
+ledger of splits, the gate, and how many of the day's held-out and harder tasks an earlier day trained or selected on, counted
+from the curations in the store and not from the record.
 """
 
 from __future__ import annotations
@@ -29,7 +30,10 @@ SMALL = {
     "curation.held_out_tasks": 16,
     "curation.harder_tasks": 3,
     "curation.min_attempts": 1,
-    "rollout.group_size": 2,
+    # Enough steps on a few demonstrations that the policy moves: otherwise each night's challenger is the base.
+    "warm_start.epochs": 20,
+    "warm_start.batch_size": 8,
+    "rollout.group_size": 4,
     "training.iterations": 1,
     "training.tasks_per_iteration": 4,
     "evaluation.samples": 1,
@@ -40,11 +44,11 @@ SMALL = {
 }
 
 
-def run_day(lines: list[bytes], work: Path) -> dict[str, Any]:
+def run_day(lines: list[bytes], work: Path, seed: int) -> dict[str, Any]:
     """One retrain on these lines of the log; the summary that it prints."""
     log = work / "log.jsonl"
     log.write_bytes(b"".join(lines))
-    settings = [f"{name}={value}" for name, value in ({"ingest.paths": f"[{log}]"} | SMALL).items()]
+    settings = [f"{name}={value}" for name, value in ({"ingest.paths": f"[{log}]", "seed": seed} | SMALL).items()]
     pairs = [part for setting in settings for part in ("--set", setting)]
     command = [sys.executable, "-m", "flows.cli", "retrain", str(PROFILE), "--run-dir", str(work / "run"), "--json", *pairs]
     done = subprocess.run(command, cwd=ROOT, env=environment(1), capture_output=True, text=True, check=False)
@@ -74,14 +78,14 @@ def day_of(summary: dict[str, Any], work: Path, used: dict[str, set[str]]) -> di
 def shown(days: list[dict[str, Any]]) -> str:
     """A row a day."""
     head = ["day", "traces", "train", "validation", "held out", "harder", "new tasks", "gave way (trained)", "retired held out"]
-    head += ["first set still held out", "trained + selected on before", "gate", "baseline", "difference", "level"]
+    head += ["first set still held out", "trained + selected on before", "look", "gate", "baseline", "difference", "level"]
     rows = []
     for number, day in enumerate(days, 1):
         splits, gate, first = day["splits"], day["gate"], day["splits"]["first_held_out"]
         sizes = [day["sizes"].get(name, 0) for name in ("train", "validation", "held_out", "harder")]
         did = [splits["new_tasks"], f"{splits['gave_way']} ({splits['gave_way_trained']})", splits["retired_held_out"]]
         before = f"{day['used_before']['trained_before']} + {day['used_before']['selected_before']}"
-        judged = [gate["verdict"], gate["baseline"], gate["difference"], gate["level"]]
+        judged = [gate["look"], gate["verdict"], gate["baseline"], gate["difference"], gate["level"]]
         rows.append([number, day["traces"], *sizes, *did, f"{first['still']} of {first['tasks']}", before, *judged])
     return table(head, rows)
 
@@ -100,7 +104,7 @@ def main() -> None:
         work.mkdir(parents=True, exist_ok=True)
         for number in range(1, options.days + 1):
             count = len(lines) * number // options.days
-            day = {"traces": count} | day_of(run_day(lines[:count], work), work, used)
+            day = {"traces": count} | day_of(run_day(lines[:count], work, number), work, used)
             days.append(day)
             print(f"day {number}: {day['splits']['says']} Gate: {day['gate']['verdict']}", file=sys.stderr, flush=True)
             if options.json:  # a series that is cut off leaves the days that it has
