@@ -5,6 +5,16 @@ with its path before anything runs. `--set a.b=c` overrides one value. Each run 
 """
 
 from tracewheel.config.adaptation import LoraConfig, LoraShape, MergeConfig, SpecialistsConfig
+from tracewheel.config.advantages import (
+    AdvantageConfig,
+    BatchAdvantageConfig,
+    CriticConfig,
+    GaeAdvantageConfig,
+    GroupAdvantageConfig,
+    LeaveOneOutAdvantageConfig,
+    SuccessAdvantageConfig,
+    TeacherAdvantageConfig,
+)
 from tracewheel.config.curation import (
     CurationConfig,
     DecontaminationConfig,
@@ -18,37 +28,31 @@ from tracewheel.config.engines import EngineConfig, TransformersEngineConfig, Vl
 from tracewheel.config.guard import GuardConfig
 from tracewheel.config.ingest import IngestConfig, TraceFormat
 from tracewheel.config.learner import (
-    AdvantageConfig,
-    BackendConfig,
-    BatchAdvantageConfig,
     BufferConfig,
     CispoConfig,
     ClipConfig,
     CreditConfig,
-    CriticConfig,
-    DeepSpeedConfig,
     DpoConfig,
     EntropyConfig,
-    GaeAdvantageConfig,
-    GroupAdvantageConfig,
     GspoConfig,
     KlConfig,
     LearnerConfig,
-    LeaveOneOutAdvantageConfig,
     LikelihoodConfig,
     OffPolicyConfig,
-    PassesConfig,
     PolicyGradientConfig,
     PositiveExamplesConfig,
     SapoConfig,
-    SuccessAdvantageConfig,
     SurrogateConfig,
-    TeacherAdvantageConfig,
     UpdateConfig,
     ZeroVarianceConfig,
 )
 from tracewheel.config.loading import load_config, load_ingest_config
 from tracewheel.config.mismatch import MismatchConfig
+from tracewheel.config.passes import (
+    BackendConfig,
+    DeepSpeedConfig,
+    PassesConfig,
+)
 from tracewheel.config.placement import PlacementConfig
 from tracewheel.config.profile import (
     AimsConfig,

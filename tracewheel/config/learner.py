@@ -6,120 +6,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
+from tracewheel.config.advantages import AdvantageConfig, GroupAdvantageConfig
 from tracewheel.config.algorithms import with_preset
 from tracewheel.config.base import Count, NotNegative, Positive, Share, Strict
 from tracewheel.config.mismatch import MismatchConfig
+from tracewheel.config.passes import PassesConfig
 from tracewheel.core.errors import ConfigError
-
-
-class GroupAdvantageConfig(Strict):
-    """Reward minus the group's mean, divided by the group's standard deviation if `scale`."""
-
-    kind: Literal["group"] = "group"
-    scale: bool = True
-
-
-class LeaveOneOutAdvantageConfig(Strict):
-    """Reward minus the mean of the group's other samples."""
-
-    kind: Literal["leave_one_out"] = "leave_one_out"
-
-
-class BatchAdvantageConfig(Strict):
-    """Reward minus the mean of the group or of the whole batch, divided by the batch's standard deviation."""
-
-    kind: Literal["batch"] = "batch"
-    center: Literal["group", "batch"] = "group"
-
-
-class GreedyBaselineAdvantageConfig(Strict):
-    """Reward minus that of the same policy's greedy episode of the task (ReMax, Li et al. 2023).
-
-    Each task is played once more for it. That episode counts in `training.episodes`, and nothing is trained on it.
-    """
-
-    kind: Literal["greedy_baseline"] = "greedy_baseline"
-
-
-class SuccessAdvantageConfig(Strict):
-    """1 for a reward of at least `threshold`, process rewards not counted; other samples are dropped."""
-
-    kind: Literal["success"] = "success"
-    threshold: Share = 1.0
-
-
-class TeacherAdvantageConfig(Strict):
-    """Per token: the teacher's log-probability minus the policy's.
-
-    The teacher is a local adapter, a local model or both, with the policy's tokenizer.
-    """
-
-    kind: Literal["teacher"] = "teacher"
-    base: str | None = None
-    adapter: str | None = None
-
-
-class CriticConfig(Strict):
-    """The value function. `trunk`: a LoRA adapter of its own and a linear head on the policy's base.
-
-    `light`: a two-layer network on the frozen base's hidden states. The first `warmup_iterations` train the critic alone,
-    on the starting policy's episodes, for `warmup_epochs` epochs each (default: `epochs`). `clip` bounds how far a value
-    may move from the one that its advantages were computed with.
-    """
-
-    kind: Literal["trunk", "light"] = "trunk"
-    rank: Count = 8
-    hidden: Count = 128
-    learning_rate: Positive = 1e-3
-    epochs: Count = 2
-    warmup_iterations: Annotated[int, Field(ge=0)] = 1
-    warmup_epochs: Count | None = None
-    clip: Positive | None = 0.2
-
-
-class GaeAdvantageConfig(Strict):
-    """Generalised advantage estimation over the actions of a trajectory; observations are skipped.
-
-    `token`: each token is an action; `gamma` and `lam` apply from token to token, `turn_gamma` and `turn_lam` from the
-    last token of a turn to the first of the next. `turn`: each turn is one action. `vtrace` uses the returns of V-trace
-    (Espeholt et al. 2018), with its truncation levels `rho_max` and `c_max`.
-
-    VAPO (Yue et al. 2025): `lam_critic` is the lambda of the critic's returns, everywhere (default: that of the advantages);
-    with `length_alpha` that of the advantages is 1 - 1 / (`length_alpha` l) everywhere, at least 0, where l counts the
-    actions of the trajectory, not its observations.
-    """
-
-    kind: Literal["gae"] = "gae"
-    granularity: Literal["token", "turn"] = "token"
-    gamma: Share = 1.0
-    lam: Share = 1.0
-    turn_gamma: Share = 1.0
-    turn_lam: Share = 0.95
-    lam_critic: Share | None = None
-    length_alpha: Positive | None = None
-    whiten: bool = True
-    vtrace: bool = False
-    rho_max: Positive = 1.0
-    c_max: Positive = 1.0
-    critic: CriticConfig = CriticConfig()
-
-    @model_validator(mode="after")
-    def _check_lambda(self) -> GaeAdvantageConfig:
-        if self.vtrace and (self.lam_critic is not None or self.length_alpha is not None):
-            raise ValueError("V-trace has one lambda: leave out lam_critic and length_alpha, or set vtrace to false")
-        return self
-
-
-AdvantageConfig = Annotated[
-    GroupAdvantageConfig
-    | LeaveOneOutAdvantageConfig
-    | BatchAdvantageConfig
-    | GreedyBaselineAdvantageConfig
-    | SuccessAdvantageConfig
-    | TeacherAdvantageConfig
-    | GaeAdvantageConfig,
-    Field(discriminator="kind"),
-]
 
 
 class CreditConfig(Strict):
@@ -269,48 +161,6 @@ class BufferConfig(Strict):
     capacity: Count = 1024
     rows: Count = 64
     half_life: Positive = 2.0
-
-
-class LocalBackendConfig(Strict):
-    """Updates in one process."""
-
-    kind: Literal["local"] = "local"
-
-
-class DeepSpeedConfig(Strict):
-    """ZeRO (Rajbhandari et al. 2020) over several processes.
-
-    Stage 2 shards gradients and the optimiser's state, stage 3 the weights too. `offload` keeps the optimiser's state in
-    main memory, or `all`: the weights too (stage 3). Unless torchrun has started the update, it starts `processes`
-    processes (default: one for each GPU). A process gives up after waiting `timeout_minutes` for the others.
-    """
-
-    kind: Literal["deepspeed"] = "deepspeed"
-    processes: Count | None = None
-    timeout_minutes: Positive = 30.0
-    stage: Literal[2, 3] = 2
-    offload: Literal["none", "optimizer", "all"] = "none"
-    overlap_comm: bool = True
-
-
-BackendConfig = Annotated[LocalBackendConfig | DeepSpeedConfig, Field(discriminator="kind")]
-
-
-class PassesConfig(Strict):
-    """How the tokens of an optimiser step pass through the model, whatever their number.
-
-    `weights`: train a LoRA adapter or the whole model. A step's tokens are cut into micro-batches of at most
-    `micro_batch_tokens` tokens, or one sequence, whose gradients add up. `layout` of a micro-batch: `padded`, `packed` into
-    one row without padding, or `shared_prefix`, packed with common beginnings only once. `gradient_checkpointing`
-    recomputes each layer in the backward pass. `backend`: one process or several.
-    """
-
-    max_grad_norm: Positive = 1.0
-    micro_batch_tokens: Count = 4096
-    layout: Literal["padded", "packed", "shared_prefix"] = "shared_prefix"
-    gradient_checkpointing: bool = False
-    weights: Literal["lora", "full"] = "lora"
-    backend: BackendConfig = LocalBackendConfig()
 
 
 class UpdateConfig(PassesConfig):

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from tracewheel.config.base import Strict
 from tracewheel.config.engines import TransformersEngineConfig, VllmServerConfig
-from tracewheel.config.learner import DeepSpeedConfig
+from tracewheel.config.passes import DeepSpeedConfig
 from tracewheel.core.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -14,7 +14,8 @@ from tracewheel.config.endpoint import EndpointConfig
 from tracewheel.config.engines import EngineConfig, TransformersEngineConfig
 from tracewheel.config.guard import GuardConfig
 from tracewheel.config.ingest import IngestConfig
-from tracewheel.config.learner import LearnerConfig, PassesConfig, PolicyGradientConfig
+from tracewheel.config.learner import LearnerConfig, PolicyGradientConfig
+from tracewheel.config.passes import PassesConfig
 from tracewheel.config.placement import PlacementConfig, check_placement
 from tracewheel.config.rate_trials import RateTrialsConfig
 from tracewheel.config.rubric import RubricConfig

@@ -1,0 +1,51 @@
+"""How the tokens of an optimiser step pass through the model, and on how many processes."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from tracewheel.config.base import Count, Positive, Strict
+
+
+class LocalBackendConfig(Strict):
+    """Updates in one process."""
+
+    kind: Literal["local"] = "local"
+
+
+class DeepSpeedConfig(Strict):
+    """ZeRO (Rajbhandari et al. 2020) over several processes.
+
+    Stage 2 shards gradients and the optimiser's state, stage 3 the weights too. `offload` keeps the optimiser's state in
+    main memory, or `all`: the weights too (stage 3). Unless torchrun has started the update, it starts `processes`
+    processes (default: one for each GPU). A process gives up after waiting `timeout_minutes` for the others.
+    """
+
+    kind: Literal["deepspeed"] = "deepspeed"
+    processes: Count | None = None
+    timeout_minutes: Positive = 30.0
+    stage: Literal[2, 3] = 2
+    offload: Literal["none", "optimizer", "all"] = "none"
+    overlap_comm: bool = True
+
+
+BackendConfig = Annotated[LocalBackendConfig | DeepSpeedConfig, Field(discriminator="kind")]
+
+
+class PassesConfig(Strict):
+    """How the tokens of an optimiser step pass through the model, whatever their number.
+
+    `weights`: train a LoRA adapter or the whole model. A step's tokens are cut into micro-batches of at most
+    `micro_batch_tokens` tokens, or one sequence, whose gradients add up. `layout` of a micro-batch: `padded`, `packed` into
+    one row without padding, or `shared_prefix`, packed with common beginnings only once. `gradient_checkpointing`
+    recomputes each layer in the backward pass. `backend`: one process or several.
+    """
+
+    max_grad_norm: Positive = 1.0
+    micro_batch_tokens: Count = 4096
+    layout: Literal["padded", "packed", "shared_prefix"] = "shared_prefix"
+    gradient_checkpointing: bool = False
+    weights: Literal["lora", "full"] = "lora"
+    backend: BackendConfig = LocalBackendConfig()
