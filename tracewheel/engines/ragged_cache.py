@@ -95,7 +95,8 @@ class RaggedCache:
         """Copy a row to others."""
         length, to = self.lengths[source], torch.tensor(targets, device=self._device)
         for buffer in (*self._keys.values(), *self._values.values()):
-            buffer[to, :, :length] = buffer[source, :, :length]
+            # A whole row is one piece of the buffer's memory, and torch refuses to write from one part of it to another.
+            buffer[to, :, :length] = buffer[source, :, :length].clone()
         for row in targets:
             self.lengths[row] = length
 

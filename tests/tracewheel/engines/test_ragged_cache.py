@@ -140,3 +140,17 @@ def test_a_row_that_was_just_taken_can_be_swapped():
     rows.cache.swap([new], [0])
     rows.given[0], rows.given[new] = rows.given[new], rows.given[0]
     assert rows.read({0: 4, 1: 1, 2: 1}) < 1e-5
+
+
+@pytest.mark.parametrize("length", [1, 63, 64, 65, 127, 128, 129])
+def test_a_row_of_any_length_can_be_copied_and_swapped(length):
+    """Rows that fill their room (64 positions, then the double) too."""
+    torch.manual_seed(0)
+    rows = Rows()
+    source, short, *targets = [rows.take() for _ in range(5)]
+    rows.read({source: length, short: 2})
+    rows.cache.copy(source, targets)
+    rows.given |= dict.fromkeys(targets, rows.given[source])
+    rows.cache.swap([targets[0]], [short])
+    rows.given[targets[0]], rows.given[short] = rows.given[short], rows.given[targets[0]]
+    assert rows.read(dict.fromkeys([source, short, *targets], 1)) < 1e-5
