@@ -10,17 +10,14 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from tracewheel.chat.hermes import REPLY_FRAMES, ParsedTurn, parse_hermes
+from tracewheel.chat.formats import ParsedTurn, make_format
 from tracewheel.chat.plain_text import PlainText
 from tracewheel.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
-
-PARSERS: dict[str, Callable[[str], ParsedTurn]] = {"hermes": parse_hermes}
 
 Message = dict[str, Any]
 _PROBE: list[Message] = [{"role": "user", "content": "probe"}]
@@ -47,14 +44,13 @@ class ChatRenderer:
     def __init__(self, tokenizer: PreTrainedTokenizerBase, tool_format: str = "hermes") -> None:
         if tokenizer.chat_template is None:
             raise ConfigError(f"the tokenizer of {tokenizer.name_or_path} has no chat template")
-        if tool_format not in PARSERS:
-            raise ConfigError(f"unknown tool format '{tool_format}'; known: {', '.join(sorted(PARSERS))}")
         if tokenizer.eos_token_id is None:
             raise ConfigError(f"the tokenizer of {tokenizer.name_or_path} has no end-of-turn token (eos_token)")
         self.tokenizer = tokenizer
         self.end_of_turn_id: int = int(tokenizer.eos_token_id)
-        self.parse = PARSERS[tool_format]
-        self._plain = PlainText(tokenizer, REPLY_FRAMES)
+        self.format = make_format(tool_format)
+        self.parse = self.format.parse
+        self._plain = PlainText(tokenizer, self.format.REPLY_FRAMES)
         self._probe_length = len(self._render(_PROBE, add_generation_prompt=True))
         self._probe_reply = self._render([*_PROBE, _PROBE_REPLY])
         self._observation_cache: dict[tuple[tuple[str, str], ...], list[int]] = {}

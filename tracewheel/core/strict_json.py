@@ -8,6 +8,7 @@ from typing import Any
 
 DEEPEST = 64
 LARGEST_INTEGER = 2**63
+_DECODER = json.JSONDecoder()
 
 
 def parse_json(text: str) -> Any:
@@ -23,6 +24,20 @@ def parse_json(text: str) -> Any:
         raise ValueError(f"nested deeper than {DEEPEST}") from None
     check_json(value)
     return value
+
+
+def read_json(text: str, at: int = 0) -> tuple[Any, int]:
+    """Read the JSON value that begins at position `at`, and give the position after it; any text may follow.
+
+    Raises:
+        ValueError: as `parse_json`.
+    """
+    try:
+        value, end = _DECODER.raw_decode(text, at)
+    except RecursionError:
+        raise ValueError(f"nested deeper than {DEEPEST}") from None
+    check_json(value)
+    return value, end
 
 
 def check_json(value: Any) -> None:

@@ -13,7 +13,7 @@ import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
-from tracewheel.chat.hermes import ParsedTurn
+from tracewheel.chat.formats import ParsedTurn
 from tracewheel.config import RolloutConfig
 from tracewheel.core.types import StopReason, Trajectory, Turn, content_hash
 from tracewheel.engines.base import Request

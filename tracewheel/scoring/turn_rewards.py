@@ -12,8 +12,7 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
-from tracewheel.chat.hermes import ParsedCall
-from tracewheel.chat.renderer import PARSERS
+from tracewheel.chat.formats import make_format
 from tracewheel.core.errors import DataError
 from tracewheel.core.types import Task, Trajectory, canonical_json
 from tracewheel.environments import make_environment, opening_messages
@@ -83,5 +82,5 @@ def _calls(message: Message, tool_format: str) -> list[tuple[str, dict[str, Any]
     if message.get("tool_calls"):
         functions = [call["function"] for call in message["tool_calls"]]
         return [(function["name"], json.loads(function["arguments"])) for function in functions]
-    parsed: list[ParsedCall] = PARSERS[tool_format](message.get("content") or "").calls
+    parsed = make_format(tool_format).parse(message.get("content") or "").calls
     return [(call.name, call.arguments) for call in parsed if not call.malformed]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from tracewheel.chat.hermes import REPLY_FRAMES
+from tracewheel.chat.formats.hermes import HermesFormat
 from tracewheel.chat.plain_text import PlainText
 from tracewheel.chat.renderer import ChatRenderer
 from tracewheel.core.errors import ConfigError
@@ -151,7 +151,7 @@ def test_a_control_token_in_the_base_vocabulary_is_encoded_by_characters():
     tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[("<", "/"), ("s", ">"), ("</", "s>")]))
     tokenizer.add_special_tokens([AddedToken("</s>", normalized=False)])
     fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="</s>", chat_template=CHAT_TEMPLATE)
-    plain = PlainText(fast, REPLY_FRAMES)
+    plain = PlainText(fast, HermesFormat.REPLY_FRAMES)
     assert plain.encode("</s>") == [0]
     assert plain.encode(plain.mark("</s>")) == [1, 2, 3, 4]
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracewheel.chat.hermes import ParsedCall
+from tracewheel.chat.formats import ParsedCall
 from tracewheel.chat.renderer import ChatRenderer
 from tracewheel.core.errors import ConfigError
 from tracewheel.environments.workspace.agent import solution
@@ -258,7 +258,7 @@ def test_a_template_that_rewrites_history_is_refused(renderer, rewritten):
 
 
 def test_an_unsuitable_tokenizer_is_an_error(renderer):
-    with pytest.raises(ConfigError, match="unknown tool format 'morse'"):
+    with pytest.raises(ConfigError, match="no tool format is called 'morse'"):
         ChatRenderer(renderer.tokenizer, "morse")
     silent, endless = copy.deepcopy(renderer.tokenizer), copy.deepcopy(renderer.tokenizer)
     silent.chat_template = None

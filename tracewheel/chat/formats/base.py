@@ -1,0 +1,109 @@
+"""What a tool-call format is: how a policy writes calls in an assistant turn, and how its turns are framed and ended."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol
+
+THINK_OPEN, THINK_CLOSE = "<think>", "</think>"
+
+
+@dataclass(frozen=True)
+class ParsedCall:
+    """One call of a turn: a name with arguments, or the reason why it is malformed."""
+
+    name: str = ""
+    arguments: dict[str, Any] = field(default_factory=dict)
+    malformed: str = ""
+
+
+@dataclass(frozen=True)
+class ParsedTurn:
+    """A parsed assistant turn: its free text, its calls in order, and the thinking before them."""
+
+    content: str
+    calls: list[ParsedCall]
+    thinking: str = ""
+
+
+class ToolFormat(Protocol):
+    """A tool-call format. Implementations take no arguments and keep no state.
+
+    Attributes:
+        REPLY_FRAMES: Texts that frame a tool's reply.
+        CALL_FRAMES: Texts that frame a call.
+        END_TOKENS: Tokens that may end a turn of this format, besides the one that the chat template writes.
+        THINKING_KEY: The key of an assistant message in which this format's templates look for its thinking.
+    """
+
+    REPLY_FRAMES: ClassVar[tuple[str, ...]]
+    CALL_FRAMES: ClassVar[tuple[str, ...]]
+    END_TOKENS: ClassVar[tuple[str, ...]]
+    THINKING_KEY: ClassVar[str]
+
+    def parse(self, text: str, tools: Sequence[dict[str, Any]] = ()) -> ParsedTurn:
+        """Parse an assistant turn without its end token. Never raises: what cannot be read is a malformed call.
+
+        Takes time linear in the text. `tools` are the tools offered, as OpenAI schemas, for formats that write every
+        argument as plain text; the others ignore them.
+        """
+        ...
+
+    def render(self, calls: Sequence[ParsedCall]) -> str:
+        """The text that a policy samples for these calls, without an end token; `parse` reads the same calls from it.
+
+        Raises:
+            UnwritableCallError: the format cannot write a name or an argument.
+        """
+        ...
+
+
+class UnwritableCallError(ValueError):
+    """A format has no way to write a call, for instance an argument that contains the format's own closing tag."""
+
+
+def split_thinking(text: str) -> tuple[str, str]:
+    """Split a turn into (thinking, rest) at `</think>`.
+
+    The opening tag may be missing, because some templates write it themselves. A turn that opens its thinking and does not
+    close it has no rest, so a call in unfinished thinking is no call.
+    """
+    opened = text.lstrip().startswith(THINK_OPEN)
+    head, closed, rest = text.partition(THINK_CLOSE)
+    if opened:
+        return head.lstrip()[len(THINK_OPEN) :].strip(), rest if closed else ""
+    if closed and THINK_OPEN not in head:
+        return head.strip(), rest
+    return "", text
+
+
+def joined(pieces: Sequence[str]) -> str:
+    """The free text of a turn from the pieces around its calls."""
+    return "".join(pieces).strip()
+
+
+def malformed(reason: str) -> ParsedCall:
+    return ParsedCall(malformed=reason)
+
+
+def named_call(value: Any, keys: Sequence[str] = ("arguments",), *, needs_arguments: bool = False) -> ParsedCall:
+    """A call from a JSON object with a name and, under one of `keys`, its arguments."""
+    if not isinstance(value, dict) or not isinstance(value.get("name"), str):
+        return malformed('no "name"')
+    given = next((key for key in keys if key in value), None)
+    if given is None:
+        return malformed(f'no "{keys[0]}"') if needs_arguments else ParsedCall(value["name"])
+    if not isinstance(value[given], dict):
+        return malformed(f'"{given}" is not an object')
+    return ParsedCall(value["name"], value[given])
+
+
+def skip_space(text: str, at: int) -> int:
+    """The first position from `at` on that is not white space of JSON."""
+    found = _NOT_SPACE.search(text, at)
+    return found.start() if found else len(text)
+
+
+_NOT_SPACE = re.compile(r"[^ \t\n\r]")
