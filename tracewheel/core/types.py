@@ -15,6 +15,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, Self
 
+from tracewheel.core.forks import read_forks
+
 SCHEMA_VERSION = 1
 # Beside `trajectories.parquet`: the greedy episode of each task, played for its reward alone.
 GREEDY_FILE = "greedy.parquet"
@@ -159,9 +161,12 @@ class Trajectory(Record):
     sampled token t, and 0 for prompt, observation and forced tokens. `logprobs[t]` is the behaviour log-probability
     (temperature applied, before top-p), 0.0 where the mask is 0. `turns` hold the policy version of each turn;
     `policy_version` is the oldest of them. The trajectories of one task in one iteration share a `group`.
+
+    Each token is stored once. Where the chat template rewrote earlier turns, `forks` says which token a stretch of tokens
+    follows instead of the one before it (`tracewheel/core/forks.py`); a turn's `start` and `end` are flat indices.
     """
 
-    JSON_FIELDS = frozenset({"turns", "final_state", "messages"})
+    JSON_FIELDS = frozenset({"turns", "final_state", "messages", "forks"})
 
     id: str
     task_id: str
@@ -178,7 +183,13 @@ class Trajectory(Record):
     messages: list[dict[str, Any]]
     stop_reason: StopReason
     detail: str = ""
+    forks: list[list[int]] = field(default_factory=list)
     schema_version: int = SCHEMA_VERSION
+
+    @classmethod
+    def from_record(cls, row: Mapping[str, Any]) -> Self:
+        """The trajectory of a row; one that was stored before there were forks has none."""
+        return super().from_record({**row, "forks": canonical_json(read_forks(row.get("forks")))})
 
     def token_versions(self) -> list[int]:
         """The policy version that sampled each of the T tokens, -1 for other tokens."""

@@ -26,6 +26,9 @@ class Sampling:
 class Request:
     """Append `new_ids` to a session and sample a turn. A session's first request opens it.
 
+    `keep` is the number of the session's tokens that stay before `new_ids`, None for all: the others are forgotten, as where
+    a chat template rewrites earlier turns. The session's random numbers go on.
+
     `seed` fixes the session's random numbers, `temperature` overrides the engine's, and `policy` the engine's
     policy (not every engine can). A `greedy` session takes the most likely token at each step, also on an engine that
     samples. All four are read at the session's first request.
@@ -38,6 +41,7 @@ class Request:
     temperature: float | None = None
     policy: PolicyRef | None = None
     greedy: bool = False
+    keep: int | None = None
 
 
 @dataclass(frozen=True)

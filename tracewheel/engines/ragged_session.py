@@ -47,8 +47,9 @@ class RaggedSession:
         return self.ids[self.read - count : self.read]
 
     def begin_turn(self, request: Request) -> None:
-        """Append the observation and begin a turn."""
-        self.ids += request.new_ids
+        """Append the observation to the tokens that stay, and begin a turn. One token at least is left to read."""
+        self.ids = self.ids[: request.keep] + request.new_ids
+        self.read = min(self.read, request.keep if request.keep is not None else self.read, len(self.ids) - 1)
         self.start = len(self.ids)
         self.end = self.start + request.max_new_tokens
         self.logprobs, self.versions = [], []

@@ -83,6 +83,7 @@ class TransformersEngine:
         session = self._sessions.get(request.session)
         if session is not None:
             session.begin_turn(request)
+            self._cache.lengths[session.row] = session.read
             self._back.append(session)
             return
         if request.policy not in (None, self._policy):

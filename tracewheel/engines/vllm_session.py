@@ -42,8 +42,8 @@ class Session:
         return cls(request.session, request.seed, temperature, request.policy, request.greedy or sampling.greedy)
 
     def begin_turn(self, request: Request) -> None:
-        """Append the observation and begin a turn."""
-        self.ids += request.new_ids
+        """Append the observation to the tokens that stay, and begin a turn."""
+        self.ids = self.ids[: request.keep] + request.new_ids
         self.turn_ids, self.logprobs, self.versions = [], [], []
         self.budget = request.max_new_tokens
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
+from functools import cached_property
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, SupportsFloat, cast
 
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor
 
 from tracewheel.core.errors import DataError
+from tracewheel.core.forks import Forks, check_forks, preceding, read_forks, rows
 from tracewheel.learner.kernels.packing import Layout, common_length
 from tracewheel.learner.losses import StepTotals
 
@@ -26,6 +28,9 @@ class Batch:
     token, and at least once per row; where it is 0, `behaviour_logprobs` and `advantages` are 0. `turns` [B, T] is
     the number of an action token's turn, -1 elsewhere. `temperature` [B] is the sampling temperature of each row,
     and `rows` [B] its position in the table of trajectories.
+
+    Tokens are in flat order, each once. Where a trajectory has forks, `before` [B, T] is the index of the token that each
+    one follows, -1 for none; it is None where every token follows the one before it.
     """
 
     token_ids: Tensor
@@ -36,10 +41,26 @@ class Batch:
     turns: Tensor
     temperature: Tensor
     rows: Tensor
+    before: Tensor | None = None
 
     def to(self, device: str | torch.device) -> Batch:
         """The same batch on another device."""
-        return Batch(**{spec.name: getattr(self, spec.name).to(device) for spec in fields(self)})
+        return Batch(**{name: tensor.to(device) for name, tensor in self.tensors().items()})
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The tensors by name, without `before` where there are no forks."""
+        named = {spec.name: getattr(self, spec.name) for spec in fields(self)}
+        return {name: tensor for name, tensor in named.items() if tensor is not None}
+
+    def at_preceding(self, values: Tensor) -> Tensor:
+        """For each token but the first of every row, the entry of `values` [B, T, ...] at the token it follows: [B, T - 1, ...].
+
+        Entries of tokens that follow none are undefined.
+        """
+        if self.before is None:
+            return values[:, :-1]
+        numbers = torch.arange(len(values), device=values.device).unsqueeze(-1)
+        return values[numbers, self.before[:, 1:].clamp(min=0)]
 
 
 @dataclass(frozen=True)
@@ -50,6 +71,12 @@ class _Row:
     logprobs: list[float]
     advantages: list[float]
     temperature: float
+    forks: list[list[int]]
+
+    @cached_property
+    def lengths(self) -> list[int]:
+        """The tokens of each of its rows."""
+        return [len(row) for row in rows(self.forks, len(self.token_ids))] if self.forks else [len(self.token_ids)]
 
 
 def micro_batches(
@@ -68,40 +95,44 @@ def micro_batches(
     empty one, a row of padding alone, is undefined.
 
     Args:
-        trajectories: rows of `Trajectory.to_record`: token_ids, action_mask, logprobs, and temperature (default 1).
+        trajectories: rows of `Trajectory.to_record`: token_ids, action_mask, logprobs, temperature (default 1), and forks
+            (default none).
         advantages: for each row one number for all its action tokens, or one number per token.
-        micro_batch_tokens: the most tokens in a batch; `padded` counts padding, `shared_prefix` counts a common
-            beginning once. A longer trajectory is a batch of its own.
+        micro_batch_tokens: the most tokens in a batch; `padded` counts padding and each row of a forked trajectory,
+            `shared_prefix` counts a common beginning once. A longer trajectory is a batch of its own.
         padding: the token id of the padding on the right.
         layout: how batches lie in memory, see `token_logprobs.action_logprobs`.
 
     Raises:
-        DataError: the columns of a trajectory differ in length, or its first token is an action.
+        DataError: the columns of a trajectory differ in length, its first token is an action, or its forks are no tree.
     """
     if len(advantages) != len(trajectories):
         raise ValueError(f"{len(trajectories)} trajectories and {len(advantages)} advantages")
-    rows = [row for row in _rows(trajectories, advantages) if any(row.action_mask)]
-    return [_pad(part, padding) for part in _CUTS[layout](rows, micro_batch_tokens)]
+    with_actions = [row for row in _rows(trajectories, advantages) if any(row.action_mask)]
+    return [_pad(part, padding) for part in _CUTS[layout](with_actions, micro_batch_tokens)]
 
 
 def text_batches(text: pd.DataFrame, micro_batch_tokens: int, layout: Layout = "padded") -> list[Batch]:
     """Cut tokenised examples into batches for imitation; see `micro_batches`.
 
     Args:
-        text: `input_ids`, and `assistant_masks` with 1 on the tokens of the loss.
+        text: `input_ids`, `assistant_masks` with 1 on the tokens of the loss, and `forks` (default none).
     """
     nothing = text["input_ids"].map(lambda ids: [0.0] * len(ids))
-    rows = text.rename(columns={"input_ids": "token_ids", "assistant_masks": "action_mask"}).assign(logprobs=nothing)
-    return micro_batches(rows, [0.0] * len(rows), micro_batch_tokens, layout=layout)
+    table = text.rename(columns={"input_ids": "token_ids", "assistant_masks": "action_mask"}).assign(logprobs=nothing)
+    return micro_batches(table, [0.0] * len(table), micro_batch_tokens, layout=layout)
 
 
 def _cut_padded(rows: list[_Row], cap: int) -> list[list[_Row]]:
-    rows = _longest_first(rows)
-    parts, start = [], 0
-    while start < len(rows):
-        size = max(1, cap // len(rows[start].token_ids))
-        parts.append(rows[start : start + size])
-        start += size
+    parts: list[list[_Row]] = []
+    widest, filled = 0, 0  # of the last part
+    for row in sorted(rows, key=lambda row: -max(row.lengths)):
+        if parts and (filled + len(row.lengths)) * widest <= cap:
+            parts[-1].append(row)
+            filled += len(row.lengths)
+        else:
+            parts.append([row])
+            widest, filled = max(row.lengths), len(row.lengths)
     return parts
 
 
@@ -158,14 +189,15 @@ def step_totals(batches: Sequence[Batch], length: int = 0) -> StepTotals:
     )
 
 
-def turn_numbers(action_mask: Sequence[int]) -> list[int]:
+def turn_numbers(action_mask: Sequence[int], forks: Forks = ()) -> list[int]:
     """The number of the turn each token belongs to, counted from 0; -1 for tokens the policy did not sample.
 
-    A turn is an unbroken run of sampled tokens.
+    A turn is an unbroken run of sampled tokens without a fork in it.
     """
+    starts = {start for start, _ in forks}
     numbers, turn, before = [], -1, 0
-    for sampled in action_mask:
-        turn += int(sampled and not before)
+    for index, sampled in enumerate(action_mask):
+        turn += int(sampled and (not before or index in starts))
         numbers.append(turn if sampled else -1)
         before = sampled
     return numbers
@@ -174,24 +206,45 @@ def turn_numbers(action_mask: Sequence[int]) -> list[int]:
 def _rows(trajectories: pd.DataFrame, advantages: Sequence[float] | Sequence[Sequence[float]]) -> list[_Row]:
     temperatures = trajectories["temperature"] if "temperature" in trajectories else [1.0] * len(trajectories)
     columns = zip(
-        trajectories["token_ids"], trajectories["action_mask"], trajectories["logprobs"], temperatures, advantages, strict=True
+        trajectories["token_ids"],
+        trajectories["action_mask"],
+        trajectories["logprobs"],
+        temperatures,
+        advantages,
+        forks_of(trajectories),
+        strict=True,
     )
-    rows = []
-    for position, (ids, mask, logprobs, temperature, advantage) in enumerate(columns):
+    found = []
+    for position, (ids, mask, logprobs, temperature, advantage, forks) in enumerate(columns):
         per_token = (
             [float(advantage)] * len(ids) if isinstance(advantage, SupportsFloat) else list(cast("Sequence[float]", advantage))
         )
-        row = _Row(position, list(ids), list(mask), list(logprobs), per_token, float(temperature))
+        row = _Row(position, list(ids), list(mask), list(logprobs), per_token, float(temperature), forks)
         lengths = {len(values) for values in (row.token_ids, row.action_mask, row.logprobs, row.advantages)}
         if len(lengths) > 1:
             raise DataError(
                 f"trajectory in row {position}: token_ids, action_mask, logprobs and advantages have "
                 f"{len(row.token_ids)}, {len(row.action_mask)}, {len(row.logprobs)} and {len(row.advantages)} entries"
             )
+        _check_forks(row)
         if row.action_mask and row.action_mask[0]:
             raise DataError(f"trajectory in row {position}: its first token is an action, but nothing precedes it")
-        rows.append(row)
-    return rows
+        found.append(row)
+    return found
+
+
+def forks_of(trajectories: pd.DataFrame) -> list[list[list[int]]]:
+    """The forks of each row of a table, in which the column may be missing."""
+    return [read_forks(stored) for stored in trajectories["forks"]] if "forks" in trajectories else [[]] * len(trajectories)
+
+
+def _check_forks(row: _Row) -> None:
+    try:
+        check_forks(row.forks, len(row.token_ids))
+    except DataError as error:
+        raise DataError(f"trajectory in row {row.position}: {error}") from error
+    if any(after < 0 and row.action_mask[start] for start, after in row.forks):
+        raise DataError(f"trajectory in row {row.position}: the first token of a fork is an action, but nothing precedes it")
 
 
 def _pad(rows: list[_Row], padding: int) -> Batch:
@@ -203,13 +256,15 @@ def _pad(rows: list[_Row], padding: int) -> Batch:
 
     action_mask = padded([row.action_mask for row in rows], 0)
     observed = action_mask == 0
+    before = [preceding(row.forks, len(row.token_ids)) + list(range(len(row.token_ids) - 1, longest - 1)) for row in rows]
     return Batch(
         token_ids=padded([row.token_ids for row in rows], padding),
         attention_mask=torch.tensor([[1] * (longest - short) + [0] * short for short in missing]),
         action_mask=action_mask,
         behaviour_logprobs=padded([row.logprobs for row in rows], 0.0).float().masked_fill(observed, 0.0),
         advantages=padded([row.advantages for row in rows], 0.0).float().masked_fill(observed, 0.0),
-        turns=padded([turn_numbers(row.action_mask) for row in rows], -1),
+        turns=padded([turn_numbers(row.action_mask, row.forks) for row in rows], -1),
         temperature=torch.tensor([row.temperature for row in rows]),
         rows=torch.tensor([row.position for row in rows]),
+        before=torch.tensor(before) if any(row.forks for row in rows) else None,
     )

@@ -96,7 +96,7 @@ class Critic:
 
     def values(self, model: Any, batch: Batch) -> Tensor:
         """Values [B, T] with gradient; [b, t] belongs to the state in which token t is chosen. 0 off the action mask."""
-        values = self.head(self._hidden(model, batch)[:, :-1].to(self.head_dtype)).squeeze(-1)
+        values = self.head(batch.at_preceding(self._hidden(model, batch)).to(self.head_dtype)).squeeze(-1)
         shifted = torch.nn.functional.pad(values, (1, 0))
         return shifted.masked_fill(batch.action_mask == 0, 0.0)
 

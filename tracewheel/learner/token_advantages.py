@@ -27,7 +27,7 @@ from tracewheel.learner.advantages import (
     vtrace,
     zero_variance,
 )
-from tracewheel.learner.batch import Batch, turn_numbers
+from tracewheel.learner.batch import Batch, forks_of, turn_numbers
 from tracewheel.learner.losses import kl_term
 from tracewheel.learner.losses.bounds import LOG_RATIO_BOUND
 from tracewheel.learner.losses.kl_estimators import k3
@@ -78,7 +78,8 @@ def advantages_by_group(
         advantages = [row.tolist() for row in kl_to_go_advantages(plain, penalties, masks, groups, center=center)]
     elif config.credit.kind == "turn":
         per_turn = turn_advantages(config.advantage, _turn_rewards(table, shaped.tolist()), groups, config.credit.discount)
-        advantages = [_by_turn(mask, values) for mask, values in zip(table.frame["action_mask"], per_turn, strict=True)]
+        columns = zip(table.frame["action_mask"], forks_of(table.frame), per_turn, strict=True)
+        advantages = [_by_turn(turn_numbers(list(mask), forks), values) for mask, forks, values in columns]
     else:
         if baselines is None:
             values = trajectory_advantages(config.advantage, shaped, groups)
@@ -215,8 +216,8 @@ def _turn_rewards(table: TrajectoryTable, rewards: Sequence[float]) -> list[list
     """The reward of each turn: as scored, with the rest of the total on the last turn."""
     given = table.frame["turn_rewards"].tolist() if "turn_rewards" in table.frame else [None] * len(table)
     per_turn = []
-    for mask, total, scored in zip(table.frame["action_mask"], rewards, given, strict=True):
-        turns = [0.0] * (max(turn_numbers(list(mask))) + 1)
+    for mask, forks, total, scored in zip(table.frame["action_mask"], forks_of(table.frame), rewards, given, strict=True):
+        turns = [0.0] * (max(turn_numbers(list(mask), forks)) + 1)
         for number, reward in enumerate(scored if scored is not None else []):
             turns[min(number, len(turns) - 1)] += float(reward)
         turns[-1] += total - sum(turns)
@@ -224,5 +225,5 @@ def _turn_rewards(table: TrajectoryTable, rewards: Sequence[float]) -> list[list
     return per_turn
 
 
-def _by_turn(mask: Sequence[int], values: Sequence[float]) -> list[float]:
-    return [values[turn] if turn >= 0 else 0.0 for turn in turn_numbers(list(mask))]
+def _by_turn(turns: Sequence[int], values: Sequence[float]) -> list[float]:
+    return [values[turn] if turn >= 0 else 0.0 for turn in turns]

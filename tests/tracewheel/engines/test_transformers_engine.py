@@ -309,3 +309,41 @@ def test_top_p_draws_only_from_the_nucleus(random_model, top_p):
     for token in nucleus[:3]:
         share = probabilities[token].item() / held
         assert drawn[token] / count == pytest.approx(share, abs=4 * (share * (1 - share) / count) ** 0.5)
+
+
+@pytest.mark.parametrize("slots", [2, 8])
+def test_a_session_that_keeps_a_part_goes_on_as_one_with_the_same_ids(random_model, slots):
+    """Every turn of several sessions drops a part of what they have; the log-probabilities are those of a fresh pass."""
+    rng = random.Random(6)
+    engine = engine_on(random_model, VOCABULARY, Sampling(), slots)
+    ids = {n: list(first) for n, first in openings(5).items()}
+    for n, first in ids.items():
+        engine.submit(Request(n, list(first), 7, seed=n))
+    dropped, worst = Counter(), 0.0
+    for _ in range(5):
+        turns = finish(engine)
+        assert turns.keys() == ids.keys()
+        for n, turn in turns.items():
+            start = len(ids[n])
+            ids[n] += turn.token_ids
+            fresh = full_logprobs(random_model, ids[n], 1.0)
+            stored = zip(turn.token_ids, turn.logprobs, strict=True)
+            gaps = [abs(logprob - fresh[start + t - 1, token].item()) for t, (token, logprob) in enumerate(stored)]
+            worst = max(worst, *gaps)
+            keep = rng.choice([None, 0, 1, rng.randrange(len(ids[n])), len(ids[n]) - 1, len(ids[n])])
+            new = [rng.randrange(VOCABULARY) for _ in range(rng.randrange(1, 70))]
+            ids[n] = ids[n][:keep] + new
+            dropped["all" if keep == 0 else "none" if keep is None else "some"] += 1
+            engine.submit(Request(n, new, 7, keep=keep))
+    assert len(dropped) == 3 and worst < 1e-4
+
+
+def test_random_numbers_go_on_where_a_session_keeps_a_part(random_model):
+    def drawn(keep, new):
+        engine = engine_on(random_model, VOCABULARY, Sampling(), 2)
+        engine.submit(Request(0, [1, 2, 3], 4, seed=9))
+        first = finish(engine)[0].token_ids
+        engine.submit(Request(0, new(first), 6, keep=keep))
+        return finish(engine)[0].token_ids
+
+    assert drawn(3, lambda first: [*first, 8]) == drawn(None, lambda first: [8])

@@ -7,7 +7,7 @@ batches of two tokens that no loss counts.
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import torch
 
@@ -44,7 +44,7 @@ def _rows(batch: Batch, part: slice) -> Batch:
 
 
 def _cut(batch: Batch, rows: slice, length: int) -> Batch:
-    values = {spec.name: getattr(batch, spec.name)[rows] for spec in fields(batch)}
+    values = {name: tensor[rows] for name, tensor in batch.tensors().items()}
     return Batch(**{name: tensor[:, :length] if tensor.dim() == 2 else tensor for name, tensor in values.items()})
 
 
@@ -52,6 +52,7 @@ def _filler(like: Batch) -> Batch:
     short = _cut(like, slice(0, 1), 2)
     return replace(
         short,
+        before=None,
         attention_mask=torch.ones_like(short.attention_mask),
         action_mask=torch.zeros_like(short.action_mask),
         behaviour_logprobs=torch.zeros_like(short.behaviour_logprobs),

@@ -47,9 +47,11 @@ def projection(inner: Any) -> Callable[[Tensor], Tensor]:
     return project
 
 
-def packed_hidden(body: Any, token_ids: Tensor, attention_mask: Tensor, share_prefixes: bool) -> tuple[Tensor, Tensor]:
-    """Hidden states [N, H] of the packed row, and the position in N of each token of the batch [B, T]."""
-    packed = pack(token_ids, attention_mask, share_prefixes=share_prefixes)
+def packed_hidden(
+    body: Any, token_ids: Tensor, attention_mask: Tensor, share_prefixes: bool, before: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Hidden states [N, H] of the packed row, and the position in N of each token of the batch [B, T]; see `pack`."""
+    packed = pack(token_ids, attention_mask, before, share_prefixes=share_prefixes)
     # Transformers passes a four-dimensional mask on and builds none of [N, N]; our attention never reads it.
     unread = torch.zeros(1, 1, 1, 1, dtype=torch.bool, device=token_ids.device)
     output = body(

@@ -2,8 +2,9 @@
 
 The row consists of segments. A segment attends to itself, causally, and to whole segments before it. Without sharing,
 each trajectory is one segment and attends to no other. With shared beginnings the trajectories form a tree: each
-node is a segment that attends to its ancestors. A token keeps its position in its trajectory, so the model computes
-for it what it would compute for the trajectory alone.
+node is a segment that attends to its ancestors. A token keeps its position in its row, so the model computes for it
+what it would compute for the row alone. A trajectory with forks is a tree by itself: the stretch after a fork attends to
+the part of the earlier ones that its row holds.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from typing import Literal
 
 import torch
 from torch import Tensor
+
+from tracewheel.core.forks import ancestry, positions, rows, segments
 
 Layout = Literal["padded", "packed", "shared_prefix"]
 
@@ -50,38 +53,114 @@ class Packed:
     segments: tuple[Segment, ...]
 
 
-def pack(token_ids: Tensor, attention_mask: Tensor, *, share_prefixes: bool) -> Packed:
+def pack(token_ids: Tensor, attention_mask: Tensor, before: Tensor | None = None, *, share_prefixes: bool) -> Packed:
     """Plan the packed row of a batch that is padded on the right.
 
     Args:
         token_ids: [B, T].
         attention_mask: [B, T], 1 on real tokens.
-        share_prefixes: whether equal beginnings of trajectories are computed once.
+        before: [B, T], the index of the token that each one follows; None: the one before it.
+        share_prefixes: whether equal beginnings of rows are computed once.
     """
-    lengths = attention_mask.sum(-1).tolist()
-    rows = [ids[:length] for ids, length in zip(token_ids.tolist(), lengths, strict=True)]
+    trees = _trees(token_ids, attention_mask, before)
+    planned = _shared(trees) if share_prefixes else _apart(trees)
     tokens: list[int] = []
-    positions: list[int] = []
-    segments: list[Segment] = []
+    places: list[int] = []
+    parts: list[Segment] = []
     index = torch.zeros(token_ids.shape, dtype=torch.long)
-    nodes = (
-        prefix_tree(rows) if share_prefixes else (Node((number,), 0, len(row), ()) for number, row in enumerate(rows) if row)
-    )
-    placed: dict[Node, tuple[int, int]] = {}
-    for node in nodes:
+    for part in planned:
         start = len(tokens)
-        tokens += rows[node.rows[0]][node.start : node.stop]
-        positions += range(node.start, node.stop)
-        placed[node] = (start, len(tokens))
-        segments.append(Segment(start, len(tokens), tuple(placed[above] for above in node.above)))
-        for row in node.rows:
-            index[row, node.start : node.stop] = torch.arange(start, len(tokens))
+        tokens += part.tokens
+        places += range(part.position, part.position + len(part.tokens))
+        parts.append(Segment(start, len(tokens), part.seen))
+        for number, flat in part.indices:
+            index[number, flat] = torch.arange(start, len(tokens))
     if not tokens:  # a body needs one token to run on
-        tokens, positions, segments = [0], [0], [Segment(0, 1)]
+        tokens, places, parts = [0], [0], [Segment(0, 1)]
     device = token_ids.device
     return Packed(
-        torch.tensor([tokens], device=device), torch.tensor([positions], device=device), index.to(device), tuple(segments)
+        torch.tensor([tokens], device=device), torch.tensor([places], device=device), index.to(device), tuple(parts)
     )
+
+
+def pad_rows(token_ids: Tensor, attention_mask: Tensor, before: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    """The rows of a batch, padded on the right: ids [R, S], mask [R, S], and each token's [B, T] position in R * S.
+
+    Without forks these are the batch's own, R = B and S = T. A token of several rows is found in the first of them.
+    """
+    if before is None:
+        return token_ids, attention_mask, torch.arange(token_ids.numel(), device=token_ids.device).view(token_ids.shape)
+    trees = _trees(token_ids, attention_mask, before)
+    found = [(number, row) for number, tree in enumerate(trees) for row in rows(tree.forks, len(tree.ids)) or [[]]]
+    width = max(1, *(len(row) for _, row in found))
+    ids, mask = (torch.zeros(len(found), width, dtype=token_ids.dtype) for _ in range(2))
+    index = torch.zeros(token_ids.shape, dtype=torch.long)
+    for place in range(len(found) - 1, -1, -1):  # backwards, so that the first row of a token is written last
+        number, row = found[place]
+        ids[place, : len(row)] = torch.tensor([trees[number].ids[flat] for flat in row])
+        mask[place, : len(row)] = 1
+        index[number, row] = torch.arange(len(row)) + place * width
+    device = token_ids.device
+    return ids.to(device), mask.to(device), index.to(device)
+
+
+@dataclass(frozen=True)
+class _Tree:
+    """A trajectory: its ids in flat order, and its forks."""
+
+    ids: list[int]
+    forks: list[list[int]]
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A segment to be: its tokens, the first one's position, what it attends to, and the trajectories' tokens it is."""
+
+    tokens: list[int]
+    position: int
+    seen: tuple[tuple[int, int], ...]
+    indices: list[tuple[int, list[int] | slice]]
+
+
+def _trees(token_ids: Tensor, attention_mask: Tensor, before: Tensor | None) -> list[_Tree]:
+    lengths = attention_mask.sum(-1).tolist()
+    all_ids = [ids[:length] for ids, length in zip(token_ids.tolist(), lengths, strict=True)]
+    if before is None:
+        return [_Tree(ids, []) for ids in all_ids]
+    forked = before != torch.arange(-1, before.shape[1] - 1, device=before.device)
+    starts = [row.nonzero().flatten().tolist() for row in forked]
+    return [
+        _Tree(ids, [[start, int(row[start])] for start in where if start < len(ids)])
+        for ids, where, row in zip(all_ids, starts, before, strict=True)
+    ]
+
+
+def _apart(trees: list[_Tree]) -> Iterator[_Part]:
+    """The stretches of each trajectory."""
+    offset = 0
+    for number, tree in enumerate(trees):
+        length = len(tree.ids)
+        places = positions(tree.forks, length) if tree.forks else [0]
+        for start, stop, after in segments(tree.forks, length):
+            seen = tuple((offset + first, offset + last) for first, last in ancestry(tree.forks, length, after))
+            yield _Part(tree.ids[start:stop], places[start], seen, [(number, slice(start, stop))])
+        offset += length
+
+
+def _shared(trees: list[_Tree]) -> Iterator[_Part]:
+    """The nodes of the tree of common beginnings of all rows."""
+    owned = [(number, row) for number, tree in enumerate(trees) for row in rows(tree.forks, len(tree.ids))]
+    spelled = [[trees[number].ids[flat] for flat in row] for number, row in owned]
+    placed: dict[Node, tuple[int, int]] = {}
+    start = 0
+    for node in prefix_tree(spelled):
+        tokens = spelled[node.rows[0]][node.start : node.stop]
+        placed[node] = (start, start + len(tokens))
+        start += len(tokens)
+        indices: list[tuple[int, list[int] | slice]] = [
+            (owned[row][0], owned[row][1][node.start : node.stop]) for row in node.rows
+        ]
+        yield _Part(tokens, node.start, tuple(placed[above] for above in node.above), indices)
 
 
 @dataclass(frozen=True)

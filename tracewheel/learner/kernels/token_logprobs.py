@@ -26,7 +26,7 @@ from tracewheel.learner.kernels.language_model import (
     packed_hidden,
     projection,
 )
-from tracewheel.learner.kernels.packing import Layout
+from tracewheel.learner.kernels.packing import Layout, pad_rows
 
 if TYPE_CHECKING:
     from peft import PeftModel
@@ -49,7 +49,8 @@ def action_logprobs(
         batch: on the model's device. Its `temperature` [B] is what the logits are divided by.
         layout: how the tokens lie in memory while the body runs: as in the batch (`padded`), in one row without
             padding (`packed`), or in one row that holds common beginnings once (`shared_prefix`). The result is the
-            same. `packed` and `shared_prefix` set the model's attention to "tracewheel".
+            same. `packed` and `shared_prefix` set the model's attention to "tracewheel". Of a trajectory with forks
+            `padded` holds each row, the others each token once.
         chunk: positions projected onto the vocabulary at a time.
         entropy_gradient: whether the entropy is differentiable, as an entropy bonus needs.
 
@@ -66,7 +67,7 @@ def action_logprobs(
     hidden, index = _body(inner, batch, layout)
     actions = batch.action_mask.bool()
     targets = batch.token_ids[:, 1:][actions[:, 1:]]
-    states = hidden[index[:, :-1][actions[:, 1:]]]
+    states = hidden[batch.at_preceding(index)[actions[:, 1:]]]
     temperature = batch.temperature.unsqueeze(-1).expand(actions.shape)[:, 1:][actions[:, 1:]]
     factor = temperature.to(at_least_float32(states[:0]).dtype).reciprocal()
     scored = _score(inner, states, targets, factor, chunk, entropy_gradient)
@@ -85,12 +86,13 @@ def _body(inner: Any, batch: Batch, layout: Layout) -> tuple[Tensor, Tensor]:
     """Hidden states [N, H] of the batch in a layout, and the position in N of each of its tokens [B, T]."""
     body = inner.get_decoder()
     if layout == "padded":
-        mask = batch.attention_mask.clone()
+        ids, mask, index = pad_rows(batch.token_ids, batch.attention_mask, batch.before)
+        mask = mask.clone()
         mask[:, 0] = 1  # a row of padding alone attends to itself: attention over nothing is NaN
-        hidden = body(input_ids=batch.token_ids, attention_mask=mask, use_cache=False).last_hidden_state
-        return hidden.flatten(0, 1), torch.arange(mask.numel(), device=mask.device).view(mask.shape)
+        hidden = body(input_ids=ids, attention_mask=mask, use_cache=False).last_hidden_state
+        return hidden.flatten(0, 1), index
     allow_packing(inner)
-    return packed_hidden(body, batch.token_ids, batch.attention_mask, layout == "shared_prefix")
+    return packed_hidden(body, batch.token_ids, batch.attention_mask, layout == "shared_prefix", batch.before)
 
 
 def _score(

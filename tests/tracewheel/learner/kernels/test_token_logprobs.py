@@ -166,7 +166,7 @@ def test_padding_does_not_change_a_row(batch):
     together, _ = action_logprobs(model, batch)
     for row, length in enumerate(batch.attention_mask.sum(-1).tolist()):
         alone = Batch(
-            **{key: values[row : row + 1, :length] for key, values in vars(batch).items() if values.ndim == 2},
+            **{key: values[row : row + 1, :length] for key, values in batch.tensors().items() if values.ndim == 2},
             temperature=batch.temperature[row : row + 1],
             rows=batch.rows[row : row + 1],
         )
@@ -346,3 +346,88 @@ def test_only_soft_capped_models_compute_whole_rows_of_logits(group, monkeypatch
         with LogitsWatch() as watch:
             action_logprobs(model, group, chunk=4)[0].sum().backward()
         assert bool(watch.largest) == bool(widest)
+
+
+@pytest.fixture
+def forked() -> Batch:
+    """Three trajectories with forks, two of them with a common prompt, and one without."""
+    generator = torch.Generator().manual_seed(5)
+
+    def tokens(count):
+        return torch.randint(3, VOCABULARY, (count,), generator=generator).tolist()
+
+    prompt = tokens(12)
+    rows = []
+    for start, more, forks in (
+        (prompt, 20, [[18, 9], [25, 20]]),
+        (prompt, 15, [[16, 14]]),
+        ([], 21, [[10, 3], [14, 3]]),
+        (prompt, 6, []),
+    ):
+        ids = start + tokens(more)
+        first = {fork for fork, _ in forks}
+        mask = [int(number >= 4 and number % 3 > 0 and number not in first) for number in range(len(ids))]
+        rows.append({"token_ids": ids, "action_mask": mask, "logprobs": [0.0] * len(ids), "forks": forks})
+    table = pd.DataFrame(rows).assign(temperature=[1.0, 0.8, 0.8, 1.2])
+    (only,) = micro_batches(table, [1.0, -1.0, 0.5, 0.2], micro_batch_tokens=1000)
+    return only
+
+
+def row_by_row(model, batch):
+    """Each row of each trajectory by itself, every action token in the first row that holds it: values, entropies."""
+    logprobs, entropy = (torch.zeros(batch.token_ids.shape, dtype=torch.float64) for _ in range(2))
+    for number, length in enumerate(batch.attention_mask.sum(-1).tolist()):
+        before = batch.before[number, :length].tolist()
+        done = set()
+        for leaf in (token for token in range(length) if token not in before):
+            row = [leaf]
+            while before[row[0]] >= 0:
+                row.insert(0, before[row[0]])
+            new = [place for place, token in enumerate(row) if batch.action_mask[number, token] and token not in done]
+            done |= set(row)
+            alone = pd.DataFrame(
+                [
+                    {
+                        "token_ids": batch.token_ids[number, row].tolist(),
+                        "action_mask": [int(place in new) for place in range(len(row))],
+                        "logprobs": [0.0] * len(row),
+                        "temperature": batch.temperature[number].item(),
+                    }
+                ]
+            )
+            values = action_logprobs(model, micro_batches(alone, [1.0], 1000)[0], entropy_gradient=True)
+            flat = [row[place] for place in new]
+            for out, found in zip((logprobs, entropy), values, strict=True):
+                out[number, flat] = out[number, flat] + found[0, new]
+    return logprobs, entropy
+
+
+@pytest.mark.parametrize("layout", ["padded", *LAYOUTS])
+@pytest.mark.parametrize("name", ["qwen3", "llama"])
+def test_a_tree_has_the_values_and_gradients_of_its_rows(name, layout, forked):
+    model = with_lora(sharpened(name))
+    expected, expected_entropy = row_by_row(model, forked)
+    theirs = gradients(model, expected + 0.3 * expected_entropy)
+    logprobs, entropy = action_logprobs(model, forked, layout=layout, entropy_gradient=True)
+    assert (logprobs != 0).sum() == forked.action_mask.sum() > 40
+    torch.testing.assert_close(logprobs, expected, rtol=0, atol=1e-9)
+    torch.testing.assert_close(entropy, expected_entropy, rtol=0, atol=1e-9)
+    ours = gradients(model, logprobs + 0.3 * entropy)
+    largest = max(gradient.abs().max() for gradient in theirs.values())
+    assert ours.keys() == theirs.keys()
+    for parameter in ours:
+        assert (ours[parameter] - theirs[parameter]).abs().max() <= 2e-6 * largest
+
+
+def test_only_the_padded_layout_computes_a_shared_beginning_of_rows_again(forked):
+    model = sharpened("qwen3")
+    lengths = []
+    model.get_decoder().register_forward_pre_hook(
+        lambda module, arguments, named: lengths.append(named["input_ids"].numel()), with_kwargs=True
+    )
+    for layout in ("padded", *LAYOUTS):
+        action_logprobs(model, forked, layout=layout)
+        lengths[:] = lengths[-1:]
+        real = int(forked.attention_mask.sum())
+        assert lengths[0] == {"padded": 9 * 26, "packed": real}.get(layout, lengths[0])
+        assert layout != "shared_prefix" or lengths[0] < real

@@ -1,0 +1,111 @@
+"""A trajectory as a tree of tokens, stored flat: each token once.
+
+`forks` lists [start, after]: the tokens from flat index `start` on, up to the next fork, follow the token at flat index
+`after` (-1: none) instead of `start - 1`. A row is a path from the first token to a leaf: what the policy read when it
+sampled the row's last turn. Rows share a prefix, whose tokens exist once and count once.
+
+Without forks the tree is one row, the flat order itself.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from tracewheel.core.errors import DataError
+
+Forks = Sequence[Sequence[int]]
+
+
+def read_forks(stored: Any) -> list[list[int]]:
+    """The forks of a stored row: JSON text, a list, or a missing value, which is no fork.
+
+    Raises:
+        DataError: it is none of these.
+    """
+    if stored is None or (isinstance(stored, float) and stored != stored):
+        return []
+    try:
+        pairs = json.loads(stored) if isinstance(stored, str) else stored
+        return [[int(start), int(after)] for start, after in pairs]
+    except (TypeError, ValueError) as error:
+        raise DataError(f"forks: {stored!r} is no list of [start, after]; roll out again") from error
+
+
+def check_forks(forks: Forks, length: int) -> None:
+    """Check the forks of T = `length` tokens.
+
+    Raises:
+        DataError: a fork starts outside the tokens or not after the fork before it, or follows a token that is not before
+            its start (such a tree would have a cycle).
+    """
+    last = -1
+    for number, (start, after) in enumerate(forks):
+        where = f"forks[{number}] = [{start}, {after}]"
+        if not 0 <= start < length:
+            raise DataError(f"{where}: starts outside the trajectory's {length} tokens")
+        if start <= last:
+            raise DataError(f"{where}: does not start after the fork before it, which starts at {last}")
+        if not -1 <= after < start:
+            raise DataError(f"{where}: follows a token that is not before its start")
+        last = start
+
+
+def preceding(forks: Forks, length: int) -> list[int]:
+    """The flat index of the token before each of T = `length` tokens; -1 where there is none."""
+    before = list(range(-1, length - 1))
+    for start, after in forks:
+        before[start] = after
+    return before
+
+
+def positions(forks: Forks, length: int) -> list[int]:
+    """The position of each of T = `length` tokens in its row, from 0."""
+    found: list[int] = []
+    for start, stop, after in segments(forks, length):
+        first = 0 if after < 0 else found[after] + 1
+        found += range(first, first + stop - start)
+    return found
+
+
+def segments(forks: Forks, length: int) -> list[tuple[int, int, int]]:
+    """The unforked stretches in flat order, as (start, stop, flat index of the token before the first)."""
+    if not length:
+        return []
+    pairs = [(start, after) for start, after in forks]
+    if not pairs or pairs[0][0] != 0:
+        pairs.insert(0, (0, -1))
+    ends = itertools.chain((start for start, _ in pairs[1:]), (length,))
+    return [(start, stop, after) for (start, after), stop in zip(pairs, ends, strict=True)]
+
+
+def ancestry(forks: Forks, length: int, last: int) -> list[tuple[int, int]]:
+    """The flat ranges (start, stop) of the row that ends with the token `last`, from the root."""
+    pieces = segments(forks, length)
+    starts = [start for start, _, _ in pieces]
+    ranges = []
+    while last >= 0:
+        start, _, after = pieces[bisect_right(starts, last) - 1]
+        ranges.append((start, last + 1))
+        last = after
+    return ranges[::-1]
+
+
+def rows(forks: Forks, length: int) -> list[list[int]]:
+    """The rows as flat indices, in the order of their last tokens. Together they hold every token."""
+    return list(_rows(forks, length))
+
+
+def longest_row(forks: Forks, length: int) -> int:
+    """The tokens of the longest row: what the context window must hold."""
+    return max(positions(forks, length), default=-1) + 1
+
+
+def _rows(forks: Forks, length: int) -> Iterator[list[int]]:
+    followed = {after for _, _, after in segments(forks, length)}
+    for _, stop, _ in segments(forks, length):
+        if stop - 1 not in followed:
+            yield [index for piece in ancestry(forks, length, stop - 1) for index in range(*piece)]
