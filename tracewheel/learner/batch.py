@@ -53,7 +53,7 @@ class Batch:
         return {name: tensor for name, tensor in named.items() if tensor is not None}
 
     def at_preceding(self, values: Tensor) -> Tensor:
-        """For each token but the first of every row, the entry of `values` [B, T, ...] at the token it follows: [B, T - 1, ...].
+        """For each token but a row's first, the entry of `values` [B, T, ...] at the token it follows: [B, T - 1, ...].
 
         Entries of tokens that follow none are undefined.
         """

@@ -78,9 +78,7 @@ def pack(token_ids: Tensor, attention_mask: Tensor, before: Tensor | None = None
     if not tokens:  # a body needs one token to run on
         tokens, places, parts = [0], [0], [Segment(0, 1)]
     device = token_ids.device
-    return Packed(
-        torch.tensor([tokens], device=device), torch.tensor([places], device=device), index.to(device), tuple(parts)
-    )
+    return Packed(torch.tensor([tokens], device=device), torch.tensor([places], device=device), index.to(device), tuple(parts))
 
 
 def pad_rows(token_ids: Tensor, attention_mask: Tensor, before: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
