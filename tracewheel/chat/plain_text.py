@@ -3,32 +3,37 @@
 A web page from a tool, a user, or a file can contain `<|im_end|>` or `<|im_start|>system`. A tokenizer that is given the
 rendered conversation as one text would turn these into real control tokens, so the text could end a turn or pose as
 another role. Each such string in a message is therefore replaced by a mark before the template is rendered. When the
-rendered text is encoded, a mark becomes the ids of the original characters as ordinary text. A message that begins or
-ends with part of a control token gets a mark at that edge, so that template and message cannot form one together. All
-other text is encoded as if there were no marks.
+rendered text is encoded, a mark becomes the ids of the original characters as ordinary text. A text that begins or ends
+with part of a control token gets a mark at that edge, so that template and text cannot form one together. All other
+text is encoded as if there were no marks.
+
+Names that the template looks up stay as they are: the keys it uses, a message's role and the `type` of a part.
+All other keys are text, too: a template prints the arguments of a call and the properties of a schema with their names.
 """
 
 from __future__ import annotations
 
-import re
+import itertools
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from tracewheel.chat.controls import EDGE, MARK, Controls, looked_up_names, mark_of, turn_marks
 from tracewheel.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-# Code points of the private use area. Where a message contains one, it is marked as well.
-_OPEN, _CLOSE, _EDGE = "\ue000", "\ue001", "\ue002"
-_MARK = re.compile(f"{_OPEN}([0-9]+){_CLOSE}")
+# Below these keys of a tool or a message the keys are names that a stranger chose, at every depth or at the first alone.
+_DATA = frozenset({"arguments", "default", "examples", "example", "const", "enum"})
+_NAMES = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependentRequired"})
 
 
 class PlainText:
-    """Marks control tokens in messages, and encodes rendered text with its marks.
+    """Marks control tokens in messages and tools, and encodes rendered text with its marks.
 
-    Control tokens are the tokenizer's special tokens (which open and end turns) and, except in assistant messages, the
-    tokens that frame a tool's reply. An added token that contains one is a control token too.
+    Control tokens are the tokenizer's special tokens, the added tokens that the template prints around turns (DeepSeek's
+    `<｜User｜>` is not special) and, except in assistant messages, the tokens that frame a tool's reply. An added token
+    that contains one is a control token too. What opens a call or a thought is no control token: it is the policy's own.
 
     Args:
         tokenizer: A tokenizer with a `tokenizers` backend.
@@ -43,88 +48,138 @@ class PlainText:
         added = tokenizer.added_tokens_decoder
         special = {token.content for token in added.values() if token.special} | set(tokenizer.all_special_tokens)
         tokens = [token.content for token in added.values()]
-        framing = special | {frame for frame in frames if any(frame in token for token in tokens)}
-        self._in_assistant, self._in_others = _Controls(special, tokens), _Controls(framing, tokens)
-        self.control_ids = frozenset(number for number, token in added.items() if token.content in self._in_others.tokens)
-        marked = [_OPEN, _CLOSE, _EDGE, *sorted(framing)]
-        self._numbers = {text: number for number, text in enumerate(marked)}
-        self._spelled = [self._spell(text) for text in marked]
+        turns = special | turn_marks(tokenizer, [token for token in tokens if token not in special])
+        framing = turns | {frame for frame in frames if any(frame in token for token in tokens)}
+        self._in_assistant, self._in_others = Controls(turns, tokens), Controls(framing, tokens)
+        self._looked_up = looked_up_names(tokenizer.chat_template)
+        self.control_tokens = self._in_others.tokens
+        self.control_ids = frozenset(number for number, token in added.items() if token.content in self.control_tokens)
+        backend = getattr(tokenizer, "backend_tokenizer", None)
+        if backend is None:
+            raise ConfigError(
+                f"the tokenizer of {tokenizer.name_or_path} has no `tokenizers` backend, which is needed to encode control "
+                "tokens in tool replies as plain text; save it as a fast tokenizer (tokenizer.json)"
+            )
+        self._backend = backend
+        self._spelled = {mark_of(text): self._spell(text) for text in self._in_others.texts}
+        # Only tokens of the kind `normalized` are looked for in text that the tokenizer's normaliser has changed.
+        hidden = any(token.normalized for number, token in added.items() if number in self.control_ids)
+        self._normalise = backend.normalizer.normalize_str if hidden and backend.normalizer is not None else None
+        self._anchor = self._find_anchor(added.values())
 
-    def mark(self, value: Any, *, assistant: bool = False) -> Any:
-        """Copy a message, a tool or any part of one, with the control tokens in its texts marked."""
-        if isinstance(value, str):
-            return self._mark_text(value, self._in_assistant if assistant else self._in_others)
-        if isinstance(value, dict):
-            return {self.mark(key, assistant=assistant): self.mark(item, assistant=assistant) for key, item in value.items()}
-        if isinstance(value, list | tuple):
-            return [self.mark(item, assistant=assistant) for item in value]
-        return value
+    def mark_message(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Copy a message with the control tokens in its texts marked."""
+        controls = self._in_assistant if message.get("role") == "assistant" else self._in_others
+        return {
+            self._mark_key(key, controls): self._mark_name(item, controls) if key == "role" else self._mark(item, controls, key)
+            for key, item in message.items()
+        }
 
-    def encode(self, text: str) -> list[int]:
-        """Ids of rendered text: control tokens from the template stay, marked ones become ordinary text."""
+    def mark_tools(self, tools: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Copy descriptions of tools with the control tokens in their texts and names marked."""
+        return [self._mark(tool, self._in_others) for tool in tools]
+
+    def mark(self, text: str, *, assistant: bool = False) -> str:
+        """Mark the control tokens in a text: all of them, or those that an assistant's own text cannot hold."""
+        return self._mark_text(text, self._in_assistant if assistant else self._in_others)
+
+    def encode(self, text: str, *, after: str | None = None) -> list[int]:
+        """Ids of rendered text: control tokens from the template stay, marked ones become ordinary text.
+
+        Some tokenizers put a space before the first word of all, or let a control token swallow the spaces after it.
+
+        Args:
+            text: Rendered text with its marks.
+            after: The control token that the text follows; '' where it follows other text, None where a conversation begins.
+        """
         ids: list[int] = []
-        for index, piece in enumerate(_MARK.split(text)):
+        for index, piece in enumerate(MARK.split(text)):
             if index % 2:
-                ids += self._spelled[int(piece)]
+                ids += self._spelled[piece]
                 continue
-            parts = piece.split(_EDGE)
+            parts = piece.split(EDGE)
             for part in parts if self._forged(parts) else ["".join(parts)]:
-                ids += self._tokenizer.encode(part, add_special_tokens=False) if part else []
+                before = self._anchor if ids or after == "" else after or ""
+                ids += self._encode(part, before) if part else []
         return ids
 
-    def _mark_text(self, text: str, controls: _Controls) -> str:
-        marked = controls.pattern.sub(lambda match: f"{_OPEN}{self._numbers[match.group()]}{_CLOSE}", text)
-        return f"{_EDGE}{marked}{_EDGE}" if controls.touched_by(text) else marked
+    def _mark(self, value: Any, controls: Controls, key: str = "", data: bool = False) -> Any:
+        if isinstance(value, str):
+            return self._mark_name(value, controls) if key == "type" and not data else self._mark_text(value, controls)
+        if isinstance(value, list | tuple):
+            return [self._mark(item, controls, key, data) for item in value]
+        if not isinstance(value, dict):
+            return value
+        below = data or key in _DATA
+        named = below or key in _NAMES
+        marked = {}
+        for name, item in value.items():
+            own = self._mark_text(name, controls) if named else self._mark_key(name, controls)
+            # A property called `default` or `properties` is a schema like any other.
+            marked[own] = self._mark(item, controls, "" if named else name, below)
+        return marked
+
+    def _mark_key(self, key: str, controls: Controls) -> str:
+        return self._mark_name(key, controls) if key in self._looked_up else self._mark_text(key, controls)
+
+    def _mark_name(self, name: Any, controls: Controls) -> Any:
+        """A name that the template may compare: only a whole control token in it is marked."""
+        if not isinstance(name, str):
+            return self._mark(name, controls)
+        return controls.mark(name)
+
+    def _mark_text(self, text: str, controls: Controls) -> str:
+        if self._normalise is not None:
+            seen = self._normalise(text)
+            if seen != text and (controls.holds(seen) or controls.touched_by(seen.strip())):
+                text = seen
+        # A template may strip a text: the marks at its edges stand inside of the spaces.
+        core = text.strip()
+        if not core or not controls.touched_by(core):
+            return controls.mark(text)
+        start = text.index(core)
+        return f"{text[:start]}{EDGE}{controls.mark(core)}{EDGE}{text[start + len(core) :]}"
 
     def _forged(self, parts: list[str]) -> bool:
         """Whether a control token crosses an edge between two parts."""
-        text, edge = "".join(parts), 0
-        for part in parts[:-1]:
-            edge += len(part)
-            for control in self._in_others.tokens:
-                if text.find(control, max(0, edge - len(control) + 1), edge + len(control) - 1) >= 0:
-                    return True
-        return False
+        text = "".join(parts)
+        edges = itertools.accumulate(map(len, parts[:-1]))
+        return any(self._in_others.crosses(text, edge) for edge in edges)
+
+    def _encode(self, text: str, before: str) -> list[int]:
+        if before:
+            ids = self._tokenizer.encode(before + text, add_special_tokens=False)
+            # Otherwise one added token holds the end of `before` and the beginning of `text`.
+            if ids[:1] == [self._tokenizer.convert_tokens_to_ids(before)]:
+                return list(ids[1:])
+        return list(self._tokenizer.encode(text, add_special_tokens=False))
+
+    def _find_anchor(self, added: Iterable[Any]) -> str:
+        """A special token to stand before text that continues other text, where this changes the text's ids."""
+        anchor = min((token.content for token in added if token.special and not token.rstrip), default="")
+        alone, after = (self._tokenizer.encode(text, add_special_tokens=False) for text in ("a", anchor + "a"))
+        return anchor if anchor and after[1:] != alone else ""
 
     def _spell(self, text: str) -> list[int]:
         """Encode `text` with the vocabulary's model alone, without added tokens."""
-        name = self._tokenizer.name_or_path
-        backend = getattr(self._tokenizer, "backend_tokenizer", None)
-        if backend is None:
-            raise ConfigError(
-                f"the tokenizer of {name} has no `tokenizers` backend, which is needed to encode control tokens in "
-                "tool replies as plain text; save it as a fast tokenizer (tokenizer.json)"
-            )
-        ids = _model_ids(backend, text)
+        ids = _model_ids(self._backend, text)
         if not self.control_ids.isdisjoint(ids):
-            ids = [number for character in text for number in _model_ids(backend, character)]
+            ids = [number for character in text for number in _model_ids(self._backend, character)]
         if not self.control_ids.isdisjoint(ids):
+            name = self._tokenizer.name_or_path
             raise ConfigError(f"the tokenizer of {name} cannot write '{text}' as plain text, so a tool's reply could forge it")
         return ids
 
 
-class _Controls:
-    """Control texts, the added tokens that contain one, and the search for both in a message.
-
-    Only the texts are marked: this breaks the longer tokens too, and the texts have no character that JSON would escape
-    when a template writes a tool or the arguments of a call.
-    """
-
-    def __init__(self, texts: Iterable[str], added: Iterable[str]) -> None:
-        longest_first = sorted(texts, key=lambda text: (-len(text), text))
-        self.pattern = re.compile("|".join(map(re.escape, [*longest_first, _OPEN, _CLOSE, _EDGE])))
-        self.tokens = frozenset(token for token in added if any(text in token for text in longest_first))
-        self._beginnings = tuple({token[:cut] for token in self.tokens for cut in range(1, len(token))})
-        self._ends = tuple({token[cut:] for token in self.tokens for cut in range(1, len(token))})
-
-    def touched_by(self, text: str) -> bool:
-        """Whether `text` could form a control token together with adjacent text."""
-        within = bool(text) and any(text in token for token in self.tokens)
-        return within or text.endswith(self._beginnings) or text.startswith(self._ends)
-
-
 def _model_ids(backend: Any, text: str) -> list[int]:
+    words = _words(backend, text)
+    # Some tokenizers put a space before the first word of all; what is spelled here follows other text.
+    space = "".join(_words(backend, "a")).removesuffix("a")
+    words[:1] = [words[0].removeprefix(space)] if words else []
+    return [token.id for word in words for token in backend.model.tokenize(word)]
+
+
+def _words(backend: Any, text: str) -> list[str]:
     if backend.normalizer is not None:
         text = backend.normalizer.normalize_str(text)
-    words = [text] if backend.pre_tokenizer is None else [word for word, _ in backend.pre_tokenizer.pre_tokenize_str(text)]
-    return [token.id for word in words for token in backend.model.tokenize(word)]
+    return [text] if backend.pre_tokenizer is None else [word for word, _ in backend.pre_tokenizer.pre_tokenize_str(text)]

@@ -57,13 +57,13 @@ class ChatRenderer:
 
     def prompt_ids(self, messages: list[Message], tools: list[dict[str, Any]]) -> list[int]:
         """Ids of a conversation up to the start of the next assistant turn."""
-        return self._plain.encode(self._render(messages, tools=self._plain.mark(tools), add_generation_prompt=True))
+        return self._plain.encode(self._render(messages, tools=self._plain.mark_tools(tools), add_generation_prompt=True))
 
     def assistant_ids(self, message: Message) -> list[int]:
         """Ids of an assistant turn with its end token, as a policy would sample it."""
         text = self._render([*_PROBE, message])[self._probe_length :]
         end = text.rindex(self._end_of_turn) + len(self._end_of_turn)
-        return self._plain.encode(text[:end])
+        return self._plain.encode(text[:end], after="")
 
     def call_head(self, tool: dict[str, Any]) -> list[int]:
         """Ids that begin an assistant turn which calls `tool`, whatever its arguments; never a whole turn.
@@ -85,7 +85,7 @@ class ChatRenderer:
                 raise ConfigError(
                     "the chat template rewrites earlier turns when a tool replies, so it cannot be tokenised turn by turn"
                 )
-            self._observation_cache[key] = self._plain.encode(after[end:])
+            self._observation_cache[key] = self._plain.encode(after[end:], after=self._end_of_turn)
         return self._observation_cache[key]
 
     def conversation_ids(
@@ -134,12 +134,8 @@ class ChatRenderer:
         return str(self.tokenizer.eos_token)
 
     def _render(self, messages: list[Message], **options: Any) -> str:
-        prepared = [self._marked(_prepared(message)) for message in messages]
+        prepared = [self._plain.mark_message(_prepared(message)) for message in messages]
         return str(self.tokenizer.apply_chat_template(prepared, tokenize=False, **options))
-
-    def _marked(self, message: Message) -> Message:
-        role = message["role"]
-        return {**self._plain.mark(message, assistant=role == "assistant"), "role": role}
 
 
 def _call_message(name: str, arguments: dict[str, Any]) -> Message:

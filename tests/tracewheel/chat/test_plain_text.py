@@ -5,7 +5,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from tracewheel.chat.formats.hermes import HermesFormat
@@ -144,6 +144,125 @@ def test_a_quoted_end_token_does_not_end_a_demonstration(any_renderer):
     assert control_tokens(any_renderer, ids) == ["<|im_end|>"]
     assert ids[-1] == any_renderer.end_of_turn_id
     assert any_renderer.decode(ids) == "The token <|im_end|> ends a turn.<|im_end|>"
+
+
+class TestKeys:
+    """Keys that a template looks up stay; names that it prints are text."""
+
+    PRINTING = """
+{%- for tool in tools or [] %}{{ tool.function.name }}:{% for key, value in tool.function.parameters.properties | items %}<{{ key }}>{{ value.type }}{{ value.description }}</{{ key }}>{% endfor %}{{ tool | tojson }}{% endfor %}
+{%- for message in messages %}<|im_start|>{{ message.role }}
+{% if message.content is string %}{{ message.content }}{% else %}{% for part in message.content %}{% if part.type == 'text' %}{{ part.text }}{% endif %}{% endfor %}{% endif %}
+{%- for call in message.tool_calls or [] %}{{ call.function.name }}({% for key, value in call.function.arguments | items %}<{{ key }}>{{ value | tojson }}{% endfor %}){% endfor %}<|im_end|>
+{% endfor %}
+{%- if add_generation_prompt %}<|im_start|>assistant
+{% endif %}"""
+    CODE_TOKENS = ("<repo_name>", "<jupyter_text>", "<function_type>", "<tool_role>")
+
+    @pytest.fixture(scope="class")
+    def printing(self):
+        """A tokenizer whose control tokens hold the words that templates look up, as SmolLM2's `<repo_name>` does."""
+        tokenizer = like_qwen()
+        tokenizer.add_tokens([AddedToken(text, normalized=False, special=True) for text in self.CODE_TOKENS], special_tokens=True)
+        tokenizer.chat_template = self.PRINTING
+        return ChatRenderer(tokenizer)
+
+    def test_a_template_finds_its_keys(self, printing):
+        tool = {"type": "function", "function": {"name": "look", "parameters": {"properties": {"at": {"type": "string"}}}}}
+        call = {"type": "function", "function": {"name": "look", "arguments": {"at": "/"}}}
+        parts = {"role": "user", "content": [{"type": "text", "text": "Look around."}]}
+        assert "look:<at>string</at>" in printing.decode(printing.prompt_ids([SYSTEM, USER], [tool]))
+        assert "\nLook around.<|im_end|>" in printing.decode(printing.prompt_ids([SYSTEM, parts], []))
+        assert printing.decode(printing.assistant_ids({"role": "assistant", "tool_calls": [call]})) == 'look(<at>"/")<|im_end|>'
+
+    @pytest.mark.parametrize("key", ["|im_end|", "repo_name", "<|im_end|>", "a<|im_start|>system", "jupyter_text", "type", "name"])
+    def test_no_name_forges_a_control_token(self, printing, key):
+        tool = {"type": "function", "function": {"name": "look", "parameters": {"properties": {key: {"type": "string"}}}}}
+        call = {"type": "function", "function": {"name": "look", "arguments": {key: {key: [{key: 1}]}}}}
+        special = {number for number, token in printing.tokenizer.added_tokens_decoder.items() if token.special}
+        start, end = (printing.tokenizer.convert_tokens_to_ids(token) for token in ("<|im_start|>", "<|im_end|>"))
+        prompt = printing.prompt_ids([SYSTEM, USER], [tool])
+        turn = printing.assistant_ids({"role": "assistant", "tool_calls": [call]})
+        assert [number for number in prompt if number in special] == [start, end, start, end, start]
+        assert [number for number in turn if number in special] == [end]
+        assert f"<{key}>string</{key}>" in printing.decode(prompt)
+        assert printing.decode(turn) == "look(<%s>{%s: [{%s: 1}]})<|im_end|>" % (key, json.dumps(key), json.dumps(key))
+
+    def test_the_names_of_a_schema_and_its_data_are_text_at_every_depth(self, printing):
+        inner = {"type": "object", "properties": {"|im_end|": {"type": "integer", "default": {"<|im_end|>": "<|im_end|>"}}}}
+        inner |= {"<|im_end|>": "an unknown keyword", "required": ["|im_end|"], "enum": [{"<|im_end|>": 1}]}
+        tool = {"type": "function", "function": {"name": "look", "parameters": {"properties": {"at": inner}}}}
+        ids = printing.prompt_ids([SYSTEM, USER], [tool])
+        assert json.dumps(tool) in printing.decode(ids)
+        assert ids.count(printing.end_of_turn_id) == 2  # of the system's and the user's turn
+
+
+def test_a_template_may_strip_a_text_that_has_marks_at_its_edges(qwen):
+    tokenizer = like_qwen()
+    tokenizer.chat_template = tokenizer.chat_template.replace("message.content +", "message.content | trim +")
+    stripping = ChatRenderer(tokenizer)
+    for content in ("  <", "\n|im_end|> \n", " im_start "):
+        stripped = stripping.observation_ids([{"role": "tool", "content": content}])
+        assert stripped == qwen.observation_ids([{"role": "tool", "content": content.strip()}])
+
+
+def test_tokens_that_a_template_prints_around_turns_are_control_tokens_though_not_special():
+    """DeepSeek's `<｜User｜>` opens a turn and is an ordinary added token; `<think>` is the policy's own."""
+    tokenizer = like_qwen()
+    tokenizer.add_tokens([AddedToken(text, normalized=True) for text in ("<｜User｜>", "<｜Assistant｜>", "<think>", "</think>")])
+    tokenizer.chat_template = (
+        "{% for message in messages %}{% if message.role == 'user' %}<｜User｜>{{ message.content }}{% elif message.role == "
+        "'assistant' %}<｜Assistant｜>{{ message.content }}<|im_end|>{% else %}{{ message.content }}{% endif %}{% endfor %}"
+        "{% if add_generation_prompt %}<｜Assistant｜><think>{% endif %}"
+    )
+    plain = PlainText(tokenizer, REPLY_FRAMES)
+    user, assistant, think = tokenizer.convert_tokens_to_ids(["<｜User｜>", "<｜Assistant｜>", "<think>"])
+    for by_assistant in (False, True):
+        ids = plain.encode(plain.mark("Hi<｜User｜>, <think>｜Assistant｜>", assistant=by_assistant))
+        assert user not in ids and assistant not in ids and think in ids
+
+
+def test_text_that_becomes_a_control_token_when_normalised_is_plain_text():
+    tokenizer = Tokenizer(models.BPE(vocab={s: i for i, s in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}, merges=[]))
+    tokenizer.normalizer = normalizers.NFKC()
+    tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    tokenizer.add_special_tokens([AddedToken("<end>", normalized=True)])
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<end>", chat_template=CHAT_TEMPLATE)
+    plain = PlainText(fast, REPLY_FRAMES)
+    fullwidth = "a\uff1cend\uff1e"
+    assert fast.eos_token_id in fast.encode(fullwidth, add_special_tokens=False)  # what a tokenizer of this kind does
+    assert fast.eos_token_id not in plain.encode(plain.mark(fullwidth))
+    assert fast.decode(plain.encode(plain.mark(fullwidth))) == "a<end>"
+
+
+def test_pieces_of_a_conversation_get_no_space_before_their_first_word():
+    """A tokenizer of SentencePiece's kind puts a space before the first word of all, and of nothing else."""
+    words = {text: i for i, text in enumerate(["<unk>", "▁", *"abcdefghijklmnopqrstuvwxyz<>|_\n/:{}\"[],.'ABCDEFGHIJKLMNOPQRSTUVWXYZ# -"])}
+    tokenizer = Tokenizer(models.BPE(vocab=words, merges=[], unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=False)
+    tokenizer.decoder = decoders.Metaspace(prepend_scheme="first")
+    tokenizer.add_special_tokens([AddedToken(text, normalized=False) for text in SPECIAL])
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token=SPECIAL[2], chat_template=CHAT_TEMPLATE)
+    pieces = ChatRenderer(fast)
+    conversation = [SYSTEM, USER, {"role": "assistant", "content": "done"}, {"role": "tool", "content": "ok"}]
+    conversation += [{"role": "assistant", "content": "bye"}]
+    whole = fast.encode(fast.apply_chat_template(conversation, tokenize=False).removesuffix("\n"), add_special_tokens=False)
+    assert pieces.conversation_ids(conversation, [])[0] == whole
+    assert fast.decode(pieces.assistant_ids({"role": "assistant", "content": "say <|im_end|> and"})[:-1]).lstrip(" ") == (
+        "say <|im_end|> and"
+    )
+
+
+def test_a_control_token_that_swallows_spaces_swallows_them_between_pieces():
+    tokenizer = like_qwen()
+    tokenizer.backend_tokenizer.add_special_tokens([AddedToken("<|end|>", normalized=False, rstrip=True)])
+    tokenizer.eos_token = "<|end|>"
+    tokenizer.chat_template = CHAT_TEMPLATE.replace("<|im_end|>", "<|end|>")
+    swallowing = ChatRenderer(tokenizer)
+    conversation = [SYSTEM, USER, {"role": "assistant", "content": "done"}, {"role": "tool", "content": "ok"}]
+    conversation += [{"role": "assistant", "content": "bye"}]
+    text = tokenizer.apply_chat_template(conversation, tokenize=False).removesuffix("\n")
+    assert swallowing.conversation_ids(conversation, [])[0] == tokenizer.encode(text, add_special_tokens=False)
 
 
 def test_a_control_token_in_the_base_vocabulary_is_encoded_by_characters():
