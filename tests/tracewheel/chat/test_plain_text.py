@@ -150,20 +150,38 @@ class TestKeys:
     """Keys that a template looks up stay; names that it prints are text."""
 
     PRINTING = """
-{%- for tool in tools or [] %}{{ tool.function.name }}:{% for key, value in tool.function.parameters.properties | items %}<{{ key }}>{{ value.type }}{{ value.description }}</{{ key }}>{% endfor %}{{ tool | tojson }}{% endfor %}
-{%- for message in messages %}<|im_start|>{{ message.role }}
-{% if message.content is string %}{{ message.content }}{% else %}{% for part in message.content %}{% if part.type == 'text' %}{{ part.text }}{% endif %}{% endfor %}{% endif %}
-{%- for call in message.tool_calls or [] %}{{ call.function.name }}({% for key, value in call.function.arguments | items %}<{{ key }}>{{ value | tojson }}{% endfor %}){% endfor %}<|im_end|>
-{% endfor %}
-{%- if add_generation_prompt %}<|im_start|>assistant
-{% endif %}"""
+{%- for tool in tools or [] -%}
+    {{- tool.function.name + ':' -}}
+    {%- for key, value in tool.function.parameters.properties | items -%}
+        {{- '<' + key + '>' + value.type + '</' + key + '>' -}}
+    {%- endfor -%}
+    {{- tool | tojson -}}
+{%- endfor -%}
+{%- for message in messages -%}
+    {{- '<|im_start|>' + message.role + '\\n' -}}
+    {%- if message.content is string -%}
+        {{- message.content -}}
+    {%- else -%}
+        {%- for part in message.content if part.type == 'text' -%}{{- part.text -}}{%- endfor -%}
+    {%- endif -%}
+    {%- for call in message.tool_calls or [] -%}
+        {{- call.function.name + '(' -}}
+        {%- for key, value in call.function.arguments | items -%}{{- '<' + key + '>' + value | tojson -}}{%- endfor -%}
+        {{- ')' -}}
+    {%- endfor -%}
+    {{- '<|im_end|>\\n' -}}
+{%- endfor -%}
+{%- if add_generation_prompt -%}{{- '<|im_start|>assistant\\n' -}}{%- endif -%}
+"""
     CODE_TOKENS = ("<repo_name>", "<jupyter_text>", "<function_type>", "<tool_role>")
 
     @pytest.fixture(scope="class")
     def printing(self):
         """A tokenizer whose control tokens hold the words that templates look up, as SmolLM2's `<repo_name>` does."""
         tokenizer = like_qwen()
-        tokenizer.add_tokens([AddedToken(text, normalized=False, special=True) for text in self.CODE_TOKENS], special_tokens=True)
+        tokenizer.add_tokens(
+            [AddedToken(text, normalized=False, special=True) for text in self.CODE_TOKENS], special_tokens=True
+        )
         tokenizer.chat_template = self.PRINTING
         return ChatRenderer(tokenizer)
 
@@ -175,7 +193,9 @@ class TestKeys:
         assert "\nLook around.<|im_end|>" in printing.decode(printing.prompt_ids([SYSTEM, parts], []))
         assert printing.decode(printing.assistant_ids({"role": "assistant", "tool_calls": [call]})) == 'look(<at>"/")<|im_end|>'
 
-    @pytest.mark.parametrize("key", ["|im_end|", "repo_name", "<|im_end|>", "a<|im_start|>system", "jupyter_text", "type", "name"])
+    @pytest.mark.parametrize(
+        "key", ["|im_end|", "repo_name", "<|im_end|>", "a<|im_start|>system", "jupyter_text", "type", "name"]
+    )
     def test_no_name_forges_a_control_token(self, printing, key):
         tool = {"type": "function", "function": {"name": "look", "parameters": {"properties": {key: {"type": "string"}}}}}
         call = {"type": "function", "function": {"name": "look", "arguments": {key: {key: [{key: 1}]}}}}
@@ -186,7 +206,7 @@ class TestKeys:
         assert [number for number in prompt if number in special] == [start, end, start, end, start]
         assert [number for number in turn if number in special] == [end]
         assert f"<{key}>string</{key}>" in printing.decode(prompt)
-        assert printing.decode(turn) == "look(<%s>{%s: [{%s: 1}]})<|im_end|>" % (key, json.dumps(key), json.dumps(key))
+        assert printing.decode(turn) == f"look(<{key}>{json.dumps({key: [{key: 1}]})})<|im_end|>"
 
     def test_the_names_of_a_schema_and_its_data_are_text_at_every_depth(self, printing):
         inner = {"type": "object", "properties": {"|im_end|": {"type": "integer", "default": {"<|im_end|>": "<|im_end|>"}}}}
@@ -209,13 +229,15 @@ def test_a_template_may_strip_a_text_that_has_marks_at_its_edges(qwen):
 def test_tokens_that_a_template_prints_around_turns_are_control_tokens_though_not_special():
     """DeepSeek's `<｜User｜>` opens a turn and is an ordinary added token; `<think>` is the policy's own."""
     tokenizer = like_qwen()
-    tokenizer.add_tokens([AddedToken(text, normalized=True) for text in ("<｜User｜>", "<｜Assistant｜>", "<think>", "</think>")])
+    tokenizer.add_tokens(
+        [AddedToken(text, normalized=True) for text in ("<｜User｜>", "<｜Assistant｜>", "<think>", "</think>")]
+    )
     tokenizer.chat_template = (
         "{% for message in messages %}{% if message.role == 'user' %}<｜User｜>{{ message.content }}{% elif message.role == "
         "'assistant' %}<｜Assistant｜>{{ message.content }}<|im_end|>{% else %}{{ message.content }}{% endif %}{% endfor %}"
         "{% if add_generation_prompt %}<｜Assistant｜><think>{% endif %}"
     )
-    plain = PlainText(tokenizer, REPLY_FRAMES)
+    plain = PlainText(tokenizer, HermesFormat.REPLY_FRAMES)
     user, assistant, think = tokenizer.convert_tokens_to_ids(["<｜User｜>", "<｜Assistant｜>", "<think>"])
     for by_assistant in (False, True):
         ids = plain.encode(plain.mark("Hi<｜User｜>, <think>｜Assistant｜>", assistant=by_assistant))
@@ -223,12 +245,14 @@ def test_tokens_that_a_template_prints_around_turns_are_control_tokens_though_no
 
 
 def test_text_that_becomes_a_control_token_when_normalised_is_plain_text():
-    tokenizer = Tokenizer(models.BPE(vocab={s: i for i, s in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}, merges=[]))
+    tokenizer = Tokenizer(
+        models.BPE(vocab={s: i for i, s in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}, merges=[])
+    )
     tokenizer.normalizer = normalizers.NFKC()
     tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
     tokenizer.add_special_tokens([AddedToken("<end>", normalized=True)])
     fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<end>", chat_template=CHAT_TEMPLATE)
-    plain = PlainText(fast, REPLY_FRAMES)
+    plain = PlainText(fast, HermesFormat.REPLY_FRAMES)
     fullwidth = "a\uff1cend\uff1e"
     assert fast.eos_token_id in fast.encode(fullwidth, add_special_tokens=False)  # what a tokenizer of this kind does
     assert fast.eos_token_id not in plain.encode(plain.mark(fullwidth))
@@ -237,7 +261,10 @@ def test_text_that_becomes_a_control_token_when_normalised_is_plain_text():
 
 def test_pieces_of_a_conversation_get_no_space_before_their_first_word():
     """A tokenizer of SentencePiece's kind puts a space before the first word of all, and of nothing else."""
-    words = {text: i for i, text in enumerate(["<unk>", "▁", *"abcdefghijklmnopqrstuvwxyz<>|_\n/:{}\"[],.'ABCDEFGHIJKLMNOPQRSTUVWXYZ# -"])}
+    words = {
+        text: i
+        for i, text in enumerate(["<unk>", "▁", *"abcdefghijklmnopqrstuvwxyz<>|_\n/:{}\"[],.'ABCDEFGHIJKLMNOPQRSTUVWXYZ# -"])
+    }
     tokenizer = Tokenizer(models.BPE(vocab=words, merges=[], unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=False)
     tokenizer.decoder = decoders.Metaspace(prepend_scheme="first")
