@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM
 
 from tracewheel.chat.renderer import ChatRenderer
+from tracewheel.chat.tokenizer import load_tokenizer
 from tracewheel.config import PolicyConfig, UpdateSections
 from tracewheel.core.errors import DataError
 from tracewheel.policy.adapters import PolicyRef, base_folder, check_adapter, policy_of
@@ -23,7 +24,7 @@ def load_renderer(base: str, tool_format: str) -> ChatRenderer:
         DataError: there is no such base.
         ConfigError: its tokenizer cannot hold a conversation.
     """
-    return ChatRenderer(AutoTokenizer.from_pretrained(base_folder(base)), tool_format)
+    return ChatRenderer(load_tokenizer(base_folder(base)), tool_format)
 
 
 def load_base(config: PolicyConfig, base: str, dtype: str | None = None) -> Any:
