@@ -9,6 +9,7 @@ from typing import Any
 DEEPEST = 64
 LARGEST_INTEGER = 2**63
 _DECODER = json.JSONDecoder()
+_FIRST = tuple('{["-0123456789tfn')
 
 
 def parse_json(text: str) -> Any:
@@ -32,6 +33,8 @@ def read_json(text: str, at: int = 0) -> tuple[Any, int]:
     Raises:
         ValueError: as `parse_json`.
     """
+    if not text.startswith(_FIRST, at):  # an error of the decoder counts all lines before it
+        raise ValueError("not JSON")
     try:
         value, end = _DECODER.raw_decode(text, at)
     except RecursionError:

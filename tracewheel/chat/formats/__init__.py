@@ -5,10 +5,24 @@ from __future__ import annotations
 from typing import cast
 
 from tracewheel.chat.formats.base import ParsedCall, ParsedTurn, ToolFormat, UnwritableCallError
+from tracewheel.chat.formats.deepseek import DeepseekFormat
+from tracewheel.chat.formats.gpt_oss import GptOssFormat
 from tracewheel.chat.formats.hermes import HermesFormat
+from tracewheel.chat.formats.llama3_json import Llama3JsonFormat
+from tracewheel.chat.formats.mistral import MistralFormat
+from tracewheel.chat.formats.pythonic import PythonicFormat
+from tracewheel.chat.formats.qwen3_coder import Qwen3CoderFormat
 from tracewheel.core.plugins import load_class
 
-FORMATS: dict[str, type] = {"hermes": HermesFormat}
+FORMATS: dict[str, type] = {
+    "deepseek": DeepseekFormat,
+    "gpt_oss": GptOssFormat,
+    "hermes": HermesFormat,
+    "llama3_json": Llama3JsonFormat,
+    "mistral": MistralFormat,
+    "pythonic": PythonicFormat,
+    "qwen3_coder": Qwen3CoderFormat,
+}
 
 __all__ = ["FORMATS", "ParsedCall", "ParsedTurn", "ToolFormat", "UnwritableCallError", "make_format"]
 

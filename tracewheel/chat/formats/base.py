@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 THINK_OPEN, THINK_CLOSE = "<think>", "</think>"
 
@@ -28,7 +29,7 @@ class ParsedTurn:
     thinking: str = ""
 
 
-class ToolFormat(Protocol):
+class ToolFormat(ABC):
     """A tool-call format. Implementations take no arguments and keep no state.
 
     Attributes:
@@ -38,45 +39,58 @@ class ToolFormat(Protocol):
         THINKING_KEY: The key of an assistant message in which this format's templates look for its thinking.
     """
 
-    REPLY_FRAMES: ClassVar[tuple[str, ...]]
-    CALL_FRAMES: ClassVar[tuple[str, ...]]
-    END_TOKENS: ClassVar[tuple[str, ...]]
-    THINKING_KEY: ClassVar[str]
+    REPLY_FRAMES: ClassVar[tuple[str, ...]] = ()
+    CALL_FRAMES: ClassVar[tuple[str, ...]] = ()
+    END_TOKENS: ClassVar[tuple[str, ...]] = ()
+    THINKING_KEY: ClassVar[str] = "reasoning_content"
 
+    @abstractmethod
     def parse(self, text: str, tools: Sequence[dict[str, Any]] = ()) -> ParsedTurn:
         """Parse an assistant turn without its end token. Never raises: what cannot be read is a malformed call.
 
         Takes time linear in the text. `tools` are the tools offered, as OpenAI schemas, for formats that write every
         argument as plain text; the others ignore them.
         """
-        ...
 
+    @abstractmethod
     def render(self, calls: Sequence[ParsedCall]) -> str:
         """The text that a policy samples for these calls, without an end token; `parse` reads the same calls from it.
 
         Raises:
             UnwritableCallError: the format cannot write a name or an argument.
         """
-        ...
 
 
 class UnwritableCallError(ValueError):
     """A format has no way to write a call, for instance an argument that contains the format's own closing tag."""
 
 
-def split_thinking(text: str) -> tuple[str, str]:
-    """Split a turn into (thinking, rest) at `</think>`.
+def split_thinking(text: str, calls: str, tags: tuple[str, str] = (THINK_OPEN, THINK_CLOSE)) -> tuple[str, str]:
+    """Split a turn into (thinking, rest) at the tag that closes its thinking.
 
-    The opening tag may be missing, because some templates write it themselves. A turn that opens its thinking and does not
-    close it has no rest, so a call in unfinished thinking is no call.
+    The opening tag may be missing, because some templates write it themselves; the closing one then counts only before
+    the first `calls`, the text that begins a call, since an argument may contain it. A turn that opens its thinking and
+    does not close it has no rest, so a call in unfinished thinking is no call.
     """
-    opened = text.lstrip().startswith(THINK_OPEN)
-    head, closed, rest = text.partition(THINK_CLOSE)
-    if opened:
-        return head.lstrip()[len(THINK_OPEN) :].strip(), rest if closed else ""
-    if closed and THINK_OPEN not in head:
+    opening, closing = tags
+    start = skip_space(text, 0)
+    head, closed, rest = text.partition(closing)
+    if text.startswith(opening, start):
+        return head[start + len(opening) :].strip(), rest if closed else ""
+    if closed and opening not in head and calls not in head:
         return head.strip(), rest
     return "", text
+
+
+def check_readable(made: ToolFormat, calls: Sequence[ParsedCall], text: str) -> str:
+    """Give `text` back if the format reads `calls` from it.
+
+    Raises:
+        UnwritableCallError: it reads something else.
+    """
+    if made.parse(text) != ParsedTurn("", list(calls)):
+        raise UnwritableCallError(f"{type(made).__name__} cannot write a name or an argument of these calls")
+    return text
 
 
 def joined(pieces: Sequence[str]) -> str:

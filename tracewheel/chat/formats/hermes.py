@@ -18,6 +18,7 @@ from typing import Any
 from tracewheel.chat.formats.base import (
     ParsedCall,
     ParsedTurn,
+    ToolFormat,
     joined,
     malformed,
     named_call,
@@ -29,16 +30,15 @@ from tracewheel.core.strict_json import read_json
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
 
 
-class HermesFormat:
+class HermesFormat(ToolFormat):
     """JSON objects in `<tool_call>` tags."""
 
     REPLY_FRAMES = ("<tool_response>", "</tool_response>")
     CALL_FRAMES = (OPEN, CLOSE)
     END_TOKENS = ("<|im_end|>",)
-    THINKING_KEY = "reasoning_content"
 
     def parse(self, text: str, tools: Sequence[dict[str, Any]] = ()) -> ParsedTurn:
-        thinking, text = split_thinking(text)
+        thinking, text = split_thinking(text, OPEN)
         pieces, calls, at = [], [], 0
         while (start := text.find(OPEN, at)) >= 0:
             pieces.append(text[at:start])

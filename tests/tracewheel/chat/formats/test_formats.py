@@ -5,11 +5,11 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from tracewheel.chat.formats import FORMATS, ParsedCall, ParsedTurn, make_format
-from tracewheel.chat.formats.base import split_thinking
+from tracewheel.chat.formats import FORMATS, ParsedCall, ParsedTurn, UnwritableCallError, make_format
+from tracewheel.chat.formats.base import ToolFormat, split_thinking
 from tracewheel.core.errors import ConfigError
 
 TABLES = {name: Path(__file__).parent / f"cases_{name}.json" for name in FORMATS}
@@ -21,12 +21,25 @@ json_values = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
     max_leaves=8,
 )
+PLAIN_NAMES = ("deepseek", "gpt_oss", "pythonic", "qwen3_coder")  # others write any name
 each_format = pytest.mark.parametrize("name", FORMATS)
+
+
+def tools_of(calls):
+    """Schemas that say what the arguments of calls are, for formats that write them as plain text."""
+    kinds = {bool: "boolean", int: "integer", float: "number", list: "array", dict: "object", type(None): "null"}
+    properties = {call.name: {} for call in calls}
+    for call in calls:
+        properties[call.name] |= {key: {"type": kinds.get(type(value), "string")} for key, value in call.arguments.items()}
+    return [
+        {"type": "function", "function": {"name": name, "parameters": {"type": "object", "properties": given}}}
+        for name, given in properties.items()
+    ]
 
 
 def frames(name):
     made = make_format(name)
-    return (*made.CALL_FRAMES, *made.REPLY_FRAMES, *made.END_TOKENS)
+    return (*made.CALL_FRAMES, *made.REPLY_FRAMES, *made.END_TOKENS, "<think>", "</think>", "[THINK]", "[/THINK]")
 
 
 @pytest.mark.parametrize(("name", "case"), CASES, ids=[f"{name}: {case['name']}" for name, case in CASES])
@@ -36,19 +49,47 @@ def test_parsing_of_the_case_table(name, case):
 
 
 @each_format
+@settings(max_examples=40)
 @given(data=st.data())
 def test_a_rendered_call_parses_to_the_same_call(name, data):
-    words = st.text(min_size=1)
+    words = st.text("ab_é", min_size=1, max_size=4) if name in PLAIN_NAMES else st.text(min_size=1, max_size=6)
     hostile = st.lists(st.sampled_from(frames(name)) | st.text(max_size=3), max_size=4).map("".join)
-    arguments = st.dictionaries(words | hostile, json_values | hostile, max_size=4)
+    arguments = st.dictionaries(words, json_values | hostile, max_size=4)
     calls = [
         ParsedCall(called, given) for called, given in data.draw(st.lists(st.tuples(words, arguments), min_size=1, max_size=3))
     ]
     made = make_format(name)
-    assert made.parse(made.render(calls)) == ParsedTurn("", calls)
+    try:
+        text = made.render(calls)
+    except UnwritableCallError:
+        assume(False)
+    assert made.parse(text, tools_of(calls)) == ParsedTurn("", calls)
+
+
+ARGUMENTS = {"path": "/a b", "text": "é\n\"quoted\" 'too' \\ </tag> {}[]", "n": -3, "x": 0.5, "on": True, "none": None}
+NESTED = {"list": [1, {"two": ["3", None]}], "empty": {}}
 
 
 @each_format
+def test_ordinary_calls_are_written_and_read(name):
+    calls = [ParsedCall("list_files", ARGUMENTS), ParsedCall("get_it", NESTED), ParsedCall("finish")]
+    assert make_format(name).parse(make_format(name).render(calls), tools_of(calls)) == ParsedTurn("", calls)
+
+
+@each_format
+def test_control_texts_inside_an_argument_stay_there_or_are_refused(name):
+    made, refused = make_format(name), 0
+    for frame in frames(name):
+        calls = [ParsedCall("write", {"text": f"a {frame} b"}), ParsedCall("finish")]
+        try:
+            assert made.parse(made.render(calls), tools_of(calls)) == ParsedTurn("", calls)
+        except UnwritableCallError:
+            refused += 1
+    assert refused == 0
+
+
+@each_format
+@settings(max_examples=60)
 @given(data=st.data())
 def test_parsing_never_raises_and_gives_storable_calls(name, data):
     pieces = st.sampled_from((*frames(name), *JSON_PIECES)) | st.text(max_size=8)
@@ -59,12 +100,12 @@ def test_parsing_never_raises_and_gives_storable_calls(name, data):
 
 
 @each_format
-def test_a_long_turn_of_rubbish_takes_linear_time(name):
+def test_a_long_turn_of_rubbish_is_read_at_once(name):
     made = make_format(name)
-    for piece in (*frames(name), '{"', "[", '{"name": "', "<think>", "</think>"):
+    for piece in (*frames(name), '{"', "[", '{"name": "', "<tool_call>{", "[TOOL_CALLS]{", "[a(", "[a(b=[", "<think>"):
         start = time.process_time()
-        made.parse(piece * (200_000 // len(piece)))
-        assert time.process_time() - start < 1.0, f"200 KB of {piece!r}"
+        made.parse(piece * (100_000 // len(piece)))
+        assert time.process_time() - start < 1.0, f"100 KB of {piece!r}"
 
 
 @pytest.mark.parametrize(
@@ -75,11 +116,12 @@ def test_a_long_turn_of_rubbish_takes_linear_time(name):
         ("<think>never closed <tool_call>", "never closed <tool_call>", ""),
         ("<think></think>Yes.", "", "Yes."),
         ("Write <think> and </think>.", "", "Write <think> and </think>."),
+        ("CALL write('</think>')", "", "CALL write('</think>')"),
         ("Yes.", "", "Yes."),
     ],
 )
 def test_thinking_is_split_from_the_rest(text, thinking, rest):
-    assert split_thinking(text) == (thinking, rest)
+    assert split_thinking(text, "CALL") == (thinking, rest)
 
 
 def test_an_unknown_format_is_named_with_the_known_ones():
@@ -87,11 +129,8 @@ def test_an_unknown_format_is_named_with_the_known_ones():
         make_format("morse")
 
 
-class Shouting:
+class Shouting(ToolFormat):
     """A format of one's own: `CALL name`."""
-
-    REPLY_FRAMES = CALL_FRAMES = END_TOKENS = ()
-    THINKING_KEY = "reasoning_content"
 
     def parse(self, text, tools=()):
         return ParsedTurn("", [ParsedCall(line.removeprefix("CALL ")) for line in text.splitlines()])
