@@ -21,6 +21,7 @@ from tracewheel.config import (
     UpdateSections,
     WarmStartSections,
 )
+from tracewheel.config.placement import check_device
 from tracewheel.core.store import place_copy, produce_whole
 
 
@@ -153,6 +154,10 @@ def _config(options: argparse.Namespace, *required: str) -> RetrainConfig:
     config = resolve_config(options.config, options.overrides, options.run_dir)
     config.require(*required)
     prepare_environment(None, debug=options.debug)
+    if "policy.base" in required and config.policy.device != "cpu":
+        import torch
+
+        check_device(config.policy.device, torch.cuda.device_count())
     return config
 
 

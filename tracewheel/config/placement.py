@@ -133,6 +133,25 @@ def check_placement(profile: RetrainConfig) -> None:
     _check_common(profile)
 
 
+def check_device(device: str, count: int) -> None:
+    """Check that there is a GPU if the policy's device is one.
+
+    Args:
+        device: `policy.device`.
+        count: How many GPUs this process sees.
+
+    Raises:
+        ConfigError: there is none; the message says what to set.
+    """
+    if device == "cpu" or count:
+        return
+    masked = f" ({VARIABLE} is '{os.environ[VARIABLE]}')" if VARIABLE in os.environ else ""
+    raise ConfigError(
+        f"policy.device: is '{device}', but this process sees no GPU{masked}. Set policy.device to 'cpu', or run this where "
+        'torch.cuda.is_available() is true: `python -c "import torch; print(torch.cuda.is_available())"` in this environment'
+    )
+
+
 def check_cards(profile: RetrainConfig, count: int) -> None:
     """Check that the GPUs exist.
 
@@ -143,10 +162,12 @@ def check_cards(profile: RetrainConfig, count: int) -> None:
     Raises:
         ConfigError: one does not; the message names the part that wants it.
     """
+    check_device(profile.policy.device, count)
     for part in placed(profile):
         if max(part.cards) >= count:
-            seen = f"GPUs 0 to {count - 1}" if count else "no GPU"
-            raise ConfigError(f"placement: {part.part} takes GPU {max(part.cards)}, but this process sees {seen}")
+            raise ConfigError(
+                f"placement: {part.part} takes GPU {max(part.cards)}, but this process sees GPUs 0 to {count - 1}"
+            )
 
 
 def _check_common(profile: RetrainConfig) -> None:

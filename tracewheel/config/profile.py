@@ -33,11 +33,14 @@ WITHOUT_DEFAULT = {
 
 
 class PolicyConfig(Strict):
-    """The model that is trained: `base` is a Hugging Face id or a local folder, `tool_format` how it writes calls."""
+    """The model that is trained: `base` is a Hugging Face id or a local folder, `tool_format` how it writes calls.
+
+    `device` is `cpu`, `cuda`, or `cuda:N` for a GPU other than the first.
+    """
 
     base: str = ""
     dtype: Literal["float32", "bfloat16"] = "float32"
-    device: str = "cpu"
+    device: Annotated[str, Field(pattern=r"^(cpu|cuda(:\d+)?)$")] = "cpu"
     tool_format: Literal["hermes"] = "hermes"
 
 

@@ -38,8 +38,16 @@ def test_learner_and_several_servers_have_gpus_of_their_own():
     check_cards(config, 6)
     with pytest.raises(ConfigError, match="vLLM server 2 takes GPU 5, but this process sees GPUs 0 to 4"):
         check_cards(config, 5)
-    with pytest.raises(ConfigError, match="learner takes GPU 1, but this process sees no GPU"):
+    with pytest.raises(
+        ConfigError, match="policy.device: is 'cuda', but this process sees no GPU.* Set policy.device to 'cpu'"
+    ):
         check_cards(config, 0)
+
+
+@pytest.mark.parametrize("device", ["gpu", "cuda:", "CPU", ""])
+def test_a_device_that_is_none_is_refused_when_the_profile_is_read(device):
+    with pytest.raises(ValidationError, match=r"policy\.device"):
+        profile(device=device)
 
 
 @pytest.mark.parametrize(
