@@ -60,7 +60,7 @@ def one(side: str, profile: str, curated: Path, size: int) -> dict[str, float]:
 
     overrides = ["threads=1", "warm_start.epochs=1", f"warm_start.batch_size={size}"]
     config = WarmStartSections.of(load_config(profile, overrides))
-    renderer = load_renderer(config.policy.base, config.policy.tool_format)
+    renderer = load_renderer(config.policy.base, config.policy.tool_format, config.policy.chat_template)
     episodes = episodes_to_imitate(config.warm_start, curated, "all")
     examples = demonstration_examples(episodes, renderer, config.warm_start.classes)
     before = peak_mib()
@@ -88,7 +88,7 @@ def by_trl(config: Any, examples: list[dict[str, list[int]]], out: str) -> float
     settings = config.warm_start
     trainer = SFTTrainer(
         model=get_peft_model(load_base(config.policy, config.policy.base), peft_config(settings.lora)),
-        processing_class=load_renderer(config.policy.base, config.policy.tool_format).tokenizer,
+        processing_class=load_renderer(config.policy.base, config.policy.tool_format, config.policy.chat_template).tokenizer,
         train_dataset=Dataset.from_list(rows),
         args=SFTConfig(
             output_dir=out,

@@ -1,21 +1,29 @@
-"""Write the logs of the "deployed" workspace agent: `python data/make_traces.py`. The same seed gives the same bytes."""
+"""Write the logs of a "deployed" agent: `python data/make_traces.py [order_desk]`. The same seed gives the same bytes."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
 
-from tracewheel.demo.workspace_logs import log_lines
+from tracewheel.demo import order_desk_logs, workspace_logs
+
+WORLDS = {
+    "workspace": (workspace_logs.log_lines, Path("data/traces/workspace.jsonl")),
+    "order_desk": (order_desk_logs.log_lines, Path("data/smollm2/order_desk.jsonl")),
+}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, default=Path("data/traces/workspace.jsonl"))
+    parser.add_argument("world", nargs="?", choices=WORLDS, default="workspace")
+    parser.add_argument("--out", type=Path)
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
-    arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    arguments.out.write_bytes(b"".join(line + b"\n" for line in log_lines(arguments.seed)))
-    print(f"{arguments.out}: {arguments.out.stat().st_size} bytes")
+    log_lines, usual = WORLDS[arguments.world]
+    out = arguments.out or usual
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_bytes(b"".join(line + b"\n" for line in log_lines(arguments.seed)))
+    print(f"{out}: {out.stat().st_size} bytes")
 
 
 if __name__ == "__main__":

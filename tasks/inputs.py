@@ -75,10 +75,16 @@ def _benchmarks(config: RetrainConfig) -> dict[str, str]:
     return {f"benchmarks/{number}/{path.name}": _digest(path, hint) for number, path in enumerate(paths, start=1)}
 
 
+def _template(config: RetrainConfig) -> dict[str, str]:
+    name = config.policy.chat_template
+    return {"chat_template": _digest(Path(name), "policy.chat_template names it")} if name else {}
+
+
 SECTIONS: dict[str, Callable[[RetrainConfig], dict[str, str]]] = {
     "ingest": lambda config: key_digest(config.ingest.redaction),
     "environment": _recording,
     "curation": _benchmarks,
+    "policy": _template,
 }
 
 

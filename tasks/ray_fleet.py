@@ -76,8 +76,9 @@ class RayFleet:
             raise ConfigError("rollout.workers.kind: ray needs Ray: pip install 'tracewheel[ray]'") from error
         self._queue = queue
         self._workers = workers
-        base = Path(config.policy.base)
-        policy = config.policy.model_copy(update={"base": str(base.resolve()) if base.is_dir() else config.policy.base})
+        here = {name: getattr(config.policy, name) for name in ("base", "chat_template")}
+        paths = {name: str(Path(path).absolute()) for name, path in here.items() if path and Path(path).exists()}
+        policy = config.policy.model_copy(update=paths)
         self._config = config.model_copy(update={"threads": max(1, int(workers.cpus)), "policy": policy})
         self._runner: Any = None
         self._owner: Any = None

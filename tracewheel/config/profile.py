@@ -26,14 +26,17 @@ from tracewheel.core.errors import ConfigError
 
 # Keys without a default, and the values that they take.
 WITHOUT_DEFAULT = {
-    "policy.base": "a Hugging Face id or a local folder",
+    "policy.base": "a Hugging Face id, a local folder or a GGUF file",
     "environment.kind": "a built-in environment, recorded:DIR or module:Class",
     "ingest.paths": "files, folders or globs of logs",
 }
 
 
 class PolicyConfig(Strict):
-    """The model that is trained: `base` is a Hugging Face id or a local folder, `tool_format` how it writes calls.
+    """The model that is trained, and how it speaks: `tool_format` is how it writes calls.
+
+    `base` is a Hugging Face id, a local folder or a GGUF file (converted once). `chat_template` is a file with a Jinja
+    template, used everywhere instead of the base's own.
 
     `device` is `cpu`, `cuda`, or `cuda:N` for a GPU other than the first.
     """
@@ -42,6 +45,7 @@ class PolicyConfig(Strict):
     dtype: Literal["float32", "bfloat16"] = "float32"
     device: Annotated[str, Field(pattern=r"^(cpu|cuda(:\d+)?)$")] = "cpu"
     tool_format: Literal["hermes"] = "hermes"
+    chat_template: str | None = None
 
 
 class EnvironmentConfig(Strict):

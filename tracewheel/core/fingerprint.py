@@ -8,7 +8,7 @@ import hashlib
 import importlib.metadata
 import importlib.util
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from tracewheel.core.types import SCHEMA_VERSION, content_hash
@@ -28,6 +28,21 @@ def digest_file(path: Path) -> str:
         while block := stream.read(1 << 20):
             digest.update(block)
     return digest.hexdigest()
+
+
+def files_hash(files: Sequence[Path]) -> str:
+    """SHA-256 (16 digits) over the bytes of files; computed once while their sizes and times stay the same."""
+    return _files_hash(tuple((str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files))
+
+
+@functools.lru_cache(maxsize=64)
+def _files_hash(stamps: tuple[tuple[str, int, int], ...]) -> str:
+    digest = hashlib.sha256()
+    for name, _, _ in stamps:
+        with open(name, "rb") as stream:
+            while block := stream.read(1 << 20):
+                digest.update(block)
+    return digest.hexdigest()[:16]
 
 
 def digest_of(path: Path) -> str:

@@ -192,7 +192,7 @@ def log_record(task: Task, user: str, session: str, time: datetime, rng: random.
         "user": user,
         "created": time.isoformat().replace("+00:00", "Z"),
         "model": MODEL,
-        "messages": _with_call_ids(play(task, calls), episode[:8]),
+        "messages": with_call_ids(play(task, calls), episode[:8]),
         "tools": TOOLS,
     }
     if rng.random() < REWARD_SHARE:
@@ -211,7 +211,7 @@ def _files_after(task: Task, calls: list[Call]) -> dict[str, str]:
     return files
 
 
-def _with_call_ids(messages: list[dict[str, Any]], prefix: str) -> list[dict[str, Any]]:
+def with_call_ids(messages: list[dict[str, Any]], prefix: str) -> list[dict[str, Any]]:
     """The same episode with call ids that are unique across episodes, like a provider's."""
     renamed = []
     for message in messages:

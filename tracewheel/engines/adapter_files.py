@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tracewheel.core.errors import AdapterMismatchError, ConfigError
-from tracewheel.policy.adapters import CONFIG, WEIGHTS, PolicyRef, check_adapter, files_hash
+from tracewheel.core.fingerprint import files_hash
+from tracewheel.policy.adapters import CONFIG, WEIGHTS, PolicyRef, check_adapter
 
 
 @dataclass(frozen=True)

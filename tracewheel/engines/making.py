@@ -31,7 +31,7 @@ def make_engine(config: EngineSections, policy: PolicyRef, *, greedy: bool, slot
     from tracewheel.policy.loading import load_renderer
 
     torch.set_num_threads(config.threads)
-    renderer = load_renderer(policy.base, config.policy.tool_format)
+    renderer = load_renderer(policy.base, config.policy.tool_format, config.policy.chat_template)
     sampling = Sampling(config.rollout.temperature, config.rollout.top_p, greedy)
     kind, stop_id = config.rollout.engine, renderer.end_of_turn_id
     if isinstance(kind, TransformersEngineConfig):

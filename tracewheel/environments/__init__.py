@@ -13,10 +13,11 @@ from tracewheel.environments.base import (
     opening_messages,
     opening_of,
 )
+from tracewheel.environments.order_desk.environment import OrderDeskEnvironment
 from tracewheel.environments.recorded.environment import PREFIX, RecordedEnvironment
 from tracewheel.environments.workspace.environment import WorkspaceEnvironment
 
-ENVIRONMENTS: dict[str, type] = {WorkspaceEnvironment.kind: WorkspaceEnvironment}
+ENVIRONMENTS: dict[str, type] = {kind.kind: kind for kind in (OrderDeskEnvironment, WorkspaceEnvironment)}
 
 __all__ = [
     "ENVIRONMENTS",

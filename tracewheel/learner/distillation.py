@@ -55,7 +55,8 @@ def _check_same_tokens(config: UpdateSections, base: str) -> None:
     """
     if base == config.policy.base:
         return
-    own, theirs = (load_renderer(name, config.policy.tool_format).tokenizer for name in (config.policy.base, base))
+    spoken = config.policy.tool_format, config.policy.chat_template
+    own, theirs = (load_renderer(name, *spoken).tokenizer for name in (config.policy.base, base))
     differ = set(own.get_vocab().items()) ^ set(theirs.get_vocab().items())
     if differ:
         token, number = min(differ, key=lambda pair: (pair[1], pair[0]))

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tracewheel.config import UpdateSections
+from tracewheel.core.fingerprint import files_hash
 from tracewheel.core.types import content_hash
-from tracewheel.policy.adapters import CONFIG, base_hash, files_hash, weights_folder
+from tracewheel.policy.adapters import CONFIG, base_hash, weights_folder
 
 if TYPE_CHECKING:
     from tracewheel.learner.learner import Learner

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tracewheel.config import UpdateSections
 from tracewheel.core.errors import DataError
 from tracewheel.policy.adapters import policy_of
+from tracewheel.policy.chat_template import write_template
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -30,7 +31,7 @@ class LoraModels:
         adapter = policy_of(reference, config.policy.base).adapter
         if adapter is None:
             raise DataError(f"{reference}: holds a whole model; with learner.weights 'lora' the reference must be an adapter")
-        self._base = config.policy.base
+        self._base, self._policy = config.policy.base, config.policy
         self.model: Any = load_policy_for_training(config, state, POLICY)
         self.model.load_adapter(adapter, adapter_name=REFERENCE)
         self.model.set_adapter(POLICY)
@@ -78,6 +79,7 @@ class LoraModels:
         from tracewheel.policy.adapters import write_adapter
 
         write_adapter(self.model, out / "adapter", POLICY, base, version=version, weights=weights)
+        write_template(self._policy, out / "adapter")
         _probe(self.model, out / "adapter")
 
 
@@ -90,7 +92,7 @@ class FullModels:
         self.model: Any = load_policy_for_training(config, state)
         self.reference_model: Any = load_policy_for_training(config, reference).requires_grad_(False)
         self.parameters = list(self.model.parameters())
-        self._base = config.policy.base
+        self._base, self._policy = config.policy.base, config.policy
 
     def stored(self, state: Path) -> dict[str, Tensor] | None:
         """The policy's weights in a state folder, by the names of the parameters; None if it has others.
@@ -120,6 +122,7 @@ class FullModels:
         from tracewheel.policy.adapters import write_full_model
 
         write_full_model(self.model, out / "model", base, version=version, weights=weights)
+        write_template(self._policy, out / "model")
         _probe(self.model, out / "model")
 
 

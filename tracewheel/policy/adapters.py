@@ -6,17 +6,17 @@ A state folder holds `adapter/` or `model/`. `adapter/` has PEFT's files and `ad
 
 from __future__ import annotations
 
-import functools
-import hashlib
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracewheel.config import LoraShape
 from tracewheel.core.errors import AdapterMismatchError, DataError
+from tracewheel.core.fingerprint import files_hash
+from tracewheel.policy.gguf_base import converted_folder, gguf_file, is_gguf
 
 if TYPE_CHECKING:
     from peft import PeftModel
@@ -53,9 +53,13 @@ class PolicyRef:
 def base_folder(base: str) -> Path:
     """The local folder of a base model; a Hugging Face id is looked up in the local cache and then the hub.
 
+    A GGUF file is converted first, unless it was before.
+
     Raises:
-        DataError: there is no such folder or model.
+        DataError: there is no such folder or model, or a GGUF file cannot be converted.
     """
+    if is_gguf(base):
+        return converted_folder(base)
     path = Path(base)
     if path.is_dir():
         return path
@@ -69,31 +73,18 @@ def base_folder(base: str) -> Path:
 
 
 def base_hash(base: str) -> str:
-    """SHA-256 (16 digits) over the base's config and weights.
+    """SHA-256 (16 digits) over the base's config and weights; of a GGUF file over the file.
 
     Raises:
-        DataError: the folder has no safetensors weights.
+        DataError: the folder has no safetensors weights, or there is no such GGUF file.
     """
+    if is_gguf(base):
+        return files_hash([gguf_file(base)])
     folder = base_folder(base)
     weights = sorted(folder.glob("*.safetensors"))
     if not weights:
         raise DataError(f"policy.base: {folder} holds no .safetensors file")
     return files_hash([folder / "config.json", *weights])
-
-
-def files_hash(files: Sequence[Path]) -> str:
-    """SHA-256 (16 digits) over the bytes of files; computed once while their sizes and times stay the same."""
-    return _files_hash(tuple((str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files))
-
-
-@functools.lru_cache(maxsize=64)
-def _files_hash(stamps: tuple[tuple[str, int, int], ...]) -> str:
-    digest = hashlib.sha256()
-    for name, _, _ in stamps:
-        with open(name, "rb") as stream:
-            while block := stream.read(1 << 20):
-                digest.update(block)
-    return digest.hexdigest()[:16]
 
 
 def peft_config(lora: LoraShape) -> Any:

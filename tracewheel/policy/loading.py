@@ -7,24 +7,39 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from jinja2 import TemplateError, TemplateSyntaxError
 from transformers import AutoModelForCausalLM
 
 from tracewheel.chat.renderer import ChatRenderer
 from tracewheel.chat.tokenizer import load_tokenizer
 from tracewheel.config import PolicyConfig, UpdateSections
-from tracewheel.core.errors import DataError
+from tracewheel.core.errors import ConfigError, DataError
 from tracewheel.policy.adapters import PolicyRef, base_folder, check_adapter, policy_of
+from tracewheel.policy.chat_template import read_template
 
 
-@functools.lru_cache(maxsize=2)
-def load_renderer(base: str, tool_format: str) -> ChatRenderer:
-    """The base's tokenizer with its chat template.
+def load_renderer(base: str, tool_format: str, chat_template: str | None = None) -> ChatRenderer:
+    """The base's tokenizer with its chat template, or with the one in the file `chat_template`.
 
     Raises:
         DataError: there is no such base.
-        ConfigError: its tokenizer cannot hold a conversation.
+        ConfigError: there is no such template, or its tokenizer cannot hold a conversation.
     """
-    return ChatRenderer(load_tokenizer(base_folder(base)), tool_format)
+    if chat_template is None:
+        return _renderer(base, tool_format, None)
+    try:
+        return _renderer(base, tool_format, read_template(chat_template))
+    except TemplateError as error:
+        line = f", line {error.lineno}" if isinstance(error, TemplateSyntaxError) else ""
+        raise ConfigError(f"policy.chat_template: {chat_template}{line}: {error.message}") from error
+
+
+@functools.lru_cache(maxsize=2)
+def _renderer(base: str, tool_format: str, template: str | None) -> ChatRenderer:
+    tokenizer = load_tokenizer(base_folder(base))
+    if template is not None:
+        tokenizer.chat_template = template
+    return ChatRenderer(tokenizer, tool_format)
 
 
 def load_base(config: PolicyConfig, base: str, dtype: str | None = None) -> Any:

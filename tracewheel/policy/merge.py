@@ -18,6 +18,7 @@ from tracewheel.core.errors import DataError
 from tracewheel.core.files import write_json
 from tracewheel.core.fingerprint import digest_of
 from tracewheel.policy.adapters import ADAPTER, base_hash, check_adapter, write_adapter
+from tracewheel.policy.chat_template import write_template
 from tracewheel.policy.probe import write_probe
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ def merge(
         learnt = [(names[part.adapter], names[part.start] if part.start else None) for part in parts]
         _combine(model, learnt, names[onto] if onto else None, settings)
         write_adapter(model, out / ADAPTER, MERGED, config.policy.base, version=version)
+        write_template(config.policy, out / ADAPTER)
         model.set_adapter(MERGED)
         write_probe(model, out / ADAPTER)
     record = {

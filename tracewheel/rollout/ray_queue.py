@@ -91,10 +91,10 @@ def start_owner(queue: Path) -> Any:
 
 
 def absolute(policy: PolicyRef, root: Path) -> PolicyRef:
-    """The policy with absolute paths; a base that is no folder of this machine keeps its name."""
+    """The policy with absolute paths; a base that is not on this machine's disk keeps its name."""
     base = root / policy.base
     adapter = str(root / policy.adapter) if policy.adapter else None
-    return PolicyRef(str(base) if base.is_dir() else policy.base, adapter, policy.version)
+    return PolicyRef(str(base) if base.exists() else policy.base, adapter, policy.version)
 
 
 class RemoteQueue:

@@ -61,7 +61,7 @@ def teach(
     played = play_all(config, config.teacher, wanted, journal=journal, progress=progress)
     marks = [verified(attempt, item.task) for attempt, item in zip(played.attempts, wanted, strict=True)]
     successes = [success for success, _ in marks]
-    renderer = load_renderer(config.policy.base, config.policy.tool_format)
+    renderer = load_renderer(config.policy.base, config.policy.tool_format, config.policy.chat_template)
     faults = find_faults(played.attempts, successes, renderer, config.rollout)
     rows = [
         _row(attempt) | {"success": success, "detail": detail, "fault": fault}

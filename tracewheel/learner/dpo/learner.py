@@ -116,7 +116,7 @@ def _train(config: UpdateSections, models: Models, backend: Backend, steps: list
 
     settings, device = config.learner, config.policy.device
     assert isinstance(settings, DpoConfig)
-    tokenizer = load_renderer(config.policy.base, config.policy.tool_format).tokenizer
+    tokenizer = load_renderer(config.policy.base, config.policy.tool_format, config.policy.chat_template).tokenizer
     preference_loss = PreferenceLoss(settings, tokenizer, device)
     sums: defaultdict[str, float] = defaultdict(float)
     norms = 0.0

@@ -24,6 +24,7 @@ from tracewheel.learner.cross_entropy import add_cross_entropy
 from tracewheel.learner.kernels.language_model import checkpoint_activations
 from tracewheel.learner.warm_start.demonstrations import Example
 from tracewheel.policy.adapters import ADAPTER, MODEL, peft_config, write_adapter, write_full_model
+from tracewheel.policy.chat_template import write_template
 from tracewheel.policy.loading import load_base
 from tracewheel.policy.probe import write_probe
 
@@ -122,6 +123,7 @@ def _save(config: WarmStartSections, backend: Backend, out: Path) -> None:
             write_full_model(backend.model, out / MODEL, base, version=0, weights=weights)
         else:
             write_adapter(backend.model, out / ADAPTER, "default", base, version=0, weights=weights)
+        write_template(config.policy, out / (MODEL if whole else ADAPTER))
         if processes.world_size() == 1:  # no process of several can make a pass alone
             write_probe(backend.model, out / (MODEL if whole else ADAPTER))
     backend.gather(None)  # no process reads the files before they are written

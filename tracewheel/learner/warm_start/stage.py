@@ -41,7 +41,7 @@ def warm_start(config: WarmStartSections, curated: Path, out: Path, demonstratio
     torch.set_num_threads(config.threads)
     settings = config.warm_start
     episodes = episodes_to_imitate(settings, curated, demonstrations)
-    renderer = load_renderer(config.policy.base, config.policy.tool_format)
+    renderer = load_renderer(config.policy.base, config.policy.tool_format, config.policy.chat_template)
     examples = demonstration_examples(episodes, renderer, settings.classes)
     n_demonstrations = len(examples)
     if settings.replay.path and settings.replay.share:

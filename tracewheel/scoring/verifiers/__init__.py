@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from tracewheel.core.plugins import load_class
 from tracewheel.scoring.verifiers.base import GradedVerifier, Verifier, state_progress
+from tracewheel.scoring.verifiers.order_desk import OrderDeskVerifier
 from tracewheel.scoring.verifiers.recorded import RecordedVerifier
 from tracewheel.scoring.verifiers.workspace import WorkspaceVerifier
 
-VERIFIERS: dict[str, type] = {verifier.kind: verifier for verifier in (RecordedVerifier, WorkspaceVerifier)}
+VERIFIERS: dict[str, type] = {verifier.kind: verifier for verifier in (OrderDeskVerifier, RecordedVerifier, WorkspaceVerifier)}
 
 __all__ = ["VERIFIERS", "GradedVerifier", "Verifier", "make_verifier", "state_progress"]
 

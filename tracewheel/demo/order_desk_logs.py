@@ -1,0 +1,157 @@
+"""Logs of a "deployed" order-desk agent, in OpenAI chat format: the traces of `make demo-smollm2`.
+
+The agent knows the work but has habits: in each family it makes one mistake about half of the time. Every episode is played
+in the real environment, so the tools' replies are real. Each desk is a user of its own with its own customers and items, so
+splits, which keep users together, share neither. The same seed gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from tracewheel.core.types import Task
+from tracewheel.demo.workspace_logs import BREAKAGES, log_line, with_call_ids
+from tracewheel.environments.episode import play_calls
+from tracewheel.environments.order_desk.agent import Call, change, look, solution
+from tracewheel.environments.order_desk.environment import TOOLS, OrderDeskEnvironment
+from tracewheel.environments.order_desk.tasks import CANCEL, FAMILIES, OPEN, REFUND, make_task, wanted
+
+HABIT_RATE, SLIP_RATE = 0.45, 0.04
+SLIPS = ("invent_tool", "do_not_look")
+TRAINED_TIERS, HARDER_TIER = (2, 3, 4), 5
+REWARD_SHARE, WRONG_REWARD_SHARE = 0.7, 0.015
+MODEL = "order-desk-agent-2026-10"
+FIRST_EPISODE = datetime(2026, 10, 1, 8, 0, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class Desks:
+    """Desks of one kind: tasks of each family and tier, how often each is attempted, and tasks of the harder tier by family."""
+
+    numbers: range
+    per_stratum: int
+    attempts: int
+    harder: int = 0
+
+
+# Tasks of the first desks recur, which makes them training tasks (curation.min_attempts). Validation takes small desks first.
+RECURRING = Desks(range(14), per_stratum=2, attempts=2)
+SMALL = Desks(range(14, 16), per_stratum=1, attempts=1)
+ONE_OFF = Desks(range(16, 21), per_stratum=1, attempts=1, harder=1)
+
+
+def log_lines(seed: int = 0) -> Iterator[bytes]:
+    """The lines of the log file, without line ends, in order of time; a few are malformed."""
+    rng = random.Random(f"order-desk-{seed}")
+    episodes = _episodes(rng)
+    lines = [log_line(record) for record in episodes]
+    for spoil in BREAKAGES:
+        lines.insert(rng.randrange(len(lines)), spoil(episodes[rng.randrange(len(episodes))]))
+    yield from lines
+
+
+def faulty_calls(task: Task, fault: str) -> list[Call]:
+    """The calls of an episode of `task` with `fault`; the solution if `fault` is empty."""
+    return FAULTS[fault](task) if fault else solution(task)
+
+
+def _wrong_order(task: Task) -> list[Call]:
+    """Take another order of the customer, with the action that fits it."""
+    right, customer = wanted(task.initial_state, task.goal), task.goal["customer"]
+    own = [order for order in task.initial_state["orders"] if order["customer"] == customer]
+    wrong = next(order for order in own if order["id"] not in right)
+    return [look(task), change(task, wrong["id"], CANCEL if wrong["status"] == OPEN else REFUND), ("done", {})]
+
+
+def _wrong_tool(task: Task) -> list[Call]:
+    """Refund what is open, or cancel what has shipped."""
+    changes = [change(task, number, REFUND if action == CANCEL else CANCEL) for number, action in _wanted(task)]
+    return [look(task), *changes, ("done", {})]
+
+
+def _stop_early(task: Task) -> list[Call]:
+    return [look(task), *(change(task, *pair) for pair in _wanted(task)[:-1]), ("done", {})]
+
+
+def _invent_tool(task: Task) -> list[Call]:
+    return [("find_order", {"customer": task.goal["customer"]}), look(task), ("done", {})]
+
+
+def _do_not_look(task: Task) -> list[Call]:
+    return [("cancel", {"order": task.goal.get("item", "all")}), ("done", {})]
+
+
+FAULTS: dict[str, Callable[[Task], list[Call]]] = {
+    "wrong_order": _wrong_order,
+    "wrong_tool": _wrong_tool,
+    "stop_early": _stop_early,
+    "invent_tool": _invent_tool,
+    "do_not_look": _do_not_look,
+}
+HABITS = {"item": "wrong_order", "status": "wrong_tool", "dearest": "wrong_order", "open": "stop_early"}
+
+
+def _wanted(task: Task) -> list[tuple[str, str]]:
+    return list(wanted(task.initial_state, task.goal).items())
+
+
+def _choose_fault(task: Task, rng: random.Random) -> str:
+    if rng.random() < HABIT_RATE:
+        return HABITS[task.family]
+    return rng.choice(SLIPS) if rng.random() < SLIP_RATE else ""
+
+
+def _episodes(rng: random.Random) -> list[dict[str, Any]]:
+    """All episodes in order of time, before malformed lines are added."""
+    seen: set[str] = set()
+    jobs: list[tuple[Task, str]] = []
+    for kind in (RECURRING, SMALL, ONE_OFF):
+        for desk in kind.numbers:
+            strata = [(family, tier, kind.per_stratum) for family in FAMILIES for tier in TRAINED_TIERS]
+            strata += [(family, HARDER_TIER, kind.harder) for family in FAMILIES]
+            for family, tier, count in strata:
+                tasks = [_fresh(family, tier, desk, seen, rng) for _ in range(count)]
+                jobs += [(task, f"desk-{desk:02}") for task in tasks * kind.attempts]
+    rng.shuffle(jobs)
+    time, episodes_of, records = FIRST_EPISODE, Counter[str](), []
+    for task, user in jobs:
+        time += timedelta(seconds=rng.randint(60, 900))
+        session = f"{user}-session-{1 + episodes_of[user] // 4}"
+        episodes_of[user] += 1
+        records.append(log_record(task, user, session, time, rng))
+    return records
+
+
+def _fresh(family: str, tier: int, desk: int, seen: set[str], rng: random.Random) -> Task:
+    while True:
+        task = make_task(family, tier, desk, rng)
+        if task.fingerprint not in seen:
+            seen.add(task.fingerprint)
+            return task
+
+
+def log_record(task: Task, user: str, session: str, time: datetime, rng: random.Random) -> dict[str, Any]:
+    """The log record of the deployed agent's episode of a task, as JSON types."""
+    environment, episode = OrderDeskEnvironment(), f"{rng.getrandbits(48):012x}"
+    messages = play_calls(environment, task, faulty_calls(task, _choose_fault(task, rng)))
+    final = environment.snapshot()["orders"]
+    record: dict[str, Any] = {
+        "id": f"chat-{episode}",
+        "session": session,
+        "user": user,
+        "created": time.isoformat().replace("+00:00", "Z"),
+        "model": MODEL,
+        "messages": with_call_ids(messages, episode[:8]),
+        "tools": TOOLS,
+    }
+    if rng.random() < REWARD_SHARE:
+        play_calls(environment, task, solution(task))
+        solved = final == environment.snapshot()["orders"]
+        record["reward"] = float(solved != (rng.random() < WRONG_REWARD_SHARE))
+    record["environment"] = {"kind": task.environment, "initial_state": task.initial_state, "goal": task.goal}
+    return record

@@ -1,0 +1,160 @@
+"""The order desk: a list of orders that an agent reads, cancels and refunds with four tools."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from tracewheel.core.errors import DataError
+from tracewheel.core.types import Task
+from tracewheel.environments.base import Observation
+from tracewheel.environments.order_desk.agent import solution
+from tracewheel.environments.order_desk.stock import desk_of
+from tracewheel.environments.order_desk.tasks import (
+    CANCELLED,
+    FAMILIES,
+    OPEN,
+    REFUNDED,
+    SHIPPED,
+    Order,
+    make_task,
+    order_desk_task,
+)
+
+SYSTEM_PROMPT = "You work at an order desk."
+ECHO_LIMIT = 32
+FIELDS = {"id": str, "customer": str, "item": str, "amount": int, "status": str}
+TYPES = {"string": str, "integer": int}
+
+
+def _tool(name: str, description: str, **parameters: str) -> dict[str, Any]:
+    properties = {key: {"type": kind} for key, kind in parameters.items()}
+    return {
+        "type": "function",
+        "function": {
+            "name": name,
+            "description": description,
+            "parameters": {"type": "object", "properties": properties, "required": list(parameters)},
+        },
+    }
+
+
+TOOLS = [
+    _tool("orders", "List a customer's orders.", customer="string"),
+    _tool("refund", "Pay back a shipped order.", order="string", amount="integer"),
+    _tool("cancel", "Cancel an open order.", order="string"),
+    _tool("done", "End the work."),
+]
+PARAMETERS = {tool["function"]["name"]: tool["function"]["parameters"]["properties"] for tool in TOOLS}
+
+
+class OrderDeskEnvironment:
+    """Orders of some customers; `orders` lists one as `kettle K7 24 open`: item, number, amount, status.
+
+    State: `{"orders": [{"id", "customer", "item", "amount", "status"}], "finished": bool}`; a refunded order also has
+    `refunded`, the amount. A call that fails changes nothing; its observation says why.
+    """
+
+    kind = "order_desk"
+    system_prompt = SYSTEM_PROMPT
+
+    def __init__(self) -> None:
+        self._orders: list[Order] = []
+        self._finished = False
+
+    def task_from_log(self, prompt: str, logged: dict[str, Any]) -> Task:
+        state, goal = logged.get("initial_state"), logged.get("goal")
+        orders = state.get("orders") if isinstance(state, dict) else None
+        if not isinstance(orders, list) or not orders or not all(_is_order(order) for order in orders):
+            raise DataError(f"'initial_state.orders' needs a list of orders, each with {', '.join(FIELDS)}")
+        if len({order["id"] for order in orders}) < len(orders):
+            raise DataError("'initial_state.orders': two orders have one id")
+        if not isinstance(goal, dict) or goal.get("family") not in FAMILIES:
+            raise DataError(f"'goal.family' needs one of {', '.join(FAMILIES)}")
+        own = [order for order in orders if order["customer"] == goal.get("customer")]
+        if not own:
+            raise DataError("'goal.customer' has no order")
+        if goal["family"] in ("item", "status") and goal.get("item") not in [order["item"] for order in own]:
+            raise DataError("'goal.item' is not among the customer's orders")
+        return order_desk_task(prompt, {"orders": orders}, goal)
+
+    def variants(self, task: Task, n: int, seed: int) -> list[Task]:
+        """Tasks of the same family and desk, of the same tier or the one below; none for a customer of no known desk."""
+        rng, desk = random.Random(f"variants-{task.id}-{seed}"), desk_of(task.goal["customer"])
+        if desk is None:
+            return []
+        return [make_task(task.family, rng.randint(max(2, task.tier - 1), task.tier), desk, rng) for _ in range(n)]
+
+    def solution(self, task: Task) -> list[tuple[str, dict[str, Any]]] | None:
+        """The calls that solve the task in the most direct way."""
+        return solution(task)
+
+    def tools(self) -> list[dict[str, Any]]:
+        return TOOLS
+
+    def reset(self, task: Task) -> None:
+        self._orders = [dict(order) for order in task.initial_state["orders"]]
+        self._finished = False
+
+    def snapshot(self) -> dict[str, Any]:
+        return {"orders": [dict(order) for order in self._orders], "finished": self._finished}
+
+    def step(self, tool: str, args: dict[str, Any]) -> Observation:
+        parameters = PARAMETERS.get(tool)
+        if parameters is None:
+            return _error(f"no tool named {tool[:ECHO_LIMIT]}")
+        if args.keys() != parameters.keys():
+            return _error(f"arguments must be {', '.join(parameters) or 'none'}")
+        for name, schema in parameters.items():
+            if type(args[name]) is not TYPES[schema["type"]]:
+                return _error(f"{name} must be {'text' if schema['type'] == 'string' else 'a whole number'}")
+        match tool:
+            case "orders":
+                return self._list(**args)
+            case "refund":
+                return self._refund(**args)
+            case "cancel":
+                return self._cancel(**args)
+        self._finished = True
+        return Observation("done", done=True)
+
+    def _list(self, customer: str) -> Observation:
+        lines = [
+            f"{order['item']} {order['id']} {order['amount']} {order['status']}"
+            for order in self._orders
+            if order["customer"] == customer
+        ]
+        return Observation("\n".join(lines)) if lines else _error(f"no orders of {customer[:ECHO_LIMIT]}")
+
+    def _refund(self, order: str, amount: int) -> Observation:
+        found = self._find(order)
+        if found is None:
+            return _error(f"no order {order[:ECHO_LIMIT]}")
+        if found["status"] != SHIPPED:
+            return _error(f"{order} is {found['status']}")
+        if not 0 < amount <= found["amount"]:
+            return _error(f"{order} cost {found['amount']}")
+        found |= {"status": REFUNDED, "refunded": amount}
+        return Observation("ok")
+
+    def _cancel(self, order: str) -> Observation:
+        found = self._find(order)
+        if found is None:
+            return _error(f"no order {order[:ECHO_LIMIT]}")
+        if found["status"] != OPEN:
+            return _error(f"{order} is {found['status']}")
+        found["status"] = CANCELLED
+        return Observation("ok")
+
+    def _find(self, order: str) -> Order | None:
+        return next((one for one in self._orders if one["id"] == order), None)
+
+
+def _is_order(order: Any) -> bool:
+    if not isinstance(order, dict) or not all(type(order.get(name)) is kind for name, kind in FIELDS.items()):
+        return False
+    return order["status"] in (OPEN, SHIPPED) and order["amount"] > 0
+
+
+def _error(text: str) -> Observation:
+    return Observation(f"error: {text}", error=True)

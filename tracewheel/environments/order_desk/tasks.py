@@ -1,0 +1,128 @@
+"""Tasks of the order desk: four families, tiers by the number of the customer's orders.
+
+| family | the request | what solves it |
+|---|---|---|
+| `item` | refund one item | its refund, in full |
+| `status` | one item is not wanted any more | cancel it while it is open, refund it once it has shipped |
+| `dearest` | the customer's dearest order | the cancellation, or refund, of the order of the highest amount |
+| `open` | cancel all open orders | the cancellation of each open order, and of no other |
+
+Orders are a list, not a mapping: a log may sort the keys of a mapping, and the desk would then list them in another order.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from tracewheel.core.types import Task, content_hash
+from tracewheel.environments.order_desk.stock import customers_of, items_of
+
+FAMILIES = ("item", "status", "dearest", "open")
+OPEN, SHIPPED, CANCELLED, REFUNDED = "open", "shipped", "cancelled", "refunded"
+CANCEL, REFUND = "cancel", "refund"
+LETTERS, DIGITS = "ABCDEFGHJKLMNPQRSTUVWXYZ", "23456789"
+AMOUNTS = range(11, 100)
+MOST_CANCELLED = 3
+
+PROMPTS = {
+    "item": (
+        "Refund the {item} of {customer}.",
+        "{customer} sent the {item} back. Refund it.",
+        "Please pay {customer} back for the {item}.",
+    ),
+    "status": (
+        "{customer} does not want the {item} any more.",
+        "Take back the {item} of {customer}.",
+        "{customer} has changed plans and no longer needs the {item}.",
+    ),
+    "dearest": (
+        "{action} the dearest order of {customer}.",
+        "{action} the most expensive order of {customer}.",
+        "{customer} asks: {action} what cost me the most.",
+    ),
+    "open": (
+        "Cancel all open orders of {customer}.",
+        "{customer} wants every open order cancelled.",
+        "Cancel whatever is still open for {customer}.",
+    ),
+}
+
+Order = dict[str, Any]
+
+
+def make_task(family: str, tier: int, desk: int, rng: random.Random) -> Task:
+    """A random task of a family in which a customer of a desk has `tier` orders; another customer has one, too."""
+    customer, other = rng.sample(customers_of(desk), 2)
+    items = rng.sample(items_of(desk), tier + 1)
+    ids = rng.sample([letter + digit for letter in LETTERS for digit in DIGITS], tier + 1)
+    amounts = rng.sample(AMOUNTS, tier + 1)
+    action = rng.choice((CANCEL, REFUND))
+    statuses = _statuses(family, tier, action, rng)
+    orders = [
+        {"id": number, "customer": customer, "item": item, "amount": amount, "status": status}
+        for number, item, amount, status in zip(ids, items, amounts, statuses, strict=False)
+    ]
+    strange = {
+        "id": ids[-1],
+        "customer": other,
+        "item": items[-1],
+        "amount": amounts[-1],
+        "status": rng.choice((OPEN, SHIPPED)),
+    }
+    orders.insert(rng.randint(0, tier), strange)
+    goal: dict[str, Any] = {"family": family, "customer": customer}
+    if family in ("item", "status"):
+        own = [order for order in orders if order["customer"] == customer]
+        goal["item"] = rng.choice([order["item"] for order in own if family == "status" or order["status"] == SHIPPED])
+    wording = rng.choice(PROMPTS[family])
+    prompt = wording.format(customer=customer, item=goal.get("item"), action=action)
+    return order_desk_task(prompt[0].upper() + prompt[1:], {"orders": orders}, goal)
+
+
+def wanted(initial_state: dict[str, Any], goal: dict[str, Any]) -> dict[str, str]:
+    """What the goal asks for: the order numbers to change, and whether to cancel or to refund each."""
+    orders = [order for order in initial_state["orders"] if order["customer"] == goal["customer"]]
+    match goal["family"]:
+        case "item" | "status":
+            chosen = [order for order in orders if order["item"] == goal["item"]]
+        case "dearest":
+            chosen = [max(orders, key=lambda order: order["amount"])]
+        case "open":
+            chosen = [order for order in orders if order["status"] == OPEN]
+        case _:
+            raise ValueError(f"no family {goal['family']!r}")
+    return {order["id"]: CANCEL if order["status"] == OPEN else REFUND for order in chosen}
+
+
+def order_desk_task(prompt: str, initial_state: dict[str, Any], goal: dict[str, Any]) -> Task:
+    """Make a task from its parts; tier and fingerprint follow from them.
+
+    The fingerprint ignores the wording: the same goal on the same orders is the same task.
+    """
+    fingerprint = content_hash({"state": initial_state, "goal": goal})
+    return Task(
+        id=f"order-desk-{content_hash({'prompt': prompt, 'fingerprint': fingerprint})}",
+        environment="order_desk",
+        family=goal["family"],
+        tier=sum(order["customer"] == goal["customer"] for order in initial_state["orders"]),
+        prompt=prompt,
+        initial_state=initial_state,
+        goal=goal,
+        verifier="order_desk",
+        fingerprint=fingerprint,
+    )
+
+
+def _statuses(family: str, tier: int, action: str, rng: random.Random) -> list[str]:
+    """The status of each of the customer's orders."""
+    match family:
+        case "dearest":
+            return [OPEN if action == CANCEL else SHIPPED] * tier
+        case "open":
+            count = rng.randint(1, min(MOST_CANCELLED, tier - 1))
+        case _:
+            count = rng.randint(0, tier - 1)
+    statuses = [OPEN] * count + [SHIPPED] * (tier - count)
+    rng.shuffle(statuses)
+    return statuses
