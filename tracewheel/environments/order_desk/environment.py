@@ -49,7 +49,7 @@ PARAMETERS = {tool["function"]["name"]: tool["function"]["parameters"]["properti
 
 
 class OrderDeskEnvironment:
-    """Orders of some customers; `orders` lists one as `kettle K7 24 open`: item, number, amount, status.
+    """Orders of some customers; `orders` lists one as `- kettle K7 24 open`: item, number, amount, status.
 
     State: `{"orders": [{"id", "customer", "item", "amount", "status"}], "finished": bool}`; a refunded order also has
     `refunded`, the amount. A call that fails changes nothing; its observation says why.
@@ -120,7 +120,7 @@ class OrderDeskEnvironment:
 
     def _list(self, customer: str) -> Observation:
         lines = [
-            f"{order['item']} {order['id']} {order['amount']} {order['status']}"
+            f"- {order['item']} {order['id']} {order['amount']} {order['status']}"
             for order in self._orders
             if order["customer"] == customer
         ]

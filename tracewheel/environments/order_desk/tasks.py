@@ -23,7 +23,7 @@ OPEN, SHIPPED, CANCELLED, REFUNDED = "open", "shipped", "cancelled", "refunded"
 CANCEL, REFUND = "cancel", "refund"
 LETTERS, DIGITS = "ABCDEFGHJKLMNPQRSTUVWXYZ", "23456789"
 AMOUNTS = range(11, 100)
-MOST_CANCELLED = 3
+MOST_CANCELLED = 2
 
 PROMPTS = {
     "item": (
