@@ -9,6 +9,9 @@ which the backward pass needs no logits:
 
 is one vector per token, for any loss. A step takes two products with W, where recomputing the logits takes three,
 and memory for one tile.
+
+Every product is summed and stored in float32, because a sure model has logits about 20, where bfloat16 numbers are 0.125
+apart. A GPU multiplies half precision so; a CPU has no such product in torch, so tiles of states and weight are cast.
 """
 
 from __future__ import annotations
@@ -87,7 +90,7 @@ class _TargetLogprobs(torch.autograd.Function):
             if bias is not None:
                 target_logits += bias[targets[part]]
             target_logits *= factor[part]
-            sums = _fold(tiles, states[part], factor[part], target_logits, needs_states, entropy_slopes is not None)
+            sums = _fold(tiles, tiles.cast(states[part]), factor[part], target_logits, needs_states, entropy_slopes is not None)
             normaliser[part] = sums.maximum + sums.total.log()
             logprobs[part] = target_logits - normaliser[part]
             mean_logit = sums.logit / sums.total
@@ -122,15 +125,23 @@ class _Tiles:
     """Tiles of logits, some tokens by some columns of the vocabulary, in one reused buffer."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None, rows: int, dtype: torch.dtype) -> None:
-        self.weight, self.bias = weight, bias
+        self._weight, self.bias = weight, bias
+        self.factors = weight.dtype if weight.is_cuda else dtype  # the type of the factors of products
         columns = min(COLUMNS.get(weight.device.type, 2048), len(weight))
         self.parts = [slice(start, min(start + columns, len(weight))) for start in range(0, len(weight), columns)]
         self.memory = torch.empty(rows * columns, dtype=dtype, device=weight.device)
 
-    def logits(self, states: Tensor, factor: Tensor, part: slice) -> Tensor:
-        rows, columns = len(states), part.stop - part.start
+    def cast(self, values: Tensor) -> Tensor:
+        return values.to(self.factors)
+
+    def weight(self, part: slice) -> Tensor:
+        return self.cast(self._weight[part])
+
+    def logits(self, states: Tensor, weight: Tensor, factor: Tensor, part: slice) -> Tensor:
+        """The tile [n, columns] for `states` [n, H] and `weight` [columns, H], both cast."""
+        rows, columns = len(states), len(weight)
         tile = self.memory[: rows * columns].view(rows, columns)
-        _multiply(states, self.weight[part].t(), tile)
+        _multiply(states, weight.t(), tile)
         if self.bias is not None:
             tile += self.bias[part]
         return tile.mul_(factor.unsqueeze(-1))
@@ -157,10 +168,13 @@ def _fold(tiles: _Tiles, states: Tensor, factor: Tensor, lowest: Tensor, with_em
     sums = _Sums(lowest.clone(), torch.zeros_like(lowest), torch.zeros_like(lowest), nothing, nothing[:0])
     if with_product:
         sums.logit_embedding = torch.zeros_like(nothing)
-    # Without a bias the mean logit follows from the mean embedding, which saves a pass over the tile.
-    with_logit = with_product or not with_embedding or tiles.bias is not None
+    # The mean logit follows from the mean embedding, which saves a pass over the tile, without a bias and unless the
+    # embedding's weights are rounded.
+    rounded = tiles.factors != factor.dtype
+    with_logit = with_product or not with_embedding or tiles.bias is not None or rounded
     for part in tiles.parts:
-        logits = tiles.logits(states, factor, part)
+        weight = tiles.weight(part)
+        logits = tiles.logits(states, weight, factor, part)
         maximum = torch.maximum(sums.maximum, logits.amax(-1))
         logits -= maximum.unsqueeze(-1)
         drop = sums.maximum - maximum
@@ -171,10 +185,10 @@ def _fold(tiles: _Tiles, states: Tensor, factor: Tensor, lowest: Tensor, with_em
             sums.logit = (sums.logit + drop * sums.total) * shrink + logits.sum(-1)
         if with_product:
             sums.logit_embedding.addcmul_(sums.embedding, drop.unsqueeze(-1)).mul_(shrink.unsqueeze(-1))
-            _accumulate(sums.logit_embedding, logits, tiles.weight[part])
+            _accumulate(sums.logit_embedding, logits, weight)
         if with_embedding:
             sums.embedding *= shrink.unsqueeze(-1)
-            _accumulate(sums.embedding, weights, tiles.weight[part])
+            _accumulate(sums.embedding, weights, weight)
         sums.total = sums.total * shrink + weights.sum(-1)
         sums.maximum = maximum
     if not with_logit:
@@ -203,32 +217,30 @@ def _weight_gradient(by_logprob: Tensor, by_entropy: Tensor, saved: _Saved, chun
     with_entropy = bool(by_entropy.any())
     for start in range(0, len(states), chunk):
         rows = slice(start, start + chunk)
+        cast = tiles.cast(states[rows])
         for part in tiles.parts:
-            logprobs = tiles.logits(states[rows], factor[rows], part).sub_(saved.normaliser[rows].unsqueeze(-1))
+            logits = tiles.logits(cast, tiles.weight(part), factor[rows], part)
+            logprobs = logits.sub_(saved.normaliser[rows].unsqueeze(-1))
             by_logit = by_logprob[rows].unsqueeze(-1)
             if with_entropy:
                 by_logit = by_logit + by_entropy[rows].unsqueeze(-1) * (logprobs + saved.entropy[rows].unsqueeze(-1))
             by_logit = logprobs.exp_().mul_(by_logit).mul_(-factor[rows].unsqueeze(-1))
-            _accumulate(gradient[part], by_logit.t(), states[rows])
+            _accumulate(gradient[part], by_logit.t(), cast)
         gradient.index_add_(0, saved.targets[rows], states[rows].to(factor.dtype) * (by_logprob * factor)[rows].unsqueeze(-1))
     return gradient.to(weight.dtype)
 
 
 def _multiply(left: Tensor, right: Tensor, out: Tensor) -> None:
-    """`out` = left @ right. For half precision on a GPU, sums stay in the type of `out`."""
+    """`out` = left @ right, in half precision (on a GPU) summed in the type of `out`."""
     if left.dtype == out.dtype:
         torch.mm(left, right, out=out)
-    elif left.is_cuda:
-        torch.mm(left, right, out_dtype=out.dtype, out=out)
     else:
-        out.copy_(left @ right)
+        torch.mm(left, right, out_dtype=out.dtype, out=out)
 
 
 def _accumulate(total: Tensor, left: Tensor, right: Tensor) -> None:
     """`total` += left @ right, with `left` cast to the type of `right`."""
     if right.dtype == total.dtype:
         total.addmm_(left, right)
-    elif right.is_cuda:
-        torch.addmm(total, left.to(right.dtype), right, out_dtype=total.dtype, out=total)
     else:
-        total += left.to(right.dtype) @ right
+        torch.addmm(total, left.to(right.dtype), right, out_dtype=total.dtype, out=total)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -159,6 +159,23 @@ def _shared(trees: list[_Tree]) -> Iterator[_Part]:
             (owned[row][0], owned[row][1][node.start : node.stop]) for row in node.rows
         ]
         yield _Part(tokens, node.start, tuple(placed[above] for above in node.above), indices)
+
+
+def packed_hidden(
+    body: Any, token_ids: Tensor, attention_mask: Tensor, share_prefixes: bool, before: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Hidden states [N, H] of the packed row, and the position in N of each token of the batch [B, T]; see `pack`."""
+    packed = pack(token_ids, attention_mask, before, share_prefixes=share_prefixes)
+    # Transformers passes a four-dimensional mask on and builds none of [N, N]; our attention never reads it.
+    unread = torch.zeros(1, 1, 1, 1, dtype=torch.bool, device=token_ids.device)
+    output = body(
+        input_ids=packed.token_ids,
+        position_ids=packed.position_ids,
+        attention_mask=unread,
+        segments=packed.segments,
+        use_cache=False,
+    )
+    return output.last_hidden_state[0], packed.index
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ def segment_attention(
     """`query` [1, heads, N, D], `key` and `value` [1, key heads, N, D]; returns [1, N, heads, D].
 
     Raises:
-        InputError: the layer's attention window is shorter than the longest trajectory.
+        InputError: the layer's attention window is shorter than the longest trajectory, or it has sinks.
     """
     if segments is None:
         return sdpa_attention_forward(module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **arguments)
@@ -50,6 +50,8 @@ def segment_attention(
             f"a trajectory is longer than the model's attention window of {window} tokens, which packing ignores: "
             "set learner.layout to 'padded'"
         )
+    if arguments.get("s_aux") is not None:
+        raise InputError("the model's attention has sinks, which packing ignores: set learner.layout to 'padded'")
     if query.is_cuda and query.dtype in (torch.float16, torch.bfloat16) and not dropout:
         return _variable_length(query, key, value, scaling, segments), None
     pieces = [_attend(query, key, value, dropout, scaling, segment) for segment in segments]

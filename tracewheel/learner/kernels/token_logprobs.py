@@ -23,10 +23,9 @@ from tracewheel.learner.kernels.language_model import (
     check_logits,
     language_model,
     output_embedding,
-    packed_hidden,
     projection,
 )
-from tracewheel.learner.kernels.packing import Layout, pad_rows
+from tracewheel.learner.kernels.packing import Layout, packed_hidden, pad_rows
 
 if TYPE_CHECKING:
     from peft import PeftModel

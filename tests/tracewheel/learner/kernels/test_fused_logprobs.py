@@ -92,6 +92,44 @@ def test_half_precision_is_summed_in_float32(columns):
     assert (states.grad - exact.grad).abs().max() < 0.02 * exact.grad.abs().max()
 
 
+@pytest.mark.parametrize("entropy_gradient", [False, True])
+@pytest.mark.parametrize("trains_weight", [False, True])
+def test_a_sure_model_with_a_real_vocabulary_is_scored_in_half_precision_as_in_float32(trains_weight, entropy_gradient):
+    """Logits about 20, where bfloat16 numbers are 0.125 apart; the states and the weight are the same bfloat16 numbers."""
+    generator = torch.Generator().manual_seed(1)
+    tokens, hidden, vocabulary = 96, 64, 49_152
+    weight = (torch.randn(vocabulary, hidden, generator=generator) * 0.3).bfloat16()
+    likely = torch.randint(0, vocabulary, (tokens,), generator=generator)
+    direction = weight[likely].float() / weight[likely].float().square().sum(-1, keepdim=True)
+    states = (20.0 * direction + 0.1 * torch.randn(tokens, hidden, generator=generator)).bfloat16()
+    targets = torch.where(torch.arange(tokens) % 8 == 0, (likely + 1) % vocabulary, likely)
+    factor = torch.where(torch.arange(tokens) % 2 == 0, 1.0, 0.8)
+
+    def scored(states, weight, score):
+        leaves = [states.requires_grad_(), *([weight.requires_grad_()] if trains_weight else [])]
+        logprobs, entropy = score(states, weight)
+        loss = (logprobs * torch.linspace(-1, 2, tokens)).sum() + (0.5 * entropy.sum() if entropy_gradient else 0)
+        return logprobs.detach(), entropy.detach(), torch.autograd.grad(loss, leaves)
+
+    def ours(states, weight):
+        embedding = OutputEmbedding(weight)
+        return target_logprobs(states, embedding, targets, factor, chunk=64, entropy_gradient=entropy_gradient)
+
+    half = scored(states.clone(), weight.clone(), ours)
+    whole = scored(states.float(), weight.float(), lambda states, weight: plain(states, weight, None, targets, factor))
+    assert whole[0][targets == likely].mean() > -0.2 and whole[0][targets != likely].mean() < -5
+    for our, their in zip(half[:2], whole[:2], strict=True):
+        assert (our - their).abs().mean() < 0.0005 and (our - their).abs().max() < 0.003
+    for our, their in zip(half[2], whole[2], strict=True):
+        assert our.dtype == torch.bfloat16
+        our = our.float()
+        assert torch.cosine_similarity(our.flatten(), their.flatten(), dim=0) > 0.9999
+        assert abs(our.norm() / their.norm() - 1) < 0.002
+    # A sure token's gradient is what is left of W[target] - mean: each must be right by itself.
+    per_token = torch.cosine_similarity(half[2][0].float(), whole[2][0], dim=-1)
+    assert per_token.min() > 0.999
+
+
 def test_no_tokens_give_empty_results_and_zero_gradients():
     states, weight, _, targets, factor = problem()
     none = states[:0].requires_grad_()

@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 import torch
 from peft import LoraConfig, PrefixTuningConfig, get_peft_model
-from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM
+from transformers import Lfm2Config, Lfm2ForCausalLM, LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
 from tracewheel.core.errors import InputError
 from tracewheel.learner.batch import micro_batches
@@ -59,6 +59,21 @@ class Mixing(LlamaForCausalLM):
         self.model.norm.register_forward_hook(lambda module, inputs, output: output + output.roll(1, dims=1))
 
 
+class Deaf(LlamaForCausalLM):
+    """Attends within the whole row in memory, whatever segments it is given."""
+
+    def __init__(self, config):
+        super().__init__(config)
+        for layer in self.model.layers:
+            layer.register_forward_pre_hook(self._without_segments, with_kwargs=True)
+
+    @staticmethod
+    def _without_segments(module, inputs, named):
+        if named.pop("segments", None) is not None:
+            named["attention_mask"] = None
+        return inputs, named
+
+
 class Engine(torch.nn.Module):
     """A wrapper like those of distributed training."""
 
@@ -91,6 +106,50 @@ def test_a_model_that_mixes_packed_rows_is_refused(batch):
     for _ in range(2):
         with pytest.raises(InputError, match="Mixing"):
             action_logprobs(model, batch, layout="packed")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("kind", [Mixing, Deaf])
+def test_models_that_mix_packed_rows_are_refused_in_every_type(kind, dtype, batch):
+    with pytest.raises(InputError, match="another trajectory's tokens"):
+        action_logprobs(kind(LlamaConfig(**SIZES)).to(dtype), batch, layout="shared_prefix")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_convolutions_over_packed_rows_are_refused(dtype, batch):
+    """LFM2 has layers of short convolutions, which reach into the trajectory before."""
+    torch.manual_seed(0)
+    model = Lfm2ForCausalLM(Lfm2Config(**SIZES, layer_types=["conv", "full_attention"]))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(10.0 if parameter.ndim > 1 else 1.0)
+    action_logprobs(model.to(dtype), batch)
+    with pytest.raises(InputError, match="another trajectory's tokens"):
+        action_logprobs(model, batch, layout="packed")
+
+
+def test_a_model_in_half_precision_may_be_far_from_its_other_attention():
+    """Eight layers with large weights: states under eager and sdpa attention differ by a twentieth of the largest."""
+    shape = {"hidden_size": 192, "intermediate_size": 256, "head_dim": 64, "num_attention_heads": 3, "num_hidden_layers": 8}
+    torch.manual_seed(0)
+    model = LlamaForCausalLM(LlamaConfig(**SIZES | shape)).bfloat16().eval()
+    ids = torch.arange(24).remainder(12).view(2, 12)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(10.0 if parameter.ndim > 1 else 1.0)
+        eager, sdpa = (_states(model, ids, attention) for attention in ("eager", "sdpa"))
+    assert (eager - sdpa).abs().max() > 0.03 * sdpa.abs().max()
+    rows = [{"token_ids": row, "action_mask": [0] + [1] * 11, "logprobs": [0.0] * 12} for row in ids.tolist()]
+    (only,) = micro_batches(pd.DataFrame(rows), [1.0, -1.0], 1000)
+    alone, _ = action_logprobs(model, only)
+    for layout in LAYOUTS:
+        packed, _ = action_logprobs(model, only, layout=layout)
+        assert (packed - alone).abs().mean() < 0.05 * alone.abs().mean()
+
+
+def _states(model, ids, attention):
+    model.set_attn_implementation(attention)
+    return model.model(ids, attention_mask=torch.ones_like(ids)).last_hidden_state.float()
 
 
 def test_wrapped_models_are_unwrapped(batch, llama):
