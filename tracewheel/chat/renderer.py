@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from tracewheel.chat.formats import ParsedTurn, make_format
@@ -50,6 +51,8 @@ class ChatRenderer:
         self.end_of_turn_id: int = int(tokenizer.eos_token_id)
         self.format = make_format(tool_format)
         self.parse = self.format.parse
+        # A turn may end with any of these; the template writes `end_of_turn_id` after words.
+        self.end_of_turn_ids = frozenset({self.end_of_turn_id, *token_ids(tokenizer, self.format.END_TOKENS)})
         self._plain = PlainText(tokenizer, self.format.REPLY_FRAMES)
         self._probe_length = len(self._render(_PROBE, add_generation_prompt=True))
         self._probe_reply = self._render([*_PROBE, _PROBE_REPLY])
@@ -136,6 +139,12 @@ class ChatRenderer:
     def _render(self, messages: list[Message], **options: Any) -> str:
         prepared = [self._plain.mark_message(_prepared(message)) for message in messages]
         return str(self.tokenizer.apply_chat_template(prepared, tokenize=False, **options))
+
+
+def token_ids(tokenizer: PreTrainedTokenizerBase, texts: Iterable[str]) -> set[int]:
+    """The ids of those texts that are added tokens of the vocabulary."""
+    added = tokenizer.get_added_vocab()
+    return {added[text] for text in texts if text in added}
 
 
 def _call_message(name: str, arguments: dict[str, Any]) -> Message:

@@ -7,6 +7,7 @@ computes the conversation again.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -53,6 +54,11 @@ class Generation:
     logprobs: list[float]
     ended_by: Literal["stop", "length"]
     versions: list[int]
+
+
+def as_stop_ids(stop_ids: int | Iterable[int]) -> frozenset[int]:
+    """The tokens that end a turn, from one or several."""
+    return frozenset([stop_ids] if isinstance(stop_ids, int) else stop_ids)
 
 
 class Engine(Protocol):

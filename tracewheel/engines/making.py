@@ -33,9 +33,9 @@ def make_engine(config: EngineSections, policy: PolicyRef, *, greedy: bool, slot
     torch.set_num_threads(config.threads)
     renderer = load_renderer(policy.base, config.policy.tool_format, config.policy.chat_template)
     sampling = Sampling(config.rollout.temperature, config.rollout.top_p, greedy)
-    kind, stop_id = config.rollout.engine, renderer.end_of_turn_id
+    kind, stop_ids = config.rollout.engine, renderer.end_of_turn_ids
     if isinstance(kind, TransformersEngineConfig):
-        return _transformers(config, policy, stop_id, sampling, min(slots, kind.slots)), renderer
+        return _transformers(config, policy, stop_ids, sampling, min(slots, kind.slots)), renderer
     from tracewheel.engines.vllm_settings import VllmSettings
 
     settings = VllmSettings.of(config)
@@ -43,18 +43,20 @@ def make_engine(config: EngineSections, policy: PolicyRef, *, greedy: bool, slot
         from tracewheel.engines.vllm_core import shared_core
         from tracewheel.engines.vllm_local import VllmEngine
 
-        return VllmEngine(lambda base: shared_core(base, settings), policy, stop_id, sampling), renderer
+        return VllmEngine(lambda base: shared_core(base, settings), policy, stop_ids, sampling), renderer
     from tracewheel.engines.vllm_remote import VllmServerEngine, shared_servers
 
     cards = config.placement.vllm
 
-    return VllmServerEngine(lambda base: shared_servers(base, settings, kind, cards), policy, stop_id, sampling), renderer
+    return VllmServerEngine(lambda base: shared_servers(base, settings, kind, cards), policy, stop_ids, sampling), renderer
 
 
-def _transformers(config: EngineSections, policy: PolicyRef, stop_id: int, sampling: Sampling, slots: int) -> Engine:
+def _transformers(
+    config: EngineSections, policy: PolicyRef, stop_ids: frozenset[int], sampling: Sampling, slots: int
+) -> Engine:
     from tracewheel.engines.transformers import TransformersEngine
     from tracewheel.policy.loading import PolicyWeights
 
     return TransformersEngine(
-        PolicyWeights(config.policy).load, policy, stop_id, sampling, slots, longest=config.rollout.max_tokens
+        PolicyWeights(config.policy).load, policy, stop_ids, sampling, slots, longest=config.rollout.max_tokens
     )

@@ -60,9 +60,9 @@ class RaggedSession:
         self.logprobs.append(logprob)
         self.versions.append(version)
 
-    def finished(self, stop_id: int) -> Generation | None:
+    def finished(self, stop_ids: frozenset[int]) -> Generation | None:
         """The turn, if it has ended."""
-        stopped = self.ids[-1] == stop_id
+        stopped = self.ids[-1] in stop_ids
         if not stopped and len(self.ids) < self.end:
             return None
         return Generation(self.number, self.ids[self.start :], self.logprobs, "stop" if stopped else "length", self.versions)

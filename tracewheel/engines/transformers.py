@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 
 from tracewheel.core.errors import ConfigError
-from tracewheel.engines.base import Generation, Request, Sampling
+from tracewheel.engines.base import Generation, Request, Sampling, as_stop_ids
 from tracewheel.engines.draws import draw
 from tracewheel.engines.lean_decoder import LeanDecoder
 from tracewheel.engines.model_check import check_model
@@ -40,7 +40,7 @@ class TransformersEngine:
     Args:
         model_of: The model of a policy, in evaluation mode.
         policy: The policy to begin with.
-        stop_id: The token that ends a turn; it belongs to the turn.
+        stop_ids: The tokens that end a turn; whichever does belongs to the turn. A single one may be given as a number.
         sampling: How tokens are chosen.
         slots: The most sessions in one pass.
         longest: The longest conversation in tokens; None if unknown.
@@ -53,14 +53,14 @@ class TransformersEngine:
         self,
         model_of: Callable[[PolicyRef], Any],
         policy: PolicyRef,
-        stop_id: int,
+        stop_ids: int | Iterable[int],
         sampling: Sampling,
         slots: int,
         longest: int | None = None,
     ) -> None:
         self._model_of = model_of
         self._policy, self.policy_version = policy, policy.version
-        self._stop_id = stop_id
+        self._stop_ids = as_stop_ids(stop_ids)
         self._sampling = sampling
         self._slots = slots
         self._new: deque[Request] = deque()
@@ -123,7 +123,7 @@ class TransformersEngine:
             return ended
         for session, token, logprob in zip(sessions, *self._sample(logits, sessions), strict=True):
             session.append(token, logprob, self.policy_version)
-            if generation := session.finished(self._stop_id):
+            if generation := session.finished(self._stop_ids):
                 ended.append(generation)
             else:
                 self._generating.append(session)

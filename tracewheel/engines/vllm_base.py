@@ -7,12 +7,12 @@ computed, so only the new ids are read.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Generic, Protocol, TypeVar
 
 from tracewheel.core.errors import ConfigError
 from tracewheel.engines.adapter_files import AdapterFiles
-from tracewheel.engines.base import Generation, Request, Sampling
+from tracewheel.engines.base import Generation, Request, Sampling, as_stop_ids
 from tracewheel.engines.vllm_session import Session
 from tracewheel.policy.adapters import PolicyRef
 
@@ -34,7 +34,7 @@ class VllmEngineBase(ABC, Generic[BackendT]):
     Args:
         backend_of: The backend for a base model.
         policy: The policy to begin with.
-        stop_id: The token that ends a turn; it belongs to the turn.
+        stop_ids: The tokens that end a turn; whichever does belongs to the turn. A single one may be given as a number.
         sampling: How tokens are chosen.
 
     Raises:
@@ -43,12 +43,18 @@ class VllmEngineBase(ABC, Generic[BackendT]):
         InfrastructureError: vLLM does not start or answer.
     """
 
-    def __init__(self, backend_of: Callable[[str], BackendT], policy: PolicyRef, stop_id: int, sampling: Sampling) -> None:
+    def __init__(
+        self,
+        backend_of: Callable[[str], BackendT],
+        policy: PolicyRef,
+        stop_ids: int | Iterable[int],
+        sampling: Sampling,
+    ) -> None:
         self._backend_of = backend_of
         self._policy, self.policy_version = policy, policy.version
         self._backend = backend_of(policy.base)
         self._adapters: dict[PolicyRef, AdapterFiles | None] = {policy: self._backend.load(policy)}
-        self._stop_id = stop_id
+        self._stop_ids = as_stop_ids(stop_ids)
         self._sampling = sampling
         self._sessions: dict[int, Session] = {}
         self._running: dict[str, Session] = {}  # by the request's name

@@ -198,7 +198,7 @@ class VllmClient:
             "temperature": 0.0,
             "max_tokens": turn.max_tokens,
             "logprobs": 0,
-            "stop_token_ids": [] if turn.stop_id is None else [turn.stop_id],
+            "stop_token_ids": sorted(turn.stop_ids),
             "ignore_eos": True,
             "detokenize": False,
             "extra_args": turn.draws.extra_args(),

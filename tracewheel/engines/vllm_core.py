@@ -117,7 +117,7 @@ class VllmCore:
             max_tokens=turn.max_tokens,
             logprobs=0,
             flat_logprobs=True,
-            stop_token_ids=None if turn.stop_id is None else [turn.stop_id],
+            stop_token_ids=sorted(turn.stop_ids) or None,
             ignore_eos=True,
             detokenize=False,
             output_kind=RequestOutputKind.FINAL_ONLY,

@@ -36,14 +36,14 @@ class VllmEngine(VllmEngineBase[VllmCore]):
             if engine is not None:
                 engine._end(name, token_ids, logprobs, policy.version)
 
-        turn = session.rest_of_turn(self._sampling, self._stop_id)
+        turn = session.rest_of_turn(self._sampling, self._stop_ids)
         with self._backend.lock:
             self._running[self._backend.add(turn, self._adapters[policy], ended)] = session
 
     def _end(self, name: str, token_ids: list[int], logprobs: list[float], version: int) -> None:
         session = self._running.pop(name)
         session.extend(token_ids, logprobs, version)
-        self._ended.append(session.generation(self._stop_id))
+        self._ended.append(session.generation(self._stop_ids))
 
     def _cancel(self, names: list[str]) -> None:
         for name in names:

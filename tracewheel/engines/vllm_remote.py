@@ -14,7 +14,7 @@ import queue
 import threading
 import time
 import uuid
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -172,8 +172,14 @@ class _Answer:
 class VllmServerEngine(VllmEngineBase[VllmServers]):
     """Sessions over servers."""
 
-    def __init__(self, servers_of: Callable[[str], VllmServers], policy: PolicyRef, stop_id: int, sampling: Sampling) -> None:
-        super().__init__(servers_of, policy, stop_id, sampling)
+    def __init__(
+        self,
+        servers_of: Callable[[str], VllmServers],
+        policy: PolicyRef,
+        stop_ids: int | Iterable[int],
+        sampling: Sampling,
+    ) -> None:
+        super().__init__(servers_of, policy, stop_ids, sampling)
         self._answers: queue.SimpleQueue[_Answer] = queue.SimpleQueue()
         self._names = (f"{uuid.uuid4().hex[:12]}-{number}" for number in itertools.count())
 
@@ -192,7 +198,7 @@ class VllmServerEngine(VllmEngineBase[VllmServers]):
     def _send(self, session: Session) -> None:
         policy, name = session.policy or self._policy, next(self._names)
         self._running[name] = session
-        turn = session.rest_of_turn(self._sampling, self._stop_id)
+        turn = session.rest_of_turn(self._sampling, self._stop_ids)
         work = self._backend.generate(session.number, turn, self._adapters[policy], name)
         self._backend.begin(_answer(name, policy.version, work, self._answers))
 
@@ -231,9 +237,9 @@ class VllmServerEngine(VllmEngineBase[VllmServers]):
         if isinstance(answer.output, Exception):
             raise answer.output
         session.extend(answer.output.token_ids, answer.output.logprobs, answer.version)
-        if answer.output.aborted and session.tokens_left and not session.stopped(self._stop_id):
+        if answer.output.aborted and session.tokens_left and not session.stopped(self._stop_ids):
             return [session]
-        self._ended.append(session.generation(self._stop_id))
+        self._ended.append(session.generation(self._stop_ids))
         return []
 
 

@@ -11,12 +11,12 @@ from tracewheel.policy.adapters import PolicyRef
 
 @dataclass(frozen=True)
 class TurnRequest:
-    """Sample up to `max_tokens` after `ids`. `stop_id` ends the turn and belongs to it; None: only the budget ends it."""
+    """Sample up to `max_tokens` after `ids`. Any of `stop_ids` ends the turn and belongs to it; with none, the budget does."""
 
     ids: list[int]
     draws: Draws
     max_tokens: int
-    stop_id: int | None = None
+    stop_ids: frozenset[int] = frozenset()
 
 
 @dataclass
@@ -60,16 +60,16 @@ class Session:
         """The rest of the turn's budget."""
         return self.budget - len(self.turn_ids)
 
-    def rest_of_turn(self, sampling: Sampling, stop_id: int) -> TurnRequest:
+    def rest_of_turn(self, sampling: Sampling, stop_ids: frozenset[int]) -> TurnRequest:
         """The request for the rest of the turn."""
         draws = Draws(self.seed, self.drawn, self.temperature, sampling.top_p, self.greedy)
-        return TurnRequest(list(self.ids), draws, self.tokens_left, stop_id)
+        return TurnRequest(list(self.ids), draws, self.tokens_left, stop_ids)
 
-    def stopped(self, stop_id: int) -> bool:
-        """Whether the turn ended with the stop token."""
-        return self.turn_ids[-1:] == [stop_id]
+    def stopped(self, stop_ids: frozenset[int]) -> bool:
+        """Whether the turn ended with a stop token."""
+        return not stop_ids.isdisjoint(self.turn_ids[-1:])
 
-    def generation(self, stop_id: int) -> Generation:
+    def generation(self, stop_ids: frozenset[int]) -> Generation:
         """The finished turn."""
-        stopped = self.stopped(stop_id)
+        stopped = self.stopped(stop_ids)
         return Generation(self.number, self.turn_ids, self.logprobs, "stop" if stopped else "length", self.versions)

@@ -143,7 +143,7 @@ def turn_reader(renderer: ChatRenderer) -> ReadTurn:
 
     @functools.lru_cache(maxsize=CACHED_TURNS)
     def read(ids: tuple[int, ...]) -> tuple[str, ParsedTurn]:
-        text = renderer.decode(list(ids[:-1] if ids[-1] == renderer.end_of_turn_id else ids))
+        text = renderer.decode(list(ids[:-1] if ids[-1] in renderer.end_of_turn_ids else ids))
         return text, renderer.parse(text)
 
     return read

@@ -38,20 +38,20 @@ class EngineKind:
         """An engine and its renderer, as a run makes them."""
         return make_engine(self.profile(**rollout), policy, greedy=greedy, slots=slots)
 
-    def engine(self, policy, sampling=HOT, servers=None):
-        """An engine whose turns end with the rare token; over other servers than the shared one, if given."""
+    def engine(self, policy, sampling=HOT, servers=None, stop=RARE_TOKEN):
+        """An engine whose turns end with the rare token, or others; over other servers than the shared one, if given."""
         if self.name == "transformers":
             from tracewheel.engines.transformers import TransformersEngine
 
             weights = PolicyWeights(PolicyConfig(base=policy.base))
-            return TransformersEngine(weights.load, policy, RARE_TOKEN, sampling, slots=32)
+            return TransformersEngine(weights.load, policy, stop, sampling, slots=32)
         if self.name == "vllm":
             from tracewheel.engines.vllm_local import VllmEngine
 
-            return VllmEngine(self.core, policy, RARE_TOKEN, sampling)
+            return VllmEngine(self.core, policy, stop, sampling)
         from tracewheel.engines.vllm_remote import VllmServerEngine
 
-        return VllmServerEngine(lambda base: servers or self.servers(base), policy, RARE_TOKEN, sampling)
+        return VllmServerEngine(lambda base: servers or self.servers(base), policy, stop, sampling)
 
     def core(self, base):
         """The process's own vLLM."""

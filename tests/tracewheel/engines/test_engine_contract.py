@@ -85,6 +85,16 @@ def test_turns_end_by_the_stop_token_or_the_budget(kind, versions, renderer):
     assert engine.idle
 
 
+def test_a_turn_ends_with_any_of_several_tokens(kind, versions):
+    stops = frozenset(range(100, 300, 2))
+    engine = kind.engine(versions.policy(1), Sampling(2.5), stop=stops)
+    kind.submit(engine, kind.openings(24), budget=30)
+    turns = kind.finish(engine, 24).values()
+    ends = {turn.token_ids[-1] for turn in turns if turn.ended_by == "stop"}
+    assert len(ends) > 1 and ends <= stops
+    assert all(stops.isdisjoint(turn.token_ids[:-1]) for turn in turns)
+
+
 def test_successive_versions_are_never_stale(kind, versions):
     """Each version generates right after the change, and differs from its neighbour."""
     engine, openings = kind.engine(versions.policy(1)), kind.openings(3)

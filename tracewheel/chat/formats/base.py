@@ -65,7 +65,7 @@ class UnwritableCallError(ValueError):
     """A format has no way to write a call, for instance an argument that contains the format's own closing tag."""
 
 
-def split_thinking(text: str, calls: str, tags: tuple[str, str] = (THINK_OPEN, THINK_CLOSE)) -> tuple[str, str]:
+def split_thinking(text: str, calls: str | None = None, tags: tuple[str, str] = (THINK_OPEN, THINK_CLOSE)) -> tuple[str, str]:
     """Split a turn into (thinking, rest) at the tag that closes its thinking.
 
     The opening tag may be missing, because some templates write it themselves; the closing one then counts only before
@@ -77,7 +77,7 @@ def split_thinking(text: str, calls: str, tags: tuple[str, str] = (THINK_OPEN, T
     head, closed, rest = text.partition(closing)
     if text.startswith(opening, start):
         return head[start + len(opening) :].strip(), rest if closed else ""
-    if closed and opening not in head and calls not in head:
+    if closed and opening not in head and not (calls and calls in head):
         return head.strip(), rest
     return "", text
 
