@@ -27,7 +27,8 @@ ALGORITHMS: dict[str, list[str]] = {
     "dapo": ["learner.kind=dapo"],
     "ppo": ["learner.kind=ppo", "learner.advantage.critic.epochs=1"],
     "rloo": ["learner.kind=rloo"],
-    "dpo": ["learner.kind=dpo"],
+    # The whole section, because the profile's holds a key of policy gradients.
+    "dpo": ["learner={kind: dpo, learning_rate: 1.0e-3, gradient_checkpointing: false, replay_path: data/base/replay.parquet}"],
     "rejection_sampling": ["learner.kind=rejection_sampling"],
     "grpo_sequence": ["learner.kind=grpo", "learner.aggregation=sequence"],
     # The tiny policy's episodes have 60 generated tokens on average.

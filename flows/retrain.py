@@ -26,9 +26,16 @@ from tasks.report import Outcome, write_report
 from tasks.run import Policy, Run
 from tasks.split_chain import earlier_splits
 from tasks.warm_start import warm_start_policy
+from tracewheel.config import RolloutSections
 from tracewheel.core.errors import DataError
 from tracewheel.core.store import Entry
+from tracewheel.curation.curated_folder import SPLITS, load_tasks
+from tracewheel.policy.limits import check_base
+from tracewheel.rollout.prompt_lengths import check_prompts
 from tracewheel.sampling.validation import best_of
+
+# Demonstrations to the name of the warm start on them.
+WARM_STARTS = {"all": "warm_start", "verified": "warm_start_verified"}
 
 
 @prefect.flow(name="retrain", validate_parameters=False)
@@ -56,33 +63,27 @@ def retrain(
 def learn(run: Run) -> Outcome:
     """The diagram: traces, tasks, warm starts, reinforcement learning, evaluation, gate."""
     started = time.monotonic()
+    check_base(run.config)
     traces = ingest_traces(run, inputs=run.trace_digests())
     start = starting_facts(run, traces)
     splits, lost = earlier_splits(run, start)
     curated = curate_tasks(run, traces=traces, earlier=earlier_curation(run, start), splits=splits, splits_lost=lost)
     log_datasets(run, traces, curated)
     run.reporter.say(f"gate: {power_before(run, curated)['says']}")
-    warm_all = warm_start_policy(run, curated=curated, demonstrations="all")
-    warm_verified = warm_start_policy(run, curated=curated, demonstrations="verified")
-    policies = {
-        "base": run.base(),
-        "warm_start": run.adapted("warm_start", warm_all),
-        "warm_start_verified": run.adapted("warm_start_verified", warm_verified),
-    }
-    chosen = policies["warm_start" if run.config.warm_start.demonstrations == "all" else "warm_start_verified"]
-    baseline = best_on_validation(run, curated, policies)
-
+    look_at_prompts(run, curated)
     champion, sampler = starting_point(run, start, curated)
-    if champion:
-        policies["champion"], baseline = champion, "champion"
+    policies, chosen = without_rl(run, curated, champion)
+    baseline = champion.name if champion else best_on_validation(run, curated, policies)
     loop = improve_specialists if run.config.training.specialists else improve
-    learned = loop(run, curated, champion or chosen, sampler)
+    learned = loop(run, curated, chosen, sampler)
     policies["rl"] = replace(learned.best.policy, name="rl")
 
-    held_out, stopped_at = final_comparison(run, curated, policies, baseline)
+    every = run.config.comparison.policies == "all"
+    compared = {name: policy for name, policy in policies.items() if every or name in (baseline, "rl")}
+    held_out, stopped_at = final_comparison(run, curated, compared, baseline)
     evaluations = {
         name: {"held_out": held_out[name], "harder": final_evaluation(run, curated, policy, "harder")}
-        for name, policy in policies.items()
+        for name, policy in compared.items()
     }
     gate = gate_policy(
         run,
@@ -113,6 +114,35 @@ def learn(run: Run) -> Outcome:
     )
 
 
+def look_at_prompts(run: Run, curated: Entry) -> None:
+    """Check that the tasks' prompts leave room for an episode, before anything is trained.
+
+    Raises:
+        ConfigError: they do not.
+    """
+    if run.planning or run.record.summary:
+        return
+    tasks = [task for split in SPLITS for task in load_tasks(curated.path, split)]
+    if warning := check_prompts(RolloutSections.of(run.config), tasks):
+        run.reporter.say(f"prompts: {warning}")
+
+
+def without_rl(run: Run, curated: Entry, champion: Policy | None) -> tuple[dict[str, Policy], Policy]:
+    """The policies without this run's reinforcement learning by name, and the one that it starts from.
+
+    What the profile's `comparison` does not ask for is left out: a run from a champion needs no warm start.
+    """
+    wanted = run.config.warm_start.demonstrations
+    policies = {"base": run.base()}
+    for demonstrations, name in WARM_STARTS.items():
+        if run.config.comparison.warm_starts == "both" or (demonstrations == wanted and not champion):
+            trained = warm_start_policy(run, curated=curated, demonstrations=demonstrations)
+            policies[name] = run.adapted(name, trained)
+    if champion:
+        policies[champion.name] = champion
+    return policies, champion or policies[WARM_STARTS[wanted]]
+
+
 def missed_aim(run: Run, harder: Entry) -> bool:
     """Whether the profile sets an aim for the harder tier and the run stays below it."""
     aim, rate = run.config.aims.harder, harder.result["greedy"]["rate"]
@@ -134,7 +164,7 @@ def best_on_validation(run: Run, curated: Entry, policies: dict[str, Policy]) ->
 def final_comparison(
     run: Run, curated: Entry, policies: dict[str, Policy], baseline: str
 ) -> tuple[dict[str, Entry], int | None]:
-    """Evaluate all policies on the held-out split; with `gate.looks`, only on the parts until the gate's answer is clear.
+    """Evaluate policies on the held-out split; with `gate.looks`, only on the parts until the gate's answer is clear.
 
     Returns:
         The evaluations, and the look that ended them, from 0; None without looks.

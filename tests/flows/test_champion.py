@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from flows.plan import make_plan
 from flows.retrain import retrain
 from flows.setup import resolve_config
 from tasks.registry import find_champion, register
@@ -41,6 +42,14 @@ def test_the_next_run_starts_from_the_champion_and_is_compared_with_it(crowned, 
     expected = summary["model_version"] if summary["gate"]["verdict"] == "promoted" else version
     assert champion.version == expected
     assert {"ingest", "curate", "warm_start"} <= set(summary["cached"])
+
+
+def test_without_comparisons_a_run_from_a_champion_has_no_warm_start(crowned, profile):
+    folder, _ = crowned
+    config = resolve_config(str(profile), ["comparison={}", "learner.kl=0.03"], str(folder))
+    planned = {stage["stage"]: stage["results"] for stage in make_plan(Run.of(config))["stages"]}
+    assert "warm_start" not in planned
+    assert planned["evaluate"] == 3 + 2 * 2, "the start and two iterations on validation, two policies on two splits"
 
 
 @pytest.mark.usefixtures("prefect_harness")

@@ -243,6 +243,27 @@ class TestOnAFinishedRun:
         show_summary(summary)
         assert f"every figure is in doubt: {said}" in capsys.readouterr().out
 
+    @pytest.mark.usefixtures("prefect_harness")
+    def test_without_comparisons_a_run_trains_and_evaluates_what_the_gate_needs(self, finished, profile, tmp_path, capsys):
+        """The same run with the defaults of `comparison`, from the same stored results: the same verdict from fewer of them."""
+        folder, _, summary = finished
+        shutil.copytree(folder / "store", tmp_path / "run" / "store")
+        run = Run.of(resolve_config(str(profile), ["comparison={}"], str(tmp_path / "run")), driver=StoredDriver())
+        outcome = learn(run)
+        baseline = summary["gate"]["baseline"]
+        assert list(outcome.evaluations) == [baseline, "rl"] and outcome.repeated is None
+        assert [entry.stage for entry in run.used].count("warm_start") == 1
+        with tracked(run) as run:
+            found = write_report.fn(run, outcome, "1")
+        assert list(found["success"]) == ["deployed", baseline, "rl"] and "noise_floor" not in found
+        assert found["success"] == {name: summary["success"][name] for name in found["success"]}
+        for name in ("verdict", "difference", "interval"):
+            assert found["gate"][name] == summary["gate"][name]
+        page = Path(found["report"]).read_text()
+        assert "After RL" in page and "Warm start, all logs" not in page
+        show_summary(found)
+        assert "warm start, all logs" not in capsys.readouterr().out
+
     def test_promote_exits_by_the_verdict_and_registers_no_second_version(self, finished, profile, command):
         folder, _, summary = finished
         done = command("promote", profile, "--run-dir", folder, "--json")

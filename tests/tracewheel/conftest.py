@@ -26,7 +26,7 @@ ADAPTER_VERSION = 3
 
 @pytest.fixture(scope="session")
 def config(base):
-    """A profile with one thread and small batches."""
+    """A profile with one thread, small batches, and the rates and lengths of the tiny base."""
     replay = f"{base}/replay.parquet"
     return RetrainConfig.model_validate(
         {
@@ -37,10 +37,20 @@ def config(base):
             "warm_start": {
                 "epochs": 2,
                 "batch_size": 8,
+                "learning_rate": 1e-3,
+                "gradient_checkpointing": False,
                 "lora": {"rank": 4, "alpha": 8},
                 "replay": {"path": replay, "share": 0},
             },
-            "learner": {"replay_path": replay, "replay_rows": 4, "minibatches": 2, "micro_batch_tokens": 1024},
+            "rollout": {"engine": {"slots": 256}, "max_tokens": 400, "max_turn_tokens": 48},
+            "learner": {
+                "learning_rate": 1e-3,
+                "gradient_checkpointing": False,
+                "replay_path": replay,
+                "replay_rows": 4,
+                "minibatches": 2,
+                "micro_batch_tokens": 1024,
+            },
         }
     )
 

@@ -10,10 +10,13 @@ from tracewheel.config.base import Count, Positive, Strict, kind_or
 
 
 class TransformersEngineConfig(Strict):
-    """Batched generation with Hugging Face transformers. The KV cache is kept across turns."""
+    """Batched generation with Hugging Face transformers. The KV cache is kept across turns.
+
+    `slots` conversations are in the cache at once: 32 of 4,096 tokens take 7.5 GB with a base of 7B in bfloat16.
+    """
 
     kind: Literal["transformers"] = "transformers"
-    slots: Count = 256
+    slots: Count = 32
 
 
 class VllmConfig(Strict):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
@@ -166,13 +166,16 @@ class BufferConfig(Strict):
 class UpdateConfig(PassesConfig):
     """Settings of every kind of update.
 
-    `learning_rate` `auto` is found by trials before the first iteration, as `rate_trials` says. `schedule`: the learning
+    `learning_rate` is by default 3e-5 for LoRA, 1e-6 for full training: published LoRA runs of 1 to 8B take 5e-6 (Unsloth) to
+    4e-5 (Tinker), 1e-4 worked at 0.1B (`docs/learner.md`), and TRL's rate for all weights is 1e-6. `auto` is found by trials before the first iteration, as `rate_trials` says. `schedule`: the learning
     rate over the iterations, constant or falling linearly towards 0. Each iteration's
     trajectories are trained on for `epochs` epochs of `minibatches` optimiser steps. Each step also trains on `replay_rows`
     rows of the generic text in `replay_path`, their loss weighted by `replay_weight`.
     """
 
-    learning_rate: Positive | Literal["auto"] = 1e-3
+    RATES: ClassVar[dict[str, float]] = {"lora": 3e-5, "full": 1e-6}
+
+    learning_rate: Positive | Literal["auto"] = 3e-5
     schedule: Literal["constant", "linear"] = "constant"
     epochs: Count = 1
     minibatches: Count = 4
@@ -198,6 +201,8 @@ class UpdateConfig(PassesConfig):
 
 class PolicyGradientConfig(UpdateConfig):
     """A policy-gradient update. `kind` names a preset of the choices below; each can be overridden.
+
+    `aggregation: constant` divides by `constant_length`, about the tokens that a long episode samples.
 
     `reward_normalisation: domain` standardises the rewards of each task family by their running mean and deviation.
 
@@ -228,7 +233,7 @@ class PolicyGradientConfig(UpdateConfig):
     credit: CreditConfig = CreditConfig()
     surrogate: SurrogateConfig = ClipConfig()
     aggregation: Literal["token", "sequence", "constant"] = "token"
-    constant_length: Count = 128
+    constant_length: Count = 1024
     kl: KlConfig = KlConfig()
     entropy: EntropyConfig = EntropyConfig()
     positive_examples: PositiveExamplesConfig = PositiveExamplesConfig()
@@ -287,8 +292,11 @@ class PolicyGradientConfig(UpdateConfig):
 class DpoConfig(UpdateConfig):
     """Direct preference optimisation (Rafailov et al. 2023), through TRL, on pairs of samples of one task.
 
-    `margin` is the minimum difference of the rewards of a pair.
+    `margin` is the minimum difference of the rewards of a pair. `learning_rate` is by default 1e-5 for LoRA, 1e-6 (TRL's) for
+    full training.
     """
+
+    RATES: ClassVar[dict[str, float]] = {"lora": 1e-5, "full": 1e-6}
 
     kind: Literal["dpo"]
     beta: Positive = 0.1

@@ -21,7 +21,7 @@ T = TypeVar("T", bound=Strict)
 
 
 def load_config(path: str | Path, overrides: list[str] | None = None) -> RetrainConfig:
-    """Read a profile and apply `a.b=value` overrides (values are YAML).
+    """Read a profile and apply `a.b=value` overrides (values are YAML). Without a `name` it has that of its file.
 
     Raises:
         ConfigError: the file is missing, not YAML, or invalid; the message names the key.
@@ -74,6 +74,8 @@ def load_as(model: type[T], path: str | Path, overrides: list[str] | None = None
         raise ConfigError(f"{path}: a profile is a mapping of keys to values")
     for override in overrides or []:
         _apply(values, override)
+    if "name" in model.model_fields:
+        values = {"name": path.stem, **values}
     try:
         return model.model_validate(values)
     except ValidationError as error:

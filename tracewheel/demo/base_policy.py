@@ -164,8 +164,8 @@ def _loss(model: Qwen3ForCausalLM, batch: list[Example], prompt_weight: float) -
 
 
 def _write_replay(config: BasePolicyConfig, renderer: ChatRenderer, path: Path) -> None:
-    import pandas as pd
+    from tracewheel.policy.limits import write_token_ids
 
     examples = _examples(config, renderer, len(config.phases) - 1, config.replay_rows, stream="replay")
     rows = [{"input_ids": ids, "assistant_masks": mask} for ids, mask in examples]
-    pd.DataFrame(rows).to_parquet(path)
+    write_token_ids(rows, path, str(path.parent))

@@ -21,6 +21,7 @@ def make_engine(config: EngineSections, policy: PolicyRef, *, greedy: bool, slot
 
     Raises:
         AdapterMismatchError: the policy's adapter belongs to another base.
+        ConfigError: `rollout.max_tokens` is more than the base's window.
         DataError: the base cannot be loaded.
         InputError: the engine would get the base's logits wrong.
         InfrastructureError: vLLM is not installed, or does not start.
@@ -28,8 +29,10 @@ def make_engine(config: EngineSections, policy: PolicyRef, *, greedy: bool, slot
     import torch
 
     from tracewheel.engines.base import Sampling
+    from tracewheel.policy.limits import check_window
     from tracewheel.policy.loading import load_renderer
 
+    check_window(policy.base, config.rollout)
     torch.set_num_threads(config.threads)
     renderer = load_renderer(policy.base, config.policy.tool_format, config.policy.chat_template)
     sampling = Sampling(config.rollout.temperature, config.rollout.top_p, greedy)

@@ -104,7 +104,7 @@ class Learner:
         self.backend: Backend = make_policy_backend(config, self.models)
         if (state / OPTIMIZER).is_file():
             self.backend.load(state / OPTIMIZER)
-        self.replay_text = ReplayText(self.settings)
+        self.replay_text = ReplayText(self.settings, config.policy.base)
         self.passes = ForwardPasses(self.settings, config.policy.device, self.models, self.backend)
         advantage = self.settings.advantage
         self.values = (

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tracewheel.config import UpdateConfig
-from tracewheel.core.files import read_table
+from tracewheel.policy.limits import read_token_ids
 
 if TYPE_CHECKING:
     from tracewheel.learner.batch import Batch
@@ -18,13 +18,14 @@ class ReplayText:
 
     Raises:
         DataError: the file cannot be read.
+        ConfigError: its ids are those of another tokenizer than the base's.
     """
 
-    def __init__(self, config: UpdateConfig) -> None:
+    def __init__(self, config: UpdateConfig, base: str) -> None:
         self._rows = config.replay_rows if config.replay_path else 0
         self._cap = config.micro_batch_tokens
         if self._rows:
-            self._table = read_table(Path(str(config.replay_path)))
+            self._table = read_token_ids(Path(str(config.replay_path)), base, "learner.replay_path")
 
     def draw(self, rng: random.Random) -> list[Batch]:
         """The batches of one step; empty when the profile mixes in no text."""

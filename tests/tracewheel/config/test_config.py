@@ -56,8 +56,7 @@ def test_the_aims_are_absent_by_default():
         ({"name": "x", "sampler": {"kind": "best"}}, "sampler.kind"),
         ({"name": "x", "rollout": {"engine": {"kind": "abacus"}}}, "rollout.engine"),
         ({"name": "x", "rollout": {"max_tokens": 10}}, "rollout.max_turn_tokens is larger than rollout.max_tokens"),
-        ({"name": "x", "evaluation": {"samples": 2}}, "evaluation.pass_at asks for more samples"),
-        ({"seed": 1}, "name: Field required"),
+        ({"name": "x", "evaluation": {"samples": 1}}, "evaluation.pass_at asks for more samples"),
         ("- a list", "a mapping of keys"),
         ("a: [", "cannot be read as YAML"),
         ("", "a mapping of keys"),
@@ -68,6 +67,47 @@ def test_invalid_profiles_name_the_key(profile, values, message):
     with pytest.raises(ConfigError, match=message.replace("[", r"\[")) as raised:
         load_config(path)
     assert str(path) in str(raised.value)
+
+
+def test_a_profile_without_a_name_has_that_of_its_file(profile):
+    assert load_config(profile({"seed": 1})).name == "profile"
+
+
+@pytest.mark.parametrize(
+    ("section", "full", "lora"),
+    [("warm_start", 2e-5, 2e-4), ("learner", 1e-6, 3e-5)],
+)
+def test_the_default_rate_follows_the_weights_and_a_set_one_stays(profile, section, full, lora):
+    rates = {}
+    for weights in ("full", "lora"):
+        rates[weights] = getattr(load_config(profile({"learner": {"weights": "full"}, section: {"weights": weights}})), section)
+    assert (rates["full"].learning_rate, rates["lora"].learning_rate) == (full, lora)
+    resolved = rates["full"].model_dump() | {"weights": "lora"}
+    assert type(rates["full"]).model_validate(resolved).learning_rate == full, "a resolved profile holds every choice"
+    assert load_config(profile({section: {"learning_rate": 0.5}})).model_dump()[section]["learning_rate"] == 0.5
+
+
+TINY = {
+    "warm_start": {"epochs": 4, "batch_size": 32, "learning_rate": 1e-3, "gradient_checkpointing": False},
+    "rollout": {"max_tokens": 400, "max_turn_tokens": 48},
+    "learner": {"learning_rate": 1e-3, "constant_length": 128, "gradient_checkpointing": False, "minibatches": 4},
+    "training": {"tasks_per_iteration": 32, "validate_every": 2},
+    "evaluation": {"samples": 4, "pass_at": (1, 4)},
+    "comparison": {"warm_starts": "both", "policies": "all", "aa": True},
+}
+SHORT = {
+    "warm_start": TINY["warm_start"] | {"epochs": 1},
+    "training": {"tasks_per_iteration": 6, "validate_every": 1},
+    "evaluation": {"samples": 2, "pass_at": (1, 2)},
+}
+
+
+@pytest.mark.parametrize("name", ["tiny", "tiny-async", "tiny-vllm", "tiny-short"])
+def test_the_tiny_profiles_keep_their_own_rates_lengths_and_sizes(name):
+    config = load_config(CONFIGS / f"{name}.yaml").model_dump()
+    for section, values in (TINY | (SHORT if name == "tiny-short" else {})).items():
+        assert config[section] | values == config[section], section
+    assert config["rollout"]["engine"]["slots"] == 256
 
 
 def test_all_errors_are_reported_at_once(profile):

@@ -32,7 +32,8 @@ class EngineKind:
     def profile(self, engine=None, **rollout):
         """The profile with settings of `rollout.engine` and of `rollout`."""
         settings = {"kind": self.name, **SETTINGS[self.name], **(engine or {})}
-        return RetrainConfig.model_validate(self._config.model_dump() | {"rollout": {"engine": settings, **rollout}})
+        limits = {name: getattr(self._config.rollout, name) for name in ("max_tokens", "max_turn_tokens")}
+        return RetrainConfig.model_validate(self._config.model_dump() | {"rollout": {"engine": settings, **limits, **rollout}})
 
     def make(self, policy, *, greedy=False, slots=64, **rollout):
         """An engine and its renderer, as a run makes them."""

@@ -18,7 +18,7 @@ from tracewheel.policy.adapters import policy_of
 from tracewheel.rollout.rollout import RolloutPlan, rollout
 from tracewheel.scoring.score import write_scores
 
-COMMON = ("replay_path", "replay_rows", "minibatches", "micro_batch_tokens")
+COMMON = ("learning_rate", "gradient_checkpointing", "replay_path", "replay_rows", "minibatches", "micro_batch_tokens")
 
 
 @pytest.fixture(scope="session")

@@ -18,7 +18,7 @@ from tracewheel.report import RunResults
 from tracewheel.scoring.rubric import success_of
 from tracewheel.scoring.score import read_scores, score
 
-CONFIG = RetrainConfig(name="small")
+CONFIG = RetrainConfig(name="small", evaluation={"samples": 4, "pass_at": (1, 4)})
 SKILLS = {"base": 0.3, "warm_start": 0.5, "warm_start_verified": 0.7, "rl": 0.95}
 
 

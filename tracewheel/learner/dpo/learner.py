@@ -68,7 +68,7 @@ def learn_dpo(config: UpdateSections, trajectories: pd.DataFrame, files: UpdateF
     backend = make_policy_backend(config, models)
     if (files.state / OPTIMIZER).is_file():
         backend.load(files.state / OPTIMIZER)
-    steps = optimiser_steps(settings, pairs, ReplayText(settings), rng, backend.world_size)
+    steps = optimiser_steps(settings, pairs, ReplayText(settings, config.policy.base), rng, backend.world_size)
     if steps:
         measured = steps if settings.mismatch.action == "stop" else steps[:1]
         version = policy_of(files.state, config.policy.base).version

@@ -10,11 +10,12 @@ from pathlib import Path
 
 from tracewheel.config import WarmStartSections
 from tracewheel.core.errors import DataError
-from tracewheel.core.files import read_table, write_json
+from tracewheel.core.files import write_json
 from tracewheel.curation.curated_folder import EPISODES_FILE
 from tracewheel.learner.backends import processes
 from tracewheel.learner.warm_start.demonstrations import demonstration_examples, with_replay
 from tracewheel.learner.warm_start.selection import episodes_to_imitate
+from tracewheel.policy.limits import read_token_ids
 
 
 def warm_start(config: WarmStartSections, curated: Path, out: Path, demonstrations: str) -> dict[str, float]:
@@ -27,6 +28,7 @@ def warm_start(config: WarmStartSections, curated: Path, out: Path, demonstratio
 
     Raises:
         DataError: there is nothing to learn from.
+        ConfigError: the replay text is of another tokenizer.
         LeakError: an extra demonstration belongs to a task outside the training split.
     """
     if config.warm_start.backend.kind == "deepspeed" and not processes.started():
@@ -45,7 +47,8 @@ def warm_start(config: WarmStartSections, curated: Path, out: Path, demonstratio
     examples = demonstration_examples(episodes, renderer, settings.classes)
     n_demonstrations = len(examples)
     if settings.replay.path and settings.replay.share:
-        examples = with_replay(examples, read_table(Path(settings.replay.path)), settings.replay.share, config.seed)
+        replay = read_token_ids(Path(settings.replay.path), config.policy.base, "warm_start.replay.path")
+        examples = with_replay(examples, replay, settings.replay.share, config.seed)
     if demonstrations == "replay":
         examples = examples[n_demonstrations:]
     if not examples:

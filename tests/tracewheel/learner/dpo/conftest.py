@@ -12,8 +12,9 @@ from tracewheel.rollout.rollout import RolloutPlan, rollout
 
 @pytest.fixture(scope="session")
 def dpo_config(config):
-    learner = {"kind": "dpo", "minibatches": 2, "micro_batch_tokens": 2048, "replay_path": config.learner.replay_path}
-    return RetrainConfig.model_validate(config.model_dump() | {"learner": learner | {"replay_rows": 2}})
+    common = {name: getattr(config.learner, name) for name in ("learning_rate", "gradient_checkpointing", "replay_path")}
+    learner = {"kind": "dpo", "minibatches": 2, "micro_batch_tokens": 2048, "replay_rows": 2, **common}
+    return RetrainConfig.model_validate(config.model_dump() | {"learner": learner})
 
 
 @pytest.fixture(scope="session")

@@ -142,7 +142,7 @@ def test_a_shared_prompt_counts_once_in_a_micro_batch(rollouts):
     sizes = {}
     for layout in ("shared_prefix", "packed", "padded"):
         config = DpoConfig(kind="dpo", micro_batch_tokens=2 * cap, minibatches=1, layout=layout)
-        [step] = optimiser_steps(config, pairs, ReplayText(config), random.Random(0))
+        [step] = optimiser_steps(config, pairs, ReplayText(config, ""), random.Random(0))
         sizes[layout] = len(step.batches)
     assert sizes["shared_prefix"] == -(-len(pairs) // 2)
     assert sizes["shared_prefix"] < sizes["packed"] <= sizes["padded"]

@@ -62,7 +62,8 @@ def episodes_of(renderer, scripted_engine, doctor_tasks, words):
         tasks = [task for task in doctor_tasks for _ in range(SAMPLES)]
         solved = set(rng.sample(range(len(tasks)), round(SKILL[number] * len(tasks))))
         scripts = [(say or words)(task, index in solved, rng) for index, task in enumerate(tasks)]
-        config = RetrainConfig.model_validate({"name": "test", "rollout": settings}).rollout
+        limits = {"max_tokens": 400, "max_turn_tokens": 48, **settings}
+        config = RetrainConfig.model_validate({"name": "test", "rollout": limits}).rollout
         engine = scripted_engine(renderer, scripts, policy_version=number - 1)
         return run_episodes(engine, renderer, config, RolloutPlan(doctor_tasks, samples=SAMPLES, seed=seed))
 
