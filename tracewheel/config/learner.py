@@ -166,11 +166,11 @@ class BufferConfig(Strict):
 class UpdateConfig(PassesConfig):
     """Settings of every kind of update.
 
-    `learning_rate` is by default 3e-5 for LoRA, 1e-6 for full training: published LoRA runs of 1 to 8B take 5e-6 (Unsloth) to
-    4e-5 (Tinker), 1e-4 worked at 0.1B (`docs/learner.md`), and TRL's rate for all weights is 1e-6. `auto` is found by trials before the first iteration, as `rate_trials` says. `schedule`: the learning
-    rate over the iterations, constant or falling linearly towards 0. Each iteration's
-    trajectories are trained on for `epochs` epochs of `minibatches` optimiser steps. Each step also trains on `replay_rows`
-    rows of the generic text in `replay_path`, their loss weighted by `replay_weight`.
+    `learning_rate` is by default 3e-5 for LoRA, 1e-6 for full training: published LoRA runs of 1 to 8B take 5e-6 (Unsloth)
+    to 4e-5 (Tinker), 1e-4 worked at 0.1B, and TRL's rate for all weights is 1e-6. `auto` is found by trials before the first
+    iteration, as `rate_trials` says. `schedule`: the learning rate over the iterations, constant or falling linearly
+    towards 0. Each iteration's trajectories are trained on for `epochs` epochs of `minibatches` optimiser steps. Each step
+    also trains on `replay_rows` rows of the generic text in `replay_path`, their loss weighted by `replay_weight`.
     """
 
     RATES: ClassVar[dict[str, float]] = {"lora": 3e-5, "full": 1e-6}

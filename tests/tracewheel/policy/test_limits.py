@@ -41,15 +41,12 @@ def test_the_window_is_that_of_the_config_with_its_rope_scaling(base, tmp_path):
     assert window_of(folder_of(tmp_path / "llama", max_position_embeddings=8000, rope_scaling=scaled)) == 8000
 
 
-@pytest.mark.parametrize(("most", "allowed"), [(2048, True), (2049, False)])
-def test_episodes_longer_than_the_window_are_refused_before_a_run(base, most, allowed):
-    config = RetrainConfig(name="t", policy={"base": base}, rollout={"max_tokens": most})
-    if allowed:
-        return check_base(config)
+def test_episodes_longer_than_the_window_are_refused_before_a_run(base):
+    check_base(RetrainConfig(name="t", policy={"base": base}, rollout={"max_tokens": 2048}))
     with pytest.raises(
         ConfigError, match=r"rollout.max_tokens is 2049.*window of 2048.*set rollout.max_tokens to at most 2048"
     ):
-        check_base(config)
+        check_base(RetrainConfig(name="t", policy={"base": base}, rollout={"max_tokens": 2049}))
 
 
 def test_text_with_the_fingerprint_of_the_base_is_read_and_of_another_is_refused(base, larger, tmp_path):
