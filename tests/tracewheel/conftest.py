@@ -42,6 +42,7 @@ def config(base):
                 "lora": {"rank": 4, "alpha": 8},
                 "replay": {"path": replay, "share": 0},
             },
+            "training": {"iterations": 10},
             "rollout": {"engine": {"slots": 256}, "max_tokens": 400, "max_turn_tokens": 48},
             "learner": {
                 "learning_rate": 1e-3,

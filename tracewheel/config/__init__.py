@@ -70,6 +70,7 @@ from tracewheel.config.profile import (
     WarmStartConfig,
 )
 from tracewheel.config.rate_trials import RateTrialsConfig
+from tracewheel.config.resources import ResourcesConfig
 from tracewheel.config.rubric import CostObjective, ObjectiveConfig, OverlongConfig, PartObjective, RubricConfig, RubricTerm
 from tracewheel.config.sampler import SamplerConfig, VariantsConfig
 from tracewheel.config.sections import (
@@ -170,6 +171,7 @@ __all__ = [
     "RayWorkersConfig",
     "RedactionConfig",
     "ReplayConfig",
+    "ResourcesConfig",
     "RetrainConfig",
     "RolloutConfig",
     "RolloutSections",

@@ -18,6 +18,7 @@ from tracewheel.config.learner import LearnerConfig, PolicyGradientConfig
 from tracewheel.config.passes import PassesConfig
 from tracewheel.config.placement import PlacementConfig, check_placement
 from tracewheel.config.rate_trials import RateTrialsConfig
+from tracewheel.config.resources import ResourcesConfig
 from tracewheel.config.rubric import RubricConfig
 from tracewheel.config.sampler import SamplerConfig
 from tracewheel.config.teacher import TeacherConfig
@@ -253,6 +254,7 @@ class RetrainConfig(Strict):
     comparison: ComparisonConfig = ComparisonConfig()
     tracking: TrackingConfig = TrackingConfig()
     placement: PlacementConfig = PlacementConfig()
+    resources: ResourcesConfig = ResourcesConfig()
 
     @property
     def largest_rank(self) -> int:
