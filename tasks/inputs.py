@@ -20,7 +20,18 @@ from tracewheel.traces.ingest import find_files
 from tracewheel.traces.redaction.redactor import Redactor, key_digest
 
 # Settings of storage, tracking, warnings, comparisons and places do not change a run's results.
-NOT_IDENTITY = {"work_dir", "stage_seconds", "tracking", "name", "doctor", "aims", "baseline", "placement", "comparison", "resources"}
+NOT_IDENTITY = {
+    "work_dir",
+    "stage_seconds",
+    "tracking",
+    "name",
+    "doctor",
+    "aims",
+    "baseline",
+    "placement",
+    "comparison",
+    "resources",
+}
 
 
 def input_digests(config: RetrainConfig) -> dict[str, str]:

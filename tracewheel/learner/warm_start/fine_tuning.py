@@ -46,7 +46,7 @@ def fine_tune(config: WarmStartSections, examples: list[Example], out: Path) -> 
         DataError: an example's first token is in its loss.
     """
     settings, policy = config.warm_start, config.policy
-    model = _fresh_model(config)
+    model = fresh_model(config)
     if settings.gradient_checkpointing:
         checkpoint_activations(model)
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
@@ -74,7 +74,7 @@ def linear_schedule(step: int, warmup: int, steps: int) -> float:
     return step / warmup if step < warmup else (steps - step) / max(1, steps - warmup)
 
 
-def _fresh_model(config: WarmStartSections) -> Any:
+def fresh_model(config: WarmStartSections) -> Any:
     """The base with a new adapter, or with all weights trainable in float32, because small steps would be rounded away."""
     from peft import get_peft_model
 
