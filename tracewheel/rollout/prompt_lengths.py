@@ -43,7 +43,7 @@ def prompt_lengths(config: RolloutSections, tasks: list[Task]) -> dict[str, int]
     """Tokens of the prompts of the tasks with the longest texts, by task id; tasks whose environment fails are left out."""
     from tracewheel.policy.loading import load_renderer
 
-    renderer = load_renderer(config.policy.base, config.policy.tool_format)
+    renderer = load_renderer(config.policy.base, config.policy.tool_format, config.policy.chat_template)
     limits = EpisodeLimits(config.rollout.step_seconds, config.rollout.episode_seconds)
     found = {}
     with tool_threads(config.rollout) as tools:
