@@ -12,6 +12,7 @@ import pytest
 
 from tracewheel.config import load_config
 from tracewheel.core.files import read_json
+from tracewheel.core.types import INFRASTRUCTURE_FAILED
 
 ROOT = Path(__file__).parents[2]
 PROFILE = ROOT / "configs/smollm2.yaml"
@@ -60,7 +61,7 @@ def test_the_profile_runs_from_logs_to_the_gate_and_sampler_and_learner_agree(co
     store = tmp_path / "run" / "store"
     rollouts = [pd.read_parquet(path) for path in store.glob("rollout-*/trajectories.parquet")]
     assert [len(rollout) for rollout in rollouts] == [16, 16]
-    assert "infrastructure" not in {reason for rollout in rollouts for reason in rollout.stop_reason}
+    assert INFRASTRUCTURE_FAILED not in {reason for rollout in rollouts for reason in rollout.stop_reason}
     updates = [read_json(path) for path in store.glob("update-*/metrics.json")]
     assert len(updates) == 2 and all(update["sampler_mismatch_mean"] < AGREEMENT for update in updates)
     adapter = Path(json.loads(done.stdout)["adapter"])
