@@ -10,11 +10,15 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from tracewheel.chat.conversation import RenderedConversation, render_conversation
 from tracewheel.chat.formats import ParsedTurn, make_format
+from tracewheel.chat.formats.base import THINK_CLOSE, THINK_OPEN, split_thinking
 from tracewheel.chat.plain_text import PlainText
+from tracewheel.chat.rewriting import OwnTurn, opens_thinking, rendered_pieces
 from tracewheel.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -23,6 +27,11 @@ if TYPE_CHECKING:
 Message = dict[str, Any]
 _PROBE: list[Message] = [{"role": "user", "content": "probe"}]
 _PROBE_REPLY: Message = {"role": "assistant", "content": "probe"}
+_PROBE_TURNS = ("probe", f"{THINK_OPEN}\nprobe\n{THINK_CLOSE}\n\nprobe", f"{THINK_OPEN}\n\n{THINK_CLOSE}\n\nprobe")
+_REWRITES = (
+    "the chat template rewrites earlier turns of this conversation, so that it has no single row of tokens: render it with "
+    "`ChatRenderer.conversation`"
+)
 # Two values of each JSON Schema type, with different first characters.
 _VALUES: dict[str, tuple[Any, Any]] = {
     "string": ("a", "/"),
@@ -42,7 +51,12 @@ class ChatRenderer:
             ordinary text, or the format is unknown.
     """
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, tool_format: str = "hermes") -> None:
+    def __init__(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        tool_format: str = "hermes",
+        template_options: Mapping[str, Any] | None = None,
+    ) -> None:
         if tokenizer.chat_template is None:
             raise ConfigError(f"the tokenizer of {tokenizer.name_or_path} has no chat template")
         if tokenizer.eos_token_id is None:
@@ -50,11 +64,12 @@ class ChatRenderer:
         self.tokenizer = tokenizer
         self.end_of_turn_id: int = int(tokenizer.eos_token_id)
         self.format = make_format(tool_format)
-        self.parse = self.format.parse
         # A turn may end with any of these; the template writes `end_of_turn_id` after words.
         self.end_of_turn_ids = frozenset({self.end_of_turn_id, *token_ids(tokenizer, self.format.END_TOKENS)})
         self._plain = PlainText(tokenizer, self.format.REPLY_FRAMES)
-        self._probe_length = len(self._render(_PROBE, add_generation_prompt=True))
+        self._options = dict(template_options or {})
+        self._generation_prompts: dict[str, str] = {}
+        self._probe_prompt = self._render(_PROBE, add_generation_prompt=True)
         self._probe_reply = self._render([*_PROBE, _PROBE_REPLY])
         self._observation_cache: dict[tuple[tuple[str, str], ...], list[int]] = {}
 
@@ -63,10 +78,33 @@ class ChatRenderer:
         return self._plain.encode(self._render(messages, tools=self._plain.mark_tools(tools), add_generation_prompt=True))
 
     def assistant_ids(self, message: Message) -> list[int]:
-        """Ids of an assistant turn with its end token, as a policy would sample it."""
-        text = self._render([*_PROBE, message])[self._probe_length :]
+        """Ids of an assistant turn with its end token, as a policy would sample it after the generation prompt."""
+        if self._probe_prompt.rstrip().endswith(THINK_CLOSE):
+            message = self._without_thinking(message)
+        text = self._render([*_PROBE, message])
+        if text.startswith(self._probe_prompt):
+            text = text[len(self._probe_prompt) :]
+        else:  # the template writes a finished turn in another frame than the one it begins a turn with
+            text = self._after_another_frame(text, message)
         end = text.rindex(self._end_of_turn) + len(self._end_of_turn)
         return self._plain.encode(text[:end], after="")
+
+    def _without_thinking(self, message: Message) -> Message:
+        _, content = self._split(message)
+        return {key: value for key, value in message.items() if key != self.format.THINKING_KEY} | {"content": content.lstrip()}
+
+    def _after_another_frame(self, text: str, message: Message) -> str:
+        shared = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(text, self._probe_prompt, strict=False))
+        text = text[len(list(shared)) :]
+        if not opens_thinking(self._probe_prompt):
+            return text
+        thinking, _ = self._split(message)
+        thinking = str(message.get(self.format.THINKING_KEY) or thinking)
+        return f"{self._plain.mark(thinking, assistant=True)}\n{THINK_CLOSE}\n\n{text}"
+
+    def _split(self, message: Message) -> tuple[str, str]:
+        """The thinking and the rest of a message's content."""
+        return split_thinking(message.get("content") or "", (*self.format.CALL_FRAMES, THINK_OPEN)[0])
 
     def call_head(self, tool: dict[str, Any]) -> list[int]:
         """Ids that begin an assistant turn which calls `tool`, whatever its arguments; never a whole turn.
@@ -85,43 +123,127 @@ class ChatRenderer:
             after = self._render([*_PROBE, _PROBE_REPLY, *tool_messages], add_generation_prompt=True)
             end = self._probe_reply.rindex(self._end_of_turn) + len(self._end_of_turn)
             if after[:end] != self._probe_reply[:end]:
-                raise ConfigError(
-                    "the chat template rewrites earlier turns when a tool replies, so it cannot be tokenised turn by turn"
-                )
+                raise ConfigError(_REWRITES)
             self._observation_cache[key] = self._plain.encode(after[end:], after=self._end_of_turn)
         return self._observation_cache[key]
 
     def conversation_ids(
         self, messages: list[Message], tools: list[dict[str, Any]], opening: int = 0
     ) -> tuple[list[int], list[int]]:
-        """A whole conversation as (token ids, action mask), both of length T, cut after the last assistant turn.
+        """A whole conversation as (token ids, action mask), both of length T, by a template that only appends.
 
-        The mask is 1 on the ids of assistant turns, including their end tokens. The first `opening` messages are context
-        and part of the prompt, even where they are assistant messages.
+        See `render_conversation` for the arguments, and for templates that rewrite earlier turns.
+
+        Raises:
+            ConfigError: the template rewrites this conversation's earlier turns.
         """
-        first = next(i for i, message in enumerate(messages) if message["role"] == "assistant" and i >= opening)
-        ids = self.prompt_ids(messages[:first], tools)
-        mask = [0] * len(ids)
-        replies: list[Message] = []
-        for index, message in enumerate(messages[first:]):
-            if message["role"] != "assistant":
-                replies.append(message)
-                continue
-            if index:
-                observed = self.observation_ids(replies)
-                ids, mask, replies = ids + observed, mask + [0] * len(observed), []
-            turn = self.assistant_ids(message)
-            ids, mask = ids + turn, mask + [1] * len(turn)
-        return ids, mask
+        rendered = self.conversation(messages, tools, opening)
+        if rendered.forks:
+            raise ConfigError(_REWRITES)
+        return rendered.ids, rendered.mask
+
+    def conversation(self, messages: list[Message], tools: list[dict[str, Any]], opening: int = 0) -> RenderedConversation:
+        """A whole conversation, cut after the last assistant turn, as a tree of rows; see `render_conversation`."""
+        return render_conversation(self, messages, tools, opening)
+
+    def own_turn(self, ids: Sequence[int], after: str) -> OwnTurn:
+        """A turn of the policy, sampled or a demonstration's, after a message of the role `after`."""
+        said = list(ids[:-1]) if ids and ids[-1] in self.end_of_turn_ids else list(ids)
+        text = self.decode(said)
+        escaped = self._plain.mark(text, assistant=True)
+        return OwnTurn(tuple(ids), text, escaped, self._generation_prompt(after), self._end_of_turn, self.decode)
+
+    def context_ids(
+        self, messages: Sequence[Message | int], turns: list[OwnTurn], tools: list[dict[str, Any]]
+    ) -> tuple[list[int], int]:
+        """Ids of a conversation up to the start of the next turn, rendered as a whole; sampled ids stay where text does.
+
+        Also returns how many of them, at the end, follow the last of the policy's tokens.
+
+        Args:
+            messages: The messages; a number stands for the policy's turn of that number.
+            turns: The policy's turns.
+            tools: The tools offered.
+
+        Raises:
+            ConfigError: the template cannot render these messages.
+        """
+        prepared = [each if isinstance(each, int) else self._plain.mark_message(_prepared(each)) for each in messages]
+        options = {"tools": self._plain.mark_tools(tools), "add_generation_prompt": True}
+        ids: list[int] = []
+        last: Sequence[int] = ()
+        for piece in rendered_pieces(lambda given: self._apply(given, **options), prepared, turns):
+            if isinstance(piece, str):
+                after = None if not ids else self.decode(ids[-1:]) if ids[-1] in self.end_of_turn_ids else ""
+                last = self._plain.encode(piece, after=after)
+            else:
+                last = turns[piece.turn].ids[piece.first : piece.last]
+            ids += last
+        return ids, len(last)
+
+    @cached_property
+    def appends(self) -> bool:
+        """Whether a turn's context is always that of the turn before, this turn, and the ids of the messages after it.
+
+        Found by probes with tools, users and thinking. Then no conversation needs to be rendered as a whole.
+        """
+        return not any(self._rewrites(text, role) for text in _PROBE_TURNS for role in ("tool", "user"))
+
+    def _rewrites(self, text: str, role: str) -> bool:
+        """Whether contexts of a few turns with this text, and messages of this role between them, are made otherwise."""
+        after = self._generation_prompt(role)
+        said = text.removeprefix(f"{THINK_OPEN}\n") if opens_thinking(after) else text
+        turns: list[OwnTurn] = []
+        messages: list[Message | int] = list(_PROBE)
+        row = self._plain.encode(self._render(_PROBE, add_generation_prompt=True))
+        for number in range(3):
+            turn = [*self._plain.encode(said, after=""), self.end_of_turn_id]
+            turns.append(self.own_turn(turn, role if number else "user"))
+            reply = {"role": role, "content": f"probe {number}"}
+            messages += [number, reply]
+            try:
+                context, _ = self.context_ids(messages, turns, [])
+            except Exception:  # a template raises whatever its author chose, for a role it does not know
+                return False
+            try:
+                row += [*turn, *self.observation_ids([reply])]
+            except ConfigError:
+                return True
+            if context != row:
+                return True
+        return False
+
+    def _generation_prompt(self, role: str) -> str:
+        """The text that the template appends after a message of this role to begin an assistant turn."""
+        if role not in self._generation_prompts:
+            before = [*_PROBE, _PROBE_REPLY, {"role": role, "content": "probe"}] if role != "user" else _PROBE
+            try:
+                plain, begun = (self._render(before, add_generation_prompt=begin) for begin in (False, True))
+            except Exception:  # as above
+                return self._generation_prompt("user") if role != "user" else ""
+            self._generation_prompts[role] = begun[len(plain) :] if begun.startswith(plain) else ""
+        return self._generation_prompts[role]
+
+    def parse(self, text: str, tools: Sequence[dict[str, Any]] = ()) -> ParsedTurn:
+        """Parse the text of an assistant turn. A call within its thinking is none, also where the prompt opened that."""
+        opened = self._opens_thinking and not text.lstrip().startswith(THINK_OPEN)
+        return self.format.parse(f"{THINK_OPEN}\n{text}" if opened else text, tools)
+
+    @cached_property
+    def _opens_thinking(self) -> bool:
+        return any(opens_thinking(self._generation_prompt(role)) for role in ("user", "tool"))
 
     def decode(self, ids: list[int]) -> str:
         """The text of ids, special tokens included."""
         return self.tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
 
     def assistant_message(self, text: str, parsed: ParsedTurn, call_prefix: str) -> Message:
-        """An OpenAI message from the text of a turn. A malformed turn keeps its raw text."""
-        if any(call.malformed for call in parsed.calls) or not parsed.calls:
+        """An OpenAI message from the text of a turn, its thinking apart. A malformed turn keeps its raw text."""
+        if any(call.malformed for call in parsed.calls):
             return {"role": "assistant", "content": text}
+        thinking = {self.format.THINKING_KEY: parsed.thinking} if parsed.thinking else {}
+        if not parsed.calls:
+            return {"role": "assistant", "content": parsed.content if thinking else text, **thinking}
         calls = [
             {
                 "id": f"{call_prefix}-{index}",
@@ -130,15 +252,17 @@ class ChatRenderer:
             }
             for index, call in enumerate(parsed.calls)
         ]
-        return {"role": "assistant", "content": parsed.content or None, "tool_calls": calls}
+        return {"role": "assistant", "content": parsed.content or None, **thinking, "tool_calls": calls}
 
     @property
     def _end_of_turn(self) -> str:
         return str(self.tokenizer.eos_token)
 
     def _render(self, messages: list[Message], **options: Any) -> str:
-        prepared = [self._plain.mark_message(_prepared(message)) for message in messages]
-        return str(self.tokenizer.apply_chat_template(prepared, tokenize=False, **options))
+        return self._apply([self._plain.mark_message(_prepared(message)) for message in messages], **options)
+
+    def _apply(self, prepared: list[Message], **options: Any) -> str:
+        return str(self.tokenizer.apply_chat_template(prepared, tokenize=False, **{**self._options, **options}))
 
 
 def token_ids(tokenizer: PreTrainedTokenizerBase, texts: Iterable[str]) -> set[int]:

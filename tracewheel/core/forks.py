@@ -12,12 +12,40 @@ from __future__ import annotations
 import itertools
 import json
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from tracewheel.core.errors import DataError
 
 Forks = Sequence[Sequence[int]]
+
+
+@dataclass
+class TokenTree:
+    """A tree that grows at the end of one row. `row` holds the flat indices of that row."""
+
+    ids: list[int] = field(default_factory=list)
+    mask: list[int] = field(default_factory=list)
+    forks: list[list[int]] = field(default_factory=list)
+    row: list[int] = field(default_factory=list)
+
+    def add(self, ids: Iterable[int], sampled: bool) -> None:
+        """Append tokens to the row; `sampled` is their mask."""
+        start, last = len(self.ids), self.row[-1] if self.row else -1
+        self.ids += ids
+        if len(self.ids) > start and last != start - 1:
+            self.forks.append([start, last])
+        self.mask += [int(sampled)] * (len(self.ids) - start)
+        self.row += range(start, len(self.ids))
+
+    def cut(self, count: int) -> None:
+        """Continue after the row's first `count` tokens."""
+        del self.row[count:]
+
+    def row_ids(self, start: int = 0) -> list[int]:
+        """The ids of the row's tokens from the position `start` on."""
+        return [self.ids[index] for index in self.row[start:]]
 
 
 def read_forks(stored: Any) -> list[list[int]]:

@@ -13,8 +13,10 @@ import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
+from tracewheel.chat.conversation import Conversation
 from tracewheel.chat.formats import ParsedTurn
 from tracewheel.config import RolloutConfig
+from tracewheel.core.forks import TokenTree
 from tracewheel.core.types import StopReason, Trajectory, Turn, content_hash
 from tracewheel.engines.base import Request
 from tracewheel.rollout.episode import Call, Ending, EpisodeSpec, Message, PolicyTurn, Stop
@@ -42,11 +44,11 @@ class TokenTranscript:
     def __init__(self, spec: EpisodeSpec, config: RolloutConfig, renderer: ChatRenderer, read: ReadTurn) -> None:
         self._spec, self._config, self._renderer, self._read = spec, config, renderer, read
         self._messages: list[Message] = []
-        self._ids: list[int] = []
-        self._mask: list[int] = []
+        self._tree = TokenTree()
         self._logprobs: list[float] = []
         self._turns: list[Turn] = []
-        self._submitted = 0
+        self._submitted = 0  # the row's tokens that the engine has
+        self._kept = 0  # how many of them stay
         self._forced = 0
 
     @property
@@ -65,32 +67,35 @@ class TokenTranscript:
         exploration = self._config.exploration
         heads = [_call_head(self._renderer, json.dumps(tool)) for tool in offered_tools(exploration, tools)]
         self._forced_calls = ForcedCalls(0.0 if self._spec.greedy else exploration.epsilon, heads, self._spec.seed)
-        prompt, most = len(self._ids), self._config.max_tokens
+        self._conversation = Conversation(self._renderer, messages, tools)
+        prompt, most = len(self._tree.row), self._config.max_tokens
         if prompt < most:
             return None
         return Stop("max_tokens", f"the prompt has {prompt} tokens, and rollout.max_tokens is {most}")
 
     def request(self, session: int) -> Request:
         """Begin a turn: the ids that the engine does not have yet, and how many the policy may sample, at least one."""
-        room = min(self._config.max_turn_tokens, self._config.max_tokens - len(self._ids))
+        room = min(self._config.max_turn_tokens, self._config.max_tokens - len(self._tree.row))
         head = self._forced_calls.next_head(room)
         self._forced = len(head)
         self._add_context(head)
-        fresh = self._ids[self._submitted :]
-        budget = min(self._config.max_turn_tokens - self._forced, self._config.max_tokens - len(self._ids))
-        return Request(session, fresh, budget, self._spec.seed, self._spec.temperature, greedy=self._spec.greedy)
+        budget = min(self._config.max_turn_tokens - self._forced, self._config.max_tokens - len(self._tree.row))
+        keep = self._kept if self._kept < self._submitted else None
+        fresh, spec = self._tree.row_ids(self._kept), self._spec
+        return Request(session, fresh, budget, spec.seed, spec.temperature, greedy=spec.greedy, keep=keep)
 
     def add_turn(self, reply: Generation) -> PolicyTurn:
         """Record a sampled turn."""
-        start, versions = len(self._ids), reply.versions
-        text, parsed = self._read((*self._ids[start - self._forced :], *reply.token_ids))
-        self._ids += reply.token_ids
-        self._mask += [1] * len(reply.token_ids)
+        start, versions = len(self._tree.ids), reply.versions
+        said = (*self._tree.ids[start - self._forced :], *reply.token_ids)
+        text, parsed = self._read(said)
+        self._conversation.add_turn(said)
+        self._tree.add(reply.token_ids, sampled=True)
         self._logprobs += reply.logprobs
-        self._submitted = len(self._ids)
+        self._submitted = self._kept = len(self._tree.row)
         malformed = sum(bool(call.malformed) for call in parsed.calls)
         changes = [[start + at, new] for at, (old, new) in enumerate(itertools.pairwise(versions), 1) if new != old]
-        self._turns.append(Turn(start, len(self._ids), len(parsed.calls), malformed, versions[0], self._forced, changes))
+        self._turns.append(Turn(start, len(self._tree.ids), len(parsed.calls), malformed, versions[0], self._forced, changes))
         message = self._renderer.assistant_message(text, parsed, f"call-{len(self._turns)}")
         self._messages.append(message)
         return PolicyTurn(_calls(parsed, message), cut_off=reply.ended_by == "length")
@@ -101,10 +106,12 @@ class TokenTranscript:
             self._messages += results
 
     def observe(self, results: list[Message]) -> Stop | None:
-        """Append the ids of the tools' messages."""
-        observed = self._renderer.observation_ids(results)
-        if len(self._ids) + len(observed) >= self._config.max_tokens:
+        """Append the ids of the tools' messages, in a new row where the template rewrites earlier turns."""
+        keep, observed, _ = self._conversation.observe(results, self._tree)
+        if keep + len(observed) >= self._config.max_tokens:
             return Stop("max_tokens")
+        self._tree.cut(keep)
+        self._kept = keep
         self._add_context(observed)
         return None
 
@@ -112,7 +119,7 @@ class TokenTranscript:
         """The record of an episode that has ended; `policy_version` is for one in which nothing was sampled."""
         spec = self._spec
         oldest = min((turn.oldest_version for turn in self._turns), default=policy_version)
-        identity = [spec.task.id, spec.sample, spec.seed, oldest, self._ids]
+        identity = [spec.task.id, spec.sample, spec.seed, oldest, self._tree.ids]
         return Trajectory(
             id=content_hash(identity),
             task_id=spec.task.id,
@@ -121,20 +128,20 @@ class TokenTranscript:
             seed=spec.seed,
             policy_version=oldest,
             temperature=spec.temperature,
-            token_ids=self._ids,
-            action_mask=self._mask,
+            token_ids=self._tree.ids,
+            action_mask=self._tree.mask,
             logprobs=self._logprobs,
             turns=ending.with_rewards([turn.to_record() for turn in self._turns]),
             final_state=ending.final_state or {},
             messages=self._messages,
             stop_reason=cast(StopReason, ending.stop.reason),
             detail=ending.stop.detail,
+            forks=self._tree.forks,
         )
 
     def _add_context(self, ids: list[int] | tuple[int, ...]) -> None:
         """Append ids that the policy did not sample."""
-        self._ids += ids
-        self._mask += [0] * len(ids)
+        self._tree.add(ids, sampled=False)
         self._logprobs += [0.0] * len(ids)
 
 

@@ -62,10 +62,9 @@ def _fault(attempt: Attempt, mark: float | None, renderer: ChatRenderer, config:
         return "malformed call"
     if attempt.stop_reason not in ("finished", "no_tool_call"):
         return "not ended"
-    ids, mask = renderer.conversation_ids(attempt.messages, attempt.tools, attempt.opening)
-    if len(ids) > config.max_tokens:
+    rendered = renderer.conversation(attempt.messages, attempt.tools, attempt.opening)
+    if rendered.longest > config.max_tokens:
         return "longer than rollout.max_tokens"
-    stretches = "".join(map(str, mask)).split("0")
-    if max(map(len, stretches)) > config.max_turn_tokens:
+    if max(turn.end - turn.start for turn in rendered.turns) > config.max_turn_tokens:
         return "a turn longer than rollout.max_turn_tokens"
     return ""

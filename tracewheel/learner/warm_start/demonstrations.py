@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tracewheel.core.errors import DataError
 from tracewheel.curation.agent_flan import flan_example
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from tracewheel.chat.renderer import ChatRenderer
 
-Example = dict[str, list[int]]
+Example = dict[str, Any]
 
 
 def demonstration_examples(episodes: pd.DataFrame, renderer: ChatRenderer, classes: Iterable[str]) -> list[Example]:
@@ -34,7 +34,7 @@ def demonstration_examples(episodes: pd.DataFrame, renderer: ChatRenderer, class
         classes: Names of `agent_flan.CLASSES`.
 
     Returns:
-        Rows with `input_ids` and `assistant_masks`, lists of equal length.
+        Rows with `input_ids` and `assistant_masks`, lists of equal length, and `forks` where the template rewrites turns.
 
     Raises:
         DataError: an `opening` is not a number of messages.
@@ -45,8 +45,9 @@ def demonstration_examples(episodes: pd.DataFrame, renderer: ChatRenderer, class
         for spoken, offered, opening in zip(episodes["messages"], episodes["tools"], openings, strict=True):
             made = flan_example(kind, json.loads(spoken), json.loads(offered), opening)
             if made:
-                ids, mask = renderer.conversation_ids(*made)
-                examples.append({"input_ids": ids, "assistant_masks": mask})
+                rendered = renderer.conversation(*made)
+                example = {"input_ids": rendered.ids, "assistant_masks": rendered.mask}
+                examples.append({**example, "forks": rendered.forks} if rendered.forks else example)
     return examples
 
 
