@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tracewheel.config import PolicyConfig
-from tracewheel.core.errors import ConfigError, DataError
+from tracewheel.core.errors import ConfigError, DataError, InfrastructureError
 from tracewheel.policy import gguf_base
 from tracewheel.policy.adapters import base_folder, base_hash
 from tracewheel.policy.loading import load_base, load_renderer
@@ -164,4 +164,10 @@ def test_missing_weights_are_named_rather_than_drawn_at_random(tmp_path):
 def test_without_the_gguf_package_the_error_says_what_to_install(file, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"copy\.gguf needs the gguf package: pip install"):
+        base_folder(str(file))
+
+
+def test_a_folder_that_cannot_be_written_to_is_named_with_a_way_out(file):
+    (file.parent / gguf_base.CONVERTED).write_text("in the way")
+    with pytest.raises(InfrastructureError, match=r"\.tracewheel: cannot be written to .*copy\.gguf.*copy or link the file"):
         base_folder(str(file))
