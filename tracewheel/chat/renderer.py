@@ -15,8 +15,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from tracewheel.chat.conversation import RenderedConversation, render_conversation
-from tracewheel.chat.formats import ParsedTurn, make_format
+from tracewheel.chat.formats import WELL_FORMED, ParsedTurn
 from tracewheel.chat.formats.base import THINK_CLOSE, THINK_OPEN, split_thinking
+from tracewheel.chat.formats.detection import resolve_format
 from tracewheel.chat.plain_text import PlainText
 from tracewheel.chat.rewriting import OwnTurn, opens_thinking, rendered_pieces
 from tracewheel.core.errors import ConfigError
@@ -44,11 +45,12 @@ _VALUES: dict[str, tuple[Any, Any]] = {
 
 
 class ChatRenderer:
-    """Renders with the tokenizer's chat template and parses with a named tool-call format.
+    """Renders with the tokenizer's chat template and parses with a tool-call format: a named one, or with `auto` the
+    one that the template writes.
 
     Raises:
         ConfigError: the tokenizer has no chat template or no end-of-turn token, it cannot encode its control tokens as
-            ordinary text, or the format is unknown.
+            ordinary text, or the format is unknown or cannot be found.
     """
 
     def __init__(
@@ -63,7 +65,7 @@ class ChatRenderer:
             raise ConfigError(f"the tokenizer of {tokenizer.name_or_path} has no end-of-turn token (eos_token)")
         self.tokenizer = tokenizer
         self.end_of_turn_id: int = int(tokenizer.eos_token_id)
-        self.format = make_format(tool_format)
+        self.format, self._dialect = resolve_format(tokenizer, tool_format)
         # A turn may end with any of these; the template writes `end_of_turn_id` after words.
         self.end_of_turn_ids = frozenset({self.end_of_turn_id, *token_ids(tokenizer, self.format.END_TOKENS)})
         self._plain = PlainText(tokenizer, self.format.REPLY_FRAMES)
@@ -168,7 +170,7 @@ class ChatRenderer:
         Raises:
             ConfigError: the template cannot render these messages.
         """
-        prepared = [each if isinstance(each, int) else self._plain.mark_message(_prepared(each)) for each in messages]
+        prepared = [each if isinstance(each, int) else self._prepare(each) for each in messages]
         options = {"tools": self._plain.mark_tools(tools), "add_generation_prompt": True}
         ids: list[int] = []
         last: Sequence[int] = ()
@@ -238,12 +240,17 @@ class ChatRenderer:
         return self.tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
 
     def assistant_message(self, text: str, parsed: ParsedTurn, call_prefix: str) -> Message:
-        """An OpenAI message from the text of a turn, its thinking apart. A malformed turn keeps its raw text."""
-        if any(call.malformed for call in parsed.calls):
-            return {"role": "assistant", "content": text}
+        """An OpenAI message from the text of a turn, its thinking apart.
+
+        A malformed turn keeps its raw text, with its well-formed calls beside.
+        """
+        good = [[call.name, call.arguments] for call in parsed.calls if not call.malformed]
+        if len(good) < len(parsed.calls):
+            return {"role": "assistant", "content": text, **({WELL_FORMED: good} if good else {})}
         thinking = {self.format.THINKING_KEY: parsed.thinking} if parsed.thinking else {}
         if not parsed.calls:
-            return {"role": "assistant", "content": parsed.content if thinking else text, **thinking}
+            same = not thinking and parsed.content == text.strip()
+            return {"role": "assistant", "content": text if same else parsed.content, **thinking}
         calls = [
             {
                 "id": f"{call_prefix}-{index}",
@@ -259,7 +266,10 @@ class ChatRenderer:
         return str(self.tokenizer.eos_token)
 
     def _render(self, messages: list[Message], **options: Any) -> str:
-        return self._apply([self._plain.mark_message(_prepared(message)) for message in messages], **options)
+        return self._apply([self._prepare(message) for message in messages], **options)
+
+    def _prepare(self, message: Message) -> Message:
+        return self._plain.mark_message(self._dialect.prepare(_prepared(message)))
 
     def _apply(self, prepared: list[Message], **options: Any) -> str:
         return str(self.tokenizer.apply_chat_template(prepared, tokenize=False, **{**self._options, **options}))

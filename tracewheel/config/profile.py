@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from tracewheel.config.adaptation import LoraConfig, SpecialistsConfig
 from tracewheel.config.base import Count, Positive, Share, Strict
@@ -33,8 +33,21 @@ WITHOUT_DEFAULT = {
 }
 
 
+# As in `tracewheel.chat.formats`, which is on the same floor; a test compares.
+TOOL_FORMATS = ("auto", "deepseek", "gpt_oss", "hermes", "llama3_json", "mistral", "pythonic", "qwen3_coder")
+
+
+def _tool_format(name: str) -> str:
+    if name not in TOOL_FORMATS and ":" not in name:
+        raise ValueError(f"no tool format is called '{name}'; known: {', '.join(TOOL_FORMATS)}, or your own as 'module:Class'")
+    return name
+
+
 class PolicyConfig(Strict):
-    """The model that is trained, and how it speaks: `tool_format` is how it writes calls.
+    """The model that is trained, and how it speaks.
+
+    `tool_format` is how it writes calls: a built-in format, your own as `module:Class`, or `auto` for the one that its
+    chat template writes.
 
     `base` is a Hugging Face id, a local folder or a GGUF file (converted once). `chat_template` is a file with a Jinja
     template, used everywhere instead of the base's own.
@@ -45,7 +58,7 @@ class PolicyConfig(Strict):
     base: str = ""
     dtype: Literal["float32", "bfloat16"] = "float32"
     device: Annotated[str, Field(pattern=r"^(cpu|cuda(:\d+)?)$")] = "cpu"
-    tool_format: Literal["hermes"] = "hermes"
+    tool_format: Annotated[str, AfterValidator(_tool_format)] = "auto"
     chat_template: str | None = None
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
-from tracewheel.chat.formats import make_format
+from tracewheel.chat.formats import AUTO, WELL_FORMED, make_format
 from tracewheel.core.errors import DataError
 from tracewheel.core.types import Task, Trajectory, canonical_json
 from tracewheel.environments import make_environment, opening_messages
@@ -78,9 +78,15 @@ def turn_rewards(
 
 
 def _calls(message: Message, tool_format: str) -> list[tuple[str, dict[str, Any]]]:
-    """The well-formed calls of an assistant message. A message with a malformed call was stored as raw text."""
+    """The well-formed calls of an assistant message.
+
+    A message with a malformed call was stored as raw text, with the well-formed ones beside it under `WELL_FORMED`;
+    before that key existed it had the text alone.
+    """
     if message.get("tool_calls"):
         functions = [call["function"] for call in message["tool_calls"]]
         return [(function["name"], json.loads(function["arguments"])) for function in functions]
-    parsed = make_format(tool_format).parse(message.get("content") or "").calls
+    if WELL_FORMED in message:
+        return [(name, arguments) for name, arguments in message[WELL_FORMED]]
+    parsed = make_format("hermes" if tool_format == AUTO else tool_format).parse(message.get("content") or "").calls
     return [(call.name, call.arguments) for call in parsed if not call.malformed]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracewheel.chat.formats import ParsedCall
+from tracewheel.chat.formats import WELL_FORMED, ParsedCall
 from tracewheel.chat.renderer import ChatRenderer
 from tracewheel.core.errors import ConfigError
 from tracewheel.environments.workspace.agent import solution
@@ -183,7 +183,10 @@ def test_a_malformed_turn_keeps_its_text(renderer):
     text = 'x <tool_call>{"name": "a", "arguments": {}}</tool_call> <tool_call>{'
     parsed = renderer.parse(text)
     assert parsed.calls[0] == ParsedCall("a", {}) and parsed.calls[1].malformed
-    assert renderer.assistant_message(text, parsed, "call-1") == {"role": "assistant", "content": text}
+    made = renderer.assistant_message(text, parsed, "call-1")
+    assert made == {"role": "assistant", "content": text, WELL_FORMED: [["a", {}]]}
+    alone = renderer.assistant_message("<tool_call>{", renderer.parse("<tool_call>{"), "call-1")
+    assert alone == {"role": "assistant", "content": "<tool_call>{"}
 
 
 @given(text=st.text())

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from tracewheel.chat.formats import WELL_FORMED
 from tracewheel.config import RolloutConfig, RubricConfig
 from tracewheel.core.errors import DataError
 from tracewheel.environments import ENVIRONMENTS
@@ -80,6 +81,17 @@ def test_rewards_sum_to_the_total_before_the_penalty(play, call_text):
     scored = score(TASK, trajectory, malformed_penalty=0.5, verifiers=[{"kind": "task"}, {"kind": "workspace"}])
     assert scored.breakdown["malformed_penalty"] == 0.5
     assert scored.turn_rewards == pytest.approx([1 / 3, -1 / 3]), "the valid call of the malformed turn was executed"
+
+
+def test_a_malformed_turn_is_replayed_from_its_stored_calls_or_by_an_old_record_from_its_text(play, call_text):
+    words = ["<tool_call>\nno json\n</tool_call>" + call_text("move_file", source="/a/x.log", destination="/b"), "Done."]
+    trajectory = play(TASK, words)
+    at = next(i for i, message in enumerate(trajectory.messages) if WELL_FORMED in message)
+    stored = trajectory.messages[at]
+    for changed in (stored | {"content": "in a format that nobody reads"}, {"role": "assistant", "content": stored["content"]}):
+        messages = [*trajectory.messages[:at], changed, *trajectory.messages[at + 1 :]]
+        for tool_format in ("auto", "hermes"):
+            assert replay_turns(TASK, replace(trajectory, messages=messages), tool_format)[-1] == trajectory.final_state
 
 
 def test_cost_falls_on_the_last_turn(play, call_text):

@@ -24,7 +24,12 @@ FORMATS: dict[str, type] = {
     "qwen3_coder": Qwen3CoderFormat,
 }
 
-__all__ = ["FORMATS", "ParsedCall", "ParsedTurn", "ToolFormat", "UnwritableCallError", "make_format"]
+AUTO = "auto"  # the format that the chat template writes
+# The key under which a stored message with a malformed call, which keeps its raw text, has its well-formed calls: pairs of
+# name and arguments.
+WELL_FORMED = "well_formed_calls"
+
+__all__ = ["AUTO", "FORMATS", "WELL_FORMED", "ParsedCall", "ParsedTurn", "ToolFormat", "UnwritableCallError", "make_format"]
 
 
 def make_format(name: str) -> ToolFormat:

@@ -13,14 +13,13 @@ from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
-from tracewheel.chat.formats import FORMATS, ParsedCall, ParsedTurn, ToolFormat, make_format
+from tracewheel.chat.formats import AUTO, FORMATS, ParsedCall, ParsedTurn, ToolFormat, make_format
 from tracewheel.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 Message = dict[str, Any]
-AUTO = "auto"
 SHORT_ID = 9
 _USER: Message = {"role": "user", "content": "probe"}
 _CALL = ParsedCall("probe_tool", {"place": "somewhere"})
