@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-
-if TYPE_CHECKING:
-    import torch
 
 PREFIX = "draw_"
 RANDOM_BLOCK = 256
@@ -73,33 +70,3 @@ class Draws:
         blocks = np.random.Generator(bits).random((last - first + 1, RANDOM_BLOCK))[:, ::-1].ravel()
         start = self.skip - first * RANDOM_BLOCK
         return blocks[start : start + count].tolist()
-
-
-def draw(logprobs: torch.Tensor, uniforms: torch.Tensor, top_p: torch.Tensor, greedy: torch.Tensor) -> torch.Tensor:
-    """Inverse-transform sampling, row by row.
-
-    Top-p (Holtzman et al. 2020) keeps the fewest most likely tokens that hold at least `top_p`.
-
-    Args:
-        logprobs: [R, V], at the temperature.
-        uniforms: [R, 1] in [0, 1), float64.
-        top_p: [R, 1], float64.
-        greedy: [R, 1]; where true, the most likely token is taken.
-
-    Returns:
-        Tokens [R, 1].
-    """
-    import torch
-
-    most_likely = logprobs.argmax(dim=-1, keepdim=True)
-    if bool(greedy.all()):
-        return most_likely
-    probabilities = logprobs.double().exp()
-    if bool((top_p < 1.0).any()):
-        descending, order = probabilities.sort(dim=-1, descending=True, stable=True)
-        before = descending.cumsum(dim=-1) - descending
-        kept = torch.zeros_like(probabilities).scatter(1, order, descending * (before < top_p))
-        probabilities = torch.where(top_p < 1.0, kept, probabilities)
-    mass = probabilities.cumsum(dim=-1)
-    tokens = torch.searchsorted(mass, uniforms * mass[:, -1:], right=True).clamp(max=logprobs.shape[1] - 1)
-    return torch.where(greedy, most_likely, tokens)

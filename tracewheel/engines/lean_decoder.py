@@ -1,9 +1,9 @@
 """The forward pass of Llama-like models in few operations.
 
 A small model on a CPU spends most of a pass on starting operations. Here queries, keys and values come from one
-product, gate and up from another; norms are folded into the following product and residuals into the preceding one.
-That is about half of the operations of the model's own layers, with the same numbers up to rounding, which is checked
-whenever an engine is made (`model_check.py`).
+product, gate and up from another, each with its adapters; residuals are folded into the preceding product and, in
+float32, norms' gains into the following one. That is about half of the operations of the model's own layers, with the
+same numbers up to rounding, which is checked whenever an engine is made (`model_check.py`).
 
 Legend: N tokens of a pass, C hidden size, H key-value heads, G query heads that share one, D head dimension.
 """
@@ -16,22 +16,27 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.nn import functional
 
+from tracewheel.engines.projections import Projection, supported
+
 if TYPE_CHECKING:
     from tracewheel.engines.ragged_cache import RaggedCache
 
 BODIES = {"LlamaModel", "Qwen2Model", "Qwen3Model"}
+DTYPES = {torch.float32, torch.bfloat16}
+COPY_BYTES = 4 << 30  # the most bytes of layers that are copied
 
 
 @dataclass(frozen=True)
 class _Layer:
-    """Weights [in, out], with the preceding norm's gain folded in; biases [out] or None."""
+    """Projections, and gains of the norms before them: None where they are folded into the projection."""
 
-    into_attention: torch.Tensor
-    into_attention_bias: torch.Tensor | None
+    attention_gain: torch.Tensor | None
+    into_attention: Projection
     head_norm: torch.Tensor | None  # [H * G + H, D], of queries and keys
-    out_of_attention: torch.Tensor
-    into_mlp: torch.Tensor
-    out_of_mlp: torch.Tensor
+    out_of_attention: Projection
+    mlp_gain: torch.Tensor | None
+    into_mlp: Projection
+    out_of_mlp: Projection
 
 
 class LeanDecoder:
@@ -54,17 +59,19 @@ class LeanDecoder:
 
     @staticmethod
     def suits(model: Any) -> bool:
-        """Whether this decoder supports the model and is faster: plain layers, in float32 on a CPU."""
+        """Whether this decoder supports the model and is faster: plain layers on a CPU, of at most `COPY_BYTES`."""
         body = model.base_model
         config = model.config
+        if type(body).__name__ not in BODIES or model.device.type != "cpu" or model.dtype not in DTYPES:
+            return False
+        layers = [parameter for layer in body.layers for parameter in layer.parameters()]
         return (
-            type(body).__name__ in BODIES
-            and model.device.type == "cpu"
-            and model.dtype == torch.float32
-            and config.hidden_act == "silu"
+            config.hidden_act == "silu"
             and not getattr(config, "mlp_bias", False)
-            and all(type(module) is torch.nn.Linear for name, module in body.named_modules() if name.endswith("_proj"))
-            and all(layer.self_attn.o_proj.bias is None for layer in body.layers)
+            and all(supported(module) for name, module in body.named_modules() if name.endswith("_proj"))
+            and all(type(module).__name__.endswith("RMSNorm") for name, module in body.named_modules() if name.endswith("norm"))
+            and all(_bias(layer.self_attn.o_proj) is None for layer in body.layers)
+            and sum(parameter.nbytes for parameter in layers) <= COPY_BYTES
         )
 
     def __call__(self, ids: torch.Tensor, positions: torch.Tensor, cache: RaggedCache) -> torch.Tensor:
@@ -75,9 +82,7 @@ class LeanDecoder:
         cosine = cosine[0, :, None]
         sine = torch.cat([-sine[0, :, None, :half], sine[0, :, None, half:]], dim=-1)
         for index, layer in enumerate(self._layers):
-            made = self._normed(hidden) @ layer.into_attention
-            if layer.into_attention_bias is not None:
-                made += layer.into_attention_bias
+            made = layer.into_attention(self._normed(hidden, layer.attention_gain))
             heads = made.view(len(ids), -1, self._dim)
             rotated, value = heads[:, : self._rotated_heads], heads[:, self._rotated_heads :]
             if layer.head_norm is not None:
@@ -85,35 +90,38 @@ class LeanDecoder:
             rotated = torch.addcmul(rotated * cosine, rotated.roll(half, -1), sine)
             query, key = rotated[:, : -self._key_heads], rotated[:, -self._key_heads :]
             seen = cache.attend(index, query.transpose(0, 1), key.transpose(0, 1), value.transpose(0, 1), self._scale)
-            hidden = torch.addmm(hidden, seen.flatten(1), layer.out_of_attention)
-            gate, up = (self._normed(hidden) @ layer.into_mlp).chunk(2, dim=-1)
-            hidden = torch.addmm(hidden, functional.silu(gate).mul_(up), layer.out_of_mlp)
+            hidden = layer.out_of_attention.plus(seen.flatten(1), hidden)
+            gate, up = layer.into_mlp(self._normed(hidden, layer.mlp_gain)).chunk(2, dim=-1)
+            hidden = layer.out_of_mlp.plus(functional.silu(gate).mul_(up), hidden)
         return self._body.norm(hidden)
 
-    def _normed(self, hidden: torch.Tensor) -> torch.Tensor:
-        """RMS norm (Zhang and Sennrich 2019) along the last dimension, without the gain."""
-        return functional.rms_norm(hidden, hidden.shape[-1:], eps=self._epsilon)
+    def _normed(self, hidden: torch.Tensor, gain: torch.Tensor | None = None) -> torch.Tensor:
+        """RMS norm (Zhang and Sennrich 2019) along the last dimension."""
+        return functional.rms_norm(hidden, hidden.shape[-1:], gain, self._epsilon)
 
     def _layer(self, layer: Any) -> _Layer:
         attention, mlp = layer.self_attn, layer.mlp
-        projections = (attention.q_proj, attention.k_proj, attention.v_proj)
-        biases = [projection.bias for projection in projections]
+        gains = (layer.input_layernorm.weight.detach(), layer.post_attention_layernorm.weight.detach())
+        # In half precision folding a gain into a weight would round the weight once more.
+        folded = gains[0].dtype == torch.float32
         norms = None
         if hasattr(attention, "q_norm"):
             query_heads = self._rotated_heads - self._key_heads
             norms = torch.cat(
                 [attention.q_norm.weight.expand(query_heads, -1), attention.k_norm.weight.expand(self._key_heads, -1)]
             )
+        kept, fused = ((None, None), gains) if folded else (gains, (None, None))
         return _Layer(
-            _with_gain(layer.input_layernorm, *projections),
-            None if biases[0] is None else torch.cat(biases),
+            kept[0],
+            Projection((attention.q_proj, attention.k_proj, attention.v_proj), fused[0]),
             norms,
-            attention.o_proj.weight.T,
-            _with_gain(layer.post_attention_layernorm, mlp.gate_proj, mlp.up_proj),
-            mlp.down_proj.weight.T,
+            Projection((attention.o_proj,)),
+            kept[1],
+            Projection((mlp.gate_proj, mlp.up_proj), fused[1]),
+            Projection((mlp.down_proj,)),
         )
 
 
-def _with_gain(norm: Any, *projections: Any) -> torch.Tensor:
-    """One weight [in, out] for several projections of a norm's output, with the norm's gain folded in."""
-    return (torch.cat([projection.weight for projection in projections]) * norm.weight).T
+def _bias(module: Any) -> torch.Tensor | None:
+    bias: torch.Tensor | None = module.bias
+    return bias

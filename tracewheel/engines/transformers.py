@@ -16,12 +16,13 @@ import torch
 
 from tracewheel.core.errors import ConfigError
 from tracewheel.engines.base import Generation, Request, Sampling, as_stop_ids
-from tracewheel.engines.draws import draw
 from tracewheel.engines.lean_decoder import LeanDecoder
 from tracewheel.engines.model_check import check_model
+from tracewheel.engines.products import OutputLogits
 from tracewheel.engines.ragged_attention import use_ragged_attention
 from tracewheel.engines.ragged_cache import RaggedCache
 from tracewheel.engines.ragged_session import RaggedSession
+from tracewheel.engines.token_distribution import TokenDistribution
 from tracewheel.policy.adapters import PolicyRef
 
 ROWS_PER_SLOT = 4  # sessions whose keys and values are kept, waiting ones included, for each that may be in a pass
@@ -132,7 +133,9 @@ class TransformersEngine:
     def _take_model(self, model: Any) -> None:
         use_ragged_attention(model)
         self._model = model
+        self._lean: LeanDecoder | None = None  # the copies of the model before are freed first
         self._lean = LeanDecoder(model) if LeanDecoder.suits(model) else None
+        self._logits = OutputLogits(model)
 
     def _has_row(self) -> bool:
         return len(self._sessions) < ROWS_PER_SLOT * self._slots
@@ -226,26 +229,25 @@ class TransformersEngine:
                 ragged=cache,
             ).last_hidden_state[0]
         last = torch.tensor(counts).cumsum(0) - 1
-        return self._model.get_output_embeddings()(hidden[last.to(device)]).float().cpu()
+        return self._logits(hidden[last.to(device)])
 
-    def _probe(self, ids: torch.Tensor) -> torch.Tensor:
-        """The logits [V] after the last of `ids` [T], read in chunks along with another row, in a separate cache."""
+    def _probe(self, prompts: list[list[int]]) -> torch.Tensor:
+        """The logits [R, V] after the last of each prompt, read in two chunks along with the others, in a separate cache."""
         cache = RaggedCache(self._model)
-        rows = [cache.take_row(), cache.take_row()]
-        logits = self._read(cache, rows[:1], [len(ids) - 1], ids[:-1])
-        other = ids[: len(ids) // 2]
-        logits = self._read(cache, rows, [1, len(other)], torch.cat([ids[-1:], other]))
-        return logits[0]
+        rows = [cache.take_row() for _ in prompts]
+        firsts = [prompt[: len(prompt) // 2] for prompt in prompts]
+        rests = [prompt[len(prompt) // 2 :] for prompt in prompts]
+        for parts in (firsts, rests):
+            ids = torch.tensor([token for part in parts for token in part])
+            logits = self._read(cache, rows, [len(part) for part in parts], ids)
+        return logits
 
     def _sample(self, logits: torch.Tensor, sessions: list[RaggedSession]) -> tuple[list[int], list[float]]:
         """Choose one token per row of `logits` [R, V]; returns tokens and their log-probabilities."""
-        temperatures = torch.tensor([[session.temperature] for session in sessions])
-        logprobs = torch.log_softmax(logits / temperatures, dim=-1)
+        distribution = TokenDistribution(logits, torch.tensor([[session.temperature] for session in sessions]))
         greedy = torch.tensor([[session.greedy] for session in sessions])
-        if bool(greedy.all()):
-            tokens = logits.argmax(dim=-1, keepdim=True)
-        else:
+        uniforms = torch.zeros(len(sessions), 1, dtype=torch.float64)
+        if not bool(greedy.all()):
             uniforms = torch.tensor([[session.next_uniform()] for session in sessions], dtype=torch.float64)
-            top_p = torch.full_like(uniforms, self._sampling.top_p)
-            tokens = draw(logprobs, uniforms, top_p, greedy)
-        return tokens[:, 0].tolist(), logprobs.gather(1, tokens)[:, 0].tolist()
+        tokens = distribution.draw(uniforms, torch.full_like(uniforms, self._sampling.top_p), greedy)
+        return tokens[:, 0].tolist(), distribution.logprobs(tokens)[:, 0].tolist()

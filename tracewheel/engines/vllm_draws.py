@@ -16,7 +16,8 @@ import torch
 from vllm.sampling_params import SamplingParams
 from vllm.v1.sample.logits_processor import BatchUpdate, LogitsProcessor, MoveDirectionality
 
-from tracewheel.engines.draws import Draws, draw
+from tracewheel.engines.draws import Draws
+from tracewheel.engines.token_distribution import TokenDistribution
 
 
 @dataclass
@@ -93,11 +94,11 @@ class SessionDraws(LogitsProcessor):
                 torch.tensor([[row.draws.greedy] for row in rows], dtype=torch.bool, device=self._device),
             )
         indices, temperatures, top_p, greedy = self._constants
-        logprobs = torch.log_softmax(logits[indices] / temperatures, dim=-1)
+        distribution = TokenDistribution(logits[indices].float(), temperatures)
         uniforms = torch.tensor([[row.uniform()] for row in rows], dtype=torch.float64)
-        tokens = draw(logprobs, uniforms.to(self._device), top_p, greedy)
+        tokens = distribution.draw(uniforms.to(self._device), top_p, greedy)
         forced = torch.tensor([[row.forced()] for row in rows]).to(self._device)
         tokens = torch.where(forced >= 0, forced, tokens)
-        chosen = torch.full_like(logprobs, -torch.inf).scatter_(1, tokens, logprobs.gather(1, tokens))
-        logits[indices] = chosen
+        logits[indices] = -torch.inf
+        logits[indices[:, None], tokens] = distribution.logprobs(tokens).to(logits.dtype)
         return logits

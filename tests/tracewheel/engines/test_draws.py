@@ -1,40 +1,8 @@
 """Drawing tokens from a session's own random numbers."""
 
-from collections import Counter
-
 import pytest
-import torch
 
-from tracewheel.engines.draws import Draws, draw
-
-ROWS = 4000
-
-
-def drawn(probabilities, top_p=1.0, greedy=False):
-    """How often each token comes, over rows of one distribution."""
-    uniforms = torch.tensor([Draws(seed=n).uniforms(1) for n in range(ROWS)], dtype=torch.float64)
-    logprobs = torch.tensor(probabilities).log().expand(ROWS, -1)
-    rows = draw(logprobs, uniforms, torch.full((ROWS, 1), top_p, dtype=torch.float64), torch.full((ROWS, 1), greedy))
-    return Counter(rows[:, 0].tolist())
-
-
-def test_tokens_come_as_often_as_their_probability_says():
-    probabilities = [0.5, 0.3, 0.15, 0.05]
-    counts = drawn(probabilities)
-    for token, probability in enumerate(probabilities):
-        assert counts[token] / ROWS == pytest.approx(probability, abs=4 * (probability * (1 - probability) / ROWS) ** 0.5)
-
-
-def test_top_p_keeps_the_fewest_tokens_that_reach_it():
-    assert set(drawn([0.5, 0.3, 0.15, 0.05], top_p=0.7)) == {0, 1}
-    assert set(drawn([0.5, 0.3, 0.15, 0.05], top_p=0.45)) == {0}
-
-
-def test_each_row_has_its_own_settings():
-    logprobs = torch.tensor([[0.6, 0.4]]).log().expand(3, -1)
-    uniforms = torch.full((3, 1), 0.99, dtype=torch.float64)
-    top_p = torch.tensor([[1.0], [0.5], [1.0]], dtype=torch.float64)
-    assert draw(logprobs, uniforms, top_p, torch.tensor([[False], [False], [True]]))[:, 0].tolist() == [1, 0, 0]
+from tracewheel.engines.draws import Draws
 
 
 def test_skip_continues_the_sequence():

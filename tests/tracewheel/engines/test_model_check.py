@@ -104,5 +104,5 @@ def test_the_probe_finds_what_the_config_does_not_show():
 
         model.forward = scaled_forward
 
-    with pytest.raises(InputError, match="LlamaForCausalLM: the engine's logits for 8 tokens differ from the model's own"):
+    with pytest.raises(InputError, match="LlamaForCausalLM: the engine's logits for 15 prompts differ from the model's own"):
         engine_of(LlamaConfig(**SIZES), change=scaled)
