@@ -190,8 +190,9 @@ def test_a_session_waiting_for_its_tool_frees_its_slot(random_model):
 def test_long_prompts_are_read_in_chunks(random_model, monkeypatch):
     monkeypatch.setattr(transformers_engine, "READ_CHUNK", 5)
     monkeypatch.setattr(transformers_engine, "READ_TOKENS", 12)
+    engine = engine_on(random_model, STOP, Sampling(1.3), slots=8)
     fed = watch(random_model)
-    ids, sampled, _ = converse(engine_on(random_model, STOP, Sampling(1.3), slots=8), openings(8), longest_observation=40)
+    ids, sampled, _ = converse(engine, openings(8), longest_observation=40)
     assert 12 < max(fed) <= 12 + 8
     for n, tokens in ids.items():
         fresh = full_logprobs(random_model, tokens, 1.3)
