@@ -16,6 +16,7 @@ from tasks.run import Policy, Run
 from tasks.split_chain import splits_begin_with
 from tasks.tracking import Tracking
 from tracewheel.config import SamplerSections
+from tracewheel.config.precision import dtype_line
 from tracewheel.core.files import read_json
 from tracewheel.core.store import Entry
 from tracewheel.sampling.curriculum import make_sampler, sampler_kind
@@ -26,6 +27,7 @@ from tracewheel.sampling.sampler import TaskSampler
 def opened(run: Run, reporter: TerminalReporter) -> Iterator[Run]:
     """Hold the store, open the record and the MLflow run, and close them by how the block ends."""
     reporter.say(f"run {run.record.run_id} in {run.record.path}")
+    reporter.say(dtype_line(run.config.policy.base, run.config.policy.device, run.config.policy.dtype))
     use_threads(run.config.threads)
     with run.hold(), reporter.shown(), tracked(run) as run:
         yield run

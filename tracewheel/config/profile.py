@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -17,6 +17,7 @@ from tracewheel.config.ingest import IngestConfig
 from tracewheel.config.learner import LearnerConfig, PolicyGradientConfig
 from tracewheel.config.passes import PassesConfig
 from tracewheel.config.placement import PlacementConfig, check_placement
+from tracewheel.config.precision import choose_dtype
 from tracewheel.config.rate_trials import RateTrialsConfig
 from tracewheel.config.resources import ResourcesConfig
 from tracewheel.config.rubric import RubricConfig
@@ -53,13 +54,27 @@ class PolicyConfig(Strict):
     template, used everywhere instead of the base's own.
 
     `device` is `cpu`, `cuda`, or `cuda:N` for a GPU other than the first.
+
+    `dtype` is the type of the base's weights. `auto` is replaced while the profile is read, so that the keys of stages and
+    the stored profile name the type that runs: a run that is resumed on other hardware, where `auto` means another type,
+    has other keys and mixes nothing.
     """
 
     base: str = ""
-    dtype: Literal["float32", "bfloat16"] = "float32"
+    dtype: Literal["float32", "bfloat16"] = "float32"  # "auto" as input, and by default
     device: Annotated[str, Field(pattern=r"^(cpu|cuda(:\d+)?)$")] = "cpu"
     tool_format: Annotated[str, AfterValidator(_tool_format)] = "auto"
     chat_template: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _choose_dtype(cls, values: Any) -> Any:
+        if not isinstance(values, dict) or values.get("dtype", "auto") != "auto":
+            return values
+        device = values.get("device", "cpu")
+        base = values.get("base", "")
+        known = isinstance(base, str) and isinstance(device, str)
+        return values | {"dtype": choose_dtype(base, device)[0] if known else "float32"}
 
 
 class EnvironmentConfig(Strict):

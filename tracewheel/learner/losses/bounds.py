@@ -13,12 +13,12 @@ LOG_RATIO_BOUND = 20.0
 KL_RATIO_BOUND = 5.0
 
 
-def bounded(log_ratio: Tensor) -> Tensor:
-    """The log-ratio clamped to +-20 nats; beyond, the gradient is 0.
+def bounded(log_ratio: Tensor, high: float = LOG_RATIO_BOUND) -> Tensor:
+    """The log-ratio clamped to -20 to `high` nats; beyond, the gradient is 0.
 
     For ratios of policies: so far outside the trust region there is nothing to learn from a token.
     """
-    return log_ratio.clamp(-LOG_RATIO_BOUND, LOG_RATIO_BOUND)
+    return log_ratio.clamp(-LOG_RATIO_BOUND, high)
 
 
 def bounded_with_slope(log_ratio: Tensor, high: float) -> Tensor:

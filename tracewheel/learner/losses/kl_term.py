@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from tracewheel.config import KlConfig
-from tracewheel.learner.losses.bounds import bounded
+from tracewheel.learner.losses.bounds import KL_RATIO_BOUND, bounded
 from tracewheel.learner.losses.kl_estimators import forward_kl, k1, k2, k3
 from tracewheel.learner.losses.kl_schedule import Direction
 
@@ -23,7 +23,8 @@ def kl_term(
     the true divergence: for k1, k3 (DeepSeek-V3.2, arXiv:2512.02556; the default in TRL) and the forward
     estimator the ratio carries a gradient; k2 has the right gradient by itself, and its ratio is held constant
     (Liu et al. 2025, "Rethinking KL Regularization in RLHF", arXiv:2510.01555). Without it, k3 is the plain
-    term of the GRPO paper, and k1 has a gradient with mean 0, which regularises nothing.
+    term of the GRPO paper, and k1 has a gradient with mean 0, which regularises nothing. The ratio is at most e^5 = 148, as
+    that in k3, so that one token cannot be the whole loss.
 
     Args:
         config: estimator and correction; the caller applies weight and place.
@@ -42,7 +43,7 @@ def kl_term(
     else:
         divergence = {"k1": k1, "k2": k2, "k3": k3}[config.estimator](logprobs, reference)
     if config.corrected:
-        ratio = bounded(logprobs - behaviour).exp()
+        ratio = bounded(logprobs - behaviour, KL_RATIO_BOUND).exp()
         held = direction == "reverse" and config.estimator == "k2"
         divergence = divergence * (ratio.detach() if held else ratio)
     return divergence.masked_fill(masked, 0.0)

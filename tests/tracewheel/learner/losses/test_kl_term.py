@@ -8,6 +8,8 @@ import torch
 
 from tracewheel.config import KlConfig
 from tracewheel.learner.losses import kl_term
+from tracewheel.learner.losses.kl_estimators import k3
+from tracewheel.learner.losses.kl_schedule import adapted_weight
 
 
 def term(logprobs, reference, behaviour=None, **settings):
@@ -77,3 +79,33 @@ def test_uncorrected_k1_regularises_nothing():
     """Why `corrected` is the default, and why k1 belongs in the reward otherwise."""
     gradient = expected_gradient("reverse", None, estimator="k1", corrected=False)
     assert gradient.abs().max() < 1e-12
+
+
+def test_one_token_is_neither_the_loss_nor_the_weight():
+    """2,000 tokens, one of them 11.26 nats below the reference: the plain K3 has a mean of 38.8, all of it that token's."""
+    tokens = 2000
+    mask, reference = torch.ones(1, tokens), torch.full((1, tokens), -0.1)
+    logprobs = reference.clone()
+    logprobs[0, 7] -= 11.26
+    behaviour = logprobs.clone()
+    logprobs.requires_grad_()
+    log_ratio = reference - logprobs.detach()
+    assert (log_ratio.exp() - log_ratio - 1).mean().item() == pytest.approx(38.8, abs=0.1)
+    for corrected in (True, False):
+        term = kl_term(KlConfig(corrected=corrected), "reverse", logprobs, reference, behaviour, mask)
+        (gradient,) = torch.autograd.grad(term.sum(), logprobs)
+        assert term.max() < 150 and gradient.abs().max() < 150
+    assert k3(logprobs.detach(), reference).mean() < 0.075
+    target = KlConfig(target=0.05, horizon=10)
+    assert adapted_weight(target, 0.01, 38.8) == adapted_weight(target, 0.01, 0.07) == pytest.approx(0.0102)
+
+
+@pytest.mark.parametrize("estimator", ["k1", "k2", "k3", "forward"])
+def test_a_token_that_became_likely_is_not_the_loss_either(estimator):
+    """From 1e-6 for sampler and reference to 1: a ratio of a million multiplied its divergence."""
+    logprobs, rare = torch.tensor([[-1e-3]], requires_grad=True), torch.tensor([[-14.0]])
+    direction = "forward" if estimator == "forward" else "reverse"
+    config = KlConfig(estimator="k3" if estimator == "forward" else estimator)
+    term = kl_term(config, direction, logprobs, rare, rare, torch.ones(1, 1))
+    (gradient,) = torch.autograd.grad(term.sum(), logprobs)
+    assert term.item() < 15_000 and gradient.abs().item() < 15_000
