@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from tracewheel.config.adaptation import LoraConfig, SpecialistsConfig
 from tracewheel.config.base import Count, Positive, Share, Strict
@@ -51,7 +51,8 @@ class PolicyConfig(Strict):
     chat template writes.
 
     `base` is a Hugging Face id, a local folder or a GGUF file (converted once). `chat_template` is a file with a Jinja
-    template, used everywhere instead of the base's own.
+    template, used everywhere instead of the base's own. `template_options` is what the template reads beside messages and
+    tools, such as `enable_thinking`.
 
     `device` is `cpu`, `cuda`, or `cuda:N` for a GPU other than the first.
 
@@ -65,6 +66,15 @@ class PolicyConfig(Strict):
     device: Annotated[str, Field(pattern=r"^(cpu|cuda(:\d+)?)$")] = "cpu"
     tool_format: Annotated[str, AfterValidator(_tool_format)] = "auto"
     chat_template: str | None = None
+    template_options: dict[str, bool | int | float | str] = Field(default_factory=dict)
+
+    @field_validator("template_options")
+    @classmethod
+    def _read_by_the_template(cls, options: dict[str, bool | int | float | str]) -> dict[str, bool | int | float | str]:
+        taken = sorted(options.keys() & {"messages", "tools", "add_generation_prompt", "tokenize"})
+        if taken:
+            raise ValueError(f"'{taken[0]}' is set by the loop; name what else the template reads, such as enable_thinking")
+        return options
 
     @model_validator(mode="before")
     @classmethod

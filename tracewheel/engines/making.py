@@ -30,11 +30,11 @@ def make_engine(config: EngineSections, policy: PolicyRef, *, greedy: bool, slot
 
     from tracewheel.engines.base import Sampling
     from tracewheel.policy.limits import check_window
-    from tracewheel.policy.loading import load_renderer
+    from tracewheel.policy.loading import policy_renderer
 
     check_window(policy.base, config.rollout)
     torch.set_num_threads(config.threads)
-    renderer = load_renderer(policy.base, config.policy.tool_format, config.policy.chat_template)
+    renderer = policy_renderer(config.policy, policy.base)
     sampling = Sampling(config.rollout.temperature, config.rollout.top_p, greedy)
     kind, stop_ids = config.rollout.engine, renderer.end_of_turn_ids
     if isinstance(kind, TransformersEngineConfig):

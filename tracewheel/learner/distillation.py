@@ -16,7 +16,7 @@ from tracewheel.config import TeacherAdvantageConfig, UpdateSections
 from tracewheel.core.errors import ConfigError, DataError
 from tracewheel.learner.kernels.token_logprobs import action_logprobs
 from tracewheel.policy.adapters import PolicyRef
-from tracewheel.policy.loading import load_for_generation, load_renderer
+from tracewheel.policy.loading import load_for_generation, policy_renderer
 
 if TYPE_CHECKING:
     from tracewheel.learner.batch import Batch
@@ -55,8 +55,7 @@ def _check_same_tokens(config: UpdateSections, base: str) -> None:
     """
     if base == config.policy.base:
         return
-    spoken = config.policy.tool_format, config.policy.chat_template
-    own, theirs = (load_renderer(name, *spoken).tokenizer for name in (config.policy.base, base))
+    own, theirs = (policy_renderer(config.policy, name).tokenizer for name in (config.policy.base, base))
     differ = set(own.get_vocab().items()) ^ set(theirs.get_vocab().items())
     if differ:
         token, number = min(differ, key=lambda pair: (pair[1], pair[0]))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,28 +20,42 @@ from tracewheel.policy.adapters import PolicyRef, base_folder, check_adapter, po
 from tracewheel.policy.chat_template import read_template
 
 
-def load_renderer(base: str, tool_format: str, chat_template: str | None = None) -> ChatRenderer:
+def policy_renderer(config: PolicyConfig, base: str | None = None) -> ChatRenderer:
+    """The renderer of a profile's policy, or of another base that is to read and write like it; see `load_renderer`."""
+    return load_renderer(base or config.base, config.tool_format, config.chat_template, config.template_options)
+
+
+def load_renderer(
+    base: str, tool_format: str, chat_template: str | None = None, template_options: Mapping[str, Any] | None = None
+) -> ChatRenderer:
     """The base's tokenizer with its chat template, or with the one in the file `chat_template`.
+
+    Args:
+        base: A Hugging Face id, a local folder or a GGUF file.
+        tool_format: How the policy writes calls.
+        chat_template: A file.
+        template_options: What the template reads beside messages and tools, such as `enable_thinking`.
 
     Raises:
         DataError: there is no such base.
         ConfigError: there is no such template, or its tokenizer cannot hold a conversation.
     """
+    options = json.dumps(dict(template_options or {}))
     if chat_template is None:
-        return _renderer(base, tool_format, None)
+        return _renderer(base, tool_format, None, options)
     try:
-        return _renderer(base, tool_format, read_template(chat_template))
+        return _renderer(base, tool_format, read_template(chat_template), options)
     except TemplateError as error:
         line = f", line {error.lineno}" if isinstance(error, TemplateSyntaxError) else ""
         raise ConfigError(f"policy.chat_template: {chat_template}{line}: {error.message}") from error
 
 
 @functools.lru_cache(maxsize=2)
-def _renderer(base: str, tool_format: str, template: str | None) -> ChatRenderer:
+def _renderer(base: str, tool_format: str, template: str | None, options: str) -> ChatRenderer:
     tokenizer = load_tokenizer(base_folder(base))
     if template is not None:
         tokenizer.chat_template = template
-    return ChatRenderer(tokenizer, tool_format)
+    return ChatRenderer(tokenizer, tool_format, json.loads(options))
 
 
 def load_base(config: PolicyConfig, base: str, dtype: str | None = None) -> Any:

@@ -41,9 +41,9 @@ class _PromptLength:
 
 def prompt_lengths(config: RolloutSections, tasks: list[Task]) -> dict[str, int]:
     """Tokens of the prompts of the tasks with the longest texts, by task id; tasks whose environment fails are left out."""
-    from tracewheel.policy.loading import load_renderer
+    from tracewheel.policy.loading import policy_renderer
 
-    renderer = load_renderer(config.policy.base, config.policy.tool_format, config.policy.chat_template)
+    renderer = policy_renderer(config.policy)
     limits = EpisodeLimits(config.rollout.step_seconds, config.rollout.episode_seconds)
     found = {}
     with tool_threads(config.rollout) as tools:

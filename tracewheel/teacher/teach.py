@@ -53,7 +53,7 @@ def teach(
     """
     import pandas as pd
 
-    from tracewheel.policy.loading import load_renderer
+    from tracewheel.policy.loading import policy_renderer
 
     if config.teacher is None:
         raise ConfigError("teacher: the profile has none; set teacher.endpoint and teacher.model")
@@ -61,7 +61,7 @@ def teach(
     played = play_all(config, config.teacher, wanted, journal=journal, progress=progress)
     marks = [verified(attempt, item.task) for attempt, item in zip(played.attempts, wanted, strict=True)]
     successes = [success for success, _ in marks]
-    renderer = load_renderer(config.policy.base, config.policy.tool_format, config.policy.chat_template)
+    renderer = policy_renderer(config.policy)
     faults = find_faults(played.attempts, successes, renderer, config.rollout)
     rows = [
         _row(attempt) | {"success": success, "detail": detail, "fault": fault}

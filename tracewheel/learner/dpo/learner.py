@@ -112,11 +112,11 @@ def _train(config: UpdateSections, models: Models, backend: Backend, steps: list
     """The optimiser steps; returns the means of their figures."""
     from tracewheel.learner.cross_entropy import add_cross_entropy
     from tracewheel.learner.dpo.loss import PreferenceLoss
-    from tracewheel.policy.loading import load_renderer
+    from tracewheel.policy.loading import policy_renderer
 
     settings, device = config.learner, config.policy.device
     assert isinstance(settings, DpoConfig)
-    tokenizer = load_renderer(config.policy.base, config.policy.tool_format, config.policy.chat_template).tokenizer
+    tokenizer = policy_renderer(config.policy).tokenizer
     preference_loss = PreferenceLoss(settings, tokenizer, device)
     sums: defaultdict[str, float] = defaultdict(float)
     norms = 0.0

@@ -38,12 +38,12 @@ def warm_start(config: WarmStartSections, curated: Path, out: Path, demonstratio
     import torch
 
     from tracewheel.learner.warm_start.fine_tuning import fine_tune
-    from tracewheel.policy.loading import load_renderer
+    from tracewheel.policy.loading import policy_renderer
 
     torch.set_num_threads(config.threads)
     settings = config.warm_start
     episodes = episodes_to_imitate(settings, curated, demonstrations)
-    renderer = load_renderer(config.policy.base, config.policy.tool_format, config.policy.chat_template)
+    renderer = policy_renderer(config.policy)
     examples = demonstration_examples(episodes, renderer, settings.classes)
     n_demonstrations = len(examples)
     if settings.replay.path and settings.replay.share:
