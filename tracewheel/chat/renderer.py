@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from tracewheel.chat.conversation import RenderedConversation, render_conversation
 from tracewheel.chat.formats import WELL_FORMED, ParsedTurn
 from tracewheel.chat.formats.base import THINK_CLOSE, THINK_OPEN, split_thinking
-from tracewheel.chat.formats.detection import resolve_format
+from tracewheel.chat.formats.detection import resolve_format, written_end
 from tracewheel.chat.plain_text import PlainText
 from tracewheel.chat.rewriting import OwnTurn, opens_thinking, rendered_pieces
 from tracewheel.core.errors import ConfigError
@@ -64,10 +64,12 @@ class ChatRenderer:
         if tokenizer.eos_token_id is None:
             raise ConfigError(f"the tokenizer of {tokenizer.name_or_path} has no end-of-turn token (eos_token)")
         self.tokenizer = tokenizer
-        self.end_of_turn_id: int = int(tokenizer.eos_token_id)
         self.format, self._dialect = resolve_format(tokenizer, tool_format)
+        self._end_of_turn = written_end(tokenizer, self.format)
+        self.end_of_turn_id: int = int(tokenizer.convert_tokens_to_ids(self._end_of_turn))
         # A turn may end with any of these; the template writes `end_of_turn_id` after words.
-        self.end_of_turn_ids = frozenset({self.end_of_turn_id, *token_ids(tokenizer, self.format.END_TOKENS)})
+        self._ends = tuple({self._end_of_turn, str(tokenizer.eos_token), *self.format.END_TOKENS} & set(tokenizer.get_vocab()))
+        self.end_of_turn_ids = frozenset(map(int, tokenizer.convert_tokens_to_ids(list(self._ends))))
         self._plain = PlainText(tokenizer, self.format.REPLY_FRAMES)
         self._options = dict(template_options or {})
         self._generation_prompts: dict[str, str] = {}
@@ -88,7 +90,7 @@ class ChatRenderer:
             text = text[len(self._probe_prompt) :]
         else:  # the template writes a finished turn in another frame than the one it begins a turn with
             text = self._after_another_frame(text, message)
-        end = text.rindex(self._end_of_turn) + len(self._end_of_turn)
+        end = max(text.rindex(each) + len(each) for each in self._ends if each in text)
         return self._plain.encode(text[:end], after="")
 
     def _without_thinking(self, message: Message) -> Message:
@@ -261,10 +263,6 @@ class ChatRenderer:
         ]
         return {"role": "assistant", "content": parsed.content or None, **thinking, "tool_calls": calls}
 
-    @property
-    def _end_of_turn(self) -> str:
-        return str(self.tokenizer.eos_token)
-
     def _render(self, messages: list[Message], **options: Any) -> str:
         return self._apply([self._prepare(message) for message in messages], **options)
 
@@ -273,12 +271,6 @@ class ChatRenderer:
 
     def _apply(self, prepared: list[Message], **options: Any) -> str:
         return str(self.tokenizer.apply_chat_template(prepared, tokenize=False, **{**self._options, **options}))
-
-
-def token_ids(tokenizer: PreTrainedTokenizerBase, texts: Iterable[str]) -> set[int]:
-    """The ids of those texts that are added tokens of the vocabulary."""
-    added = tokenizer.get_added_vocab()
-    return {added[text] for text in texts if text in added}
 
 
 def _call_message(name: str, arguments: dict[str, Any]) -> Message:

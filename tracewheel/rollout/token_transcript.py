@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from tracewheel.engines.base import Generation
 
 CACHED_TURNS = 65536
-# The text and the calls of a turn's ids.
-ReadTurn = Callable[[tuple[int, ...]], tuple[str, ParsedTurn]]
+# The text and the calls of a turn's ids, under the tools offered, as JSON.
+ReadTurn = Callable[[tuple[int, ...], str], tuple[str, ParsedTurn]]
 
 
 class TokenTranscript:
@@ -62,8 +62,8 @@ class TokenTranscript:
         Raises:
             ConfigError: `exploration.tools` names no tool that is offered.
         """
-        self._messages = messages
-        self._add_context(_prompt_ids(self._renderer, json.dumps(messages), json.dumps(tools)))
+        self._messages, self._tools = messages, json.dumps(tools)
+        self._add_context(_prompt_ids(self._renderer, json.dumps(messages), self._tools))
         exploration = self._config.exploration
         heads = [_call_head(self._renderer, json.dumps(tool)) for tool in offered_tools(exploration, tools)]
         self._forced_calls = ForcedCalls(0.0 if self._spec.greedy else exploration.epsilon, heads, self._spec.seed)
@@ -88,7 +88,7 @@ class TokenTranscript:
         """Record a sampled turn."""
         start, versions = len(self._tree.ids), reply.versions
         said = (*self._tree.ids[start - self._forced :], *reply.token_ids)
-        text, parsed = self._read(said)
+        text, parsed = self._read(said, self._tools)
         self._conversation.add_turn(said)
         self._tree.add(reply.token_ids, sampled=True)
         self._logprobs += reply.logprobs
@@ -149,9 +149,9 @@ def turn_reader(renderer: ChatRenderer) -> ReadTurn:
     """Reads sampled turns; a turn that was read before is not parsed again."""
 
     @functools.lru_cache(maxsize=CACHED_TURNS)
-    def read(ids: tuple[int, ...]) -> tuple[str, ParsedTurn]:
+    def read(ids: tuple[int, ...], tools: str) -> tuple[str, ParsedTurn]:
         text = renderer.decode(list(ids[:-1] if ids[-1] in renderer.end_of_turn_ids else ids))
-        return text, renderer.parse(text)
+        return text, renderer.parse(text, json.loads(tools))
 
     return read
 

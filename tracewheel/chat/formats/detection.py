@@ -87,6 +87,23 @@ def resolve_format(tokenizer: PreTrainedTokenizerBase, name: str) -> tuple[ToolF
     return made, find_dialect(tokenizer, made)
 
 
+def written_end(tokenizer: PreTrainedTokenizerBase, made: ToolFormat) -> str:
+    """The token that the chat template writes after an assistant's words; the tokenizer's `eos_token` if it writes none.
+
+    Some tokenizers name another token as their `eos_token` than the one that ends a turn, for instance Gemma's.
+    """
+    said = "a probe that no template would write by itself"
+    own = str(tokenizer.eos_token)
+    try:
+        whole = str(tokenizer.apply_chat_template([_USER, {"role": "assistant", "content": said}], tokenize=False))
+    except Exception:  # as below; the renderer reports it when it renders the conversation itself
+        return own
+    vocabulary = tokenizer.get_vocab()
+    ends = {*made.END_TOKENS, *map(str, tokenizer.all_special_tokens)} & vocabulary.keys()
+    after = whole[whole.rfind(said) + len(said) :].lstrip()
+    return max((each for each in ends if after.startswith(each)), key=len, default=own)
+
+
 def detect_format(tokenizer: PreTrainedTokenizerBase, formats: dict[str, ToolFormat]) -> tuple[str, Dialect]:
     """The name of the format that the tokenizer's chat template writes, and how the template wants its messages.
 
