@@ -13,11 +13,12 @@ from rich.table import Table
 
 from flows.progress import result_console
 from flows.retrain import learn
+from tasks.foresight import Foresight, foresee_run, is_tiny
 from tasks.gate import power_before
 from tasks.plan import PlanDriver, PlannedCall
 from tasks.run import Run, Silent, Used
 from tracewheel.config.placement import placed
-from tracewheel.policy.adapters import base_folder
+from tracewheel.rollout.foresight import GIB, to_record
 
 # The computing stages, as the plan lists them: the name of a unit of work, and the approximate seconds that it
 # takes on two CPU cores with the tiny base, used for that base and a work folder without earlier runs.
@@ -34,9 +35,8 @@ STAGES = {
     "evaluate": ("episodes", 0.006),
     "gate": ("verdict", 0.1),
 }
-# How long these take depends on the model. For another than the tiny base only an earlier run tells.
+# How long these take depends on the model. For another than the tiny base an earlier run tells, or a measured pass.
 MODEL_WORK = ("warm_start", "collect", "rollout", "update", "merge", "evaluate")
-TINY_BYTES = 4_000_000  # of weights; the shipped base has 2.6 million
 
 
 def make_plan(run: Run) -> dict[str, Any]:
@@ -44,12 +44,18 @@ def make_plan(run: Run) -> dict[str, Any]:
 
     Runs the flow itself, with placeholders for missing results. The number of rounds of dynamic sampling is not
     known in advance: the plan has one per iteration. `estimated_seconds` is None, for a stage and for all, where it is unknown.
+
+    Raises:
+        ConfigError: the run cannot fit the machine; the message names the settings to change.
     """
     with tempfile.TemporaryDirectory(prefix="tracewheel-plan-") as folder:
         plan = PlanDriver(Path(folder))
         planned = replace(run, driver=plan, reporter=Silent(), tracking=None, used=Used())
-        power = power_before(planned, learn(planned).curated)
-    stages = [_stage(run, stage, calls) for stage in STAGES if (calls := list(plan.calls(stage)))]
+        curated = learn(planned).curated
+        power, foresight = power_before(planned, curated), foresee_run(run, curated.path)
+    if foresight:
+        foresight.check()
+    stages = [_stage(run, stage, calls, foresight) for stage in STAGES if (calls := list(plan.calls(stage)))]
     return {
         "run_id": run.record.run_id,
         "complete": run.record.summary is not None and plan.next is None,
@@ -58,19 +64,21 @@ def make_plan(run: Run) -> dict[str, Any]:
         "estimated_seconds": _sum([stage["estimated_seconds"] for stage in stages]),
         "power": power,
         "placement": [{"part": part.part, "gpus": list(part.cards), "memory": part.memory} for part in placed(run.config)],
-        "estimate": _basis(run, [stage["stage"] for stage in stages if stage["estimated_seconds"] is None]),
+        "estimate": _basis(run, [stage["stage"] for stage in stages if stage["estimated_seconds"] is None], foresight),
+        "memory": to_record(foresight.needs, foresight.limits) if foresight else [],
     }
 
 
-def _stage(run: Run, stage: str, calls: list[PlannedCall]) -> dict[str, Any]:
+def _stage(run: Run, stage: str, calls: list[PlannedCall], foresight: Foresight | None) -> dict[str, Any]:
     """A row of the plan."""
     unit, rough_seconds = STAGES[stage]
+    measured = foresight.seconds.get(stage) if foresight else None
     units = sum(call.units for call in calls)
     stored = [call.entry.path for call in calls if call.stored]
     past = run.store.history(stage) if stage != "collect" else []
-    seconds = statistics.mean(past) * len(calls) / units if past else rough_seconds
+    seconds = statistics.mean(past) * len(calls) / units if past else measured or rough_seconds
     missing = sum(call.units for call in calls if not call.stored)
-    known = past or not missing or stage not in MODEL_WORK or _is_tiny(run)
+    known = past or measured or not missing or stage not in MODEL_WORK or is_tiny(run.config)
     return {
         "stage": stage,
         "results": len(calls),
@@ -81,10 +89,8 @@ def _stage(run: Run, stage: str, calls: list[PlannedCall]) -> dict[str, Any]:
     }
 
 
-def _is_tiny(run: Run) -> bool:
-    """Whether the base is as small as the one that the rough figures were measured with, and runs on the CPU."""
-    weights = base_folder(run.config.policy.base).glob("*.safetensors")
-    return run.config.policy.device == "cpu" and sum(file.stat().st_size for file in weights) <= TINY_BYTES
+def _of(available: int | None) -> str:
+    return "" if available is None else f"; {available / GIB:.1f} GiB are available"
 
 
 def _sum(seconds: list[float | None]) -> float | None:
@@ -92,11 +98,13 @@ def _sum(seconds: list[float | None]) -> float | None:
     return round(sum(known), 1) if len(known) == len(seconds) else None
 
 
-def _basis(run: Run, unknown: list[str]) -> str:
+def _basis(run: Run, unknown: list[str], foresight: Foresight | None) -> str:
     """What the estimate is made from."""
     if unknown:
         return f"unknown: no {', '.join(unknown)} of this base has run in this work folder yet"
-    return "from earlier runs in this work folder" if run.store.history("rollout") else "rough"
+    if run.store.history("rollout"):
+        return "from earlier runs in this work folder"
+    return "from a measured pass of the base" if foresight else "rough"
 
 
 def placement_table(placement: list[dict[str, Any]]) -> Table:
@@ -126,6 +134,8 @@ def show_plan(plan: Mapping[str, Any]) -> None:
     if plan["placement"]:
         console.print(placement_table(plan["placement"]))
     console.print(f"Gate: {plan['power']['says']}.", markup=False)
+    for need in plan["memory"]:
+        console.print(f"Memory: {need['says']}{_of(need['available_bytes'])}.", markup=False, soft_wrap=True)
     if plan["complete"]:
         console.print("All is stored: the run would show its result again.")
     else:

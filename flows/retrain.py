@@ -18,6 +18,7 @@ from flows.specialists import improve_specialists
 from tasks.curate import curate_tasks
 from tasks.datasets import log_datasets
 from tasks.evaluate import evaluate_and_log, evaluate_policy, evaluate_up_to, logged
+from tasks.foresight import foresee_run
 from tasks.gate import gate_policy, is_clear, power_before
 from tasks.improvement import candidate_rates
 from tasks.ingest import ingest_traces
@@ -71,6 +72,7 @@ def learn(run: Run) -> Outcome:
     log_datasets(run, traces, curated)
     run.reporter.say(f"gate: {power_before(run, curated)['says']}")
     look_at_prompts(run, curated)
+    look_at_memory(run, curated)
     champion, sampler = starting_point(run, start, curated)
     policies, chosen = without_rl(run, curated, champion)
     baseline = champion.name if champion else best_on_validation(run, curated, policies)
@@ -125,6 +127,19 @@ def look_at_prompts(run: Run, curated: Entry) -> None:
     tasks = [task for split in SPLITS for task in load_tasks(curated.path, split)]
     if warning := check_prompts(RolloutSections.of(run.config), tasks):
         run.reporter.say(f"prompts: {warning}")
+
+
+def look_at_memory(run: Run, curated: Entry) -> None:
+    """Say what a run that has much to compute needs, and check that it fits.
+
+    Raises:
+        ConfigError: it does not.
+    """
+    if run.planning or run.record.summary:
+        return
+    if foresight := foresee_run(run, curated.path):
+        run.reporter.say(f"memory: {foresight.says()}")
+        foresight.check()
 
 
 def without_rl(run: Run, curated: Entry, champion: Policy | None) -> tuple[dict[str, Policy], Policy]:

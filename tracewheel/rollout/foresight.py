@@ -29,6 +29,10 @@ class Lengths:
     longest: int
     demonstrations: int
 
+    def of_a_group(self, size: int) -> float:
+        """Tokens of an episode where the prompt counts once in a group of `size`."""
+        return self.whole - self.prompt * (1 - 1 / size)
+
     @property
     def read(self) -> float:
         """Observations between the turns."""
@@ -94,57 +98,57 @@ def foresee(config: RetrainConfig, figures: PassFigures, lengths: Lengths) -> li
 def _model_needs(config: RetrainConfig, figures: PassFigures, lengths: Lengths, gpu: bool) -> list[Need]:
     base = figures.gpu_base if gpu else figures.base
     smaller = ("set policy.dtype to bfloat16",) if config.policy.dtype == "float32" else ()
-    training = _training_need(config.warm_start, "warm_start", figures, lengths, gpu)
-    update = _training_need(config.learner, "learner", figures, lengths, gpu)
-    training = max(training, update, key=lambda need: need.bytes)
-    sampling = _cache_need(config, figures, lengths)
     needs = [Need("base", base, smaller)]
-    beside = _loads_beside(config)
     if config.learner.weights == "full":
         needs.append(Need("reference", base, ("set learner.weights to lora",)))
-    # A kept learner holds its base while the engine has another; otherwise only the larger of both parts is there at a time.
-    rollout_extra = base + sampling.bytes if beside else sampling.bytes
-    if training.bytes >= rollout_extra:
-        return [*needs, training]
-    if beside:
-        needs.append(Need("the engine's base", base, ("set placement.keep_learner to false",)))
-    return [*needs, sampling]
+    batch = config.episodes_per_iteration / config.learner.minibatches * lengths.of_a_group(config.rollout.group_size)
+    parts = [
+        _training_need(config.warm_start, "warm_start", config.warm_start.batch_size * lengths.whole, figures, lengths),
+        _training_need(config.learner, "learner", batch, figures, lengths),
+    ]
+    training = max(parts, key=lambda need: need.bytes)
+    sampling = _sampling_needs(config, figures, lengths, base)
+    if not config.own_sampler and config.placement.share != "sleep":
+        return [*needs, training, *sampling]  # vLLM stays while the update runs
+    larger = sum(need.bytes for need in sampling) > training.bytes
+    return [*needs, *(sampling if larger else [training])]
 
 
-def _loads_beside(config: RetrainConfig) -> bool:
-    return config.own_sampler and config.keeps_learner
-
-
-def _training_need(settings: PassesConfig, section: str, figures: PassFigures, lengths: Lengths, gpu: bool) -> Need:
-    """A micro-batch's need: that of the measured passes, and what more tokens add."""
+def _training_need(settings: PassesConfig, section: str, batch: float, figures: PassFigures, lengths: Lengths) -> Need:
+    """A micro-batch's need: that of the measured passes, and what more tokens add. `batch` is the tokens of a step."""
+    gpu = figures.gpu_base > 0
     small, large = (extra.gpu_bytes if gpu else extra.bytes for extra in figures.training)
     few, many = (extra.tokens for extra in figures.training)
     each = max(0.0, (large - small) / max(1, many - few))
-    tokens = max(settings.micro_batch_tokens, lengths.longest)
-    bytes_needed = int(max(small, large + each * (tokens - many)))
-    advice = [f"set {section}.micro_batch_tokens to at most {_half(tokens, lengths.longest)}"]
-    if not settings.gradient_checkpointing:
-        advice.insert(0, f"set {section}.gradient_checkpointing to true")
-    if tokens == lengths.longest:
-        advice = advice[:-1] or ["leave out the longest conversations (rollout.max_tokens)"]
-    return Need(f"a micro-batch of {section} ({tokens} tokens)", bytes_needed, tuple(advice))
+    tokens = int(max(lengths.longest, min(settings.micro_batch_tokens, batch)))
+    needed = int(max(small, large + each * (tokens - many)))
+    advice = [] if settings.gradient_checkpointing else [f"set {section}.gradient_checkpointing to true"]
+    if tokens > lengths.longest:
+        advice.append(f"set {section}.micro_batch_tokens to at most {max(lengths.longest, tokens // 2)}")
+    else:
+        advice.append("set rollout.max_tokens lower, and leave out the longest logs")
+    return Need(f"a micro-batch of {section} ({tokens} tokens)", needed, tuple(advice))
 
 
-def _half(tokens: int, longest: int) -> int:
-    return max(longest, tokens // 2)
-
-
-def _cache_need(config: RetrainConfig, figures: PassFigures, lengths: Lengths) -> Need:
+def _sampling_needs(config: RetrainConfig, figures: PassFigures, lengths: Lengths, base: int) -> list[Need]:
+    """What the engine takes while it samples: a base of its own beside a kept learner, keys and values."""
     engine = config.rollout.engine
     if not isinstance(engine, TransformersEngineConfig):
-        return Need("the engine's cache", int((engine.kv_cache_gib or 1.0) * GIB), ("set rollout.engine.kv_cache_gib",))
+        if figures.gpu_total:
+            share = int(engine.gpu_memory_utilization * figures.gpu_total)
+            return [Need("vLLM's share", share, ("set rollout.engine.gpu_memory_utilization lower",))]
+        cache = Need("vLLM's cache", int((engine.kv_cache_gib or 1.0) * GIB), ("set rollout.engine.kv_cache_gib lower",))
+        return [Need("vLLM's base", base), cache]
     rows = min(engine.slots, most_sessions(config)) * ROWS_PER_SLOT
     room = SMALLEST_ROOM
     while room < lengths.longest:
         room *= 2
     room = min(room, config.rollout.max_tokens)
     advice = (f"set rollout.engine.slots to at most {max(1, engine.slots // 2)}", "set rollout.max_tokens lower")
-    return Need(f"keys and values of {rows:.0f} conversations", int(rows * room * figures.position), advice)
+    cache = Need(f"keys and values of {rows:.0f} conversations", int(rows * room * figures.position), advice)
+    if not config.keeps_learner:
+        return [cache]
+    return [Need("the engine's base", base, ("set placement.keep_learner to false",)), cache]
 
 
 def most_sessions(config: RetrainConfig) -> int:
@@ -158,7 +162,7 @@ def seconds_of_stages(config: RetrainConfig, figures: PassFigures, lengths: Leng
     few, many = figures.training
     each = max(1e-9, (many.seconds - few.seconds) / max(1, many.tokens - few.tokens), 0.5 * many.seconds / many.tokens)
     forward = figures.forward.seconds / figures.forward.tokens
-    shared = lengths.whole - lengths.prompt * (1 - 1 / config.rollout.group_size)
+    shared = lengths.of_a_group(config.rollout.group_size)
     train = config.warm_start.epochs * lengths.demonstrations * lengths.whole * each
     iteration = config.episodes_per_iteration * shared * (WITH_SIGNAL * config.learner.epochs * each + forward)
     found: dict[str, float | None] = {"warm_start": train + figures.load.seconds, "update": iteration}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import gc
 import json
+import os
 import random
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from tracewheel.config import RetrainConfig, WarmStartSections
 from tracewheel.core.errors import ConfigError, InfrastructureError
 from tracewheel.core.memory import peak_resident, reset_peak, resident
+from tracewheel.core.processes import end_with_parent
 
 if TYPE_CHECKING:
     from tracewheel.learner.backends.backend import Backend
@@ -66,6 +68,7 @@ class PassFigures:
         reading: Prompts read by `sessions` sessions; None for an engine of vLLM, which is not measured.
         sampling: `tokens` sampled after it.
         position: Bytes of keys and values that a position of a conversation takes.
+        gpu_total: Bytes of the GPU; 0 on the CPU.
     """
 
     imports: int
@@ -77,6 +80,7 @@ class PassFigures:
     reading: Extra | None
     sampling: Extra | None
     position: int
+    gpu_total: int = 0
 
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> PassFigures:
@@ -98,7 +102,7 @@ def measure_apart(request: PassRequest) -> PassFigures:
         InfrastructureError: it failed otherwise.
     """
     done = subprocess.run(
-        [sys.executable, "-m", "tracewheel.rollout.measured_pass"],
+        [sys.executable, "-m", "tracewheel.rollout.measured_pass", str(os.getpid())],
         input=json.dumps(asdict(request)),
         capture_output=True,
         text=True,
@@ -134,7 +138,7 @@ def measure(request: PassRequest) -> PassFigures:
     del model
     gc.collect()
     reading, sampling = _sampling(config, request.sessions, vocabulary, meter)
-    return PassFigures(imports, base, gpu_base, load, training, forward, reading, sampling, position)
+    return PassFigures(imports, base, gpu_base, load, training, forward, reading, sampling, position, meter.gpu_total())
 
 
 class _Meter:
@@ -156,6 +160,11 @@ class _Meter:
         import torch
 
         return int(torch.cuda.memory_allocated(self._device)) if self._cuda else 0
+
+    def gpu_total(self) -> int:
+        import torch
+
+        return int(torch.cuda.get_device_properties(self._device).total_memory) if self._cuda else 0
 
     def measure(self, work: Callable[[], Any], tokens: int) -> tuple[Extra, Any]:
         import torch
@@ -260,7 +269,8 @@ def _bytes_of_a_position(model: Any) -> int:
 
 
 def main() -> None:
-    """Read a request, print what was measured."""
+    """Read a request, print what was measured. The argument is the process id of the parent, with which this one ends."""
+    end_with_parent(int(sys.argv[1]))
     print(json.dumps(asdict(measure(PassRequest(**json.load(sys.stdin))))))
 
 
