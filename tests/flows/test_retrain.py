@@ -247,7 +247,7 @@ class TestOnAFinishedRun:
     def test_without_comparisons_a_run_trains_and_evaluates_what_the_gate_needs(self, finished, profile, tmp_path, capsys):
         """The same run with the defaults of `comparison`, from the same stored results: the same verdict from fewer of them."""
         folder, _, summary = finished
-        shutil.copytree(folder / "store", tmp_path / "run" / "store")
+        shutil.copytree(folder, tmp_path / "run")
         run = Run.of(resolve_config(str(profile), ["comparison={}"], str(tmp_path / "run")), driver=StoredDriver())
         outcome = learn(run)
         baseline = summary["gate"]["baseline"]
