@@ -6,6 +6,7 @@ import functools
 import json
 import os
 import platform
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -29,8 +30,8 @@ MAIN, GPU = "main memory", "GPU memory"
 LIMIT_KEYS = {MAIN: "resources.memory_gib", GPU: "resources.gpu_memory_gib"}
 TINY_BYTES = 4_000_000  # of weights; the shipped base has 2.6 million
 READ = 100  # conversations whose lengths are taken
-# Of logged conversations, those that the warm start will imitate, where they are not curated yet.
-IMITATED = 0.3
+# Of the logged conversations of training tasks, those that the warm start will imitate, where they are not curated yet.
+IMITATED = 0.5
 
 
 @dataclass(frozen=True)
@@ -164,8 +165,7 @@ def lengths_of(run: Run, curated: Path | None) -> Lengths:
         spoken = [(json.loads(messages), json.loads(tools)) for messages, tools in texts]
         demonstrations = len(train)
     else:
-        spoken, number = _logged(config)
-        demonstrations = int(IMITATED * number)
+        spoken, demonstrations = _logged(config)
     found = []
     for messages, tools in spoken:
         try:
@@ -180,14 +180,16 @@ def _logged(config: RetrainConfig) -> tuple[list[tuple[Any, Any]], int]:
     from tracewheel.traces.ingest import find_files
     from tracewheel.traces.readers.reading import read_traces
 
+    """The first logged conversations, and about how many the warm start will imitate: attempts at the training tasks."""
     spoken: list[tuple[Any, Any]] = []
-    number = 0
+    prompts: Counter[str] = Counter()
     for item in read_traces(find_files(config.ingest.paths), config.ingest.format):
         if isinstance(item, Trace):
-            number += 1
+            prompts[next((str(message["content"]) for message in item.messages if message["role"] == "user"), "")] += 1
             if len(spoken) < READ and any(message["role"] == "assistant" for message in item.messages):
                 spoken.append((item.messages, item.tools))
-    return spoken, number
+    logged = sum(prompts.values())
+    return spoken, int(IMITATED * logged * min(1.0, config.curation.train_tasks / max(1, len(prompts))))
 
 
 def _summed(config: RetrainConfig, found: Iterable[tuple[int, int, int]], demonstrations: int) -> Lengths:
