@@ -52,7 +52,8 @@ def make_plan(run: Run) -> dict[str, Any]:
         plan = PlanDriver(Path(folder))
         planned = replace(run, driver=plan, reporter=Silent(), tracking=None, used=Used())
         curated = learn(planned).curated
-        power, foresight = power_before(planned, curated), foresee_run(run, curated.path)
+        power = power_before(planned, curated)
+        foresight = foresee_run(run, curated.path) if plan.next else None
     if foresight:
         foresight.check()
     stages = [_stage(run, stage, calls, foresight) for stage in STAGES if (calls := list(plan.calls(stage)))]

@@ -143,8 +143,9 @@ class _Stage:
         words = [f"{self._label}: {last.done} of {last.total} {last.unit}"]
         seconds, done = now - since, last.done - first.done
         if last.tokens:
-            rate = f" ({(last.tokens - first.tokens) / seconds:.0f} a second)" if done > 0 else ""
-            words.append(f"{last.tokens} tokens{rate}")
+            tokens = (last.tokens - first.tokens) / seconds if seconds > 0 else 0.0
+            rate = f"{tokens:.0f}" if tokens >= 10 else f"{tokens:.2g}"  # a large model on a CPU samples less than one
+            words.append(f"{last.tokens} tokens" + (f" ({rate} a second)" if tokens else ""))
         words.append(f"after {_duration(now - self._begun)}")
         if done > 0:
             words.append(f"about {_duration(seconds * (last.total - last.done) / done)} left")

@@ -14,7 +14,7 @@ from typing import Any
 
 from tasks.run import Run
 from tracewheel.config import DeepSpeedConfig, RetrainConfig
-from tracewheel.core.errors import ConfigError, TracewheelError
+from tracewheel.core.errors import ConfigError, InfrastructureError, TracewheelError
 from tracewheel.core.files import read_json, read_table
 from tracewheel.core.fingerprint import NUMERIC_PACKAGES, package_versions
 from tracewheel.core.memory import available, resident
@@ -67,7 +67,7 @@ def weights_bytes(config: RetrainConfig) -> int:
 
 
 def foresee_run(run: Run, curated: Path | None) -> Foresight | None:
-    """What a run needs; None where the profile or the kind of run does not have it measured.
+    """What a run needs; None where the profile or the kind of run does not have it measured, or the pass failed.
 
     Args:
         run: The run.
@@ -75,7 +75,6 @@ def foresee_run(run: Run, curated: Path | None) -> Foresight | None:
 
     Raises:
         ConfigError: the base's weights alone are larger than the limit, or the measured pass ran out of memory.
-        InfrastructureError: the measured pass failed.
     """
     config = run.config
     many = any(isinstance(section.backend, DeepSpeedConfig) for section in (config.warm_start, config.learner))
@@ -84,7 +83,11 @@ def foresee_run(run: Run, curated: Path | None) -> Foresight | None:
     limits = limits_of(config)
     _check_weights(config, limits[MAIN])
     lengths = lengths_of(run, curated)
-    figures = measured(run, lengths)
+    try:
+        figures = measured(run, lengths)
+    except InfrastructureError as error:  # what cannot be measured may still run
+        run.reporter.say(f"memory and time are not foreseen: {error}")
+        return None
     return Foresight(foresee(config, figures, lengths), limits, seconds_of_stages(config, figures, lengths))
 
 

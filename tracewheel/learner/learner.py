@@ -203,6 +203,7 @@ class Learner:
             with_dual_clip(settings.surrogate) if self.mismatch.action == "correct" else settings.surrogate,
         )
         steps: list[dict[str, float]] = []
+        report(0, settings.epochs * min(settings.minibatches, len(table)), "steps")
         for _ in range(settings.epochs):
             for minibatch in self.passes.minibatches(table, rng):
                 figures, statistics = self._optimise(minibatch, choices, rng, measure_mismatch=not mismatch)

@@ -64,6 +64,7 @@ class EpisodePool:
         self._to_tools: list[Job] = []
         self._in_tools = 0
         self._ended: list[tuple[int, Trajectory]] = []
+        self.sampled = 0  # tokens of all turns so far, those of open episodes too
 
     @property
     def open(self) -> int:
@@ -90,6 +91,7 @@ class EpisodePool:
         self._use_tools()
         if not self._engine.idle:
             for generation in self._engine.step():
+                self.sampled += len(generation.token_ids)
                 self._advance(generation.session, generation)
         ended, self._ended = self._ended, []
         return ended

@@ -128,18 +128,21 @@ def run_episodes(
             EpisodeSpec(task, number, episode_seed(plan.seed, task, number), temperature, greedy=True) for task in plan.tasks
         ]
     found: dict[int, Trajectory] = {}
-    tokens = 0
+    told = 0
     with tool_threads(config) as tools:
         pool = EpisodePool(engine, renderer, config, tools, in_order=not config.tool_threads)
         for number, spec in enumerate(wanted):
             pool.begin(number, spec)
+        report(0, len(wanted), "episodes")
         while pool.open:
             for number, trajectory in pool.step():
                 found[number] = trajectory
-                tokens += sum(trajectory.action_mask)
-                report(len(found), len(wanted), "episodes", tokens)
                 if progress:
                     progress(len(found), len(wanted))
+            # After each turn: with a slow model it takes minutes until the first episode ends.
+            if pool.sampled > told or not pool.open:
+                told = pool.sampled
+                report(len(found), len(wanted), "episodes", told)
     return [found[number] for number in range(len(wanted))]
 
 

@@ -54,6 +54,7 @@ def fine_tune(config: WarmStartSections, examples: list[Example], out: Path) -> 
     rows = pd.DataFrame(examples)
     batches = list(_steps(len(rows), settings, config.seed))
     losses, tokens = [], 0
+    report(0, len(batches), "steps")
     with _lower_precision(config):
         for number, chosen in enumerate(batches):
             rate = settings.learning_rate * linear_schedule(number, settings.warmup_steps, len(batches))
