@@ -10,10 +10,11 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from flows.check_template import add_check_template_command
 from flows.data import add_data_commands
 from flows.ingest import add_ingest_command
 from tracewheel import __version__
-from tracewheel.core.errors import GateRefused, InputError, TracewheelError, UnhealthyRun
+from tracewheel.core.errors import GateRefused, InputError, TracewheelError, UnhealthyRun, UntrainableBase
 from tracewheel.learner.backends.processes import is_first
 
 DONE, FAILED, BAD_INPUT, REFUSED, UNHEALTHY, INTERRUPTED = 0, 1, 2, 3, 4, 130
@@ -38,6 +39,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _show(options, finding.args[1])
         print(f"tracewheel: doctor: {finding}", file=sys.stderr)
         return UNHEALTHY
+    except UntrainableBase as refusal:
+        if refusal.shown is None:
+            return _fail(options, refusal)
+        _show(options, refusal.shown)
+        print(f"tracewheel: {refusal}", file=sys.stderr)
+        return BAD_INPUT
     except KeyboardInterrupt:
         print("tracewheel: interrupted; the same command resumes from the last complete stage", file=sys.stderr)
         return INTERRUPTED
@@ -176,6 +183,7 @@ def build_parser() -> argparse.ArgumentParser:
     doctor = _command(commands, "doctor", "flows.doctor:doctor", "look for the known failure modes in a run's records")
     doctor.add_argument("--run", metavar="RUN_ID", help="which run of the work folder (default: the profile's)")
 
+    add_check_template_command(commands, EXIT_CODES)
     add_data_commands(commands, EXIT_CODES)
 
     deploy = _command(commands, "deploy", "flows.deploy:deploy", "serve the retrain flow on a schedule")

@@ -54,6 +54,8 @@ class PlainText:
         self._looked_up = looked_up_names(tokenizer.chat_template)
         self.control_tokens = self._in_others.tokens
         self.control_ids = frozenset(number for number, token in added.items() if token.content in self.control_tokens)
+        # The tokens that no text forges, an assistant's included.
+        self.turn_ids = frozenset(number for number, token in added.items() if token.content in self._in_assistant.tokens)
         backend = getattr(tokenizer, "backend_tokenizer", None)
         if backend is None:
             raise ConfigError(

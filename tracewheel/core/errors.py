@@ -5,6 +5,8 @@ names the file, line or field, and says what to do. The command line turns `Inpu
 into 3 and `UnhealthyRun` into 4.
 """
 
+from typing import Any
+
 
 class TracewheelError(Exception):
     """Base of all errors that Tracewheel raises on purpose."""
@@ -16,6 +18,17 @@ class InputError(TracewheelError):
 
 class ConfigError(InputError):
     """A configuration file or an override does not parse or is inconsistent."""
+
+
+class UntrainableBase(ConfigError):
+    """A base's chat template or tokenizer cannot be trained turn by turn; the message says what to use instead.
+
+    `shown` is what a command prints of the check, None where only the refusal is said.
+    """
+
+    def __init__(self, message: str, shown: Any = None) -> None:
+        super().__init__(message)
+        self.shown = shown
 
 
 class DataError(InputError):
