@@ -14,6 +14,7 @@ from tasks.evidence import POSTERIOR_FILE, begins_with, find_curated
 from tasks.registry import find_champion, load_champion
 from tasks.run import Policy, Run
 from tasks.split_chain import splits_begin_with
+from tasks.template import TEMPLATE_FILE, checked_template
 from tasks.tracking import Tracking
 from tracewheel.config import SamplerSections
 from tracewheel.config.precision import dtype_line
@@ -29,7 +30,9 @@ def opened(run: Run, reporter: TerminalReporter) -> Iterator[Run]:
     reporter.say(f"run {run.record.run_id} in {run.record.path}")
     reporter.say(dtype_line(run.config.policy.base, run.config.policy.device, run.config.policy.dtype))
     use_threads(run.config.threads)
+    template = checked_template(run)
     with run.hold(), reporter.shown(), tracked(run) as run:
+        run.record.write(TEMPLATE_FILE, template)
         yield run
 
 

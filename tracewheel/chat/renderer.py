@@ -90,7 +90,7 @@ class ChatRenderer:
             text = text[len(self._probe_prompt) :]
         else:  # the template writes a finished turn in another frame than the one it begins a turn with
             text = self._after_another_frame(text, message)
-        end = max(text.rindex(each) + len(each) for each in self._ends if each in text)
+        end = self._end_in(text)
         return self._plain.encode(text[:end], after="")
 
     def _without_thinking(self, message: Message) -> Message:
@@ -262,6 +262,21 @@ class ChatRenderer:
             for index, call in enumerate(parsed.calls)
         ]
         return {"role": "assistant", "content": parsed.content or None, **thinking, "tool_calls": calls}
+
+    def _end_in(self, text: str) -> int:
+        """The position after the last token that ends a turn."""
+        ends = [text.rindex(each) + len(each) for each in self._ends if each in text]
+        if not ends:
+            raise ConfigError(
+                f"the chat template does not end an assistant turn with {' or '.join(sorted(self._ends))}: it writes "
+                f"{text[-80:]!r}; set eos_token in tokenizer_config.json, or use another template"
+            )
+        return max(ends)
+
+    @property
+    def plain_text(self) -> PlainText:
+        """The marks and control tokens of this tokenizer and format."""
+        return self._plain
 
     def _render(self, messages: list[Message], **options: Any) -> str:
         return self._apply([self._prepare(message) for message in messages], **options)

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tracewheel.chat import reference
+from tracewheel.chat.formats import FORMATS
 from tracewheel.chat.formats.base import THINK_CLOSE, THINK_OPEN
 from tracewheel.chat.renderer import ChatRenderer
 from tracewheel.core.errors import ConfigError
@@ -44,8 +45,8 @@ class Splitting:
         if not self.breaks:
             return f"1, of {self.tokens} tokens: the template only appends"
         more = self.tokens - self.single_row
-        turns = ", ".join(map(str, self.breaks))
-        return f"{1 + len(self.breaks)}, of {self.tokens} tokens, {more} more than one row; the template rewrites before turn {turns}"
+        rows, turns = 1 + len(self.breaks), ", ".join(map(str, self.breaks))
+        return f"{rows}, of {self.tokens} tokens, {more} more than one row; the template rewrites before turn {turns}"
 
 
 @dataclass
@@ -106,7 +107,7 @@ class TemplateCheck:
             *found,
             ("renders", ", ".join(yes) or "nothing"),
             ("does not render", ", ".join(no) or "-"),
-            ("tool format", self.tool_format),
+            ("tool format", self.tool_format or "none found"),
             ("a parsed call renders to the same ids", calls if self.renders.get("calls") else "it writes no calls"),
             ("a turn ends with", ", ".join(self.end_of_turn)),
             ("begins a thought before each turn", "yes" if self.opens_thinking else "no"),
@@ -126,7 +127,8 @@ def check_template(tokenizer: PreTrainedTokenizerBase, tool_format: str) -> Temp
     try:
         renderer = ChatRenderer(tokenizer, tool_format)
     except Exception as error:  # a template raises whatever its author chose
-        check.reasons.append(_reason(error))
+        missing = f": {ANOTHER_TEMPLATE}" if tokenizer.chat_template is None else ""
+        check.reasons.append(_reason(error) + missing)
         return check
     return _Probes(renderer, check).run()
 
@@ -167,20 +169,26 @@ class _Probes:
 
     def _calls(self) -> None:
         """Calls that the template writes, parsed, and rendered again."""
-        check, written = self._check, []
-        for name, calls in (("calls", [reference.CALLS[0]]), ("calls", [reference.CALLS[1]]), ("parallel_calls", reference.CALLS)):
-            message = reference.call_message(*calls)
-            ids = self._ids(lambda: self._renderer.assistant_ids(message), name)
-            text = self._renderer.decode(ids[:-1])
-            parsed = self._renderer.format.parse(text, reference.TOOLS)
+        check, renderer, same = self._check, self._renderer, []
+        for name, calls in (
+            ("calls", [reference.CALLS[0]]),
+            ("calls", [reference.CALLS[1]]),
+            ("parallel_calls", reference.CALLS),
+        ):
+            ids = self._turn(reference.call_message(*calls), name)
+            text = renderer.decode(ids[:-1])
+            parsed = renderer.format.parse(text, reference.TOOLS)
             found = [(call.name, call.arguments) for call in parsed.calls]
             check.renders[name] = check.renders.get(name, True) and found == calls
-            if ids and found != calls:
-                check.refusals.setdefault(name, f"the template writes {text[:200]!r}, which is no {check.tool_format} call")
             if found == calls:
-                again = self._renderer.assistant_message(text, parsed, "call")
-                written.append(self._ids(lambda: self._renderer.assistant_ids(again), name) == ids)
-        check.calls_round_trip = bool(written) and all(written)
+                same.append(self._turn(renderer.assistant_message(text, parsed, "call"), name) == ids)
+            elif ids:
+                said = f"the template writes {text[:200]!r}, which is no call of the format {check.tool_format}"
+                check.refusals.setdefault(name, said)
+        check.calls_round_trip = bool(same) and all(same)
+
+    def _turn(self, message: Message, name: str) -> list[int]:
+        return self._ids(lambda: self._renderer.assistant_ids(message), name)
 
     def _splitting(self) -> None:
         renders, key = self._check.renders, self._renderer.format.THINKING_KEY
@@ -216,7 +224,10 @@ class _Probes:
             if counted[0] != counted[1]:
                 extra = set(counted[0]) - set(counted[1]) or set(counted[0])
                 check.forged += sorted(f"{texts[number]} in {name}" for number in extra)
-        own = {*renderer.format.CALL_FRAMES, THINK_OPEN, THINK_CLOSE}
+        own = {frame for kind in FORMATS.values() for frame in (*kind.CALL_FRAMES, *kind.REPLY_FRAMES)} | {
+            THINK_OPEN,
+            THINK_CLOSE,
+        }
         check.open_to_text = sorted((own & set(texts.values())) - plain.control_tokens)
 
     def _after(self, messages: list[Message]) -> list[int]:
@@ -250,9 +261,13 @@ class _Probes:
                 said = f" ({check.refusals[part]})" if part in check.refusals else ""
                 problems.append(f"the chat template does not render {what}{said}: {ANOTHER_TEMPLATE}")
         if check.renders["calls"] and not check.calls_round_trip:
-            problems.append(f"a parsed call does not render to the same tokens: {ANOTHER_TEMPLATE}, or another policy.tool_format")
+            problems.append(
+                f"a parsed call does not render to the same tokens: {ANOTHER_TEMPLATE}, or another policy.tool_format"
+            )
         if check.trainable_without_tools and not problems and "tools" not in done:
-            problems.append(f"the chat template cannot render a conversation with tools: {check.refusals['conversation of tools']}")
+            problems.append(
+                f"the chat template cannot render a conversation with tools: {check.refusals['conversation of tools']}"
+            )
         check.reasons, check.trainable = problems, not problems
 
     def _ends(self) -> list[str]:

@@ -22,7 +22,7 @@ TOKENS_A_LINE = 16
 
 def token_page(tokenizer: PreTrainedTokenizerBase, check: TemplateCheck) -> str:
     """Markdown of the widest reference conversation that the template renders."""
-    renderer = ChatRenderer(tokenizer, check.tool_format)
+    renderer = ChatRenderer(tokenizer, check.tool_format or "hermes")
     kinds = [each.conversation for each in check.splitting]
     system, tools = check.renders["system"], "tools" in kinds
     if "thinking" in kinds:

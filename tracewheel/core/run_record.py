@@ -2,6 +2,7 @@
 
 `work_dir/<run id>/` holds `config.yaml` (resolved), `lineage.json` (commit, input digests, package versions) and
 `start.json` (champion, evidence, record of splits and task posterior at the start, so that a resumed run sees the same).
+`template.json` is the check of the base's chat template.
 Reinforcement learning adds `loop.json` (the store entries of each iteration) and `doctor.json` (the doctor's findings); the
 end of the run adds `gate.json`, `report.html`, `splits.parquet` and `summary.json`. A run with a summary is complete.
 """

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tracewheel.chat.formats import FORMATS
 from tracewheel.chat.template_check import TemplateCheck, check_template
 from tracewheel.chat.token_page import token_page
 from tracewheel.chat.tokenizer import load_tokenizer
 from tracewheel.policy.adapters import base_folder
+from tracewheel.policy.chat_template import read_template
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+DEFAULT = "hermes"
 
 
 def check_base(
@@ -24,5 +34,17 @@ def check_base(
         DataError: there is no such base.
     """
     tokenizer = load_tokenizer(base_folder(base))
-    check = check_template(tokenizer, tool_format or "hermes")
+    if chat_template is not None:
+        tokenizer.chat_template = read_template(chat_template)
+    check = check_template(tokenizer, tool_format) if tool_format else _check_formats(tokenizer)
     return check, token_page(tokenizer, check) if page and check.trainable_without_tools else None
+
+
+def _check_formats(tokenizer: PreTrainedTokenizerBase) -> TemplateCheck:
+    """The check in the first format whose calls the template writes and the format reads; otherwise in the first of all."""
+    names = sorted(FORMATS, key=lambda name: (name != DEFAULT, name))
+    first = check_template(tokenizer, names[0])
+    if first.trainable or not first.trainable_without_tools:
+        return first
+    others = (check_template(tokenizer, name) for name in names[1:])
+    return next((check for check in others if check.trainable), replace(first, tool_format=""))

@@ -1,4 +1,4 @@
-"""Real templates by kind of conversation: ids as the template renders the whole, mask on the policy's tokens, nothing forged."""
+"""Real templates by kind of conversation: ids as rendered whole, mask on the policy's tokens, nothing forged."""
 
 import copy
 import json

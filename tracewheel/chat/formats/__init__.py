@@ -14,7 +14,7 @@ from tracewheel.chat.formats.pythonic import PythonicFormat
 from tracewheel.chat.formats.qwen3_coder import Qwen3CoderFormat
 from tracewheel.core.plugins import load_class
 
-FORMATS: dict[str, type] = {
+FORMATS: dict[str, type[ToolFormat]] = {
     "deepseek": DeepseekFormat,
     "gpt_oss": GptOssFormat,
     "hermes": HermesFormat,

@@ -1,0 +1,29 @@
+"""The check of the base's chat template at the start of a run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tasks.run import Run
+from tracewheel.core.errors import UntrainableBase
+from tracewheel.environments import make_environment
+from tracewheel.policy.template import check_base
+
+TEMPLATE_FILE = "template.json"
+
+
+def checked_template(run: Run) -> dict[str, Any]:
+    """What the check found, said in a line, before anything is written.
+
+    Raises:
+        UntrainableBase: the base cannot be trained turn by turn, or the environment has tools and its template has none.
+    """
+    policy = run.config.policy
+    chosen = None if policy.tool_format == "auto" else policy.tool_format
+    check, _ = check_base(policy.base, chosen, policy.chat_template)
+    has_tools = bool(make_environment(run.config.environment.kind).tools())
+    if not (check.trainable if has_tools else check.trainable_without_tools):
+        command = f"`tracewheel check-template {policy.base}` shows the whole check"
+        raise UntrainableBase(f"policy.base: {policy.base} cannot be trained: {'; '.join(check.reasons)}; {command}")
+    run.reporter.say(check.says())
+    return check.to_record()
