@@ -18,6 +18,9 @@ def retrain(options: argparse.Namespace) -> dict[str, Any]:
     from tasks.run import Run
 
     run = Run.of(config)  # what is missing is found before anything is started
+    from tasks.template import checked_template
+
+    checked_template(run)
     if options.dry_run:
         from flows.plan import make_plan, show_plan
 

@@ -12,8 +12,8 @@ NO_TOOLS = (
     "{% for message in messages %}<|im_start|>{{ message.role + '\n' + message.content }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
-# It counts the messages in its first line, so that every turn has another prompt.
-COUNTING = CHAT_TEMPLATE.replace("'<|im_start|>system\n' + system", "'<|im_start|>system\n' + messages | length | string + system")
+# It strips what a policy said from all turns but the last, as templates strip thinking.
+FORGETTING = CHAT_TEMPLATE.replace("message.content or ''", "(message.content or '') if loop.last else ''")
 
 
 @pytest.fixture
@@ -50,11 +50,11 @@ def test_a_template_without_tools_is_refused_with_what_to_do(run, base, tmp_path
 
 
 def test_a_template_that_rewrites_says_where_and_at_what_cost(run, base, tmp_path):
-    (tmp_path / "own.jinja").write_text(COUNTING)
+    (tmp_path / "own.jinja").write_text(FORGETTING)
     code, out, _ = run("check-template", base, "--chat-template", tmp_path / "own.jinja", "--json")
     text = next(each for each in json.loads(out)["splitting"] if each["conversation"] == "text")
     assert code == 0
-    assert text["breaks"] == [2] and text["tokens"] > text["single_row"]
+    assert text["breaks"] == [2]
     assert "the template rewrites before turn" in run("check-template", base, "--chat-template", tmp_path / "own.jinja")[1]
 
 

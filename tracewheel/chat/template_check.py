@@ -271,11 +271,9 @@ class _Probes:
         check.reasons, check.trainable = problems, not problems
 
     def _ends(self) -> list[str]:
-        """The end-of-turn token, and others that end generation in this format or by the tokenizer's own word."""
-        renderer = self._renderer
-        vocabulary = {token.content for token in renderer.tokenizer.added_tokens_decoder.values()}
-        first = renderer.decode([renderer.end_of_turn_id])
-        return [first, *sorted((set(renderer.format.END_TOKENS) & vocabulary) - {first})]
+        """The token that the template ends a turn with, and others that end a turn in this format."""
+        first = self._renderer.end_of_turn_id
+        return [self._renderer.decode([number]) for number in (first, *sorted(self._renderer.end_of_turn_ids - {first}))]
 
     def _text(self, ids: Callable[[], list[int]], name: str = "") -> str:
         return self._renderer.decode(self._ids(ids, name))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tracewheel.chat.formats import FORMATS
+from tracewheel.chat.formats import FORMATS, make_format
+from tracewheel.chat.formats.detection import detect_format
 from tracewheel.chat.template_check import TemplateCheck, check_template
 from tracewheel.chat.token_page import token_page
 from tracewheel.chat.tokenizer import load_tokenizer
@@ -41,10 +42,10 @@ def check_base(
 
 
 def _check_formats(tokenizer: PreTrainedTokenizerBase) -> TemplateCheck:
-    """The check in the first format whose calls the template writes and the format reads; otherwise in the first of all."""
-    names = sorted(FORMATS, key=lambda name: (name != DEFAULT, name))
-    first = check_template(tokenizer, names[0])
-    if first.trainable or not first.trainable_without_tools:
-        return first
-    others = (check_template(tokenizer, name) for name in names[1:])
-    return next((check for check in others if check.trainable), replace(first, tool_format=""))
+    """The check in the format that the template writes; where it writes none, in one that it does not write."""
+    try:
+        name, _ = detect_format(tokenizer, {each: make_format(each) for each in FORMATS})
+    except Exception as error:  # a template raises whatever its author chose
+        check = replace(check_template(tokenizer, DEFAULT), tool_format="")
+        return replace(check, trainable=False, reasons=[str(error)]) if check.trainable else check
+    return check_template(tokenizer, name)

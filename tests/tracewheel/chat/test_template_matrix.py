@@ -135,3 +135,11 @@ def test_the_check_agrees(model, check):
     assert check.calls_round_trip == check.trainable
     breaks = {each.conversation: each.breaks for each in check.splitting}
     assert any(breaks.values()) == (name == "qwen3")  # the one that strips thoughts and reframes the last turn
+
+
+def test_what_splitting_costs_on_qwen3(real_tokenizer):
+    """Thoughts before the last question are stripped: the second row repeats what stood after the first of them."""
+    check = check_template(real_tokenizer("qwen3"), "hermes")
+    thinking = next(each for each in check.splitting if each.conversation == "thinking")
+    assert thinking.breaks == [4]  # the first turn after the second question
+    assert 0 < thinking.tokens - thinking.single_row < thinking.single_row / 2
