@@ -35,9 +35,10 @@ def check_template(options: argparse.Namespace) -> dict[str, Any]:
     from flows.setup import prepare_environment
 
     prepare_environment(None, debug=options.debug)
-    from tracewheel.policy.template import check_base
+    from tracewheel.policy.template import Checked, check_base
 
-    check, page = check_base(options.model, options.tool_format, options.chat_template, page=bool(options.show))
+    given = Checked(options.model, options.tool_format, options.chat_template)
+    check, page = check_base(given, page=bool(options.show))
     if options.show and page is not None:
         from pathlib import Path
 

@@ -7,7 +7,7 @@ from typing import Any
 from tasks.run import Run
 from tracewheel.core.errors import UntrainableBase
 from tracewheel.environments import make_environment
-from tracewheel.policy.template import check_base
+from tracewheel.policy.template import Checked, check_base
 
 TEMPLATE_FILE = "template.json"
 
@@ -20,7 +20,7 @@ def checked_template(run: Run) -> dict[str, Any]:
     """
     policy = run.config.policy
     chosen = None if policy.tool_format == "auto" else policy.tool_format
-    check, _ = check_base(policy.base, chosen, policy.chat_template)
+    check, _ = check_base(Checked(policy.base, chosen, policy.chat_template, policy.template_options))
     has_tools = bool(make_environment(run.config.environment.kind).tools())
     if not (check.trainable if has_tools else check.trainable_without_tools):
         command = f"`tracewheel check-template {policy.base}` shows the whole check"

@@ -70,7 +70,7 @@ def test_a_template_that_never_ends_a_turn_is_refused(run, base, tmp_path):
     (tmp_path / "own.jinja").write_text(CHAT_TEMPLATE.replace("<|im_end|>", ""))
     code, _, err = run("check-template", base, "--chat-template", tmp_path / "own.jinja")
     assert code == 2
-    assert "does not end an assistant turn with <|im_end|>" in err
+    assert "does not end an assistant turn with" in err and "eos_token" in err
 
 
 def test_a_run_on_such_a_base_does_not_start(run, base, profile, tmp_path):

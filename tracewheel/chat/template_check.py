@@ -6,7 +6,7 @@ trains on text that the policy never sees. Each costs a whole run, and none rais
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -118,14 +118,16 @@ class TemplateCheck:
         ]
 
 
-def check_template(tokenizer: PreTrainedTokenizerBase, tool_format: str) -> TemplateCheck:
+def check_template(
+    tokenizer: PreTrainedTokenizerBase, tool_format: str, template_options: Mapping[str, Any] | None = None
+) -> TemplateCheck:
     """Render the reference conversations with a tokenizer's template, and compare.
 
     Never raises for what the template or the tokenizer cannot do: that is a finding.
     """
     check = TemplateCheck(tool_format=tool_format)
     try:
-        renderer = ChatRenderer(tokenizer, tool_format)
+        renderer = ChatRenderer(tokenizer, tool_format, template_options)
     except Exception as error:  # a template raises whatever its author chose
         missing = f": {ANOTHER_TEMPLATE}" if tokenizer.chat_template is None else ""
         check.reasons.append(_reason(error) + missing)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tracewheel.chat import reference
 from tracewheel.chat.renderer import ChatRenderer
 from tracewheel.core.forks import segments
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from transformers import PreTrainedTokenizerBase
 
@@ -20,9 +20,11 @@ if TYPE_CHECKING:
 TOKENS_A_LINE = 16
 
 
-def token_page(tokenizer: PreTrainedTokenizerBase, check: TemplateCheck) -> str:
+def token_page(
+    tokenizer: PreTrainedTokenizerBase, check: TemplateCheck, template_options: Mapping[str, Any] | None = None
+) -> str:
     """Markdown of the widest reference conversation that the template renders."""
-    renderer = ChatRenderer(tokenizer, check.tool_format or "hermes")
+    renderer = ChatRenderer(tokenizer, check.tool_format, template_options)
     kinds = [each.conversation for each in check.splitting]
     system, tools = check.renders["system"], "tools" in kinds
     if "thinking" in kinds:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from tracewheel.chat.formats import FORMATS, make_format
 from tracewheel.chat.formats.detection import detect_format
@@ -13,39 +14,48 @@ from tracewheel.chat.tokenizer import load_tokenizer
 from tracewheel.policy.adapters import base_folder
 from tracewheel.policy.chat_template import read_template
 
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
-
-DEFAULT = "hermes"
+DEFAULT = "hermes"  # what text is rendered with where a template writes no calls
 
 
-def check_base(
-    base: str, tool_format: str | None = None, chat_template: str | None = None, *, page: bool = False
-) -> tuple[TemplateCheck, str | None]:
-    """Check a base's chat template; with `page`, also the reference conversation, token by token, in Markdown.
+@dataclass(frozen=True)
+class Checked:
+    """What to check.
 
-    Args:
+    Attributes:
         base: Folder, Hugging Face id or GGUF file.
         tool_format: The tool-call format; found from the template where None.
         chat_template: A file with the template to check instead of the base's own.
-        page: Whether to show the reference conversation.
+        template_options: Options that the template is given.
+    """
+
+    base: str
+    tool_format: str | None = None
+    chat_template: str | None = None
+    template_options: Mapping[str, Any] = field(default_factory=dict)
+
+
+def check_base(given: Checked, *, page: bool = False) -> tuple[TemplateCheck, str | None]:
+    """Check a base's chat template; with `page`, also the reference conversation, token by token, in Markdown.
 
     Raises:
         ConfigError: there is no such template file or tool-call format.
         DataError: there is no such base.
     """
-    tokenizer = load_tokenizer(base_folder(base))
-    if chat_template is not None:
-        tokenizer.chat_template = read_template(chat_template)
-    check = check_template(tokenizer, tool_format) if tool_format else _check_formats(tokenizer)
-    return check, token_page(tokenizer, check) if page and check.trainable_without_tools else None
-
-
-def _check_formats(tokenizer: PreTrainedTokenizerBase) -> TemplateCheck:
-    """The check in the format that the template writes; where it writes none, in one that it does not write."""
-    try:
-        name, _ = detect_format(tokenizer, {each: make_format(each) for each in FORMATS})
-    except Exception as error:  # a template raises whatever its author chose
-        check = replace(check_template(tokenizer, DEFAULT), tool_format="")
-        return replace(check, trainable=False, reasons=[str(error)]) if check.trainable else check
-    return check_template(tokenizer, name)
+    tokenizer = load_tokenizer(base_folder(given.base))
+    if given.chat_template is not None:
+        tokenizer.chat_template = read_template(given.chat_template)
+    name, problem = given.tool_format, ""
+    if name is None:
+        try:
+            name, _ = detect_format(tokenizer, {each: make_format(each) for each in FORMATS})
+        except Exception as error:  # a template raises whatever its author chose
+            problem = str(error)
+    else:
+        make_format(name)
+    check = check_template(tokenizer, name or DEFAULT, given.template_options)
+    shown = token_page(tokenizer, check, given.template_options) if page and check.trainable_without_tools else None
+    if name is None:
+        check.tool_format = ""
+        if check.trainable:
+            check.trainable, check.reasons = False, [problem]
+    return check, shown

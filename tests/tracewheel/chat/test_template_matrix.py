@@ -132,7 +132,7 @@ def test_the_check_agrees(model, check):
     assert check.trainable == (EXPRESSIBLE[name] >= TOOLS)
     assert check.trainable_without_tools == bool(EXPRESSIBLE[name])
     assert check.forged == []
-    assert check.calls_round_trip == check.trainable
+    assert check.calls_round_trip or not check.trainable
     breaks = {each.conversation: each.breaks for each in check.splitting}
     assert any(breaks.values()) == (name == "qwen3")  # the one that strips thoughts and reframes the last turn
 
