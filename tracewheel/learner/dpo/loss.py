@@ -38,26 +38,34 @@ FIGURES = {
 def pair_tensors(pairs: Sequence[Pair], padding: int) -> dict[str, Tensor]:
     """P pairs in the form of TRL's collator: [2P, T], padded on the right, the chosen ones first.
 
-    `completion_mask` is 1 only on tokens that the policy sampled after the pair's common prompt.
+    `completion_mask` is 1 only on tokens that the policy sampled after the pair's common prompt. `before`, where a
+    trajectory has forks, is the index of the token that each one follows.
     """
     rows = [(pair.prompt_ids, pair.chosen) for pair in pairs] + [(pair.prompt_ids, pair.rejected) for pair in pairs]
     ids = [torch.tensor(prompt + continuation.token_ids) for prompt, continuation in rows]
     masks = [torch.tensor([0] * len(prompt) + continuation.action_mask) for prompt, continuation in rows]
-    return {
+    tensors = {
         "input_ids": pad(ids, padding_value=padding, padding_side="right"),
         "attention_mask": pad([torch.ones_like(row) for row in ids], padding_value=0, padding_side="right"),
         "completion_mask": pad(masks, padding_value=0, padding_side="right"),
     }
+    if any(continuation.forks for _, continuation in rows):
+        before = torch.arange(-1, tensors["input_ids"].shape[1] - 1).repeat(len(rows), 1)
+        for number, (_, continuation) in enumerate(rows):
+            for start, after in continuation.forks:
+                before[number, start] = after
+        tensors["before"] = before
+    return tensors
 
 
 class Passes:
-    """A model as TRL calls it, whose passes are `action_logprobs` in a layout.
+    """A model as TRL calls it, whose passes are `action_logprobs` in a layout; `before` as in `Batch`.
 
     TRL's figures of the mean logit and of the most likely token, which nobody reads, are 0.
     """
 
-    def __init__(self, model: Any, layout: Layout) -> None:
-        self._model, self._layout = model, layout
+    def __init__(self, model: Any, layout: Layout, before: Tensor | None = None) -> None:
+        self._model, self._layout, self._before = model, layout, before
 
     def __call__(self, *, input_ids: Tensor, attention_mask: Tensor, labels: Tensor, **_: Any) -> FusedCausalLMOutput:
         counted = (labels != IGNORED).long()
@@ -71,6 +79,7 @@ class Passes:
             turns=counted - 1,
             temperature=torch.ones(len(input_ids), device=input_ids.device),
             rows=torch.arange(len(input_ids), device=input_ids.device),
+            before=self._before,
         )
         logprobs, entropy = action_logprobs(self._model, batch, layout=self._layout)
         unread = nothing[:, 1:]
@@ -96,8 +105,9 @@ class PreferenceLoss:
         """The log-probability [2P] of each continuation under a model, the chosen ones first; without gradient."""
         tensors = self._placed(pairs)
         labels = tensors["input_ids"].masked_fill(tensors.pop("completion_mask") == 0, IGNORED)
+        passes = Passes(model, self._layout, tensors.pop("before", None))
         with torch.no_grad():
-            output = Passes(model, self._layout)(**tensors, labels=labels)
+            output = passes(**tensors, labels=labels)
         assert output.log_probs is not None
         return output.log_probs.sum(-1)
 
@@ -111,7 +121,8 @@ class PreferenceLoss:
         """
         chosen, rejected = references.chunk(2)
         tensors = self._placed(pairs) | {"ref_chosen_logps": chosen, "ref_rejected_logps": rejected}
-        loss: Tensor = self._trl.compute_loss(Passes(model, self._layout), tensors)
+        passes = Passes(model, self._layout, tensors.pop("before", None))
+        loss: Tensor = self._trl.compute_loss(passes, tensors)
         return loss, {"policy_loss": loss.item(), **self._trl.figures()}
 
     def _placed(self, pairs: Sequence[Pair]) -> dict[str, Tensor]:

@@ -11,10 +11,12 @@ import math
 import random
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tracewheel.core.errors import DataError
+from tracewheel.core.forks import check_forks
+from tracewheel.learner.batch import forks_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,12 +26,14 @@ if TYPE_CHECKING:
 class Continuation:
     """One continuation of a pair's prompt, of T tokens: ids [T], and mask [T], 1 where the policy sampled the token.
 
-    `row` is the trajectory's position in the table it came from.
+    `row` is the trajectory's position in the table it came from. `forks` are the trajectory's, in its flat order: the
+    prompt's tokens come first (`core/forks.py`).
     """
 
     token_ids: list[int]
     action_mask: list[int]
     row: int
+    forks: list[list[int]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,7 @@ class _Scored:
     row: int
     token_ids: tuple[int, ...]
     action_mask: tuple[int, ...]
+    forks: list[list[int]]
     reward: float
 
 
@@ -60,16 +65,17 @@ def preference_pairs(trajectories: pd.DataFrame, *, per_group: int, margin: floa
     Trajectories without a finite reward are left out, and of equal token sequences only one counts: a repeated
     pair adds weight but no information. Within a group, pairs of the least used trajectories come first, then
     wider margins, then chance decides. Two trajectories make no pair if one is a prefix of the other, or if they
-    diverge at a token that the policy did not sample: then the environment made the difference.
+    diverge at a token that the policy did not sample, or at a fork of one of them: then the environment or the chat template
+    made the difference.
 
     Args:
-        trajectories: Rows (token_ids, action_mask, group) with their reward in `total`.
+        trajectories: Rows (token_ids, action_mask, group, and forks where there are any) with their reward in `total`.
         per_group: The most pairs of a group.
         margin: The least difference of the two rewards, above 0.
         rng: Breaks ties; the same state gives the same pairs.
 
     Raises:
-        DataError: a trajectory's columns differ in length.
+        DataError: a trajectory's columns differ in length, or its forks are no tree.
     """
     pairs = []
     scored = _scored(trajectories)
@@ -85,15 +91,17 @@ def preference_pairs(trajectories: pd.DataFrame, *, per_group: int, margin: floa
 
 def _scored(trajectories: pd.DataFrame) -> dict[str, list[_Scored]]:
     """The scored trajectories of each group, one for each distinct token sequence."""
-    groups: dict[str, dict[tuple[int, ...], _Scored]] = {}
-    columns = zip(*(trajectories[name] for name in ("group", "token_ids", "action_mask", "total")), strict=True)
-    for row, (group, ids, mask, total) in enumerate(columns):
+    groups: dict[str, dict[tuple[tuple[int, ...], str], _Scored]] = {}
+    named = (trajectories[name] for name in ("group", "token_ids", "action_mask", "total"))
+    for row, (group, ids, mask, total, forks) in enumerate(zip(*named, forks_of(trajectories), strict=True)):
         if len(ids) != len(mask):
             raise DataError(f"trajectory in row {row}: token_ids and action_mask have {len(ids)} and {len(mask)} entries")
         if total is None or not math.isfinite(total):
             continue
         tokens = tuple(map(int, ids))
-        groups.setdefault(str(group), {}).setdefault(tokens, _Scored(row, tokens, tuple(map(int, mask)), float(total)))
+        check_forks(forks, len(tokens))
+        scored = _Scored(row, tokens, tuple(map(int, mask)), forks, float(total))
+        groups.setdefault(str(group), {}).setdefault((tokens, str(forks)), scored)
     return {group: list(by_tokens.values()) for group, by_tokens in groups.items()}
 
 
@@ -101,8 +109,10 @@ def _pair(group: str, better: _Scored, worse: _Scored) -> Pair | None:
     cut = divergence(better.token_ids, worse.token_ids)
     if cut == min(len(better.token_ids), len(worse.token_ids)) or not (better.action_mask[cut] and worse.action_mask[cut]):
         return None
+    if [fork for fork in better.forks if fork[0] <= cut] != [fork for fork in worse.forks if fork[0] <= cut]:
+        return None
     chosen, rejected = (
-        Continuation(list(side.token_ids[cut:]), list(side.action_mask[cut:]), side.row) for side in (better, worse)
+        Continuation(list(side.token_ids[cut:]), list(side.action_mask[cut:]), side.row, side.forks) for side in (better, worse)
     )
     return Pair(group, list(better.token_ids[:cut]), chosen, rejected, better.reward - worse.reward)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tracewheel.config import UpdateConfig
+from tracewheel.core.forks import rows
 from tracewheel.learner.dpo.preferences import Pair
 from tracewheel.learner.kernels.packing import Layout
 from tracewheel.learner.replay_text import ReplayText
@@ -62,9 +63,11 @@ def optimiser_steps(
 
 
 def _tokens(pair: Pair, layout: Layout) -> int:
-    """The tokens of a pair's pass: `padded` counts padding, `shared_prefix` the prompt once."""
+    """The tokens of a pair's pass: `padded` counts padding and each row of a fork, `shared_prefix` the prompt once."""
     if layout == "padded":
-        return 2 * _length(pair)
+        sides = (pair.chosen, pair.rejected)
+        lengths = [len(row) for side in sides for row in rows(side.forks, len(pair.prompt_ids) + len(side.token_ids))]
+        return len(lengths) * max(lengths)
     prompts = 1 if layout == "shared_prefix" else 2
     return prompts * len(pair.prompt_ids) + len(pair.chosen.token_ids) + len(pair.rejected.token_ids)
 

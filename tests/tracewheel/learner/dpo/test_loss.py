@@ -3,6 +3,7 @@
 import math
 import random
 
+import pandas as pd
 import pytest
 import torch
 from peft import PeftModel
@@ -10,12 +11,12 @@ from torch.nn.functional import logsigmoid
 from trl import DPOTrainer
 
 from tracewheel.config import DpoConfig
-from tracewheel.learner.dpo.loss import pair_tensors
+from tracewheel.learner.dpo.loss import PreferenceLoss, pair_tensors
 from tracewheel.learner.dpo.preferences import preference_pairs
 from tracewheel.learner.dpo.steps import optimiser_steps
 from tracewheel.learner.replay_text import ReplayText
 from tracewheel.policy.adapters import PolicyRef, policy_of
-from tracewheel.policy.loading import load_base, load_for_generation
+from tracewheel.policy.loading import load_base, load_for_generation, load_renderer
 
 WEIGHTS = "adapter/adapter_model.safetensors"
 
@@ -146,3 +147,23 @@ def test_a_shared_prompt_counts_once_in_a_micro_batch(rollouts):
         sizes[layout] = len(step.batches)
     assert sizes["shared_prefix"] == -(-len(pairs) // 2)
     assert sizes["shared_prefix"] < sizes["packed"] <= sizes["padded"]
+
+
+@pytest.mark.parametrize("layout", ["padded", "shared_prefix"])
+def test_pairs_with_forks_are_scored_row_by_row(dpo_config, base, layout):
+    """The tokens after a fork follow their own row: the sums are those of plain passes over the rows."""
+    ids = [[11, 12, 13, 14, 15, 16, 17, 18, 19, 20], [11, 12, 13, 14, 21, 22, 23, 24]]
+    masks, forks = [[0, 0, 0, 0, 1, 1, 0, 1, 1, 1], [0, 0, 0, 0, 1, 1, 0, 1]], [[[6, 2]], [[6, 4]]]
+    table = pd.DataFrame({"group": "g", "token_ids": ids, "action_mask": masks, "forks": forks, "total": [0.0, 1.0]})
+    pairs = preference_pairs(table, per_group=1, margin=0.5, rng=random.Random(1))
+    model = load_base(dpo_config.policy, base)
+    tokenizer = load_renderer(base, "hermes").tokenizer
+    found = PreferenceLoss(dpo_config.learner.model_copy(update={"layout": layout}), tokenizer, "cpu").references(model, pairs)
+    sums = []
+    for row_pair in (([11, 12, 13, 14, 21, 22], [11, 12, 13, 14, 21, 23, 24]), (ids[0][:6], [11, 12, 13, 17, 18, 19, 20])):
+        total = 0.0
+        for row, actions in zip(row_pair, ((4, 5), (6,) if 24 in row_pair[1] else (4, 5, 6)), strict=True):
+            logprobs = model(torch.tensor([row])).logits[0].log_softmax(-1)
+            total += sum(logprobs[at - 1, row[at]].item() for at in actions)
+        sums.append(total)
+    assert found.tolist() == pytest.approx(sums, abs=1e-4)

@@ -123,3 +123,24 @@ def test_invariants_of_every_pair(rows, per_group):
 )
 def test_divergence(one, other, where):
     assert divergence(one, other) == divergence(other, one) == where
+
+
+def forked(*rows):
+    return pd.DataFrame(rows, columns=["group", "token_ids", "action_mask", "forks", "total"])
+
+
+def test_a_pair_keeps_the_forks_of_its_trajectories():
+    one, other = [[3, 1], [6, 4]], [[3, 1]]
+    (pair,) = pairs_of(
+        forked(
+            ("task", [1, 2, 3, 5, 7, 8, 9, 4], [0, 0, 1, 0, 1, 1, 0, 1], one, 0.0),
+            ("task", [1, 2, 3, 5, 6, 3], [0, 0, 1, 0, 1, 1], other, 1.0),
+        )
+    )
+    assert pair.prompt_ids == [1, 2, 3, 5]
+    assert (pair.chosen.forks, pair.rejected.forks) == (other, one)
+
+
+def test_trajectories_that_part_at_a_fork_make_no_pair():
+    rows = (("task", [1, 2, 3, 5, 7], [0, 0, 1, 0, 1], [], 0.0), ("task", [1, 2, 3, 5, 8], [0, 0, 1, 0, 1], [[3, 1]], 1.0))
+    assert pairs_of(forked(*rows)) == []
