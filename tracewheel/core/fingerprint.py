@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from tracewheel.core.plugins import search_working_folder
 from tracewheel.core.types import SCHEMA_VERSION, content_hash
 
 PACKAGE = Path(__file__).parents[1]
@@ -70,6 +71,8 @@ def code_version(module: str, plugins: tuple[str, ...] = ()) -> str:
     for name, source, tree in _reached(module):
         hashes[name] = hashlib.sha256(ast.dump(_without_docstrings(tree)).encode()).hexdigest()
         hashes |= {f"{name} {asset.name}": digest_file(asset) for asset in _assets(tree, source.parent)}
+    if plugins:
+        search_working_folder()
     for plugin in plugins:
         spec = importlib.util.find_spec(plugin)
         hashes[plugin] = digest_file(Path(spec.origin)) if spec and spec.origin else ""

@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 import importlib
+import os
+import sys
 from collections.abc import Mapping
 
 from tracewheel.core.errors import ConfigError
+
+
+def search_working_folder() -> None:
+    """Let Python import modules of the working folder too, after all others: an installed `tracewheel` would not."""
+    folder = os.getcwd()
+    if "" not in sys.path and folder not in sys.path:
+        sys.path.append(folder)
 
 
 def load_class(name: str, built_in: Mapping[str, type], what: str) -> type:
@@ -26,7 +35,17 @@ def load_class(name: str, built_in: Mapping[str, type], what: str) -> type:
         raise ConfigError(
             f"no {what} is called '{name}'; built in: {', '.join(sorted(built_in))}; name your own as 'module:Class'"
         )
+    search_working_folder()
     try:
-        return getattr(importlib.import_module(module_name), class_name)
-    except (ImportError, AttributeError) as error:
-        raise ConfigError(f"{what} '{name}' cannot be imported: {error}") from error
+        module = importlib.import_module(module_name)
+    except ImportError as error:
+        raise ConfigError(
+            f"{what} '{name}' cannot be imported: {error}. Modules of your own are found in installed packages, in PYTHONPATH "
+            f"and in the folder that you start from, here {os.getcwd()}"
+        ) from error
+    try:
+        found: type = getattr(module, class_name)
+    except AttributeError as error:
+        place = getattr(module, "__file__", None) or "a module without a file"
+        raise ConfigError(f"{what} '{name}' cannot be imported: {error} ({place})") from error
+    return found
