@@ -153,7 +153,8 @@ class RotateConfig(Strict):
 class CurationConfig(Strict):
     """How logged traces become tasks, splits and demonstrations. Counts are of tasks.
 
-    The first curation must fill all four sets. Later ones start from its record of splits (docs/splits.md): a component stays
+    `harder_tasks` are of tier `harder_tier`, above all that are trained on; 0 where the tasks have no tiers. The first
+    curation must fill all sets. Later ones start from its record of splits (docs/splits.md): a component stays
     on its side, `shares` place new ones, and the sets are filled up to their sizes.
 
     `split: components` draws whole connected components, spread over families and tiers. `split: temporal` tests on the
@@ -165,7 +166,7 @@ class CurationConfig(Strict):
     train_tasks: Count = 72
     validation_tasks: Count = 120
     held_out_tasks: Count = 200
-    harder_tasks: Count = 100
+    harder_tasks: Annotated[int, Field(ge=0)] = 100
     harder_tier: Count = 5
     min_attempts: Count = 4
     split: Literal["components", "temporal"] = "components"

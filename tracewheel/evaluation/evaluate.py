@@ -42,6 +42,8 @@ def evaluate(
     unscored), `sampled_successes`, `sampled_attempts` (scored ones), and what is missing: `greedy_unscored`,
     `greedy_failed`, `sampled_unscored`, `sampled_failed`, episodes that no verifier scored or the infrastructure failed.
 
+    Without tasks every rate is None.
+
     Args:
         samples: Sampled episodes per task.
         seed: Seed of the sampled episodes.
@@ -57,6 +59,12 @@ def evaluate(
     sampling = {"temperature": settings.temperature, "top_p": settings.top_p, "exploration": ExplorationConfig()}
     config = config.model_copy(update={"rollout": config.rollout.model_copy(update=sampling)})
     scores, spent = {}, {"episodes": 0.0, "generated_tokens": 0.0}
+    if not tasks:  # a profile without a harder tier
+        for mode in MODES:
+            (out / mode).mkdir(parents=True)
+            write_records(out / mode / TRAJECTORIES_FILE, [])
+            write_scores(out / mode / SCORES_FILE, [])
+        return write_evaluation(settings, config.rubric, tasks, {mode: [] for mode in MODES}, out, spent)
     for mode, greedy in (("greedy", True), ("sampled", False)):
         folder = out / mode
         plan = RolloutPlan(tasks, samples=1 if greedy else samples, seed=seed, greedy=greedy)
@@ -172,7 +180,7 @@ def _results(tasks: list[Task], greedy: dict[str, list[float]], sampled: dict[st
         }
         for task in tasks
     ]
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows, columns=["task_id", "family", "tier", "greedy", "sampled_successes", "sampled_attempts"])
 
 
 def _rates(config: EvaluationConfig, results: pd.DataFrame) -> dict[str, Any]:
