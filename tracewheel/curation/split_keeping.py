@@ -201,7 +201,7 @@ class _Keeping:
         """The first candidates of each set. Only the first curation must fill them all."""
         split_of: dict[str, str] = {}
         for split, candidates in self._candidates().items():
-            if not candidates:
+            if not candidates and self._sizes()[split]:
                 raise DataError(
                     f"{split}: no task is left on its side that curation's settings allow; bring more logs, or lower"
                     " curation.min_attempts or loosen curation.filter"

@@ -87,7 +87,8 @@ def assign_splits(tasks: pandas.DataFrame, config: CurationConfig) -> pandas.Ser
         if len(chosen) < wanted:
             raise DataError(
                 f"{split}: {len(chosen)} tasks in the logs can be used, {wanted} are asked for; lower curation.{key}"
-                " or bring more logs (tasks that share a user or a session stay on one side)"
+                f"{' (0: no harder tier)' if split == HARDER else ''} or bring more logs (tasks that share a user or a session"
+                " stay on one side)"
             )
         split_of.update(dict.fromkeys(chosen, split))
 
