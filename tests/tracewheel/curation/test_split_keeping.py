@@ -53,6 +53,14 @@ def sides(record):
     return {key: state.side for key, state in record.states.items()}
 
 
+def test_tasks_without_tiers_fill_the_other_sets():
+    """`harder_tasks: 0`, in the first curation and in the next."""
+    config = CONFIG.model_copy(update={"harder_tasks": 0, "harder_tier": 9})
+    split, record, _ = keep(plain(40), config=config)
+    assert Counter(split.values()) == {"train": 4, "validation": 3, "held_out": 5, "": 28}
+    assert keep(plain(44), record, config)[0].items() >= {task: own for task, own in split.items() if own}.items()
+
+
 def tasks_of(split, *names):
     return [task for task, own in sorted(split.items()) if own in names]
 

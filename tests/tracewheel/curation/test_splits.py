@@ -73,7 +73,7 @@ def test_splits_do_not_depend_on_the_order_of_the_logs():
         (many_tasks(recurring=1), r"train: 4 tasks .* curation\.train_tasks or curation\.min_attempts"),
         (many_tasks(one_off=1), r"validation: 4 tasks .* 8 are asked for; lower curation\.validation_tasks"),
         (many_tasks(one_off=5), r"held_out: 12 tasks .* lower curation\.held_out_tasks"),
-        (many_tasks(harder=1), r"harder: 2 tasks .* lower curation\.harder_tasks"),
+        (many_tasks(harder=1), r"harder: 2 tasks .* lower curation\.harder_tasks \(0: no harder tier\)"),
     ],
 )
 def test_too_few_tasks_is_an_error_that_says_how_many_and_which_key(tasks, message):

@@ -20,7 +20,8 @@ from tracewheel.policy.loading import load_base
 from tracewheel.policy.probe import write_probe
 
 pytestmark = [pytest.mark.slow, pytest.mark.vllm]
-# Log-probabilities of vLLM and learner, nats: the largest mean and the largest single difference.
+# Log-probabilities of vLLM and learner, nats: the largest mean and the largest single difference. vLLM's CPU build rounds its
+# logits to bfloat16, and its body in bfloat16 differs from float32 by 0.02 to 0.03 on these tokens, few of which are sure.
 AGREE = {"float32": (1e-4, 2e-3), "bfloat16": (5e-2, 0.6)}
 TEMPERATURE = 1.0
 ASKED = [

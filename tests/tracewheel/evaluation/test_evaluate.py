@@ -64,6 +64,14 @@ def test_results_match_the_scores(evaluated, some_tasks):
         assert (row.sampled_successes, row.sampled_attempts) == (sum(own), len(own))
 
 
+def test_without_tasks_no_rate_is_known(small, base, tmp_path):
+    """The harder tier of a profile with `harder_tasks: 0`."""
+    summary = evaluate(small, PolicyRef(base), [], tmp_path, samples=SAMPLES, seed=3)
+    assert [summary[mode]["rate"] for mode in ("greedy", "sampled")] == [None, None]
+    assert len(pd.read_parquet(tmp_path / "results.parquet")) == summary["tasks"] == summary["episodes"] == 0
+    assert read_records(tmp_path / "greedy" / "trajectories.parquet", Trajectory) == []
+
+
 def test_infrastructure_failures_are_unscored(evaluated, some_tasks):
     out, summary = evaluated
     last = pd.read_parquet(out / "results.parquet").iloc[-1]
