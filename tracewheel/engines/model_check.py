@@ -25,7 +25,7 @@ PROBE_LENGTHS = tuple(range(3, 33, 2))
 TOLERANCES = {
     torch.float32: (1e-3, 1e-3),
     torch.float64: (1e-3, 1e-3),
-    torch.bfloat16: (0.15, 0.02),
+    torch.bfloat16: (0.08, 0.02),
     torch.float16: (0.05, 0.02),
 }
 

@@ -13,6 +13,7 @@ import torch
 
 BLOCK = 256
 BELOW_ONE = 1.0 - 1e-12  # the largest share of a mass that is looked for: its token has a probability above 0
+SEARCHES = 6  # halvings of the range of the nucleus's smallest probability, in logarithms
 SLACK = 1e-5  # by how much the float32 probabilities of a row may miss a sum of 1
 
 
@@ -82,10 +83,16 @@ def _draw(probabilities: torch.Tensor, uniforms: torch.Tensor, top_p: torch.Tens
 def _draw_from_nucleus(probabilities: torch.Tensor, uniforms: torch.Tensor, top_p: torch.Tensor) -> torch.Tensor:
     """Tokens [R, 1] by `probabilities` [R, V], each row within its `top_p` [R, 1] < 1.
 
-    All tokens whose probability is at most (1 - top_p) / V hold at most 1 - top_p together, so none is in the nucleus.
+    Where the tokens above some probability hold `top_p`, none below it is in the nucleus. Such a bound is (1 - top_p) / V:
+    all tokens below it hold at most 1 - top_p together. A search finds a higher one.
     """
-    least = (1.0 - top_p - SLACK).clamp(min=0.0) / probabilities.shape[1]
-    possible = probabilities > least.float()
+    least = ((1.0 - top_p - SLACK).clamp(min=0.0) / probabilities.shape[1]).float()
+    most, wanted = probabilities.amax(dim=1, keepdim=True), top_p + SLACK
+    for _ in range(SEARCHES):
+        middle = (least * most).sqrt()
+        enough = (probabilities * (probabilities > middle)).sum(dim=1, keepdim=True) >= wanted
+        least, most = torch.where(enough, middle, least), torch.where(enough, most, middle)
+    possible = probabilities > least
     counts = possible.sum(dim=1, keepdim=True)
     rows, ids = possible.nonzero(as_tuple=True)
     places = torch.arange(len(rows), device=rows.device) - (counts.cumsum(dim=0) - counts)[rows, 0]
