@@ -1,90 +1,71 @@
-"""Qwen3's own tokenizer and template with small random weights: warm start, rollout, update; sampler and learner agree."""
+"""Qwen3's own tokenizer and template with small random weights: what the engine sampled, the learner computes again."""
 
+import pandas as pd
 import pytest
 import torch
 
-from tracewheel.chat.tokenizer import TOKENIZER_FILE
-from tracewheel.config import RetrainConfig
-from tracewheel.core.files import read_records
-from tracewheel.core.forks import rows
-from tracewheel.core.types import Score, Trajectory
-from tracewheel.engines.making import make_engine
-from tracewheel.environments.workspace.agent import solution
+from tracewheel.chat.conversation import Conversation
+from tracewheel.chat.renderer import ChatRenderer
+from tracewheel.core.forks import TokenTree
+from tracewheel.engines.base import Request, Sampling
+from tracewheel.engines.transformers import TransformersEngine
 from tracewheel.environments.workspace.environment import TOOLS
-from tracewheel.environments.workspace.episode import play
-from tracewheel.learner.update import update
-from tracewheel.learner.update_files import UpdateFiles
-from tracewheel.learner.warm_start.fine_tuning import fine_tune
-from tracewheel.policy.adapters import policy_of
-from tracewheel.policy.loading import policy_renderer
-from tracewheel.rollout.rollout import RolloutPlan, rollout
-from tracewheel.scoring.score import write_scores
+from tracewheel.learner.batch import micro_batches
+from tracewheel.learner.kernels.token_logprobs import action_logprobs
+from tracewheel.policy.adapters import PolicyRef
+
+OPENING = [{"role": "user", "content": "Tidy up."}]
+HEARD = [{"role": "tool", "content": "a.log"}, {"role": "user", "content": "And the rest?"}, {"role": "tool", "content": "b"}]
 
 
-@pytest.fixture(scope="module")
-def qwen3(real_tokenizer, tmp_path_factory):
-    """A base of Qwen3's class with two layers."""
+def small_qwen3(vocabulary):
     from transformers import Qwen3Config, Qwen3ForCausalLM
 
-    folder = tmp_path_factory.mktemp("qwen3")
-    tokenizer = real_tokenizer("qwen3")
-    tokenizer.save_pretrained(folder)
-    assert (folder / TOKENIZER_FILE).is_file()
     torch.manual_seed(1)
-    sizes = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4, "head_dim": 16}
-    config = Qwen3Config(vocab_size=len(tokenizer), num_key_value_heads=2, tie_word_embeddings=True, **sizes)
-    Qwen3ForCausalLM(config).save_pretrained(folder)
-    return str(folder)
+    sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 2, "head_dim": 16}
+    config = Qwen3Config(vocab_size=vocabulary, num_key_value_heads=1, initializer_range=0.3, **sizes)
+    return Qwen3ForCausalLM(config).eval()
 
 
-def profile(base, options):
-    whole = {"weights": "full", "gradient_checkpointing": False, "micro_batch_tokens": 4096}
-    return RetrainConfig.model_validate(
-        {
-            "name": "qwen3",
-            "threads": 1,
-            "policy": {"base": base, "tool_format": "hermes", "template_options": options},
-            "environment": {"kind": "workspace"},
-            "warm_start": {
-                **whole,
-                "epochs": 80,
-                "batch_size": 2,
-                "learning_rate": 5e-3,
-                "warmup_steps": 5,
-                "layout": "packed",
-            },
-            "rollout": {"max_tokens": 1400, "max_turn_tokens": 60, "temperature": 1.0},
-            "learner": {**whole, "layout": "shared_prefix", "learning_rate": 1e-4, "minibatches": 1, "replay_rows": 0},
-        }
-    )
+def play(engine, renderer, budget=6):
+    """A conversation with tools and another user; random weights end no turn, so each is ended for them."""
+    tree, logprobs, held, keep = TokenTree(), [], 0, 0
+    tree.add(renderer.prompt_ids(OPENING, TOOLS), sampled=False)
+    conversation = Conversation(renderer, OPENING, TOOLS)
+    for messages in [*([message] for message in HEARD), None]:
+        engine.submit(Request(0, tree.row_ids(keep), budget, seed=5, keep=keep if keep < held else None))
+        turns = []
+        while not turns:
+            turns = engine.step()
+        logprobs += [0.0] * (len(tree.ids) - len(logprobs)) + turns[0].logprobs
+        tree.add(turns[0].token_ids, sampled=True)
+        held = keep = len(tree.row)
+        if messages is not None:
+            tree.add([renderer.end_of_turn_id], sampled=False)
+            conversation.add_turn([*turns[0].token_ids, renderer.end_of_turn_id])
+            step = conversation.observe(messages, tree)
+            tree.cut(step.keep)
+            tree.add(step.ids, sampled=False)
+            keep = min(held, step.keep)
+    return tree, logprobs
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("options", [{}, {"enable_thinking": False}], ids=["thinking", "no thinking"])
-def test_sampler_and_learner_agree_on_qwen3s_rows(qwen3, tasks, tmp_path, options):
-    config = profile(qwen3, options)
-    renderer = policy_renderer(config.policy)
-    chosen = tasks[1:2]
-    rendered = [renderer.conversation(play(task, solution(task)), TOOLS) for task in chosen]
-    examples = [{"input_ids": one.ids, "assistant_masks": one.mask, "forks": one.forks} for one in rendered]
-    assert all(one.forks for one in rendered)
-    figures = fine_tune(config, examples * 2, tmp_path / "warm")
-    assert figures["final_loss"] < 0.05
-    policy = policy_of(tmp_path / "warm", qwen3)
-    rollout(config, policy, RolloutPlan(chosen, samples=6, seed=2), tmp_path / "rollout")
-    path = tmp_path / "rollout" / "trajectories.parquet"
-    trajectories = read_records(path, Trajectory)
-    forked = [trajectory for trajectory in trajectories if trajectory.forks]
-    assert len(forked) >= 3 and max(len(rows(each.forks, len(each.token_ids))) for each in forked) >= 3
-    rewards = [float(number % 2) for number in range(len(trajectories))]
-    scores = tmp_path / "scores.parquet"
-    scored = zip(trajectories, rewards, strict=True)
-    write_scores(scores, [Score(t.id, t.task_id, t.group, "scored", reward) for t, reward in scored])
-    files = UpdateFiles([path], [scores], tmp_path / "warm", tmp_path / "warm", tmp_path / "update")
-    metrics = update(config, files, iteration=1)
-    print({name: metrics[name] for name in metrics if "mismatch" in name}, len(forked), figures["final_loss"])
-    assert metrics["sampler_mismatch_measured"] == 1.0 and metrics["sampler_mismatch_mean"] < 1e-5
-    assert metrics["steps"] == 1.0
-    again = policy_of(tmp_path / "update", qwen3)
-    engine, _ = make_engine(config, again, greedy=False, slots=8)
-    assert engine.policy_version == 1
+def test_the_learner_computes_what_the_engine_sampled_on_qwen3s_rows(real_tokenizer):
+    renderer = ChatRenderer(real_tokenizer("qwen3"), "hermes", {"enable_thinking": False})
+    model = small_qwen3(len(renderer.tokenizer))
+    engine = TransformersEngine(lambda _: model, PolicyRef("qwen3"), len(renderer.tokenizer), Sampling(), slots=2)
+    tree, logprobs = play(engine, renderer)
+    assert len(tree.forks) == 3 and sum(tree.mask) == 4 * 6
+    columns = {"token_ids": tree.ids, "action_mask": tree.mask, "logprobs": logprobs, "forks": tree.forks}
+    for layout in ("padded", "packed", "shared_prefix"):
+        [batch] = micro_batches(pd.DataFrame([columns]), [0.0], 10**6, layout=layout)
+        with torch.no_grad():
+            found = action_logprobs(model, batch, layout=layout)[0]
+        gaps = (found - batch.behaviour_logprobs)[batch.action_mask == 1].abs()
+        assert gaps.mean() < 1e-5 and gaps.max() < 1e-4
+    flat = pd.DataFrame([{**columns, "forks": []}])
+    [batch] = micro_batches(flat, [0.0], 10**6)
+    with torch.no_grad():
+        gaps = (action_logprobs(model, batch)[0] - batch.behaviour_logprobs)[batch.action_mask == 1].abs()
+    assert gaps.max() > 0.1, "the flat order is no conversation that the policy read"
