@@ -9,7 +9,8 @@
     </tool_call>
 
 The text of an argument is not escaped, so its type is the one of the tool's schema, and an argument cannot contain
-`</parameter>` before another tag. The model itself leaves out the outer opening tag at times; such a call is read.
+`<parameter=`, nor `</parameter>` before another tag. The model itself leaves out the outer opening tag at times; such a call
+is read.
 """
 
 from __future__ import annotations
@@ -107,6 +108,8 @@ class _Reader:
                 raise _MalformedError(f"{PARAMETER} without {PARAMETER_END}")
             end = self._value_ends[position]
             written = self._text[at:end].removeprefix("\n").removesuffix("\n")
+            if PARAMETER in written:  # of the next argument: this one was not closed
+                raise _MalformedError(f"{PARAMETER} without {PARAMETER_END}")
             arguments[key] = _typed(written, self._schemas.get((name, key)))
             at = end + len(PARAMETER_END)
 
