@@ -2,11 +2,12 @@
 
     python benchmarks/learner.py                         # V = 150,000, T = 2,048, a group of 8
     python benchmarks/learner.py --hidden 896 --layers 24 --intermediate 4864 --heads 14 --key-heads 2
+    python benchmarks/learner.py --base FOLDER --dtype bfloat16 --vocabulary 49152 --tokens 320 --prompt 0.33 --action 40
     python benchmarks/learner.py --scaling tokens        # T from 512 upwards; also: rows, vocabulary
     python benchmarks/learner.py --gpu                   # a Qwen2.5-7B-shaped model; needs a GPU
 
 Each update runs in a process of its own, on `--threads` threads: from the trajectories as lists of
-token ids to the weights after the optimiser's step. Both sides train the same LoRA adapter in float32
+token ids to the weights after the optimiser's step. Both sides train the same float32 LoRA adapter
 on the token-level clipped loss. TRL gets the trajectories through its `rollout_func` and runs with
 several micro-batch sizes, with and without gradient checkpointing; its best setting counts, for time
 and for memory separately. Prints JSON and a table; `--out` writes them.

@@ -17,7 +17,8 @@ class Workload:
     """A model shaped like Qwen2.5, and `prompts` groups of `group` trajectories of at most `tokens` tokens.
 
     A trajectory is the group's prompt, then turns of `action` sampled tokens and `observation` tokens
-    of the environment, up to a length drawn between `shortest` and 1 times `tokens`.
+    of the environment, up to a length drawn between `shortest` and 1 times `tokens`. With `base`, a local folder, the
+    model is that one; `dtype` is the type of its weights (the adapter's are float32).
     """
 
     vocabulary: int = 150_000
@@ -36,6 +37,8 @@ class Workload:
     rank: int = 16
     tied: int = 1
     seed: int = 0
+    base: str = ""
+    dtype: str = "float32"
 
 
 def trajectories(workload: Workload) -> pd.DataFrame:
@@ -66,12 +69,27 @@ def trajectories(workload: Workload) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def policy(workload: Workload, dtype: torch.dtype = torch.float32) -> Any:
+def policy(workload: Workload, dtype: torch.dtype | None = None) -> Any:
     """The model with an adapter whose second factors are not zero; equal weights in every process."""
     from peft import LoraConfig, get_peft_model
-    from transformers import Qwen2Config, Qwen2ForCausalLM
 
     torch.manual_seed(workload.seed)
+    model = get_peft_model(
+        _base(workload, dtype or getattr(torch, workload.dtype)),
+        LoraConfig(r=workload.rank, lora_alpha=2 * workload.rank, target_modules="all-linear", task_type="CAUSAL_LM"),
+    )
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "lora_B" in name:
+                parameter.normal_(std=0.02)
+    return model
+
+
+def _base(workload: Workload, dtype: torch.dtype) -> Any:
+    from transformers import AutoModelForCausalLM, Qwen2Config, Qwen2ForCausalLM
+
+    if workload.base:
+        return AutoModelForCausalLM.from_pretrained(workload.base, dtype=dtype, attn_implementation="sdpa")
     config = Qwen2Config(
         vocab_size=workload.vocabulary,
         hidden_size=workload.hidden,
@@ -85,15 +103,7 @@ def policy(workload: Workload, dtype: torch.dtype = torch.float32) -> Any:
         eos_token_id=1,
         bos_token_id=None,
     )
-    model = get_peft_model(
-        Qwen2ForCausalLM(config).to(dtype),
-        LoraConfig(r=workload.rank, lora_alpha=2 * workload.rank, target_modules="all-linear", task_type="CAUSAL_LM"),
-    )
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            if "lora_B" in name:
-                parameter.normal_(std=0.02)
-    return model
+    return Qwen2ForCausalLM(config).to(dtype)
 
 
 def prepare(workload: Workload, folder: Path) -> None:
