@@ -9,7 +9,6 @@ The adapter's second factors are random, not zero. Prints JSON and a table; `--j
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import Any
 
