@@ -59,6 +59,7 @@ def test_the_record_holds_config_and_lineage(finished, profile, base):
     folder, _, summary = finished
     record = folder / summary["run_id"]
     assert set(yaml.safe_load((record / "config.yaml").read_text())) >= {"seed", "learner", "rollout"}
+    assert json.loads((record / "template.json").read_text())["trainable"] is True
     lineage = json.loads((record / "lineage.json").read_text())
     assert lineage["inputs"]["base"] == base_hash(base)
     assert any(name.startswith("traces/") for name in lineage["inputs"])
