@@ -148,4 +148,4 @@ def test_a_large_profile_runs_from_logs_to_the_gate(profile, cut_base, command, 
     assert metrics["grad_norm"] > 0 and metrics["sampler_mismatch_mean"] < 0.01
     adapter = read_json(Path(summary["adapter"]) / "adapter_config.json")
     assert (adapter["r"], adapter["lora_alpha"]) == (asked["warm_start.lora.rank"], asked["warm_start.lora.alpha"])
-    assert len(adapter["target_modules"]) == 7
+    assert len({name.rpartition(".")[2] for name in adapter["target_modules"]}) == 7
