@@ -101,9 +101,10 @@ def _model_needs(config: RetrainConfig, figures: PassFigures, lengths: Lengths, 
     needs = [Need("base", base, smaller)]
     if config.learner.weights == "full":
         needs.append(Need("reference", base, ("set learner.weights to lora",)))
+    examples = min(config.warm_start.batch_size, max(1, lengths.demonstrations))
     batch = config.episodes_per_iteration / config.learner.minibatches * lengths.of_a_group(config.rollout.group_size)
     parts = [
-        _training_need(config.warm_start, "warm_start", config.warm_start.batch_size * lengths.whole, figures, lengths),
+        _training_need(config.warm_start, "warm_start", examples * lengths.whole, figures, lengths),
         _training_need(config.learner, "learner", batch, figures, lengths),
     ]
     training = max(parts, key=lambda need: need.bytes)
