@@ -79,6 +79,9 @@ def _stage(run: Run, stage: str, calls: list[PlannedCall], foresight: Foresight 
     past = run.store.history(stage) if stage != "collect" else []
     seconds = statistics.mean(past) * len(calls) / units if past else measured or rough_seconds
     missing = sum(call.units for call in calls if not call.stored)
+    fixed = 0.0
+    if foresight and measured and not past:
+        fixed = foresight.each_call.get(stage, 0.0) * sum(not call.stored for call in calls)
     known = past or measured or not missing or stage not in MODEL_WORK or is_tiny(run.config)
     return {
         "stage": stage,
@@ -86,7 +89,7 @@ def _stage(run: Run, stage: str, calls: list[PlannedCall], foresight: Foresight 
         "stored": len(stored),
         "work": f"{units} {unit}",
         "stored_bytes": sum(file.stat().st_size for path in stored for file in path.rglob("*") if file.is_file()),
-        "estimated_seconds": round(seconds * missing, 1) if known else None,
+        "estimated_seconds": round(seconds * missing + fixed, 1) if known else None,
     }
 
 

@@ -36,11 +36,12 @@ IMITATED = 0.5
 
 @dataclass(frozen=True)
 class Foresight:
-    """What a run needs, what there is, and the seconds of a unit of work by stage."""
+    """What a run needs, what there is, and seconds by stage: of a unit of work, and of a call that loads the base for it."""
 
     needs: list[Foreseen]
     limits: dict[str, int | None]
     seconds: dict[str, float | None]
+    each_call: dict[str, float]
 
     def check(self) -> None:
         """Check that the run fits.
@@ -88,7 +89,8 @@ def foresee_run(run: Run, curated: Path | None) -> Foresight | None:
     except InfrastructureError as error:  # what cannot be measured may still run
         run.reporter.say(f"memory and time are not foreseen: {error}")
         return None
-    return Foresight(foresee(config, figures, lengths), limits, seconds_of_stages(config, figures, lengths))
+    loads = {"rollout": figures.load.seconds, "evaluate": 2 * figures.load.seconds}  # greedy and sampled rollouts
+    return Foresight(foresee(config, figures, lengths), limits, seconds_of_stages(config, figures, lengths), loads)
 
 
 def limits_of(config: RetrainConfig) -> dict[str, int | None]:
