@@ -13,8 +13,9 @@ import torch
 
 from tracewheel.config import LoraConfig, PolicyConfig, RetrainConfig
 from tracewheel.engines.base import Request
-from tracewheel.engines.draws import Draws, draw
+from tracewheel.engines.draws import Draws
 from tracewheel.engines.making import make_engine
+from tracewheel.engines.token_distribution import TokenDistribution
 from tracewheel.policy.adapters import PolicyRef, peft_config, write_adapter
 from tracewheel.policy.loading import load_base
 from tracewheel.policy.probe import write_probe
@@ -115,10 +116,10 @@ def test_tokens_are_drawn_from_the_sessions_own_numbers(sampled):
         with torch.no_grad():
             logits = model(input_ids=torch.tensor([row.token_ids])).logits[0].float()
         places = np.flatnonzero(row.action_mask)
-        logprobs = torch.log_softmax(logits[places - 1] / TEMPERATURE, dim=-1)
+        distribution = TokenDistribution(logits[places - 1], torch.full((len(places), 1), TEMPERATURE))
         uniforms = torch.tensor(Draws(seed=number).uniforms(len(places)), dtype=torch.float64)[:, None]
         top_p = torch.ones(len(places), 1, dtype=torch.float64)
-        drawn = draw(logprobs, uniforms, top_p, torch.zeros(len(places), 1, dtype=torch.bool))[:, 0]
+        drawn = distribution.draw(uniforms, top_p, torch.zeros(len(places), 1, dtype=torch.bool))[:, 0]
         same += (drawn == torch.tensor([row.token_ids[place] for place in places])).sum().item()
         count += len(places)
     print(f"{dtype}: {same} of {count} tokens")
