@@ -29,7 +29,7 @@ export HF_HUB_DISABLE_TELEMETRY := 1
 export TOKENIZERS_PARALLELISM := false
 export GIT_PYTHON_REFRESH := quiet
 
-.PHONY: help setup setup-vllm demo demo-smollm2 demo-vllm repro mlflow test test-vllm test-all check format clean
+.PHONY: help setup setup-vllm demo demo-smollm2 demo-vllm repro mlflow test test-vllm test-vllm-all test-all check format clean
 
 help:
 	@echo "make demo       install what is missing and run the whole loop on $(PROFILE)"
@@ -37,7 +37,7 @@ help:
 	@echo "make demo-vllm  the same on vLLM, in an environment of its own"
 	@echo "make repro      the same stages through DVC"
 	@echo "make mlflow     the MLflow server over the local store, on http://127.0.0.1:5000"
-	@echo "make test       the tests (test-all: with the slow ones; test-vllm: those of vLLM, in an environment of their own)"
+	@echo "make test       the tests (test-all: with the slow ones; test-vllm and test-vllm-all: those of vLLM, in an environment of their own)"
 	@echo "make check      format, lint, types and import contracts (format: put the first two right)"
 	@echo "make clean      remove runs, caches and the environment"
 
@@ -90,6 +90,10 @@ test: setup
 
 test-vllm: setup-vllm
 	$(VLLM_BIN)/python -m pytest -m "vllm and not slow"
+
+# Those of the large profiles and of SmolLM2 among them, which skip without TRACEWHEEL_TOKENIZERS and TRACEWHEEL_SMOLLM2.
+test-vllm-all: setup-vllm
+	$(VLLM_BIN)/python -m pytest -m "vllm"
 
 test-all: setup
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not vllm" -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder

@@ -17,6 +17,7 @@ from tasks.run import Reporter, Run, describe, plugins_of, settings_for
 from tracewheel.config import Sections
 from tracewheel.core.errors import InputError, TimeLimitError
 from tracewheel.core.fingerprint import NUMERIC_PACKAGES, code_version, package_versions
+from tracewheel.core.memory import give_back
 from tracewheel.core.progress import Listener, listening
 from tracewheel.core.store import Entry
 from tracewheel.core.time_limits import stage_limit
@@ -159,8 +160,11 @@ class StageTask(Generic[P]):
         """
 
         def produce(out: Path) -> Any:
-            with listening(listener or call.run.reporter.move), stage_limit(call.run.config.stage_seconds, call.label):
-                return self._function(self._context(call.run, out), **call.arguments)
+            try:
+                with listening(listener or call.run.reporter.move), stage_limit(call.run.config.stage_seconds, call.label):
+                    return self._function(self._context(call.run, out), **call.arguments)
+            finally:
+                give_back()
 
         return call.run.store.make(self.stage, call.key, produce)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from pathlib import Path
 
 STATUS, CLEAR, MACHINE = Path("/proc/self/status"), Path("/proc/self/clear_refs"), Path("/proc/meminfo")
@@ -26,6 +27,18 @@ def reset_peak() -> None:
     try:
         CLEAR.write_text("5")
     except OSError:
+        return
+
+
+def give_back() -> None:
+    """Return freed memory to the system.
+
+    GNU's C library keeps what lies between blocks in use: after the passes of a model of 0.1B that was 4 GB. Elsewhere nothing
+    is done.
+    """
+    try:
+        ctypes.CDLL(None).malloc_trim(0)
+    except (AttributeError, OSError, TypeError):
         return
 
 

@@ -1,9 +1,11 @@
 """The memory of this process and of the machine."""
 
+import sys
+
 import pytest
 import torch
 
-from tracewheel.core.memory import available, peak_resident, reset_peak, resident
+from tracewheel.core.memory import available, give_back, peak_resident, reset_peak, resident
 
 MIB = 1 << 20
 
@@ -17,6 +19,17 @@ def test_a_peak_is_seen_after_its_memory_was_given_back():
     assert resident() < before + 200 * MIB < peak_resident()
     reset_peak()
     assert peak_resident() < before + 200 * MIB
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="GNU's C library")
+def test_memory_between_blocks_in_use_is_given_back():
+    blocks = [bytes([1]) * 100_000 for _ in range(2_000)]  # 200 MB, in blocks that the C library does not map by themselves
+    last = blocks[-1]
+    del blocks
+    before = resident()
+    give_back()
+    assert resident() < before - 100 * MIB
+    assert last[0] == 1
 
 
 def test_a_cgroups_limit_counts_without_what_it_can_give_up(tmp_path):
