@@ -71,6 +71,8 @@ def config(base, tmp_path):
             "max_staleness": 2,
             "group_size": SAMPLES,
             "max_turns": 6,
+            "max_tokens": 400,
+            "max_turn_tokens": 48,
             "workers": {"kind": "ray", "address": "auto", "count": 2},
         },
         "training": {"tasks_per_iteration": 6, "iterations": 4},
