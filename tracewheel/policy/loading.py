@@ -15,7 +15,7 @@ from transformers import AutoModelForCausalLM
 from tracewheel.chat.renderer import ChatRenderer
 from tracewheel.chat.tokenizer import load_tokenizer
 from tracewheel.config import PolicyConfig, UpdateSections
-from tracewheel.core.errors import ConfigError, DataError
+from tracewheel.core.errors import ConfigError, DataError, InputError
 from tracewheel.policy.adapters import PolicyRef, base_folder, check_adapter, policy_of
 from tracewheel.policy.chat_template import read_template
 
@@ -63,7 +63,36 @@ def load_base(config: PolicyConfig, base: str, dtype: str | None = None) -> Any:
     model = AutoModelForCausalLM.from_pretrained(
         base_folder(base), dtype=getattr(torch, dtype or config.dtype), attn_implementation="sdpa"
     )
+    _restore_rotations(model)
     return model.to(config.device).eval()
+
+
+def _restore_rotations(model: Any) -> None:
+    """Compute rotary frequencies that were made in half precision again, in float32.
+
+    DeepSpeed's partitioned loading makes every number in the type of the weights; in bfloat16 a frequency is then up to 0.4%
+    off, and an angle at position 2,000 by whole radians.
+
+    Raises:
+        InputError: a module with such frequencies cannot be made from its config alone.
+    """
+    for name, module in model.named_modules():
+        rounded = [each for each, buffer in module.named_buffers(recurse=False) if _is_rounded(each, buffer)]
+        if not rounded:
+            continue
+        try:
+            fresh = type(module)(module.config)
+        except (AttributeError, TypeError) as error:
+            raise InputError(
+                f"{type(model).__name__}: {name} rotates by {', '.join(rounded)}, which loading in parts has rounded: set "
+                "policy.dtype to float32, or the backend's stage to 2"
+            ) from error
+        for each in rounded:
+            module.register_buffer(each, getattr(fresh, each), persistent=False)
+
+
+def _is_rounded(name: str, buffer: torch.Tensor) -> bool:
+    return name.endswith("inv_freq") and buffer.dtype in (torch.bfloat16, torch.float16)
 
 
 class PolicyWeights:
