@@ -57,6 +57,20 @@ def command(environment):
 
 
 @pytest.fixture
+def run(capsys):
+    """Runs a command in this process: exit code, standard output, standard error."""
+
+    def call(*arguments):
+        from flows.cli import main
+
+        code = main([str(argument) for argument in arguments])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call
+
+
+@pytest.fixture
 def spawn(environment):
     """Starts `tracewheel` in a separate process; the end of the test kills it if it still runs."""
     started = []

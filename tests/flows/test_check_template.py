@@ -5,7 +5,6 @@ import shutil
 
 import pytest
 
-from flows.cli import main
 from tracewheel.demo.chat_template import CHAT_TEMPLATE
 
 NO_TOOLS = (
@@ -14,16 +13,6 @@ NO_TOOLS = (
 )
 # It strips what a policy said from all turns but the last, as templates strip thinking.
 FORGETTING = CHAT_TEMPLATE.replace("message.content or ''", "(message.content or '') if loop.last else ''")
-
-
-@pytest.fixture
-def run(capsys):
-    def call(*arguments):
-        code = main([str(argument) for argument in arguments])
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return call
 
 
 def test_a_base_that_can_be_trained(run, base, tmp_path):

@@ -21,18 +21,6 @@ COMMANDS = [
 HEAVY = ("torch", "transformers", "pandas", "prefect", "mlflow", "pydantic", "trl", "peft")
 
 
-@pytest.fixture
-def run(capsys):
-    """Runs a command in this process: exit code, standard output, standard error."""
-
-    def call(*arguments):
-        code = main([str(argument) for argument in arguments])
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return call
-
-
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_has_help_with_the_exit_codes(name, capsys):
     with pytest.raises(SystemExit) as ended:

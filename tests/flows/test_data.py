@@ -9,18 +9,6 @@ from flows.cli import build_parser, main
 from tracewheel.core.fingerprint import digest_of
 
 
-@pytest.fixture
-def run(capsys):
-    """Runs a command in this process: exit code, standard output, standard error."""
-
-    def call(*arguments):
-        code = main([str(argument) for argument in arguments])
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return call
-
-
 @pytest.fixture(scope="module")
 def made(profile, tmp_path_factory):
     """Ingested and curated logs of the profile."""

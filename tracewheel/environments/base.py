@@ -123,3 +123,15 @@ def opening_messages(environment: Environment, task: Task) -> list[dict[str, Any
     """
     system = [{"role": "system", "content": environment.system_prompt}] if environment.system_prompt else []
     return [*system, *opening_of(environment, task), {"role": "user", "content": task.prompt}]
+
+
+def function_tool(name: str, description: str, properties: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """A tool as a chat template takes it. All properties, JSON schemas by name, are required."""
+    return {
+        "type": "function",
+        "function": {
+            "name": name,
+            "description": description,
+            "parameters": {"type": "object", "properties": properties, "required": list(properties)},
+        },
+    }

@@ -32,7 +32,7 @@ class _PromptLength:
         return Stop("budget")
 
     def add_turn(self, reply: Any) -> PolicyTurn:
-        raise NotImplementedError("an episode that ends with its prompt has no turn")
+        raise AssertionError("an episode that ends with its prompt has no turn")
 
     def add_results(self, results: list[Message], *, interrupted: bool) -> None: ...
 

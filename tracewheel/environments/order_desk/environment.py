@@ -7,7 +7,7 @@ from typing import Any
 
 from tracewheel.core.errors import DataError
 from tracewheel.core.types import Task
-from tracewheel.environments.base import Observation
+from tracewheel.environments.base import Observation, function_tool
 from tracewheel.environments.order_desk.agent import solution
 from tracewheel.environments.order_desk.stock import desk_of
 from tracewheel.environments.order_desk.tasks import (
@@ -28,15 +28,7 @@ TYPES = {"string": str, "integer": int}
 
 
 def _tool(name: str, description: str, **parameters: str) -> dict[str, Any]:
-    properties = {key: {"type": kind} for key, kind in parameters.items()}
-    return {
-        "type": "function",
-        "function": {
-            "name": name,
-            "description": description,
-            "parameters": {"type": "object", "properties": properties, "required": list(parameters)},
-        },
-    }
+    return function_tool(name, description, {key: {"type": kind} for key, kind in parameters.items()})
 
 
 TOOLS = [

@@ -7,7 +7,7 @@ from typing import Any
 
 from tracewheel.core.errors import DataError
 from tracewheel.core.types import Task
-from tracewheel.environments.base import Observation
+from tracewheel.environments.base import Observation, function_tool
 from tracewheel.environments.workspace.agent import solution
 from tracewheel.environments.workspace.goals import task_reached
 from tracewheel.environments.workspace.tasks import FAMILIES, make_task, workspace_task
@@ -18,15 +18,7 @@ EMPTY_FOLDER = "(empty)"
 
 
 def _tool(name: str, description: str, **parameters: str) -> dict[str, Any]:
-    properties = {key: {"type": "string", "description": text} for key, text in parameters.items()}
-    return {
-        "type": "function",
-        "function": {
-            "name": name,
-            "description": description,
-            "parameters": {"type": "object", "properties": properties, "required": list(parameters)},
-        },
-    }
+    return function_tool(name, description, {key: {"type": "string", "description": text} for key, text in parameters.items()})
 
 
 TOOLS = [
