@@ -10,15 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracewheel.core.errors import InputError
+from tracewheel.core.log_formats import FORMAT_NAMES
 
 if TYPE_CHECKING:
     from tracewheel.config import IngestConfig
 
-# Repeated here because the help must not import heavy modules; a test compares them with the readers.
-FORMATS = (
-    "auto", "openai", "anthropic", "tau_bench", "langfuse", "otel", "openinference", "mlflow", "sweagent", "mini_swe_agent",
-    "openhands", "atif", "sharegpt", "tracewheel",
-)  # fmt: skip
 PROFILES = (".yaml", ".yml")
 
 
@@ -31,7 +27,7 @@ def add_ingest_command(commands: Any, exit_codes: str) -> None:
         "paths", nargs="*", metavar="PATH", help="files, folders or globs, also .gz and .zst; or one YAML profile"
     )
     parser.add_argument(
-        "--format", choices=FORMATS, help="how the logs are written (default: auto, found out record by record)"
+        "--format", choices=FORMAT_NAMES, help="how the logs are written (default: auto, found out record by record)"
     )
     parser.add_argument("--full", action="store_true", help="read everything again, and replace what is in DIR")
     parser.add_argument("--mlflow-uri", metavar="URI", help="tracking store to read traces from")

@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from tracewheel.config.base import Strict
 from tracewheel.config.curation import RedactionConfig
+from tracewheel.core.log_formats import AUTO, FORMAT_NAMES
 
-TraceFormat = Literal[
-    "auto",
-    "openai",
-    "anthropic",
-    "tau_bench",
-    "langfuse",
-    "otel",
-    "openinference",
-    "mlflow",
-    "sweagent",
-    "mini_swe_agent",
-    "openhands",
-    "atif",
-    "sharegpt",
-    "tracewheel",
-]
+
+def _format(name: str) -> str:
+    if name not in FORMAT_NAMES:
+        raise ValueError(f"no log format is called '{name}'; known: {', '.join(FORMAT_NAMES)}")
+    return name
 
 
 class IngestConfig(Strict):
@@ -34,6 +24,6 @@ class IngestConfig(Strict):
     """
 
     paths: tuple[str, ...] = ()
-    format: TraceFormat = "auto"
+    format: Annotated[str, AfterValidator(_format)] = AUTO
     redaction: RedactionConfig = RedactionConfig()
     largest_record_mib: Annotated[int, Field(ge=1, le=1024)] = 64

@@ -19,6 +19,7 @@ NUMERIC_PACKAGES = ("numpy", "pandas", "peft", "pyarrow", "tokenizers", "torch",
 # Packages that only ingest or only curation depends on: a new version leaves the results of other stages valid.
 READING_PACKAGES = ("detect-secrets", "google-re2", "orjson", "phonenumbers", "python-stdnum")
 CURATION_PACKAGES = ("jinja2", "markupsafe", "orjson", "rapidfuzz", "rensa", "scipy")
+ALL_OF = re.compile(rf"{PACKAGE.name}(\.\w+)+\.\*")  # a text in code: it imports all modules of this package by name
 ASSETS = (".css", ".html", ".jinja", ".js", ".json", ".svg")
 
 
@@ -61,7 +62,8 @@ def digest_of(path: Path) -> str:
 def code_version(module: str, plugins: tuple[str, ...] = ()) -> str:
     """Hash of a `tracewheel` module and its imports from `tracewheel`, without comments and docstrings.
 
-    It includes the templates and style sheets that a module names and that lie in its folder.
+    It includes all modules of a package that a module names as in "tracewheel.room.*", and the templates and style sheets
+    that it names and that lie in its folder.
 
     Args:
         module: The stage's module, as in "tracewheel.curation.curate".
@@ -138,6 +140,9 @@ def _imported(tree: ast.AST) -> Iterator[str]:
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             yield node.module
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and ALL_OF.fullmatch(node.value):
+            folder = PACKAGE.joinpath(*node.value.split(".")[1:-1])
+            yield from (node.value.replace("*", file.stem) for file in sorted(folder.glob("*.py")))
 
 
 def _assets(tree: ast.AST, folder: Path) -> Iterator[Path]:

@@ -32,6 +32,13 @@ def test_lazy_imports_change_the_code_version(package):
     assert version("tracewheel.stage") != before
 
 
+def test_modules_that_a_text_names_as_a_whole_package_change_the_code_version(package):
+    (package / "stage.py").write_text('MODULES = "tracewheel.deep.*"\n')
+    before = version("tracewheel.stage")
+    (package / "deep" / "helper.py").write_text("VALUE = 2\n")
+    assert version("tracewheel.stage") != before
+
+
 def test_comments_and_unrelated_modules_leave_the_code_version(package):
     before = version("tracewheel.stage")
     (package / "deep" / "helper.py").write_text("# why it is 1\nVALUE = 1\n")

@@ -22,7 +22,7 @@ from tracewheel.traces.readers.building import (
     time_text,
 )
 from tracewheel.traces.readers.content import arguments_text, as_text, identity_of, read_parts
-from tracewheel.traces.readers.reader import Reader
+from tracewheel.traces.readers.reader import Reader, Signs
 from tracewheel.traces.readers.spans import nanoseconds
 from tracewheel.traces.readers.tools import as_tools
 
@@ -154,4 +154,4 @@ def _tokens(steps: list[dict[str, Any]]) -> dict[str, Any] | None:
     return {"token_ids": ids, "logprobs": logprobs if complete else None, "action_mask": mask}
 
 
-READER = Reader(FORMAT, recognises, read)
+READER = Reader(FORMAT, recognises, read, signs=Signs.NAMED)

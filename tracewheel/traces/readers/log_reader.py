@@ -9,50 +9,20 @@ from typing import Any
 
 import orjson
 
+from tracewheel.core.log_formats import AUTO
 from tracewheel.core.types import Trace
 from tracewheel.traces.json_cutter import KEPT_OF_TOO_LARGE, Piece
 from tracewheel.traces.quarantine import InvalidRecord, Quarantined
-from tracewheel.traces.readers import (
-    anthropic,
-    atif,
-    langfuse,
-    mini_swe_agent,
-    mlflow,
-    openai,
-    openhands,
-    sharegpt,
-    span_traces,
-    sweagent,
-    tau_bench,
-    tracewheel,
-)
+from tracewheel.traces.readers import openai, span_traces
 from tracewheel.traces.readers.building import Place
 from tracewheel.traces.readers.parsing import parse_piece
 from tracewheel.traces.readers.reader import Reader
+from tracewheel.traces.readers.registry import built_in_readers
 from tracewheel.traces.readers.spans import is_span, read_span, span_values
 from tracewheel.traces.readers.tool_cache import ToolCache
 from tracewheel.traces.spool import SpanGroup, Spool
 
-AUTO = "auto"
 LARGEST_LIST = 256 << 20
-# More specific formats come first: OpenAI's takes anything that has messages.
-READERS: tuple[Reader, ...] = (
-    tracewheel.READER,
-    tau_bench.READER,
-    langfuse.READER,
-    mlflow.READER,
-    atif.READER,
-    sweagent.READER,
-    openhands.READER,
-    mini_swe_agent.READER,
-    sharegpt.READER,
-    anthropic.READER,
-    openai.READER,
-    openhands.LIST_READER,
-    mini_swe_agent.LIST_READER,
-    *span_traces.READERS,
-)
-FORMATS = tuple(dict.fromkeys(reader.name for reader in READERS))
 
 
 class LogReader:
@@ -64,7 +34,7 @@ class LogReader:
     """
 
     def __init__(self, format: str, spool: Spool) -> None:
-        readers = [reader for reader in READERS if format in (AUTO, reader.name)]
+        readers = [reader for reader in built_in_readers() if format in (AUTO, reader.name)]
         self._format, self._spool = format, spool
         self._records = [reader for reader in readers if reader.gathers == "record"]
         self._lists = [reader for reader in readers if reader.gathers == "list"]
@@ -155,7 +125,7 @@ class LogReader:
         yield read_or_quarantine(reader, value, piece, file)
 
     def _reader_of(self, value: dict[str, Any]) -> Reader | None:
-        """The first reader that recognises the record; OpenAI's for any record if asked for, as it names what is missing."""
+        """The reader with the most specific signs; OpenAI's for any record if asked for, as it names what is missing."""
         if self._format == openai.FORMAT:
             return openai.READER
         return next((reader for reader in self._records if reader.recognises(value)), None)

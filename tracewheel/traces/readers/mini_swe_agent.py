@@ -20,7 +20,7 @@ from tracewheel.traces.readers.building import (
 )
 from tracewheel.traces.readers.openai import openai_messages
 from tracewheel.traces.readers.openai import read as openai_read
-from tracewheel.traces.readers.reader import Reader
+from tracewheel.traces.readers.reader import Reader, Signs
 
 FORMAT = "mini_swe_agent"
 KEYS = {"exit_status", "submission", "mini_version", "model_stats"}
@@ -80,5 +80,5 @@ def _trace(
     )
 
 
-READER = Reader(FORMAT, recognises, read)
-LIST_READER = Reader(FORMAT, is_message, read_list, "list")
+READER = Reader(FORMAT, recognises, read, signs=Signs.NAMED)
+READERS = (READER, Reader(FORMAT, is_message, read_list, "list", Signs.GENERAL))

@@ -26,7 +26,7 @@ from tracewheel.traces.readers.building import (
 )
 from tracewheel.traces.readers.dialects import tie_calls
 from tracewheel.traces.readers.messages import are_sound, is_strict
-from tracewheel.traces.readers.reader import Reader
+from tracewheel.traces.readers.reader import Reader, Signs
 from tracewheel.traces.readers.tool_cache import ToolCache
 from tracewheel.traces.readers.tools import as_tools, check_tools
 
@@ -164,4 +164,4 @@ def _is_usual_environment(environment: Any) -> bool:
     return environment.__class__ is dict and environment.get("kind").__class__ is str and is_strict(environment)
 
 
-READER = Reader(FORMAT, recognises, read)
+READER = Reader(FORMAT, recognises, read, signs=Signs.GENERAL)

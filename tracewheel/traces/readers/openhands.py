@@ -172,4 +172,4 @@ def _content(event: dict[str, Any]) -> str:
 
 
 READER = Reader(FORMAT, recognises, read)
-LIST_READER = Reader(FORMAT, is_event, read_events, "list")
+READERS = (READER, Reader(FORMAT, is_event, read_events, "list"))

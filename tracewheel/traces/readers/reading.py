@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from tracewheel.core.log_formats import AUTO
 from tracewheel.core.types import Trace
 from tracewheel.traces.json_cutter import Piece
 from tracewheel.traces.log_file import LogFile
 from tracewheel.traces.quarantine import Quarantined
-from tracewheel.traces.readers.log_reader import AUTO, LogReader
+from tracewheel.traces.readers.log_reader import LogReader
 from tracewheel.traces.readers.tracewheel import parquet_pieces
 from tracewheel.traces.spool import Spool
 

@@ -25,7 +25,7 @@ from tracewheel.traces.readers.building import (
     text_field,
 )
 from tracewheel.traces.readers.dialects import parsed
-from tracewheel.traces.readers.reader import Reader
+from tracewheel.traces.readers.reader import Reader, Signs
 from tracewheel.traces.readers.tools import as_tools
 
 FORMAT = "tracewheel"
@@ -103,4 +103,4 @@ def parquet_pieces(path: Path) -> Iterator[Piece]:
         yield Piece(b"", row + 1, 0, damage="Parquet damaged", is_last=True)
 
 
-READER = Reader(FORMAT, recognises, read)
+READER = Reader(FORMAT, recognises, read, signs=Signs.NAMED)

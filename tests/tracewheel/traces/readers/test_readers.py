@@ -2,20 +2,28 @@
 
 import copy
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from tracewheel.config import IngestConfig
+from tracewheel.core.log_formats import LOG_FORMATS
 from tracewheel.core.types import Trace
 from tracewheel.traces.json_cutter import Piece
 from tracewheel.traces.quarantine import REASONS, Quarantined
 from tracewheel.traces.readers import log_reader
-from tracewheel.traces.readers.log_reader import FORMATS, READERS, LogReader
+from tracewheel.traces.readers.log_reader import LogReader
+from tracewheel.traces.readers.registry import built_in_readers
 from tracewheel.traces.spool import Spool
 
+ROOT = Path(__file__).parents[4]
 SAMPLES = json.loads(Path(__file__).with_name("samples.json").read_text())
 RECORDS, SPANS = SAMPLES["records"], SAMPLES["spans"]
+# A format may also have a file `samples/NAME.json`: a record, or a list of the lines that make up one trace.
+for file in sorted(Path(__file__).with_name("samples").glob("*.json")):
+    sample = json.loads(file.read_text())
+    (SPANS if isinstance(sample, list) else RECORDS)[file.stem] = sample
 CITY = {"city": "Rome"}
 
 
@@ -61,17 +69,21 @@ def test_every_format_gives_the_same_conversation(name, asked):
     assert Trace.from_record(trace.to_record()) == trace
 
 
-def test_all_formats_have_a_sample_and_a_name_in_the_config_and_on_the_command_line():
-    from flows.ingest import FORMATS as OFFERED
-
-    assert set(ALL) == set(FORMATS)
-    assert set(IngestConfig.model_fields["format"].annotation.__args__) == {"auto", *FORMATS} == set(OFFERED)
+def test_all_formats_have_a_sample_a_line_in_the_docs_and_a_name_in_the_config():
+    assert set(ALL) == set(LOG_FORMATS)
+    table = (ROOT / "docs/traces.md").read_text().split("## Formats")[1].split("\n## ")[0]
+    assert {name.strip("`") for name in re.findall(r"^\| (`\w+`) \|", table, re.MULTILINE)} == set(LOG_FORMATS)
+    for name in ("auto", *LOG_FORMATS):
+        assert IngestConfig(format=name).format == name
+    with pytest.raises(ValueError, match="no log format is called 'jsonl'; known: auto, .*openai"):
+        IngestConfig(format="jsonl")
 
 
 @pytest.mark.parametrize("name", RECORDS)
-def test_each_record_is_recognised_by_its_own_reader_first(name):
-    first = next(reader for reader in READERS if reader.gathers == "record" and reader.recognises(RECORDS[name]))
-    assert first.name == name
+def test_each_record_has_the_most_specific_signs_for_its_own_reader_only(name):
+    readers = [reader for reader in built_in_readers() if reader.gathers == "record" and reader.recognises(RECORDS[name])]
+    most = max(reader.signs for reader in readers)
+    assert {reader.name for reader in readers if reader.signs == most} == {name}
 
 
 KNOWN = {

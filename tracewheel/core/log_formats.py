@@ -1,0 +1,25 @@
+"""The log formats: a light table, as the config and the command line's help need the names without the readers.
+
+To add a format: write `tracewheel/traces/readers/NAME.py` with its `READER` (or `READERS`), and add its line here.
+"""
+
+from __future__ import annotations
+
+AUTO = "auto"
+# Format: its module in `tracewheel.traces.readers`.
+LOG_FORMATS = {
+    "anthropic": "anthropic",
+    "atif": "atif",
+    "langfuse": "langfuse",
+    "mini_swe_agent": "mini_swe_agent",
+    "mlflow": "mlflow",
+    "openai": "openai",
+    "openhands": "openhands",
+    "openinference": "span_traces",
+    "otel": "span_traces",
+    "sharegpt": "sharegpt",
+    "sweagent": "sweagent",
+    "tau_bench": "tau_bench",
+    "tracewheel": "tracewheel",
+}
+FORMAT_NAMES = (AUTO, *LOG_FORMATS)
