@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 # For triggers: the characters between a name and its value in escaped bytes, where a tab may be a backslash and a t.
 GAP = r"(?:[^A-Za-z0-9]|\\[nrtbf])"
+
+BEFORE = 40  # how many characters before a value are read for `unless`
 
 
 def as_found(value: str) -> str | None:
@@ -28,6 +30,7 @@ class Detector:
         identify: The canonical form of a candidate, or None if it is a false match. Equal identities get equal
             pseudonyms.
         nested: The pattern tells quotes apart by their depth.
+        unless: Words before a value that say that it is something else (`part no.`); they end where the value starts.
         doubt: Of overlapping values, the one with the least doubt counts: 0 for a form that only this kind has, 1 for a
             value in a place for secrets, 2 for a value named as a secret, 3 for personal data.
     """
@@ -39,6 +42,14 @@ class Detector:
     identify: Callable[[str], str | None] = as_found
     nested: bool = False
     doubt: int = 0
+    unless: re.Pattern[str] | None = None
+
+    def matches(self, text: str) -> Iterator[re.Match[str]]:
+        """The candidates in an unescaped text that the words before them do not rule out."""
+        for match in self.pattern.finditer(text):
+            start = match.start(self.group)
+            if self.unless is None or not self.unless.search(text, max(0, start - BEFORE), start):
+                yield match
 
 
 def when(fits: Callable[[str], bool]) -> Callable[[str], str | None]:

@@ -175,7 +175,7 @@ class Redactor:
         return found
 
     def _matches(self, detector: Detector, text: Unescaped) -> Iterator[Found]:
-        for match in detector.pattern.finditer(text.text if detector.nested else text.plain):
+        for match in detector.matches(text.text if detector.nested else text.plain):
             start, end = match.span(detector.group)
             value = text.plain[start:end]
             identity = detector.identify(value)
