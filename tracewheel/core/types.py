@@ -28,8 +28,13 @@ ScoreStatus = Literal["scored", "unscored", "infrastructure_failed"]
 
 
 def canonical_json(value: Any) -> str:
-    """JSON text with sorted keys and no whitespace: equal values give equal text."""
+    """JSON text with sorted keys and no whitespace, for hashing and comparing only: equal values give equal text."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def stored_json(value: Any) -> str:
+    """JSON text without whitespace, its keys in the order given, in which an environment may reply."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
 def content_hash(value: Any, length: int = 16) -> str:
@@ -46,7 +51,7 @@ class Record:
         row = {}
         for spec in fields(self):  # type: ignore[arg-type]
             value = getattr(self, spec.name)
-            row[spec.name] = canonical_json(value) if spec.name in self.JSON_FIELDS else value
+            row[spec.name] = stored_json(value) if spec.name in self.JSON_FIELDS else value
         return row
 
     @classmethod

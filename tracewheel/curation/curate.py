@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tracewheel.config import CurateSections
 from tracewheel.core.errors import DataError
 from tracewheel.core.store import PARTIAL
+from tracewheel.curation.agreement import Agreement
 from tracewheel.curation.contamination import Overlap
 from tracewheel.curation.curated_folder import CONTAMINATION_FILE, DUPLICATES_FILE, REPORT_FILE, SPLITS, SPLITS_FILE, TASKS_FILE
 from tracewheel.curation.difficulty import check_held_out_tier, pass_rates
@@ -153,6 +154,7 @@ class _Curation:
         self.kept_counts.write(out)
         splits.record.write(out / SPLITS_FILE)
         report = {
+            "agreement": Agreement.of(self.usable, self.replayed.difference).to_record(),
             "funnel": self._funnel(dropped, tasks, in_use),
             "drift": {
                 "logged_rewards": int(self.usable["outcome"].notna().sum()),

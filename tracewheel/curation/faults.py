@@ -85,7 +85,7 @@ def find_fault(episode: FinishedEpisode, divergence: Divergence | None = None, i
         return Fault(TOO_LONG, episode.stop_reason)
     if not episode.ended:
         return Fault(EARLY_STOP, UNFINISHED)
-    missed = [part for part, value in episode.breakdown.items() if value < 1.0]
+    missed = sorted(part for part, value in episode.breakdown.items() if value < 1.0)
     for part, (kind, detail) in FAULT_OF_PART.items():
         if part in missed:
             return Fault(kind, detail)

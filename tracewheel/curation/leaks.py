@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tracewheel.config.curation import CurationConfig, DuplicatesConfig
 from tracewheel.core.errors import DataError, LeakError
 from tracewheel.core.files import read_columns, read_table
+from tracewheel.core.types import canonical_json
 from tracewheel.curation.curated_folder import (
     DUPLICATES_FILE,
     EPISODES_FILE,
@@ -55,7 +57,9 @@ def leak_report(
     import pandas
 
     parts = [_leaking(tasks, "id", kind, tasks[column]) for kind, column in (("task", "id"), ("fingerprint", "fingerprint"))]
-    parts.append(_leaking(tasks, "id", "starting point and goal", tasks["initial_state"] + tasks["goal"]))
+    parts.append(
+        _leaking(tasks, "id", "starting point and goal", tasks["initial_state"].map(_sorted) + tasks["goal"].map(_sorted))
+    )
     parts += [_leaking(episodes, "task_id", kind, episodes[column]) for kind, column in EPISODE_CLAIMS if column in episodes]
     if clusters is not None:
         copies = episodes[["trace_id", "task_id", "split"]].merge(clusters, on="trace_id")
@@ -169,6 +173,14 @@ def _spent(tasks: pandas.DataFrame, episodes: pandas.DataFrame, record: SplitRec
                 facts = {"kind": f"{kind.replace('_', ' ')} {use} earlier", "value": own[column], "task": own[task_column]}
                 for split in (own["split"], side):
                     yield pandas.DataFrame({**facts, "split": split, "trace": own.get("trace_id")}, index=own.index)
+
+
+def _sorted(text: str) -> str:
+    """JSON text with its keys sorted, as records keep the order of the log; other text as it is."""
+    try:
+        return canonical_json(json.loads(text))
+    except ValueError:
+        return text
 
 
 def _leaking(frame: pandas.DataFrame, task_column: str, kind: str, values: pandas.Series) -> pandas.DataFrame:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracewheel.core.errors import DataError
 from tracewheel.core.types import Task, Trace, canonical_json
+from tracewheel.curation.agreement import OTHER_REPLIES, Difference, OtherReply
 from tracewheel.curation.openings import after_opening
 from tracewheel.environments import Environment, make_environment
 from tracewheel.environments.recorded.environment import PREFIX as RECORDED
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     import pandas
 
 TOLERANCE = 1e-6
-OTHER_REPLIES = "the tools replied otherwise than in the log"
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Replay:
             verifier could not judge the state.
         breakdown: The parts of the score.
         ended: Whether a call ended the episode.
-        observation_drift: Whether a tool replied otherwise than in the log.
+        difference: The first reply that is not as logged; None where all are.
         unscored: Why there is no score, or "".
         opening: Number of the trace's messages that belong to an earlier conversation.
     """
@@ -43,9 +43,14 @@ class Replay:
     success: float | None
     breakdown: dict[str, float]
     ended: bool
-    observation_drift: bool
+    difference: Difference | None = None
     unscored: str = ""
     opening: int = 0
+
+    @property
+    def observation_drift(self) -> bool:
+        """Whether a tool replied otherwise than in the log."""
+        return self.difference is not None
 
 
 def replay_trace(trace: Trace, environment: Environment) -> Replay:
@@ -66,11 +71,12 @@ def replay_trace(trace: Trace, environment: Environment) -> Replay:
     # The reset has carried out the calls of the opening.
     own = after_opening(trace.messages, task, environment)
     opening = len(trace.messages) - len(own)
-    ended, drift = play(own, environment)
-    if drift:
-        return Replay(task, None, {}, ended, observation_drift=True, unscored=OTHER_REPLIES, opening=opening)
+    ended, other = play(own, environment)
+    if other:
+        difference = other.described(task.id, trace.id, own)
+        return Replay(task, None, {}, ended, difference, unscored=OTHER_REPLIES, opening=opening)
     success, breakdown, unscored = judge(task, environment)
-    return Replay(task, success, breakdown, ended, observation_drift=False, unscored=unscored, opening=opening)
+    return Replay(task, success, breakdown, ended, unscored=unscored, opening=opening)
 
 
 def no_op_problem(task: Task, environment: Environment) -> str:
@@ -88,8 +94,8 @@ def replay_traces(traces: pandas.DataFrame, environment_kind: str) -> tuple[pand
     Returns:
         The frame with the columns `task_id`, `fingerprint`, `success` (NaN when unscored), `breakdown`
         (JSON text), `ended`, `reward_drift`, `observation_drift`, `dropped` (why the trace cannot be
-        used, or ""), `unscored` (why, or ""), `opening` (see `Replay`) and `judged` (a judge's score from 0 to 1 in the log,
-        NaN where there is none); and the tasks by id.
+        used, or ""), `unscored` (why, or ""), `opening` (see `Replay`), `judged` (a judge's score from 0 to 1 in the log,
+        NaN where there is none) and `difference` (see `Replay`); and the tasks by id.
     """
     import pandas
 
@@ -127,6 +133,7 @@ def _row(
         "unscored": replay.unscored if replay else "",
         "opening": replay.opening if replay else 0,
         "judged": float("nan") if judged is None else judged,
+        "difference": replay.difference if replay else None,
     }
 
 
@@ -140,18 +147,18 @@ def judge(task: Task, environment: Environment) -> tuple[float | None, dict[str,
     return float(total), breakdown, ""
 
 
-def play(messages: list[dict[str, Any]], environment: Environment) -> tuple[bool, bool]:
-    """Carry out the calls of an episode: returns whether it ended, and whether a tool replied otherwise than in the log."""
+def play(messages: list[dict[str, Any]], environment: Environment) -> tuple[bool, OtherReply | None]:
+    """Carry out the calls of an episode: returns whether it ended, and the first reply that is not as in the log."""
     replies: dict[str, str] = {}
-    for message in messages:
+    for place, message in enumerate(messages):
         for call in message.get("tool_calls") or []:
             observation = environment.step(call["function"]["name"], json.loads(call["function"]["arguments"]))
             if observation.done:
-                return True, False
+                return True, None
             replies[call["id"]] = observation.text
         if message["role"] == "tool" and replies.get(message["tool_call_id"]) != message["content"]:
-            return False, True
-    return False, False
+            return False, OtherReply(place, replies.get(message["tool_call_id"]))
+    return False, None
 
 
 def _judged(info: Mapping[str, Any]) -> float | None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 from tracewheel.config.curation import CurationConfig
 from tracewheel.core.files import read_batches
 from tracewheel.core.types import Task
+from tracewheel.curation.agreement import Difference
 from tracewheel.curation.contamination import BenchmarkIndex, Overlap
 from tracewheel.curation.duplicates import DuplicateFinder
 from tracewheel.curation.faults import FinishedEpisode, fault_word
@@ -44,6 +45,7 @@ class ReplayedTraces:
         clusters: Duplicates among the usable traces (see `duplicates.py`).
         copy_keys: Trace id to a key that renumbered copies share.
         overlaps: Benchmark items in the usable traces.
+        difference: The first reply that is not as logged.
     """
 
     rows: pandas.DataFrame
@@ -53,6 +55,7 @@ class ReplayedTraces:
     clusters: pandas.DataFrame | None = None
     copy_keys: pandas.Series | None = None
     overlaps: list[Overlap] = field(default_factory=list)
+    difference: Difference | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -94,6 +97,7 @@ def replay_all(traces: Path, environment: str, config: CurationConfig, scratch: 
                     tasks.add(task)
                     if not _knows_solution(solver, task):
                         unsolved.add(task_id)
+            replayed.difference = replayed.difference or next(filter(None, rows["difference"]), None)
             usable = rows[rows["dropped"] == ""]
             finder.add(usable)
             solutions.add(verified_solutions(usable[usable["task_id"].isin(unsolved)], found))

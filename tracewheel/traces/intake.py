@@ -10,7 +10,7 @@ import orjson
 from tracewheel.core.types import Trace
 from tracewheel.traces.counts import Counts
 from tracewheel.traces.hash_index import HashIndex, hash_of
-from tracewheel.traces.parquet import PartWriter, json_of
+from tracewheel.traces.parquet import PartWriter, hashed_json, json_of
 from tracewheel.traces.quarantine import Quarantined
 from tracewheel.traces.redaction.redactor import Redactor
 from tracewheel.traces.spool import SpanGroup
@@ -63,8 +63,8 @@ class Intake:
             self._quarantine_record(item)
             return
         messages = json_of(item.messages)
-        rest = orjson.dumps([item.environment, item.session, item.user], option=orjson.OPT_SORT_KEYS)
-        self._waiting.append((hash_of(messages, rest), item, messages, spans))
+        content = hash_of(hashed_json(item.messages), hashed_json([item.environment, item.session, item.user]))
+        self._waiting.append((content, item, messages, spans))
         self._waiting_bytes += len(messages)
         if len(self._waiting) >= BATCH or self._waiting_bytes >= BATCH_BYTES:
             self.flush()

@@ -82,5 +82,10 @@ class PartWriter:
 
 
 def json_of(value: Any) -> bytes:
-    """JSON text with sorted keys and no spare whitespace."""
+    """JSON text without spare whitespace, its keys in the order of the log: what an environment replies may follow it."""
+    return orjson.dumps(value)
+
+
+def hashed_json(value: Any) -> bytes:
+    """JSON text with sorted keys, for hashing only: equal values give equal text."""
     return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)

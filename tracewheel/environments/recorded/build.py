@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracewheel.core.errors import DataError
 from tracewheel.core.fingerprint import digest_file
-from tracewheel.core.types import content_hash
+from tracewheel.core.types import canonical_json, content_hash
 from tracewheel.environments.recorded.calls import calls_in, exact_key, normalised_key, parameters_of
 from tracewheel.environments.recorded.recording import ABOUT_FILE, CALLS_FILE, RECORDING_VERSION
 from tracewheel.environments.recorded.toolsets import merged_tools
@@ -86,7 +86,12 @@ def log_task(record: dict[str, Any]) -> str:
     first = next((index for index, message in enumerate(messages) if message["role"] == "user"), len(messages))
     context = [[message["role"], message.get("content")] for message in messages[: first + 1]]
     environment = record.get("environment")
-    return f"log-{content_hash([context, environment if isinstance(environment, str) else 'null'])}"
+    return f"log-{content_hash([context, _sorted(environment)])}"
+
+
+def _sorted(environment: Any) -> str:
+    """The text of a logged starting point with its keys sorted."""
+    return canonical_json(json.loads(environment)) if isinstance(environment, str) else "null"
 
 
 def world_agreement(calls: pandas.DataFrame) -> float | None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from tracewheel.core.types import canonical_json, content_hash
+from tracewheel.core.types import content_hash, stored_json
 from tracewheel.environments.recorded.build import log_task
 from tracewheel.environments.recorded.calls import LoggedCall, calls_in
 from tracewheel.environments.recorded.tasks import comparable
@@ -104,7 +104,7 @@ def _turns(record: Record) -> Iterator[_Stretch]:
 def _without_opinion(record: Record) -> str:
     """The `info` of a trace without the judge's opinion."""
     info = json.loads(record["info"]) if isinstance(record.get("info"), str) else {}
-    return canonical_json({name: value for name, value in info.items() if name != "judged"})
+    return stored_json({name: value for name, value in info.items() if name != "judged"})
 
 
 def _users(messages: list[dict[str, Any]]) -> list[int]:
@@ -133,7 +133,7 @@ def _row(stretch: _Stretch, kind: str, by: By, asked: _Stretch, references: list
     record = stretch.record
     session = record.get("session")
     changes: Record = {
-        "environment": canonical_json(logged),
+        "environment": stored_json(logged),
         "session": session if isinstance(session, str) and session else f"task {stretch.task}",
     }
     if by == "turn":
