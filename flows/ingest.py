@@ -29,6 +29,14 @@ def add_ingest_command(commands: Any, exit_codes: str) -> None:
     parser.add_argument(
         "--format", choices=FORMAT_NAMES, help="how the logs are written (default: auto, found out record by record)"
     )
+    parser.add_argument(
+        "--reader",
+        dest="readers",
+        action="append",
+        default=[],
+        metavar="READER",
+        help="a reader of your own, tried first: module:Class, or a mapping in YAML; may be repeated",
+    )
     parser.add_argument("--full", action="store_true", help="read everything again, and replace what is in DIR")
     parser.add_argument("--mlflow-uri", metavar="URI", help="tracking store to read traces from")
     parser.add_argument("--experiment", metavar="NAME", help="experiment whose traces are read from there")
@@ -54,14 +62,19 @@ def ingest(options: argparse.Namespace) -> dict[str, Any]:
     from tracewheel.config.loading import load_ingest_config
     from tracewheel.traces.ingest import ingest_new
 
-    config = load_ingest_config(tuple(options.paths), options.format, options.overrides)
+    config = load_ingest_config(tuple(options.paths), options.format, options.overrides, options.readers)
     with _mlflow_traces(options) as passing, _progress(config, options, passing) as watch:
         report = ingest_new(config, Path(options.out), full=options.full, passing=passing, watch=watch)
     return {"out": options.out, **report}
 
 
 def _ingest_profile(options: argparse.Namespace) -> dict[str, Any]:
-    needs_one = ("--format", options.format), ("--mlflow-uri", options.mlflow_uri), ("--full", options.full)
+    needs_one = (
+        ("--format", options.format),
+        ("--mlflow-uri", options.mlflow_uri),
+        ("--full", options.full),
+        ("--reader", options.readers),
+    )
     if len(options.paths) > 1 or any(value for _, value in needs_one):
         raise InputError(f"{options.paths[0]}: a profile names its logs itself; give it alone, and settings with --set")
     from flows.setup import prepare_environment, resolve_config

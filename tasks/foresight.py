@@ -183,12 +183,13 @@ def lengths_of(run: Run, curated: Path | None) -> Lengths:
 
 def _logged(config: RetrainConfig) -> tuple[list[tuple[Any, Any]], int]:
     from tracewheel.traces.ingest import find_files
+    from tracewheel.traces.readers.plugins import own_readers
     from tracewheel.traces.readers.reading import read_traces
 
     """The first logged conversations, and about how many the warm start will imitate: attempts at the training tasks."""
     spoken: list[tuple[Any, Any]] = []
     prompts: Counter[str] = Counter()
-    for item in read_traces(find_files(config.ingest.paths), config.ingest.format):
+    for item in read_traces(find_files(config.ingest.paths), config.ingest.format, own_readers(config.ingest.readers)):
         if isinstance(item, Trace):
             prompts[next((str(message["content"]) for message in item.messages if message["role"] == "user"), "")] += 1
             if len(spoken) < READ and any(message["role"] == "assistant" for message in item.messages):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -204,9 +204,10 @@ def settings_for(config: RetrainConfig, sections: tuple[str, ...]) -> dict[str, 
     return settings
 
 
-def plugins_of(config: RetrainConfig) -> tuple[str, ...]:
-    """Modules of the user's own classes that the profile names."""
-    return plugin_modules([config.environment.kind, *(term.kind for term in config.rubric.verifiers)])
+def plugins_of(config: RetrainConfig, sections: Collection[str] = ()) -> tuple[str, ...]:
+    """Modules of the user's own classes that the profile names; of its readers, for stages that read the section `ingest`."""
+    readers = [reader.kind for reader in config.ingest.readers] if "ingest" in sections else []
+    return plugin_modules([config.environment.kind, *(term.kind for term in config.rubric.verifiers), *readers])
 
 
 @functools.cache

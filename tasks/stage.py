@@ -189,7 +189,7 @@ class StageTask(Generic[P]):
         made_from = {
             "settings": settings_for(run.config, self.sections.keyed()),
             "arguments": {name: describe(value) for name, value in sorted(arguments.items())},
-            "code": code_version(self.code, plugins_of(run.config)),
+            "code": code_version(self.code, plugins_of(run.config, self.sections.keyed())),
             "packages": package_versions(NUMERIC_PACKAGES + self.packages),
         }
         return content_hash(made_from)

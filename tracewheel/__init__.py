@@ -34,7 +34,8 @@ PUBLIC = {
     "tracewheel.environments.base": ("Environment", "GoalFinder", "Observation", "OpeningProvider", "Solver", "VariantMaker"),
     "tracewheel.scoring.verifiers.base": ("GradedVerifier", "Verifier"),
     "tracewheel.traces.quarantine": ("Quarantined", "InvalidRecord"),
-    "tracewheel.traces.readers.building": ("Place",),
+    "tracewheel.traces.readers.building": ("Place", "RawTrace"),
+    "tracewheel.traces.readers.plugins": ("TraceReader",),
     "tracewheel.traces.readers.reader": ("Reader",),
 }
 _MODULES = {name: module for module, names in PUBLIC.items() for name in names}

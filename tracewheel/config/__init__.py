@@ -26,7 +26,7 @@ from tracewheel.config.doctor import Ceiling, CheckName, DoctorConfig, Floor
 from tracewheel.config.endpoint import EndpointConfig, PricesConfig
 from tracewheel.config.engines import EngineConfig, TransformersEngineConfig, VllmConfig, VllmEngineConfig, VllmServerConfig
 from tracewheel.config.guard import GuardConfig
-from tracewheel.config.ingest import IngestConfig
+from tracewheel.config.ingest import IngestConfig, ReaderConfig
 from tracewheel.config.learner import (
     BufferConfig,
     CispoConfig,
@@ -169,6 +169,7 @@ __all__ = [
     "RateTrialSections",
     "RateTrialsConfig",
     "RayWorkersConfig",
+    "ReaderConfig",
     "RedactionConfig",
     "ReplayConfig",
     "ResourcesConfig",

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
 from tracewheel.config.base import Strict
 from tracewheel.config.curation import RedactionConfig
 from tracewheel.core.log_formats import AUTO, FORMAT_NAMES
+
+OWN_READERS = ("mapping",)
 
 
 def _format(name: str) -> str:
@@ -17,13 +19,29 @@ def _format(name: str) -> str:
     return name
 
 
+def _reader_kind(name: str) -> str:
+    if name not in OWN_READERS and ":" not in name:
+        raise ValueError(f"a reader of your own is 'module:Class' or one of {', '.join(OWN_READERS)}, not '{name}'")
+    return name
+
+
+class ReaderConfig(Strict):
+    """A reader of one's own: `module:Class`, made with `args`; or `mapping`, whose `args` say where things are in a record."""
+
+    kind: Annotated[str, AfterValidator(_reader_kind)]
+    args: dict[str, Any] = Field(default_factory=dict)
+
+
 class IngestConfig(Strict):
     """Which logs to read: files, folders or globs, in a given format or with the format of each record detected.
+
+    `readers` are tried before the built-in ones, in their order.
 
     Of a record larger than `largest_record_mib` MiB only the beginning is kept, in quarantine.
     """
 
     paths: tuple[str, ...] = ()
     format: Annotated[str, AfterValidator(_format)] = AUTO
+    readers: tuple[ReaderConfig, ...] = ()
     redaction: RedactionConfig = RedactionConfig()
     largest_record_mib: Annotated[int, Field(ge=1, le=1024)] = 64

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -29,13 +30,16 @@ def load_config(path: str | Path, overrides: list[str] | None = None) -> Retrain
     return load_as(RetrainConfig, path, overrides)
 
 
-def load_ingest_config(paths: tuple[str, ...], format: str | None, overrides: list[str] | None = None) -> IngestConfig:
+def load_ingest_config(
+    paths: tuple[str, ...], format: str | None, overrides: list[str] | None = None, readers: Sequence[str] = ()
+) -> IngestConfig:
     """The settings of an ingest without a profile.
 
     Args:
         paths: `ingest.paths`.
         format: `ingest.format`, unless None.
         overrides: `ingest.a=value` settings.
+        readers: Readers before those of `ingest.readers`: `module:Class`, or files with the `args` of a mapping.
 
     Raises:
         ConfigError: an override is invalid; the message names the key.
@@ -50,11 +54,32 @@ def load_ingest_config(paths: tuple[str, ...], format: str | None, overrides: li
     if not isinstance(section, dict):
         raise ConfigError("--set ingest: 'ingest' holds keys, not a value")
     section |= {"paths": paths} | ({"format": format} if format else {})
+    if readers:
+        others = section.get("readers") or []
+        section["readers"] = [*map(_reader, readers), *(others if isinstance(others, list) else [others])]
     try:
         return IngestConfig.model_validate(section)
     except ValidationError as error:
         problems = "; ".join(_describe(problem, section) for problem in error.errors())
         raise ConfigError(f"--set ingest: {problems}") from error
+
+
+def _reader(name: str) -> dict[str, Any]:
+    if not name.endswith((".yaml", ".yml")):
+        return {"kind": name}
+    return {"kind": "mapping", "args": _read_yaml(Path(name), "a mapping reader")}
+
+
+def _read_yaml(path: Path, what: str) -> dict[str, Any]:
+    try:
+        values = yaml.safe_load(path.read_text())
+    except FileNotFoundError as error:
+        raise ConfigError(f"{path}: no such config file") from error
+    except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
+        raise ConfigError(f"{path}: cannot be read as YAML: {error}") from error
+    if not isinstance(values, dict):
+        raise ConfigError(f"{path}: {what} is a mapping of keys to values")
+    return values
 
 
 def load_as(model: type[T], path: str | Path, overrides: list[str] | None = None) -> T:
@@ -64,14 +89,7 @@ def load_as(model: type[T], path: str | Path, overrides: list[str] | None = None
         ConfigError: the file is missing, not YAML, or invalid for the model; the message names the key.
     """
     path = Path(path)
-    try:
-        values = yaml.safe_load(path.read_text())
-    except FileNotFoundError as error:
-        raise ConfigError(f"{path}: no such config file") from error
-    except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
-        raise ConfigError(f"{path}: cannot be read as YAML: {error}") from error
-    if not isinstance(values, dict):
-        raise ConfigError(f"{path}: a profile is a mapping of keys to values")
+    values = _read_yaml(path, "a profile")
     for override in overrides or []:
         _apply(values, override)
     if "name" in model.model_fields:

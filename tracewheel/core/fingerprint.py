@@ -73,12 +73,21 @@ def code_version(module: str, plugins: tuple[str, ...] = ()) -> str:
     for name, source, tree in _reached(module):
         hashes[name] = hashlib.sha256(ast.dump(_without_docstrings(tree)).encode()).hexdigest()
         hashes |= {f"{name} {asset.name}": digest_file(asset) for asset in _assets(tree, source.parent)}
-    if plugins:
-        search_working_folder()
-    for plugin in plugins:
-        spec = importlib.util.find_spec(plugin)
-        hashes[plugin] = digest_file(Path(spec.origin)) if spec and spec.origin else ""
+    hashes |= plugin_digests(plugins)
     return content_hash([SCHEMA_VERSION, sorted(hashes.items())])
+
+
+def plugin_digests(plugins: Iterable[str]) -> dict[str, str]:
+    """Digests of the source of the user's own modules, by module; "" for one that is not found."""
+    digests = {}
+    for plugin in plugins:
+        search_working_folder()
+        try:
+            spec = importlib.util.find_spec(plugin)
+        except ModuleNotFoundError:
+            spec = None
+        digests[plugin] = digest_file(Path(spec.origin)) if spec and spec.origin else ""
+    return digests
 
 
 @functools.cache

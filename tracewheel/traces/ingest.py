@@ -24,6 +24,7 @@ from tracewheel.traces.ledger import Progress
 from tracewheel.traces.log_file import LogFile
 from tracewheel.traces.quarantine import Quarantined
 from tracewheel.traces.readers.log_reader import LogReader
+from tracewheel.traces.readers.plugins import own_readers, readers_digest
 from tracewheel.traces.readers.tracewheel import parquet_pieces
 from tracewheel.traces.redaction.redactor import Redactor, key_digest
 from tracewheel.traces.redaction.survivors import check_stored
@@ -109,7 +110,8 @@ def ingest_new(
     archive, redactor = Archive(out), Redactor(config.redaction)
     found = find_files(config.paths, without=out)
     skipped = [redactor.name(name) for name in skipped_files(config.paths, found.values(), without=out)]
-    settings = content_hash(config.redaction.model_dump(mode="json") | key_digest(config.redaction))
+    redaction = config.redaction.model_dump(mode="json") | key_digest(config.redaction)
+    settings = content_hash(redaction | readers_digest(config.readers))
     began: list[_Commits] = []
 
     def attempt() -> dict[str, Any]:
@@ -216,7 +218,7 @@ class _FileReader:
         records_per_commit: int = RECORDS_PER_COMMIT,
         watch: Watch | None = None,
     ) -> None:
-        self._reader, self._spool, self._intake = LogReader(config.format, spool), spool, intake
+        self._reader, self._spool, self._intake = LogReader(config.format, spool, own_readers(config.readers)), spool, intake
         self._commits, self._records_per_commit = commits, records_per_commit
         self._watch, self._bytes = watch or (lambda done: None), 0
         self._largest = config.largest_record_mib << 20

@@ -16,12 +16,13 @@ from tracewheel.traces.quarantine import InvalidRecord, Quarantined
 from tracewheel.traces.readers import openai, span_traces
 from tracewheel.traces.readers.building import Place
 from tracewheel.traces.readers.parsing import parse_piece
-from tracewheel.traces.readers.reader import Reader
+from tracewheel.traces.readers.reader import Reader, Signs
 from tracewheel.traces.readers.registry import built_in_readers
 from tracewheel.traces.readers.spans import is_span, read_span, span_values
 from tracewheel.traces.readers.tool_cache import ToolCache
 from tracewheel.traces.spool import SpanGroup, Spool
 
+OWN_READER = "read it with your own: --reader module:Class or mapping.yaml (docs/traces.md)"
 LARGEST_LIST = 256 << 20
 
 
@@ -31,16 +32,17 @@ class LogReader:
     Args:
         format: A format's name, or "auto".
         spool: Collects spans by trace.
+        own: Readers of the user's own, which are tried first.
     """
 
-    def __init__(self, format: str, spool: Spool) -> None:
-        readers = [reader for reader in built_in_readers() if format in (AUTO, reader.name)]
+    def __init__(self, format: str, spool: Spool, own: Iterable[Reader] = ()) -> None:
+        own = tuple(own)
+        readers = [*own, *(reader for reader in built_in_readers() if format in (AUTO, reader.name))]
         self._format, self._spool = format, spool
         self._records = [reader for reader in readers if reader.gathers == "record"]
         self._lists = [reader for reader in readers if reader.gathers == "list"]
         self._spans = [reader for reader in readers if reader.gathers == "trace id"]
-        self._reads_openai = openai.READER in readers
-        self._usual = self._reads_openai
+        self._usual = self._reads_openai = openai.READER in readers and not own
         self._tool_cache = ToolCache()
 
     def read(self, pieces: Iterable[Piece], file: str) -> Iterator[Trace | Quarantined]:
@@ -73,7 +75,12 @@ class LogReader:
             yield quarantined(first, file, error)
             yield from self._read_each((piece for piece in pieces if piece.raw or not first.damage), file)
             return
-        reader = self._list_reader(value)
+        try:
+            reader = self._list_reader(value)
+        except InvalidRecord as error:
+            yield quarantined(first, file, error)
+            yield from self._read_each(pieces, file)
+            return
         if reader is None:
             yield from self._read_value(value, first, file)
             yield from self._read_each(pieces, file)
@@ -111,24 +118,27 @@ class LogReader:
             error = InvalidRecord("not an object", f"a record is one JSON object, this is a {type(value).__name__}")
             yield quarantined(piece, file, error)
             return
-        if self._spans and span_traces.is_exported(value):
+        try:
+            reader = self._reader_of(value)
+        except InvalidRecord as error:
+            yield quarantined(piece, file, error)
+            return
+        if self._spans and span_traces.is_exported(value) and not (reader and reader.signs == Signs.OWN):
             yield from self._spool_spans(value, piece, file)
             return
-        reader = self._reader_of(value)
         if reader is None:
             shown = ", ".join(sorted(map(repr, value))[:8])
             known = "no reader knows" if self._format == AUTO else f"the reader of {self._format} does not know"
-            detail = f"{known} an object with the keys {shown:.200}"
+            detail = f"{known} an object with the keys {shown:.200}; {OWN_READER}"
             yield quarantined(piece, file, InvalidRecord("unknown format", detail))
             return
-        self._usual = reader is openai.READER
+        self._usual = self._reads_openai and reader is openai.READER
         yield read_or_quarantine(reader, value, piece, file)
 
     def _reader_of(self, value: dict[str, Any]) -> Reader | None:
         """The reader with the most specific signs; OpenAI's for any record if asked for, as it names what is missing."""
-        if self._format == openai.FORMAT:
-            return openai.READER
-        return next((reader for reader in self._records if reader.recognises(value)), None)
+        found = next((reader for reader in self._records if reader.recognises(value)), None)
+        return openai.READER if found is None and self._format == openai.FORMAT else found
 
     def _spool_spans(self, value: dict[str, Any], piece: Piece, file: str) -> Iterator[Quarantined]:
         spans = span_values(value) or ([value] if is_span(value) else [])

@@ -20,6 +20,8 @@ class Signs(IntEnum):
     """Keys, types or blocks that only this format has together."""
     NAMED = 3
     """The record names its format, or has all keys of a schema."""
+    OWN = 4
+    """The user's own reader (`ingest.readers`)."""
 
 
 @dataclass(frozen=True)

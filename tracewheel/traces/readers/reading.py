@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from tracewheel.core.log_formats import AUTO
@@ -11,22 +11,24 @@ from tracewheel.traces.json_cutter import Piece
 from tracewheel.traces.log_file import LogFile
 from tracewheel.traces.quarantine import Quarantined
 from tracewheel.traces.readers.log_reader import LogReader
+from tracewheel.traces.readers.reader import Reader
 from tracewheel.traces.readers.tracewheel import parquet_pieces
 from tracewheel.traces.spool import Spool
 
 
-def read_traces(paths: dict[str, Path], format: str = AUTO) -> Iterator[Trace | Quarantined]:
+def read_traces(paths: dict[str, Path], format: str = AUTO, own: Iterable[Reader] = ()) -> Iterator[Trace | Quarantined]:
     """The traces of files, in order; traces made of spans come last.
 
     Args:
         paths: The files by the names to store with records.
         format: A format's name, or "auto".
+        own: Readers of the user's own.
 
     Raises:
         OSError: a file cannot be read.
     """
     with Spool() as spool:
-        reader = LogReader(format, spool)
+        reader = LogReader(format, spool, own)
         for name, path in paths.items():
             yield from reader.read(pieces_of(path), name)
         for _, item in reader.spooled():
