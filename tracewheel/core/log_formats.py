@@ -14,6 +14,8 @@ LOG_FORMATS = {
     "mini_swe_agent": "mini_swe_agent",
     "mlflow": "mlflow",
     "openai": "openai",
+    "openai_agents": "openai_agents",
+    "openai_responses": "openai_responses",
     "openhands": "openhands",
     "openinference": "span_traces",
     "otel": "span_traces",

@@ -24,6 +24,7 @@ from tracewheel.traces.spool import SpanGroup, Spool
 
 OWN_READER = "read it with your own: --reader module:Class or mapping.yaml (docs/traces.md)"
 LARGEST_LIST = 256 << 20
+GROUP_MARK = "\x1f"
 
 
 class LogReader:
@@ -39,7 +40,8 @@ class LogReader:
         own = tuple(own)
         readers = [*own, *(reader for reader in built_in_readers() if format in (AUTO, reader.name))]
         self._format, self._spool = format, spool
-        self._records = [reader for reader in readers if reader.gathers == "record"]
+        self._records = [reader for reader in readers if reader.gathers in ("record", "group")]
+        self._groups = {reader.name: reader for reader in readers if reader.gathers == "group"}
         self._lists = [reader for reader in readers if reader.gathers == "list"]
         self._spans = [reader for reader in readers if reader.gathers == "trace id"]
         self._usual = self._reads_openai = openai.READER in readers and not own
@@ -76,12 +78,12 @@ class LogReader:
             yield from self._read_each((piece for piece in pieces if piece.raw or not first.damage), file)
             return
         try:
-            reader = self._list_reader(value)
+            readers = self._list_readers(value)
         except InvalidRecord as error:
             yield quarantined(first, file, error)
             yield from self._read_each(pieces, file)
             return
-        if reader is None:
+        if not readers:
             yield from self._read_value(value, first, file)
             yield from self._read_each(pieces, file)
             return
@@ -102,21 +104,36 @@ class LogReader:
         except InvalidRecord as error:
             yield quarantined(whole, file, error)
             return
-        yield read_or_quarantine(reader, values, whole, file)
+        reader = next((reader for reader in readers if reader.is_whole is None or reader.is_whole(values)), None)
+        if reader is not None:
+            yield read_or_quarantine(reader, values, whole, file)
+            return
+        for part, one in zip(parts, values, strict=True):
+            yield from self._read_value(one, part, file)
 
-    def _list_reader(self, value: Any) -> Reader | None:
+    def _list_readers(self, value: Any) -> list[Reader]:
+        """The readers of lists that may begin like this; none if the value is a record."""
         if any(reader.recognises(value) for reader in self._records) or is_span(value):
-            return None
-        return next((reader for reader in self._lists if reader.recognises(value)), None)
+            return []
+        return [reader for reader in self._lists if reader.recognises(value)]
 
     def _read_value(self, value: Any, piece: Piece, file: str) -> Iterator[Trace | Quarantined]:
         if isinstance(value, list) and self._spans and value and all(map(span_traces.is_exported, value)):
             for span in value:
                 yield from self._spool_spans(span, piece._replace(raw=orjson.dumps(span)), file)
             return
-        if not isinstance(value, dict):
-            error = InvalidRecord("not an object", f"a record is one JSON object, this is a {type(value).__name__}")
+        try:
+            readers = self._list_readers(value[0]) if isinstance(value, list) and value else []
+        except InvalidRecord as error:
             yield quarantined(piece, file, error)
+            return
+        whole = next((reader for reader in readers if reader.is_whole is None or reader.is_whole(value)), None)
+        if whole is not None:
+            yield read_or_quarantine(whole, value, piece, file)
+            return
+        if not isinstance(value, dict):
+            detail = f"a record is one JSON object, this is a {type(value).__name__}"
+            yield quarantined(piece, file, InvalidRecord("not an object", detail))
             return
         try:
             reader = self._reader_of(value)
@@ -133,6 +150,9 @@ class LogReader:
             yield quarantined(piece, file, InvalidRecord("unknown format", detail))
             return
         self._usual = self._reads_openai and reader is openai.READER
+        if reader.parts is not None:
+            yield from self._spool_parts(reader, value, piece, file)
+            return
         yield read_or_quarantine(reader, value, piece, file)
 
     def _reader_of(self, value: dict[str, Any]) -> Reader | None:
@@ -155,12 +175,25 @@ class LogReader:
                 continue
             self._spool.add(read_span(span).trace_id, raw, Place(file, piece.line), piece.offset)
 
+    def _spool_parts(self, reader: Reader, value: Any, piece: Piece, file: str) -> Iterator[Quarantined]:
+        assert reader.parts is not None
+        try:
+            parts = reader.parts(value)
+        except InvalidRecord as error:
+            yield quarantined(piece, file, error)
+            return
+        for group, part in parts:
+            raw = piece.raw if part is value else orjson.dumps(part)
+            self._spool.add(f"{reader.name}{GROUP_MARK}{group}", raw, Place(file, piece.line), piece.offset)
+
     def spooled(self) -> Iterator[tuple[SpanGroup, Trace | Quarantined]]:
         """Read the traces in the spool, in the order of their first spans. Call it after all files are read."""
         reader = self._spans[0] if len(self._spans) == 1 else span_traces.ANY_READER
         for group in self._spool.groups():
             piece = Piece(b"\n".join(group.raws), group.place.line, group.offset)
-            yield group, read_or_quarantine(reader, [orjson.loads(raw) for raw in group.raws], piece, group.place.file)
+            name, mark, _ = group.trace_id.partition(GROUP_MARK)
+            chosen = self._groups.get(name, reader) if mark else reader
+            yield group, read_or_quarantine(chosen, [orjson.loads(raw) for raw in group.raws], piece, group.place.file)
 
 
 def read_or_quarantine(reader: Reader, value: Any, piece: Piece, file: str) -> Trace | Quarantined:

@@ -32,12 +32,17 @@ class Reader:
         name: The format's name, for `--format` and a trace's `format`.
         recognises: Whether a JSON value is a record of this format, or part of one. Never raises.
         read: The trace of a record, or of the list of its parts. Raises only `InvalidRecord`.
-        gathers: What makes up one trace: a whole record, the elements of one JSON list, or the spans with one trace id.
+        gathers: What makes up one trace: a whole record, the elements of one JSON list, the spans with one trace id, or the
+            parts of any records and files that are of one group.
         signs: How specific the signs are that `recognises` looks for.
+        is_whole: Of a reader that gathers a list: whether the elements are one trace of this format. None: the first decides.
+        parts: Of a reader that gathers groups: the parts of a record, each with its group's id. Raises only `InvalidRecord`.
     """
 
     name: str
     recognises: Callable[[Any], bool]
     read: Callable[[Any, Place], Trace]
-    gathers: Literal["record", "list", "trace id"] = "record"
+    gathers: Literal["record", "list", "trace id", "group"] = "record"
     signs: Signs = Signs.SHAPE
+    is_whole: Callable[[list[Any]], bool] | None = None
+    parts: Callable[[Any], list[tuple[str, Any]]] | None = None
