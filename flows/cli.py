@@ -13,6 +13,7 @@ from typing import Any
 from flows.check_template import add_check_template_command
 from flows.data import add_data_commands
 from flows.ingest import add_ingest_command
+from flows.outputs import check_out
 from tracewheel import __version__
 from tracewheel.core.errors import GateRefused, InputError, TracewheelError, UnhealthyRun, UntrainableBase
 from tracewheel.learner.backends.processes import is_first
@@ -29,6 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         # Standard output is for the result alone; libraries print to it, too.
         with contextlib.redirect_stdout(sys.stderr):
+            check_out(options)
             command: Command = getattr(importlib.import_module(module), name)
             result = command(options)
     except GateRefused as refusal:

@@ -13,6 +13,7 @@ from flows.cli import main
 from tracewheel.config import LoraShape, PolicyConfig
 from tracewheel.core.files import read_json, write_json
 from tracewheel.core.fingerprint import digest_of
+from tracewheel.core.out_folder import visible_files
 from tracewheel.environments.workspace.tasks import make_task
 from tracewheel.evaluation import merge_check
 from tracewheel.policy.adapters import ADAPTER_INFO, check_adapter, peft_config, write_adapter, write_full_model
@@ -96,15 +97,16 @@ def test_a_merge_no_worse_than_its_best_part_is_kept_with_the_comparison(run, ra
 
 def test_a_worse_merge_is_refused_and_changes_nothing(run, rates, curated, tmp_path):
     out = tmp_path / "out"
-    out.mkdir()
-    (out / "earlier").touch()
+    (out / "adapter").mkdir(parents=True)
+    for name in ("merge.json", "adapter/earlier"):
+        (out / name).touch()
     rates(0.2, 0.5, 0.4)
     code, result, shown = run("--curated", curated, "--out", out)
     assert code == 3
     assert "the merge reaches 0.400 on the validation split, two alone 0.500" in shown
     assert result["rates"] == {"one": 0.2, "two": 0.5, "merged": 0.4}
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
-    assert [path.name for path in out.iterdir()] == ["earlier"]
+    assert visible_files(out) == ["adapter/earlier", "merge.json"]
 
 
 def test_an_unevaluated_merge_needs_the_option(run, base, curated, tmp_path):

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from flows.opening import tracked
+from flows.outputs import OUTPUTS
 from flows.retrain import learn
 from flows.setup import resolve_config
 from flows.summary import show_summary
@@ -20,6 +21,7 @@ from tasks.report import write_report
 from tasks.run import Run
 from tracewheel.config import load_config
 from tracewheel.core.fingerprint import digest_of
+from tracewheel.core.out_folder import visible_files
 from tracewheel.core.store import remove
 from tracewheel.policy.adapters import base_hash
 
@@ -76,6 +78,16 @@ def test_everything_is_in_the_run_folder(finished):
     assert summary["mlflow_uri"] == f"sqlite:///{folder}/mlflow.db"
     assert {path.name for path in folder.iterdir()} >= {"store", "mlflow.db", summary["run_id"], "sampler.json", ".prefect"}
     assert not list(folder.rglob(".partial-*"))
+
+
+def test_the_table_of_outputs_knows_what_each_stage_writes(finished):
+    """Otherwise a command would refuse to replace its own output."""
+    folder, _, _ = finished
+    known = {target.partition(":")[2]: writes for target, writes in OUTPUTS.items()}
+    for entry in (folder / "store").iterdir():
+        if writes := known.get(entry.name.rpartition("-")[0]):
+            assert [name for name in visible_files(entry) if not writes.knows(name)] == []
+            assert all((entry / name).exists() for name in writes.always)
 
 
 def test_changed_tasks_name_trajectories_that_exist(finished):

@@ -24,8 +24,9 @@ from typing import Any
 from tracewheel.core.errors import InfrastructureError, TracewheelError
 from tracewheel.core.fingerprint import digest_of
 from tracewheel.core.locks import hold
+from tracewheel.core.out_folder import carry_hidden
 
-PARTIAL = ".partial-"
+PARTIAL, PREVIOUS = ".partial-", ".previous-"
 DISK_ERRORS = {
     errno.ENOSPC,
     errno.EDQUOT,
@@ -172,7 +173,7 @@ def place_copy(source: Path, path: Path) -> None:
 def produce_whole(out: Path, produce: Callable[[Path], Any]) -> Any:
     """Run a stage with `out` as its output folder, which is replaced as a whole once the stage has finished.
 
-    Partial outputs that killed processes left beside `out` are deleted.
+    Partial outputs that killed processes left beside `out` are deleted. Hidden files in `out` stay; a link stays a link.
 
     Args:
         out: The output folder.
@@ -184,21 +185,39 @@ def produce_whole(out: Path, produce: Callable[[Path], Any]) -> Any:
     Raises:
         InfrastructureError: the disk is full or cannot be written to. `out` is left as it was.
     """
+    out = out.resolve()
     partial = out.with_name(f"{PARTIAL}{out.name}-{os.getpid()}")
+    previous = out.with_name(f"{PREVIOUS}{out.name}-{os.getpid()}")
     with disk_errors(out):
-        for leftover in out.parent.glob(f"{PARTIAL}*"):
-            if re.fullmatch(rf"{re.escape(PARTIAL + out.name)}-\d+", leftover.name) and _is_abandoned(leftover):
+        for leftover in _left(out, PARTIAL):
+            remove(leftover)
+        for leftover in _left(out, PREVIOUS):
+            # A kill between the two renames: the old output is back where it was.
+            if out.exists():
                 remove(leftover)
+            else:
+                os.replace(leftover, out)
         try:
             partial.mkdir(parents=True)
             with hold(partial):
                 result = produce(partial)
                 flush(partial)
-                remove(out)
-                os.replace(partial, out)
+                if out.exists():
+                    os.replace(out, previous)
+                with hold(previous):
+                    os.replace(partial, out)
+                    if previous.exists():
+                        carry_hidden(previous, out)
+                        remove(previous)
         finally:
             remove(partial)
     return result
+
+
+def _left(out: Path, kind: str) -> list[Path]:
+    """The folders of this kind that killed processes left beside `out`."""
+    named = re.compile(rf"{re.escape(kind + out.name)}-\d+")
+    return [path for path in out.parent.glob(f"{kind}*") if named.fullmatch(path.name) and _is_abandoned(path)]
 
 
 def _is_abandoned(folder: Path) -> bool:

@@ -7,6 +7,7 @@ the old version or the new one. Between the two renames the old one has another 
 from __future__ import annotations
 
 import contextlib
+import glob
 import json
 import os
 import shutil
@@ -17,16 +18,15 @@ from typing import Any
 
 from tracewheel.core.errors import DataError, InfrastructureError
 from tracewheel.core.locks import hold
-from tracewheel.core.store import PARTIAL, flush, remove
+from tracewheel.core.out_folder import carry_hidden, check_out_folder
+from tracewheel.core.store import PARTIAL, PREVIOUS, disk_errors, flush, remove
 from tracewheel.traces.counts import Counts
 from tracewheel.traces.hash_index import HashIndex
-from tracewheel.traces.ingested_folder import QUARANTINE_FILE, REPORT_FILE, TRACES_FOLDER
+from tracewheel.traces.ingested_folder import INDEXES, INGESTED, QUARANTINE_FILE, REPORT_FILE, STATE_FILE, TRACES_FOLDER
 from tracewheel.traces.intake import StoredHashes
 from tracewheel.traces.ledger import FULL, Ledger
 
-STATE_FILE, STATE_VERSION = "state.json", 1
-INDEXES = ("contents", "ids", "span_traces")
-PREVIOUS = ".previous-"
+STATE_VERSION = 1
 
 
 @dataclass
@@ -57,19 +57,22 @@ class Archive:
         """Lock the folder for this process, and clean up after a killed one.
 
         Raises:
+            DataError: it holds what no ingest has written.
             InfrastructureError: another process is writing to it.
         """
-        self.path.parent.mkdir(parents=True, exist_ok=True)
         lock = self.path.with_name(f".lock-{self.path.name}")
-        lock.touch()
+        with disk_errors(self.path):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            lock.touch()
         with hold(lock) as held:
             if not held:
                 raise InfrastructureError(f"{self.path}: another ingest is writing to it; wait for it")
             if self._previous.exists() and not self.path.exists():
                 os.replace(self._previous, self.path)
-            remove(self._previous)
-            for leftover in self.path.parent.glob(f"{PARTIAL}{self.path.name}-*"):
+            self._drop_previous()
+            for leftover in self.path.parent.glob(f"{PARTIAL}{glob.escape(self.path.name)}-[0-9]*"):
                 remove(leftover)
+            check_out_folder(self.path, INGESTED, by="ingest")
             try:
                 yield
             finally:
@@ -83,9 +86,9 @@ class Archive:
             settings: Digest of the settings that stored traces depend on.
 
         Raises:
-            DataError: the folder is not an archive, or was made with other settings.
+            DataError: the folder is a profile's, or was made with other settings.
         """
-        if not self.path.exists() or not any(self.path.iterdir()):
+        if not self.path.exists() or not (self.path / REPORT_FILE).exists():
             return ArchiveState(settings)
         file = self.path / STATE_FILE
         if not file.exists():
@@ -110,18 +113,6 @@ class Archive:
             )
         return state
 
-    def check_replaceable(self) -> None:
-        """Refuse to replace a folder that is not the output of an ingest.
-
-        Raises:
-            DataError: the folder holds something else.
-        """
-        if not self.path.exists():
-            return
-        names = {entry.name for entry in self.path.iterdir()} if self.path.is_dir() else {self.path.name}
-        if names and not names >= {TRACES_FOLDER, QUARANTINE_FILE, REPORT_FILE}:
-            raise DataError(f"{self.path}: exists and is not an output of ingest; choose another --out")
-
     def begin(self, state: ArchiveState, *, keep: bool) -> tuple[Path, Path]:
         """Begin the folder's next version.
 
@@ -136,7 +127,7 @@ class Archive:
         parts = self._next / TRACES_FOLDER
         parts.mkdir(parents=True)
         quarantine = self._next / QUARANTINE_FILE
-        if keep and self.path.exists():
+        if keep and (self.path / STATE_FILE).exists():
             for part in sorted((self.path / TRACES_FOLDER).glob("part-*.parquet")):
                 _link(part, parts / part.name)
             shutil.copy2(self.path / QUARANTINE_FILE, quarantine)
@@ -156,10 +147,15 @@ class Archive:
         }
         (self._next / STATE_FILE).write_text(json.dumps(stored, indent=1) + "\n", encoding="utf-8")
         flush(self._next)
-        remove(self._previous)
         if self.path.exists():
             os.replace(self.path, self._previous)
         os.replace(self._next, self.path)
+        self._drop_previous()
+
+    def _drop_previous(self) -> None:
+        """Delete the folder's earlier version; hidden files in it go to the present one."""
+        if self._previous.is_dir():
+            carry_hidden(self._previous, self.path)
         remove(self._previous)
 
 

@@ -103,7 +103,8 @@ def ingest_new(
         The report of `ingest`, with the counts of this call under `added`.
 
     Raises:
-        DataError: a path has no readable log file, or the part of a file that was read before has changed.
+        DataError: a path has no readable log file, the part of a file that was read before has changed, or `out` holds what
+            no ingest has written.
         SecretError: a secret that was found is still in the output.
         InfrastructureError: another process is writing to the folder, or the disk is full.
     """
@@ -130,7 +131,6 @@ def ingest_new(
             return commits.commit(final=True)
 
     with archive.exclusive():
-        archive.check_replaceable()
         return _until_clean(redactor, attempt)
 
 

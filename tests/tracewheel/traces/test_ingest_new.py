@@ -204,7 +204,7 @@ def test_another_redaction_key_is_refused(folder, monkeypatch):
 def test_a_folder_of_something_else_is_refused_and_unchanged(folder, full):
     (folder / "out").mkdir()
     (folder / "out/thesis.txt").write_text("ten years")
-    with pytest.raises(DataError, match="choose another --out"):
+    with pytest.raises(DataError, match="give an empty or a new folder"):
         run(folder, full=full)
     assert (folder / "out/thesis.txt").read_text() == "ten years"
 

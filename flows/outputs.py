@@ -1,0 +1,77 @@
+"""What each command writes into its `--out`, so that nothing else is ever replaced; see `tracewheel.core.out_folder`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from tracewheel.core.errors import DataError
+from tracewheel.core.out_folder import Writes, check_out_folder
+from tracewheel.traces.ingested_folder import INGESTED
+
+POLICY = ("adapter/*", "model/*")
+UPDATE = (
+    *POLICY, "metrics.json", "learner.json", "optimizer.pt", "optimizer/*", "critic*",
+    "buffer.parquet",
+)  # fmt: skip
+TRAJECTORIES = ("trajectories.parquet", "greedy.parquet", "variants.parquet")
+MODES = ("greedy/*", "sampled/*")
+ITERATION = tuple(f"[0-9]*/{stage}/*" for stage in ("rollout*", "score*", "update", "validation"))
+
+# By the command's function. Names are repeated here because the command line imports nothing heavy; a test compares them
+# with what a finished run and the commands have written.
+OUTPUTS = {
+    "flows.ingest:ingest": INGESTED,
+    "flows.single:curate": Writes(
+        ("tasks.parquet", "episodes.parquet", "report.json"),
+        ("*.parquet", "sets/*.parquet", "evidence.json", "quality.html", "quality.json"),
+    ),
+    "flows.single:base_policy": Writes(
+        ("base.json", "config.json"), ("*.safetensors", "*.json", "chat_template.jinja", "replay.parquet")
+    ),
+    "flows.single:warm_start": Writes(("metrics.json",), UPDATE),
+    "flows.teach:teach": Writes(("episodes.parquet", "metrics.json"), ("attempts.parquet",)),
+    "flows.single:rollout": Writes(("trajectories.parquet", "metrics.json"), TRAJECTORIES),
+    "flows.single:score": Writes(("scores.parquet", "metrics.json")),
+    "flows.single:update": Writes(("metrics.json",), UPDATE),
+    "flows.loop_command:improve": Writes(
+        ("improvement.json", "best"), ("best/*", *ITERATION, *(f"*/{part}" for part in ITERATION))
+    ),
+    "flows.single:evaluate": Writes(("evaluation.json", "results.parquet"), MODES),
+    "flows.baseline:baseline": Writes(
+        ("evaluation.json", "results.parquet"), (*MODES, "attempts.parquet", "trajectories.parquet")
+    ),
+    "flows.merge:merge": Writes(("adapter", "merge.json"), ("adapter/*", "comparison.json", "validation/*")),
+    "flows.commands:promote": Writes(("gate.json",)),
+    "flows.data:record": Writes(("calls.parquet", "recording.json")),
+    "flows.data:report": Writes(("quality.html", "quality.json")),
+}
+PAGES = {"flows.commands:report"}  # their `--out` is a file
+
+
+def check_out(options: argparse.Namespace) -> None:
+    """Check the command's `--out` before anything is computed.
+
+    Raises:
+        DataError: it cannot be written, or holds what the command did not write.
+    """
+    out = getattr(options, "out", None)
+    if out is None:
+        return
+    if options.command in PAGES:
+        _check_page(Path(out))
+        return
+    check_out_folder(Path(out), OUTPUTS[options.command], by=name_of(options.command))
+
+
+def name_of(command: str) -> str:
+    """A command as it is typed, by its function."""
+    module, _, name = command.partition(":")
+    return f"{'data ' if module == 'flows.data' else ''}{name}".replace("_", "-")
+
+
+def _check_page(path: Path) -> None:
+    if path.is_dir():
+        raise DataError(f"--out {path}: is a folder; give the name of the page to write, as in {path / 'report.html'}")
+    if path.is_file() and path.suffix not in (".html", ".htm"):
+        raise DataError(f"--out {path}: exists and is no page; give another name, as in {path.with_suffix('.html')}")
