@@ -10,6 +10,9 @@ AUTO = "auto"
 LOG_FORMATS = {
     "anthropic": "anthropic",
     "atif": "atif",
+    "claude_code": "claude_code",
+    "codex": "codex",
+    "gemini_cli": "gemini_cli",
     "langfuse": "langfuse",
     "mini_swe_agent": "mini_swe_agent",
     "mlflow": "mlflow",

@@ -17,7 +17,9 @@ from tracewheel.traces.readers import openai, span_traces
 from tracewheel.traces.readers.building import Place
 from tracewheel.traces.readers.parsing import parse_piece
 from tracewheel.traces.readers.reader import Reader, Signs
+from tracewheel.traces.readers.records import quarantined, read_or_quarantine, read_record
 from tracewheel.traces.readers.registry import built_in_readers
+from tracewheel.traces.readers.sessions import Sessions
 from tracewheel.traces.readers.spans import is_span, read_span, span_values
 from tracewheel.traces.readers.tool_cache import ToolCache
 from tracewheel.traces.spool import SpanGroup, Spool
@@ -45,13 +47,17 @@ class LogReader:
         self._lists = [reader for reader in readers if reader.gathers == "list"]
         self._spans = [reader for reader in readers if reader.gathers == "trace id"]
         self._usual = self._reads_openai = openai.READER in readers and not own
+        self.sessions = Sessions([reader for reader in readers if reader.gathers == "lines"])
+        self._has_own = bool(own)
         self._tool_cache = ToolCache()
 
     def read(self, pieces: Iterable[Piece], file: str) -> Iterator[Trace | Quarantined]:
-        """Read the pieces of one file; spans go to the spool. No content raises."""
+        """Read the pieces of one file; spans go to the spool, a session's lines are read at the end. No content raises."""
+        self.sessions.begin_file()
         for document, group in groupby(pieces, key=attrgetter("document")):
             read = self._read_list if document else self._read_each
             yield from read(group, file)
+        yield from self.sessions.read(file)
 
     def _read_each(self, pieces: Iterable[Piece], file: str) -> Iterator[Trace | Quarantined]:
         read_usual, cache = openai.read_usual, self._tool_cache
@@ -65,6 +71,9 @@ class LogReader:
                 value = parse_piece(piece)
             except InvalidRecord as error:
                 yield quarantined(piece, file, error)
+                continue
+            if not self._is_own(value) and self.sessions.take(value, piece):
+                self._usual = False
                 continue
             yield from self._read_value(value, piece, file)
 
@@ -153,12 +162,22 @@ class LogReader:
         if reader.parts is not None:
             yield from self._spool_parts(reader, value, piece, file)
             return
-        yield read_or_quarantine(reader, value, piece, file)
+        yield from read_record(reader, value, piece, file)
 
     def _reader_of(self, value: dict[str, Any]) -> Reader | None:
         """The reader with the most specific signs; OpenAI's for any record if asked for, as it names what is missing."""
         found = next((reader for reader in self._records if reader.recognises(value)), None)
         return openai.READER if found is None and self._format == openai.FORMAT else found
+
+    def _is_own(self, value: Any) -> bool:
+        """Whether a reader of the user's own takes a record."""
+        if not self._has_own or not isinstance(value, dict):
+            return False
+        try:
+            reader = self._reader_of(value)
+        except InvalidRecord:
+            return True
+        return reader is not None and reader.signs == Signs.OWN
 
     def _spool_spans(self, value: dict[str, Any], piece: Piece, file: str) -> Iterator[Quarantined]:
         spans = span_values(value) or ([value] if is_span(value) else [])
@@ -194,20 +213,3 @@ class LogReader:
             name, mark, _ = group.trace_id.partition(GROUP_MARK)
             chosen = self._groups.get(name, reader) if mark else reader
             yield group, read_or_quarantine(chosen, [orjson.loads(raw) for raw in group.raws], piece, group.place.file)
-
-
-def read_or_quarantine(reader: Reader, value: Any, piece: Piece, file: str) -> Trace | Quarantined:
-    """Read a value. Even a reader's unexpected error only puts the record in quarantine."""
-    try:
-        return reader.read(value, Place(file, piece.line))
-    except InvalidRecord as error:
-        return quarantined(piece, file, error)
-    except (TypeError, ValueError, LookupError, AttributeError, RecursionError) as error:
-        return quarantined(
-            piece, file, InvalidRecord("message unreadable", f"not as {reader.name} writes it: {type(error).__name__}: {error}")
-        )
-
-
-def quarantined(piece: Piece, file: str, error: InvalidRecord) -> Quarantined:
-    """The piece in quarantine."""
-    return Quarantined(file, piece.line, error.reason, error.detail, piece.raw, piece.offset)

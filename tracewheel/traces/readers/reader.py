@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from tracewheel.core.types import Trace
 from tracewheel.traces.readers.building import Place
@@ -24,6 +24,25 @@ class Signs(IntEnum):
     """The user's own reader (`ingest.readers`)."""
 
 
+class SessionLine(NamedTuple):
+    """A line of a session's file: its number from 1, its first byte and its value."""
+
+    line: int
+    offset: int
+    value: dict[str, Any]
+
+
+class Part(NamedTuple):
+    """What becomes one trace, of a record that holds several; `read` takes `value`.
+
+    `line` is where it begins, or None where that is not known; `original` is its JSON as logged, for the quarantine.
+    """
+
+    value: Any
+    line: int | None
+    original: Any
+
+
 @dataclass(frozen=True)
 class Reader:
     """Reads one format.
@@ -32,17 +51,22 @@ class Reader:
         name: The format's name, for `--format` and a trace's `format`.
         recognises: Whether a JSON value is a record of this format, or part of one. Never raises.
         read: The trace of a record, or of the list of its parts. Raises only `InvalidRecord`.
-        gathers: What makes up one trace: a whole record, the elements of one JSON list, the spans with one trace id, or the
-            parts of any records and files that are of one group.
+        gathers: What makes up one record: a JSON object, the elements of one JSON list, the lines of one file (a session), the
+            spans with one trace id, or the parts of any records and files that are of one group.
         signs: How specific the signs are that `recognises` looks for.
         is_whole: Of a reader that gathers a list: whether the elements are one trace of this format. None: the first decides.
         parts: Of a reader that gathers groups: the parts of a record, each with its group's id. Raises only `InvalidRecord`.
+        split: The parts of a record that holds several traces; `read` then takes a part's value. Of lines, it takes the
+            list of `SessionLine`.
+        continues: Of lines: whether a line that is not recognised belongs to the session that has begun.
     """
 
     name: str
     recognises: Callable[[Any], bool]
     read: Callable[[Any, Place], Trace]
-    gathers: Literal["record", "list", "trace id", "group"] = "record"
+    gathers: Literal["record", "list", "lines", "trace id", "group"] = "record"
     signs: Signs = Signs.SHAPE
     is_whole: Callable[[list[Any]], bool] | None = None
     parts: Callable[[Any], list[tuple[str, Any]]] | None = None
+    split: Callable[[Any], Iterable[Part]] | None = None
+    continues: Callable[[Any], bool] | None = None
