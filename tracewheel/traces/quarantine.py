@@ -10,33 +10,37 @@ import base64
 from dataclasses import dataclass
 from typing import Any
 
-REASONS = (
-    "not UTF-8",
-    "not JSON",
-    "truncated",
-    "too large",
-    "not an object",
-    "unknown format",
-    "no messages",
-    "message unreadable",
-    "unknown role",
-    "role out of order",
-    "tool reply without a call",
-    "tool calls unreadable",
-    "doubled call id",
-    "call without a reply",
-    "arguments are not JSON",
-    "content is not text",
-    "no assistant turn",
-    "tools unreadable",
-    "environment unreadable",
-    "tokens unreadable",
-    "field unreadable",
-    "reward is not a number",
-    "spans of a stored trace",
-    "compression damaged",
-    "Parquet damaged",
-)
+# Each reason and what to do about it.
+ADVICE = {
+    "not UTF-8": "Write the log as UTF-8, or convert it: iconv -f LATIN1 -t UTF-8.",
+    "not JSON": "Usually a line that a crash cut or a print spoilt. If all are like this, export the log as JSON or JSONL.",
+    "truncated": "The file ends inside the record. Wait until it is written, or copy it again.",
+    "too large": "Raise ingest.largest_record_mib, or export one conversation per line.",
+    "not an object": "A record is one JSON object. Check that this file is a log of conversations.",
+    "unknown format": "Name the format with --format if docs/traces.md lists it. If not, a reader of your own is a few lines: "
+    '--reader module:Class (docs/traces.md, "Readers of your own").',
+    "no messages": "The record holds no conversation. If it does, under another key, read it with --reader module:Class.",
+    "message unreadable": "The format is known, this message is not of it. See it with --explain; a newer version of the tool "
+    "may need a reader of your own (--reader module:Class).",
+    "unknown role": "Name its roles system, user, assistant or tool when you log, or read it with --reader module:Class.",
+    "role out of order": "A conversation begins with the system or the user. Log the messages that came before.",
+    "tool reply without a call": "The log has lost the message that made the call. Log all messages of the conversation.",
+    "tool calls unreadable": "A call needs an id and a function with a name. See it with --explain.",
+    "doubled call id": "Give each call of a turn an id of its own.",
+    "call without a reply": "The log has lost the tool's reply, or it is under another id. Log every reply with its call's id.",
+    "arguments are not JSON": "Arguments are the text of a JSON object. Log them as the model wrote them.",
+    "content is not text": "Images, audio and files are not read. Nothing to do, unless the text is in the log too.",
+    "no assistant turn": "The agent said nothing. Nothing to do if it was never called; otherwise log its replies.",
+    "tools unreadable": "Tools are a list of functions, each with a name and parameters as JSON schema.",
+    "environment unreadable": "'environment' is an object with a 'kind', as in docs/own_world.md.",
+    "tokens unreadable": "Token ids, masks and log-probabilities are lists of one length. Log them together, or not at all.",
+    "field unreadable": "The field is to be text or a number. See it with --explain.",
+    "reward is not a number": "Log rewards as numbers, and leave them out where there is none.",
+    "spans of a stored trace": "They came after their trace was stored. Read everything together with --full.",
+    "compression damaged": "Copy or compress the file again; what was before the damage is read.",
+    "Parquet damaged": "Write the file again; what was before the damage is read.",
+}
+REASONS = tuple(ADVICE)
 
 
 @dataclass(frozen=True)
