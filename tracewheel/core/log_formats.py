@@ -25,6 +25,12 @@ LOG_FORMATS = {
     "sharegpt": "sharegpt",
     "sweagent": "sweagent",
     "tau_bench": "tau_bench",
+    "vercel_ai": "vercel_ai",
+    "langchain": "langchain",
+    "langgraph": "langgraph",
+    "pydantic_ai": "pydantic_ai",
+    "gemini": "gemini",
+    "bedrock": "bedrock",
     "tracewheel": "tracewheel",
 }
 FORMAT_NAMES = (AUTO, *LOG_FORMATS)

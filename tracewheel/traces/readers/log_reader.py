@@ -140,6 +140,11 @@ class LogReader:
         if whole is not None:
             yield read_or_quarantine(whole, value, piece, file)
             return
+        if isinstance(value, list):
+            of_lists = next((reader for reader in self._groups.values() if reader.recognises(value)), None)
+            if of_lists is not None:
+                yield from self._spool_parts(of_lists, value, piece, file)
+                return
         if not isinstance(value, dict):
             detail = f"a record is one JSON object, this is a {type(value).__name__}"
             yield quarantined(piece, file, InvalidRecord("not an object", detail))

@@ -117,7 +117,7 @@ def test_fields_other_than_the_conversation_are_kept(name):
 
 
 GIVEN_TOOLS = {"openai", "anthropic", "langfuse", "mlflow", "atif", "sharegpt", "otel", "openinference"}
-GIVEN_TOOLS |= {"openai_responses"}
+GIVEN_TOOLS |= {"openai_responses", "gemini", "bedrock"}
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -1,0 +1,176 @@
+"""Reads logs of Bedrock's Converse API: requests with `messages` and, where logged, their response; and invocation logs.
+
+Content blocks have one key that names them (`text`, `toolUse`, `toolResult`, `reasoningContent`). In an invocation log the
+body is a request of Converse, or of `InvokeModel` with Anthropic's messages, which the reader of that format reads.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tracewheel.core.types import Trace
+from tracewheel.traces.quarantine import InvalidRecord
+from tracewheel.traces.readers import anthropic
+from tracewheel.traces.readers.building import Place, RawTrace, build_trace, list_field, message_list, object_field, text_field
+from tracewheel.traces.readers.content import as_text
+from tracewheel.traces.readers.dialects import parsed
+from tracewheel.traces.readers.dialogue import Dialogue, unreadable
+from tracewheel.traces.readers.reader import Reader, Signs
+from tracewheel.traces.readers.tools import as_tools
+
+FORMAT = "bedrock"
+BLOCKS = {"text", "toolUse", "toolResult", "reasoningContent", "image", "document", "video", "cachePoint", "guardContent"}
+BLOCKS |= {"citationsContent", "searchResult"}
+READ = {"messages", "system", "toolConfig", "request", "response", "output", "modelId", "ResponseMetadata", "requestMetadata"}
+
+
+def is_message(value: Any) -> bool:
+    """Whether this is a message of Converse: its blocks have no type, but one key that names them."""
+    content = value.get("content") if isinstance(value, dict) else None
+    if not isinstance(content, list) or not content or value.get("role") not in ("user", "assistant"):
+        return False
+    return all(isinstance(block, dict) and "type" not in block and bool(block.keys() & BLOCKS) for block in content)
+
+
+def is_whole(values: Any) -> bool:
+    """Whether this is a conversation."""
+    return isinstance(values, list) and bool(values) and all(map(is_message, values))
+
+
+def recognises(value: Any) -> bool:
+    """Whether this is a request, with or without its response."""
+    if not isinstance(value, dict):
+        return False
+    return is_whole((value["request"] if isinstance(value.get("request"), dict) else value).get("messages"))
+
+
+def is_invocation(value: Any) -> bool:
+    """Whether this is an entry of Bedrock's model invocation log."""
+    return isinstance(value, dict) and value.get("schemaType") == "ModelInvocationLog" and "input" in value
+
+
+def read(value: Any, place: Place) -> Trace:
+    """The trace of one record.
+
+    Raises:
+        InvalidRecord: it cannot be read.
+    """
+    request = value["request"] if isinstance(value.get("request"), dict) else value
+    response = object_field(value, "response") or value
+    found = _conversation(request, response)
+    rest = {key: part for key, part in value.items() if key not in READ and key not in ("usage", "metrics", "stopReason")}
+    return build_trace(FORMAT, place, found(text_field(request, "modelId"), rest, {}))
+
+
+def read_invocation(value: Any, place: Place) -> Trace:
+    """The trace of one entry of an invocation log.
+
+    Raises:
+        InvalidRecord: it cannot be read.
+    """
+    request = parsed(object_field(value, "input").get("inputBodyJson"))
+    response = parsed(object_field(value, "output").get("outputBodyJson"))
+    if not isinstance(request, dict) or not isinstance(request.get("messages"), list):
+        raise InvalidRecord("no messages", "'input.inputBodyJson' has no messages; large bodies lie in a file of their own")
+    model = text_field(value, "modelId")
+    about = {"id": text_field(value, "requestId"), "created": text_field(value, "timestamp")}
+    info = {key: value.get(key) for key in ("operation", "region", "requestMetadata", "errorCode")}
+    if not is_whole(request["messages"]):
+        if not isinstance(response, dict):
+            raise InvalidRecord("content was not read", "the response is a stream of events; log it without streaming")
+        record = {"request": request, "response": response, "model": model, **about, **info}
+        return anthropic.read(record, place)
+    found = _conversation(request, response if isinstance(response, dict) else {})
+    return build_trace(FORMAT, place, found(model, info, about))
+
+
+def _conversation(request: dict[str, Any], response: dict[str, Any]) -> Any:
+    dialogue = Dialogue()
+    for block in list_field(request, "system"):
+        if isinstance(block, dict) and isinstance(block.get("text"), str):
+            dialogue.said("system", block["text"])
+    read_messages(message_list(request), dialogue)
+    output = object_field(response, "output").get("message")
+    if isinstance(output, dict):
+        read_messages([output], dialogue)
+    tools = list_field(object_field(request, "toolConfig"), "tools")
+    metadata = object_field(request, "requestMetadata")
+
+    def found(model: str | None, info: dict[str, Any], about: dict[str, Any]) -> RawTrace:
+        own = {"stop_reason": response.get("stopReason"), "metadata": metadata or info.get("requestMetadata")}
+        return RawTrace(dialogue.messages(), tools=_tools(tools), model=model, info=info | own, **about)
+
+    return found
+
+
+def read_list(value: Any, place: Place) -> Trace:
+    """The trace of a bare list of messages.
+
+    Raises:
+        InvalidRecord: it cannot be read.
+    """
+    return read({"messages": value}, place)
+
+
+def read_messages(messages: list[Any], dialogue: Dialogue) -> None:
+    """Add messages to a dialogue.
+
+    Raises:
+        InvalidRecord: a block is not text, a call or a result.
+    """
+    for message in messages:
+        dialogue.end_turn()
+        texts: list[str] = []
+        for block in message.get("content") or []:
+            _read_block(block, message.get("role"), dialogue, texts)
+        if texts:
+            dialogue.said("user", "".join(texts))
+        elif message.get("role") == "assistant" and not message.get("content"):
+            dialogue.text("")
+
+
+def _read_block(block: dict[str, Any], role: Any, dialogue: Dialogue, texts: list[str]) -> None:
+    call, result, thought = block.get("toolUse"), block.get("toolResult"), block.get("reasoningContent")
+    if isinstance(call, dict):
+        dialogue.called(call.get("toolUseId"), call.get("name"), call.get("input"))
+    elif isinstance(result, dict):
+        dialogue.replied(result.get("toolUseId"), None, _result(result.get("content")))
+    elif isinstance(thought, dict):
+        dialogue.thought(as_text(object_field(thought, "reasoningText").get("text")))
+    elif isinstance(block.get("text"), str):
+        if role == "assistant":
+            dialogue.text(block["text"])
+        else:
+            texts.append(block["text"])
+    elif "guardContent" in block and isinstance(object_field(block["guardContent"], "text").get("text"), str):
+        texts.append(block["guardContent"]["text"]["text"])
+    elif "citationsContent" in block:
+        dialogue.text("".join(as_text(one.get("text")) for one in list_field(block["citationsContent"], "content")))
+    elif set(block) != {"cachePoint"}:
+        raise unreadable("a block", ", ".join(map(str, block)))
+
+
+def _result(content: Any) -> str:
+    texts = []
+    for block in content if isinstance(content, list) else []:
+        if isinstance(block, dict) and isinstance(block.get("text"), str):
+            texts.append(block["text"])
+        elif isinstance(block, dict) and "json" in block:
+            texts.append(as_text(block["json"]))
+        else:
+            raise unreadable(
+                "a result's block", ", ".join(map(str, block)) if isinstance(block, dict) else type(block).__name__
+            )
+    return "\n".join(texts)
+
+
+def _tools(tools: list[Any]) -> list[dict[str, Any]]:
+    specs = [tool["toolSpec"] for tool in tools if isinstance(tool, dict) and isinstance(tool.get("toolSpec"), dict)]
+    return as_tools([{**spec, "inputSchema": object_field(spec, "inputSchema").get("json")} for spec in specs])
+
+
+READERS = (
+    Reader(FORMAT, is_invocation, read_invocation, signs=Signs.NAMED),
+    Reader(FORMAT, recognises, read, signs=Signs.NAMED),
+    Reader(FORMAT, is_message, read_list, "list", is_whole=is_whole),
+)
