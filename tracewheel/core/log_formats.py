@@ -22,6 +22,7 @@ LOG_FORMATS = {
     "openhands": "openhands",
     "openinference": "span_traces",
     "otel": "span_traces",
+    "requests": "requests",
     "sharegpt": "sharegpt",
     "sweagent": "sweagent",
     "tau_bench": "tau_bench",

@@ -53,8 +53,8 @@ class Intake:
         """Take a record."""
         self._put(item, None)
 
-    def put_spans(self, item: Trace | Quarantined, spans: SpanGroup) -> None:
-        """Take a record made of spans. Later spans of a stored trace go to quarantine."""
+    def put_spans(self, item: Trace | Quarantined, spans: SpanGroup | None) -> None:
+        """Take a record made of spans, or of other parts. Later spans of a stored trace go to quarantine."""
         self._put(item, spans)
 
     def _put(self, item: Trace | Quarantined, spans: SpanGroup | None) -> None:

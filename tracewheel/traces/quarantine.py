@@ -36,6 +36,7 @@ ADVICE = {
     "tokens unreadable": "Token ids, masks and log-probabilities are lists of one length. Log them together, or not at all.",
     "field unreadable": "The field is to be text or a number. See it with --explain.",
     "reward is not a number": "Log rewards as numbers, and leave them out where there is none.",
+    "beginning is missing": "It continues a response that is in no log that was read. Read all logs together, with --full.",
     "spans of a stored trace": "They came after their trace was stored. Read everything together with --full.",
     "compression damaged": "Copy or compress the file again; what was before the damage is read.",
     "Parquet damaged": "Write the file again; what was before the damage is read.",

@@ -1,4 +1,4 @@
-"""Spans on disk, grouped by trace once all files are read: a trace's spans may lie in several files, far apart."""
+"""Spans and requests on disk, grouped by trace once all files are read, as its parts may be in several files."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from types import TracebackType
 from typing import NamedTuple
 
 from tracewheel.traces.readers.building import Place
+from tracewheel.traces.readers.requests import LoggedRequest
+from tracewheel.traces.request_chains import RequestTable
 
 MEMORY_KIB = 64 << 10
 ROWS_PER_WRITE = 1000
@@ -34,6 +36,7 @@ class Spool:
         self._database.execute(f"PRAGMA cache_size = -{MEMORY_KIB}")
         self._database.execute("PRAGMA journal_mode = OFF")
         self._database.execute("CREATE TABLE spans (trace_id TEXT, raw BLOB, file TEXT, line INTEGER, start INTEGER)")
+        self.requests = RequestTable(self._database)
         self._rows: list[tuple[str, bytes, str, int, int]] = []
         self.is_empty = True
 
@@ -43,6 +46,11 @@ class Spool:
         self._rows.append((trace_id, raw, place.file, place.line, offset))
         if len(self._rows) >= ROWS_PER_WRITE:
             self._write()
+
+    def add_request(self, request: LoggedRequest, raw: bytes, place: Place, offset: int) -> None:
+        """Add a logged request."""
+        self.is_empty = False
+        self.requests.add(request, raw, place, offset)
 
     def groups(self) -> Iterator[SpanGroup]:
         """The traces in the order of their first spans; each trace's spans in the order they were read."""

@@ -1,6 +1,6 @@
 """Reads logs of Anthropic's messages API: `tool_use` and `tool_result` blocks, and a separate system prompt.
 
-A record is a request with its messages so far and, where logged, its `response`; or both under `request` and `response`.
+A record is a request with its messages. Requests with their responses are `requests`' to read.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tracewheel.traces.readers.building import (
     reward_field,
     text_field,
 )
-from tracewheel.traces.readers.content import as_text, read_parts
+from tracewheel.traces.readers.content import read_parts
 from tracewheel.traces.readers.dialects import as_chat
 from tracewheel.traces.readers.reader import Reader
 from tracewheel.traces.readers.tools import as_tools
@@ -25,22 +25,18 @@ from tracewheel.traces.readers.tools import as_tools
 FORMAT = "anthropic"
 BLOCKS = ("tool_use", "tool_result", "thinking", "redacted_thinking")
 STOP_REASONS = ("end_turn", "tool_use", "max_tokens", "stop_sequence", "pause_turn", "refusal")
-READ = {"id", "session", "session_id", "user", "created", "model", "messages", "system", "tools", "reward", "task", "response"}
-READ |= {"request", "metadata"}
+READ = {"id", "session", "session_id", "user", "created", "model", "messages", "system", "tools", "reward", "task"}
+READ |= {"metadata"}
 
 
 def recognises(value: Any) -> bool:
-    """Whether a record has a mark of Anthropic's API: its blocks, system prompt, tool schemas, stop reasons or response."""
+    """Whether a record has a mark of Anthropic's API: its blocks, system prompt, tool schemas or stop reasons."""
     if not isinstance(value, dict):
         return False
-    request = value["request"] if isinstance(value.get("request"), dict) else value
-    messages = request.get("messages")
+    messages = value.get("messages")
     if not isinstance(messages, list):
         return False
-    response = value.get("response")
-    if isinstance(response, dict) and response.get("type") == "message" and isinstance(response.get("content"), list):
-        return True
-    if isinstance(request.get("system"), str | list) or _has_own_tools(request.get("tools")):
+    if isinstance(value.get("system"), str | list) or _has_own_tools(value.get("tools")):
         return True
     return value.get("stop_reason") in STOP_REASONS or any(map(_has_block, messages))
 
@@ -60,30 +56,25 @@ def read(value: Any, place: Place) -> Trace:
     Raises:
         InvalidRecord: it cannot be read.
     """
-    request = {**value, **object_field(value, "request")}
-    messages = as_chat(message_list(request))
-    system = request.get("system")
+    messages = as_chat(message_list(value))
+    system = value.get("system")
     if system:
         messages.insert(0, {"role": "system", "content": read_parts(system).text})
-    response = object_field(value, "response")
-    if response:
-        messages += as_chat([{"role": "assistant", **response}])
-    metadata = object_field(request, "metadata")
+    metadata = object_field(value, "metadata")
     return build_trace(
         FORMAT,
         place,
         RawTrace(
             messages,
-            id=text_field(value, "id") or text_field(response, "id"),
-            tools=as_tools(request.get("tools")),
+            id=text_field(value, "id"),
+            tools=as_tools(value.get("tools")),
             session=text_field(value, "session", "session_id"),
             user=text_field(value, "user") or text_field(metadata, "user_id"),
             created=text_field(value, "created", "created_at", "timestamp"),
-            model=text_field(response, "model") or text_field(request, "model"),
+            model=text_field(value, "model"),
             outcome=reward_field(value, "reward"),
             task=text_field(value, "task", "task_id"),
-            info={key: part for key, part in value.items() if key not in READ}
-            | {"stop_reason": as_text(response.get("stop_reason"))},
+            info={key: part for key, part in value.items() if key not in READ},
         ),
     )
 

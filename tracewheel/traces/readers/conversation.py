@@ -53,7 +53,7 @@ def join_calls(calls: list[ModelCall], runs: list[ToolRun]) -> Conversation:
     threads: list[_Thread] = []
     for call in sorted(calls, key=lambda call: call.start):
         messages = tie_calls([*call.inputs, *call.outputs])
-        keys = [_message_key(message) for message in messages]
+        keys = [message_key(message) for message in messages]
         if not keys:
             continue
         earlier = [thread for thread in threads if thread.keys == keys[: len(thread.keys)]]
@@ -91,7 +91,7 @@ class _Thread:
         self.tools += [tool for tool in call.tools if tool["function"]["name"] not in names]
 
 
-def _message_key(message: Any) -> Any:
+def message_key(message: Any) -> Any:
     """Equal for two logs of the same message: its role, text and calls, without ids."""
     if not isinstance(message, dict):
         return repr(message)

@@ -13,7 +13,7 @@ from tracewheel.core.log_formats import AUTO
 from tracewheel.core.types import Trace
 from tracewheel.traces.json_cutter import KEPT_OF_TOO_LARGE, Piece
 from tracewheel.traces.quarantine import InvalidRecord, Quarantined
-from tracewheel.traces.readers import openai, span_traces
+from tracewheel.traces.readers import openai, requests, span_traces
 from tracewheel.traces.readers.building import Place
 from tracewheel.traces.readers.parsing import parse_piece
 from tracewheel.traces.readers.reader import Reader, Signs
@@ -40,9 +40,11 @@ class LogReader:
 
     def __init__(self, format: str, spool: Spool, own: Iterable[Reader] = ()) -> None:
         own = tuple(own)
-        readers = [*own, *(reader for reader in built_in_readers() if format in (AUTO, reader.name))]
+        # A provider's bodies are read in logs of requests, too.
+        names = (format, requests.FORMAT) if format in requests.PROVIDERS else (format,)
+        readers = [*own, *(reader for reader in built_in_readers() if AUTO in names or reader.name in names)]
         self._format, self._spool = format, spool
-        self._records = [reader for reader in readers if reader.gathers in ("record", "group")]
+        self._records = [reader for reader in readers if reader.gathers in ("record", "request", "group")]
         self._groups = {reader.name: reader for reader in readers if reader.gathers == "group"}
         self._lists = [reader for reader in readers if reader.gathers == "list"]
         self._spans = [reader for reader in readers if reader.gathers == "trace id"]
@@ -157,6 +159,14 @@ class LogReader:
         if self._spans and span_traces.is_exported(value) and not (reader and reader.signs == Signs.OWN):
             yield from self._spool_spans(value, piece, file)
             return
+        archived = requests.entries(value) if requests.READER in self._records else None
+        if archived is not None:
+            for entry in archived:
+                yield from self._spool_request(entry, piece._replace(raw=orjson.dumps(entry)), file)
+            return
+        if reader is requests.READER:
+            yield from self._spool_request(value, piece, file)
+            return
         if reader is None:
             shown = ", ".join(sorted(map(repr, value))[:8])
             known = "no reader knows" if self._format == AUTO else f"the reader of {self._format} does not know"
@@ -184,6 +194,14 @@ class LogReader:
             return True
         return reader is not None and reader.signs == Signs.OWN
 
+    def _spool_request(self, value: dict[str, Any], piece: Piece, file: str) -> Iterator[Quarantined]:
+        try:
+            request = requests.read_request(value)
+        except InvalidRecord as error:
+            yield quarantined(piece, file, error)
+            return
+        self._spool.add_request(request, piece.raw, Place(file, piece.line), piece.offset)
+
     def _spool_spans(self, value: dict[str, Any], piece: Piece, file: str) -> Iterator[Quarantined]:
         spans = span_values(value) or ([value] if is_span(value) else [])
         if not spans:
@@ -210,8 +228,15 @@ class LogReader:
             raw = piece.raw if part is value else orjson.dumps(part)
             self._spool.add(f"{reader.name}{GROUP_MARK}{group}", raw, Place(file, piece.line), piece.offset)
 
-    def spooled(self) -> Iterator[tuple[SpanGroup, Trace | Quarantined]]:
-        """Read the traces in the spool, in the order of their first spans. Call it after all files are read."""
+    def spooled(self) -> Iterator[tuple[SpanGroup | None, Trace | Quarantined]]:
+        """Read the traces in the spool: those of requests, then those of spans, which come with their spans.
+
+        Call it after all files are read.
+        """
+        for chain in self._spool.requests.chains():
+            piece = Piece(b"\n".join(chain.raws), chain.place.line, chain.offset)
+            values = [orjson.loads(raw) for raw in chain.raws]
+            yield None, read_or_quarantine(requests.READER, values, piece, chain.place.file)
         reader = self._spans[0] if len(self._spans) == 1 else span_traces.ANY_READER
         for group in self._spool.groups():
             piece = Piece(b"\n".join(group.raws), group.place.line, group.offset)

@@ -3,7 +3,7 @@
 A record holds `messages` (roles, `tool_calls` with JSON text as arguments, tool replies with the id of their call) and,
 where logged, `id`, `session`, `user`, `created`, `model`, `tools`, `reward`, `task`, `tokens` and `environment`
 (`{"kind": …}` and the arguments with which that environment starts the episode again). The older `functions` and
-`function_call` are read too, as are pairs of `request` and `response`.
+`function_call` are read too. Requests with their responses are `requests`' to read.
 """
 
 from __future__ import annotations
@@ -17,10 +17,8 @@ from tracewheel.traces.readers.building import (
     RawTrace,
     build_trace,
     checked_tokens,
-    list_field,
     made_id,
     message_list,
-    object_field,
     reward_field,
     text_field,
 )
@@ -46,20 +44,12 @@ READ = {
     *(alias for names in ALIASES.values() for alias in names),
     "functions",
     "tokens",
-    "request",
-    "response",
-    "choices",
 }
 
 
 def recognises(value: Any) -> bool:
     """Whether this may be a conversation. The least specific format, so it is tried last."""
-    if not isinstance(value, dict):
-        return False
-    request, response = value.get("request"), value.get("response")
-    if isinstance(request, dict) and "messages" in request:
-        return isinstance(response, dict) and "choices" in response
-    return "messages" in value
+    return isinstance(value, dict) and "messages" in value
 
 
 def read(value: Any, place: Place) -> Trace:
@@ -68,18 +58,12 @@ def read(value: Any, place: Place) -> Trace:
     Raises:
         InvalidRecord: it cannot be read.
     """
-    request, response = object_field(value, "request"), object_field(value, "response")
-    record = {**request, **{key: response[key] for key in ("id", "created", "model", "choices") if key in response}, **value}
-    messages = message_list(record)
-    choices = list_field(record, "choices")
-    if choices and isinstance(choices[0], dict):
-        messages = [*messages, choices[0].get("message")]
-    messages = openai_messages(messages)
-    environment = record.get("environment")
+    messages = openai_messages(message_list(value))
+    environment = value.get("environment")
     if environment is not None and not (isinstance(environment, dict) and isinstance(environment.get("kind"), str)):
         raise InvalidRecord("environment unreadable", "'environment' is to be an object with a 'kind'")
-    tools = check_tools(record.get("tools") or []) or as_tools(record.get("functions"))
-    texts = {name: text_field(record, *names) for name, names in ALIASES.items()}
+    tools = check_tools(value.get("tools") or []) or as_tools(value.get("functions"))
+    texts = {name: text_field(value, *names) for name, names in ALIASES.items()}
     return build_trace(
         FORMAT,
         place,
@@ -87,8 +71,8 @@ def read(value: Any, place: Place) -> Trace:
             messages,
             tools=tools,
             environment=environment,
-            outcome=reward_field(record, "reward"),
-            tokens=checked_tokens(record.get("tokens")),
+            outcome=reward_field(value, "reward"),
+            tokens=checked_tokens(value.get("tokens")),
             info={key: part for key, part in value.items() if key not in READ},
             **texts,
         ),

@@ -24,7 +24,8 @@ TOOL = {"type": "function", "function": {"name": "list_files", "parameters": {"t
 def parse_line(raw, file, line):
     """Read a line as OpenAI's."""
     with Spool() as spool:
-        (item,) = LogReader("openai", spool).read([Piece(raw, line, 0)], file)
+        reader = LogReader("openai", spool)
+        (item,) = [*reader.read([Piece(raw, line, 0)], file), *(item for _, item in reader.spooled())]
     return item
 
 

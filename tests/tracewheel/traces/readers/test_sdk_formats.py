@@ -61,7 +61,7 @@ def test_fields_of_a_trace(name):
 
 def test_a_bare_list_of_response_items_is_one_conversation_in_a_document_and_on_a_line():
     record = sample("openai_responses")
-    items = [{"role": "user", "content": "Hello"}, *record["request"]["input"][1:], *record["response"]["output"]]
+    items = [{"role": "user", "content": "Hello"}, *record["input"][1:], *record["output"]]
     (on_a_line,), (listed,) = read(items), read(*items, document=1)
     assert on_a_line.format == listed.format == "openai_responses"
     assert said(on_a_line) == said(listed) == [
@@ -99,7 +99,7 @@ def test_built_in_tools_are_calls_with_their_results_and_parallel_calls_are_one_
 ])  # fmt: skip
 def test_items_that_cannot_be_read_are_quarantined(item):
     record = sample("openai_responses")
-    record["request"]["input"].insert(3, item)
+    record["input"].insert(3, item)
     (item,) = read(record)
     assert isinstance(item, Quarantined)
     assert item.reason in ("no messages", "content is not text")

@@ -1,0 +1,289 @@
+"""Reads logs of single model requests, as proxies and SDK callbacks write them, and joins them into conversations.
+
+A record holds a request and its response: `{"request", "response"}` (their bodies perhaps under `body`, or as text),
+Helicone's `request_body` and `response_body`, LiteLLM's `messages` and `response`, an entry of an HTTP archive (HAR 1.2),
+or the body of a request alone. Bodies are those of OpenAI's chat completions and responses and of Anthropic's messages; a
+response may be the text of a stream. Each request repeats the conversation so far, so `request_chains` finds the request
+that it continues.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+from hashlib import blake2b
+from typing import Any
+
+import orjson
+
+from tracewheel.core.types import Trace
+from tracewheel.traces.quarantine import InvalidRecord
+from tracewheel.traces.readers.building import (
+    Place,
+    RawTrace,
+    build_trace,
+    object_field,
+    reward_field,
+    text_field,
+)
+from tracewheel.traces.readers.content import read_parts
+from tracewheel.traces.readers.conversation import message_key
+from tracewheel.traces.readers.dialects import as_chat, parsed, tie_calls
+from tracewheel.traces.readers.dialogue import Dialogue
+from tracewheel.traces.readers.reader import Reader, Signs
+from tracewheel.traces.readers.response_items import read_items
+from tracewheel.traces.readers.streams import is_stream, response_of_stream
+from tracewheel.traces.readers.tools import as_tools
+
+FORMAT = "requests"
+PROVIDERS = ("openai", "anthropic", "openai_responses")
+PAIRS = (("request", "response"), ("request_body", "response_body"))
+# Settings of a request that no log of a whole conversation has.
+SETTINGS = {"temperature", "top_p", "max_tokens", "max_completion_tokens", "max_output_tokens", "stream", "stream_options"}
+SETTINGS |= {"stop_sequences", "tool_choice", "parallel_tool_calls", "response_format", "reasoning_effort", "thinking"}
+OUTPUTS = ("choices", "content", "output")
+THOUGHT = re.compile(r"<think>.*?</think>", re.DOTALL)
+CLAUDE_CODE_SESSION = re.compile(r"_session_([0-9a-f-]{36})$")
+SESSIONS = ("session", "session_id", "sessionId", "conversation_id", "thread_id", "Helicone-Session-Id")
+USERS = ("user", "user_id", "userId", "end_user", "request_user_id")
+TIMES = ("startTime", "start_time", "startedDateTime", "request_created_at", "created", "created_at", "timestamp", "logged_at")
+BODIES = {name for pair in PAIRS for name in pair} | {"messages", "choices", "cache", "timings"}
+
+
+@dataclass(frozen=True)
+class LoggedRequest:
+    """One request to a model.
+
+    Attributes:
+        inputs: The messages that were sent.
+        outputs: The messages of the response; empty when it failed or was not logged.
+        id: The response's id, or the record's.
+        previous: The id of the response that it continues, where the provider keeps the conversation.
+    """
+
+    inputs: list[dict[str, Any]]
+    outputs: list[dict[str, Any]]
+    id: str | None
+    previous: str | None
+    session: str | None
+    user: str | None
+    created: str | None
+    model: str | None
+    outcome: float | None
+    task: str | None
+    tools: list[dict[str, Any]] = field(default_factory=list)
+    info: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def moment(self) -> float | None:
+        """Its time, to order requests of one log: seconds if it is a date, else the number that was logged."""
+        try:
+            return float(self.created) if self.created else None
+        except ValueError:
+            pass
+        try:
+            return datetime.fromisoformat(str(self.created)).timestamp()
+        except ValueError:
+            return None
+
+
+def recognises(value: Any) -> bool:
+    """Whether a record is of a request: its body, and its response or settings that only requests have."""
+    if not isinstance(value, dict):
+        return False
+    request, response = _bodies(value)
+    if not _is_request_body(request):
+        return False
+    if request is not value:
+        return True
+    if any(key in value for key in ("response", "choices", "call_type")):
+        return bool(response) or "call_type" in value
+    messages = value.get("messages")
+    unanswered = isinstance(messages, list) and isinstance(messages[-1], dict) and messages[-1].get("role") != "assistant"
+    return unanswered and not SETTINGS.isdisjoint(value) and "reward" not in value and "environment" not in value
+
+
+def entries(value: Any) -> list[Any] | None:
+    """The entries of an HTTP archive; None for any other value."""
+    log = value.get("log") if isinstance(value, dict) else None
+    found = log.get("entries") if isinstance(log, dict) else None
+    return found if isinstance(found, list) and all(isinstance(entry, dict) for entry in found) else None
+
+
+def read_request(value: dict[str, Any]) -> LoggedRequest:
+    """The request of a record.
+
+    Raises:
+        InvalidRecord: it cannot be read.
+    """
+    request, response = _bodies(value)
+    if not _is_request_body(request):
+        raise InvalidRecord("unknown format", "no body of a request to a model: 'messages' or 'input' is to be a list")
+    metadata = {**object_field(value, "metadata"), **object_field(value, "properties"), **object_field(request, "metadata")}
+    metadata |= object_field(value, "request_properties")
+    sent = _conversation(request)
+    inputs = as_chat(sent) if "messages" in request else _items(sent)
+    system = request.get("system") or request.get("instructions")
+    if system:
+        inputs = [{"role": "system", "content": read_parts(parsed(system)).text}, *inputs]
+    user = text_field(request, "user") or text_field(value, *USERS) or text_field(metadata, *USERS)
+    parameters = object_field(value, "model_parameters")
+    of_claude_code = CLAUDE_CODE_SESSION.search(user or "")
+    error = object_field(response, "error") or object_field(value, "error_information")
+    return LoggedRequest(
+        inputs,
+        _outputs(response),
+        id=text_field(response, "id") or text_field(value, "id", "request_id"),
+        previous=text_field(request, "previous_response_id"),
+        session=(of_claude_code[1] if of_claude_code else None)
+        or text_field(value, *SESSIONS)
+        or text_field(metadata, *SESSIONS)
+        or text_field(value, "trace_id"),
+        user=(user[: of_claude_code.start()] if user and of_claude_code else user) or text_field(parameters, "user"),
+        created=_created(value, object_field(value, "request"), response),
+        model=text_field(response, "model") or text_field(request, "model") or text_field(value, "model"),
+        outcome=reward_field(value, "reward"),
+        task=text_field(value, "task", "task_id"),
+        tools=as_tools(request.get("tools") or parameters.get("tools")) or as_tools(request.get("functions")),
+        info={key: part for key, part in value.items() if key not in BODIES} | {"error": error},
+    )
+
+
+def _created(*holders: dict[str, Any]) -> str | None:
+    return next((str(holder[key]) for holder in holders for key in TIMES if holder.get(key)), None)
+
+
+def _bodies(value: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The bodies of a record's request and response; the record itself, where it has the request's fields."""
+    for names in PAIRS:
+        request, response = (_body(value.get(name)) for name in names)
+        if request:
+            return request, response
+    response = _body(value.get("response")) or {
+        key: value[key] for key in ("id", "created", "model", "choices") if key in value
+    }
+    return value, response if any(isinstance(response.get(key), list) for key in OUTPUTS) else {}
+
+
+def _body(value: Any) -> dict[str, Any]:
+    """The body of a logged request or response: itself, or its part or text; empty without one."""
+    value = _from_text(value)
+    if not isinstance(value, dict):
+        return {}
+    for inner in (
+        value.get("body"),
+        value.get("body_raw"),
+        *(object_field(value, key).get("text") for key in ("postData", "content")),
+    ):
+        if inner:
+            found = _from_text(inner)
+            return found if isinstance(found, dict) else {}
+    return value
+
+
+def _from_text(value: Any) -> Any:
+    return response_of_stream(value) if isinstance(value, str) and is_stream(value) else parsed(value)
+
+
+def _is_request_body(body: dict[str, Any]) -> bool:
+    messages = _conversation(body)
+    if isinstance(body.get("input"), str) and isinstance(body.get("model"), str):
+        return bool(messages)
+    return isinstance(messages, list) and bool(messages) and all(isinstance(message, dict) for message in messages)
+
+
+def _conversation(body: dict[str, Any]) -> Any:
+    """What was sent: `messages`, or the responses form's `input`."""
+    return parsed(body.get("messages") or body.get("input"))
+
+
+def _outputs(response: dict[str, Any]) -> list[dict[str, Any]]:
+    choices, content, output = (response.get(key) for key in OUTPUTS)
+    if isinstance(choices, list) and choices and isinstance(choices[0], dict):
+        message = choices[0].get("message")
+        return as_chat([{"role": "assistant", **message}]) if isinstance(message, dict) else []
+    if isinstance(content, list) and content:
+        return as_chat([{"role": "assistant", "content": content}])
+    return _items(output) if isinstance(output, list) else []
+
+
+def _items(items: Any) -> list[dict[str, Any]]:
+    """The messages in the responses form's items, or in its text."""
+    dialogue = Dialogue()
+    read_items(items, dialogue)
+    return dialogue.messages()
+
+
+def history_hashes(messages: Iterable[dict[str, Any]]) -> list[bytes]:
+    """A hash of each beginning of a conversation: the k-th is of its first k messages.
+
+    It takes no notice of ids, of white space around a text, or of thoughts, as clients drop these when they send a turn back.
+    """
+    hashes: list[bytes] = []
+    last = b""
+    for message in messages:
+        role, text, calls = message_key(message)
+        text = THOUGHT.sub("", text).strip() if role == "assistant" and isinstance(text, str) else text
+        last = blake2b(last + orjson.dumps([role, text, calls], default=str), digest_size=16).digest()
+        hashes.append(last)
+    return hashes
+
+
+def trace_of(chain: list[LoggedRequest], place: Place) -> Trace:
+    """The trace of requests that continue one another, the first one first.
+
+    Raises:
+        InvalidRecord: they make no valid conversation.
+    """
+    if chain[0].previous:
+        raise InvalidRecord("beginning is missing", f"it continues the response {chain[0].previous!r:.80}, which was not read")
+    last = chain[-1]
+    messages: list[dict[str, Any]] = []
+    for request in chain:
+        inputs = request.inputs
+        if request.previous:
+            repeated = bool(messages) and inputs[:1] == messages[:1]
+            inputs = [*messages, *inputs[repeated:]]
+        messages = [*_with_thoughts(inputs, messages), *request.outputs]
+    tools = {tool["function"]["name"]: tool for request in chain for tool in request.tools}
+
+    def first(name: str) -> Any:
+        return next((value for request in chain if (value := getattr(request, name)) is not None), None)
+
+    outcomes = [request.outcome for request in chain if request.outcome is not None]
+    return build_trace(
+        FORMAT,
+        place,
+        RawTrace(
+            tie_calls(messages),
+            id=last.id,
+            tools=list(tools.values()),
+            session=first("session"),
+            user=first("user"),
+            created=first("created"),
+            model=last.model,
+            outcome=outcomes[-1] if outcomes else None,
+            task=first("task"),
+            info={**last.info, "requests": len(chain)},
+        ),
+    )
+
+
+def _with_thoughts(inputs: list[dict[str, Any]], earlier: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The messages sent, with the reasoning of the earlier responses, which clients do not send back."""
+    told = [
+        {**sent, "reasoning": known["reasoning"]}
+        if sent.get("role") == "assistant" == known.get("role") and known.get("reasoning") and not sent.get("reasoning")
+        else sent
+        for sent, known in zip(inputs, earlier, strict=False)
+    ]
+    return [*told, *inputs[len(told) :]]
+
+
+def _read(values: Any, place: Place) -> Trace:
+    return trace_of([read_request(value) for value in values], place)
+
+
+READER = Reader(FORMAT, recognises, _read, "request", Signs.NAMED)

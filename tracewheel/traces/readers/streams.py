@@ -1,0 +1,109 @@
+"""Puts the events of a streamed model response together: OpenAI's chat completions and responses, and Anthropic's messages.
+
+A proxy logs a stream as the text of its server-sent events (WHATWG HTML, section 9.2): lines of `data: JSON`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from tracewheel.core.strict_json import parse_json
+from tracewheel.traces.readers.building import object_field
+
+DELTAS = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta": "partial_json"}
+
+
+def is_stream(text: str) -> bool:
+    """Whether a text is that of server-sent events."""
+    start = text.lstrip("\ufeff \r\n")
+    return start.startswith(("data:", "event:", ":"))
+
+
+def response_of_stream(text: str) -> dict[str, Any]:
+    """The response that was streamed, as if it had not been; an empty object if the stream holds none.
+
+    A stream that was cut off gives the part that came.
+    """
+    events = list(_events(text))
+    for event in reversed(events):
+        if str(event.get("type", "")).startswith("response.") and isinstance(event.get("response"), dict):
+            return event["response"]
+    if any(event.get("type") == "message_start" for event in events):
+        return _anthropic(events)
+    return _chat(events)
+
+
+def _events(text: str) -> Iterator[dict[str, Any]]:
+    for line in text.splitlines():
+        if line.startswith("data:") and line[5:].strip() != "[DONE]":
+            try:
+                event = parse_json(line[5:].strip())
+            except ValueError:
+                continue  # the line on which the stream was cut off
+            if isinstance(event, dict):
+                yield event
+
+
+def _chat(events: list[dict[str, Any]]) -> dict[str, Any]:
+    message: dict[str, Any] = {"role": "assistant", "content": None}
+    calls: dict[int, dict[str, Any]] = {}
+    response: dict[str, Any] = {}
+    for event in events:
+        response |= {key: event[key] for key in ("id", "model", "created", "usage") if event.get(key) is not None}
+        choices = event.get("choices")
+        choice = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else {}
+        delta = object_field(choice, "delta")
+        if choice.get("index", 0) == 0:
+            for key in ("content", "reasoning_content", "reasoning", "refusal"):
+                if isinstance(delta.get(key), str):
+                    message[key] = (message.get(key) or "") + delta[key]
+            for part in delta.get("tool_calls") or []:
+                _add_call(calls, part)
+    if calls:
+        message["tool_calls"] = [calls[index] for index in sorted(calls)]
+    if message == {"role": "assistant", "content": None}:
+        return {}
+    return {**response, "choices": [{"index": 0, "message": message}]}
+
+
+def _add_call(calls: dict[int, dict[str, Any]], part: dict[str, Any]) -> None:
+    """Add a chunk of a call. The first one has its id and name; of the arguments each has a piece."""
+    function = part.get("function") or {}
+    call = calls.setdefault(
+        part.get("index", len(calls)), {"id": None, "type": "function", "function": {"name": "", "arguments": ""}}
+    )
+    call["id"] = call["id"] or part.get("id")
+    call["function"]["name"] = call["function"]["name"] or function.get("name") or ""
+    call["function"]["arguments"] += function.get("arguments") or ""
+
+
+def _anthropic(events: list[dict[str, Any]]) -> dict[str, Any]:
+    response: dict[str, Any] = {}
+    blocks: dict[int, dict[str, Any]] = {}
+    for event in events:
+        index = event.get("index", 0)
+        match event.get("type"):
+            case "message_start":
+                response = dict(event["message"])
+            case "content_block_start":
+                blocks[index] = {**event["content_block"], "partial_json": ""}
+            case "content_block_delta" if index in blocks:
+                delta = event["delta"]
+                key = DELTAS.get(delta.get("type"), "")
+                if key:
+                    blocks[index][key] = blocks[index].get(key, "") + delta[key]
+            case "message_delta":
+                response |= event.get("delta") or {}
+    return {**response, "content": [_block(blocks[index]) for index in sorted(blocks)]}
+
+
+def _block(block: dict[str, Any]) -> dict[str, Any]:
+    """A block without the pieces of its input's JSON text, which become its input."""
+    pieces = block.pop("partial_json")
+    if pieces:
+        try:
+            block["input"] = parse_json(pieces)
+        except ValueError:
+            block["input"] = pieces  # cut off, or the agent's own mistake
+    return block
