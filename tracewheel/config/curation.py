@@ -114,13 +114,14 @@ class SetsConfig(Strict):
     `sources` lists the accepted sources of a demonstration's outcome. Only `verified` is proof; logs without a simulator
     have no better source than `logged`. A preference pair is two episodes of one task whose outcomes differ by at least
     `margin`, with at most `pairs_per_task` pairs a task. `shared` is what the two must have in common before they diverge:
-    all `messages`, or only the `calls` with their replies.
+    all `messages`, or only the `calls` with their replies. `auto` is `messages`, and `calls` where those of two
+    conversations with a user differ first in what the user says.
     """
 
     sources: Annotated[tuple[Literal["verified", "logged", "judged"], ...], Field(min_length=1)] = ("verified",)
     pairs_per_task: Count = 8
     margin: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
-    shared: Literal["messages", "calls"] = "messages"
+    shared: Literal["auto", "messages", "calls"] = "auto"
 
 
 class SharesConfig(Strict):
@@ -161,6 +162,10 @@ class CurationConfig(Strict):
     latest tasks, validates on those before them, and trains on the rest. `filter` is a condition on tasks, as in
     `0 < pass_rate < 0.6 and attempts >= 4`; empty keeps all. With `allow_leak`, a task, user, session or copy on two sides
     is reported instead of raised as an error; no figure of such a run can be trusted.
+
+    `by` is for logs without a simulator (a recorded environment): `turn` makes a task of each user message, `episode` one of
+    each of the log's tasks. The log's outcomes are about whole episodes, so `auto` is `episode` where `sets.sources` trusts
+    them, else `turn`.
     """
 
     train_tasks: Count = 72
@@ -172,12 +177,20 @@ class CurationConfig(Strict):
     split: Literal["components", "temporal"] = "components"
     shares: SharesConfig = SharesConfig()
     rotate: RotateConfig | None = None
+    by: Literal["auto", "turn", "episode"] = "auto"
     filter: str = ""
     allow_leak: bool = False
     duplicates: DuplicatesConfig = DuplicatesConfig()
     decontamination: DecontaminationConfig = DecontaminationConfig()
     difficulty: DifficultyConfig = DifficultyConfig()
     sets: SetsConfig = SetsConfig()
+
+    @property
+    def recorded_by(self) -> Literal["turn", "episode"]:
+        """How tasks are cut from the traces of a recorded environment."""
+        if self.by == "auto":
+            return "episode" if {"logged", "judged"} & set(self.sets.sources) else "turn"
+        return self.by
 
     @model_validator(mode="after")
     def _rotate_components_only(self) -> CurationConfig:

@@ -18,6 +18,7 @@ from tracewheel.curation.difficulty import check_held_out_tier, pass_rates
 from tracewheel.curation.duplicates import RENUMBERED, describe_duplicates
 from tracewheel.curation.episode_writer import EpisodeOrder, write_episodes
 from tracewheel.curation.filters import Filter
+from tracewheel.curation.founding import tried_rows
 from tracewheel.curation.leaks import check_leaks, describe_leaks, linking_clusters
 from tracewheel.curation.pass_counts import KeptPassCounts
 from tracewheel.curation.probes import probe_tasks
@@ -132,7 +133,9 @@ class _Curation:
         clauses, keeps = wanted.dry_run(tasks), wanted.keep(tasks)
         dropped |= dict.fromkeys(tasks.loc[~keeps, "id"], FILTERED)
         usable, tasks = tasks.drop(columns=RATE_COLUMNS), tasks[keeps].reset_index(drop=True)
-        splits = keep_splits(self._links(), Candidates(usable, tasks), self.config, self.earlier_splits)
+        tried = tried_rows(self.usable).groupby(self.usable["task_id"]).sum()
+        candidates = Candidates(usable, tasks.assign(attempts=tasks["id"].map(tried).astype(int)))
+        splits = keep_splits(self._links(), candidates, self.config, self.earlier_splits)
         tasks["split"] = splits.split
         check_held_out_tier(tasks)
         in_use = tasks[tasks["split"] != ""].drop(columns=["component", "first_seen", "last_seen"])
@@ -216,8 +219,10 @@ class _Curation:
 
     def _funnel(self, dropped: dict[str, str], tasks: pandas.DataFrame, in_use: pandas.DataFrame) -> dict[str, Any]:
         rows = self.replayed.rows
+        recorded = self.replayed.recorded
         return {
-            "traces": len(rows),
+            "traces": len(rows) if recorded is None else sum(recorded["traces"].values()),
+            **({} if recorded is None else {"recorded": recorded}),
             "dropped_traces": dict(sorted(Counter(rows.loc[rows["dropped"] != "", "dropped"]).items())),
             "replayed": len(self.usable),
             "unscored": int(self.usable["success"].isna().sum()),
@@ -254,7 +259,7 @@ def _describe_split(tasks: pandas.DataFrame) -> dict[str, Any]:
         "tasks": len(tasks),
         "families": {name: int(n) for name, n in sorted(Counter(tasks["family"]).items())},
         "tiers": {str(tier): int(n) for tier, n in sorted(Counter(tasks["tier"]).items())},
-        "tasks_never_solved": int((tasks["successes"] == 0).sum()),
+        "tasks_never_solved": int(((tasks["successes"] == 0) & (tasks["attempts"] > 0)).sum()),
     }
 
 

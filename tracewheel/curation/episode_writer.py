@@ -21,7 +21,19 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pandas
 
-KNOWN_COLUMNS = ("trace_id", "task_id", "split", "success", "failure", "user", "session", "opening", "messages", "tools")
+KNOWN_COLUMNS = (
+    "trace_id",
+    "task_id",
+    "split",
+    "success",
+    "solution",
+    "failure",
+    "user",
+    "session",
+    "opening",
+    "messages",
+    "tools",
+)
 EPISODE_COLUMNS = [*KNOWN_COLUMNS, *LABEL_COLUMNS]
 
 

@@ -63,6 +63,12 @@ def found(components: Components, links: TraceLinks, tasks: pandas.DataFrame, co
     raise failed
 
 
+def tried_rows(rows: pandas.DataFrame) -> pandas.Series:
+    """Which episodes count for `min_attempts`: those with a score, and those that are a known solution of their task."""
+    scored = rows["success"].notna()
+    return scored | rows["solution"].astype(bool) if "solution" in rows else scored
+
+
 def _worth_trying(links: TraceLinks, tasks: pandas.DataFrame, config: CurationConfig) -> Iterator[int]:
     """Numbers of traces with which the sets might be filled, and at last all of them when no smaller number is."""
     tiers = dict(zip(tasks["id"], tasks["tier"], strict=True))
@@ -70,7 +76,7 @@ def _worth_trying(links: TraceLinks, tasks: pandas.DataFrame, config: CurationCo
     easy = harder = tried = 0
     wanted = config.train_tasks + config.validation_tasks + config.held_out_tasks
     total, due = len(links.rows), 0
-    scored = links.rows["success"].notna()
+    scored = tried_rows(links.rows)
     attempts: Counter[str] = Counter()
     for count, (task_id, counts) in enumerate(zip(links.rows["task_id"], scored, strict=True), 1):
         tier = tiers.get(task_id)
@@ -94,7 +100,7 @@ def _tasks(rows: pandas.DataFrame, tasks: pandas.DataFrame, config: CurationConf
         rates, _ = pass_rates(rows[["id", "task_id", "success"]], config.difficulty)
         known = known.join(rates.set_index("task_id"), on="id")
         known = known[Filter(config.filter).keep(known)]
-    attempts = rows["success"].notna().groupby(rows["task_id"]).sum()
+    attempts = tried_rows(rows).groupby(rows["task_id"]).sum()
     return known.assign(attempts=known["id"].map(attempts).astype(int)).reset_index(drop=True)
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 Message = dict[str, Any]
 # What a pair's two traces share before the cut: all messages, or all calls and tool replies.
 Shared = Literal["messages", "calls"]
+USER_FIRST = "the user or a tool said something else first"
 PAIR_COLUMNS = (
     "id",
     "task_id",
@@ -50,22 +51,31 @@ class _Episode:
 
 @dataclass(frozen=True)
 class Cut:
-    """Where two conversations diverge: positions of the first assistant messages that differ, and number of calls before."""
+    """Where two conversations diverge.
+
+    Attributes:
+        chosen: Position of the success's first assistant message that differs.
+        rejected: The same of the failure.
+        step: The number of calls before.
+        shared: What both have in common up to there.
+    """
 
     chosen: int
     rejected: int
     step: int
+    shared: Shared
 
 
 def preference_pairs(
-    episodes: pandas.DataFrame, *, per_task: int = 8, margin: float = 1.0, shared: Shared = "messages"
+    episodes: pandas.DataFrame, *, per_task: int = 8, margin: float = 1.0, shared: Shared | Literal["auto"] = "messages"
 ) -> tuple[pandas.DataFrame, dict[str, Any]]:
     """Pair the successes with the failures of each task.
 
     With `shared` "messages", two episodes make a pair when an assistant message is the first to differ; where a user or a tool
     message differs first, the assistant did not cause the difference. With "calls", only calls and tool replies must be equal
     up to the cut, as with a user who words the same request differently: weaker, but what logs of conversations offer. Then
-    each side is one turn with calls, and the prompt is what the failed agent saw.
+    each side is one turn with calls, and the prompt is what the failed agent saw. "auto" is "messages", and "calls" for two
+    episodes with several user messages of which the user's, or a reply, differ first.
 
     Within a task, pairs of the episodes used least so far come first, then wider margins, then later cuts.
 
@@ -104,7 +114,7 @@ def preference_pairs(
                     refused[cut] += 1
                 else:
                     candidates.append((chosen, rejected, cut))
-        rows += [_row(task_id, *pair, shared) for pair in _choose(candidates, per_task)]
+        rows += [_row(task_id, *pair) for pair in _choose(candidates, per_task)]
     frame = pandas.DataFrame(rows, columns=list(PAIR_COLUMNS))
     report = {
         "tasks_with_both": mixed,
@@ -115,17 +125,31 @@ def preference_pairs(
     return frame, report
 
 
-def _cut(chosen: _Episode, rejected: _Episode, shared: Shared) -> Cut | str:
+def _cut(chosen: _Episode, rejected: _Episode, shared: Shared | Literal["auto"]) -> Cut | str:
     """Where two episodes diverge, or why they make no pair."""
     if shared == "calls":
         return _cut_at_calls(chosen, rejected)
+    cut = _cut_at_messages(chosen, rejected)
+    if shared == "auto" and cut == USER_FIRST and _is_talk(chosen) and _is_talk(rejected):
+        return _cut_at_calls(chosen, rejected)
+    return cut
+
+
+def _is_talk(episode: _Episode) -> bool:
+    """Whether the user speaks more than once."""
+    return sum(message["role"] == "user" for message in episode.messages) > 1
+
+
+def _cut_at_messages(chosen: _Episode, rejected: _Episode) -> Cut | str:
+    """The first messages that differ."""
     pairs = zip(chosen.words, rejected.words, strict=False)
     place = next((index for index, (one, other) in enumerate(pairs) if one != other), None)
     if place is None:
         return "one is the beginning of the other"
     if chosen.messages[place]["role"] != "assistant" or rejected.messages[place]["role"] != "assistant":
-        return "the user or a tool said something else first"
-    return Cut(place, place, sum(len(message.get("tool_calls") or []) for message in chosen.messages[:place]))
+        return USER_FIRST
+    step = sum(len(message.get("tool_calls") or []) for message in chosen.messages[:place])
+    return Cut(place, place, step, "messages")
 
 
 def _cut_at_calls(chosen: _Episode, rejected: _Episode) -> Cut | str:
@@ -136,8 +160,8 @@ def _cut_at_calls(chosen: _Episode, rejected: _Episode) -> Cut | str:
         return "one is the beginning of the other"
     (chosen_at, chosen_calls, _), (rejected_at, rejected_calls, _) = one[place], other[place]
     if chosen_calls == rejected_calls:
-        return "the user or a tool said something else first"
-    return Cut(chosen_at, rejected_at, sum(len(calls) for _, calls, _ in one[:place]))
+        return USER_FIRST
+    return Cut(chosen_at, rejected_at, sum(len(calls) for _, calls, _ in one[:place]), "calls")
 
 
 def _steps(episode: _Episode) -> list[tuple[int, tuple[str, ...], tuple[str, ...]]]:
@@ -187,10 +211,20 @@ def _choose(candidates: list[tuple[_Episode, _Episode, Cut]], limit: int) -> lis
     return chosen
 
 
-def _row(task_id: str, chosen: _Episode, rejected: _Episode, cut: Cut, shared: Shared) -> tuple[Any, ...]:
-    ends = (None, None) if shared == "messages" else (cut.chosen + 1, cut.rejected + 1)
+def _row(task_id: str, chosen: _Episode, rejected: _Episode, cut: Cut) -> tuple[Any, ...]:
+    ends = (None, None) if cut.shared == "messages" else (cut.chosen + 1, cut.rejected + 1)
     better, worse = chosen.messages[cut.chosen : ends[0]], rejected.messages[cut.rejected : ends[1]]
     texts = [json.dumps(part, ensure_ascii=False) for part in (rejected.messages[: cut.rejected], better, worse)]
-    identity = content_hash([task_id, chosen.trace_id, rejected.trace_id, shared])
+    identity = content_hash([task_id, chosen.trace_id, rejected.trace_id, cut.shared])
     traces = (chosen.trace_id, rejected.trace_id)
-    return (identity, task_id, rejected.split, shared, cut.step, *texts, rejected.tools, *traces, chosen.label - rejected.label)
+    return (
+        identity,
+        task_id,
+        rejected.split,
+        cut.shared,
+        cut.step,
+        *texts,
+        rejected.tools,
+        *traces,
+        chosen.label - rejected.label,
+    )

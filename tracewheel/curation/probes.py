@@ -17,6 +17,7 @@ from tracewheel.curation.replay import judge
 from tracewheel.curation.task_records import Call, Solutions
 from tracewheel.environments import Environment, Solver, make_environment
 from tracewheel.environments.recorded.calls import calls_in
+from tracewheel.environments.recorded.environment import PREFIX as RECORDED
 
 if TYPE_CHECKING:
     import pandas
@@ -25,6 +26,7 @@ MakeEnvironment = Callable[[], Environment]
 TOLERANCE = 1e-9
 
 NO_OP, GOLD, FLAKY, BROKEN = "solved by doing nothing", "known solution fails", "two runs disagree", "cannot be judged"
+UNSOLVED = "no success is logged"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +34,7 @@ class Probe:
     """The result of probing a task.
 
     Attributes:
-        verdict: "" for a valid task, or one of `NO_OP`, `GOLD`, `FLAKY` and `BROKEN`.
+        verdict: "" for a valid task, or one of `NO_OP`, `GOLD`, `FLAKY`, `BROKEN` and `UNSOLVED`.
         reason: What was observed, or "".
         solution_tried: Whether a known solution was played.
     """
@@ -68,6 +70,8 @@ def probe_task(task: Task, make: MakeEnvironment | None = None, solution: Sequen
         The first problem, in this order: two runs of doing nothing disagree, cannot be judged, doing nothing scores above 0,
         two runs of the solution disagree, the solution scores below 1.
     """
+    if task.environment.startswith(RECORDED) and not task.goal["references"]:
+        return Probe(UNSOLVED, "a recorded task is scored by its successes, and the log has none")
     make = make or (lambda: make_environment(task.environment))
     try:
         first, second = _play(task, make(), ()), _play(task, make(), ())

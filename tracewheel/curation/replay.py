@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tracewheel.core.errors import DataError
 from tracewheel.core.types import Task, Trace, canonical_json
 from tracewheel.curation.agreement import OTHER_REPLIES, Difference, OtherReply
+from tracewheel.curation.labels import label_of
 from tracewheel.curation.openings import after_opening
 from tracewheel.environments import Environment, make_environment
 from tracewheel.environments.recorded.environment import PREFIX as RECORDED
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     import pandas
 
 TOLERANCE = 1e-6
+NO_OTHER_SUCCESS = "no other success of the task is logged to compare this one with"
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,8 @@ class Replay:
         difference: The first reply that is not as logged; None where all are.
         unscored: Why there is no score, or "".
         opening: Number of the trace's messages that belong to an earlier conversation.
+        solution: Whether the calls are a known solution of the task, because the log calls the trace a success. Only in a
+            recorded environment, where `success` compares the trace with the other successes and never with itself.
     """
 
     task: Task
@@ -46,6 +50,7 @@ class Replay:
     difference: Difference | None = None
     unscored: str = ""
     opening: int = 0
+    solution: bool = False
 
     @property
     def observation_drift(self) -> bool:
@@ -75,8 +80,22 @@ def replay_trace(trace: Trace, environment: Environment) -> Replay:
     if other:
         difference = other.described(task.id, trace.id, own)
         return Replay(task, None, {}, ended, difference, unscored=OTHER_REPLIES, opening=opening)
-    success, breakdown, unscored = judge(task, environment)
-    return Replay(task, success, breakdown, ended, unscored=unscored, opening=opening)
+    solution = "solves" in trace.environment and environment.kind.startswith(RECORDED)
+    if solution and trace.environment["alone"]:
+        success, breakdown, unscored = _judged_by_others(task, trace.environment, environment)
+    else:
+        success, breakdown, unscored = judge(task, environment)
+    return Replay(task, success, breakdown, ended, unscored=unscored, opening=opening, solution=solution)
+
+
+def _judged_by_others(
+    task: Task, logged: dict[str, Any], environment: Environment
+) -> tuple[float | None, dict[str, float], str]:
+    """As `judge`, in a recorded environment, against the successes of the task except the one with the trace's own calls."""
+    others = [calls for place, calls in enumerate(logged["references"]) if place != logged["solves"]]
+    if not others:
+        return None, {}, NO_OTHER_SUCCESS
+    return judge(environment.task_from_log(task.prompt, {**logged, "references": others}), environment)
 
 
 def no_op_problem(task: Task, environment: Environment) -> str:
@@ -95,7 +114,8 @@ def replay_traces(traces: pandas.DataFrame, environment_kind: str) -> tuple[pand
         The frame with the columns `task_id`, `fingerprint`, `success` (NaN when unscored), `breakdown`
         (JSON text), `ended`, `reward_drift`, `observation_drift`, `dropped` (why the trace cannot be
         used, or ""), `unscored` (why, or ""), `opening` (see `Replay`), `judged` (a judge's score from 0 to 1 in the log,
-        NaN where there is none) and `difference` (see `Replay`); and the tasks by id.
+        NaN where there is none), `solution` and `difference` (see `Replay`); and the tasks by id. In a recorded environment
+        `success` is the logged reward, else the judge's score, else the similarity to the other successes of the task.
     """
     import pandas
 
@@ -112,8 +132,11 @@ def replay_traces(traces: pandas.DataFrame, environment_kind: str) -> tuple[pand
             rows.append(_row(dropped=str(error)))
             continue
         tasks.setdefault(replay.task.id, replay.task)
-        drift = proves and _disagrees(trace.outcome, replay.success)
-        rows.append(_row(replay, reward_drift=drift, judged=_judged(trace.info)))
+        drift, judged = proves and _disagrees(trace.outcome, replay.success), _judged(trace.info)
+        if not proves:
+            # Similarity to other successes is the weakest evidence: the log's own reward and judge come before it.
+            replay = replace(replay, success=label_of(None, trace.outcome, replay.success if judged is None else judged).value)
+        rows.append(_row(replay, reward_drift=drift, judged=judged))
     columns = list(_row())
     return pandas.concat([traces.reset_index(drop=True), pandas.DataFrame(rows, columns=columns)], axis=1), tasks
 
@@ -133,6 +156,7 @@ def _row(
         "unscored": replay.unscored if replay else "",
         "opening": replay.opening if replay else 0,
         "judged": float("nan") if judged is None else judged,
+        "solution": bool(replay and replay.solution),
         "difference": replay.difference if replay else None,
     }
 

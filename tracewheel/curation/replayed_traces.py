@@ -15,19 +15,24 @@ from tracewheel.curation.agreement import Difference
 from tracewheel.curation.contamination import BenchmarkIndex, Overlap
 from tracewheel.curation.duplicates import DuplicateFinder
 from tracewheel.curation.faults import FinishedEpisode, fault_word
+from tracewheel.curation.labels import conversation_ended
 from tracewheel.curation.probes import verified_solutions
 from tracewheel.curation.replay import replay_traces
 from tracewheel.curation.task_records import Solutions, TaskRecords
 from tracewheel.environments import Environment, Solver, make_environment
 from tracewheel.environments.recorded.environment import PREFIX as RECORDED
-from tracewheel.environments.recorded.traces import recorded_traces
+from tracewheel.environments.recorded.traces import recorded_episodes
 
 if TYPE_CHECKING:
     import pandas
     import pyarrow
 
 TEXTS = ("id", "user", "session", "task", "created", "task_id", "fingerprint", "dropped", "unscored", "failure")
-NUMBERS, FLAGS, COUNTS = ("outcome", "success", "judged"), ("ended", "reward_drift", "observation_drift"), ("opening",)
+NUMBERS, FLAGS, COUNTS = (
+    ("outcome", "success", "judged"),
+    ("ended", "reward_drift", "observation_drift", "solution"),
+    ("opening",),
+)
 TRACES_AT_ONCE = 5000
 SHORT_COLUMNS = (*TEXTS, *NUMBERS, *FLAGS, *COUNTS)
 LONG_COLUMNS = ("messages", "tools", "breakdown")  # in the file only
@@ -46,6 +51,7 @@ class ReplayedTraces:
         copy_keys: Trace id to a key that renumbered copies share.
         overlaps: Benchmark items in the usable traces.
         difference: The first reply that is not as logged.
+        recorded: What became of the traces in a recorded environment (see `recorded_episodes`), else None.
     """
 
     rows: pandas.DataFrame
@@ -56,6 +62,7 @@ class ReplayedTraces:
     copy_keys: pandas.Series | None = None
     overlaps: list[Overlap] = field(default_factory=list)
     difference: Difference | None = None
+    recorded: dict[str, Any] | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -90,7 +97,8 @@ def replay_all(traces: Path, environment: str, config: CurationConfig, scratch: 
     unsolved: set[str] = set()
     parts = []
     with pyarrow.parquet.ParquetWriter(file, _schema()) as writer:
-        for batch in _batches(traces, environment):
+        for batch, counts in _batches(traces, environment, config):
+            replayed.recorded = counts
             rows, found = _with_failures(batch, environment)
             for task_id, task in found.items():
                 if task_id not in tasks:
@@ -112,32 +120,39 @@ def replay_all(traces: Path, environment: str, config: CurationConfig, scratch: 
     return replayed
 
 
-def _batches(traces: Path, environment: str) -> Iterator[pandas.DataFrame]:
+def _batches(
+    traces: Path, environment: str, config: CurationConfig
+) -> Iterator[tuple[pandas.DataFrame, dict[str, Any] | None]]:
     import pyarrow.dataset
 
     found = pyarrow.dataset.dataset(traces, format="parquet")
     if environment.startswith(RECORDED):
-        yield recorded_traces(found.to_table().to_pandas(), environment)
+        yield recorded_episodes(found.to_table().to_pandas(), environment, by=config.recorded_by)
         return
     # Not the dataset's own batches: they are read far ahead, and hundreds of thousands of traces would wait in memory.
     for file in found.files:
         for batch in read_batches(Path(file), TRACES_AT_ONCE):
-            yield batch.to_pandas()
+            yield batch.to_pandas(), None
 
 
 def _with_failures(batch: pandas.DataFrame, environment: str) -> tuple[pandas.DataFrame, dict[str, Task]]:
     """The replayed batch with a column `failure`, and its tasks."""
     rows, found = replay_traces(batch, environment)
+    recorded = environment.startswith(RECORDED)
     columns = ["messages", "opening", "tools", "success", "breakdown", "ended", "dropped"]
     rows["failure"] = [
-        ""
-        if dropped
-        else fault_word(
-            FinishedEpisode(json.loads(messages)[opening:], json.loads(tools), json.loads(breakdown), ended), success
-        )
+        "" if dropped else _failure(json.loads(messages)[opening:], json.loads(tools), (success, breakdown, ended, recorded))
         for messages, opening, tools, success, breakdown, ended, dropped in rows[columns].itertuples(index=False, name=None)
     ]
     return rows.assign(**{name: None for name in SHORT_COLUMNS if name not in rows}), found
+
+
+def _failure(messages: list[dict[str, Any]], tools: list[dict[str, Any]], outcome: tuple[float, str, bool, bool]) -> str:
+    """The fault word of an episode, from its success, breakdown, whether a call ended it, and whether it is recorded."""
+    success, breakdown, ended, recorded = outcome
+    # A simulator knows when an episode ends; of a recorded conversation only its last turn tells.
+    over = ended or (recorded and conversation_ended(messages))
+    return fault_word(FinishedEpisode(messages, tools, json.loads(breakdown), over), success)
 
 
 def _knows_solution(environment: Environment, task: Task) -> bool:

@@ -34,6 +34,8 @@ def choose_examples(labelled: pandas.DataFrame, tasks: pandas.DataFrame, limit: 
     ordered = known.sort_values(["unlike", "trace_id"])
     kinds = [group.head(limit).to_dict("records") for _, group in ordered.groupby("failure_kind")]
     chosen = list(_in_turn(kinds))[:limit]
+    if not chosen:
+        return []
     wanted = pyarrow.dataset.field("trace_id").isin([row["trace_id"] for row in chosen])
     found = pyarrow.dataset.dataset(episodes, format="parquet").to_table(columns=["trace_id", "messages"], filter=wanted)
     said = dict(zip(*(found[name].to_pylist() for name in ("trace_id", "messages")), strict=True))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 By = Literal["turn", "episode"]
 Record = dict[str, Any]
+NO_SUCCESS_HERE = "no successful trace calls a tool after this conversation"
+NO_USER = "no user message"
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,9 @@ def recorded_traces(
     - By "episode", a trace gives one record, whose references are all calls of each successful trace of its task. With
       several user messages such a task is for comparisons (labels, divergence, pairs), not for rollouts.
 
+    `solves` in `environment` is the position of a successful trace's own calls among the references, and `alone` says that no
+    other success made them: a trace is not judged against itself.
+
     A record without a session gets the name of its task as session, so that splits keep attempts at a task together. One
     of several turns has neither the outcome nor the judge's opinion of its trace, because both are of the whole trace.
 
@@ -58,6 +63,17 @@ def recorded_traces(
         by: One record for each turn or for each episode.
         success: Outcome by trace id, instead of the logged one; 1 is a success.
     """
+    return recorded_episodes(traces, kind, by=by, success=success)[0]
+
+
+def recorded_episodes(
+    traces: pandas.DataFrame, kind: str, *, by: By = "turn", success: Mapping[str, float] | None = None
+) -> tuple[pandas.DataFrame, dict[str, Any]]:
+    """The records of `recorded_traces`, and what became of the traces.
+
+    The counts: `by`; `traces` by their outcome (`success`, `failure`, `unknown`), and `traces_used`, those with a record, in
+    the same way; `records`; and `left_out`: the user messages (or traces) without a record, by reason.
+    """
     import pandas
 
     known = dict(zip(traces["id"], traces["outcome"], strict=True)) if success is None else success
@@ -65,20 +81,43 @@ def recorded_traces(
     stretches = [stretch for record in _records(traces) for stretch in (_turns(record) if by == "turn" else _whole(record))]
     identities = [_identity(stretch, by) for stretch in stretches]
     references: dict[str, dict[str, list[Record]]] = defaultdict(dict)
+    makers: dict[tuple[str, str], set[str]] = defaultdict(set)
+    made: list[str] = []
     prompts: dict[str, tuple[str, _Stretch]] = {}
     for identity, stretch in zip(identities, stretches, strict=True):
         calls = [{"name": call.name, "arguments": call.arguments} for call in stretch.calls if isinstance(call.arguments, dict)]
-        if stretch.record["id"] in wins and (calls or by == "episode"):
-            references[identity].setdefault(content_hash(calls), calls)
+        made.append(content_hash(calls) if stretch.record["id"] in wins and (calls or by == "episode") else "")
+        if made[-1]:
+            references[identity].setdefault(made[-1], calls)
+            makers[identity, made[-1]].add(stretch.record["id"])
         # All attempts at a task get the prompt of one of them, a success if there is one.
         rank = f"{stretch.record['id'] not in wins:d} {stretch.record['id']}"
         prompts[identity] = min(prompts.get(identity, (rank, stretch)), (rank, stretch), key=lambda pair: pair[0])
-    rows = [
-        _row(stretch, kind, by, prompts[identity][1], list(references[identity].values()))
-        for identity, stretch in zip(identities, stretches, strict=True)
-        if by == "episode" or references[identity]
-    ]
-    return pandas.DataFrame(rows, columns=list(traces.columns))
+    rows = []
+    for identity, stretch, own in zip(identities, stretches, made, strict=True):
+        if by == "turn" and not references[identity]:
+            continue
+        logged: Record = {"references": list(references[identity].values())}
+        if own:
+            logged |= {"solves": list(references[identity]).index(own), "alone": len(makers[identity, own]) == 1}
+        rows.append((stretch.record["id"], _row(stretch, kind, by, prompts[identity][1], logged)))
+    lost = NO_SUCCESS_HERE if by == "turn" else NO_USER
+    counts = {
+        "by": by,
+        "traces": _outcomes(known, set(traces["id"])),
+        "traces_used": _outcomes(known, {trace_id for trace_id, _ in rows}),
+        "records": len(rows),
+        "left_out": {lost: (len(stretches) if by == "turn" else len(traces)) - len(rows)},
+    }
+    return pandas.DataFrame([row for _, row in rows], columns=list(traces.columns)), counts
+
+
+def _outcomes(known: Mapping[str, float | None], trace_ids: Iterable[str]) -> dict[str, int]:
+    """How many of these traces are successes, failures, and neither as far as is known."""
+    outcomes = [known.get(trace_id) for trace_id in trace_ids]
+    scored = [outcome for outcome in outcomes if outcome is not None and outcome == outcome]
+    wins = sum(outcome >= 1.0 for outcome in scored)
+    return {"success": wins, "failure": len(scored) - wins, "unknown": len(outcomes) - len(scored)}
 
 
 def _records(traces: pandas.DataFrame) -> Iterator[Record]:
@@ -119,7 +158,7 @@ def _identity(stretch: _Stretch, by: By) -> str:
     return content_hash([stretch.task, comparable(stretch.context), stretch.prompt])
 
 
-def _row(stretch: _Stretch, kind: str, by: By, asked: _Stretch, references: list[list[Record]]) -> Record:
+def _row(stretch: _Stretch, kind: str, by: By, asked: _Stretch, solutions: Record) -> Record:
     logged = {
         "kind": kind,
         "prompt": asked.prompt,
@@ -128,7 +167,7 @@ def _row(stretch: _Stretch, kind: str, by: By, asked: _Stretch, references: list
         "context": [message for message in asked.context if message["role"] == "system"]
         if by == "episode"
         else stretch.context,
-        "references": references,
+        **solutions,
     }
     record = stretch.record
     session = record.get("session")

@@ -23,7 +23,8 @@ def episodes_to_imitate(settings: WarmStartConfig, curated: Path, kind: str) -> 
 
     Args:
         curated: The curation stage's output.
-        kind: "verified" for logged episodes that passed when re-executed; any other value for all logged ones.
+        kind: "verified" for logged episodes that passed when re-executed, and in a recorded environment those with the calls
+            of a logged success; any other value for all logged ones.
 
     Returns:
         Rows with at least `messages` and `tools` (JSON text).
@@ -37,7 +38,7 @@ def episodes_to_imitate(settings: WarmStartConfig, curated: Path, kind: str) -> 
     path = curated / EPISODES_FILE
     logged = read_table(path)
     logged = logged[logged["split"] == "train"]
-    parts = [logged[logged["success"] == 1.0] if kind == "verified" else logged]
+    parts = [logged[_passed(logged)] if kind == "verified" else logged]
     if settings.extra_demonstrations or settings.hindsight:
         tasks = read_table(curated / TASKS_FILE)
         training = tasks[tasks["split"] == "train"]
@@ -51,6 +52,11 @@ def episodes_to_imitate(settings: WarmStartConfig, curated: Path, kind: str) -> 
     if episodes.empty:
         raise DataError(f"{path}: no {kind} episode in the training split to learn from")
     return episodes
+
+
+def _passed(episodes: pd.DataFrame) -> pd.Series:
+    passed = episodes["success"] == 1.0
+    return passed | episodes["solution"].fillna(False).astype(bool) if "solution" in episodes else passed
 
 
 def _taught(folder: Path, training: set[str]) -> pd.DataFrame:

@@ -1,7 +1,6 @@
 """The recorded environment: logged replies by the state of the episode; all other calls are unrecorded."""
 
 import json
-from collections import Counter
 
 import pandas as pd
 import pytest
@@ -177,11 +176,15 @@ def test_a_changed_recording_is_read_again(make_recording, logs):
 
 def test_failed_and_successful_traces_are_scored_by_their_calls(make_recording, logs):
     kind, _ = make_recording(logs.shop())
-    rows = recorded_traces(logs.shop(), kind, by="episode")
+    known = dict(zip(logs.shop()["id"], logs.shop()["outcome"], strict=True))
+    rows = recorded_traces(logs.shop().assign(outcome=None), kind, by="episode", success=known)
     replayed, tasks = replay_traces(rows, kind)
     assert dict(zip(replayed["id"], replayed["success"], strict=True)) == pytest.approx(
-        {"a-win": 1.0, "a-loss": 1 / 3, "a-long": 2 / 3, "b-win": 1.0}
-    )
+        {"a-win": float("nan"), "a-loss": 1 / 3, "a-long": 2 / 3, "b-win": float("nan")}, nan_ok=True
+    ), "no trace is judged against itself"
+    assert dict(zip(replayed["id"], replayed["solution"], strict=True)) == {name: known[name] == 1.0 for name in known}
+    rewarded, _ = replay_traces(recorded_traces(logs.shop(), kind, by="episode"), kind)
+    assert rewarded["success"].tolist() == logs.shop()["outcome"].tolist(), "the log's own reward comes first"
     assert not replayed["observation_drift"].any() and len(tasks) == 2
     assert set(rows["session"]) == {"task two", "task all"}, "attempts at one task are linked"
 
@@ -200,9 +203,10 @@ def test_each_turn_of_a_conversation_is_a_task(make_recording, logs):
     assert sorted(rows["id"]) == ["loss-turn0", "loss-turn1", "win-turn0", "win-turn1"]
     assert rows["outcome"].isna().all(), "a reward is for the whole"
     replayed, tasks = replay_traces(rows, kind)
-    assert dict(zip(replayed["id"], replayed["success"], strict=True)) == {
-        "win-turn0": 1.0, "win-turn1": 1.0, "loss-turn0": 1.0, "loss-turn1": 0.0,
-    }  # fmt: skip
+    unknown = float("nan")
+    assert dict(zip(replayed["id"], replayed["success"], strict=True)) == pytest.approx(
+        {"win-turn0": unknown, "win-turn1": unknown, "loss-turn0": 1.0, "loss-turn1": 0.0}, nan_ok=True
+    ), "no trace is judged against itself"
     assert sorted(task.prompt for task in tasks.values()) == ["Two teas.", "What is left?"]
     assert len(make_environment(kind).opening(next(task for task in tasks.values() if "left" in task.prompt))) == 6
 
@@ -258,9 +262,7 @@ def test_the_airline_gives_tasks_and_scores(make_recording, airline):
     assert about["shared_world"] and about["agreement"] == 1.0
     replayed, tasks = replay_traces(recorded_traces(airline, kind, by="episode"), kind)
     assert len(tasks) == 25 and not replayed["observation_drift"].any()
-    won = airline["outcome"].to_numpy() == 1.0
-    assert won.sum() == 31 and (replayed.loc[won, "success"] == 1.0).all()
-    unscored = Counter(replayed.loc[replayed["success"].isna(), "task_id"])
-    assert sorted(unscored.values()) == [4] * 10, "ten tasks were never solved: their traces are unscored, not failures"
+    assert replayed["success"].tolist() == airline["outcome"].tolist() and replayed["success"].sum() == 31
     turns, turn_tasks = replay_traces(recorded_traces(airline, kind), kind)
-    assert len(turn_tasks) == 100 and (turns["success"] == 1.0).all()
+    assert len(turn_tasks) == 100 and turns["solution"].all()
+    assert turns["success"].isna().all(), "each is the only success of its task: no evidence"
