@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections import Counter
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from pathlib import Path
 
 import orjson
 
+from tracewheel.core.errors import SecretError
 from tracewheel.core.types import Trace
 from tracewheel.traces.counts import Counts
 from tracewheel.traces.hash_index import HashIndex, hash_of
@@ -16,6 +20,7 @@ from tracewheel.traces.redaction.redactor import Redactor
 from tracewheel.traces.spool import SpanGroup
 
 BATCH, BATCH_BYTES = 500, 32 << 20
+LEFT = "secret left"
 
 
 @dataclass
@@ -62,8 +67,12 @@ class Intake:
         if isinstance(item, Quarantined):
             self._quarantine_record(item)
             return
-        messages = json_of(item.messages)
-        content = hash_of(hashed_json(item.messages), hashed_json([item.environment, item.session, item.user]))
+        try:
+            messages = json_of(item.messages)
+            content = hash_of(hashed_json(item.messages), hashed_json([item.environment, item.session, item.user]))
+        except TypeError as error:
+            self._quarantine_record(_not_storable(item, error))
+            return
         self._waiting.append((content, item, messages, spans))
         self._waiting_bytes += len(messages)
         if len(self._waiting) >= BATCH or self._waiting_bytes >= BATCH_BYTES:
@@ -86,7 +95,11 @@ class Intake:
             self._keep(trace, messages)
 
     def _keep(self, trace: Trace, messages: bytes) -> None:
-        redacted, found = self._redactor.trace(trace)
+        try:
+            redacted, found = self._redactor.trace(trace)
+        except SecretError as error:
+            self._quarantine_record(_withheld(trace, error))
+            return
         if found:
             self.counts.redacted += found
             messages = json_of(redacted.messages)
@@ -96,14 +109,18 @@ class Intake:
         self.counts.keep(redacted)
 
     def _quarantine_record(self, item: Quarantined) -> None:
-        place = f"{item.file}:{item.line}"
-        raw, found = self._redactor.record_bytes(item.raw, place)
-        detail, _ = self._redactor.record_bytes(item.detail.encode("utf-8", "backslashreplace"), place)
+        found: Counter[str] = Counter()
+        try:
+            if not item.withheld:
+                raw, found = self._redactor.record_bytes(item.raw)
+                detail, _ = self._redactor.record_bytes(item.detail.encode("utf-8", "backslashreplace"))
+                item = replace(item, raw=raw, detail=detail.decode("utf-8", "backslashreplace"))
+        except SecretError as error:
+            item = replace(item, reason=LEFT, detail=str(error), raw=b"", withheld=sha256(item.raw).hexdigest())
         self.counts.redacted += found
         self.counts.numbers["quarantined"] += 1
         self.counts.by_reason[item.reason] += 1
-        record = replace(item, raw=raw, detail=detail.decode("utf-8", "backslashreplace")).to_record()
-        self._quarantine.write(orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE))
+        self._quarantine.write(orjson.dumps(item.to_record(), option=orjson.OPT_APPEND_NEWLINE))
 
     def close(self, *, part_needed: bool = False) -> bool:
         """Close the files; returns whether a part was written.
@@ -118,6 +135,21 @@ class Intake:
         if self._writer is not None:
             self._writer.close()
         return self._writer is not None
+
+
+def _withheld(trace: Trace, error: SecretError) -> Quarantined:
+    """A trace that still holds a secret: only its place, the kinds and a digest are stored."""
+    return Quarantined(trace.source_file, trace.source_line, LEFT, str(error), b"", withheld=_digest(trace))
+
+
+def _not_storable(trace: Trace, error: TypeError) -> Quarantined:
+    """A trace that JSON cannot hold."""
+    detail = f"{error}; see the record in the log"
+    return Quarantined(trace.source_file, trace.source_line, "not storable", detail, b"", withheld=_digest(trace))
+
+
+def _digest(trace: Trace) -> str:
+    return sha256(repr(dataclasses.astuple(trace)).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _late(spans: SpanGroup) -> Quarantined:

@@ -38,6 +38,9 @@ ADVICE = {
     "reward is not a number": "Log rewards as numbers, and leave them out where there is none.",
     "beginning is missing": "It continues a response that is in no log that was read. Read all logs together, with --full.",
     "spans of a stored trace": "They came after their trace was stored. Read everything together with --full.",
+    "secret left": "Only its place, the kinds and a digest are stored. Look at the record in the log; allow the text in "
+    "ingest.redaction.allow if it is no secret, or mend the pattern of your own that finds its own stand-ins.",
+    "not storable": "It nests too deeply, or holds half of a surrogate pair or a number that JSON cannot hold. Mend the log.",
     "compression damaged": "Copy or compress the file again; what was before the damage is read.",
     "Parquet damaged": "Write the file again; what was before the damage is read.",
 }
@@ -49,7 +52,8 @@ class Quarantined:
     """A record that could not be read. `reason` is one of `REASONS`.
 
     `line` is where the record begins, counted from 1; `offset` is its first byte in the uncompressed file. `raw` holds its
-    bytes as in the file; the bytes of spans that lie apart are joined by line ends.
+    bytes as in the file; the bytes of spans that lie apart are joined by line ends. `withheld` is the SHA-256 digest of
+    bytes that are not stored, because secrets could not be removed from them.
     """
 
     file: str
@@ -58,9 +62,10 @@ class Quarantined:
     detail: str
     raw: bytes
     offset: int = 0
+    withheld: str = ""
 
     def to_record(self) -> dict[str, Any]:
-        """JSON types; the record's bytes as text under `raw`, or as `raw_base64` when they are not UTF-8."""
+        """JSON types; the record's bytes as text under `raw`, as `raw_base64` when they are not UTF-8, or their `sha256`."""
         record: dict[str, Any] = {
             "file": self.file,
             "line": self.line,
@@ -68,6 +73,8 @@ class Quarantined:
             "reason": self.reason,
             "detail": self.detail,
         }
+        if self.withheld:
+            return record | {"sha256": self.withheld}
         try:
             record["raw"] = self.raw.decode()
         except UnicodeDecodeError:

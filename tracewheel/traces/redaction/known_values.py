@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
@@ -13,7 +14,9 @@ from tracewheel.traces.redaction.unescaped import Unescaped
 
 SHORTEST_SECRET = 8
 MOST_SEARCHED = 20_000  # for more values, looking up each word is cheaper than one search for all
+MOST_ENCODED = 2_000  # of more values, base64 is found only where it holds a text of eighteen characters
 WORD = re.compile(r"[A-Za-z0-9]+")
+_IDENTIFIER = re.compile(r"[A-Za-z]+(?:[_.][A-Za-z]+)+")  # `tool_calls`, `config.json`
 BACKSLASH = ord("\\")
 WORDS_ALONE = bytes(byte if WORD.fullmatch(chr(byte)) else ord(" ") for byte in range(256))
 
@@ -34,12 +37,12 @@ class KnownValues:
     def __init__(self, identities: Iterable[tuple[str, str]]) -> None:
         known = [(form, pair) for pair in identities for form in _forms(*pair)]
         self._meant = {form: pair for form, pair in known if _is_telling(form)}
-        self._cores = {_core(form) for form in self._meant}
+        self._cores = {core for form in self._meant for core in (_core(form), *in_base64(form))}
         longest_first = sorted(self._meant, key=len, reverse=True)
         self._pattern = re.compile(rf"(?<![A-Za-z0-9])(?:{'|'.join(map(re.escape, longest_first))})(?![A-Za-z0-9])")
 
     def may_be_in(self, written: str) -> bool:
-        """Whether a text holds the longest word of any value."""
+        """Whether a text holds the longest word of any value, or the value in base64."""
         return any(core in written for core in self._cores)
 
     def find(self, text: Unescaped) -> Iterator[Found]:
@@ -62,7 +65,8 @@ class KnownSecrets:
         for value in self._kinds:
             self._by_core.setdefault(_core(value), []).append(value)
         few = 0 < len(self._by_core) <= MOST_SEARCHED
-        self._search = Triggers(list(self._by_core)) if few else None
+        encoded = [core for value in self._kinds for core in in_base64(value)] if len(self._kinds) <= MOST_ENCODED else []
+        self._search = Triggers([*self._by_core, *map(re.escape, encoded)]) if few else None
 
     def __len__(self) -> int:
         return len(self._kinds)
@@ -72,7 +76,7 @@ class KnownSecrets:
         return KnownSecrets({**self._kinds, **kinds})
 
     def may_be_in(self, data: bytes) -> bool:
-        """Whether bytes hold the longest word of any secret; escaped letters are missed."""
+        """Whether bytes hold the longest word of any secret, or a secret in base64; escaped letters are missed."""
         if self._search or not self._by_core:
             return self._search is not None and self._search.fire(data)
         for control in b"nrtbf":  # an escaped line end in JSON is not part of the next word
@@ -91,6 +95,16 @@ def telling_secrets(identities: Iterable[tuple[str, str]]) -> dict[str, str]:
     return {value: kind for kind, value in identities if kind not in PERSONAL_KINDS and _is_unmistakable(value)}
 
 
+def in_base64(value: str) -> list[str]:
+    """What base64 makes of a value in the middle of a text, at each of the three places where it may begin."""
+    raw = value.encode("utf-8", "surrogatepass")
+    found = []
+    for shift, first in enumerate((0, 2, 3)):
+        whole = base64.b64encode(b"\0" * shift + raw).decode()
+        found.append(whole[first : (shift + len(raw)) * 8 // 6])
+    return [form for core in found for form in dict.fromkeys((core, core.replace("+", "-").replace("/", "_")))]
+
+
 def _forms(kind: str, identity: str) -> list[str]:
     """The forms in which a known value may appear without its context."""
     if kind != "phone":
@@ -105,7 +119,7 @@ def _core(value: str) -> str:
 
 def _is_telling(value: str) -> bool:
     """Whether a value is specific enough to search for; a short or plain word may mean something else elsewhere."""
-    return len(value) >= 6 and any(not c.isalpha() for c in value)
+    return len(value) >= 6 and any(not c.isalpha() for c in value) and not _IDENTIFIER.fullmatch(value)
 
 
 def _is_unmistakable(value: str) -> bool:

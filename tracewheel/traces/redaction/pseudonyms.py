@@ -9,7 +9,8 @@
 | IP | `198.18.0.1`, `2001:db8:ffff::1` | RFC 2544 and RFC 3849 reserve them |
 | others | `REDACTED_PASSWORD_1` | |
 
-No pseudonym has a character that JSON escapes, so it fits into JSON text at any depth.
+No pseudonym has a character that JSON escapes, so it fits into JSON text at any depth. Pseudonyms are recognised in every
+text (`standins`), so that nothing is found within one: no value that it contains, and no digits that look like another kind.
 """
 
 from __future__ import annotations
@@ -25,20 +26,31 @@ MAIL_DOMAIN = "redacted.example.com"
 _AREAS = ("202", "212", "213", "303", "305", "312", "404", "415", "503", "512", "602", "617", "702", "713", "718", "206")
 _CAPACITY = {"phone": 100 * len(_AREAS), "card": 10**8, "iban": 10**6, "ip": 2**16}
 _LARGEST = 16**8
+# Between the digits of a number, which is written as the value was: `(20) 2555-0100`.
+_GAP = r"[^0-9A-Za-z\n]{0,4}"
+_IDENTITIES = ("user", "session", "task", "trace", "call", "file")
 _FORMS = {
-    "email": re.compile(rf"user[0-9a-f]+(?:@|%40){re.escape(MAIL_DOMAIN)}", re.IGNORECASE),
-    "phone": re.compile(rf"\+?1?\D*(?:{'|'.join(_AREAS)})\D*555\D*01\d\d"),
-    "card": re.compile(r"9999[\d -]+"),
-    "iban": re.compile(r"[A-Z]{2}\d\d ?[0X](?: ?[0X]){4,}[\dX ]{0,12}", re.IGNORECASE),
-    "ip": re.compile(r"198\.1[89]\.\d+\.\d+|2001:db8:ffff::[0-9a-f:]+", re.IGNORECASE),
+    "email": rf"(?i:user[0-9a-f]+(?:@|%40){re.escape(MAIL_DOMAIN)})",
+    "phone": rf"(?<![0-9])(?:\+?1{_GAP})?(?:{'|'.join(map(_GAP.join, _AREAS))}){_GAP}"
+    rf"{_GAP.join('55501')}(?:{_GAP}[0-9]){{2}}(?![0-9])",
+    "card": rf"(?<![0-9]){_GAP.join('9999')}(?:{_GAP}[0-9]){{8,15}}(?![0-9])",
+    "iban": r"(?<![A-Za-z0-9])(?i:[A-Z]{2}[0-9]{2} ?[0X](?: ?[0X]){4,}[0-9X ]{0,12})(?![A-Za-z0-9])",
+    "ip": r"(?<![0-9])198\.1[89]\.[0-9]{1,3}\.[0-9]{1,3}(?![0-9])|(?i:2001:db8:ffff::[0-9a-f:]+)",
+    "": r"REDACTED_[A-Z0-9_]+_[0-9a-f]+",
+    "identity": rf"(?<![A-Za-z0-9])(?:{'|'.join(_IDENTITIES)})-[0-9a-f]{{16}}(?![A-Za-z0-9])",
 }
-_OTHER = re.compile(r"REDACTED_[A-Z0-9_]+_[0-9a-f]+")
+_STANDIN = re.compile("|".join(_FORMS.values()))
+_BY_KIND = {kind: re.compile(form) for kind, form in _FORMS.items()}
+
+
+def standins(text: str) -> list[tuple[int, int]]:
+    """The spans of the pseudonyms in a text."""
+    return [match.span() for match in _STANDIN.finditer(text)]
 
 
 def is_pseudonym(kind: str, value: str) -> bool:
     """Whether a value of this kind is already a pseudonym."""
-    form = _FORMS.get(kind)
-    return bool(form and form.fullmatch(value)) or _OTHER.search(value) is not None
+    return _BY_KIND.get(kind, _BY_KIND[""]).fullmatch(value.strip("( ")) is not None
 
 
 def identity_pseudonym(label: str, value: str, key: bytes) -> str:
@@ -55,10 +67,12 @@ class Pseudonyms:
     Args:
         key: With a key, numbers derive from the value and the key, so they agree across traces; without one they count up
             in the order of appearance.
+        taken: Text whose pseudonyms stand for other values, of an earlier redaction.
     """
 
-    def __init__(self, key: bytes | None = None) -> None:
+    def __init__(self, key: bytes | None = None, taken: str = "") -> None:
         self._key = key
+        self._others = "\n".join(taken[start:end] for start, end in standins(taken)) if key is None else ""
         self._numbers: dict[tuple[str, str], int] = {}
         self._taken: dict[str, set[int]] = {}
 
@@ -71,7 +85,13 @@ class Pseudonyms:
 
     def of(self, kind: str, identity: str, written: str) -> str:
         """The pseudonym for a value, in the format of `written`."""
-        number = self._number(kind, identity)
+        made = self._form(kind, self._number(kind, identity), written)
+        while self._others and made in self._others and len(self._taken[kind]) < _CAPACITY.get(kind, _LARGEST):
+            del self._numbers[kind, identity]
+            made = self._form(kind, self._number(kind, identity), written)
+        return made
+
+    def _form(self, kind: str, number: int, written: str) -> str:
         match kind:
             case "email":
                 at = "%40" if "%40" in written else "@"

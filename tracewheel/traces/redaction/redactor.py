@@ -1,46 +1,88 @@
 """Replaces the secrets and personal data of traces with consistent pseudonyms, before anything is stored.
 
-A trace is searched as one text, in which calls' arguments and tools' replies are JSON text within JSON text (`Unescaped`),
-so that values are found at any depth. A first search for all triggers at once finds nothing in most traces; these are
-returned unchanged, as the same object.
+A first search for all triggers at once finds nothing in most traces; these are returned unchanged, as the same object. In
+the others each value is searched alone (`json_text`), with the name of its field before it: in calls' arguments and tools'
+replies, which are JSON text within JSON text, as well. Other text may hold escapes (`Unescaped`) or base64 (`encodings`).
 """
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import re
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tracewheel.config.curation import RedactionConfig
 from tracewheel.core.errors import ConfigError, SecretError
 from tracewheel.core.types import Trace, content_hash
-from tracewheel.traces.redaction.detector import Detector
-from tracewheel.traces.redaction.known_values import Found, KnownSecrets, KnownValues, telling_secrets
+from tracewheel.traces.redaction.detector import Detector, mixed
+from tracewheel.traces.redaction.encodings import TEXT_IN_BASE64, base64_runs
+from tracewheel.traces.redaction.json_text import QUOTE, Context, Edit, Leaf, applied, in_text, is_json, leaves
+from tracewheel.traces.redaction.known_values import SHORTEST_SECRET, WORD, Found, KnownSecrets, KnownValues, telling_secrets
 from tracewheel.traces.redaction.patterns import custom_detectors, secret_detectors
 from tracewheel.traces.redaction.personal_data import personal_detectors
-from tracewheel.traces.redaction.pseudonyms import Pseudonyms, identity_pseudonym, is_pseudonym
+from tracewheel.traces.redaction.pseudonyms import Pseudonyms, identity_pseudonym, is_pseudonym, standins
 from tracewheel.traces.redaction.triggers import Triggers
-from tracewheel.traces.redaction.unescaped import Unescaped
+from tracewheel.traces.redaction.unescaped import QUOTES, Unescaped
 
-CONTENT = ("messages", "tools", "environment", "info", "model", "created", "source_file")
+CONTENT = ("tools", "environment", "info", "model", "created", "source_file")
 IDENTITIES = {"user": "user", "session": "session", "task": "task", "id": "trace"}
 ROUNDS = 5
 BETWEEN_OBJECTS = re.compile(r"\}, ?(?=\{)")  # no value continues from one JSON object into the next
 SHORTEST_PART = 200
+SHORTEST_VALUE = 4
+DEEPEST = 8  # JSON text within JSON text; deeper text is searched with its escapes
+AROUND = 80  # characters around a value in which to look for pseudonyms that overlap it
 ESCAPED = r"\\u(?:00[0-7aA]|20[0-3])"  # an escaped letter, digit, or separator of digits
 ESCAPE = re.compile(ESCAPED.encode())
+PERCENT = r"%(?:25)*[2-7][0-9a-fA-F]"
+LARGEST_DOUBT, SECRETS_ONLY, CERTAIN = 3, 2, 0
 KNOWN_ELSEWHERE = 4  # more than any detector's doubt
+PLAIN_NAME = re.compile(r"[A-Za-z_]{0,60}")  # a key that is no value
+CALL_IDS = ("id", "tool_call_id")
+STRUCTURE = ("role", "type")
+PUNCTUATION = re.compile(rf"[\s{{}}\[\],:{QUOTES}]*")
 
 
 def key_digest(config: RedactionConfig) -> dict[str, str]:
     """A digest of the pseudonyms' key, as stored data depend on it; empty without a key."""
     key = os.environ.get(config.key_variable, "")
     return {"redaction key": content_hash(["redaction key", key])} if key and config.enabled else {}
+
+
+@dataclass
+class _Search:
+    """What a search of one record knows: its pseudonyms, and the values that have one."""
+
+    pseudonyms: Pseudonyms
+    most_doubt: int = LARGEST_DOUBT
+    known: KnownValues = field(init=False)
+    values: int = field(default=-1, init=False)
+
+    def __post_init__(self) -> None:
+        self.refresh()
+
+    def allows(self, detector: Detector) -> bool:
+        """Whether what a detector finds counts."""
+        return detector.doubt <= self.most_doubt or (detector.kind == "email" and self.most_doubt > 0)
+
+    def within(self, most_doubt: int) -> _Search:
+        """The same search for less doubtful values."""
+        inner = copy.copy(self)
+        inner.most_doubt = min(self.most_doubt, most_doubt)
+        return inner
+
+    def refresh(self) -> bool:
+        """Search for the values found so far, too; returns whether there are new ones."""
+        before, self.values = self.values, len(self.pseudonyms)
+        if self.values != before:
+            self.known = KnownValues(self.pseudonyms.identities())
+        return self.values != before
 
 
 class Redactor:
@@ -70,13 +112,16 @@ class Redactor:
             self._detectors += personal_detectors(config.personal, config.phone_regions)
         self.learned: dict[str, str] = {}
         self._known = KnownSecrets()
-        self._triggers = Triggers([*(detector.trigger for detector in self._detectors), ESCAPED] if self._detectors else [])
+        hidden = [ESCAPED, PERCENT, TEXT_IN_BASE64]
+        self._triggers = Triggers([*(detector.trigger for detector in self._detectors), *hidden] if self._detectors else [])
+        self._escaped, self._percent, self._base64 = range(len(self._detectors), len(self._detectors) + len(hidden))
 
     def trace(self, trace: Trace) -> tuple[Trace, Counter[str]]:
         """The trace without secrets and personal data, and how many places were redacted, by kind.
 
-        A user, session, task or id with such data is replaced whole by a keyed hash, so that traces stay linked. Token ids
-        encode the text, so they are dropped from a trace with any redaction (counted as `token_ids`).
+        A user, session, task or id with such data is replaced whole by a keyed hash, so that traces stay linked; so is the
+        id of a call. Roles and names of fields that are words stay. Token ids encode the text, so they are dropped from a
+        trace with any redaction (counted as `token_ids`).
 
         Returns:
             The same object if there is nothing to redact.
@@ -86,18 +131,27 @@ class Redactor:
         """
         content = {name: getattr(trace, name) for name in CONTENT}
         identities = {name: getattr(trace, name) for name in IDENTITIES}
-        if not self._is_suspicious(_bytes([content, identities])):
+        raw = _bytes([trace.messages, content, identities])
+        if not self._is_suspicious(raw):
             return trace, Counter()
-        place = f"{trace.source_file}:{trace.source_line}"
-        written = json.dumps(content, ensure_ascii=False)
-        pseudonyms = Pseudonyms(self._dataset_key)
-        redacted, counts = self._scrub(written, pseudonyms, place)
-        changed: dict[str, Any] = json.loads(redacted) if redacted != written else {}
+        parts = {("messages", at): message for at, message in enumerate(trace.messages)}
+        parts |= {(name, 0): value for name, value in content.items() if value}
+        original = {place: json.dumps(value, ensure_ascii=False) for place, value in parts.items()}
+        written, search = dict(original), _Search(self._pseudonyms(raw.decode("utf-8", "surrogatepass")))
+        counts = self._scrub(written, search)
+        changed: dict[str, Any] = {}
         for name, value in identities.items():
-            if isinstance(value, str) and (found := self._find(value, pseudonyms)):
-                counts.update(item.kind for item in found)
-                self.learned |= telling_secrets((item.kind, item.identity) for item in found)
+            if isinstance(value, str) and (edits := self._value_edits(value, Context(), search)):
+                counts.update(kind for edit in edits for kind in edit.kinds)
                 changed[name] = identity_pseudonym(IDENTITIES[name], value, self._key)
+        if changed:
+            counts += self._scrub(written, search)
+        for name, at in [place for place, text in written.items() if text != original[place]]:
+            value = json.loads(written[name, at])
+            if name == "messages":
+                changed.setdefault(name, list(trace.messages))[at] = value
+            else:
+                changed[name] = value
         if not changed:
             return trace, Counter()
         if trace.tokens is not None:
@@ -114,65 +168,143 @@ class Redactor:
         before, self._known = len(self._known), self._known.with_more(self.learned)
         return len(self._known) > before
 
-    def record_bytes(self, raw: bytes, place: str = "a record in quarantine") -> tuple[bytes, Counter[str]]:
+    def record_bytes(self, raw: bytes) -> tuple[bytes, Counter[str]]:
         """The bytes of an unreadable record without secrets and personal data; bytes that are not UTF-8 stay unchanged.
-
-        Args:
-            raw: The bytes of a record.
-            place: Its file and line, for the error.
 
         Raises:
             SecretError: a value is still found after redaction.
         """
         encoding, errors = encoding_of(raw)
         text = raw.decode(encoding, errors)
-        redacted, counts = self._scrub(text, Pseudonyms(self._dataset_key), place)
+        if not self._is_suspicious(_bytes(text)):
+            return raw, Counter()
+        written = {("", 0): text}
+        counts = self._scrub(written, _Search(self._pseudonyms(text)))
+        redacted = written["", 0]
         return (redacted.encode(encoding, errors) if redacted != text else raw), counts
 
     def name(self, name: str) -> str:
         """A file's name; if it holds a secret or personal data, a consistent pseudonym for it."""
-        return identity_pseudonym("file", name, self._key) if self._find(name) else name
+        return identity_pseudonym("file", name, self._key) if self._find(name, _Search(Pseudonyms())) else name
 
-    def _scrub(self, written: str, pseudonyms: Pseudonyms, place: str) -> tuple[str, Counter[str]]:
-        """The text with pseudonyms, and how many places were replaced by kind. Repeats until nothing more is found."""
+    def _pseudonyms(self, text: str) -> Pseudonyms:
+        return Pseudonyms(self._dataset_key, text)
+
+    def _scrub(self, written: dict[tuple[str, int], str], search: _Search) -> Counter[str]:
+        """Replace values in the parts of a record, until nothing more is found; returns how many places, by kind.
+
+        A value found in one part is then looked for in all, and a part that was changed is searched again.
+        """
         counts: Counter[str] = Counter()
-        found: list[Found] = []
+        open_parts, found = set(written), len(search.pseudonyms) > 0
         for _ in range(ROUNDS):
-            found = self._find(written, pseudonyms)
-            if not found:
-                self.learned |= telling_secrets(pseudonyms.identities())
-                return written, counts
-            pieces, at = [], 0
-            for item in found:
-                pieces += [written[at : item.start], pseudonyms.of(item.kind, item.identity, item.value)]
-                at = item.end
-            written = "".join([*pieces, written[at:]])
-            counts.update(item.kind for item in found)
-        kinds = ", ".join(sorted({item.kind for item in found}))
-        raise SecretError(
-            f"{place}: after redaction it still holds {kinds}; allow the text in ingest.redaction.allow, or report it"
-        )
+            search.refresh()
+            changed = set()
+            for place, text in written.items():
+                if (place in open_parts and self._is_suspicious(_bytes(text))) or (found and search.known.may_be_in(text)):
+                    edits = self._value_edits(text, Context(), search, structure=place[0])
+                    if edits:
+                        written[place] = applied(text, edits)
+                        counts.update(kind for edit in edits for kind in edit.kinds)
+                        changed.add(place)
+            if not changed:
+                self.learned |= telling_secrets(search.pseudonyms.identities())
+                return counts
+            open_parts, found = changed, True
+        kinds = ", ".join(sorted(counts))
+        raise SecretError(f"after redaction it still holds {kinds}; allow the text in ingest.redaction.allow, or report it")
 
-    def _find(self, written: str, pseudonyms: Pseudonyms | None = None) -> list[Found]:
-        """The values in a text, in order and without overlaps."""
-        known = KnownValues(pseudonyms.identities()) if pseudonyms else None
+    def _value_edits(self, value: str, at: Context, search: _Search, *, structure: str = "", depth: int = 0) -> list[Edit]:
+        """The replacements in a value: in each of its own values, if it is JSON text."""
+        if depth > DEEPEST or not is_json(value):
+            return self._text_edits(value, at.before, search, depth)
+        edits: list[Edit] = []
+        for leaf in leaves(value, at.name):
+            if len(leaf.value) >= SHORTEST_VALUE and (found := self._leaf_edits(leaf, search, structure, depth)):
+                edits += in_text(leaf, found, value)
+        return edits
+
+    def _leaf_edits(self, leaf: Leaf, search: _Search, structure: str, depth: int) -> list[Edit]:
+        if leaf.sort == "key" and PLAIN_NAME.fullmatch(leaf.value):
+            return []
+        if structure == "messages" and leaf.sort == "text" and leaf.at.name in STRUCTURE:
+            return []
+        edits = self._value_edits(leaf.value, leaf.at, search, depth=depth + 1)
+        if not edits:
+            return edits
+        kinds = tuple(kind for edit in edits for kind in edit.kinds)
+        if leaf.sort == "key":
+            name = new = applied(leaf.value, edits)
+            while new in leaf.fields.keys:  # two keys of an object stay two
+                new = f"{name}_{len(leaf.fields.keys)}" if new == name else new + "_"
+            leaf.fields.keys.add(new)
+            return [Edit(0, len(leaf.value), new, kinds)]
+        if structure == "messages" and leaf.at.name in CALL_IDS:
+            return [Edit(0, len(leaf.value), identity_pseudonym("call", leaf.value, self._key), kinds)]
+        return edits
+
+    def _text_edits(self, text: str, before: str, search: _Search, depth: int) -> list[Edit]:
+        """The replacements in text that is not JSON."""
+        edits = []
+        for item in self._find(text, search, before):
+            new = search.pseudonyms.of(item.kind, item.identity, item.value)
+            if "%" in text[item.start : item.end] and "%" not in new:
+                new = new.replace("@", "%40").replace("+", "%2B").replace(" ", "%20")
+            edits.append(Edit(item.start, item.end, new, (item.kind,)))
+        if depth <= DEEPEST and self._may_hide_base64(text, search):
+            edits += self._base64_edits(text, edits, search, depth)
+        return sorted(edits)
+
+    def _may_hide_base64(self, text: str, search: _Search) -> bool:
+        return self._base64 in self._triggers.fired(_bytes(text)) or self._known_in_base64(text, search)
+
+    def _known_in_base64(self, run: str, search: _Search) -> bool:
+        return search.known.may_be_in(run) or self._known.may_be_in(_bytes(run))
+
+    def _base64_edits(self, text: str, others: list[Edit], search: _Search, depth: int) -> list[Edit]:
+        """The replacements of base64 that holds secrets, known values or an e-mail address."""
+        edits: list[Edit] = []
+        for run in base64_runs(text, lambda run: self._known_in_base64(run, search)):
+            if any(edit.start < run.end and run.start < edit.end for edit in (*others, *edits)):
+                continue
+            if not self._is_suspicious(_bytes(run.text)) and not search.known.may_be_in(run.text):
+                continue
+            inner = search.within(SECRETS_ONLY if run.is_text else CERTAIN)
+            found = self._value_edits(run.text, Context(), inner, depth=depth + 1)
+            if found:
+                kinds = tuple(kind for edit in found for kind in edit.kinds)
+                edits.append(Edit(run.start, run.end, run.again(applied(run.text, found)), kinds))
+        return edits
+
+    def _find(self, written: str, search: _Search, before: str = "") -> list[Found]:
+        """The values in a text, in order and without overlaps; `before` is the context of its beginning."""
         found: list[Found] = []
-        if not (known and known.may_be_in(written)) and not self._is_suspicious(_bytes(written)):
+        if not search.known.may_be_in(written) and not self._is_suspicious(_bytes(before.replace(QUOTE, '"') + written)):
             return found
         for start, part in _parts(written):
-            fired = self._triggers.fired(_bytes(part))
-            if not fired and not (known and known.may_be_in(part)) and not self._known.may_be_in(_bytes(part)):
-                continue
-            text = Unescaped(part)
-            if len(self._detectors) in fired:  # escapes may hide what triggers match
-                fired = self._triggers.fired(_bytes(text.plain))
-            detectors = [self._detectors[index] for index in fired if index < len(self._detectors)]
-            candidates = [(detector.doubt, item) for detector in detectors for item in self._matches(detector, text)]
-            if known:
-                candidates += [(KNOWN_ELSEWHERE, item) for item in known.find(text)]
-            candidates += [(KNOWN_ELSEWHERE, item) for item in self._known.find(text)]
-            found += [item._replace(start=item.start + start, end=item.end + start) for item in _apart(candidates)]
+            head = "" if start else before
+            tail = QUOTE if head.endswith(QUOTE) else ""
+            candidates = [item for item in self._candidates(head + part + tail, search) if item[1].start >= len(head)]
+            shift = start - len(head)
+            last = len(head) + len(part)
+            apart = _apart([item for item in candidates if item[1].end <= last])
+            found += [item._replace(start=item.start + shift, end=item.end + shift) for item in apart]
         return found
+
+    def _candidates(self, part: str, search: _Search) -> Iterator[tuple[int, Found]]:
+        """The values in a text and their doubts; they may overlap."""
+        raw = _bytes(part.replace(QUOTE, '"'))
+        fired = self._triggers.fired(raw)
+        if not fired and not search.known.may_be_in(part) and not self._known.may_be_in(raw):
+            return
+        for percent in (False, True) if self._percent in fired else (False,):
+            text = Unescaped(part, percent=percent)
+            hidden = percent or self._escaped in fired  # escapes may hide what triggers match
+            for index in self._triggers.fired(_bytes(text.plain)) if hidden else fired:
+                if index < len(self._detectors) and search.allows(detector := self._detectors[index]):
+                    yield from ((detector.doubt, item) for item in self._matches(detector, text) if not is_made(part, item))
+            for known in (search.known, self._known):
+                yield from ((KNOWN_ELSEWHERE, item) for item in known.find(text) if not is_made(part, item))
 
     def _matches(self, detector: Detector, text: Unescaped) -> Iterator[Found]:
         for match in detector.matches(text.text if detector.nested else text.plain):
@@ -181,7 +313,7 @@ class Redactor:
             identity = detector.identify(value)
             if identity is None or is_pseudonym(detector.kind, value) or self._is_allowed(value):
                 continue
-            if '"' not in text.text[start:end]:  # a JSON string's closing quote is not part of a value
+            if not PUNCTUATION.fullmatch(value):  # what stands between two strings of JSON is not a value
                 yield Found(*text.span(start, end), detector.kind, value, identity)
 
     def _is_allowed(self, value: str) -> bool:
@@ -196,6 +328,21 @@ def _parts(written: str) -> Iterator[tuple[int, str]]:
             yield at, written[at : match.end()]
             at = match.end()
     yield at, written[at:]
+
+
+def is_made(text: str, item: Found) -> bool:
+    """Whether a value overlaps a pseudonym, and does not hold another secret beside it."""
+    first = max(item.start - AROUND, 0)
+    spans = [(first + start, first + end) for start, end in standins(text[first : item.end + AROUND])]
+    spans = [(start, end) for start, end in spans if start < item.end and item.start < end]
+    if not spans:
+        return False
+    if any(start < item.start or item.end < end for start, end in spans):
+        return True
+    rest = text[item.start : item.end]
+    for start, end in reversed(spans):
+        rest = rest[: start - item.start] + " " + rest[end - item.start :]
+    return not any(len(word) >= SHORTEST_SECRET and mixed(word) for word in WORD.findall(rest))
 
 
 def _apart(candidates: list[tuple[int, Found]]) -> list[Found]:

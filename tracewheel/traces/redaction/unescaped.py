@@ -12,6 +12,7 @@ import re
 from bisect import bisect_right
 
 _ESCAPE = re.compile(r"(\\+)(?:u([0-9a-fA-F]{4})|([nrtbf\"'/]))")
+_PERCENT = re.compile(rf"{_ESCAPE.pattern}|%(?:25)*([2-7][0-9a-fA-F])")
 _CHARACTERS = {"n": "\n", "r": "\r", "t": "\t", "b": " ", "f": " ", "/": "/"}
 _DOUBLE, _SINGLE, _DEEPEST = 0xE000, 0xE100, 0xFF
 QUOTES = "\"'`\ue000-\ue1ff"  # for a character class that matches any quote
@@ -26,22 +27,23 @@ class Unescaped:
 
     Args:
         written: The text, with or without escapes, whole or damaged.
+        percent: Whether `%40` is an escape too, as in URLs.
     """
 
-    def __init__(self, written: str) -> None:
+    def __init__(self, written: str, *, percent: bool = False) -> None:
         self.text = self.plain = written
         self._starts: list[int] = []
         self._offsets: list[int] = []
-        if "\\" in written:
-            self._unescape(written)
+        if percent or "\\" in written:
+            self._unescape(written, _PERCENT if percent else _ESCAPE)
 
     def span(self, start: int, end: int) -> tuple[int, int]:
         """The span in the escaped text of `text[start:end]`; an escape is never cut."""
         return self._place(start), self._place(end)
 
-    def _unescape(self, written: str) -> None:
+    def _unescape(self, written: str, escapes: re.Pattern[str]) -> None:
         pieces, at, length, offset = [], 0, 0, 0
-        for match in _ESCAPE.finditer(written):
+        for match in escapes.finditer(written):
             start, end = match.span()
             pieces += [written[at:start], _character(match)]
             length += start - at + 1
@@ -58,9 +60,9 @@ class Unescaped:
 
 
 def _character(match: re.Match[str]) -> str:
-    backslashes, code, escaped = match.groups()
-    if code:
-        return chr(int(code, 16))
+    backslashes, code, escaped, *percent = match.groups()
+    if code or any(percent):
+        return chr(int(code or percent[0], 16))
     if escaped in "\"'":
         return chr((_DOUBLE if escaped == '"' else _SINGLE) + min(len(backslashes), _DEEPEST))
     return _CHARACTERS[escaped]
