@@ -18,8 +18,10 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
+from functools import cache
 
 from tracewheel.traces.redaction.personal_data import luhn_digit
+from tracewheel.traces.redaction.triggers import Triggers
 
 MAIL_DOMAIN = "redacted.example.com"
 # Real area codes, as some tools refuse others.
@@ -48,6 +50,12 @@ def standins(text: str) -> list[tuple[int, int]]:
     return [match.span() for match in _STANDIN.finditer(text)]
 
 
+@cache
+def _in_bytes() -> Triggers:
+    """A quick search for pseudonyms in long texts; of digits beside others, it finds more than there are."""
+    return Triggers([re.sub(r"\(\?<?![^)]*\)", "", form) for form in _FORMS.values()])
+
+
 def is_pseudonym(kind: str, value: str) -> bool:
     """Whether a value of this kind is already a pseudonym."""
     return _BY_KIND.get(kind, _BY_KIND[""]).fullmatch(value.strip("( ")) is not None
@@ -72,7 +80,8 @@ class Pseudonyms:
 
     def __init__(self, key: bytes | None = None, taken: str = "") -> None:
         self._key = key
-        self._others = "\n".join(taken[start:end] for start, end in standins(taken)) if key is None else ""
+        self._taken_text = taken if key is None else ""
+        self._others = ""
         self._numbers: dict[tuple[str, str], int] = {}
         self._taken: dict[str, set[int]] = {}
 
@@ -86,6 +95,9 @@ class Pseudonyms:
     def of(self, kind: str, identity: str, written: str) -> str:
         """The pseudonym for a value, in the format of `written`."""
         made = self._form(kind, self._number(kind, identity), written)
+        if self._taken_text:
+            self._others = "\n".join(_in_bytes().found(self._taken_text))
+            self._taken_text = ""
         while self._others and made in self._others and len(self._taken[kind]) < _CAPACITY.get(kind, _LARGEST):
             del self._numbers[kind, identity]
             made = self._form(kind, self._number(kind, identity), written)

@@ -61,6 +61,7 @@ class _Search:
 
     pseudonyms: Pseudonyms
     most_doubt: int = LARGEST_DOUBT
+    in_base64: bool = True
     known: KnownValues = field(init=False)
     values: int = field(default=-1, init=False)
 
@@ -201,7 +202,10 @@ class Redactor:
             search.refresh()
             changed = set()
             for place, text in written.items():
-                if (place in open_parts and self._is_suspicious(_bytes(text))) or (found and search.known.may_be_in(text)):
+                raw = _bytes(text)
+                known = found and search.known.may_be_in(text)
+                if known or (place in open_parts and self._is_suspicious(raw)):
+                    search.in_base64 = known or self._known.may_be_in(raw) or self._base64 in self._triggers.fired(raw)
                     edits = self._value_edits(text, Context(), search, structure=place[0])
                     if edits:
                         written[place] = applied(text, edits)
@@ -219,6 +223,8 @@ class Redactor:
         if depth > DEEPEST or not is_json(value):
             return self._text_edits(value, at.before, search, depth)
         edits: list[Edit] = []
+        if depth and not search.known.may_be_in(value) and not self._is_suspicious(_bytes(value)):
+            return edits
         for leaf in leaves(value, at.name):
             if len(leaf.value) >= SHORTEST_VALUE and (found := self._leaf_edits(leaf, search, structure, depth)):
                 edits += in_text(leaf, found, value)
@@ -251,12 +257,9 @@ class Redactor:
             if "%" in text[item.start : item.end] and "%" not in new:
                 new = new.replace("@", "%40").replace("+", "%2B").replace(" ", "%20")
             edits.append(Edit(item.start, item.end, new, (item.kind,)))
-        if depth <= DEEPEST and self._may_hide_base64(text, search):
+        if search.in_base64 and depth <= DEEPEST:
             edits += self._base64_edits(text, edits, search, depth)
         return sorted(edits)
-
-    def _may_hide_base64(self, text: str, search: _Search) -> bool:
-        return self._base64 in self._triggers.fired(_bytes(text)) or self._known_in_base64(text, search)
 
     def _known_in_base64(self, run: str, search: _Search) -> bool:
         return search.known.may_be_in(run) or self._known.may_be_in(_bytes(run))

@@ -36,3 +36,9 @@ class Triggers:
         """The positions of the expressions that are found, in order."""
         found = (self._set.Match(data) or []) if self._members else []  # None without a match
         return sorted(member for index in found for member in self._members[index])
+
+    def found(self, text: str) -> list[str]:
+        """The parts of a text that an expression matches; letters that are not ASCII are lost."""
+        if self._any is None:
+            return []
+        return [match.group().decode("ascii", "replace") for match in self._any.finditer(text.encode("utf-8", "surrogatepass"))]
