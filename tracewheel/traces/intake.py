@@ -21,6 +21,7 @@ from tracewheel.traces.spool import SpanGroup
 
 BATCH, BATCH_BYTES = 500, 32 << 20
 LEFT = "secret left"
+NOT_STORABLE = (TypeError, ValueError, RecursionError)  # what serialising raises
 
 
 @dataclass
@@ -70,7 +71,8 @@ class Intake:
         try:
             messages = json_of(item.messages)
             content = hash_of(hashed_json(item.messages), hashed_json([item.environment, item.session, item.user]))
-        except TypeError as error:
+            item.id.encode()
+        except NOT_STORABLE as error:
             self._quarantine_record(_not_storable(item, error))
             return
         self._waiting.append((content, item, messages, spans))
@@ -100,12 +102,19 @@ class Intake:
         except SecretError as error:
             self._quarantine_record(_withheld(trace, error))
             return
+        except NOT_STORABLE as error:
+            self._quarantine_record(_not_storable(trace, error))
+            return
         if found:
-            self.counts.redacted += found
             messages = json_of(redacted.messages)
         if self._writer is None:
             self._writer = PartWriter(self.part)
-        self._writer.add(redacted, messages)
+        try:
+            self._writer.add(redacted, messages)
+        except NOT_STORABLE as error:
+            self._quarantine_record(_not_storable(trace, error))
+            return
+        self.counts.redacted += found
         self.counts.keep(redacted)
 
     def _quarantine_record(self, item: Quarantined) -> None:
@@ -142,9 +151,9 @@ def _withheld(trace: Trace, error: SecretError) -> Quarantined:
     return Quarantined(trace.source_file, trace.source_line, LEFT, str(error), b"", withheld=_digest(trace))
 
 
-def _not_storable(trace: Trace, error: TypeError) -> Quarantined:
-    """A trace that JSON cannot hold."""
-    detail = f"{error}; see the record in the log"
+def _not_storable(trace: Trace, error: Exception) -> Quarantined:
+    """A trace that JSON or UTF-8 cannot hold."""
+    detail = f"{type(error).__name__} while it was stored; see the record in the log"
     return Quarantined(trace.source_file, trace.source_line, "not storable", detail, b"", withheld=_digest(trace))
 
 

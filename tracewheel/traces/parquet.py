@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 ROWS_PER_GROUP, BYTES_PER_GROUP = 10_000, 64 << 20
 TEXTS = ("id", "messages", "tools", "environment", "session", "user", "created", "model")
+NAMES = ("id", "session", "user", "created", "model", "source_file", "task")
+PLAIN = (*NAMES, "outcome", "source_line", "format", "tools_inferred", "schema_version")
 REQUIRED = {"id", "messages", "tools", "environment", "source_file", "format", "tokens", "info"}
 
 
@@ -47,25 +49,32 @@ class PartWriter:
         self._tools: tuple[list[dict[str, Any]], str] | None = None
 
     def add(self, trace: Trace, messages: bytes) -> None:
-        """Add a trace; `messages` is their JSON text, as `json_of` writes it."""
-        columns = self._columns
-        for name in ("id", "session", "user", "created", "model", "outcome", "source_file", "source_line"):
-            columns[name].append(getattr(trace, name))
-        for name in ("format", "task", "tools_inferred", "schema_version"):
-            columns[name].append(getattr(trace, name))
-        columns["messages"].append(messages.decode())
-        columns["tools"].append(self._tools_text(trace.tools))
-        columns["environment"].append("null" if trace.environment is None else json_of(trace.environment).decode())
-        columns["tokens"].append("null" if trace.tokens is None else json_of(trace.tokens).decode())
-        columns["info"].append(json_of(trace.info).decode() if trace.info else "{}")
-        self._bytes += sum(len(columns[name][-1]) for name in ("messages", "environment", "tokens", "info"))
-        if len(columns["id"]) >= ROWS_PER_GROUP or self._bytes >= BYTES_PER_GROUP:
+        """Add a trace; `messages` is their JSON text, as `json_of` writes it.
+
+        Raises:
+            TypeError, ValueError: UTF-8 or JSON cannot hold a field of the trace. Nothing is added then.
+        """
+        row = {name: getattr(trace, name) for name in PLAIN}
+        row["messages"] = messages.decode()
+        row["tools"] = self._tools_text(trace.tools)
+        row["environment"] = "null" if trace.environment is None else json_of(trace.environment).decode()
+        row["tokens"] = "null" if trace.tokens is None else json_of(trace.tokens).decode()
+        row["info"] = json_of(trace.info).decode() if trace.info else "{}"
+        for name in NAMES:
+            if row[name] is not None:
+                row[name].encode()  # fails for half of a surrogate pair
+        for name, column in self._columns.items():
+            column.append(row[name])
+        self._bytes += sum(len(row[name]) for name in ("messages", "environment", "tokens", "info"))
+        if len(self._columns["id"]) >= ROWS_PER_GROUP or self._bytes >= BYTES_PER_GROUP:
             self._write()
 
     def _tools_text(self, tools: list[dict[str, Any]]) -> str:
         """The tools as JSON text with the keys in the order of the log, as prompts are rendered from them."""
         if self._tools is None or self._tools[0] is not tools:
-            self._tools = (tools, json.dumps(tools, ensure_ascii=False))
+            text = json.dumps(tools, ensure_ascii=False)
+            text.encode()
+            self._tools = (tools, text)
         return self._tools[1]
 
     def _write(self) -> None:
