@@ -1,7 +1,7 @@
 """Reads logs of Bedrock's Converse API: requests with `messages` and, where logged, their response; and invocation logs.
 
 Content blocks have one key that names them (`text`, `toolUse`, `toolResult`, `reasoningContent`). In an invocation log the
-body is a request of Converse, or of `InvokeModel` with Anthropic's messages, which the reader of that format reads.
+body is a request of Converse, or of `InvokeModel` with Anthropic's messages, which the reader of requests reads.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 from tracewheel.core.types import Trace
 from tracewheel.traces.quarantine import InvalidRecord
-from tracewheel.traces.readers import anthropic
+from tracewheel.traces.readers import requests
 from tracewheel.traces.readers.building import Place, RawTrace, build_trace, list_field, message_list, object_field, text_field
 from tracewheel.traces.readers.content import as_text
 from tracewheel.traces.readers.dialects import parsed
@@ -79,7 +79,7 @@ def read_invocation(value: Any, place: Place) -> Trace:
         if not isinstance(response, dict):
             raise InvalidRecord("content was not read", "the response is a stream of events; log it without streaming")
         record = {"request": request, "response": response, "model": model, **about, **info}
-        return anthropic.read(record, place)
+        return requests.trace_of([requests.read_request(record)], place)
     found = _conversation(request, response if isinstance(response, dict) else {})
     return build_trace(FORMAT, place, found(model, info, about))
 

@@ -94,7 +94,7 @@ def recognises(value: Any) -> bool:
     if not isinstance(value, dict):
         return False
     request, response = _bodies(value)
-    if not _is_request_body(request):
+    if not _is_request_body(request) or _has_converse_blocks(request):
         return False
     if request is not value:
         return True
@@ -192,6 +192,13 @@ def _is_request_body(body: dict[str, Any]) -> bool:
     if isinstance(body.get("input"), str) and isinstance(body.get("model"), str):
         return bool(messages)
     return isinstance(messages, list) and bool(messages) and all(isinstance(message, dict) for message in messages)
+
+
+def _has_converse_blocks(body: dict[str, Any]) -> bool:
+    """Whether a body is of Bedrock's Converse, whose blocks have no type."""
+    messages = _conversation(body)
+    blocks = messages[0].get("content") if isinstance(messages, list) else None
+    return isinstance(blocks, list) and any(isinstance(block, dict) and "type" not in block for block in blocks)
 
 
 def _conversation(body: dict[str, Any]) -> Any:
