@@ -13,6 +13,7 @@ LOG_FORMATS = {
     "claude_code": "claude_code",
     "codex": "codex",
     "gemini_cli": "gemini_cli",
+    "inspect": "inspect_eval",
     "langfuse": "langfuse",
     "mini_swe_agent": "mini_swe_agent",
     "mlflow": "mlflow",
@@ -32,6 +33,7 @@ LOG_FORMATS = {
     "pydantic_ai": "pydantic_ai",
     "gemini": "gemini",
     "bedrock": "bedrock",
+    "tau2": "tau2",
     "tracewheel": "tracewheel",
 }
 FORMAT_NAMES = (AUTO, *LOG_FORMATS)

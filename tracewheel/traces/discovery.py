@@ -10,7 +10,7 @@ from pathlib import Path
 from tracewheel.core.errors import DataError
 from tracewheel.traces.compression import is_compressed
 
-SUFFIXES = {".json", ".jsonl", ".ndjson", ".traj", ".parquet"}
+SUFFIXES = {".json", ".jsonl", ".ndjson", ".traj", ".parquet", ".eval"}
 
 
 def find_files(paths: Iterable[str], without: Path | None = None) -> dict[str, Path]:

@@ -25,7 +25,7 @@ from tracewheel.traces.log_file import LogFile
 from tracewheel.traces.quarantine import Quarantined
 from tracewheel.traces.readers.log_reader import LogReader
 from tracewheel.traces.readers.plugins import own_readers, readers_digest
-from tracewheel.traces.readers.tracewheel import parquet_pieces
+from tracewheel.traces.readers.whole_files import whole_file_pieces
 from tracewheel.traces.redaction.redactor import Redactor, key_digest
 from tracewheel.traces.redaction.survivors import check_stored
 from tracewheel.traces.spool import Spool
@@ -230,8 +230,8 @@ class _FileReader:
             DataError: it cannot be read.
         """
         try:
-            if path.suffix.lower() == ".parquet":
-                self._take(parquet_pieces(path), name)
+            if (pieces := whole_file_pieces(path)) is not None:
+                self._take(pieces, name)
                 progress = Progress.of(path)
             else:
                 progress = self._read_text(name, path, begin)

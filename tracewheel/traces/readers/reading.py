@@ -12,7 +12,7 @@ from tracewheel.traces.log_file import LogFile
 from tracewheel.traces.quarantine import Quarantined
 from tracewheel.traces.readers.log_reader import LogReader
 from tracewheel.traces.readers.reader import Reader
-from tracewheel.traces.readers.tracewheel import parquet_pieces
+from tracewheel.traces.readers.whole_files import whole_file_pieces
 from tracewheel.traces.spool import Spool
 
 
@@ -37,4 +37,5 @@ def read_traces(paths: dict[str, Path], format: str = AUTO, own: Iterable[Reader
 
 def pieces_of(path: Path) -> Iterator[Piece]:
     """The records of a file of any kind."""
-    return parquet_pieces(path) if path.suffix.lower() == ".parquet" else LogFile(path).pieces()
+    pieces = whole_file_pieces(path)
+    return LogFile(path).pieces() if pieces is None else pieces

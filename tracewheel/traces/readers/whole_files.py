@@ -1,0 +1,18 @@
+"""Files that are neither lines nor JSON documents; they are read as a whole, by their suffix."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from tracewheel.traces.json_cutter import Piece
+from tracewheel.traces.readers.inspect_eval import SUFFIX, eval_pieces
+from tracewheel.traces.readers.tracewheel import parquet_pieces
+
+PIECES: dict[str, Callable[[Path], Iterator[Piece]]] = {".parquet": parquet_pieces, SUFFIX: eval_pieces}
+
+
+def whole_file_pieces(path: Path) -> Iterator[Piece] | None:
+    """The records of such a file; None for any other."""
+    pieces = PIECES.get(path.suffix.lower())
+    return None if pieces is None else pieces(path)
