@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from tracewheel.core.types import Trace, content_hash
 from tracewheel.traces.quarantine import InvalidRecord
+from tracewheel.traces.readers.fields import NAMES, take_fields
 from tracewheel.traces.readers.messages import check_messages
+from tracewheel.traces.readers.times import utc_time
 from tracewheel.traces.readers.tools import infer_tools
+
+TIMES = ("timestamp", "created_at", "createdAt", "created", "time")
 
 
 class Place(NamedTuple):
@@ -44,6 +48,7 @@ def build_trace(format: str, place: Place, found: RawTrace) -> Trace:
         InvalidRecord: the messages do not hold together.
     """
     messages = check_messages(found.messages)
+    found = _completed(found, messages)
     inferred = [] if found.tools else infer_tools(messages)
     return Trace(
         id=found.id or made_id(messages, found.environment, found.session, found.user),
@@ -63,6 +68,20 @@ def build_trace(format: str, place: Place, found: RawTrace) -> Trace:
         tokens=found.tokens,
         info={key: value for key, value in found.info.items() if value not in (None, {}, [], "")},
     )
+
+
+def _completed(found: RawTrace, messages: list[dict[str, Any]]) -> RawTrace:
+    """With the fields that the reader left among `info`, and the time in UTC; a time that cannot be read stays in `info`."""
+    missing = {name for name in NAMES if getattr(found, name) is None}
+    fields, info = take_fields(found.info, missing) if found.info else ({}, found.info)
+    created = fields.pop("created", None)
+    if found.created is not None:
+        created = utc_time(found.created)
+        if created is None:
+            info = {**info, "created": found.created}
+    elif created is None:
+        created = next((time for name in TIMES if (time := utc_time(messages[0].get(name))) is not None), None)
+    return replace(found, **fields, created=created, info=info)
 
 
 def made_id(messages: list[dict[str, Any]], environment: Any, session: str | None, user: str | None) -> str:

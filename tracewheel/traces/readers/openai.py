@@ -20,28 +20,23 @@ from tracewheel.traces.readers.building import (
     made_id,
     message_list,
     reward_field,
-    text_field,
 )
 from tracewheel.traces.readers.dialects import tie_calls
 from tracewheel.traces.readers.messages import are_sound, is_strict
 from tracewheel.traces.readers.reader import Reader, Signs
+from tracewheel.traces.readers.times import utc_time
 from tracewheel.traces.readers.tool_cache import ToolCache
 from tracewheel.traces.readers.tools import as_tools, check_tools
 
 FORMAT = "openai"
 TEXTS = ("id", "session", "user", "created", "model", "task")
 USUAL = {*TEXTS, "messages", "tools", "environment", "reward"}
-ALIASES = {
-    "id": ("id",),
-    "session": ("session", "session_id", "conversation_id", "thread_id"),
-    "user": ("user", "user_id"),
-    "created": ("created", "created_at", "timestamp"),
-    "model": ("model",),
-    "task": ("task", "task_id"),
-}
+ROLE_AND_TEXT = {"role", "content"}
 READ = {
-    *USUAL,
-    *(alias for names in ALIASES.values() for alias in names),
+    "messages",
+    "tools",
+    "environment",
+    "reward",
     "functions",
     "tokens",
 }
@@ -63,7 +58,6 @@ def read(value: Any, place: Place) -> Trace:
     if environment is not None and not (isinstance(environment, dict) and isinstance(environment.get("kind"), str)):
         raise InvalidRecord("environment unreadable", "'environment' is to be an object with a 'kind'")
     tools = check_tools(value.get("tools") or []) or as_tools(value.get("functions"))
-    texts = {name: text_field(value, *names) for name, names in ALIASES.items()}
     return build_trace(
         FORMAT,
         place,
@@ -74,7 +68,6 @@ def read(value: Any, place: Place) -> Trace:
             outcome=reward_field(value, "reward"),
             tokens=checked_tokens(value.get("tokens")),
             info={key: part for key, part in value.items() if key not in READ},
-            **texts,
         ),
     )
 
@@ -117,8 +110,10 @@ def read_usual(raw: bytes, file: str, line: int, cache: ToolCache) -> Trace | No
     messages, environment, reward = get("messages"), get("environment"), get("reward")
     texts = get("id"), get("session"), get("user"), get("created"), get("model"), get("task")
     for text in texts:
-        if text.__class__ is not str and text is not None:
+        if text is not None and (text.__class__ is not str or not text):
             return None
+    if texts[3] is not None and utc_time(texts[3]) != texts[3]:
+        return None
     if reward is not None and (reward.__class__ not in (int, float) or not is_strict(reward)):
         return None
     if environment is not None and not _is_usual_environment(environment):
@@ -127,6 +122,8 @@ def read_usual(raw: bytes, file: str, line: int, cache: ToolCache) -> Trace | No
     if not tools or messages.__class__ is not list or not are_sound(messages):
         return None
     identity, session, user, created, model, task = texts
+    if created is None and messages[0].keys() != ROLE_AND_TEXT:  # its time may be the trace's
+        return None
     return Trace(
         identity or made_id(messages, environment, session, user),
         messages,

@@ -12,7 +12,7 @@ from typing import Any
 from tracewheel.core.strict_json import parse_json
 from tracewheel.core.types import Trace
 from tracewheel.traces.quarantine import InvalidRecord
-from tracewheel.traces.readers.building import Place, RawTrace, build_trace, message_list, reward_field, text_field
+from tracewheel.traces.readers.building import Place, RawTrace, build_trace, message_list, reward_field
 from tracewheel.traces.readers.content import arguments_text
 from tracewheel.traces.readers.dialects import tie_calls
 from tracewheel.traces.readers.reader import Reader
@@ -35,7 +35,7 @@ SPEAKERS = {
     "tool": "tool",
     "tool_response": "tool",
 }
-READ = {"conversations", "system", "tools", "id", "session", "user", "created", "model", "reward", "task"}
+READ = {"conversations", "system", "tools", "reward"}
 
 
 def recognises(value: Any) -> bool:
@@ -60,14 +60,8 @@ def read(value: Any, place: Place) -> Trace:
         place,
         RawTrace(
             tie_calls(messages),
-            id=text_field(value, "id"),
             tools=as_tools(value.get("tools")),
-            session=text_field(value, "session"),
-            user=text_field(value, "user"),
-            created=text_field(value, "created"),
-            model=text_field(value, "model"),
             outcome=reward_field(value, "reward"),
-            task=text_field(value, "task"),
             info={key: part for key, part in value.items() if key not in READ},
         ),
     )
