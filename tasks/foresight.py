@@ -189,7 +189,8 @@ def _logged(config: RetrainConfig) -> tuple[list[tuple[Any, Any]], int]:
     """The first logged conversations, and about how many the warm start will imitate: attempts at the training tasks."""
     spoken: list[tuple[Any, Any]] = []
     prompts: Counter[str] = Counter()
-    for item in read_traces(find_files(config.ingest.paths), config.ingest.format, own_readers(config.ingest.readers)):
+    ingest = config.ingest
+    for item in read_traces(find_files(ingest.paths), ingest.format, own_readers(ingest.readers), ingest.fields):
         if isinstance(item, Trace):
             prompts[next((str(message["content"]) for message in item.messages if message["role"] == "user"), "")] += 1
             if len(spoken) < READ and any(message["role"] == "assistant" for message in item.messages):

@@ -18,6 +18,7 @@ COUNTS = {
     "messages",
     "tool_calls",
     "tool_results",
+    "unreadable_times",
     "redacted",
 }
 

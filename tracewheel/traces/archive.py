@@ -107,7 +107,7 @@ class Archive:
             raise DataError(f"{file}: cannot be read: {error}; {FULL}") from error
         if stored["version"] != STATE_VERSION or state.settings != settings:
             raise DataError(
-                f"{self.path}: was ingested with other settings of ingest.redaction or ingest.readers,"
+                f"{self.path}: was ingested with other settings of ingest.redaction, ingest.readers or ingest.fields,"
                 f" other code of a reader, or another key; {FULL},"
                 " or choose another --out"
             )

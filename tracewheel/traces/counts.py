@@ -8,12 +8,15 @@ from typing import Any
 
 from tracewheel.core.types import Trace
 
-NAMES = ("read", "kept", "duplicates", "quarantined", "messages", "tool_calls", "tool_results")
+NAMES = ("read", "kept", "duplicates", "quarantined", "messages", "tool_calls", "tool_results", "unreadable_times")
 
 
 @dataclass
 class Counts:
-    """Records by what became of them, and the messages and calls of those kept. `redacted` counts redacted places by kind."""
+    """Records by what became of them, and of those kept the messages, calls and unreadable times.
+
+    `redacted` counts redacted places by kind.
+    """
 
     numbers: Counter[str] = field(default_factory=Counter)
     by_reason: Counter[str] = field(default_factory=Counter)
@@ -33,6 +36,8 @@ class Counts:
         numbers["messages"] += len(trace.messages)
         numbers["tool_calls"] += calls
         numbers["tool_results"] += results
+        if trace.created is None and "created" in trace.info:
+            numbers["unreadable_times"] += 1
         self.by_format[trace.format] += 1
 
     def report(self) -> dict[str, Any]:
@@ -47,7 +52,7 @@ class Counts:
     @classmethod
     def of_report(cls, report: dict[str, Any]) -> Counts:
         """The inverse of `report`."""
-        numbers = Counter({name: report[name] for name in NAMES})
+        numbers = Counter({name: report.get(name, 0) for name in NAMES})
         return cls(numbers, Counter(report["by_reason"]), Counter(report["by_format"]), Counter(report["redacted"]))
 
     def __sub__(self, other: Counts) -> Counts:

@@ -112,7 +112,7 @@ def ingest_new(
     found = find_files(config.paths, without=out)
     skipped = [redactor.name(name) for name in skipped_files(config.paths, found.values(), without=out)]
     redaction = config.redaction.model_dump(mode="json") | key_digest(config.redaction)
-    settings = content_hash(redaction | readers_digest(config.readers))
+    settings = content_hash(redaction | readers_digest(config))
     began: list[_Commits] = []
 
     def attempt() -> dict[str, Any]:
@@ -218,7 +218,11 @@ class _FileReader:
         records_per_commit: int = RECORDS_PER_COMMIT,
         watch: Watch | None = None,
     ) -> None:
-        self._reader, self._spool, self._intake = LogReader(config.format, spool, own_readers(config.readers)), spool, intake
+        self._reader, self._spool, self._intake = (
+            LogReader(config.format, spool, own_readers(config.readers), config.fields),
+            spool,
+            intake,
+        )
         self._commits, self._records_per_commit = commits, records_per_commit
         self._watch, self._bytes = watch or (lambda done: None), 0
         self._largest = config.largest_record_mib << 20

@@ -65,7 +65,7 @@ DAMAGES = {
     "no turn of the agent": ("no assistant turn", lambda record: record.update(messages=record["messages"][:2])),
     "tools that are none": ("tools unreadable", lambda record: record.update(tools=["look"])),
     "a reward in words": ("reward is not a number", lambda record: record.update(reward="good")),
-    "a field that is none": ("field unreadable", lambda record: record.update(user={"name": "u"})),
+    "tokens that are none": ("tokens unreadable", lambda record: record.update(tokens=[1])),
 }
 OF_BYTES = {"invalid UTF-8", "a character cut in two", "a bracket too few", "a control character", "two records on a line"}
 OF_BYTES |= {"not a number", "half of a surrogate pair", "a list"}

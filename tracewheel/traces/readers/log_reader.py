@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from operator import attrgetter
 from typing import Any
@@ -15,6 +15,7 @@ from tracewheel.traces.json_cutter import KEPT_OF_TOO_LARGE, Piece
 from tracewheel.traces.quarantine import InvalidRecord, Quarantined
 from tracewheel.traces.readers import openai, requests, span_traces
 from tracewheel.traces.readers.building import Place
+from tracewheel.traces.readers.given_fields import with_fields
 from tracewheel.traces.readers.parsing import parse_piece
 from tracewheel.traces.readers.reader import Reader, Signs
 from tracewheel.traces.readers.records import quarantined, read_or_quarantine, read_record
@@ -36,19 +37,22 @@ class LogReader:
         format: A format's name, or "auto".
         spool: Collects spans by trace.
         own: Readers of the user's own, which are tried first.
+        fields: Paths of fields, as in `ingest.fields`.
     """
 
-    def __init__(self, format: str, spool: Spool, own: Iterable[Reader] = ()) -> None:
+    def __init__(self, format: str, spool: Spool, own: Iterable[Reader] = (), fields: Mapping[str, str] | None = None) -> None:
         own = tuple(own)
         # A provider's bodies are read in logs of requests, too.
         names = (format, requests.FORMAT) if format in requests.PROVIDERS else (format,)
         readers = [*own, *(reader for reader in built_in_readers() if AUTO in names or reader.name in names)]
+        readers = [with_fields(reader, fields) for reader in readers]
+        self._any_span, self._requests = (with_fields(reader, fields) for reader in (span_traces.ANY_READER, requests.READER))
         self._format, self._spool = format, spool
         self._records = [reader for reader in readers if reader.gathers in ("record", "request", "group")]
         self._groups = {reader.name: reader for reader in readers if reader.gathers == "group"}
         self._lists = [reader for reader in readers if reader.gathers == "list"]
         self._spans = [reader for reader in readers if reader.gathers == "trace id"]
-        self._usual = self._reads_openai = openai.READER in readers and not own
+        self._usual = self._reads_openai = openai.READER in readers and not own  # never with fields
         self.sessions = Sessions([reader for reader in readers if reader.gathers == "lines"])
         self._has_own = bool(own)
         self._tool_cache = ToolCache()
@@ -182,7 +186,7 @@ class LogReader:
     def _reader_of(self, value: dict[str, Any]) -> Reader | None:
         """The reader with the most specific signs; OpenAI's for any record if asked for, as it names what is missing."""
         found = next((reader for reader in self._records if reader.recognises(value)), None)
-        return openai.READER if found is None and self._format == openai.FORMAT else found
+        return self._records[-1] if found is None and self._format == openai.FORMAT else found
 
     def _is_own(self, value: Any) -> bool:
         """Whether a reader of the user's own takes a record."""
@@ -236,8 +240,8 @@ class LogReader:
         for chain in self._spool.requests.chains():
             piece = Piece(b"\n".join(chain.raws), chain.place.line, chain.offset)
             values = [orjson.loads(raw) for raw in chain.raws]
-            yield None, read_or_quarantine(requests.READER, values, piece, chain.place.file)
-        reader = self._spans[0] if len(self._spans) == 1 else span_traces.ANY_READER
+            yield None, read_or_quarantine(self._requests, values, piece, chain.place.file)
+        reader = self._spans[0] if len(self._spans) == 1 else self._any_span
         for group in self._spool.groups():
             piece = Piece(b"\n".join(group.raws), group.place.line, group.offset)
             name, mark, _ = group.trace_id.partition(GROUP_MARK)

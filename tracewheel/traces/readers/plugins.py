@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable
 from typing import Any, Protocol, cast
 
-from tracewheel.config import ReaderConfig
+from tracewheel.config import IngestConfig, ReaderConfig
 from tracewheel.core.errors import ConfigError
 from tracewheel.core.fingerprint import plugin_digests, plugin_modules
 from tracewheel.core.plugins import load_class
@@ -70,13 +70,13 @@ def own_readers(configs: Iterable[ReaderConfig]) -> tuple[Reader, ...]:
     return tuple(_own(config) for config in configs)
 
 
-def readers_digest(configs: Iterable[ReaderConfig]) -> dict[str, Any]:
-    """What own readers do to the result: their settings and their code. Empty without any."""
-    configs = tuple(configs)
-    if not configs:
-        return {}
-    code = plugin_digests(plugin_modules(config.kind for config in configs))
-    return {"readers": [config.model_dump(mode="json") for config in configs], "readers' code": code}
+def readers_digest(config: IngestConfig) -> dict[str, Any]:
+    """What own readers and fields do to the result: their settings and their code. Empty without any."""
+    digest: dict[str, Any] = {"fields": dict(config.fields)} if config.fields else {}
+    if config.readers:
+        digest["readers"] = [reader.model_dump(mode="json") for reader in config.readers]
+        digest["readers' code"] = plugin_digests(plugin_modules(reader.kind for reader in config.readers))
+    return digest
 
 
 def _own(config: ReaderConfig) -> Reader:

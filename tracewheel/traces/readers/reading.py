@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from tracewheel.core.log_formats import AUTO
@@ -16,19 +16,22 @@ from tracewheel.traces.readers.whole_files import whole_file_pieces
 from tracewheel.traces.spool import Spool
 
 
-def read_traces(paths: dict[str, Path], format: str = AUTO, own: Iterable[Reader] = ()) -> Iterator[Trace | Quarantined]:
+def read_traces(
+    paths: dict[str, Path], format: str = AUTO, own: Iterable[Reader] = (), fields: Mapping[str, str] | None = None
+) -> Iterator[Trace | Quarantined]:
     """The traces of files, in order; traces made of spans come last.
 
     Args:
         paths: The files by the names to store with records.
         format: A format's name, or "auto".
         own: Readers of the user's own.
+        fields: Paths of fields, as in `ingest.fields`.
 
     Raises:
         OSError: a file cannot be read.
     """
     with Spool() as spool:
-        reader = LogReader(format, spool, own)
+        reader = LogReader(format, spool, own, fields)
         for name, path in paths.items():
             yield from reader.read(pieces_of(path), name)
         for _, item in reader.spooled():

@@ -103,7 +103,7 @@ KNOWN = {
     },
     "sweagent": {"outcome": None, "task": "4"},
     "mini_swe_agent": {"model": "m", "outcome": None, "task": "4"},
-    "openhands": {"model": "m", "created": "2026-10-01T08:00:00", "outcome": None, "task": "4"},
+    "openhands": {"model": "m", "created": "2026-10-01T08:00:00Z", "outcome": None, "task": "4"},
     "atif": {"id": "x", "session": "conv", "model": "m", "created": "2026-10-01T08:00:00.000000Z", "outcome": None},
     "sharegpt": {"id": "x", "outcome": None},
     "tracewheel": {"id": "x", "task": "4", "outcome": None},
