@@ -81,8 +81,7 @@ def test_a_message_may_have_the_time_that_the_record_lacks(read):
 def test_a_time_that_cannot_be_read_is_counted_and_kept(tmp_path, capsys):
     log = tmp_path / "log.jsonl"
     values = [
-        {"messages": MESSAGES, "created": time, "id": str(number)}
-        for number, time in enumerate(("one day", "2026-10-01", "soon"))
+        {"messages": MESSAGES, "created": time, "id": str(number)} for at, time in enumerate(("one day", "2026-10-01", "soon"))
     ]
     values[2]["messages"] = [MESSAGES[0], {"role": "assistant", "content": "Hi."}]
     values[1]["messages"] = [MESSAGES[0], {"role": "assistant", "content": "Ho."}]
@@ -155,6 +154,8 @@ def test_given_fields_in_a_config(tmp_path):
 
 
 def test_the_docs_list_the_names():
-    rows = re.findall(r"^\| `(\w+)` \| (`.*) \|$", (ROOT / "docs/traces.md").read_text().split("**Fields.**")[1], re.MULTILINE)
+    rows = re.findall(
+        r"^\| `(\w+)` \| (`.*) \|$", (ROOT / "docs/traces.md").read_text().split("## Fields and times")[1], re.MULTILINE
+    )
     listed = {field: tuple(re.findall(r"`(\w+)`", names)) for field, names in rows if field in NAMES}
     assert listed == NAMES
