@@ -46,7 +46,9 @@ class LogReader:
         names = (format, requests.FORMAT) if format in requests.PROVIDERS else (format,)
         readers = [*own, *(reader for reader in built_in_readers() if AUTO in names or reader.name in names)]
         readers = [with_fields(reader, fields) for reader in readers]
-        self._any_span, self._requests = (with_fields(reader, fields) for reader in (span_traces.ANY_READER, requests.READER))
+        self._any_span = with_fields(span_traces.ANY_READER, fields)
+        self._requests = next((reader for reader in readers if reader.name == requests.FORMAT), requests.READER)
+        self._openai = next((reader for reader in readers if reader.name == openai.FORMAT), openai.READER)
         self._format, self._spool = format, spool
         self._records = [reader for reader in readers if reader.gathers in ("record", "request", "group")]
         self._groups = {reader.name: reader for reader in readers if reader.gathers == "group"}
@@ -163,12 +165,12 @@ class LogReader:
         if self._spans and span_traces.is_exported(value) and not (reader and reader.signs == Signs.OWN):
             yield from self._spool_spans(value, piece, file)
             return
-        archived = requests.entries(value) if requests.READER in self._records else None
+        archived = requests.entries(value) if self._requests in self._records else None
         if archived is not None:
             for entry in archived:
                 yield from self._spool_request(entry, piece._replace(raw=orjson.dumps(entry)), file)
             return
-        if reader is requests.READER:
+        if reader is self._requests:
             yield from self._spool_request(value, piece, file)
             return
         if reader is None:
@@ -186,7 +188,7 @@ class LogReader:
     def _reader_of(self, value: dict[str, Any]) -> Reader | None:
         """The reader with the most specific signs; OpenAI's for any record if asked for, as it names what is missing."""
         found = next((reader for reader in self._records if reader.recognises(value)), None)
-        return self._records[-1] if found is None and self._format == openai.FORMAT else found
+        return self._openai if found is None and self._format == openai.FORMAT else found
 
     def _is_own(self, value: Any) -> bool:
         """Whether a reader of the user's own takes a record."""

@@ -81,7 +81,7 @@ def test_a_message_may_have_the_time_that_the_record_lacks(read):
 def test_a_time_that_cannot_be_read_is_counted_and_kept(tmp_path, capsys):
     log = tmp_path / "log.jsonl"
     values = [
-        {"messages": MESSAGES, "created": time, "id": str(number)} for at, time in enumerate(("one day", "2026-10-01", "soon"))
+        {"messages": MESSAGES, "created": time, "id": str(at)} for at, time in enumerate(("one day", "2026-10-01", "soon"))
     ]
     values[2]["messages"] = [MESSAGES[0], {"role": "assistant", "content": "Hi."}]
     values[1]["messages"] = [MESSAGES[0], {"role": "assistant", "content": "Ho."}]
