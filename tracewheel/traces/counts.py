@@ -25,6 +25,21 @@ class Counts:
 
     def keep(self, trace: Trace) -> None:
         """Count a kept trace."""
+        self._add(trace, 1)
+
+    def withdraw(self, trace: Trace) -> None:
+        """A kept trace that is not kept after all."""
+        self._add(trace, -1)
+
+    def put_aside(self, reason: str, instead_of: str = "") -> None:
+        """Count a record in quarantine, or give it another reason."""
+        self.by_reason[reason] += 1
+        if instead_of:
+            self.by_reason[instead_of] -= 1
+        else:
+            self.numbers["quarantined"] += 1
+
+    def _add(self, trace: Trace, times: int) -> None:
         numbers = self.numbers
         calls = results = 0
         for message in trace.messages:
@@ -32,21 +47,21 @@ class Counts:
                 results += 1
             elif message.get("tool_calls"):
                 calls += len(message["tool_calls"])
-        numbers["kept"] += 1
-        numbers["messages"] += len(trace.messages)
-        numbers["tool_calls"] += calls
-        numbers["tool_results"] += results
+        numbers["kept"] += times
+        numbers["messages"] += times * len(trace.messages)
+        numbers["tool_calls"] += times * calls
+        numbers["tool_results"] += times * results
         if trace.created is None and "created" in trace.info:
-            numbers["unreadable_times"] += 1
-        self.by_format[trace.format] += 1
+            numbers["unreadable_times"] += times
+        self.by_format[trace.format] += times
 
     def report(self) -> dict[str, Any]:
         """The counts as JSON types."""
         return {
             **{name: self.numbers[name] for name in NAMES},
-            "by_reason": dict(sorted(self.by_reason.items())),
-            "by_format": dict(sorted(self.by_format.items())),
-            "redacted": dict(sorted(self.redacted.items())),
+            "by_reason": dict(sorted((+self.by_reason).items())),
+            "by_format": dict(sorted((+self.by_format).items())),
+            "redacted": dict(sorted((+self.redacted).items())),
         }
 
     @classmethod

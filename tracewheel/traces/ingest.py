@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tracewheel.config import IngestConfig
-from tracewheel.core.errors import DataError, SecretError
+from tracewheel.core.errors import DataError
 from tracewheel.core.store import remove
 from tracewheel.core.types import Trace, content_hash
 from tracewheel.traces.archive import Archive, ArchiveState, part_name, write_report
@@ -27,7 +27,7 @@ from tracewheel.traces.readers.log_reader import LogReader
 from tracewheel.traces.readers.plugins import own_readers, readers_digest
 from tracewheel.traces.readers.whole_files import whole_file_pieces
 from tracewheel.traces.redaction.redactor import Redactor, key_digest
-from tracewheel.traces.redaction.survivors import check_stored
+from tracewheel.traces.redaction.survivors import mend_stored
 from tracewheel.traces.spool import Spool
 
 TRACES_FILE = TRACES_FOLDER
@@ -49,13 +49,8 @@ def ingest(config: IngestConfig, out: Path) -> dict[str, Any]:
 
     Raises:
         DataError: a path has no readable log file.
-        SecretError: a secret that was found is still in the output.
     """
     redactor = Redactor(config.redaction)
-    return _until_clean(redactor, lambda: _ingest_all(config, out, redactor))
-
-
-def _ingest_all(config: IngestConfig, out: Path, redactor: Redactor) -> dict[str, Any]:
     files = find_files(config.paths)
     for leftover in (TRACES_FOLDER, QUARANTINE_FILE):
         remove(out / leftover)
@@ -68,7 +63,7 @@ def _ingest_all(config: IngestConfig, out: Path, redactor: Redactor) -> dict[str
             reader.read(redactor.name(name), path)
         reader.finish()
     intake.close(part_needed=True)
-    check_stored(redactor.learned, [intake.part], intake.quarantine)
+    mend_stored(redactor, [intake.part], intake.quarantine, 0, intake.counts)
     report = {
         **intake.counts.report(),
         "skipped": [redactor.name(name) for name in skipped_files(config.paths, files.values())],
@@ -105,43 +100,25 @@ def ingest_new(
     Raises:
         DataError: a path has no readable log file, the part of a file that was read before has changed, or `out` holds what
             no ingest has written.
-        SecretError: a secret that was found is still in the output.
         InfrastructureError: another process is writing to the folder, or the disk is full.
     """
     archive, redactor = Archive(out), Redactor(config.redaction)
     found = find_files(config.paths, without=out)
-    skipped = [redactor.name(name) for name in skipped_files(config.paths, found.values(), without=out)]
+    skipped = skipped_files(config.paths, found.values(), without=out)
     redaction = config.redaction.model_dump(mode="json") | key_digest(config.redaction)
     settings = content_hash(redaction | readers_digest(config))
-    began: list[_Commits] = []
-
-    def attempt() -> dict[str, Any]:
+    with archive.exclusive(), Spool() as spool:
         state = ArchiveState(settings) if full else archive.load(settings)
-        state.ledger.named = redactor.name
+        state.ledger.named, state.ledger.hidden = redactor.name, redactor.hidden_name
         plan = [(name, path, begin) for name, path in found.items() if (begin := _begin(state, path)) is not None]
-        commits = _Commits(archive, state, redactor, skipped, keep=not full, earlier=began[0] if began else None)
-        began.append(commits)
-        with Spool() as spool:
-            reader = _FileReader(config, spool, commits.intake, commits, records_per_commit, watch)
-            for name, path, begin in plan:
-                state.ledger.note(path, reader.read(redactor.name(name), path, begin))
-            for name, path in (passing or {}).items():
-                reader.read(redactor.name(name), path)
-            reader.finish()
-            return commits.commit(final=True)
-
-    with archive.exclusive():
-        return _until_clean(redactor, attempt)
-
-
-def _until_clean(redactor: Redactor, attempt: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Repeat an attempt while stored records hold secrets that only later records reveal; return its result."""
-    while True:
-        try:
-            return attempt()
-        except SecretError:
-            if not redactor.look_for_learned():
-                raise
+        commits = _Commits(archive, state, redactor, skipped, keep=not full)
+        reader = _FileReader(config, spool, commits.intake, commits, records_per_commit, watch)
+        for name, path, begin in plan:
+            state.ledger.note(path, reader.read(redactor.name(name), path, begin))
+        for name, path in (passing or {}).items():
+            reader.read(redactor.name(name), path)
+        reader.finish()
+        return commits.commit(final=True)
 
 
 def _begin(state: ArchiveState, path: Path) -> tuple[int, int] | None:
@@ -157,10 +134,9 @@ class _Commits:
     Args:
         archive: The folder.
         state: The folder's state.
-        redactor: Redacts records; a commit checks for the secrets it has learned.
+        redactor: Redacts records; a commit redacts the secrets it has learned in what was stored before.
         skipped: Files that are not logs, for the report.
         keep: Whether to keep the folder's contents.
-        earlier: An earlier attempt of the same call, whose commits count as this call's.
     """
 
     def __init__(
@@ -171,14 +147,11 @@ class _Commits:
         skipped: list[str],
         *,
         keep: bool,
-        earlier: _Commits | None = None,
     ) -> None:
         self._archive, self.state, self._redactor, self._skipped = archive, state, redactor, skipped
         self._keep, self._base, self._first_part = keep, state.totals, state.parts
         self.intake = self._begin()
         self._first_byte = self.intake.quarantine_start
-        if earlier:
-            self._base, self._first_part, self._first_byte = earlier._base, earlier._first_part, earlier._first_byte
 
     def _begin(self) -> Intake:
         part, quarantine = self._archive.begin(self.state, keep=self._keep)
@@ -187,18 +160,22 @@ class _Commits:
     def commit(self, *, final: bool = False) -> dict[str, Any]:
         """Add the records read so far to the folder; unless `final`, begin the next part.
 
-        Raises:
-            SecretError: a learned secret is in the new part; at the end, in any part of this call.
+        Learned secrets are redacted in the new part; at the end, in all parts of this call.
         """
         wrote = self.intake.close(part_needed=final and not self.state.parts)
         parts = [self.intake.part]
         if final:
             parts += [self.intake.part.with_name(part_name(number)) for number in range(self._first_part, self.state.parts)]
-        check_stored(self._redactor.learned, parts, self.intake.quarantine, self._first_byte)
+        mend_stored(self._redactor, parts, self.intake.quarantine, self._first_byte, self.intake.counts)
+        self.state.ledger.rename()
         self.state.parts += wrote
         self.state.totals = self.state.totals + self.intake.counts
         added = self.state.totals - self._base
-        report = {**self.state.totals.report(), "skipped": self._skipped, "added": added.report()}
+        report = {
+            **self.state.totals.report(),
+            "skipped": [self._redactor.name(name) for name in self._skipped],
+            "added": added.report(),
+        }
         self._archive.commit(self.state, report)
         self._keep = True
         if not final:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections import Counter
 from dataclasses import dataclass, field, replace
-from hashlib import sha256
 from pathlib import Path
 
 import orjson
@@ -14,14 +11,12 @@ from tracewheel.core.errors import SecretError
 from tracewheel.core.types import Trace
 from tracewheel.traces.counts import Counts
 from tracewheel.traces.hash_index import HashIndex, hash_of
-from tracewheel.traces.parquet import PartWriter, hashed_json, json_of
-from tracewheel.traces.quarantine import Quarantined
+from tracewheel.traces.parquet import NOT_STORABLE, PartWriter, hashed_json, json_of
+from tracewheel.traces.quarantine import Quarantined, not_storable, withheld
 from tracewheel.traces.redaction.redactor import Redactor
 from tracewheel.traces.spool import SpanGroup
 
 BATCH, BATCH_BYTES = 500, 32 << 20
-LEFT = "secret left"
-NOT_STORABLE = (TypeError, ValueError, RecursionError)  # what serialising raises
 
 
 @dataclass
@@ -73,7 +68,7 @@ class Intake:
             content = hash_of(hashed_json(item.messages), hashed_json([item.environment, item.session, item.user]))
             item.id.encode()
         except NOT_STORABLE as error:
-            self._quarantine_record(_not_storable(item, error))
+            self._quarantine_record(not_storable(item, error))
             return
         self._waiting.append((content, item, messages, spans))
         self._waiting_bytes += len(messages)
@@ -100,10 +95,10 @@ class Intake:
         try:
             redacted, found = self._redactor.trace(trace)
         except SecretError as error:
-            self._quarantine_record(_withheld(trace, error))
+            self._quarantine_record(withheld(trace, error))
             return
         except NOT_STORABLE as error:
-            self._quarantine_record(_not_storable(trace, error))
+            self._quarantine_record(not_storable(trace, error))
             return
         if found:
             messages = json_of(redacted.messages)
@@ -112,23 +107,15 @@ class Intake:
         try:
             self._writer.add(redacted, messages)
         except NOT_STORABLE as error:
-            self._quarantine_record(_not_storable(trace, error))
+            self._quarantine_record(not_storable(trace, error))
             return
         self.counts.redacted += found
         self.counts.keep(redacted)
 
     def _quarantine_record(self, item: Quarantined) -> None:
-        found: Counter[str] = Counter()
-        try:
-            if not item.withheld:
-                raw, found = self._redactor.record_bytes(item.raw)
-                detail, _ = self._redactor.record_bytes(item.detail.encode("utf-8", "backslashreplace"))
-                item = replace(item, raw=raw, detail=detail.decode("utf-8", "backslashreplace"))
-        except SecretError as error:
-            item = replace(item, reason=LEFT, detail=str(error), raw=b"", withheld=sha256(item.raw).hexdigest())
+        item, found = self._redactor.quarantined(item)
         self.counts.redacted += found
-        self.counts.numbers["quarantined"] += 1
-        self.counts.by_reason[item.reason] += 1
+        self.counts.put_aside(item.reason)
         self._quarantine.write(orjson.dumps(item.to_record(), option=orjson.OPT_APPEND_NEWLINE))
 
     def close(self, *, part_needed: bool = False) -> bool:
@@ -144,21 +131,6 @@ class Intake:
         if self._writer is not None:
             self._writer.close()
         return self._writer is not None
-
-
-def _withheld(trace: Trace, error: SecretError) -> Quarantined:
-    """A trace that still holds a secret: only its place, the kinds and a digest are stored."""
-    return Quarantined(trace.source_file, trace.source_line, LEFT, str(error), b"", withheld=_digest(trace))
-
-
-def _not_storable(trace: Trace, error: Exception) -> Quarantined:
-    """A trace that JSON or UTF-8 cannot hold."""
-    detail = f"{type(error).__name__} while it was stored; see the record in the log"
-    return Quarantined(trace.source_file, trace.source_line, "not storable", detail, b"", withheld=_digest(trace))
-
-
-def _digest(trace: Trace) -> str:
-    return sha256(repr(dataclasses.astuple(trace)).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _late(spans: SpanGroup) -> Quarantined:

@@ -51,10 +51,15 @@ class Progress:
 
 @dataclass
 class Ledger:
-    """The progress in each file, by its path; `named` maps a path to the name that is stored."""
+    """The progress in each file, by its path.
+
+    `named` maps a path to the name that is stored, and `hidden` to its name where the path holds a secret: that may have
+    been known only at the end of the earlier ingest.
+    """
 
     progress: dict[str, Progress] = field(default_factory=dict)
     named: Callable[[str], str] = str
+    hidden: Callable[[str], str] = str
 
     def where_to_begin(self, path: Path) -> tuple[int, int] | None:
         """The byte and line to start reading from; None when there is nothing new.
@@ -62,7 +67,7 @@ class Ledger:
         Raises:
             DataError: the part that was read has changed.
         """
-        earlier = self.progress.get(self.named(str(path)))
+        earlier = self.progress.get(self.named(str(path))) or self.progress.get(self.hidden(str(path)))
         if earlier is None:
             return (0, 1)
         facts = path.stat()
@@ -80,6 +85,10 @@ class Ledger:
     def note(self, path: Path, progress: Progress) -> None:
         """Record the progress in a file."""
         self.progress[self.named(str(path))] = progress
+
+    def rename(self) -> None:
+        """Name the files again: a path may hold a secret that a record revealed."""
+        self.progress = {self.named(path): progress for path, progress in self.progress.items()}
 
     def to_record(self) -> dict[str, Any]:
         """JSON types."""

@@ -17,6 +17,7 @@ ROWS_PER_GROUP, BYTES_PER_GROUP = 10_000, 64 << 20
 TEXTS = ("id", "messages", "tools", "environment", "session", "user", "created", "model")
 NAMES = ("id", "session", "user", "created", "model", "source_file", "task")
 PLAIN = (*NAMES, "outcome", "source_line", "format", "tools_inferred", "schema_version")
+NOT_STORABLE = (TypeError, ValueError, RecursionError)  # what a trace raises that JSON or UTF-8 cannot hold
 REQUIRED = {"id", "messages", "tools", "environment", "source_file", "format", "tokens", "info"}
 
 
@@ -52,7 +53,7 @@ class PartWriter:
         """Add a trace; `messages` is their JSON text, as `json_of` writes it.
 
         Raises:
-            TypeError, ValueError: UTF-8 or JSON cannot hold a field of the trace. Nothing is added then.
+            NOT_STORABLE: UTF-8 or JSON cannot hold a field of the trace. Nothing is added then.
         """
         row = {name: getattr(trace, name) for name in PLAIN}
         row["messages"] = messages.decode()
@@ -63,6 +64,10 @@ class PartWriter:
         for name in NAMES:
             if row[name] is not None:
                 row[name].encode()  # fails for half of a surrogate pair
+        self.add_row(row)
+
+    def add_row(self, row: dict[str, Any]) -> None:
+        """Add a row as it was stored."""
         for name, column in self._columns.items():
             column.append(row[name])
         self._bytes += sum(len(row[name]) for name in ("messages", "environment", "tokens", "info"))

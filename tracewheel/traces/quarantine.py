@@ -7,8 +7,12 @@ what exactly is wrong.
 from __future__ import annotations
 
 import base64
+import dataclasses
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any
+
+from tracewheel.core.types import Trace
 
 # Each reason and what to do about it.
 ADVICE = {
@@ -80,6 +84,28 @@ class Quarantined:
         except UnicodeDecodeError:
             record["raw_base64"] = base64.b64encode(self.raw).decode()
         return record
+
+
+def withheld(item: Trace | Quarantined, error: Exception) -> Quarantined:
+    """A record from which secrets could not be removed: only its place, their kinds and a digest of its bytes are stored."""
+    if isinstance(item, Trace):
+        return Quarantined(item.source_file, item.source_line, "secret left", str(error), b"", withheld=_digest(item))
+    digest = sha256(item.raw).hexdigest()
+    return dataclasses.replace(item, reason="secret left", detail=str(error), raw=b"", withheld=digest)
+
+
+def not_storable(trace: Trace, error: Exception) -> Quarantined:
+    """A trace that JSON or UTF-8 cannot hold."""
+    detail = f"{type(error).__name__} while it was stored; see the record in the log"
+    return Quarantined(trace.source_file, trace.source_line, "not storable", detail, b"", withheld=_digest(trace))
+
+
+def _digest(trace: Trace) -> str:
+    try:
+        text = repr(trace)
+    except RecursionError:
+        text = f"{trace.source_file}:{trace.source_line}"
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 class InvalidRecord(Exception):

@@ -20,6 +20,7 @@ from typing import Any
 from tracewheel.config.curation import RedactionConfig
 from tracewheel.core.errors import ConfigError, SecretError
 from tracewheel.core.types import Trace, content_hash
+from tracewheel.traces.quarantine import Quarantined, withheld
 from tracewheel.traces.redaction.detector import Detector, mixed
 from tracewheel.traces.redaction.encodings import TEXT_IN_BASE64, base64_runs
 from tracewheel.traces.redaction.json_text import QUOTE, Context, Edit, Leaf, applied, in_text, is_json, leaves
@@ -30,8 +31,8 @@ from tracewheel.traces.redaction.pseudonyms import Pseudonyms, identity_pseudony
 from tracewheel.traces.redaction.triggers import Triggers
 from tracewheel.traces.redaction.unescaped import QUOTES, Unescaped
 
-CONTENT = ("tools", "environment", "info", "model", "created", "source_file")
-IDENTITIES = {"user": "user", "session": "session", "task": "task", "id": "trace"}
+CONTENT = ("tools", "environment", "info", "model", "created")
+IDENTITIES = {"user": "user", "session": "session", "task": "task", "id": "trace", "source_file": "file"}
 ROUNDS = 5
 BETWEEN_OBJECTS = re.compile(r"\}, ?(?=\{)")  # no value continues from one JSON object into the next
 SHORTEST_PART = 200
@@ -184,9 +185,29 @@ class Redactor:
         redacted = written["", 0]
         return (redacted.encode(encoding, errors) if redacted != text else raw), counts
 
+    def quarantined(self, item: Quarantined) -> tuple[Quarantined, Counter[str]]:
+        """A record in quarantine without secrets and personal data; without its bytes, if it would still hold some."""
+        item = replace(item, file=self.name(item.file))
+        if item.withheld:
+            return item, Counter()
+        try:
+            raw, found = self.record_bytes(item.raw)
+            detail, _ = self.record_bytes(item.detail.encode("utf-8", "backslashreplace"))
+        except SecretError as error:
+            return withheld(item, error), Counter()
+        return replace(item, raw=raw, detail=detail.decode("utf-8", "backslashreplace")), found
+
+    def may_hold_learned(self, data: bytes) -> bool:
+        """Whether bytes may hold a secret that `look_for_learned` searches for; letters may be escaped."""
+        return self._known.may_be_in(data) or ESCAPE.search(data) is not None
+
     def name(self, name: str) -> str:
         """A file's name; if it holds a secret or personal data, a consistent pseudonym for it."""
-        return identity_pseudonym("file", name, self._key) if self._find(name, _Search(Pseudonyms())) else name
+        return self.hidden_name(name) if self._find(name, _Search(Pseudonyms())) else name
+
+    def hidden_name(self, name: str) -> str:
+        """The pseudonym for the name of a file."""
+        return identity_pseudonym("file", name, self._key)
 
     def _pseudonyms(self, text: str) -> Pseudonyms:
         return Pseudonyms(self._dataset_key, text)

@@ -1,4 +1,4 @@
-"""A secret that one record reveals is redacted in all others; one that cannot be redacted fails the ingest with its place."""
+"""A secret that one record reveals is redacted in all others."""
 
 import base64
 import json
@@ -7,7 +7,6 @@ import pandas
 import pytest
 
 from tracewheel.config import IngestConfig, RedactionConfig
-from tracewheel.core.errors import SecretError
 from tracewheel.traces.ingest import ingest, ingest_new
 from tracewheel.traces.redaction import known_values
 from tracewheel.traces.redaction.known_values import KnownSecrets
@@ -124,15 +123,25 @@ def test_equal_logs_give_equal_bytes_however_the_secret_was_learned(log, tmp_pat
     ]
 
 
-def test_a_learned_secret_in_an_earlier_part_fails_until_full(log, tmp_path):
+def test_a_learned_secret_is_redacted_in_earlier_parts_too(log, tmp_path):
     config = log(*[line("Hello", user=f"u{number}") for number in range(300)], line(BARE), *[line("x")] * 300, line(NAMED))
-    with pytest.raises(SecretError, match=r"log\.jsonl:301: .*password.*--full") as failure:
-        ingest_new(config, tmp_path / "out", records_per_commit=100)
-    assert SECRET not in str(failure.value)
-    report = ingest_new(config, tmp_path / "out", records_per_commit=100, full=True)
+    report = ingest_new(config, tmp_path / "out", records_per_commit=100)
     assert (report["read"], report["added"]["read"], report["redacted"]) == (602, 602, {"password": 2})
     assert len(list((tmp_path / "out").rglob("part-*.parquet"))) > 1
     assert SECRET not in read(tmp_path / "out")
+    assert ingest_new(config, tmp_path / "out")["added"]["read"] == 0
+
+
+def test_a_file_named_after_a_secret_is_named_anew_once_a_record_reveals_it(log, tmp_path):
+    log(line("Hello"), b"{", name=f"{SECRET}.jsonl")
+    (tmp_path / "logs" / f"{SECRET}.txt").write_text("no log")
+    config = log(line(NAMED), name="z.jsonl")
+    report = ingest_new(config, tmp_path / "out")
+    assert (report["read"], report["kept"], report["quarantined"]) == (3, 2, 1)
+    for path in (tmp_path / "out").rglob("*"):
+        assert path.is_dir() or SECRET.encode() not in path.read_bytes()
+    assert SECRET not in read(tmp_path / "out")
+    assert ingest_new(config, tmp_path / "out")["added"]["read"] == 0
 
 
 def test_file_names_are_redacted_everywhere(log, tmp_path):
