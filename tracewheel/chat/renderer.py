@@ -20,7 +20,7 @@ from tracewheel.chat.formats.base import THINK_CLOSE, THINK_OPEN, split_thinking
 from tracewheel.chat.formats.detection import resolve_format, written_end
 from tracewheel.chat.plain_text import PlainText
 from tracewheel.chat.rewriting import OwnTurn, opens_thinking, rendered_pieces
-from tracewheel.core.errors import ConfigError
+from tracewheel.core.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -307,13 +307,23 @@ def _distinct_arguments(tool: dict[str, Any]) -> list[dict[str, Any]]:
     return [given(required, 0), given(required, 1)] if required else [{}, *(given([name], 0) for name in properties)]
 
 
+def _arguments_of(text: str) -> Any:
+    try:
+        arguments = json.loads(text)
+    except (ValueError, RecursionError):
+        arguments = None
+    if not isinstance(arguments, dict):
+        raise DataError(f"a call's arguments are not a JSON object, so that no template can write it: {text[:80]!r}")
+    return arguments
+
+
 def _prepared(message: Message) -> Message:
     """Arguments as an object and content as text, as templates expect; OpenAI logs have JSON text and may lack content."""
     calls = []
     for call in message.get("tool_calls") or []:
         arguments = call["function"]["arguments"]
         if isinstance(arguments, str):
-            arguments = json.loads(arguments)
+            arguments = _arguments_of(arguments)
         calls.append({**call, "function": {**call["function"], "arguments": arguments}})
     plain = {**message, "content": message.get("content") or ""}
     return {**plain, "tool_calls": calls} if calls else plain

@@ -13,12 +13,26 @@ if TYPE_CHECKING:
 
 
 def after_opening(messages: list[dict[str, Any]], task: Task, environment: Environment) -> list[dict[str, Any]]:
-    """The messages of a task's episode: without the opening that its environment defines, if it does."""
+    """The messages of a task's episode: without the opening that its environment defines, if it does.
+
+    What the agent said before the user's first message, such as a greeting, is no answer to anything, and opening as well.
+    """
     length = len(opening_of(environment, task))
     if not length:
-        return messages
-    indices = [index for index, message in enumerate(messages) if message["role"] != "system"]
-    return messages[indices[length] :] if length < len(indices) else []
+        return messages[_first_request(messages) :]
+    return messages[_system_messages(messages) + length :]
+
+
+def _system_messages(messages: list[dict[str, Any]]) -> int:
+    """Number of system messages that a conversation begins with."""
+    return next((index for index, message in enumerate(messages) if message["role"] != "system"), len(messages))
+
+
+def _first_request(messages: list[dict[str, Any]]) -> int:
+    """Position of the first user message if the agent speaks before it, else 0."""
+    roles = [message["role"] for message in messages]
+    first = roles.index("user") if "user" in roles else 0
+    return first if "assistant" in roles[:first] else 0
 
 
 def opening_lengths(episodes: pandas.DataFrame) -> list[int]:

@@ -5,7 +5,6 @@ The log's own reward is never trusted: the success of an episode is the verifier
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ from tracewheel.curation.agreement import OTHER_REPLIES, Difference, OtherReply
 from tracewheel.curation.labels import label_of
 from tracewheel.curation.openings import after_opening
 from tracewheel.environments import Environment, make_environment
+from tracewheel.environments.recorded.calls import parsed_arguments, reports_failure
 from tracewheel.environments.recorded.environment import PREFIX as RECORDED
 from tracewheel.scoring.verifiers import make_verifier
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 TOLERANCE = 1e-6
 NO_OTHER_SUCCESS = "no other success of the task is logged to compare this one with"
+BROKEN_CALL = "error: the call's arguments are not a JSON object"
 
 
 @dataclass(frozen=True)
@@ -172,16 +173,26 @@ def judge(task: Task, environment: Environment) -> tuple[float | None, dict[str,
 
 
 def play(messages: list[dict[str, Any]], environment: Environment) -> tuple[bool, OtherReply | None]:
-    """Carry out the calls of an episode: returns whether it ended, and the first reply that is not as in the log."""
-    replies: dict[str, str] = {}
+    """Carry out the calls of an episode: returns whether it ended, and the first reply that is not as in the log.
+
+    A call with broken arguments is the failure that it was: no tool sees it, and any reply that reports a failure is the
+    logged one. A reply that reports none says that the log's agent had the arguments repaired, which no replay can repeat.
+    """
+    replies: dict[str, str | None] = {}
     for place, message in enumerate(messages):
         for call in message.get("tool_calls") or []:
-            observation = environment.step(call["function"]["name"], json.loads(call["function"]["arguments"]))
+            arguments = parsed_arguments(call["function"]["arguments"])
+            if not isinstance(arguments, dict):
+                replies[call["id"]] = None
+                continue
+            observation = environment.step(call["function"]["name"], arguments)
             if observation.done:
                 return True, None
             replies[call["id"]] = observation.text
-        if message["role"] == "tool" and replies.get(message["tool_call_id"]) != message["content"]:
-            return False, OtherReply(place, replies.get(message["tool_call_id"]))
+        if message["role"] == "tool":
+            said, expected = message["content"] or "", replies.get(message["tool_call_id"], "")
+            if not reports_failure(said) if expected is None else said != expected:
+                return False, OtherReply(place, BROKEN_CALL if expected is None else expected)
     return False, None
 
 

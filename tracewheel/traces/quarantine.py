@@ -27,12 +27,12 @@ ADVICE = {
     "message unreadable": "The format is known, this message is not of it. See it with --explain; a newer version of the tool "
     "may need a reader of your own (--reader module:Class).",
     "unknown role": "Name its roles system, user, assistant or tool when you log, or read it with --reader module:Class.",
-    "role out of order": "A conversation begins with the system or the user. Log the messages that came before.",
     "tool reply without a call": "The log has lost the message that made the call. Log all messages of the conversation.",
     "tool calls unreadable": "A call needs an id and a function with a name. See it with --explain.",
     "doubled call id": "Give each call of a turn an id of its own.",
     "call without a reply": "The log has lost the tool's reply, or it is under another id. Log every reply with its call's id.",
-    "arguments are not JSON": "Arguments are the text of a JSON object. Log them as the model wrote them.",
+    "content was not read": "The detail names what no reader knows. Log it under the name of a known format (docs/traces.md), "
+    "or read it with --reader module:Class.",
     "content is not text": "Images, audio and files are not read. Nothing to do, unless the text is in the log too.",
     "no assistant turn": "The agent said nothing. Nothing to do if it was never called; otherwise log its replies.",
     "tools unreadable": "Tools are a list of functions, each with a name and parameters as JSON schema.",

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tracewheel.core.strict_json import parse_json
 from tracewheel.core.types import content_hash
 
 Message = Mapping[str, Any]
 Schema = Mapping[str, Any]
+FAILURE = re.compile(r"(?i)\b(error|invalid|malformed|not valid|exception|fail(ed|ure)?|pars(e|ing)|could not|unable)\b")
 ERROR_BEGINNINGS = ("error", "traceback (most recent call last)")
 NUMBERS, NESTED = {"integer", "number"}, {"array", "object"}
 
@@ -59,9 +62,20 @@ def parsed_arguments(arguments: Any) -> Any:
     if not isinstance(arguments, str):
         return arguments
     try:
-        return json.loads(arguments or "{}")
-    except (ValueError, RecursionError):
+        return parse_json(arguments or "{}")
+    except ValueError:
         return arguments
+
+
+def has_broken_call(messages: Iterable[Message]) -> bool:
+    """Whether a call's arguments are no JSON object: what the agent wrote is not known, so no template can write it."""
+    calls = (call for message in messages for call in message.get("tool_calls") or ())
+    return any(not isinstance(parsed_arguments(call["function"]["arguments"]), dict) for call in calls)
+
+
+def reports_failure(reply: str) -> bool:
+    """Whether a reply to a call with broken arguments says so; agents' programs word it in many ways."""
+    return is_error(reply) or FAILURE.search(reply[:200]) is not None
 
 
 def is_error(reply: str) -> bool:

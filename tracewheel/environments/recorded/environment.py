@@ -6,6 +6,7 @@ scored, because nobody knows its outcome; it is neither a success nor a failure.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
@@ -64,7 +65,9 @@ class RecordedEnvironment:
             raise DataError(f"task {task.id}: its initial state has no 'task' and 'context'; it is not from a recording")
         self._task = state["task"]
         context: list[Message] = state["context"]
-        self.system_prompt = next((message["content"] for message in context if message["role"] == "system"), "")
+        # What a system message says later belongs to the conversation.
+        leading = itertools.takewhile(lambda message: message["role"] == "system", context)
+        self.system_prompt = "\n\n".join(message["content"] for message in leading if message["content"])
         self._earlier = [
             self._recording.key(call.name, call.arguments)
             for call in calls_in(context)
@@ -74,7 +77,7 @@ class RecordedEnvironment:
 
     def opening(self, task: Task) -> list[dict[str, Any]]:
         """The logged conversation before the task's prompt, without the system prompt."""
-        return [message for message in task.initial_state["context"] if message["role"] != "system"]
+        return list(itertools.dropwhile(lambda message: message["role"] == "system", task.initial_state["context"]))
 
     def solution(self, task: Task) -> list[tuple[str, dict[str, Any]]] | None:
         """The shortest sequence of calls of a successful trace."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracewheel.core.errors import DataError
 from tracewheel.core.types import Task, content_hash
-from tracewheel.environments.recorded.calls import Message, normalised, parsed_arguments
+from tracewheel.environments.recorded.calls import Message, has_broken_call, normalised, parsed_arguments
 
 if TYPE_CHECKING:
     from tracewheel.environments.recorded.recording import Recording
@@ -41,6 +41,8 @@ def recorded_task(kind: str, prompt: str, logged: dict[str, Any], recording: Rec
         raise DataError("'task' must be the log's name of the task")
     if not isinstance(context, list) or not all(isinstance(item, dict) and item.get("role") in ROLES for item in context):
         raise DataError(f"'context' must be a list of messages with the roles {', '.join(ROLES)}")
+    if has_broken_call(context):
+        raise DataError("a call with broken arguments is in the conversation before the prompt")
     if not isinstance(references, list) or not all(_is_reference(reference) for reference in references):
         raise DataError("'references' must be a list with a list of calls for each success, each with 'name' and 'arguments'")
     keyed = [

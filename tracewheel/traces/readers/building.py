@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from tracewheel.core.types import Trace, content_hash
 from tracewheel.traces.quarantine import InvalidRecord
 from tracewheel.traces.readers.fields import NAMES, take_fields
-from tracewheel.traces.readers.messages import check_messages
+from tracewheel.traces.readers.messages import as_json_text, broken_calls, check_messages
 from tracewheel.traces.readers.times import utc_time
 from tracewheel.traces.readers.tools import infer_tools
 
@@ -44,10 +44,15 @@ class RawTrace:
 def build_trace(format: str, place: Place, found: RawTrace) -> Trace:
     """Check the messages, infer tools where calls have no schemas, and make an id where the log gives none.
 
+    `info` counts the calls whose arguments became JSON text here (`arguments_normalised`), and those whose arguments are no
+    JSON object (`broken_calls`).
+
     Raises:
         InvalidRecord: the messages do not hold together.
     """
-    messages = check_messages(found.messages)
+    with_text, normalised = as_json_text(found.messages)
+    messages = check_messages(with_text)
+    notes = {"arguments_normalised": normalised, "broken_calls": broken_calls(messages)}
     found = _completed(found, messages)
     inferred = [] if found.tools else infer_tools(messages)
     return Trace(
@@ -66,7 +71,8 @@ def build_trace(format: str, place: Place, found: RawTrace) -> Trace:
         task=found.task,
         tools_inferred=bool(inferred),
         tokens=found.tokens,
-        info={key: value for key, value in found.info.items() if value not in (None, {}, [], "")},
+        info={key: value for key, value in found.info.items() if value not in (None, {}, [], "")}
+        | {key: count for key, count in notes.items() if count},
     )
 
 

@@ -1,4 +1,8 @@
-"""The content of one message, part by part: text, reasoning, calls and results of calls."""
+"""The content of one message, part by part: text, reasoning, calls and results of calls.
+
+Parts are those of OpenAI, Anthropic, OpenTelemetry, Gemini (`functionCall`), Bedrock (`toolUse`) and the AI SDK, whose tool
+parts hold a call and its result.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +14,13 @@ from tracewheel.traces.quarantine import InvalidRecord
 
 TEXTS = {"text", "input_text", "output_text", "summary_text"}
 THOUGHTS = {"thinking", "reasoning", "redacted_thinking", "redacted-reasoning"}
-CALLS = {"tool_use", "tool-call", "tool_call", "function_call"}
+CALLS = {"tool_use", "tool-call", "tool_call", "function_call", "server_tool_use", "mcp_tool_use"}
 RESULTS = {"tool_result", "tool-result", "tool_call_response", "tool_response"}
+# What a model neither reads nor writes: boundaries, marks for caches, and what the AI SDK shows to its users only.
+SHOWN_ONLY = {"step-start", "source", "source-url", "source-document", "cachePoint"}
+CALL_KEYS = ("functionCall", "function_call", "toolUse", "tool_use")
+RESULT_KEYS = ("functionResponse", "function_response", "toolResult", "tool_result")
+ID_KEYS = ("tool_use_id", "toolUseId", "toolCallId", "tool_call_id", "call_id", "id")
 
 
 @dataclass
@@ -34,35 +43,108 @@ def read_parts(content: Any) -> Content:
     for part in content if isinstance(content, list) else [] if content is None else [content]:
         if isinstance(part, str):
             found.text = (found.text or "") + part
-            continue
-        if not isinstance(part, dict):
-            raise InvalidRecord("content is not text", f"a part of a message is a {type(part).__name__}")
-        kind = part.get("type")
-        if not isinstance(kind, str | None):
-            raise InvalidRecord("content is not text", f"a part of type {kind!r:.40}")
-        if kind in TEXTS or (kind is None and isinstance(part.get("text"), str)):
-            found.text = (found.text or "") + as_text(part.get("text", part.get("content")))
-        elif kind == "refusal":
-            found.text = (found.text or "") + as_text(part.get("refusal"))
-        elif kind in THOUGHTS:
-            found.reasoning += as_text(next((part[key] for key in ("thinking", "text", "content") if part.get(key)), ""))
-        elif kind in CALLS:
-            found.calls.append(part)
-        elif kind in RESULTS:
-            found.results.append(_result(part))
+        elif isinstance(part, dict):
+            _sort(part, found)
         else:
-            raise InvalidRecord("content is not text", f"a part of type {kind!r:.40}")
+            raise InvalidRecord("content is not text", f"a part of a message is a {type(part).__name__}")
     return found
 
 
+def read_steps(content: Any) -> list[Content]:
+    """Sort an agent's message that may hold several turns, as the AI SDK's do: a turn ends with the results of its calls.
+
+    Raises:
+        InvalidRecord: a part has an unknown kind.
+    """
+    steps = [Content()]
+    for part in content if isinstance(content, list) else [content]:
+        one = read_parts(part)
+        ends = isinstance(part, dict) and part.get("type") == "step-start"
+        if steps[-1].results and (ends or one.text or one.reasoning or (one.calls and not one.results)):
+            steps.append(Content())
+        step = steps[-1]
+        if one.text is not None:
+            step.text = (step.text or "") + one.text
+        step.reasoning += one.reasoning
+        step.calls += one.calls
+        step.results += one.results
+    return steps
+
+
+def _sort(part: dict[str, Any], found: Content) -> None:
+    kind = part.get("type")
+    if not isinstance(kind, str | None):
+        raise InvalidRecord("content is not text", f"a part of type {kind!r:.40}")
+    if kind in TEXTS or (kind is None and isinstance(part.get("text"), str)):
+        text = as_text(part.get("text", part.get("content")))
+        if part.get("thought") is True:
+            found.reasoning += text
+        else:
+            found.text = (found.text or "") + text
+    elif kind == "refusal":
+        found.text = (found.text or "") + as_text(part.get("refusal"))
+    elif kind in THOUGHTS:
+        found.reasoning += as_text(
+            next((part[key] for key in ("thinking", "text", "content", "reasoning") if part.get(key)), "")
+        )
+    elif kind in CALLS:
+        found.calls.append(part)
+    elif kind in RESULTS or (kind is not None and kind.endswith("_tool_result")):
+        found.results.append(_result(part))
+    elif kind == "tool-invocation" and isinstance(part.get("toolInvocation"), dict):
+        _sort_invocation(part["toolInvocation"], None, found)
+    elif kind == "dynamic-tool" or (kind is not None and kind.startswith("tool-") and "toolCallId" in part):
+        _sort_invocation(part, None if kind == "dynamic-tool" else kind.removeprefix("tool-"), found)
+    elif kind is None:
+        _sort_unnamed(part, found)
+    elif kind not in SHOWN_ONLY and not kind.startswith("data-"):
+        raise InvalidRecord("content is not text", f"a part of type {kind!r:.40}")
+
+
+def _sort_unnamed(part: dict[str, Any], found: Content) -> None:
+    """A part whose only key says what it is, as Gemini and Bedrock write them."""
+    call = next((part[key] for key in CALL_KEYS if isinstance(part.get(key), dict)), None)
+    result = next((part[key] for key in RESULT_KEYS if isinstance(part.get(key), dict)), None)
+    thought = part.get("reasoningContent")
+    if call is not None:
+        found.calls.append({**call, "id": next((call[key] for key in ID_KEYS if call.get(key)), None)})
+    elif result is not None:
+        found.results.append(_result(result))
+    elif isinstance(thought, dict):
+        inner = thought.get("reasoningText")
+        found.reasoning += as_text(inner.get("text") if isinstance(inner, dict) else inner)
+    elif any(part.get(key) for key in part.keys() - SHOWN_ONLY - {"thoughtSignature", "thought_signature"}):
+        keys = ", ".join(repr(key) for key in sorted(part) if part[key])
+        raise InvalidRecord("content is not text", f"a part with {keys:.80}")
+
+
+def _sort_invocation(tool: dict[str, Any], name: str | None, found: Content) -> None:
+    """A call of the AI SDK's UI messages, with its result once there is one."""
+    identity, name = tool.get("toolCallId"), name or tool.get("toolName")
+    given = next((tool[key] for key in ("args", "input", "rawInput") if tool.get(key) is not None), None)
+    found.calls.append({"id": identity, "name": name, "arguments": given})
+    result = next((tool[key] for key in ("result", "output", "errorText") if tool.get(key) is not None), None)
+    if result is not None or str(tool.get("state", "")) in ("result", "output-available", "output-error"):
+        found.results.append({"id": identity_of(identity), "name": name, "content": result})
+
+
 def _result(part: dict[str, Any]) -> dict[str, Any]:
-    identity = next((part[key] for key in ("tool_use_id", "toolCallId", "tool_call_id", "id") if part.get(key)), None)
+    identity = next((part[key] for key in ID_KEYS if part.get(key)), None)
     output = next((part[key] for key in ("content", "result", "response", "output") if part.get(key) is not None), None)
     if isinstance(output, dict) and set(output) == {"type", "value"}:
         output = output["value"]
-    if isinstance(output, list) and output and all(isinstance(inner, dict) and "type" in inner for inner in output):
-        output = read_parts(output).text
+    if isinstance(output, list) and output and all(isinstance(inner, dict) for inner in output):
+        output = _joined(output)
     return {"id": identity_of(identity), "name": part.get("name") or part.get("toolName"), "content": output}
+
+
+def _joined(parts: list[dict[str, Any]]) -> Any:
+    """A result's text parts and, as Bedrock writes them, its JSON; any other list unchanged."""
+    if all("type" in part for part in parts):
+        return read_parts(parts).text
+    if all(part.keys() in ({"text"}, {"json"}) for part in parts):
+        return "".join(as_text(value) for part in parts for value in part.values())
+    return parts
 
 
 def identity_of(value: Any) -> str | None:

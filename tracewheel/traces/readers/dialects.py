@@ -1,7 +1,8 @@
 """Converts the messages of providers, frameworks and tracers to OpenAI's chat form.
 
-Supported are OpenAI's chat and responses forms, Anthropic's content blocks, OpenTelemetry's message parts, and the
-messages of LangChain and the AI SDK. `messages` checks the result.
+Supported are OpenAI's chat and responses forms, Anthropic's content blocks, OpenTelemetry's message parts, Gemini's and
+Bedrock's parts, and the messages of LangChain and of the AI SDK, of models and of its UI. A message of which something was
+not read is an error (`unread`); `messages` checks the result.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from typing import Any
 
 from tracewheel.core.strict_json import parse_json
 from tracewheel.traces.quarantine import InvalidRecord
-from tracewheel.traces.readers.content import TEXTS, Content, arguments_text, as_text, identity_of, read_parts
+from tracewheel.traces.readers.content import TEXTS, Content, arguments_text, as_text, identity_of, read_parts, read_steps
+from tracewheel.traces.readers.unread import check_item
 
 ROLE_NAMES = {
     "human": "user",
@@ -25,7 +27,17 @@ ROLE_NAMES = {
     "function": "tool",
     "ToolMessage": "tool",
     "FunctionMessage": "tool",
+    "USER": "user",
+    "User": "user",
+    "ASSISTANT": "assistant",
+    "Assistant": "assistant",
+    "SYSTEM": "system",
+    "System": "system",
+    "TOOL": "tool",
+    "Tool": "tool",
 }
+CALL_IDS = ("toolCallId", "tool_call_id", "toolUseId", "call_id")
+CALL_LISTS, CALL_FIELDS = ("tool_calls", "toolCalls"), ("function_call", "functionCall")
 KNOWN_ROLES = {"system", "developer", "user", "assistant", "tool", *ROLE_NAMES}
 ITEM_TYPES = {"function_call", "function_call_output", "reasoning", "message"}
 
@@ -49,7 +61,7 @@ def as_chat(value: Any, default_role: str = "user") -> list[dict[str, Any]]:
         return []
     if value and all(isinstance(item, list) for item in value):
         return as_chat(value[0], default_role)
-    if value and all(isinstance(item, dict) and "toolCallId" in item for item in value):
+    if value and all(isinstance(item, dict) and "toolCallId" in item and "role" not in item for item in value):
         return [{"role": "assistant", "content": None, "tool_calls": [_call(item) for item in value]}]
     if value and all(isinstance(item, dict) and "role" not in item and _name(item, "type") in TEXTS for item in value):
         return [{"role": default_role, "content": read_parts(value).text}]
@@ -125,6 +137,7 @@ def _append(messages: list[dict[str, Any]], item: Any, default_role: str) -> Non
     else:
         role = item.get("role") or kind or default_role
         added = _messages_of(item, ROLE_NAMES.get(role, role) if isinstance(role, str) else role)
+        check_item(item, added, len(messages))
         if kind == "message" and added and added[0]["role"] == "assistant" and messages and messages[-1].get("content") is None:
             last = messages[-1] if messages[-1]["role"] == "assistant" and "tool_calls" not in messages[-1] else None
             if last is not None:
@@ -145,18 +158,53 @@ def _reasoning(item: dict[str, Any]) -> str:
 
 
 def _messages_of(item: dict[str, Any], role: str) -> list[dict[str, Any]]:
-    """The messages of one item: its tool results, then its text and calls."""
-    content = read_parts(item["parts"] if isinstance(item.get("parts"), list) else item.get("content"))
-    calls = _calls_of(item)
-    content.calls.extend(call for call in calls if call not in content.calls)
-    content.reasoning += as_text(item.get("reasoning_content") or item.get("reasoning") or "")
-    messages: list[dict[str, Any]] = [_result(result) for result in content.results]
-    if role == "tool" and not content.results:
+    """The messages of one item. An agent's turn is followed by its results; elsewhere results come before the text."""
+    said = _content_of(item)
+    steps = read_steps(said) if role == "assistant" else [read_parts(said)]
+    last = steps[-1]
+    last.calls.extend(
+        call for call in _calls_of(item) if not any(_is_same_call(call, one) for step in steps for one in step.calls)
+    )
+    last.reasoning += as_text(item.get("reasoning_content") or item.get("reasoning") or "")
+    if last.text is None and isinstance(item.get("refusal"), str) and item["refusal"]:
+        last.text = item["refusal"]
+    if role == "tool" and not last.results:
         call_id = identity_of(item.get("tool_call_id") or item.get("toolCallId"))
-        return [_result({"id": call_id, "name": item.get("name"), "content": content.text or ""})]
-    if role != "tool" and (content.text is not None or content.calls or not content.results):
-        messages.append(_turn(role, content))
+        return [_result({"id": call_id, "name": item.get("name"), "content": last.text or ""})]
+    messages: list[dict[str, Any]] = []
+    for step in steps:
+        results = [_result(result) for result in step.results]
+        speaks = role != "tool" and (step.text is not None or step.calls or not results)
+        turn = [_turn(role, step)] if speaks else []
+        messages += [*turn, *results] if role == "assistant" else [*results, *turn]
     return messages
+
+
+def _content_of(item: dict[str, Any]) -> Any:
+    """The field of a message that holds what was said, with the AI SDK's older `toolInvocations` as parts before it."""
+    parts, content = item.get("parts"), item.get("content")
+    if not content and isinstance(item.get("text"), str | list):
+        content = item["text"]
+    if isinstance(parts, list) and parts:
+        if (
+            isinstance(content, str)
+            and content.strip()
+            and not any(isinstance(part, dict) and part.get("text") for part in parts)
+        ):
+            return [*parts, content]
+        return parts
+    invocations = item.get("toolInvocations")
+    if isinstance(invocations, list) and invocations:
+        listed = content if isinstance(content, list) else [content] if content else []
+        return [*({"type": "tool-invocation", "toolInvocation": one} for one in invocations), *listed]
+    return content
+
+
+def _is_same_call(call: dict[str, Any], other: dict[str, Any]) -> bool:
+    if call == other:
+        return True
+    one, two = _call(call), _call(other)
+    return one["id"] is not None and one == two
 
 
 def _turn(role: str, content: Content) -> dict[str, Any]:
@@ -178,20 +226,25 @@ def _result(result: dict[str, Any]) -> dict[str, Any]:
 
 def _calls_of(item: dict[str, Any]) -> list[dict[str, Any]]:
     extra = item.get("additional_kwargs")
+    # LangChain lists calls with broken arguments apart.
+    broken = item["invalid_tool_calls"] if isinstance(item.get("invalid_tool_calls"), list) else []
     for holder in (item, extra if isinstance(extra, dict) else {}):
-        if isinstance(holder.get("tool_calls"), list) and holder["tool_calls"]:
-            return [call for call in holder["tool_calls"] if isinstance(call, dict)]
-        if isinstance(holder.get("function_call"), dict):
-            return [holder["function_call"]]
-    return []
+        for key in CALL_LISTS:
+            if isinstance(holder.get(key), list) and holder[key]:
+                return [call for call in [*holder[key], *broken] if isinstance(call, dict)]
+        for key in CALL_FIELDS:
+            if isinstance(holder.get(key), dict):
+                return [holder[key]]
+    return [call for call in broken if isinstance(call, dict)]
 
 
 def _call(call: dict[str, Any]) -> dict[str, Any]:
     """A call in OpenAI's form; its id may still be missing."""
     function = call["function"] if isinstance(call.get("function"), dict) else call
-    arguments = next((function[key] for key in ("arguments", "args", "input") if function.get(key) is not None), None)
-    identity = identity_of(call.get("id") or call.get("toolCallId") or call.get("tool_call_id"))
-    name = function.get("name") or function.get("toolName")
+    keys = ("arguments", "args", "input", "parameters")
+    arguments = next((function[key] for key in keys if function.get(key) is not None), None)
+    identity = identity_of(next((call[key] for key in ("id", *CALL_IDS) if call.get(key)), None))
+    name = function.get("name") or function.get("toolName") or function.get("tool_name")
     return {"id": identity, "type": "function", "function": {"name": name, "arguments": arguments_text(arguments)}}
 
 

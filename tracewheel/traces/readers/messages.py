@@ -1,6 +1,7 @@
-"""Checks conversations: known roles in order, a reply for each call, content as text.
+"""Checks conversations: known roles, a reply for each call, content as text, nothing unread.
 
-`check_messages` finds what is wrong; `are_sound` accepts most valid messages quickly.
+`check_messages` finds what is wrong; `are_sound` accepts most valid messages quickly. What an agent did wrong is kept: a
+call with broken arguments is a failure to learn from, not damage of the log.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from orjson import loads
 
 from tracewheel.core.strict_json import LARGEST_INTEGER, parse_json
 from tracewheel.traces.quarantine import InvalidRecord
+from tracewheel.traces.readers.content import arguments_text
+from tracewheel.traces.readers.unread import check_stored
 
 ROLES = ("system", "developer", "user", "assistant", "tool")
 
@@ -18,8 +21,8 @@ ROLES = ("system", "developer", "user", "assistant", "tool")
 def check_messages(messages: list[Any]) -> list[dict[str, Any]]:
     """Check roles, calls and replies; return the messages with plain text as content.
 
-    A call needs its reply before any other message, except in the last assistant turn: an episode may end with a call. A
-    system message comes before the first assistant turn, and the first message is not the assistant's.
+    A call needs its reply before any other message, except in the last assistant turn: an episode may end with a call.
+    Arguments may be any text; see `as_json_text` and `broken_calls`.
 
     Raises:
         InvalidRecord: the messages break one of these rules.
@@ -38,16 +41,54 @@ def check_messages(messages: list[Any]) -> list[dict[str, Any]]:
             _close(message.get("tool_call_id"), open_calls, answered, position)
         elif open_calls:
             raise InvalidRecord("call without a reply", f"{min(open_calls)!r} has none when message {position} follows")
-        if role == "system" and spoken:
-            raise InvalidRecord("role out of order", f"message {position} is a system message after the agent has spoken")
         if role == "assistant":
-            if not checked:
-                raise InvalidRecord("role out of order", "the agent speaks first")
             spoken, open_calls, answered = True, _checked_calls(message.get("tool_calls"), position), set()
         checked.append({**message, "content": checked_text(message.get("content"), position)})
+        check_stored(checked[-1], position)
     if not spoken:
         raise InvalidRecord("no assistant turn", "the agent says nothing in this conversation")
     return checked
+
+
+def as_json_text(messages: list[Any]) -> tuple[list[Any], int]:
+    """The messages with the arguments of calls as text, and how many were none: objects, or nothing at all, which is `{}`."""
+    changed, renewed = 0, []
+    for message in messages:
+        calls = message.get("tool_calls") if isinstance(message, dict) else None
+        if isinstance(calls, list) and any(map(_lacks_text, calls)):
+            changed += sum(map(_lacks_text, calls))
+            message = {**message, "tool_calls": [_with_text(call) if _lacks_text(call) else call for call in calls]}
+        renewed.append(message)
+    return renewed, changed
+
+
+def _lacks_text(call: Any) -> bool:
+    function = call.get("function") if isinstance(call, dict) else None
+    if not isinstance(function, dict):
+        return False
+    arguments = function.get("arguments")
+    return not isinstance(arguments, str) or not arguments.strip()
+
+
+def _with_text(call: dict[str, Any]) -> dict[str, Any]:
+    arguments = call["function"].get("arguments")
+    text = "{}" if isinstance(arguments, str) else arguments_text(arguments)
+    return {**call, "function": {**call["function"], "arguments": text}}
+
+
+def broken_calls(messages: list[dict[str, Any]]) -> int:
+    """How many calls have arguments that are not the JSON text of an object."""
+    calls = [call for message in messages for call in message.get("tool_calls") or []]
+    return sum(read_arguments(call["function"]["arguments"]) is None for call in calls)
+
+
+def read_arguments(text: str) -> dict[str, Any] | None:
+    """A call's arguments; None where they are not the JSON text of an object."""
+    try:
+        arguments = parse_json(text)
+    except ValueError:
+        return None
+    return arguments if isinstance(arguments, dict) else None
 
 
 def _close(call_id: Any, open_calls: set[str], answered: set[str], position: int) -> None:
@@ -70,25 +111,10 @@ def _checked_calls(calls: Any, position: int) -> set[str]:
         function = call.get("function") if isinstance(call, dict) else None
         if not isinstance(function, dict) or not isinstance(function.get("name"), str) or not isinstance(call.get("id"), str):
             raise InvalidRecord("tool calls unreadable", f"message {position}: a call needs an id and a function with a name")
-        check_arguments(function.get("arguments"), f"message {position}, call {call['id']!r:.80}")
         if call["id"] in ids:
             raise InvalidRecord("doubled call id", f"message {position}: two calls have the id {call['id']!r:.80}")
         ids.add(call["id"])
     return ids
-
-
-def check_arguments(text: Any, where: str) -> None:
-    """Check that a call's arguments are the JSON text of an object.
-
-    Raises:
-        InvalidRecord: they are not.
-    """
-    try:
-        arguments = parse_json(text) if isinstance(text, str) else None
-    except ValueError as error:
-        raise InvalidRecord("arguments are not JSON", f"{where}: {error}") from error
-    if not isinstance(arguments, dict):
-        raise InvalidRecord("arguments are not JSON", f"{where}: no JSON text of an object")
 
 
 def checked_text(content: Any, position: int) -> str | None:
@@ -151,11 +177,11 @@ def are_sound(messages: list[Any]) -> bool:
                     for value in arguments.values():
                         if value.__class__ is not str and not is_strict(value):
                             return False
-            elif size != 2 or (role != "user" and (role != "system" or spoken)):
+            elif size != 2 or (role != "user" and role != "system"):
                 return False
     except (KeyError, TypeError, AttributeError, ValueError):
         return False
-    return spoken and messages[0]["role"] != "assistant"
+    return spoken
 
 
 def is_strict(value: Any) -> bool:

@@ -21,17 +21,20 @@ from tracewheel.traces.readers.building import (
     message_list,
     reward_field,
 )
-from tracewheel.traces.readers.dialects import tie_calls
+from tracewheel.traces.readers.dialects import ROLE_NAMES, as_chat, tie_calls
 from tracewheel.traces.readers.messages import are_sound, is_strict
 from tracewheel.traces.readers.reader import Reader, Signs
 from tracewheel.traces.readers.times import utc_time
 from tracewheel.traces.readers.tool_cache import ToolCache
 from tracewheel.traces.readers.tools import as_tools, check_tools
+from tracewheel.traces.readers.unread import READ as READ_OF_MESSAGES
 
 FORMAT = "openai"
 TEXTS = ("id", "session", "user", "created", "model", "task")
 USUAL = {*TEXTS, "messages", "tools", "environment", "reward"}
 ROLE_AND_TEXT = {"role", "content"}
+# Fields of messages that are not in OpenAI's current form.
+OTHER_KEYS = READ_OF_MESSAGES - {"role", "type", "content", "tool_calls", "tool_call_id", "name", "reasoning"}
 READ = {
     "messages",
     "tools",
@@ -73,29 +76,43 @@ def read(value: Any, place: Place) -> Trace:
 
 
 def openai_messages(messages: list[Any]) -> list[Any]:
-    """The messages with the current names of fields and roles, instead of those of older logs and other servers."""
-    if not any(_is_old(message) for message in messages):
+    """The messages with the current names of fields and roles: those of older logs, other servers and SDKs are converted.
+
+    Raises:
+        InvalidRecord: a message has content that is not text, or something that was not read.
+    """
+    if not any(map(_is_other, messages)):
         return messages
-    return tie_calls([_renewed(message) for message in messages])
+    renewed: list[Any] = []
+    for position, message in enumerate(messages):
+        renewed += _renewed(message, position) if _is_other(message) else [message]
+    return tie_calls(renewed)
 
 
-def _is_old(message: Any) -> bool:
+def _is_other(message: Any) -> bool:
     if not isinstance(message, dict):
         return False
-    return message.get("role") == "function" or "function_call" in message or "reasoning_content" in message
+    role = message.get("role")
+    if (isinstance(role, str) and role in ROLE_NAMES) or not OTHER_KEYS.isdisjoint(message):
+        return True
+    content = message.get("content")
+    if content is None or content.__class__ is str:
+        return False
+    parts = content if isinstance(content, list) else [content]
+    return any(not isinstance(part, dict) or part.get("type") != "text" for part in parts)
 
 
-def _renewed(message: Any) -> Any:
-    if not _is_old(message):
-        return message
-    renewed = {key: value for key, value in message.items() if key not in ("function_call", "reasoning_content")}
-    if message.get("role") == "function":
-        renewed["role"] = "tool"
-    if isinstance(message.get("function_call"), dict) and not message.get("tool_calls"):
-        renewed["tool_calls"] = [{"id": None, "type": "function", "function": message["function_call"]}]
-    if isinstance(message.get("reasoning_content"), str) and "reasoning" not in message:
-        renewed["reasoning"] = message["reasoning_content"]
-    return renewed
+def _renewed(message: dict[str, Any], position: int) -> list[dict[str, Any]]:
+    """The messages of one in another form; the first of the agent's keeps its other fields."""
+    try:
+        made = as_chat([message])
+    except InvalidRecord as error:
+        raise InvalidRecord(error.reason, error.detail.replace("message 0", f"message {position}", 1)) from error
+    rest = {key: value for key, value in message.items() if key not in READ_OF_MESSAGES and value is not None}
+    own = next((one for one in made if one["role"] != "tool" or len(made) == 1), None)
+    if own is not None:
+        own |= {key: value for key, value in rest.items() if key not in own}
+    return made
 
 
 def read_usual(raw: bytes, file: str, line: int, cache: ToolCache) -> Trace | None:

@@ -13,6 +13,7 @@ from tracewheel.traces.json_cutter import Piece
 from tracewheel.traces.quarantine import InvalidRecord, Quarantined
 from tracewheel.traces.readers.building import Place
 from tracewheel.traces.readers.reader import Reader
+from tracewheel.traces.readers.unread import check_trace
 
 UNEXPECTED = (TypeError, ValueError, LookupError, AttributeError, RecursionError)
 
@@ -41,7 +42,9 @@ def read_record(reader: Reader, value: Any, piece: Piece, file: str) -> Iterator
 def read_or_quarantine(reader: Reader, value: Any, piece: Piece, file: str) -> Trace | Quarantined:
     """Read a value. Even a reader's unexpected error only puts the record in quarantine."""
     try:
-        return reader.read(value, Place(file, piece.line))
+        trace = reader.read(value, Place(file, piece.line))
+        check_trace(value, trace)
+        return trace
     except InvalidRecord as error:
         return quarantined(piece, file, error)
     except UNEXPECTED as error:

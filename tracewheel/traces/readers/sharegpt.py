@@ -86,7 +86,7 @@ def _calls(text: str, position: int) -> list[Any]:
     try:
         value = parse_json(text)
     except ValueError as error:
-        raise InvalidRecord("arguments are not JSON", f"turn {position}: {error}") from error
+        raise InvalidRecord("tool calls unreadable", f"turn {position}: {error}") from error
     return value if isinstance(value, list) else [value]
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from tracewheel.traces.quarantine import InvalidRecord
 from tracewheel.traces.readers.dialects import parsed
+from tracewheel.traces.readers.messages import read_arguments
 
 SCHEMA_KEYS = ("parameters", "input_schema", "inputSchema", "parameters_json_schema", "json_schema", "schema")
 TYPES = {str: "string", bool: "boolean", int: "integer", float: "number", list: "array", dict: "object", type(None): "null"}
@@ -56,12 +56,15 @@ def _as_tool(tool: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def infer_tools(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Infer the schemas of called tools from their arguments and types; arguments of every call are required."""
+    """Infer the schemas of called tools from their arguments and types; arguments of every sound call are required."""
     calls: dict[str, list[dict[str, Any]]] = {}
     for message in messages:
         for call in message.get("tool_calls") or []:
             function = call["function"]
-            calls.setdefault(function["name"], []).append(json.loads(function["arguments"]))
+            arguments = read_arguments(function["arguments"])
+            made = calls.setdefault(function["name"], [])
+            if arguments is not None:
+                made.append(arguments)
     return [_inferred(name, arguments) for name, arguments in calls.items()]
 
 

@@ -1,0 +1,150 @@
+"""Guards against silent losses: whatever a message of a log says has been read, or its record goes to quarantine.
+
+`check_item` compares a logged message with the messages made of it, `check_stored` looks at a message that is stored as
+logged, and `check_trace` compares a whole record with its trace, for readers with a form of their own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+from tracewheel.core.strict_json import parse_json
+from tracewheel.core.types import Trace
+from tracewheel.traces.quarantine import InvalidRecord
+
+UNREAD = "content was not read"
+# What the conversion of messages reads, besides these names' own checks.
+READ = {"role", "type", "content", "parts", "text", "tool_calls", "toolCalls", "function_call", "functionCall"}
+READ |= {"toolInvocations", "additional_kwargs", "reasoning", "reasoning_content", "refusal", "name", "summary"}
+READ |= {"tool_call_id", "toolCallId", "invalid_tool_calls"}
+STORED = {"role", "content", "tool_calls", "tool_call_id", "name", "reasoning"}
+# Names under which some log keeps what was said or called, in lower case and without "_".
+CONTENT = {"text", "texts", "content", "contents", "parts", "blocks", "segments", "delta", "utterance", "completion", "answer"}
+CONTENT |= {"reply", "refusal", "audio", "image", "images", "imageurl", "video", "videos", "attachments"}
+CONTENT |= {"experimentalattachments", "toolcall", "toolcalls", "tooluse", "tooluses", "toolinvocation", "toolinvocations"}
+CONTENT |= {"functioncall", "functioncalls", "toolresult", "toolresults", "toolresponse", "toolresponses", "functionresponse"}
+# How the names of what is about a message end. Anything else matters where the message came out empty.
+ABOUT = re.compile(
+    r".*(id|ids|at|time|timestamp|date|name|model|role|type|reason|usage|metadata|status|state|format|version|index|provider"
+    r"|cost|tokens|logprobs|fingerprint|tier|agent|author|sender|recipient|annotations|kwargs|object|lc|kind|source|level"
+    r"|channel|cachecontrol|weight|tags|signature|duration|language|url|extra|details|config|settings|provideroptions)s?"
+)
+AGENTS = {"assistant", "ai", "model", "bot", "gpt", "agent", "AIMessage", "AIMessageChunk", "chatbot"}
+DEEPEST = 40
+
+
+def check_item(item: Mapping[str, Any], made: list[dict[str, Any]], position: int) -> None:
+    """Check that a logged message was read.
+
+    Args:
+        item: The message as logged.
+        made: The messages made of it.
+        position: Where they begin in the conversation, for the error.
+
+    Raises:
+        InvalidRecord: it holds something that was not read; the detail names the key.
+    """
+    _check(item, READ, made, position)
+    for key in ("text", "content", "refusal"):
+        text = item.get(key)
+        if isinstance(text, str) and text.strip() and not any(text.strip() in word for word in _words(made)):
+            raise InvalidRecord(UNREAD, f"message {position}: '{key}' is beside other content")
+    for key in ("tool_calls", "toolCalls", "toolInvocations", "function_call", "functionCall"):
+        value = item.get(key)
+        if value and not any(message.get("tool_calls") for message in made):
+            raise InvalidRecord(UNREAD, f"message {position}: '{key}' is a {type(value).__name__} without calls")
+
+
+def check_stored(message: Mapping[str, Any], position: int) -> None:
+    """Check that a message in OpenAI's form holds nothing under other keys that is said or called.
+
+    Raises:
+        InvalidRecord: it does; the detail names the key.
+    """
+    if not message.keys() <= STORED:
+        _check(message, STORED, [{key: message[key] for key in STORED if key in message}], position)
+
+
+def _check(item: Mapping[str, Any], known: Collection[str], made: list[dict[str, Any]], position: int) -> None:
+    is_empty = not any(map(says_something, made))
+    for key in item.keys() - known:
+        value = item[key]
+        plain = re.sub(r"[_\W]", "", str(key)).lower()
+        if plain not in CONTENT and (not is_empty or ABOUT.fullmatch(plain)):
+            continue
+        words = set(strings(value))
+        if words and not words <= _words(made):
+            empty = " and came out empty" if is_empty else ""
+            raise InvalidRecord(UNREAD, f"message {position} has {key!r:.60}, which no reader knows{empty}")
+
+
+def check_trace(value: Any, trace: Trace) -> None:
+    """Check a trace in which the agent has an empty message: whatever the record holds in agents' messages was read.
+
+    Raises:
+        InvalidRecord: something was not; the detail names its place.
+    """
+    if all(message["role"] != "assistant" or says_something(message) for message in trace.messages):
+        return
+    others = trace.info.get("other_conversations")
+    made = [*trace.messages, *(message for other in (others if isinstance(others, list) else []) for message in other)]
+    words = _words(made)
+    texts = [word for word in words if len(word) > 1]
+    for path, message in _agents_messages(value):
+        for key, said in message.items():
+            plain = re.sub(r"[_\W]", "", str(key)).lower()
+            if plain not in CONTENT:
+                continue
+            for word in strings(said):
+                if word not in words and not any(word in text for text in texts) and not ABOUT.fullmatch(word.lower()):
+                    raise InvalidRecord(UNREAD, f"an empty message of the agent, but {path}.{key} has {word!r:.60}")
+
+
+def says_something(message: Mapping[str, Any]) -> bool:
+    """Whether a message has text, calls or reasoning."""
+    return bool(message.get("content") or message.get("tool_calls") or message.get("reasoning"))
+
+
+def strings(value: Any, depth: int = 0) -> Iterator[str]:
+    """The texts in a value that are not empty, without white space around them."""
+    if isinstance(value, str):
+        if value.strip():
+            yield value.strip()
+    elif depth < DEEPEST and isinstance(value, dict | list):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from strings(part, depth + 1)
+
+
+def _words(messages: list[dict[str, Any]]) -> set[str]:
+    """The texts of messages, those within calls' arguments too."""
+    found = set(strings(messages))
+    for message in messages:
+        calls = message.get("tool_calls")
+        for call in calls if isinstance(calls, list) else []:
+            function = call.get("function") if isinstance(call, dict) else None
+            if isinstance(function, dict):
+                found |= set(strings(_unpacked(function.get("arguments"))))
+    return found
+
+
+def _unpacked(text: Any) -> Any:
+    try:
+        return parse_json(text) if isinstance(text, str) else text
+    except ValueError:
+        return text
+
+
+def _agents_messages(value: Any, path: str = "record", depth: int = 0) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The objects in a record that an agent's role marks as its messages, with their paths."""
+    if depth > DEEPEST:
+        return
+    if isinstance(value, dict):
+        if any(isinstance(value.get(key), str) and value[key] in AGENTS for key in ("role", "type", "from", "source")):
+            yield path, value
+        for key, part in value.items():
+            yield from _agents_messages(part, f"{path}.{key}", depth + 1)
+    elif isinstance(value, list):
+        for number, part in enumerate(value):
+            yield from _agents_messages(part, f"{path}[{number}]", depth + 1)
