@@ -53,10 +53,10 @@ def test_data_are_inputs_with_digest_figures_and_schema(make_run, made):
     shown = inputs["traces"].dataset
     assert shown.digest == "d" * 36 and json.loads(shown.source) == {"uri": str(traces.path)}
     profile = json.loads(shown.profile)
-    assert profile["num_rows"] == profile["kept"] == 761
+    assert profile["num_rows"] == profile["kept"] == 762
     rows = {name: json.loads(item.dataset.profile)["num_rows"] for name, item in inputs.items()}
     assert rows == {
-        "traces": 761, "curated tasks": 15, "train tasks": 10, "validation tasks": 2, "held-out tasks": 2, "harder tasks": 1,
+        "traces": 762, "curated tasks": 15, "train tasks": 10, "validation tasks": 2, "held-out tasks": 2, "harder tasks": 1,
     }  # fmt: skip
     columns = {item["name"]: item["type"] for item in json.loads(inputs["held-out tasks"].dataset.schema)["mlflow_colspec"]}
     assert list(columns) == list(pandas.read_parquet(curated.path / "tasks.parquet").columns)

@@ -256,7 +256,7 @@ def test_all_files_of_a_data_set_can_be_read(curated):
     assert "<html" in page
     assert "No task, copy of a task, user or session is on two of the sides" in page
     quality = json.loads((out / "quality.json").read_text())
-    assert [step["count"] for step in quality["funnel"]][:2] == [786, 761]
+    assert [step["count"] for step in quality["funnel"]][:2] == [786, 762]
     for name in (
         "tasks",
         "episodes",

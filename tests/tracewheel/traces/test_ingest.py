@@ -45,9 +45,9 @@ def test_every_line_of_the_shipped_logs_is_accounted_for(shipped):
     report, out = shipped
     lines = (ROOT / "data/traces/workspace.jsonl").read_bytes().count(b"\n")
     assert report["read"] == lines == report["kept"] + report["duplicates"] + report["quarantined"]
-    assert (report["duplicates"], report["quarantined"]) == (20, 5)
-    assert sum(report["by_reason"].values()) == 5
-    assert len(report["by_reason"]) == 5
+    assert (report["duplicates"], report["quarantined"]) == (20, 4)
+    assert sum(report["by_reason"].values()) == 4
+    assert len(report["by_reason"]) == 4
     frame = pandas.read_parquet(out / "traces.parquet")
     assert len(frame) == report["kept"]
     assert frame["id"].is_unique
