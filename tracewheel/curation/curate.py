@@ -223,6 +223,7 @@ class _Curation:
         return {
             "traces": len(rows) if recorded is None else sum(recorded["traces"].values()),
             **({} if recorded is None else {"recorded": recorded}),
+            **({"superseded": self.replayed.superseded} if self.replayed.superseded else {}),
             "dropped_traces": dict(sorted(Counter(rows.loc[rows["dropped"] != "", "dropped"]).items())),
             "replayed": len(self.usable),
             "unscored": int(self.usable["success"].isna().sum()),

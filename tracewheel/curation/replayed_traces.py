@@ -18,6 +18,7 @@ from tracewheel.curation.faults import FinishedEpisode, fault_word
 from tracewheel.curation.labels import conversation_ended
 from tracewheel.curation.probes import verified_solutions
 from tracewheel.curation.replay import replay_traces
+from tracewheel.curation.superseded import superseded_traces
 from tracewheel.curation.task_records import Solutions, TaskRecords
 from tracewheel.environments import Environment, Solver, make_environment
 from tracewheel.environments.recorded.environment import PREFIX as RECORDED
@@ -51,6 +52,7 @@ class ReplayedTraces:
         copy_keys: Trace id to a key that renumbered copies share.
         overlaps: Benchmark items in the usable traces.
         difference: The first reply that is not as logged.
+        superseded: How many traces were left out because a longer one of the same conversation was stored later.
         recorded: What became of the traces in a recorded environment (see `recorded_episodes`), else None.
     """
 
@@ -62,6 +64,7 @@ class ReplayedTraces:
     copy_keys: pandas.Series | None = None
     overlaps: list[Overlap] = field(default_factory=list)
     difference: Difference | None = None
+    superseded: int = 0
     recorded: dict[str, Any] | None = None
 
     def __enter__(self) -> Self:
@@ -97,7 +100,9 @@ def replay_all(traces: Path, environment: str, config: CurationConfig, scratch: 
     unsolved: set[str] = set()
     parts = []
     with pyarrow.parquet.ParquetWriter(file, _schema()) as writer:
-        for batch, counts in _batches(traces, environment, config):
+        superseded = superseded_traces(traces)
+        replayed.superseded = len(superseded)
+        for batch, counts in _batches(traces, environment, config, superseded):
             replayed.recorded = counts
             rows, found = _with_failures(batch, environment)
             for task_id, task in found.items():
@@ -121,18 +126,20 @@ def replay_all(traces: Path, environment: str, config: CurationConfig, scratch: 
 
 
 def _batches(
-    traces: Path, environment: str, config: CurationConfig
+    traces: Path, environment: str, config: CurationConfig, without: frozenset[str]
 ) -> Iterator[tuple[pandas.DataFrame, dict[str, Any] | None]]:
     import pyarrow.dataset
 
     found = pyarrow.dataset.dataset(traces, format="parquet")
     if environment.startswith(RECORDED):
-        yield recorded_episodes(found.to_table().to_pandas(), environment, by=config.recorded_by)
+        rows = found.to_table().to_pandas()
+        yield recorded_episodes(rows[~rows["id"].isin(without)], environment, by=config.recorded_by)
         return
     # Not the dataset's own batches: they are read far ahead, and hundreds of thousands of traces would wait in memory.
     for file in found.files:
         for batch in read_batches(Path(file), TRACES_AT_ONCE):
-            yield batch.to_pandas(), None
+            rows = batch.to_pandas()
+            yield rows[~rows["id"].isin(without)] if without else rows, None
 
 
 def _with_failures(batch: pandas.DataFrame, environment: str) -> tuple[pandas.DataFrame, dict[str, Task]]:
