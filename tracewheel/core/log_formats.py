@@ -34,6 +34,10 @@ LOG_FORMATS = {
     "gemini": "gemini",
     "bedrock": "bedrock",
     "tau2": "tau2",
+    "langsmith": "langsmith",
+    "google_adk": "google_adk",
+    "autogen": "autogen",
+    "weave": "weave",
     "tracewheel": "tracewheel",
 }
 FORMAT_NAMES = (AUTO, *LOG_FORMATS)

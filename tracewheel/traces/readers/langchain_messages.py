@@ -18,16 +18,21 @@ KINDS = {
     "tool": "tool",
     "function": "tool",
     "chat": "chat",
-    "HumanMessage": "user",
+}
+CHUNKS = {
     "HumanMessageChunk": "user",
-    "AIMessage": "assistant",
     "AIMessageChunk": "assistant",
-    "SystemMessage": "system",
     "SystemMessageChunk": "system",
-    "ToolMessage": "tool",
     "ToolMessageChunk": "tool",
+}
+CLASSES = {
+    "HumanMessage": "user",
+    "AIMessage": "assistant",
+    "SystemMessage": "system",
+    "ToolMessage": "tool",
     "FunctionMessage": "tool",
     "ChatMessage": "chat",
+    **CHUNKS,
 }
 TEXTS = {"text", "output_text", "input_text"}
 CALL_PARTS = {"tool_use", "tool_call", "function_call", "input_json_delta", "tool_call_chunk", "invalid_tool_call"}
@@ -40,9 +45,9 @@ def flat(value: Any) -> dict[str, Any] | None:
     if value.get("lc") in (1, 2) and isinstance(value.get("kwargs"), dict):
         path = value.get("id")
         name = path[-1] if isinstance(path, list) and path else None
-        return {**value["kwargs"], "type": name} if isinstance(name, str) and name in KINDS else None
+        return {**value["kwargs"], "type": name} if isinstance(name, str) and name in CLASSES else None
     kind = value.get("type")
-    if not isinstance(kind, str) or kind not in KINDS:
+    if not isinstance(kind, str) or kind not in KINDS | CHUNKS:
         return None
     if isinstance(value.get("data"), dict) and "content" in value["data"]:
         return {**value["data"], "type": kind}
@@ -75,7 +80,7 @@ def read_messages(values: list[Any]) -> list[dict[str, Any]]:
 
 
 def _read(message: dict[str, Any], dialogue: Dialogue) -> None:
-    role = KINDS[message["type"]]
+    role = (KINDS | CLASSES)[message["type"]]
     if role == "chat":
         role = KINDS.get(str(message.get("role")), "user")
     text, reasoning, in_content = _content(message.get("content"))

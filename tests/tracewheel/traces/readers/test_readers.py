@@ -121,7 +121,7 @@ def test_fields_other_than_the_conversation_are_kept(name):
 
 
 GIVEN_TOOLS = {"openai", "anthropic", "langfuse", "mlflow", "atif", "sharegpt", "otel", "openinference"}
-GIVEN_TOOLS |= {"openai_responses", "gemini", "bedrock", "requests", "inspect"}
+GIVEN_TOOLS |= {"openai_responses", "gemini", "bedrock", "requests", "inspect", "langsmith", "weave"}
 
 
 @pytest.mark.parametrize("name", ALL)

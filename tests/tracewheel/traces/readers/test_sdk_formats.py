@@ -49,6 +49,17 @@ FIELDS = {
     "pydantic_ai": {"session": "conv", "created": "2026-10-01T08:00:00.000000Z", "model": "m", "outcome": None},
     "gemini": {"id": "x", "created": "2026-10-01T08:00:00.000000Z", "model": "m", "outcome": None},
     "bedrock": {"id": "x", "model": "m", "outcome": None},
+    "langsmith": {
+        "id": "r1", "session": "conv", "user": "u1", "created": "2026-10-01T08:00:00.000000Z", "model": "m", "outcome": 1.0,
+        "task": "4",
+    },
+    "google_adk": {
+        "id": "conv", "session": "conv", "user": "u1", "created": "2026-10-01T08:00:00.000000Z", "model": "m", "outcome": None
+    },
+    "autogen": {"created": "2026-10-01T08:00:00.000000Z", "model": None, "outcome": None},
+    "weave": {
+        "id": "w1", "session": "conv", "user": "u1", "created": "2026-10-01T08:00:00.000000Z", "model": "m", "outcome": 1.0
+    },
 }  # fmt: skip
 
 
@@ -128,6 +139,8 @@ def lists():
         "langchain": SAMPLES["langchain"]["messages"],
         "pydantic_ai": SAMPLES["pydantic_ai"]["messages"],
         "gemini": SAMPLES["gemini"]["request"]["contents"] + [SAMPLES["gemini"]["response"]["candidates"][0]["content"]],
+        "google_adk": SAMPLES["google_adk"]["events"],
+        "autogen": SAMPLES["autogen"]["messages"],
         "bedrock": SAMPLES["bedrock"]["input"]["inputBodyJson"]["messages"]
         + [SAMPLES["bedrock"]["output"]["outputBodyJson"]["output"]["message"]],
     }
@@ -284,3 +297,95 @@ def test_converse_pairs_and_invocations_of_anthropics_messages():
     (trace,) = read(log)
     assert said(trace) == [("user", "Hello"), ("assistant", "Hi")]
     assert trace.model == "m"
+
+
+def test_runs_of_two_traces_in_any_order_and_a_run_tree_are_read_alike():
+    runs = sample("langsmith")
+    others = json.loads(json.dumps(runs).replace('"r1"', '"q1"'))
+    first, second = read(*[run for pair in zip(reversed(runs), others, strict=True) for run in pair])
+    assert [first.id, second.id] == ["r1", "q1"]
+    tree = {**runs[0], "child_runs": [{**run, "parent_run_id": None} for run in runs[1:]]}
+    (nested,) = read(tree)
+    (answered,) = read({"runs": runs})
+    assert said(first) == said(second) == said(nested) == said(answered)
+    assert first.tools == nested.tools
+
+
+def test_a_langsmith_tool_run_supplies_the_result_that_no_model_run_shows_and_its_error():
+    runs = sample("langsmith")[:3]
+    (trace,) = read(*runs)
+    assert said(trace)[-1] == ("tool", "sunny")
+    runs[2] |= {"outputs": None, "error": "no such city"}
+    (trace,) = read(*runs)
+    assert said(trace)[-1] == ("tool", "no such city")
+    assert trace.info["errors"] == ["no such city"]
+
+
+def test_langsmith_without_model_runs_is_read_from_its_root_run():
+    root = sample("langsmith")[0]
+    chat = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hi"}]
+    root["inputs"], root["outputs"] = {"messages": chat[:1]}, {"messages": chat}
+    assert said(read(root)[0]) == [("user", "Hello"), ("assistant", "Hi")]
+    root["inputs"], root["outputs"] = {"city": "Rome"}, {"sky": "blue"}
+    assert read(root)[0].reason == "no messages"
+
+
+def test_feedback_of_people_and_models_is_no_outcome():
+    runs = sample("langsmith")
+    runs[0]["feedback_stats"] = None
+    runs[0]["feedback"] = [
+        {"key": "correctness", "score": 0.0, "feedback_source": {"type": "model"}},
+        {"key": "correctness", "score": 1.0, "feedback_source": {"type": "app"}},
+    ]
+    (trace,) = read(*runs)
+    assert (trace.outcome, trace.info["judged"]) == (None, 1.0)
+    runs[0]["feedback"].append({"key": "reward", "score": 0.5, "feedback_source": {"type": "api"}})
+    assert read(*runs)[0].outcome == 0.5
+
+
+def test_adk_events_on_the_lines_of_a_file_are_one_session():
+    record = sample("google_adk")
+    (trace,), (whole,) = read(*record["events"]), read(record)
+    assert (trace.format, said(trace)) == ("google_adk", said(whole))
+    assert said(trace)[-1] == ("assistant", "It is sunny.")
+
+
+def test_autogen_thoughts_summaries_and_states():
+    record = sample("autogen")
+    record["messages"].insert(
+        1, {**record["messages"][0], "type": "ThoughtEvent", "source": "desk", "content": "I look it up."}
+    )
+    (trace,) = read(record)
+    assert trace.messages[1]["content"] == "I look it up."
+    assert trace.info["unseen_messages"] == {"ToolCallSummaryMessage": 1}
+    assert trace.info["agents"] == ["desk"]
+    asked, _, called, replied, _, ended = record["messages"]
+    context = [
+        {"content": "Be brief.", "type": "SystemMessage"},
+        {"content": asked["content"], "source": "user", "type": "UserMessage"},
+        {"content": called["content"], "thought": "I look it up.", "source": "desk", "type": "AssistantMessage"},
+        {"content": replied["content"], "type": "FunctionExecutionResultMessage"},
+        {"content": ended["content"], "thought": None, "source": "desk", "type": "AssistantMessage"},
+    ]
+    agent = {"type": "AssistantAgentState", "version": "1.0.0", "llm_context": {"messages": context}}
+    team = {"type": "TeamState", "agent_states": {"desk": {"agent_state": agent}, "RoundRobinGroupChatManager": {}}}
+    for state in (agent, team):
+        (saved,) = read(state)
+        assert said(saved) == [("system", "Be brief."), *said(trace)]
+    record["messages"].append({**asked, "type": "MultiModalMessage", "content": ["Look:", {"data": "aGk="}]})
+    assert read(record)[0].reason == "content is not text"
+
+
+def test_weave_calls_of_other_providers_and_missing_results():
+    calls_ = sample("weave")
+    (trace,) = read(*calls_[:3])
+    assert said(trace)[-1] == ("tool", "sunny")
+    block = {"type": "tool_use", "id": "c1", "name": "weather", "input": {"city": "Rome"}}
+    calls_[1] |= {
+        "inputs": {"system": "Be brief.", "messages": [{"role": "user", "content": "Weather in Rome?"}], "model": "m"},
+        "output": {"type": "message", "role": "assistant", "content": [block], "model": "m"},
+    }
+    (trace,) = read(*calls_[:3])
+    assert [message["role"] for message in trace.messages] == ["system", "user", "assistant", "tool"]
+    assert calls(trace) == [("weather", {"city": "Rome"})]
+    assert trace.info["scores"][1] == {"name": "wandb.reaction.1", "value": "+1", "judge": "person"}
