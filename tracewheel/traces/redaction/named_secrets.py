@@ -11,17 +11,57 @@ from tracewheel.traces.redaction.unescaped import QUOTES
 _STRONG = {
     "password": r"passw(?:or)?ds?|passphrase|passcode|pwd",
     "secret": r"secret|credential",
-    "api_key": r"(?:api|access|auth|private|client|account|service|encryption|signing)[_\- ]?key(?:[_\-]id)?|apikey",
-    "token": r"(?:access|auth|refresh|bearer|bot|session|security|csrf|api|id|oauth|private|deploy)[_\- ]?token",
+    "api_key": r"(?:api|access|auth|private|client|account|service|encryption|signing|subscription|storage"
+    r"|master|licen[cs]e|app|application"
+    r"|webhook|integration|project|sas|jwt|hmac|crypto)[_\- ]?key(?:[_\-]id)?|apikey",
+    "token": r"(?:access|auth|refresh|bearer|bot|session|security|csrf|api|id|oauth|private|deploy|personal"
+    r"|user|app|registry)[_\- ]?token",
 }
 _WEAK = {"token": r"token"}
+# What a name of a password or secret ends in if its value is no secret.
+_ABOUT = (
+    r"(?:name|type|path|file|arn|ref|policy|length|count|version|field|label|hint|url|uri|format|pattern|rule"
+    r"|strength|expiry|expires|manager|dir"
+    r"|store|backend|provider|required|enabled|rotation|limit|usage|class|element|selector|prompt|endpoint"
+    r"|column|ttl|max|min)s?"
+)
+# A password's short name: `pass: …`, `DB_PASS=…`, `dbpw=…`. In capitals it needs a name before it: "PASS: test_1" is a
+# test's result.
+_SHORT = (
+    r"(?:(?-i:(?<![A-Za-z])[Pp]ass)|(?-i:(?<![A-Za-z])(?:PW|pw))|(?<=[A-Za-z0-9][_.\-])(?:pass|pw)|(?<=db|my|pg)(?:pass|pw)"
+    r"|(?<=user|smtp|root|mail)(?:pass|pw))"
+)
+# Makers whose keys have no form of their own, directly before the value or before a word for a key.
+_MAKERS = (
+    r"adafruit|adobe|airtable|algolia|alibaba|asana|atlassian|auth0|beamer|bitbucket|bittrex|clearbit"
+    r"|cloudflare|codecov|cohere|coinbase|confluent"
+    r"|confluence|contentful|datadog|deepgram|deepseek|discord|droneci|dropbox|elevenlabs|etsy|facebook|fastly"
+    r"|finicity|finnhub|firebase|flickr"
+    r"|freshbooks|gitter|gocardless|hubspot|heroku|intercom|jfrog|artifactory|jira|kraken|kucoin|launchdarkly"
+    r"|linkedin|looker|mailchimp|mailgun"
+    r"|mapbox|mattermost|messagebird|mistral|netlify|newrelic|new[_-]relic|nytimes|okta|openweathermap|opsgenie"
+    r"|pagerduty|paypal|pinecone|plaid"
+    r"|pusher|rapidapi|segment|sendbird|sentry|shodan|snyk|sonar|spotify|squarespace|sumo(?:logic)?|telegram"
+    r"|travis|trello|twitch|twitter|typeform"
+    r"|vercel|wandb|yandex|zendesk|zoom"
+)
+_KEY_WORDS = (
+    r"(?:[_.\- ]?(?:api|app|application|access|auth|client|consumer|deploy|personal|secret|key|token|pat"
+    r"|pass(?:word)?|pw|credentials?|ci|login|bearer))"
+)
 _PLACEHOLDER = re.compile(
-    r"(?i)(?:none|null|nil|true|false|undefined|str|string|text|int|integer|number|bool|boolean|object|array|any|bytes|secretstr"
-    r"|optional|required|required!|missing|invalid|incorrect|wrong|empty|unset|hidden|redacted|masked|placeholder|changeme|changed"
+    r"(?i)(?:none|null|nil|true|false|undefined|str|string|text|int|integer|number|bool|boolean|object|array"
+    r"|any|bytes|secretstr"
+    r"|optional|required|required!|missing|invalid|incorrect|wrong|empty|unset|hidden|redacted|masked"
+    r"|placeholder|changeme|changed"
     r"|example|password|passwd|secret|token|basic|bearer|plain(?:text)?|hashed|encrypted|char|varchar|field|value|input|type"
     r"|[*•.xX#_\-]+|<.*|\$.*|%.*|\{.*|\[.*|your.*|my[-_].*|test|null\}.*)"
 )
 _REFERENCE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+|[a-z]+(?:_[a-z]+)+|[A-Z]+(?:_[A-Z]+)+|/\S*|\.\S*")
+_NO_PASSWORD = re.compile(
+    r"(?i)[\d.,]+[a-z%]{0,3}|[a-z]+(?:[_-][a-z0-9]+)*[_-]\d+|test\w*|.*\.(?:py|[jt]sx?|c|cc|cpp|go|rs|rb|java"
+    r"|exp|txt|md|html?)|.*/.*|v\d.*"
+)
 _PROSE = re.compile(r"(?i)\b(?:the|your|must|should|to|of|for|is|an?|not|and|or)\b")
 _END = rf"(?=$|[\s,;&{QUOTES})\]}}<>|])"
 _BARE = rf"[^\s,;&(){{}}\[\]<>|{QUOTES}]++"
@@ -29,7 +69,7 @@ _BARE = rf"[^\s,;&(){{}}\[\]<>|{QUOTES}]++"
 
 def _names(words: str) -> str:
     """A pattern for a name with affixes and a closing quote or bracket."""
-    return rf"(?:{words})[\w\-]{{0,24}}[{QUOTES}]?\]?"
+    return rf"(?:{words})(?![\w\-]{{0,24}}?{_ABOUT}[{QUOTES}]?\]?[ \t]{{0,8}}[:=])[\w\-]{{0,24}}[{QUOTES}]?\]?"
 
 
 _ASSIGNED = r"[ \t]{0,8}(?::=|=>|={1,3}|:)[ \t]{0,8}"
@@ -58,6 +98,23 @@ def _fits_prose(value: str) -> bool:
     return len(value) >= 5 and _fits_bare(value + "x") and mixed(value)
 
 
+def _fits_short(value: str) -> bool:
+    """For short names of a password: not a file, a test, or a measure."""
+    value = value.rstrip(".:!?,")
+    return len(value) >= 6 and mixed(value) and _fits_bare(value) and not _NO_PASSWORD.fullmatch(value)
+
+
+def _fits_maker(value: str) -> bool:
+    return (
+        len(value) >= 15
+        and mixed(value)
+        and _fits_bare(value)
+        and len(set(value)) >= 8
+        and "/" not in value[:1]
+        and "://" not in value
+    )
+
+
 def _fits_weak(value: str) -> bool:
     return len(value) >= 10 and mixed(value) and _fits_bare(value)
 
@@ -78,12 +135,29 @@ def _detectors() -> list[Detector]:
         for pattern, fits in ((quoted, _fits_quoted), (bare, _fits_bare), (line, _fits_line), (prose, _fits_prose)):
             compiled = re.compile(pattern, re.IGNORECASE | re.ASCII | re.MULTILINE)
             found.append(Detector(kind, trigger, compiled, compiled.groupindex["value"], _named(fits), nested=True, doubt=2))
-        option = re.compile(rf"--?(?:{words})[ =][{QUOTES}]?(?P<value>{_BARE})", re.IGNORECASE | re.ASCII)
-        found.append(Detector(kind, rf"(?i)-(?:{words})[ =]", option, 1, _named(_fits_option), nested=True, doubt=2))
+        option = re.compile(rf"--?(?:[a-z]+-)?(?:{words})[ =][{QUOTES}]?(?P<value>{_BARE})", re.IGNORECASE | re.ASCII)
+        found.append(
+            Detector(kind, rf"(?i)-(?:[a-z]+-)?(?:{words})[ =]", option, 1, _named(_fits_option), nested=True, doubt=2)
+        )
     for kind, words in _WEAK.items():
         assigned = re.compile(rf"{_names(words)}{_ASSIGNED}[{QUOTES}]?(?P<value>{_BARE})", re.IGNORECASE | re.ASCII)
         trigger = rf"(?i)(?:{words})[A-Za-z0-9_\-]{{0,24}}{GAP}*[:=]{GAP}*[^\s\",;(){{}}<>]{{10}}"
         found.append(Detector(kind, trigger, assigned, 1, _named(_fits_weak), nested=True, doubt=2))
+    option = re.compile(rf"--token[ =][{QUOTES}]?(?P<value>{_BARE})", re.IGNORECASE | re.ASCII)
+    found.append(Detector("token", r"(?i)--token[ =]", option, 1, _named(_fits_weak), nested=True, doubt=2))
+    said = re.compile(
+        rf"\b(?:password|passphrase|passcode)\s{{1,4}}([{QUOTES}])(?P<value>[^\s{QUOTES}]{{6,100}})\1", re.I | re.ASCII
+    )
+    trigger = r"(?i)pass(?:word|phrase|code)(?:[\s\x0b]|\\+[nrtbf])+(?:[\"'`]|\\)"
+    found.append(Detector("password", trigger, said, 2, _named(_fits_prose), nested=True, doubt=2))
+    short = re.compile(rf"{_SHORT}[{QUOTES}]?\]?{_ASSIGNED}[{QUOTES}]?(?P<value>{_BARE})", re.IGNORECASE | re.ASCII)
+    found.append(Detector("password", rf"(?i)(?:pass|pw){GAP}*[:=]", short, 1, _named(_fits_short), nested=True, doubt=2))
+    maker = re.compile(
+        rf"(?<![A-Za-z])(?:{_MAKERS}){_KEY_WORDS}{{0,4}}[{QUOTES}]?\]?{_ASSIGNED}[{QUOTES}]?(?P<value>{_BARE})",
+        re.IGNORECASE | re.ASCII,
+    )
+    trigger = rf"(?i)(?:{_MAKERS})[A-Za-z_.\- ]{{0,30}}{GAP}*[:=]"
+    found.append(Detector("api_key", trigger, maker, 1, _named(_fits_maker), nested=True, doubt=2))
     return found
 
 
