@@ -7,6 +7,7 @@ it how far it has read.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from tracewheel.core.types import Trace, content_hash
 from tracewheel.traces.archive import Archive, ArchiveState, part_name, write_report
 from tracewheel.traces.compression import is_compressed
 from tracewheel.traces.discovery import find_files, skipped_files
+from tracewheel.traces.grown_sessions import GrownSessions
 from tracewheel.traces.ingested_folder import QUARANTINE_FILE, REPORT_FILE, TRACES_FOLDER
 from tracewheel.traces.intake import Intake, StoredHashes
 from tracewheel.traces.json_cutter import Piece
@@ -111,10 +113,12 @@ def ingest_new(
         state = ArchiveState(settings) if full else archive.load(settings)
         state.ledger.named, state.ledger.hidden = redactor.name, redactor.hidden_name
         plan = [(name, path, begin) for name, path in found.items() if (begin := _begin(state, path)) is not None]
-        commits = _Commits(archive, state, redactor, skipped, keep=not full)
+        before = {name: state.ledger.read_before(path) for name, path, _ in plan}
+        grown = GrownSessions(archive.path / TRACES_FOLDER, {redactor.name(name) for name, size in before.items() if size})
+        commits = _Commits(archive, state, redactor, skipped, grown, keep=not full)
         reader = _FileReader(config, spool, commits.intake, commits, records_per_commit, watch)
         for name, path, begin in plan:
-            state.ledger.note(path, reader.read(redactor.name(name), path, begin))
+            state.ledger.note(path, reader.read(redactor.name(name), path, begin, before[name]))
         for name, path in (passing or {}).items():
             reader.read(redactor.name(name), path)
         reader.finish()
@@ -136,6 +140,7 @@ class _Commits:
         state: The folder's state.
         redactor: Redacts records; a commit redacts the secrets it has learned in what was stored before.
         skipped: Files that are not logs, for the report.
+        grown: The stored traces of sessions that are read again.
         keep: Whether to keep the folder's contents.
     """
 
@@ -145,17 +150,19 @@ class _Commits:
         state: ArchiveState,
         redactor: Redactor,
         skipped: list[str],
+        grown: GrownSessions,
         *,
         keep: bool,
     ) -> None:
         self._archive, self.state, self._redactor, self._skipped = archive, state, redactor, skipped
+        self._grown = grown
         self._keep, self._base, self._first_part = keep, state.totals, state.parts
         self.intake = self._begin()
         self._first_byte = self.intake.quarantine_start
 
     def _begin(self) -> Intake:
         part, quarantine = self._archive.begin(self.state, keep=self._keep)
-        return Intake(part, quarantine, self.state.known, self._redactor)
+        return Intake(part, quarantine, self.state.known, self._redactor, self._grown)
 
     def commit(self, *, final: bool = False) -> dict[str, Any]:
         """Add the records read so far to the folder; unless `final`, begin the next part.
@@ -169,7 +176,9 @@ class _Commits:
         mend_stored(self._redactor, parts, self.intake.quarantine, self._first_byte, self.intake.counts)
         self.state.ledger.rename()
         self.state.parts += wrote
-        self.state.totals = self.state.totals + self.intake.counts
+        replaced = self._grown.drop(self.intake.part.parent, self.intake.part)
+        self._base = self._base - replaced
+        self.state.totals = self.state.totals - replaced + self.intake.counts
         added = self.state.totals - self._base
         report = {
             **self.state.totals.report(),
@@ -204,8 +213,14 @@ class _FileReader:
         self._watch, self._bytes = watch or (lambda done: None), 0
         self._largest = config.largest_record_mib << 20
 
-    def read(self, name: str, path: Path, begin: tuple[int, int] = (0, 1)) -> Progress:
+    def read(self, name: str, path: Path, begin: tuple[int, int] = (0, 1), before: int = 0) -> Progress:
         """Read a file from a byte and line on; returns the progress in it.
+
+        Args:
+            name: Its stored name.
+            path: The file.
+            begin: The byte and line.
+            before: Of a session that is read again, the bytes whose damaged lines are in quarantine already.
 
         Raises:
             DataError: it cannot be read.
@@ -215,25 +230,27 @@ class _FileReader:
                 self._take(pieces, name)
                 progress = Progress.of(path)
             else:
-                progress = self._read_text(name, path, begin)
+                progress = self._read_text(name, path, begin, before)
         except OSError as error:
             raise DataError(f"{path}: cannot be read: {error.strerror or error}") from error
         self._bytes += progress.size
         self._watch(self._bytes)
         return progress
 
-    def _read_text(self, name: str, path: Path, begin: tuple[int, int]) -> Progress:
+    def _read_text(self, name: str, path: Path, begin: tuple[int, int], before: int) -> Progress:
         log = LogFile(path, begin, self._largest)
         grows = log.layout == "lines" and not is_compressed(path)
-        last = self._take(self._with_commits(log, grows), name)
+        last = self._take(self._with_commits(log, grows), name, before)
         if not (isinstance(last, Quarantined) and last.reason == "truncated"):
             log.take_last_line()
-        return Progress.of(path, log.offset, log.line) if grows else Progress.of(path)
+        progress = Progress.of(path, log.offset, log.line) if grows else Progress.of(path)
+        return replace(progress, is_session=self._reader.sessions.in_file)
 
-    def _take(self, pieces: Iterator[Piece], name: str) -> Trace | Quarantined | None:
+    def _take(self, pieces: Iterator[Piece], name: str, before: int = 0) -> Trace | Quarantined | None:
         item = None
         for item in self._reader.read(pieces, name):
-            self._intake.put(item)
+            if not (isinstance(item, Quarantined) and item.offset < before):
+                self._intake.put(item)
         return item
 
     def _with_commits(self, log: LogFile, grows: bool) -> Iterator[Piece]:
@@ -241,7 +258,13 @@ class _FileReader:
         for number, piece in enumerate(log.pieces()):
             if number % 256 == 0:
                 self._watch(self._bytes + (piece.offset if grows else 0))
-                if grows and self._commits and self._spool.is_empty and piece.document == 0:
+                if (
+                    grows
+                    and self._commits
+                    and self._spool.is_empty
+                    and piece.document == 0
+                    and not self._reader.sessions.in_file
+                ):
                     self._commit_before(log.path, piece)
             yield piece
 

@@ -10,6 +10,7 @@ import orjson
 from tracewheel.core.errors import SecretError
 from tracewheel.core.types import Trace
 from tracewheel.traces.counts import Counts
+from tracewheel.traces.grown_sessions import GrownSessions
 from tracewheel.traces.hash_index import HashIndex, hash_of
 from tracewheel.traces.parquet import NOT_STORABLE, PartWriter, hashed_json, json_of
 from tracewheel.traces.quarantine import Quarantined, not_storable, withheld
@@ -39,10 +40,14 @@ class Intake:
         quarantine: The JSONL file to append to.
         known: Hashes of stored traces; updated with each kept one.
         redactor: Redacts secrets and personal data.
+        grown: The stored traces of sessions that are read again. They count once, with their new version.
     """
 
-    def __init__(self, part: Path, quarantine: Path, known: StoredHashes, redactor: Redactor) -> None:
+    def __init__(
+        self, part: Path, quarantine: Path, known: StoredHashes, redactor: Redactor, grown: GrownSessions | None = None
+    ) -> None:
         self.counts = Counts()
+        self._grown = grown
         self.part, self._known, self._redactor = part, known, redactor
         self._writer: PartWriter | None = None
         self._quarantine = quarantine.open("ab")
@@ -80,13 +85,15 @@ class Intake:
         waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
         is_new = self._known.contents.add([content for content, _, _, _ in waiting])
         fresh = [entry for entry, new in zip(waiting, is_new, strict=True) if new]
-        self.counts.numbers["duplicates"] += len(waiting) - len(fresh)
+        again = sum(self._is_stored(trace) for (_, trace, _, _), new in zip(waiting, is_new, strict=True) if not new)
+        self.counts.numbers["duplicates"] += len(waiting) - len(fresh) - again
+        self.counts.numbers["read"] -= again
         is_free = self._known.ids.add([hash_of(trace.id.encode()) for _, trace, _, _ in fresh])
         for (content, trace, messages, spans), free in zip(fresh, is_free, strict=True):
             if spans and not self._known.span_traces.add([hash_of(spans.trace_id.encode())])[0]:
                 self._quarantine_record(_late(spans))
                 continue
-            if not free:
+            if not free and not self._is_stored(trace):
                 trace = replace(trace, id=f"{trace.id}-{content.hex()[:16]}")
                 self._known.ids.add([hash_of(trace.id.encode())])
             self._keep(trace, messages)
@@ -111,6 +118,12 @@ class Intake:
             return
         self.counts.redacted += found
         self.counts.keep(redacted)
+        if self._grown:
+            self._grown.replace(redacted)
+
+    def _is_stored(self, trace: Trace) -> bool:
+        """Whether this is a trace of a session that is read again."""
+        return self._grown is not None and self._grown.holds(trace)
 
     def _quarantine_record(self, item: Quarantined) -> None:
         item, found = self._redactor.quarantined(item)

@@ -20,7 +20,8 @@ class Progress:
     """How far a file was read.
 
     The next read starts at `offset` and `line`. `grows`: lines may be appended, as the file holds uncompressed lines.
-    `head` and `tail` are hashes of the first bytes and of the last bytes before `offset`.
+    `head` and `tail` are hashes of the first bytes and of the last bytes before `offset`. `is_session`: the lines are one
+    record, so that a file that has grown is read again from its beginning.
     """
 
     size: int
@@ -30,6 +31,7 @@ class Progress:
     grows: bool
     head: str
     tail: str
+    is_session: bool = False
 
     @classmethod
     def of(cls, path: Path, offset: int | None = None, line: int = 1, *, unfinished: bool = False) -> Progress:
@@ -75,12 +77,19 @@ class Ledger:
             return None
         if facts.st_size < earlier.offset or _hashes(path, earlier.offset) != (earlier.head, earlier.tail):
             raise DataError(f"{path}: has changed since it was ingested, not only grown; {FULL}")
+        if earlier.grows and earlier.is_session:
+            return (0, 1) if facts.st_size > earlier.offset else None
         if earlier.grows:
             return (earlier.offset, earlier.line) if facts.st_size > earlier.offset else None
         if facts.st_size > earlier.size:
             kind = "a compressed file" if is_compressed(path) else "a file that is not one record a line"
             raise DataError(f"{path}: has grown since it was ingested, and {kind} is read as a whole; {FULL}")
         return None
+
+    def read_before(self, path: Path) -> int:
+        """The bytes of a session's file that an earlier ingest has read; 0 of any other file."""
+        earlier = self.progress.get(self.named(str(path)))
+        return earlier.offset if earlier and earlier.is_session else 0
 
     def note(self, path: Path, progress: Progress) -> None:
         """Record the progress in a file."""

@@ -80,23 +80,21 @@ class _Session:
     """Builds the tree of turns."""
 
     def __init__(self, lines: Sequence[SessionLine]) -> None:
-        self._by_uuid = {line.value["uuid"]: line for line in lines if isinstance(line.value.get("uuid"), str)}
+        self._by_uuid: dict[str, SessionLine] = {}
         self._before: dict[int, SessionLine] = {}
         self._turn_of_line: dict[int, _Turn] = {}
         self._turn_of_message: dict[tuple[str, str], _Turn] = {}
         self._turn_of_call: dict[str, _Turn] = {}
+        self._first_after: dict[tuple[str, int], _Turn] = {}
         self._dropped: Counter[str] = Counter()
         self._title: str | None = None
         self.turns: list[_Turn] = []
-        taken: set[str] = set()
         last: dict[str, SessionLine] = {}
         for line in lines:
             lane, uuid = _lane(line.value), line.value.get("uuid")
-            if isinstance(uuid, str) and uuid in taken:
+            if isinstance(uuid, str) and self._by_uuid.setdefault(uuid, line) is not line:
                 self._dropped["repeated lines"] += 1
                 continue
-            if isinstance(uuid, str):
-                taken.add(uuid)
             if lane in last:
                 self._before[line.line] = last[lane]
             self._take(line, lane)
@@ -142,6 +140,7 @@ class _Session:
 
     def _add(self, turn: _Turn) -> _Turn:
         self.turns.append(turn)
+        self._first_after.setdefault(_after(turn), turn)
         self._turn_of_line[turn.line.line] = turn
         return turn
 
@@ -169,22 +168,25 @@ class _Session:
             above = turn.parent if turn.role == "assistant" and _says(turn) else None
             while above is not None and not above.stands_before_reply:
                 above.stands_before_reply, above = True, above.parent
-        seen: set[int] = set()
-        named: set[str] = set()
         for leaf in self.turns:
-            if leaf.role != "assistant" or leaf.stands_before_reply or not _says(leaf):
-                continue
-            path = _path(leaf)
-            fresh = next((turn for turn in path if id(turn) not in seen), leaf)
-            seen.update(map(id, path))
-            value = leaf.line.value
-            name = str(value.get("sessionId") or "session")
-            if isinstance(value.get("agentId"), str) and value.get("isSidechain"):
-                name += f"/agent-{value['agentId']}"
-            if name in named or (value.get("isSidechain") and "/" not in name):
-                name += f"/{fresh.line.value.get('uuid') or fresh.line.line}"
-            named.add(name)
-            yield _Thread(name, path, self._title, dict(self._dropped))
+            if leaf.role == "assistant" and not leaf.stands_before_reply and _says(leaf):
+                yield _Thread(self._name(leaf), _path(leaf), self._title, dict(self._dropped))
+
+    def _name(self, leaf: _Turn) -> str:
+        """The id of a conversation: the session's, its sub-agent's, and the turn in which it left an earlier one."""
+        value = leaf.line.value
+        name = str(value.get("sessionId") or "session")
+        is_unnamed = bool(value.get("isSidechain")) and not isinstance(value.get("agentId"), str)
+        if value.get("isSidechain") and not is_unnamed:
+            name += f"/agent-{value['agentId']}"
+        path = _path(leaf)
+        left = [turn for turn in path if self._first_after[_after(turn)] is not turn or (is_unnamed and turn is path[0])]
+        return f"{name}/{left[-1].line.value.get('uuid') or left[-1].line.line}" if left else name
+
+
+def _after(turn: _Turn) -> tuple[str, int]:
+    """What a turn follows: another turn, or nothing in its chain of lines."""
+    return ("", id(turn.parent)) if turn.parent else (_lane(turn.line.value), 0)
 
 
 def _lane(value: dict[str, Any]) -> str:

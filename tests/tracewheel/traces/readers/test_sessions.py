@@ -145,6 +145,11 @@ def test_a_damaged_line_costs_no_other(tmp_path):
     assert damaged.line == 2 and said(trace) == said(read(tmp_path, CLAUDE)[0])
 
 
+def test_lines_that_a_resumed_session_repeats_count_once(tmp_path):
+    (trace,) = read(tmp_path, CLAUDE * 3)
+    assert said(trace) == said(read(tmp_path, CLAUDE)[0])
+
+
 def test_a_session_without_a_response_is_quarantined(tmp_path):
     (found,) = read(tmp_path, CLAUDE[:1])
     assert (found.reason, found.detail) == ("no messages", "the claude_code log holds no conversation")
