@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from tracewheel.config.base import Strict
 from tracewheel.config.curation import RedactionConfig
+from tracewheel.config.mapping import MappingConfig, path_or_constant
 from tracewheel.core.log_formats import AUTO, FORMAT_NAMES
-from tracewheel.core.paths import JsonPath
 
 OWN_READERS = ("mapping",)
 
@@ -26,17 +26,21 @@ def _reader_kind(name: str) -> str:
     return name
 
 
-def _path(text: str) -> str:
-    if not text.startswith("="):
-        JsonPath(text)
-    return text
-
-
 class ReaderConfig(Strict):
     """A reader of one's own: `module:Class`, made with `args`; or `mapping`, whose `args` say where things are in a record."""
 
     kind: Annotated[str, AfterValidator(_reader_kind)]
     args: dict[str, Any] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _check_mapping(self) -> ReaderConfig:
+        if self.kind == "mapping":
+            try:
+                MappingConfig.model_validate(self.args)
+            except ValidationError as error:
+                problems = (f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in error.errors())
+                raise ValueError(f"mapping: {'; '.join(problems)}") from error
+        return self
 
 
 class IngestConfig(Strict):
@@ -51,6 +55,6 @@ class IngestConfig(Strict):
     paths: tuple[str, ...] = ()
     format: Annotated[str, AfterValidator(_format)] = AUTO
     readers: tuple[ReaderConfig, ...] = ()
-    fields: dict[str, Annotated[str, AfterValidator(_path)]] = Field(default_factory=dict)
+    fields: dict[str, Annotated[str, AfterValidator(path_or_constant)]] = Field(default_factory=dict)
     redaction: RedactionConfig = RedactionConfig()
     largest_record_mib: Annotated[int, Field(ge=1, le=1024)] = 64

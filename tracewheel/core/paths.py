@@ -46,6 +46,8 @@ class JsonPath:
             if match is None or (not at and self.text.startswith(".") and not self.text.startswith(".[")):
                 raise ValueError(f"'{self.text}' is no path: as in 'result.turns[0].text', 'calls[]' or '.'")
             key = match["quoted"] or match["key"]
+            if key is not None and at and not match[0].startswith("."):
+                raise ValueError(f"'{self.text}' is no path: a '.' is missing before '{key}'")
             steps.append(key if key is not None else EACH if match["index"] is None else int(match["index"]))
             at = match.end()
         if not steps:

@@ -176,7 +176,7 @@ class LogReader:
         if reader is None:
             shown = ", ".join(sorted(map(repr, value))[:8])
             known = "no reader knows" if self._format == AUTO else f"the reader of {self._format} does not know"
-            detail = f"{known} an object with the keys {shown:.200}; {OWN_READER}"
+            detail = f"{known} an object with the keys {shown:.200}; {self._why_not(value) or OWN_READER}"
             yield quarantined(piece, file, InvalidRecord("unknown format", detail))
             return
         self._usual = self._reads_openai and reader is openai.READER
@@ -189,6 +189,10 @@ class LogReader:
         """The reader with the most specific signs; OpenAI's for any record if asked for, as it names what is missing."""
         found = next((reader for reader in self._records if reader.recognises(value)), None)
         return self._openai if found is None and self._format == openai.FORMAT else found
+
+    def _why_not(self, value: Any) -> str:
+        """Why the user's own readers do not know a record, those that can say it."""
+        return "; ".join(f"{reader.name}: {reader.why_not(value)}" for reader in self._records if reader.why_not)
 
     def _is_own(self, value: Any) -> bool:
         """Whether a reader of the user's own takes a record."""

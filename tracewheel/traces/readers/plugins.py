@@ -16,9 +16,10 @@ from tracewheel.core.types import Trace
 from tracewheel.traces.quarantine import REASONS, InvalidRecord
 from tracewheel.traces.readers.building import Place, RawTrace, build_trace
 from tracewheel.traces.readers.dialects import tie_calls
+from tracewheel.traces.readers.mapping import MappingReader
 from tracewheel.traces.readers.reader import Reader, Signs
 
-BUILT_IN: dict[str, type] = {}
+BUILT_IN: dict[str, type] = {"mapping": MappingReader}
 GATHERS = ("record", "list")
 TEXTS = ("id", "session", "user", "created", "model", "task")
 
@@ -106,7 +107,7 @@ class _Guarded:
         self._own, self._kind, self._name = own, kind, name
 
     def reader(self, gathers: Any) -> Reader:
-        return Reader(self._name, self._recognises, self._read, gathers, Signs.OWN)
+        return Reader(self._name, self._recognises, self._read, gathers, Signs.OWN, why_not=getattr(self._own, "why_not", None))
 
     def _recognises(self, value: Any) -> bool:
         try:

@@ -59,6 +59,7 @@ class Reader:
         parts: Of a reader that gathers groups: the parts of a record, each with its group's id. Raises only `InvalidRecord`.
         split: The parts of a record that holds several traces; `read` then takes a part's value. Of lines, it takes the
             list of `SessionLine`.
+        why_not: Of a reader of the user's own: what a value lacks to be recognised, for the quarantine.
         continues: Of lines: whether a line that is not recognised belongs to the session that has begun.
     """
 
@@ -69,5 +70,6 @@ class Reader:
     signs: Signs = Signs.SHAPE
     is_whole: Callable[[list[Any]], bool] | None = None
     parts: Callable[[Any], list[tuple[str, Any]]] | None = None
+    why_not: Callable[[Any], str | None] | None = None
     split: Callable[[Any], Iterable[Part]] | None = None
     continues: Callable[[Any], bool] | None = None

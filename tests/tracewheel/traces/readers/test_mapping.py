@@ -1,0 +1,197 @@
+"""Readers that are a mapping in YAML: paths, roles, calls with their results, fields, and what is said of a missing path."""
+
+import json
+
+import pandas
+import pytest
+import yaml
+
+from flows.cli import main
+from tracewheel.config import IngestConfig, ReaderConfig
+from tracewheel.core.paths import JsonPath, MissingPath
+from tracewheel.traces.quarantine import Quarantined
+from tracewheel.traces.readers.plugins import own_readers
+from tracewheel.traces.readers.reading import read_traces
+
+CITY = {"city": "Rome"}
+DESK = """
+name: desk
+conversation: dialog.turns
+messages:
+  role: speaker
+  text: [text, markdown]
+  calls: actions
+  call: {name: tool, arguments: input, result: output}
+roles: {bot: assistant, visitor: user, ticker: skip}
+system: setup.prompt
+tools: setup.tools
+fields: {outcome: review.solved, user: visitor.id, created: at, model: =bot-2, shop: shop.name}
+required: [outcome]
+"""
+RECORD = {
+    "at": 1790000000,
+    "shop": {"name": "Rome"},
+    "visitor": {"id": 7},
+    "review": {"solved": "yes"},
+    "setup": {"prompt": "Be kind.", "tools": [{"name": "weather", "parameters": {"type": "object"}}]},
+    "dialog": json.dumps(
+        {
+            "turns": [
+                {"speaker": "visitor", "text": "Weather in Rome?"},
+                {"speaker": "ticker", "shown": 1},
+                {
+                    "speaker": "bot",
+                    "text": "",
+                    "actions": [{"tool": "weather", "input": {"city": "Rome"}, "output": {"sky": "blue"}}],
+                },
+                {"speaker": "bot", "markdown": "It is **sunny**."},
+            ]
+        }
+    ),
+}
+
+
+@pytest.fixture
+def read(tmp_path):
+    """Reads values with a mapping, one a line or, with `whole`, as one document."""
+
+    def call(mapping, *values, whole=False):
+        path = tmp_path / "log.json"
+        path.write_text(json.dumps(values[0]) if whole else "".join(f"{json.dumps(value)}\n" for value in values))
+        args = yaml.safe_load(mapping) if isinstance(mapping, str) else mapping
+        return list(read_traces({"log": path}, own=own_readers([ReaderConfig(kind="mapping", args=args)])))
+
+    return call
+
+
+def test_a_record_is_read_by_its_paths(read):
+    (trace,) = read(DESK, RECORD)
+    assert [(message["role"], message["content"]) for message in trace.messages] == [
+        ("system", "Be kind."), ("user", "Weather in Rome?"), ("assistant", ""), ("tool", '{"sky": "blue"}'),
+        ("assistant", "It is **sunny**."),
+    ]  # fmt: skip
+    (call,) = trace.messages[2]["tool_calls"]
+    assert (call["function"], call["id"]) == (
+        {"name": "weather", "arguments": '{"city": "Rome"}'},
+        trace.messages[3]["tool_call_id"],
+    )
+    assert (trace.format, trace.outcome, trace.user, trace.model) == ("desk", 1.0, "7", "bot-2")
+    assert (trace.created, trace.info["shop"]) == ("2026-09-21T14:13:20Z", "Rome")
+    assert [tool["function"]["name"] for tool in trace.tools] == ["weather"] and not trace.tools_inferred
+
+
+def test_a_mapping_in_a_file_on_the_command_line(tmp_path, capsys):
+    (tmp_path / "desk.yaml").write_text(DESK)
+    (tmp_path / "log.jsonl").write_text(json.dumps(RECORD) + "\n")
+    out = tmp_path / "out"
+    assert main(["ingest", str(tmp_path / "log.jsonl"), "--reader", str(tmp_path / "desk.yaml"), "--out", str(out)]) == 0
+    assert pandas.read_parquet(out / "traces.parquet").format.tolist() == ["desk"]
+
+
+def turn(number):
+    """A turn of the dialog of a record."""
+    return lambda record: record["dialog"]["turns"][number]
+
+
+def changed(change):
+    record = json.loads(json.dumps(RECORD)) | {"dialog": json.loads(RECORD["dialog"])}
+    change(record)
+    return record
+
+
+@pytest.mark.parametrize(
+    ("change", "reason", "said"),
+    [
+        (lambda r: r.pop("dialog"), "unknown format", "'dialog' is missing; the record is an object with the keys 'at'"),
+        (lambda r: r["dialog"].pop("turns"), "unknown format", "'turns' is missing; 'dialog' is an empty object"),
+        (lambda r: turn(0)(r).pop("speaker"), "message unreadable", "element 0: role 'speaker': 'speaker' is missing"),
+        (lambda r: turn(0)(r).update(speaker="cat"), "unknown role", "element 0: 'cat' at 'speaker'; add it to 'roles'"),
+        (lambda r: turn(3)(r).pop("markdown"), "message unreadable", "element 3: neither a text nor a call: 'text'"),
+        (lambda r: turn(2)(r)["actions"][0].pop("tool"), "tool calls unreadable", "element 2, call 0: name 'tool'"),
+        (lambda r: r["review"].pop("solved"), "field unreadable", "outcome: 'review.solved': 'solved' is missing"),
+        (lambda r: r["review"].update(solved="perhaps"), "reward is not a number", "'review.solved' is 'perhaps'"),
+    ],
+)  # fmt: skip
+def test_the_path_that_is_missing_is_named(read, change, reason, said):
+    (item,) = read(DESK, changed(change))
+    assert isinstance(item, Quarantined)
+    assert item.reason == reason
+    assert said in item.detail
+
+
+def test_a_record_of_question_and_answer_is_a_conversation(read):
+    rules = [{"role": "=user", "text": "q"}, {"role": "=assistant", "text": "a"}]
+    (trace,) = read({"conversation": ".", "messages": rules}, {"q": "Hi?", "a": "Hi.", "ms": 3})
+    assert [message["content"] for message in trace.messages] == ["Hi?", "Hi."]
+    pairs = [{"role": "=user", "text": "[0]"}, {"role": "=assistant", "text": "[1]"}]
+    (trace,) = read({"conversation": "history", "messages": pairs}, {"history": [["Hi?", "Hi."], ["Well?", "Well."]]})
+    assert [message["content"] for message in trace.messages] == ["Hi?", "Hi.", "Well?", "Well."]
+
+
+EVENTS = [
+    {"kind": "say", "by": "human", "body": {"text": "Weather?"}},
+    {"kind": "use", "fn": "weather", "params": '{"city": "Rome"}', "ref": 1},
+    {"kind": "got", "ref": 1, "value": {"sky": "blue"}},
+    {"kind": "say", "by": "ai", "body": {"text": [{"type": "text", "text": "Sun"}, {"type": "text", "text": "ny."}]}},
+]
+USE = {"name": "fn", "arguments": "params", "id": "ref"}
+RULES = {
+    "conversation": "[]",
+    "messages": [
+        {"when": {"kind": "say"}, "role": "by", "text": "body.text"},
+        {"when": {"kind": "use"}, "role": "=assistant", "text": [], "calls": ".", "call": USE},
+        {"when": {"kind": "got"}, "role": "=tool", "text": "value", "id": "ref"},
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_events_of_different_kinds_have_a_rule_each(read, nested):
+    value = {"events": EVENTS} if nested else EVENTS
+    (trace,) = read(RULES | ({"conversation": "events"} if nested else {}), value, whole=True)
+    assert [message["role"] for message in trace.messages] == ["user", "assistant", "tool", "assistant"]
+    assert trace.messages[1]["tool_calls"][0]["id"] == trace.messages[2]["tool_call_id"] == "1"
+    assert trace.messages[3]["content"] == "Sunny."
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        ({}, "mapping: conversation: Field required"),
+        ({"conversation": "a..b"}, "'a..b' is no path"),
+        ({"conversation": "a", "roles": {"bot": "robot"}}, "'robot' is no role"),
+        ({"conversation": "a", "messages": {"txt": "b"}}, "messages.0.txt: Extra inputs"),
+    ],
+)
+def test_a_mistake_in_a_mapping_is_named(args, said):
+    with pytest.raises(ValueError) as raised:
+        IngestConfig(readers=({"kind": "mapping", "args": args},))
+    assert said in str(raised.value)
+
+
+VALUE = {"a": {"b": [1, {"c": "x"}]}, "d.e": [[{"f": 1}, {"f": 2}], [{"f": 3}]], "g": '{"h": [0]}', "n": None}
+
+
+@pytest.mark.parametrize(
+    ("path", "found"),
+    [
+        (".", VALUE), ("a.b[0]", 1), ("a.b[-1].c", "x"), ('"d.e"[0][1].f', 2), ('"d.e"[][].f', [1, 2, 3]), ("g.h[0]", 0),
+        ("n", None),
+        ('"d.e"[][0]', [{"f": 1}, {"f": 3}]),
+    ],
+)  # fmt: skip
+def test_paths(path, found):
+    assert JsonPath(path).find(VALUE) == found
+
+
+@pytest.mark.parametrize("path", ["", "a.", "..a", "a[x]", "a[", 'a"b', ".a", "a.[0]b"])
+def test_texts_that_are_no_path(path):
+    with pytest.raises(ValueError, match="path"):
+        JsonPath(path)
+
+
+@pytest.mark.parametrize("path", ["b", "a.b.c", "a.b[2]", "a.b[-3]", "n.x", "a[]", "g.h.i"])
+def test_missing_paths(path):
+    with pytest.raises(MissingPath, match="is missing|without an element|not a list"):
+        JsonPath(path).find(VALUE)
+    assert JsonPath(path).get(VALUE, 5) == 5

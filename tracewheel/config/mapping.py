@@ -1,0 +1,97 @@
+"""A reader as a mapping: where the conversation, its roles, texts and calls are in one's own JSON."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from tracewheel.config.base import Strict
+from tracewheel.core.paths import JsonPath
+
+ROLES = ("system", "developer", "user", "assistant", "tool", "skip")
+
+
+def path_or_constant(text: str) -> str:
+    """The text, which is a path or `=` and a constant.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    if not text.startswith("="):
+        JsonPath(text)
+    return text
+
+
+def _path(text: str) -> str:
+    if text.startswith("="):
+        raise ValueError(f"'{text}' is a constant; a path is needed here")
+    JsonPath(text)
+    return text
+
+
+def _listed(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+def _one_or_more(value: Any) -> Any:
+    return [value] if isinstance(value, dict) else value
+
+
+def _role(name: str) -> str:
+    if name not in ROLES:
+        raise ValueError(f"'{name}' is no role; known: {', '.join(ROLES)}")
+    return name
+
+
+Path = Annotated[str, AfterValidator(_path)]
+PathOrConstant = Annotated[str, AfterValidator(path_or_constant)]
+Paths = Annotated[tuple[Path, ...], BeforeValidator(_listed)]
+Role = Annotated[str, AfterValidator(_role)]
+
+
+class CallPaths(Strict):
+    """Where the parts of a call are, from the call on. `result` is for logs that keep it with the call."""
+
+    name: PathOrConstant = "name"
+    arguments: Paths = ("arguments",)
+    id: Path | None = None
+    result: Path | None = None
+
+
+class MessagePaths(Strict):
+    """Where the parts of a message are, from an element of the conversation on.
+
+    Of several paths the first that is there counts. `calls` is one call or a list of them. For results, `id` and `tool` name
+    the call and the tool that they are of. `when` holds values that an element must have for this rule.
+    """
+
+    role: PathOrConstant = "role"
+    text: Paths = ("content",)
+    reasoning: Path | None = None
+    calls: Paths = ()
+    call: CallPaths = CallPaths()
+    id: Path | None = None
+    tool: PathOrConstant | None = None
+    when: dict[Path, Any] = Field(default_factory=dict)
+
+
+class MappingConfig(Strict):
+    """A reader for one's own JSON.
+
+    `conversation` leads to the list of messages; `.` is the record itself, for logs of single exchanges, and `[]` a JSON list
+    that is one conversation. `messages` says where a message's parts are; several rules make several messages of one element
+    (a question and its answer) or fit several kinds of elements. `roles` adds names of roles to the usual ones; `skip` leaves
+    messages out. `system` is a system prompt apart from the conversation. A record is recognised if the conversation is there
+    and it has the values of `when`. `fields` are as in `ingest.fields`; the fields in `required` must be there.
+    """
+
+    conversation: Path
+    name: str = "mapping"
+    messages: Annotated[tuple[MessagePaths, ...], BeforeValidator(_one_or_more), Field(min_length=1)] = (MessagePaths(),)
+    roles: dict[str, Role] = Field(default_factory=dict)
+    system: PathOrConstant | None = None
+    tools: Path | None = None
+    fields: dict[str, PathOrConstant] = Field(default_factory=dict)
+    required: tuple[str, ...] = ()
+    when: dict[Path, Any] = Field(default_factory=dict)

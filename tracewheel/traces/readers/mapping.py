@@ -1,0 +1,240 @@
+"""A reader made from a mapping (`kind: mapping`): paths to what one's own JSON holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tracewheel.config.mapping import CallPaths, MappingConfig, MessagePaths
+from tracewheel.core.paths import JsonPath, MissingPath
+from tracewheel.traces.quarantine import InvalidRecord
+from tracewheel.traces.readers.building import Place, RawTrace
+from tracewheel.traces.readers.content import arguments_text, as_text, identity_of, read_parts
+from tracewheel.traces.readers.dialects import ROLE_NAMES, parsed
+from tracewheel.traces.readers.fields import NAMES, field_value
+from tracewheel.traces.readers.tools import as_tools
+
+ROLES = {
+    **{role: role for role in ("system", "developer", "user", "assistant", "tool")},
+    **{name.lower(): role for name, role in ROLE_NAMES.items()},
+    **dict.fromkeys(("agent", "chatbot", "llm", "assistant_response", "answer"), "assistant"),
+    **dict.fromkeys(("customer", "client", "question", "prompt"), "user"),
+    **dict.fromkeys(("observation", "tool_result", "tool_response", "function_response"), "tool"),
+}
+WHOLE_LIST = "[]"
+
+
+class MappingReader:
+    """Reads records by paths.
+
+    ```yaml
+    readers:
+      - kind: mapping
+        args:
+          name: desk
+          conversation: dialog.turns
+          messages:
+            role: speaker
+            text: [text, markdown]
+            calls: actions
+            call: {name: tool, arguments: input, result: output}
+          roles: {bot: assistant, visitor: user}
+          fields: {outcome: review.solved, user: visitor.id, model: =bot-2}
+    ```
+
+    Args:
+        options: `MappingConfig`'s keys.
+
+    Raises:
+        pydantic.ValidationError: the options are no mapping.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        self._config = config = MappingConfig.model_validate(options)
+        self.name = config.name
+        self.gathers = "list" if config.conversation == WHOLE_LIST else "record"
+        self._roles = ROLES | {name.lower(): role for name, role in config.roles.items()}
+        self._read = {"conversation", *_tops([config.conversation, config.system, config.tools, *config.fields.values()])}
+
+    def recognises(self, value: Any) -> bool:
+        """Whether the record has the conversation and the values of `when`."""
+        return self.why_not(value) is None
+
+    def why_not(self, value: Any) -> str | None:
+        """What the record lacks; None if it is one of this mapping."""
+        config = self._config
+        if self.gathers == "list":
+            rules = [rule for rule in config.messages if isinstance(value, dict) and _fits(rule.when, value)]
+            return None if any(_has_parts(rule, value) for rule in rules) else "the first element is no message of the mapping"
+        try:
+            found = JsonPath(config.conversation).find(value)
+        except MissingPath as error:
+            return f"conversation {error}"
+        if config.conversation != "." and not isinstance(parsed(found), list):
+            return f"conversation '{config.conversation}' is a {type(found).__name__}, not a list"
+        return None if _fits(config.when, value) else f"the record has not the values of 'when': {config.when}"
+
+    def read(self, value: Any, place: Place) -> RawTrace:
+        """What the record holds.
+
+        Raises:
+            InvalidRecord: a path that is needed is missing; the detail names it.
+        """
+        config = self._config
+        messages = [{"role": "system", "content": text} for text in self._system(value)]
+        for number, element in enumerate(self._elements(value)):
+            messages += self._messages(element, number)
+        return RawTrace(
+            messages,
+            tools=as_tools(JsonPath(config.tools).get(value)) if config.tools else None,
+            **self._fields(value),
+        )
+
+    def _elements(self, value: Any) -> list[Any]:
+        if self.gathers == "list" or self._config.conversation == ".":
+            return value if isinstance(value, list) else [value]
+        found: list[Any] = parsed(JsonPath(self._config.conversation).find(value))
+        return found
+
+    def _system(self, value: Any) -> Iterator[str]:
+        if self._config.system and (text := _at(self._config.system, value)):
+            yield as_text(text)
+
+    def _messages(self, element: Any, number: int) -> list[dict[str, Any]]:
+        """The messages of one element of the conversation."""
+        element = parsed(element)
+        rules = [rule for rule in self._config.messages if _fits(rule.when, element)]
+        if not rules:
+            raise InvalidRecord("message unreadable", f"element {number}: no rule of 'messages' has a 'when' that fits it")
+        added: list[dict[str, Any]] = []
+        problems: list[str] = []
+        skipped = False
+        for rule in rules:
+            role = self._role(rule, element, number)
+            if role == "skip":
+                skipped = True
+            elif _has_parts(rule, element):
+                added += _messages(rule, role, element, number)
+            else:
+                problems.append(_missing(rule, element))
+        if not added and not skipped:
+            raise InvalidRecord("message unreadable", f"element {number}: {'; '.join(problems)}")
+        return added
+
+    def _role(self, rule: MessagePaths, element: Any, number: int) -> str:
+        if rule.role.startswith("="):
+            name: Any = rule.role[1:]
+        else:
+            try:
+                name = JsonPath(rule.role).find(element)
+            except MissingPath as error:
+                raise InvalidRecord("message unreadable", f"element {number}: role {error}") from error
+        role = self._roles.get(str(name).lower()) or self._roles.get(str(name))
+        if role is None:
+            raise InvalidRecord(
+                "unknown role", f"element {number}: {name!r:.40} at '{rule.role}'; add it to 'roles' of the mapping"
+            )
+        return role
+
+    def _fields(self, value: Any) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        info = {key: part for key, part in value.items() if key not in self._read} if isinstance(value, dict) else {}
+        for field, path in self._config.fields.items():
+            part = _at(path, value)
+            if part is None:
+                if field in self._config.required:
+                    raise InvalidRecord("field unreadable", f"{field}: {_why_missing(path, value)}")
+                continue
+            read = field_value(field, part) if field in NAMES else None
+            if read is None:
+                info[field] = part
+                if field == "outcome":
+                    raise InvalidRecord("reward is not a number", f"outcome: what is at '{path}' is {part!r:.60}")
+            else:
+                found[field] = read
+        return {**found, "info": info}
+
+
+def _messages(rule: MessagePaths, role: str, element: Any, number: int) -> list[dict[str, Any]]:
+    text = _first(rule.text, element)
+    content = read_parts(text).text if isinstance(text, list) else None if text is None else as_text(text)
+    if role == "tool":
+        call_id = identity_of(JsonPath(rule.id).get(element)) if rule.id else None
+        name = _at(rule.tool, element) if rule.tool else None
+        return [{"role": "tool", "tool_call_id": call_id, "content": content or "", **({"name": str(name)} if name else {})}]
+    message: dict[str, Any] = {"role": role, "content": content}
+    if rule.reasoning and (thought := JsonPath(rule.reasoning).get(element)):
+        message["reasoning"] = as_text(thought)
+    listed = parsed(_first(rule.calls, element)) if role == "assistant" else None
+    results: list[dict[str, Any]] = []
+    for at, call in enumerate(listed if isinstance(listed, list) else [listed] if listed else []):
+        made = _call(rule.call, parsed(call), f"call_{number}_{at}", f"element {number}, call {at}")
+        message.setdefault("tool_calls", []).append(made)
+        if rule.call.result:
+            try:
+                result = JsonPath(rule.call.result).find(parsed(call))
+            except MissingPath:
+                continue
+            results.append({"role": "tool", "tool_call_id": made["id"], "content": as_text(result)})
+    if "tool_calls" not in message and content is None:
+        message["content"] = ""
+    return [message, *results]
+
+
+def _call(paths: CallPaths, call: Any, made_id: str, where: str) -> dict[str, Any]:
+    name = _at(paths.name, call)
+    if not isinstance(name, str) or not name:
+        raise InvalidRecord("tool calls unreadable", f"{where}: name {_why_missing(paths.name, call)}")
+    identity = identity_of(JsonPath(paths.id).get(call)) if paths.id else None
+    arguments = arguments_text(_first(paths.arguments, call))
+    return {"id": identity or made_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def _has_parts(rule: MessagePaths, element: Any) -> bool:
+    """Whether a text, even an empty one, or a call is there."""
+    found = [path for path in rule.text if _is_there(path, element)]
+    return bool(found) or bool(_first(rule.calls, element))
+
+
+def _is_there(path: str, element: Any) -> bool:
+    try:
+        JsonPath(path).find(element)
+    except MissingPath:
+        return False
+    return True
+
+
+def _missing(rule: MessagePaths, element: Any) -> str:
+    reasons = [_why_missing(path, element) for path in (*rule.text, *rule.calls)]
+    return f"neither a text nor a call: {'; '.join(reasons)}"
+
+
+def _fits(when: Mapping[str, Any], value: Any) -> bool:
+    return all(JsonPath(path).get(value) == wanted for path, wanted in when.items())
+
+
+def _first(paths: tuple[str, ...], value: Any) -> Any:
+    """What is at the first of the paths where something is that is not null or empty; else an empty text, if one is there."""
+    found = [JsonPath(path).get(value) for path in paths]
+    return next((part for part in found if part not in (None, "", [], {})), "" if "" in found else None)
+
+
+def _at(path: str, value: Any) -> Any:
+    return path[1:] if path.startswith("=") else JsonPath(path).get(value)
+
+
+def _why_missing(path: str, value: Any) -> str:
+    try:
+        found = JsonPath(path).find(value)
+    except MissingPath as error:
+        return str(error)
+    return f"'{path}' is {found!r:.40}"
+
+
+def _tops(paths: list[str | None]) -> Iterator[str]:
+    """The keys of the record that paths without more than one step lead to, and those of the conversation."""
+    for position, path in enumerate(paths):
+        if path and not path.startswith("="):
+            steps = JsonPath(path).steps
+            if steps and isinstance(steps[0], str) and (len(steps) == 1 or position == 0):
+                yield steps[0]
