@@ -26,7 +26,7 @@ from tracewheel.traces.ingested_folder import INDEXES, INGESTED, QUARANTINE_FILE
 from tracewheel.traces.intake import StoredHashes
 from tracewheel.traces.ledger import FULL, Ledger
 
-STATE_VERSION = 1
+STATE_VERSION = 2
 
 
 @dataclass
@@ -105,7 +105,9 @@ class Archive:
             )
         except (ValueError, KeyError, TypeError, OSError) as error:
             raise DataError(f"{file}: cannot be read: {error}; {FULL}") from error
-        if stored["version"] != STATE_VERSION or state.settings != settings:
+        if stored["version"] != STATE_VERSION:
+            raise DataError(f"{self.path}: was ingested by an earlier version of Tracewheel; {FULL}, or choose another --out")
+        if state.settings != settings:
             raise DataError(
                 f"{self.path}: was ingested with other settings of ingest.redaction, ingest.readers or ingest.fields,"
                 f" other code of a reader, or another key; {FULL},"

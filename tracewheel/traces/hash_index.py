@@ -46,6 +46,10 @@ class HashIndex:
             self._settle()
         return new
 
+    def contains(self, value: bytes) -> bool:
+        """Whether a hash was added."""
+        return value in self._recent or self._stored([value])[0]
+
     def _stored(self, hashes: list[bytes]) -> list[bool]:
         """Whether the arrays hold each hash."""
         if not self._arrays or not hashes:

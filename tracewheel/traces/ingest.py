@@ -43,7 +43,7 @@ def ingest(config: IngestConfig, out: Path) -> dict[str, Any]:
     """Read all logs; write traces.parquet (a folder with one part), quarantine.jsonl and report.json into `out`.
 
     Every record is kept, a duplicate, or in quarantine. A duplicate has the messages, environment, session and user of an
-    earlier trace, whatever its id and time. Secrets and personal data are redacted first, in quarantine too.
+    earlier trace and is no attempt of its own (`attempts`). Secrets and personal data are redacted first, in quarantine too.
 
     Returns:
         The report: `read`, `kept`, `duplicates`, `quarantined`, `by_reason`, `by_format`, `redacted` (places by kind),

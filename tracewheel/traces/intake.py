@@ -9,6 +9,7 @@ import orjson
 
 from tracewheel.core.errors import SecretError
 from tracewheel.core.types import Trace
+from tracewheel.traces.attempts import Identity, are_new
 from tracewheel.traces.counts import Counts
 from tracewheel.traces.grown_sessions import GrownSessions
 from tracewheel.traces.hash_index import HashIndex, hash_of
@@ -22,7 +23,7 @@ BATCH, BATCH_BYTES = 500, 32 << 20
 
 @dataclass
 class StoredHashes:
-    """Hashes of stored traces: of their contents, of their ids, and of the trace ids of stored spans."""
+    """Hashes of stored traces: of their contents and identities, of their ids, and of the trace ids of stored spans."""
 
     contents: HashIndex = field(default_factory=HashIndex)
     ids: HashIndex = field(default_factory=HashIndex)
@@ -32,8 +33,8 @@ class StoredHashes:
 class Intake:
     """Takes records and writes one part of traces and the quarantine.
 
-    A duplicate has the messages, environment, session and user of an earlier trace, whatever its id and time. Of two
-    different traces with one id, the later gets a new id.
+    A duplicate has the messages, environment, session and user of an earlier trace, and no mark of an attempt of its own
+    (`attempts`). Of two different traces with one id, the later gets a new id.
 
     Args:
         part: The Parquet file to write; created with the first trace.
@@ -53,7 +54,7 @@ class Intake:
         self._quarantine = quarantine.open("ab")
         self.quarantine, self.quarantine_start = quarantine, self._quarantine.tell()
         self._waiting_bytes = 0
-        self._waiting: list[tuple[bytes, Trace, bytes, SpanGroup | None]] = []
+        self._waiting: list[tuple[Identity, Trace, bytes, SpanGroup | None]] = []
 
     def put(self, item: Trace | Quarantined) -> None:
         """Take a record."""
@@ -75,7 +76,7 @@ class Intake:
         except NOT_STORABLE as error:
             self._quarantine_record(not_storable(item, error))
             return
-        self._waiting.append((content, item, messages, spans))
+        self._waiting.append((Identity.of(item, content), item, messages, spans))
         self._waiting_bytes += len(messages)
         if len(self._waiting) >= BATCH or self._waiting_bytes >= BATCH_BYTES:
             self.flush()
@@ -83,18 +84,18 @@ class Intake:
     def flush(self) -> None:
         """Keep or drop the waiting records. They wait in batches, as looking up many hashes costs little more than one."""
         waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
-        is_new = self._known.contents.add([content for content, _, _, _ in waiting])
+        is_new = are_new([identity for identity, _, _, _ in waiting], self._known.contents)
         fresh = [entry for entry, new in zip(waiting, is_new, strict=True) if new]
         again = sum(self._is_stored(trace) for (_, trace, _, _), new in zip(waiting, is_new, strict=True) if not new)
         self.counts.numbers["duplicates"] += len(waiting) - len(fresh) - again
         self.counts.numbers["read"] -= again
         is_free = self._known.ids.add([hash_of(trace.id.encode()) for _, trace, _, _ in fresh])
-        for (content, trace, messages, spans), free in zip(fresh, is_free, strict=True):
+        for (identity, trace, messages, spans), free in zip(fresh, is_free, strict=True):
             if spans and not self._known.span_traces.add([hash_of(spans.trace_id.encode())])[0]:
                 self._quarantine_record(_late(spans))
                 continue
             if not free and not self._is_stored(trace):
-                trace = replace(trace, id=f"{trace.id}-{content.hex()[:16]}")
+                trace = replace(trace, id=f"{trace.id}-{identity.own.hex()[:16]}")
                 self._known.ids.add([hash_of(trace.id.encode())])
             self._keep(trace, messages)
 

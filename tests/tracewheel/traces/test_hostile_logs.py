@@ -93,7 +93,7 @@ def corpus(tmp_path_factory):
                 raw = encode(record)
             reasons[number], raws[number] = reason, raw
         elif choice < 0.4 and number > 1 and number - 1 not in reasons:
-            raw = encode({**good(number - 1), "id": f"again-{number}"})
+            raw = encode({**good(number - 1), "again": f"again-{number}"})
             duplicates += 1
             if lines[-1][1] == "duplicate":
                 raw, duplicates = encode(record), duplicates - 1

@@ -77,14 +77,14 @@ def test_equal_logs_give_equal_bytes_in_any_folder(shipped, tmp_path):
     assert digests(tmp_path / "out") == digests(out)
 
 
-def test_duplicates_may_differ_in_id_and_time_only(tmp_path):
+def test_duplicates_may_differ_in_time_and_reward_only(tmp_path):
     def but(**fields):
         return {**copy.deepcopy(LINE), **fields}
 
     path = write(
         tmp_path / "log.jsonl",
         LINE,
-        but(id="b", created="later", reward=1.0),
+        but(created="2031-01-01T00:00:00Z", reward=1.0),
         but(session="s2"),
         but(user="u2"),
         but(environment={"kind": "workspace"}),
