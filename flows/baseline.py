@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from flows.arguments import tasks_of_split
-from flows.progress import TerminalReporter, result_console
+from flows.look import result_console
+from flows.progress import TerminalReporter
 from flows.setup import prepare_environment, resolve_config
 from tracewheel.config import BaselineSections
 from tracewheel.core.errors import DataError

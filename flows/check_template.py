@@ -56,7 +56,7 @@ def show_check(model: str, check: TemplateCheck) -> None:
     """Print what was found, one line a question."""
     from rich.table import Table
 
-    from flows.progress import result_console
+    from flows.look import result_console
 
     table = Table(title=f"Chat template of {model}", show_header=False)
     for question, answer in check.answers():

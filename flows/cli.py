@@ -12,10 +12,11 @@ from typing import Any
 
 from flows.check_template import add_check_template_command
 from flows.data import add_data_commands
+from flows.encoding import clean, print_in_any_encoding
 from flows.ingest import add_ingest_command
 from flows.outputs import check_out
 from tracewheel import __version__
-from tracewheel.core.errors import GateRefused, InputError, TracewheelError, UnhealthyRun, UntrainableBase
+from tracewheel.core.errors import DoubtfulData, GateRefused, InputError, TracewheelError, UnhealthyRun, UntrainableBase
 from tracewheel.learner.backends.processes import is_first
 
 DONE, FAILED, BAD_INPUT, REFUSED, UNHEALTHY, INTERRUPTED = 0, 1, 2, 3, 4, 130
@@ -27,12 +28,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit code. Results go to standard output, all else to standard error."""
     options = build_parser().parse_args(arguments)
     module, _, name = options.command.partition(":")
+    print_in_any_encoding()
     try:
         # Standard output is for the result alone; libraries print to it, too.
         with contextlib.redirect_stdout(sys.stderr):
             check_out(options)
             command: Command = getattr(importlib.import_module(module), name)
             result = command(options)
+    except DoubtfulData as doubt:
+        if doubt.result is None:
+            return _fail(options, doubt)
+        _show(options, doubt.result)
+        print(f"tracewheel: {clean(str(doubt))}", file=sys.stderr)
+        return BAD_INPUT
     except GateRefused as refusal:
         _show(options, refusal.args[1])
         print(f"tracewheel: gate refused: {refusal.args[0]}", file=sys.stderr)
@@ -81,6 +89,12 @@ def build_parser() -> argparse.ArgumentParser:
     stage.add_argument("--splits", metavar="FILE", help="record of splits to carry: read where it exists, and written")
     stage.add_argument("--splits-lost", action="store_true", help="an earlier record is lost: rebuild it from the logs")
     _allow_leak(stage)
+    _allow(
+        stage,
+        "--allow-drift",
+        "curation.allow_drift=true",
+        "exit with 0 although under half of the episodes agree with their log",
+    )
     _out(stage)
 
     stage = _command(commands, "base-policy", "flows.single:base_policy", "train the tiny base policy from random weights")
@@ -211,8 +225,11 @@ def _curated(parser: argparse.ArgumentParser) -> None:
 
 
 def _allow_leak(parser: argparse.ArgumentParser) -> None:
-    setting, says = "curation.allow_leak=true", "continue although the splits leak; the run is marked"
-    parser.add_argument("--allow-leak", dest="overrides", action="append_const", const=setting, help=says)
+    _allow(parser, "--allow-leak", "curation.allow_leak=true", "continue although the splits leak; the run is marked")
+
+
+def _allow(parser: argparse.ArgumentParser, option: str, setting: str, says: str) -> None:
+    parser.add_argument(option, dest="overrides", action="append_const", const=setting, help=says)
 
 
 def _policy(parser: argparse.ArgumentParser) -> None:
@@ -230,14 +247,16 @@ def _show(options: argparse.Namespace, result: dict[str, Any]) -> None:
     elif "show" in result:
         result["show"]()
     else:
-        for name, value in result.items():
-            print(f"{name}: {value if isinstance(value, str) else json.dumps(value, default=str)}")
+        from flows.cards import card_of
+        from flows.look import show_card
+
+        show_card(card_of(options, result))
 
 
 def _fail(options: argparse.Namespace, error: Exception) -> int:
     known = isinstance(error, TracewheelError)
     message = str(error) if known else f"unexpected {type(error).__name__}: {error} (--debug shows where)"
-    print(f"tracewheel: error: {message}", file=sys.stderr)
+    print(f"tracewheel: error: {clean(message)}", file=sys.stderr)
     code = BAD_INPUT if isinstance(error, InputError) else FAILED
     if options.json:
         print(json.dumps({"error": message, "kind": type(error).__name__, "exit_code": code}))

@@ -62,14 +62,7 @@ def rollback(options: argparse.Namespace) -> dict[str, Any]:
     config.require("policy.base")
     from tasks.rollback import roll_back
 
-    result = roll_back(config, options.to, options.why)
-    if options.json:
-        return result
-    name = config.tracking.model_name
-    text = (
-        f"{name} version {result['restored']}, of run {result['run_id']}, is champion again; version {result['rolled_back']} "
-    )
-    return {"show": lambda: print(f"{text}is marked as rolled back: {result['why']}")}
+    return roll_back(config, options.to, options.why)
 
 
 def report(options: argparse.Namespace) -> dict[str, Any]:
@@ -104,8 +97,7 @@ def status(options: argparse.Namespace) -> dict[str, Any]:
             }
         )
     champion, note = find_champion_of(config)
-    result: dict[str, Any] = {"runs": runs, "champion": champion.to_record() if champion else None, "note": note}
-    return result if options.json else {"show": lambda: _show_status(result)}
+    return {"runs": runs, "champion": champion.to_record() if champion else None, "note": note}
 
 
 def find_champion_of(config: RetrainConfig) -> Any:
@@ -192,19 +184,3 @@ def _judged(options: argparse.Namespace, summary: dict[str, Any]) -> dict[str, A
     from flows.summary import show_summary
 
     return _refuse_or(summary["gate"], {"show": lambda: show_summary(summary)})
-
-
-def _show_status(result: dict[str, Any]) -> None:
-    from rich.table import Table
-
-    from flows.progress import result_console
-
-    console = result_console()
-    table = Table(title="Runs, the last started first")
-    for heading in ("run", "started", "state", "verdict", "success after RL", "report"):
-        table.add_column(heading)
-    for run in result["runs"]:
-        success = "–" if run["success"] is None else f"{run['success']:.1%}"
-        table.add_row(run["run_id"], run["started"], run["state"], run["verdict"] or "–", success, run["report"] or "–")
-    console.print(table)
-    console.print(result["note"], markup=False, soft_wrap=True)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import re
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from flows.encoding import clean
 from tracewheel.core.errors import DataError
 
 EXAMPLES_SHOWN = 10
@@ -111,7 +113,7 @@ def show_filter(result: Mapping[str, Any]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from flows.progress import result_console
+    from flows.look import result_console, say
 
     console = result_console()
     table = Table(title=f"{result['kept']} of {result['tasks']} tasks are kept")
@@ -122,7 +124,13 @@ def show_filter(result: Mapping[str, Any]) -> None:
     for name, part in {"all": result, **result["splits"]}.items():
         table.add_row(name, str(part["tasks"]), str(part["kept"]), *(_removed(clause) for clause in part["clauses"]))
     console.print(table)
-    console.print("alone: no other clause removes them; unknown: a value that the clause compares is missing")
+    console.print("alone: no other clause removes them; unknown: a value that the clause compares is missing", soft_wrap=True)
+    say(
+        console,
+        next=[
+            f"tracewheel curate PROFILE.yaml --traces DIR --set {shlex.quote('curation.filter=' + result['filter'])} --out DIR"
+        ],
+    )
 
 
 def _removed(clause: Mapping[str, Any]) -> str:
@@ -137,7 +145,7 @@ def show_diff(result: Mapping[str, Any]) -> None:
     """Print a table of the counts, and the first few changes."""
     from rich.table import Table
 
-    from flows.progress import result_console
+    from flows.look import result_console
 
     console = result_console()
     table = Table(title=f"{result['before']} → {result['after']}" + (": the same" if result["same"] else ""))
@@ -151,7 +159,7 @@ def show_diff(result: Mapping[str, Any]) -> None:
     console.print(table)
     for name in result["counts"]:
         for line in _lines(result[name]["lists"]):
-            console.print(f"{name}: {line}", markup=False, soft_wrap=True)
+            console.print(clean(f"{name}: {line}"), markup=False, soft_wrap=True)
 
 
 def _lines(lists: Mapping[str, list[Any]]) -> list[str]:

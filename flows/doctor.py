@@ -54,7 +54,7 @@ def show_findings(said: Mapping[str, Any]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from flows.progress import result_console
+    from flows.look import result_console, say
     from tracewheel.report.doctor.finding import SEVERITIES, shown
 
     console = result_console()
@@ -77,6 +77,8 @@ def show_findings(said: Mapping[str, Any]) -> None:
             console.print(
                 f"{item['loop']} {item['check'].replace('_', ' ')}: {item['advice']}".strip(), markup=False, soft_wrap=True
             )
+    if said["severity"] == "healthy":
+        say(console, "nothing is wrong that the doctor knows of")
 
 
 def _config_of(record: Path, given: RetrainConfig) -> RetrainConfig:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tracewheel.core.errors import InputError
+from tracewheel.core.errors import DoubtfulData, InputError
 from tracewheel.core.log_formats import FORMAT_NAMES
 
 if TYPE_CHECKING:
@@ -36,6 +36,13 @@ def add_ingest_command(commands: Any, exit_codes: str) -> None:
         default=[],
         metavar="READER",
         help="a reader of your own, tried first: module:Class, or a mapping in YAML; may be repeated",
+    )
+    parser.add_argument(
+        "--allow-quarantine",
+        dest="overrides",
+        action="append_const",
+        const="ingest.allow_quarantine=true",
+        help="exit with 0 although nothing, or under half of the records, could be read",
     )
     parser.add_argument("--full", action="store_true", help="read everything again, and replace what is in DIR")
     parser.add_argument("--mlflow-uri", metavar="URI", help="tracking store to read traces from")
@@ -65,7 +72,7 @@ def ingest(options: argparse.Namespace) -> dict[str, Any]:
     config = load_ingest_config(tuple(options.paths), options.format, options.overrides, options.readers)
     with _mlflow_traces(options) as passing, _progress(config, options, passing) as watch:
         report = ingest_new(config, Path(options.out), full=options.full, passing=passing, watch=watch)
-    return {"out": options.out, **report}
+    return _checked(config, {"out": options.out, **report})
 
 
 def _ingest_profile(options: argparse.Namespace) -> dict[str, Any]:
@@ -84,7 +91,21 @@ def _ingest_profile(options: argparse.Namespace) -> dict[str, Any]:
     config = resolve_config(options.paths[0], options.overrides, options.run_dir)
     config.require("ingest.paths")
     prepare_environment(None, debug=options.debug)
-    return {"out": options.out, **produce_whole(Path(options.out), lambda out: ingest(config.ingest, out))}
+    report = produce_whole(Path(options.out), lambda out: ingest(config.ingest, out))
+    return _checked(config.ingest, {"out": options.out, **report})
+
+
+def _checked(config: IngestConfig, result: dict[str, Any]) -> dict[str, Any]:
+    """The result.
+
+    Raises:
+        DoubtfulData: too little was kept, and the settings do not allow it.
+    """
+    from tracewheel.traces.shortfall import shortfall
+
+    if (short := shortfall(result)) and not config.allow_quarantine:
+        raise DoubtfulData(f"{short}; mend the logs or read them as shown, or accept it with --allow-quarantine", result)
+    return result
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ from typing import Any
 
 from rich.table import Table
 
-from flows.progress import result_console
+from flows.look import result_console
 from flows.retrain import learn
 from tasks.foresight import Foresight, foresee_run, is_tiny
 from tasks.gate import power_before

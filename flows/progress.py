@@ -24,14 +24,8 @@ from tracewheel.core.progress import listening
 from tracewheel.core.time_limits import stage_limit
 
 COLOURS = {"Completed": "green", "Cached": "cyan"}
-LABEL_WIDTH, WIDTH = 44, 120
+LABEL_WIDTH = 44
 EVERY_SECONDS = 30.0
-
-
-def result_console() -> Console:
-    """Where results are printed: as wide as the terminal; without one, wide enough for the tables."""
-    console = Console(highlight=False)
-    return console if console.is_terminal else Console(highlight=False, width=WIDTH)
 
 
 class TerminalReporter:

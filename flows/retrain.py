@@ -28,12 +28,15 @@ from tasks.run import Policy, Run
 from tasks.split_chain import earlier_splits
 from tasks.warm_start import warm_start_policy
 from tracewheel.config import RolloutSections
-from tracewheel.core.errors import DataError
+from tracewheel.core.errors import DataError, DoubtfulData
 from tracewheel.core.store import Entry
+from tracewheel.curation.agreement import Agreement
 from tracewheel.curation.curated_folder import SPLITS, load_tasks
 from tracewheel.policy.limits import check_base
 from tracewheel.rollout.prompt_lengths import check_prompts
 from tracewheel.sampling.validation import best_of
+from tracewheel.traces.ingested_folder import QUARANTINE_FILE
+from tracewheel.traces.shortfall import frequent_reasons, shortfall
 
 # Demonstrations to the name of the warm start on them.
 WARM_STARTS = {"all": "warm_start", "verified": "warm_start_verified"}
@@ -66,9 +69,11 @@ def learn(run: Run) -> Outcome:
     started = time.monotonic()
     check_base(run.config)
     traces = ingest_traces(run, inputs=run.trace_digests())
+    look_at_quarantine(run, traces)
     start = starting_facts(run, traces)
     splits, lost = earlier_splits(run, start)
     curated = curate_tasks(run, traces=traces, earlier=earlier_curation(run, start), splits=splits, splits_lost=lost)
+    look_at_agreement(run, curated)
     log_datasets(run, traces, curated)
     run.reporter.say(f"gate: {power_before(run, curated)['says']}")
     look_at_prompts(run, curated)
@@ -114,6 +119,36 @@ def learn(run: Run) -> Outcome:
         repeated=repeated,
         rate_trials=learned.rate_trials,
     )
+
+
+def look_at_quarantine(run: Run, traces: Entry) -> None:
+    """Check that enough of the logs could be read, before anything is trained on the rest.
+
+    Raises:
+        DoubtfulData: most records are in quarantine, and `ingest.allow_quarantine` is not set.
+    """
+    if run.planning or run.record.summary or run.config.ingest.allow_quarantine:
+        return
+    if short := shortfall(traces.result):
+        file = traces.path / QUARANTINE_FILE
+        reasons = [
+            f"{why.count} {why.reason} (as {why.file}:{why.line}: {why.detail:.120}). {why.advice}"
+            for why in frequent_reasons(traces.result, file)
+        ]
+        hint = f"{file} has them; ingest.allow_quarantine=true trains on the rest"
+        raise DoubtfulData("\n  ".join([f"{short}:", *reasons, hint]))
+
+
+def look_at_agreement(run: Run, curated: Entry) -> None:
+    """Check that most episodes agree with their log when replayed, before anything is trained on the rest.
+
+    Raises:
+        DoubtfulData: under half do, and `curation.allow_drift` is not set.
+    """
+    if run.planning or run.record.summary or run.config.curation.allow_drift:
+        return
+    if "agreement" in curated.result and (drift := Agreement.from_record(curated.result["agreement"]).drifts()):
+        raise DoubtfulData(f"{drift}; mend the environment, or train on the rest with curation.allow_drift=true")
 
 
 def look_at_prompts(run: Run, curated: Entry) -> None:

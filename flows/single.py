@@ -22,11 +22,13 @@ from tracewheel.config import (
     WarmStartSections,
 )
 from tracewheel.config.placement import check_device
+from tracewheel.core.errors import DoubtfulData
 from tracewheel.core.store import place_copy, produce_whole
 
 
 def curate(options: argparse.Namespace) -> dict[str, Any]:
     """`tracewheel curate`."""
+    from tracewheel.curation.agreement import Agreement
     from tracewheel.curation.curate import curate
     from tracewheel.curation.curated_folder import SPLITS_FILE
     from tracewheel.curation.pass_counts import KeptPassCounts
@@ -40,6 +42,8 @@ def curate(options: argparse.Namespace) -> dict[str, Any]:
     result = _produced(options, config, lambda place: curate(sections, traces, place, counts, record))
     if options.splits:
         place_copy(out / SPLITS_FILE, Path(options.splits))
+    if not config.curation.allow_drift and (drift := Agreement.from_record(result["agreement"]).drifts()):
+        raise DoubtfulData(f"{drift}; mend the environment, or accept it with --allow-drift", _result(options, result))
     return _result(options, result)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.table import Table
 
-from flows.progress import result_console
+from flows.look import result_console
 
 COLUMNS = {"success": "greedy", "sampled": "sampled", "harder": "harder tier"}
 LABELS = {

@@ -28,8 +28,12 @@ if TYPE_CHECKING:
     from tasks.tracking import Tracking
 
 SMALL_FILE_BYTES = 64 << 20
-# Settings of rollouts that decide when and where they are made, and do not change a stage's result.
-WHEN_AND_WHERE = {"mode", "max_staleness", "workers"}
+# Settings that do not change a stage's result: when and where rollouts are made, and what a run goes on with.
+UNKEYED = {
+    "rollout": {"mode", "max_staleness", "workers"},
+    "ingest": {"allow_quarantine"},
+    "curation": {"allow_drift"},
+}
 WORDS_OF_A_BASE = (".json", ".txt", ".jinja", ".model")
 
 
@@ -183,8 +187,8 @@ def settings_for(config: RetrainConfig, sections: tuple[str, ...]) -> dict[str, 
     settings = {section: values[section] if section in values else getattr(config, section) for section in sections}
     for section in sections:
         settings |= named_inputs(config, section)
-    if "rollout" in sections:
-        settings["rollout"] = {name: value for name, value in settings["rollout"].items() if name not in WHEN_AND_WHERE}
+    for section in UNKEYED.keys() & set(sections):
+        settings[section] = {name: value for name, value in settings[section].items() if name not in UNKEYED[section]}
     if "policy" in sections:
         settings["base"] = _base_digest(config.policy.base)
     files = {"warm_start": config.warm_start.replay.path, "learner": config.learner.replay_path}

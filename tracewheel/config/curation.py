@@ -161,7 +161,8 @@ class CurationConfig(Strict):
     `split: components` draws whole connected components, spread over families and tiers. `split: temporal` tests on the
     latest tasks, validates on those before them, and trains on the rest. `filter` is a condition on tasks, as in
     `0 < pass_rate < 0.6 and attempts >= 4`; empty keeps all. With `allow_leak`, a task, user, session or copy on two sides
-    is reported instead of raised as an error; no figure of such a run can be trusted.
+    is reported instead of raised as an error; no figure of such a run can be trusted. Where under half of the episodes agree
+    with their log when replayed, curation ends with exit code 2 and no run is trained, unless `allow_drift`.
 
     `by` is for logs without a simulator (a recorded environment): `turn` makes a task of each user message, `episode` one of
     each of the log's tasks. The log's outcomes are about whole episodes, so `auto` is `episode` where `sets.sources` trusts
@@ -180,6 +181,7 @@ class CurationConfig(Strict):
     by: Literal["auto", "turn", "episode"] = "auto"
     filter: str = ""
     allow_leak: bool = False
+    allow_drift: bool = False
     duplicates: DuplicatesConfig = DuplicatesConfig()
     decontamination: DecontaminationConfig = DecontaminationConfig()
     difficulty: DifficultyConfig = DifficultyConfig()

@@ -49,7 +49,8 @@ class IngestConfig(Strict):
     `readers` are tried before the built-in ones, in their order. `fields` says where in a record a
     field of a trace is (a path as in `result.scores[0]`, or `=` and a constant); other names go to `info`.
 
-    Of a record larger than `largest_record_mib` MiB only the beginning is kept, in quarantine.
+    Of a record larger than `largest_record_mib` MiB only the beginning is kept, in quarantine. Where most records are in
+    quarantine, an ingest ends with exit code 2 and no run is trained on the rest, unless `allow_quarantine`.
     """
 
     paths: tuple[str, ...] = ()
@@ -58,3 +59,4 @@ class IngestConfig(Strict):
     fields: dict[str, Annotated[str, AfterValidator(path_or_constant)]] = Field(default_factory=dict)
     redaction: RedactionConfig = RedactionConfig()
     largest_record_mib: Annotated[int, Field(ge=1, le=1024)] = 64
+    allow_quarantine: bool = False

@@ -35,6 +35,17 @@ class DataError(InputError):
     """A data file is missing or does not match its schema."""
 
 
+class DoubtfulData(DataError):
+    """The logs were read or replayed, and too little of them holds to go on with. What was written stays.
+
+    `result` is what the command shows of it, None where only the sentence is said.
+    """
+
+    def __init__(self, message: str, result: Any = None) -> None:
+        super().__init__(message)
+        self.result = result
+
+
 class SecretError(DataError):
     """A secret found in the logs is still in the data about to be stored."""
 

@@ -18,6 +18,8 @@ OTHER_REPLIES = "the tools replied otherwise than in the log"
 OTHER_REWARD = "the score differs from the logged reward"
 # Characters of a reply that are shown, and how many of them come before the first one that differs.
 SHOWN, BEFORE = 240, 60
+# Under the first the difference is shown; under the second a run is not trained unless `curation.allow_drift`.
+GOOD_AGREEMENT, LEAST_AGREEMENT = 0.95, 0.5
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,19 @@ class Agreement:
         reasons = {OTHER_REPLIES: int(replies.sum()), OTHER_REWARD: int((reward & ~replies).sum())}
         agreeing = int((~replies & ~reward).sum())
         return cls(len(usable), agreeing, {reason: count for reason, count in reasons.items() if count}, first)
+
+    def drifts(self) -> str:
+        """A sentence where under half of the episodes agree, with the first reply that differs. Otherwise ""."""
+        if self.share is None or self.share >= LEAST_AGREEMENT:
+            return ""
+        text = (
+            f"only {self.agreeing} of {self.episodes} episodes ({self.share:.1%}) agree with their log when they are replayed"
+        )
+        if first := self.first_difference:
+            text += (
+                f"; in {first.trace} {first.call}({first.arguments}) replied {first.replayed!r}, in the log {first.logged!r}"
+            )
+        return text
 
     def to_record(self) -> dict[str, Any]:
         """The record in `report.json`, with `share`."""

@@ -1,0 +1,281 @@
+"""What each command says on a terminal, made from the result that `--json` prints."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from flows.data_cards import curate_card, ingest_card, quality_card, recording_card
+from flows.look import Block, Card, Grid, number, percent, rows_of
+
+Options = argparse.Namespace
+Result = Mapping[str, Any]
+MODES = ("greedy", "sampled")
+
+
+def card_of(options: Options, result: Result) -> Card:
+    """The card of a command's result."""
+    return CARDS[options.command](options, result)
+
+
+def base_policy_card(options: Options, result: Result) -> Card:
+    return Card(
+        f"Base policy written to {result['out']}",
+        rows_of(_figures(result)),
+        next=[f"tracewheel retrain PROFILE.yaml --set policy.base={result['out']}"],
+    )
+
+
+def warm_start_card(options: Options, result: Result) -> Card:
+    few = not result["steps"]
+    return Card(
+        f"Warm start on {number(result['demonstrations'])} demonstrations, written to {result['out']}",
+        rows_of(_figures(result)),
+        look_at="nothing was learnt: no step was taken" if few else "",
+        tone="bad" if few else "good",
+        next=[
+            f"tracewheel evaluate {_profile(options)} --curated {options.curated} --split validation --state {result['out']} "
+            f"--out {result['out']}-validation",
+            f"tracewheel improve {_profile(options)} --curated {options.curated} --start {result['out']} --out data/rl",
+        ],
+    )
+
+
+def teach_card(options: Options, result: Result) -> Card:
+    taught, tasks = result["tasks_taught"], result["tasks"]
+    look_at, tone = f"{taught} of {tasks} tasks have a demonstration by the teacher", "good" if taught else "bad"
+    if result["stopped"]:
+        look_at, tone = f"stopped: {result['stopped']}; the same command resumes", "warning"
+    return Card(
+        f"{result['demonstrations']} demonstrations by the teacher, written to {result['out']}",
+        rows_of({**_figures(result), "success": percent(result["success"])}),
+        look_at=look_at,
+        tone=tone,
+        next=[
+            f"tracewheel warm-start {_profile(options)} --curated {options.curated} "
+            f"--set 'warm_start.extra_demonstrations=[{result['out']}]' --out data/warm_start"
+        ],
+    )
+
+
+def rollout_card(options: Options, result: Result) -> Card:
+    return Card(
+        f"{number(result['episodes'])} episodes, written to {result['out']}",
+        rows_of(_figures(result)),
+        next=[
+            f"tracewheel score {_profile(options)} --curated {options.curated} "
+            f"--trajectories {Path(result['out']) / 'trajectories.parquet'} --out {result['out']}-scores"
+        ],
+    )
+
+
+def score_card(options: Options, result: Result) -> Card:
+    lost = result["unscored"] + result["infrastructure_failed"]
+    look_at, tone = f"success {percent(result['success'])}, mean reward {number(result['reward'])}", "good"
+    if lost:
+        look_at, tone = f"{lost} of {result['trajectories']} episodes have no score, which is not 0", "warning"
+    return Card(
+        f"{result['scored']} of {result['trajectories']} episodes scored, written to {result['out']}",
+        rows_of(_figures(result)),
+        look_at=look_at,
+        tone=tone,
+        next=[
+            f"tracewheel update {_profile(options)} --trajectories {options.trajectories} "
+            f"--scores {Path(result['out']) / 'scores.parquet'} --state DIR --reference DIR --out data/update"
+        ],
+    )
+
+
+def update_card(options: Options, result: Result) -> Card:
+    look_at, tone = "", "good"
+    if not result["steps"]:
+        look_at, tone = "no step was taken: the rewards of each group are equal, so nothing can be learnt from them", "warning"
+    return Card(
+        f"Policy updated by {number(result['steps'])} steps, written to {result['out']}",
+        rows_of(_figures(result)),
+        look_at=look_at,
+        tone=tone,
+        next=[
+            f"tracewheel evaluate {_profile(options)} --curated data/curated --split validation --state {result['out']} "
+            f"--out {result['out']}-validation"
+        ],
+    )
+
+
+def improve_card(options: Options, result: Result) -> Card:
+    names = [name for name in result["candidates"][0] if name not in ("policy", "iteration")] if result["candidates"] else []
+    grid = Grid(
+        ("policy", *(name.replace("_", " ") for name in names)),
+        [(item["policy"], *(_rate(item.get(name)) for name in names)) for item in result["candidates"]],
+    )
+    look_at, tone = f"best on the validation split: {result['best']}", "good"
+    if not result["best_iteration"]:
+        look_at, tone = "the start is still the best on the validation split: no iteration improved it", "warning"
+    alarms = [f"iteration {event.get('iteration')}: {event.get('action')}" for event in result["guard"]]
+    return Card(
+        f"Loop of {len(result['candidates'])} candidates, written to {result['out']}",
+        [("the guard", "; ".join(alarms))] if alarms else (),
+        [grid],
+        look_at,
+        tone,
+        [
+            f"tracewheel evaluate {_profile(options)} --curated {options.curated} --state {Path(result['out']) / 'best'} "
+            f"--out data/evaluation"
+        ],
+    )
+
+
+def evaluate_card(options: Options, result: Result) -> Card:
+    rows = [(mode, *_estimate(result[mode])) for mode in MODES if mode in result]
+    missing = {mode: count["unscored"] + count["infrastructure_failed"] for mode, count in result.get("missing", {}).items()}
+    look_at, tone = f"greedy success {percent(result['greedy']['rate'])}", "good"
+    if any(missing.values()):
+        look_at, tone = f"{sum(missing.values())} episodes have no score, which is not 0", "warning"
+    if result["greedy"]["rate"] is None and result["sampled"]["rate"] is None:
+        look_at, tone = "no episode could be scored", "bad"
+    families = [
+        (f"{kind} {name}", *(percent(modes[mode]["rate"]) for mode in MODES if mode in modes))
+        for kind, group in (("tier", result.get("by_tier", {})), ("family", result.get("by_family", {})))
+        for name, modes in group.items()
+    ]
+    pass_at = ", ".join(f"{k}: {percent(value)}" for k, value in result.get("pass_at", {}).items())
+    parts: list[Grid | Block] = [Grid(("episodes", "success", "95% interval", "tasks"), rows)]
+    if families:
+        parts.append(Grid(("", *MODES), families))
+    return Card(
+        f"{result.get('policy', 'the policy')} on {result['tasks']} tasks of {options.split}, written to {result['out']}",
+        [("pass@k", pass_at), ("tokens", number(result.get("generated_tokens")))],
+        parts,
+        look_at,
+        tone,
+        [f"tracewheel promote {_profile(options)} --challenger {result['out']} --baseline NAME=DIR --out data/gate"],
+    )
+
+
+def merge_card(options: Options, result: Result) -> Card:
+    if not result["evaluated"]:
+        return Card(
+            f"{len(result['parts'])} adapters merged, written to {result.get('out', options.out)}",
+            rows_of(result["settings"]),
+            look_at="the merge was not evaluated",
+            tone="warning",
+            next=[f"tracewheel evaluate {_profile(options)} --curated DIR --state {options.out} --out data/evaluation"],
+        )
+    accepted = result["accepted"]
+    return Card(
+        f"Merge of {', '.join(result['parts'])}: {'kept' if accepted else 'refused, and not written'}",
+        rows_of(result["settings"]),
+        [Grid(("policy", "success on validation"), [(name, percent(rate)) for name, rate in result["rates"].items()])],
+        f"the merge reaches {percent(result['rate'])}, its best part {percent(result['best_part_rate'])}",
+        "good" if accepted else "warning",
+        [f"tracewheel evaluate {_profile(options)} --curated {options.curated} --state {options.out} --out data/evaluation"]
+        if accepted
+        else (),
+    )
+
+
+def promote_card(options: Options, result: Result) -> Card:
+    promoted = result["verdict"] == "promoted"
+    interval = result.get("interval")
+    rows = [
+        ("compared with", str(result["baseline"])),
+        ("difference", _signed(result.get("difference"))),
+        ("interval", f"{_signed(interval[0])} to {_signed(interval[1])}" if interval else "–"),
+        ("p value", number(result.get("p_value"))),
+    ]
+    if "model_version" in result:
+        rows.append(("registered as", f"version {result['model_version']}"))
+    profile = _profile(options)
+    return Card(
+        f"Gate: {result['verdict']}",
+        rows,
+        look_at="; ".join(result["reasons"]),
+        tone="good" if promoted else "warning",
+        next=[f"tracewheel {'status' if promoted else 'doctor'} {profile}"],
+    )
+
+
+def rollback_card(options: Options, result: Result) -> Card:
+    return Card(
+        f"Version {result['restored']}, of run {result['run_id']}, is champion again",
+        look_at=f"version {result['rolled_back']} is marked as rolled back: {result['why']}",
+        next=[f"tracewheel status {_profile(options)}"],
+    )
+
+
+def status_card(options: Options, result: Result) -> Card:
+    runs = result["runs"]
+    rows = [
+        (run["run_id"], run["started"][:16].replace("T", " "), run["verdict"] or run["state"], percent(run["success"]))
+        for run in runs
+    ]
+    complete = [run for run in runs if run["report"]]
+    next = [f"tracewheel retrain {_profile(options)}"]
+    if runs and runs[0]["report"]:
+        next = [f"tracewheel doctor {_profile(options)} --run {runs[0]['run_id']}"]
+    return Card(
+        f"{number(len(runs))} runs, the last started first" if runs else "No runs yet",
+        [("last report", complete[0]["report"])] if complete else (),
+        [Grid(("run", "started", "verdict", "success after RL"), rows)] if runs else (),
+        result["note"],
+        "good",
+        next,
+    )
+
+
+def report_card(options: Options, result: Result) -> Card:
+    return Card(f"Report written to {result['report']}", next=[f"tracewheel doctor {_profile(options)}"])
+
+
+def deploy_card(options: Options, result: Result) -> Card:
+    return Card(f"Deployment {result['deployment']} ended", next=[f"tracewheel status {_profile(options)}"])
+
+
+def _profile(options: Options) -> str:
+    """The profile with the settings that were given, as it is typed."""
+    import shlex
+
+    words = [options.config, *(word for setting in options.overrides for word in ("--set", setting))]
+    return shlex.join([*words, *(["--run-dir", options.run_dir] if options.run_dir else [])])
+
+
+def _figures(result: Result) -> dict[str, Any]:
+    return {name: value for name, value in result.items() if name not in ("out", "stopped")}
+
+
+def _estimate(mode: Result) -> tuple[str, str, str]:
+    interval = mode.get("interval")
+    shown = f"{interval[0]:.1%} to {interval[1]:.1%}" if mode["rate"] is not None and interval else "–"
+    return percent(mode["rate"]), shown, str(mode["n"])
+
+
+def _rate(value: Any) -> str:
+    return percent(value) if value is None or isinstance(value, float) else number(value)
+
+
+def _signed(value: float | None) -> str:
+    return "–" if value is None else f"{value:+.3f}"
+
+
+CARDS: dict[str, Callable[[Options, Result], Card]] = {
+    "flows.ingest:ingest": ingest_card,
+    "flows.single:curate": curate_card,
+    "flows.single:base_policy": base_policy_card,
+    "flows.single:warm_start": warm_start_card,
+    "flows.teach:teach": teach_card,
+    "flows.single:rollout": rollout_card,
+    "flows.single:score": score_card,
+    "flows.single:update": update_card,
+    "flows.loop_command:improve": improve_card,
+    "flows.single:evaluate": evaluate_card,
+    "flows.merge:merge": merge_card,
+    "flows.commands:promote": promote_card,
+    "flows.commands:report": report_card,
+    "flows.commands:rollback": rollback_card,
+    "flows.commands:status": status_card,
+    "flows.deploy:deploy": deploy_card,
+    "flows.data:record": recording_card,
+    "flows.data:report": quality_card,
+}
