@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -55,7 +56,7 @@ def teach_card(options: Options, result: Result) -> Card:
         tone=tone,
         next=[
             f"tracewheel warm-start {_profile(options)} --curated {options.curated} "
-            f"--set 'warm_start.extra_demonstrations=[{result['out']}]' --out data/warm_start"
+            f"--set {shlex.quote('warm_start.extra_demonstrations=[' + result['out'] + ']')} --out data/warm_start"
         ],
     )
 
@@ -170,9 +171,11 @@ def merge_card(options: Options, result: Result) -> Card:
         [Grid(("policy", "success on validation"), [(name, percent(rate)) for name, rate in result["rates"].items()])],
         f"the merge reaches {percent(result['rate'])}, its best part {percent(result['best_part_rate'])}",
         "good" if accepted else "warning",
-        [f"tracewheel evaluate {_profile(options)} --curated {options.curated} --state {options.out} --out data/evaluation"]
-        if accepted
-        else (),
+        [
+            f"tracewheel evaluate {_profile(options)} --curated {options.curated} --state {options.out} --out data/evaluation"
+            if accepted
+            else f"tracewheel merge {_profile(options)} … --method linear"
+        ],
     )
 
 
@@ -235,8 +238,6 @@ def deploy_card(options: Options, result: Result) -> Card:
 
 def _profile(options: Options) -> str:
     """The profile with the settings that were given, as it is typed."""
-    import shlex
-
     words = [options.config, *(word for setting in options.overrides for word in ("--set", setting))]
     return shlex.join([*words, *(["--run-dir", options.run_dir] if options.run_dir else [])])
 

@@ -110,7 +110,7 @@ def test_broken_lines_are_quarantined_with_number_and_reason(run, profile, tmp_p
     (tmp_path / "traces.jsonl").write_text('{"messages": [\n{"no": "messages"}\n')
     setting = f"ingest.paths=[{tmp_path}/traces.jsonl]"
     code, out, _ = run("ingest", profile, "--set", setting, "--out", tmp_path / "out", "--json")
-    assert code == 0
+    assert code == 2  # nothing was kept
     report = json.loads(out)
     assert (report["read"], report["quarantined"], report["kept"]) == (2, 2, 0)
     lines = [json.loads(line) for line in (tmp_path / "out" / "quarantine.jsonl").read_text().splitlines()]

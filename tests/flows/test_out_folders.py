@@ -106,7 +106,7 @@ def inputs(profile, tmp_path_factory):
         "flows.ingest:ingest": ["ingest", str(folder / "log.jsonl")],
         "a profile": ["ingest", str(profile)],
         "flows.single:curate": arguments,
-        "flows.data:record": ["data", "record", str(folder / "ingested")],
+        "flows.data:record": ["data", "record", str(folder / "ingested"), "--tool-set", "finish"],
         "flows.data:report": ["data", "report", str(folder / "curated")],
     }
 

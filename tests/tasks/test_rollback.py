@@ -176,7 +176,7 @@ def test_the_command_says_what_it_did(promoted, profile_of, capsys):
     (run, _), (one, two) = promoted("one", "two")
     assert main(["rollback", profile_of(run), "--why", "worse in production"]) == 0
     shown = capsys.readouterr().out
-    assert f"version {one}, of run {run.record.run_id}, is champion again" in shown
+    assert f"Version {one}, of run {run.record.run_id}, is champion again" in shown
     assert f"version {two} is marked as rolled back: worse in production" in shown
     assert main(["rollback", profile_of(run), "--json"]) == 2
     assert "there is none to go back to" in json.loads(capsys.readouterr().out)["error"]

@@ -79,9 +79,9 @@ class Agreement:
         agreeing = int((~replies & ~reward).sum())
         return cls(len(usable), agreeing, {reason: count for reason, count in reasons.items() if count}, first)
 
-    def drifts(self) -> str:
-        """A sentence where under half of the episodes agree, with the first reply that differs. Otherwise ""."""
-        if self.share is None or self.share >= LEAST_AGREEMENT:
+    def drifts(self, least: float = LEAST_AGREEMENT) -> str:
+        """A sentence where less than this share of the episodes agrees, with the first reply that differs. Otherwise ""."""
+        if self.share is None or self.share >= least:
             return ""
         text = (
             f"only {self.agreeing} of {self.episodes} episodes ({self.share:.1%}) agree with their log when they are replayed"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tracewheel.config import CurateSections
 from tracewheel.core.errors import DataError
 from tracewheel.core.store import PARTIAL
-from tracewheel.curation.agreement import Agreement
+from tracewheel.curation.agreement import GOOD_AGREEMENT, Agreement
 from tracewheel.curation.contamination import Overlap
 from tracewheel.curation.curated_folder import CONTAMINATION_FILE, DUPLICATES_FILE, REPORT_FILE, SPLITS, SPLITS_FILE, TASKS_FILE
 from tracewheel.curation.difficulty import check_held_out_tier, pass_rates
@@ -101,7 +101,15 @@ def _decide(
 ) -> tuple[EpisodeOrder, dict[str, Any]]:
     """Write all files except episodes and sets. Returns the order of the episodes, and the report without their part."""
     with replay_all(traces, config.environment.kind, config.curation, scratch) as replayed:
-        return _Curation(config, replayed, earlier).write(out, scratch, traces)
+        curation = _Curation(config, replayed, earlier)
+        try:
+            return curation.write(out, scratch, traces)
+        except DataError as error:
+            # Episodes that disagree with their log are unscored, so what is missing is missing for that reason first.
+            drift = Agreement.of(curation.usable, replayed.difference).drifts(GOOD_AGREEMENT)
+            if not drift:
+                raise
+            raise DataError(f"{drift}. Such episodes stay unscored; hence: {error}") from error
 
 
 class _Curation:
