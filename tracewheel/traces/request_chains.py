@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from tracewheel.traces.readers.building import Place
-from tracewheel.traces.readers.requests import LoggedRequest, history_hashes
+from tracewheel.traces.readers.logged_request import LoggedRequest
+from tracewheel.traces.readers.requests import history_hashes
 
 HASH_BYTES = 16
 EQUALS_COMPARED = 64

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import NamedTuple
 
 from tracewheel.traces.readers.building import Place
-from tracewheel.traces.readers.requests import LoggedRequest
+from tracewheel.traces.readers.logged_request import LoggedRequest
 from tracewheel.traces.request_chains import RequestTable
 
 MEMORY_KIB = 64 << 10

@@ -1,7 +1,6 @@
-"""Reads logs of Bedrock's Converse API: requests with `messages` and, where logged, their response; and invocation logs.
+"""Reads Bedrock's Converse API: conversations, and for `requests` the bodies of requests and the model invocation log.
 
-Content blocks have one key that names them (`text`, `toolUse`, `toolResult`, `reasoningContent`). In an invocation log the
-body is a request of Converse, or of `InvokeModel` with Anthropic's messages, which the reader of requests reads.
+Content blocks have one key that names them: `text`, `toolUse`, `toolResult`, `reasoningContent`.
 """
 
 from __future__ import annotations
@@ -10,18 +9,20 @@ from typing import Any
 
 from tracewheel.core.types import Trace
 from tracewheel.traces.quarantine import InvalidRecord
-from tracewheel.traces.readers import requests
 from tracewheel.traces.readers.building import Place, RawTrace, build_trace, list_field, message_list, object_field, text_field
 from tracewheel.traces.readers.content import as_text
 from tracewheel.traces.readers.dialects import parsed
 from tracewheel.traces.readers.dialogue import Dialogue, unreadable
+from tracewheel.traces.readers.logged_request import LoggedRequest
 from tracewheel.traces.readers.reader import Reader, Signs
 from tracewheel.traces.readers.tools import as_tools
 
 FORMAT = "bedrock"
 BLOCKS = {"text", "toolUse", "toolResult", "reasoningContent", "image", "document", "video", "cachePoint", "guardContent"}
 BLOCKS |= {"citationsContent", "searchResult"}
-READ = {"messages", "system", "toolConfig", "request", "response", "output", "modelId", "ResponseMetadata", "requestMetadata"}
+READ = {"messages", "system", "toolConfig", "modelId", "inferenceConfig"}
+LOG_KEYS = {"input", "output", "requestId", "modelId", "timestamp", "schemaType", "schemaVersion", "accountId", "identity"}
+USED = ("output", "usage", "metrics", "stopReason", "ResponseMetadata", "modelId", "model", "timestamp")
 
 
 def is_message(value: Any) -> bool:
@@ -38,10 +39,8 @@ def is_whole(values: Any) -> bool:
 
 
 def recognises(value: Any) -> bool:
-    """Whether this is a request, with or without its response."""
-    if not isinstance(value, dict):
-        return False
-    return is_whole((value["request"] if isinstance(value.get("request"), dict) else value).get("messages"))
+    """Whether this is a conversation: a request without its response."""
+    return isinstance(value, dict) and is_whole(value.get("messages"))
 
 
 def is_invocation(value: Any) -> bool:
@@ -49,58 +48,65 @@ def is_invocation(value: Any) -> bool:
     return isinstance(value, dict) and value.get("schemaType") == "ModelInvocationLog" and "input" in value
 
 
-def read(value: Any, place: Place) -> Trace:
-    """The trace of one record.
+def pair_of(entry: dict[str, Any]) -> dict[str, Any]:
+    """The request and the response of an entry of the invocation log, and what lies beside them.
 
     Raises:
-        InvalidRecord: it cannot be read.
+        InvalidRecord: the entry holds no messages.
     """
-    request = value["request"] if isinstance(value.get("request"), dict) else value
-    response = object_field(value, "response") or value
-    found = _conversation(request, response)
-    rest = {key: part for key, part in value.items() if key not in READ and key not in ("usage", "metrics", "stopReason")}
-    return build_trace(FORMAT, place, found(text_field(request, "modelId"), rest, {}))
-
-
-def read_invocation(value: Any, place: Place) -> Trace:
-    """The trace of one entry of an invocation log.
-
-    Raises:
-        InvalidRecord: it cannot be read.
-    """
-    request = parsed(object_field(value, "input").get("inputBodyJson"))
-    response = parsed(object_field(value, "output").get("outputBodyJson"))
+    request = parsed(object_field(entry, "input").get("inputBodyJson"))
+    response = parsed(object_field(entry, "output").get("outputBodyJson"))
     if not isinstance(request, dict) or not isinstance(request.get("messages"), list):
         raise InvalidRecord("no messages", "'input.inputBodyJson' has no messages; large bodies lie in a file of their own")
-    model = text_field(value, "modelId")
-    about = {"id": text_field(value, "requestId"), "created": text_field(value, "timestamp")}
-    info = {key: value.get(key) for key in ("operation", "region", "requestMetadata", "errorCode")}
-    if not is_whole(request["messages"]):
-        if not isinstance(response, dict):
-            raise InvalidRecord("content was not read", "the response is a stream of events; log it without streaming")
-        record = {"request": request, "response": response, "model": model, **about, **info}
-        return requests.trace_of([requests.read_request(record)], place)
-    found = _conversation(request, response if isinstance(response, dict) else {})
-    return build_trace(FORMAT, place, found(model, info, about))
+    if isinstance(response, list):
+        # The events of a stream, as `InvokeModelWithResponseStream` logs them.
+        response = "\n".join(f"data: {as_text(event)}" for event in response)
+    rest = {key: part for key, part in entry.items() if key not in LOG_KEYS}
+    about = {"id": entry.get("requestId"), "model": entry.get("modelId"), "timestamp": entry.get("timestamp")}
+    return {**rest, **about, "request": request, "response": response}
 
 
-def _conversation(request: dict[str, Any], response: dict[str, Any]) -> Any:
+def is_exchange(request: dict[str, Any], response: dict[str, Any]) -> bool:
+    """Whether these are the bodies of a request of Converse and of its response."""
+    return is_whole(request.get("messages")) and ("stopReason" in response or "message" in object_field(response, "output"))
+
+
+def read_exchange(request: dict[str, Any], response: dict[str, Any]) -> LoggedRequest:
+    """A request with its response.
+
+    Raises:
+        InvalidRecord: a block is not text, a call or a result.
+    """
+    asked, said = _asked(request), Dialogue()
+    output = object_field(response, "output").get("message")
+    if isinstance(output, dict):
+        read_messages([output], said)
+    tools = _tools(list_field(object_field(request, "toolConfig"), "tools"))
+    model = text_field(request, "modelId")
+    return LoggedRequest(
+        asked.messages(), said.messages(), None, None, None, None, None, model, None, None, tools, dict.fromkeys(USED)
+    )
+
+
+def _asked(request: dict[str, Any]) -> Dialogue:
     dialogue = Dialogue()
     for block in list_field(request, "system"):
         if isinstance(block, dict) and isinstance(block.get("text"), str):
             dialogue.said("system", block["text"])
     read_messages(message_list(request), dialogue)
-    output = object_field(response, "output").get("message")
-    if isinstance(output, dict):
-        read_messages([output], dialogue)
-    tools = list_field(object_field(request, "toolConfig"), "tools")
-    metadata = object_field(request, "requestMetadata")
+    return dialogue
 
-    def found(model: str | None, info: dict[str, Any], about: dict[str, Any]) -> RawTrace:
-        own = {"stop_reason": response.get("stopReason"), "metadata": metadata or info.get("requestMetadata")}
-        return RawTrace(dialogue.messages(), tools=_tools(tools), model=model, info=info | own, **about)
 
-    return found
+def read(value: Any, place: Place) -> Trace:
+    """The trace of one conversation.
+
+    Raises:
+        InvalidRecord: it cannot be read.
+    """
+    tools = _tools(list_field(object_field(value, "toolConfig"), "tools"))
+    info = {key: part for key, part in value.items() if key not in READ}
+    found = RawTrace(_asked(value).messages(), tools=tools, model=text_field(value, "modelId"), info=info)
+    return build_trace(FORMAT, place, found)
 
 
 def read_list(value: Any, place: Place) -> Trace:
@@ -170,7 +176,6 @@ def _tools(tools: list[Any]) -> list[dict[str, Any]]:
 
 
 READERS = (
-    Reader(FORMAT, is_invocation, read_invocation, signs=Signs.NAMED),
     Reader(FORMAT, recognises, read, signs=Signs.NAMED),
     Reader(FORMAT, is_message, read_list, "list", is_whole=is_whole),
 )

@@ -1,4 +1,4 @@
-"""Reads logs of Gemini's and Vertex AI's API: `contents` with `parts`, and where logged a request's `response`.
+"""Reads Gemini's and Vertex AI's `contents` with `parts`: conversations, and for `requests` the bodies of requests.
 
 Keys are in the API's camel case or in the Python SDK's snake case. Calls may lack ids: results go to the open calls of their
 name, in order.
@@ -11,6 +11,7 @@ from typing import Any
 from tracewheel.core.types import Trace
 from tracewheel.traces.readers.building import Place, RawTrace, build_trace, list_field, message_list, object_field, text_field
 from tracewheel.traces.readers.dialogue import Dialogue, unreadable
+from tracewheel.traces.readers.logged_request import LoggedRequest
 from tracewheel.traces.readers.reader import Reader
 from tracewheel.traces.readers.tools import as_tools
 
@@ -21,8 +22,7 @@ CODE, OUTPUT = ("executableCode", "executable_code"), ("codeExecutionResult", "c
 FILES = ("inlineData", "inline_data", "fileData", "file_data")
 SYSTEM = ("systemInstruction", "system_instruction")
 SIGNS = {"text", "thought", *CALL, *RESULT, *CODE, *OUTPUT, *FILES}
-REQUEST = {"contents", "tools", "config", *SYSTEM}
-READ = {"request", "response", "candidates", *REQUEST}
+REQUEST = {"contents", "tools", "config", "generationConfig", *SYSTEM}
 
 
 def is_content(value: Any) -> bool:
@@ -38,31 +38,47 @@ def is_whole(values: Any) -> bool:
 
 
 def recognises(value: Any) -> bool:
-    """Whether this is a request, alone or with its response."""
-    if not isinstance(value, dict):
-        return False
-    request = value["request"] if isinstance(value.get("request"), dict) else value
+    """Whether this is a conversation: a request without its response."""
+    return isinstance(value, dict) and is_whole(value.get("contents"))
+
+
+def is_exchange(request: dict[str, Any], response: dict[str, Any]) -> bool:
+    """Whether these are the bodies of a request and of its response."""
     contents = request.get("contents")
-    if isinstance(contents, dict):
-        return is_content(contents)
-    return is_whole(contents) or (isinstance(contents, str) and bool(_candidates(value)))
+    if not isinstance(response.get("candidates"), list):
+        return False
+    return is_whole([contents] if isinstance(contents, dict) else contents) or isinstance(contents, str)
 
 
-def _candidates(value: dict[str, Any]) -> list[Any]:
-    response = value["response"] if isinstance(value.get("response"), dict) else value
-    return list_field(response, "candidates")
-
-
-def read(value: Any, place: Place) -> Trace:
-    """The trace of one record.
+def read_exchange(request: dict[str, Any], response: dict[str, Any]) -> LoggedRequest:
+    """A request with its response.
 
     Raises:
-        InvalidRecord: it cannot be read.
+        InvalidRecord: a part is not text, a call or a result.
     """
-    request = value["request"] if isinstance(value.get("request"), dict) else value
-    response = object_field(value, "response") or value
-    config = object_field(request, "config")
+    asked, said = _asked(request), Dialogue()
+    first = response["candidates"][0] if response["candidates"] else None
+    if isinstance(first, dict) and isinstance(first.get("content"), dict):
+        read_contents([{**first["content"], "role": "model"}], said)
+    return LoggedRequest(
+        asked.messages(),
+        said.messages(),
+        id=text_field(response, "responseId", "response_id"),
+        previous=None,
+        session=None,
+        user=None,
+        created=text_field(response, "createTime", "create_time"),
+        model=text_field(response, "modelVersion", "model_version") or text_field(request, "model"),
+        outcome=None,
+        task=None,
+        tools=_offered(request),
+        info=dict.fromkeys(REQUEST),
+    )
+
+
+def _asked(request: dict[str, Any]) -> Dialogue:
     dialogue = Dialogue()
+    config = object_field(request, "config")
     system = next((holder[key] for holder in (request, config) for key in SYSTEM if holder.get(key)), None)
     if system is not None:
         dialogue.said("system", _system(system))
@@ -71,24 +87,21 @@ def read(value: Any, place: Place) -> Trace:
         dialogue.said("user", contents)
     else:
         read_contents([contents] if isinstance(contents, dict) else message_list(request, "contents"), dialogue)
-    candidates = _candidates(value)
-    if candidates and isinstance(candidates[0], dict) and isinstance(candidates[0].get("content"), dict):
-        read_contents([{"role": "model", **candidates[0]["content"]}], dialogue)
-    model = text_field(response, "modelVersion", "model_version") or text_field(request, "model")
-    finished = candidates[0] if candidates and isinstance(candidates[0], dict) else {}
-    return build_trace(
-        FORMAT,
-        place,
-        RawTrace(
-            dialogue.messages(),
-            id=text_field(response, "responseId", "response_id") or text_field(value, "id"),
-            tools=declared_tools(list_field(request, "tools") or list_field(config, "tools")),
-            created=text_field(response, "createTime", "create_time") or text_field(value, "timestamp"),
-            model=model,
-            info={key: part for key, part in value.items() if key not in READ}
-            | {"finish_reason": finished.get("finishReason", finished.get("finish_reason"))},
-        ),
-    )
+    return dialogue
+
+
+def _offered(request: dict[str, Any]) -> list[dict[str, Any]]:
+    return declared_tools(list_field(request, "tools") or list_field(object_field(request, "config"), "tools"))
+
+
+def read(value: Any, place: Place) -> Trace:
+    """The trace of one conversation.
+
+    Raises:
+        InvalidRecord: it cannot be read.
+    """
+    info = {key: part for key, part in value.items() if key not in REQUEST}
+    return build_trace(FORMAT, place, RawTrace(_asked(value).messages(), tools=_offered(value), info=info))
 
 
 def read_list(value: Any, place: Place) -> Trace:

@@ -28,6 +28,8 @@ from tracewheel.traces.readers.tools import as_tools
 FORMAT = "openai_responses"
 READ = {"request", "response", "input", "output", "items", "instructions", "tools", "model", "id", "object", "created_at"}
 READ |= {"metadata", "user", "reward", "original_input", "generated_items", "conversation", "session_id", "user_id"}
+# The rest of a saved state is about the run, not the conversation.
+READ |= {"model_responses", "last_model_response", "last_processed_response", "session_items", "current_step", "context"}
 KEPT = ("status", "previous_response_id", "incomplete_details", "error")
 
 
@@ -35,6 +37,8 @@ def recognises(value: Any) -> bool:
     """Whether this is a request, a response, or both, or an object that holds a list of items."""
     if not isinstance(value, dict):
         return False
+    if _is_run_state(value):
+        return True
     if _is_response(value) or _is_response(value.get("response")):
         return True
     request = value["request"] if isinstance(value.get("request"), dict) else value
@@ -42,6 +46,17 @@ def recognises(value: Any) -> bool:
         return False
     items = [request[key] for key in ("input", "items") if isinstance(request.get(key), list)]
     return bool(items) and any(map(is_item, items[0])) and all(map(is_item_or_message, items[0]))
+
+
+def _is_run_state(value: dict[str, Any]) -> bool:
+    return isinstance(value.get("original_input"), str | list) and isinstance(value.get("generated_items"), list)
+
+
+def _items_of_run(state: dict[str, Any]) -> list[Any]:
+    """What an agent of the Agents SDK was asked, and what it did, in a saved state of its run."""
+    asked = state["original_input"]
+    raw = [object_field(item, "raw_item") for item in state["generated_items"] if isinstance(item, dict)]
+    return [*([{"role": "user", "content": asked}] if isinstance(asked, str) else asked), *filter(None, raw)]
 
 
 def _is_response(value: Any) -> bool:
@@ -61,6 +76,8 @@ def read(value: Any, place: Place) -> Trace:
     """
     response = value if _is_response(value) else object_field(value, "response")
     request = value["request"] if isinstance(value.get("request"), dict) else value
+    if _is_run_state(value):
+        request = {"input": _items_of_run(value)}
     metadata = object_field(response, "metadata") or object_field(request, "metadata")
     dialogue = Dialogue()
     instructions = request.get("instructions") or response.get("instructions")

@@ -1,25 +1,26 @@
 """Reads logs of single model requests, as proxies and SDK callbacks write them, and joins them into conversations.
 
-A record holds a request and its response: `{"request", "response"}` (their bodies perhaps under `body`, or as text),
-Helicone's `request_body` and `response_body`, LiteLLM's `messages` and `response`, an entry of an HTTP archive (HAR 1.2),
-or the body of a request alone. Bodies are those of OpenAI's chat completions and responses and of Anthropic's messages; a
-response may be the text of a stream. Each request repeats the conversation so far, so `request_chains` finds the request
-that it continues.
+A record holds a request and its response: `{"request", "response"}` (their bodies perhaps under `body`, or as text), an entry
+of Bedrock's invocation log, Helicone's `request_body` and `response_body`, LiteLLM's `messages` and `response`, an entry of
+an HTTP archive (HAR 1.2), or the body of a request alone. Bodies are those of OpenAI's chat completions and responses, of
+Anthropic's messages, of Gemini and of Bedrock's Converse; a response may be the text of a stream. Each request repeats the
+conversation so far, so `request_chains` finds the request that it continues.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import replace
 from hashlib import blake2b
+from types import ModuleType
 from typing import Any
 
 import orjson
 
 from tracewheel.core.types import Trace
 from tracewheel.traces.quarantine import InvalidRecord
+from tracewheel.traces.readers import bedrock, gemini
 from tracewheel.traces.readers.building import (
     Place,
     RawTrace,
@@ -32,13 +33,15 @@ from tracewheel.traces.readers.content import read_parts
 from tracewheel.traces.readers.conversation import message_key
 from tracewheel.traces.readers.dialects import as_chat, parsed, tie_calls
 from tracewheel.traces.readers.dialogue import Dialogue
+from tracewheel.traces.readers.logged_request import LoggedRequest
 from tracewheel.traces.readers.reader import Reader, Signs
 from tracewheel.traces.readers.response_items import read_items
 from tracewheel.traces.readers.streams import is_stream, response_of_stream
 from tracewheel.traces.readers.tools import as_tools
 
 FORMAT = "requests"
-PROVIDERS = ("openai", "anthropic", "openai_responses")
+PROVIDERS = ("openai", "anthropic", "openai_responses", "gemini", "bedrock")
+FAMILIES: tuple[ModuleType, ...] = (gemini, bedrock)  # bodies of their own shape
 PAIRS = (("request", "response"), ("request_body", "response_body"))
 # Settings of a request that no log of a whole conversation has.
 SETTINGS = {"temperature", "top_p", "max_tokens", "max_completion_tokens", "max_output_tokens", "stream", "stream_options"}
@@ -52,47 +55,12 @@ TIMES = ("startTime", "start_time", "startedDateTime", "request_created_at", "cr
 BODIES = {name for pair in PAIRS for name in pair} | {"messages", "choices", "cache", "timings"}
 
 
-@dataclass(frozen=True)
-class LoggedRequest:
-    """One request to a model.
-
-    Attributes:
-        inputs: The messages that were sent.
-        outputs: The messages of the response; empty when it failed or was not logged.
-        id: The response's id, or the record's.
-        previous: The id of the response that it continues, where the provider keeps the conversation.
-    """
-
-    inputs: list[dict[str, Any]]
-    outputs: list[dict[str, Any]]
-    id: str | None
-    previous: str | None
-    session: str | None
-    user: str | None
-    created: str | None
-    model: str | None
-    outcome: float | None
-    task: str | None
-    tools: list[dict[str, Any]] = field(default_factory=list)
-    info: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def moment(self) -> float | None:
-        """Its time, to order requests of one log: seconds if it is a date, else the number that was logged."""
-        try:
-            return float(self.created) if self.created else None
-        except ValueError:
-            pass
-        try:
-            return datetime.fromisoformat(str(self.created)).timestamp()
-        except ValueError:
-            return None
-
-
 def recognises(value: Any) -> bool:
     """Whether a record is of a request: its body, and its response or settings that only requests have."""
     if not isinstance(value, dict):
         return False
+    if bedrock.is_invocation(value) or _exchange(value) is not None:
+        return True
     request, response = _bodies(value)
     if not _is_request_body(request) or _has_converse_blocks(request):
         return False
@@ -118,6 +86,12 @@ def read_request(value: dict[str, Any]) -> LoggedRequest:
     Raises:
         InvalidRecord: it cannot be read.
     """
+    if bedrock.is_invocation(value):
+        value = bedrock.pair_of(value)
+    exchange = _exchange(value)
+    if exchange is not None:
+        family, request, response = exchange
+        return _with_fields(family.read_exchange(request, response), value)
     request, response = _bodies(value)
     if not _is_request_body(request):
         raise InvalidRecord("unknown format", "no body of a request to a model: 'messages' or 'input' is to be a list")
@@ -148,6 +122,34 @@ def read_request(value: dict[str, Any]) -> LoggedRequest:
         task=text_field(value, "task", "task_id"),
         tools=as_tools(request.get("tools") or parameters.get("tools")) or as_tools(request.get("functions")),
         info={key: part for key, part in value.items() if key not in BODIES} | {"error": error},
+    )
+
+
+def _exchange(value: dict[str, Any]) -> tuple[ModuleType, dict[str, Any], dict[str, Any]] | None:
+    """The family of a record's bodies, and the bodies; None if they are of no family."""
+    request, response = _bodies(value)
+    response = value if request is value else response
+    family = next((family for family in FAMILIES if family.is_exchange(request, response)), None)
+    return None if family is None else (family, request, response)
+
+
+def _with_fields(request: LoggedRequest, value: dict[str, Any]) -> LoggedRequest:
+    """The request with what lies beside its bodies."""
+    metadata = {
+        **object_field(value, "metadata"),
+        **object_field(value, "requestMetadata"),
+        **object_field(value, "properties"),
+    }
+    return replace(
+        request,
+        id=request.id or text_field(value, "id", "request_id"),
+        session=text_field(value, *SESSIONS) or text_field(metadata, *SESSIONS),
+        user=text_field(value, *USERS) or text_field(metadata, *USERS),
+        created=request.created or _created(value),
+        model=request.model or text_field(value, "model", "modelId"),
+        outcome=reward_field(value, "reward"),
+        task=text_field(value, "task", "task_id"),
+        info={key: part for key, part in value.items() if key not in BODIES | request.info.keys()},
     )
 
 

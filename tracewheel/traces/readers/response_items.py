@@ -14,7 +14,7 @@ from tracewheel.traces.readers.dialogue import Dialogue, unreadable
 
 CALLS = {"function_call": "arguments", "custom_tool_call": "input"}
 RESULTS = {"function_call_output", "custom_tool_call_output", "local_shell_call_output", "shell_call_output"}
-RESULTS |= {"apply_patch_call_output", "computer_call_output", "tool_search_output"}
+RESULTS |= {"apply_patch_call_output", "computer_call_output", "tool_search_output", "program_output"}
 # Calls whose result is an item of its own, if the agent runs the tool, and calls that carry it. Values: what holds the result.
 BUILT_IN: dict[str, tuple[str, ...]] = {
     "local_shell_call": (),
@@ -27,6 +27,7 @@ BUILT_IN: dict[str, tuple[str, ...]] = {
     "code_interpreter_call": ("outputs",),
     "mcp_call": ("output", "error"),
     "mcp_list_tools": (),
+    "program": (),
 }
 HOSTED = {"web_search_call", "file_search_call", "code_interpreter_call", "mcp_call"}
 # Bookkeeping that nobody said: compaction is the provider's own, encrypted summary; lists of tools are offered, not called.
@@ -80,7 +81,7 @@ def _read_item(item: dict[str, Any], dialogue: Dialogue) -> None:
             item.get("call_id") or item.get("id"), item.get("name"), {"input": given} if kind != "function_call" else given
         )
     elif kind in RESULTS:
-        output = item.get("output", item.get("tools"))
+        output = next((item[key] for key in ("output", "result", "tools") if item.get(key) is not None), None)
         dialogue.replied(item.get("call_id"), None, _output(output))
     elif kind in SILENT:
         return

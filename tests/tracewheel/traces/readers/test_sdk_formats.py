@@ -47,8 +47,8 @@ FIELDS = {
     "langchain": {"session": "conv", "user": "u1", "model": "m", "outcome": None},
     "langgraph": {"session": "conv", "user": "u1", "created": "2026-10-01T08:00:00.000000Z", "model": "m", "outcome": None},
     "pydantic_ai": {"session": "conv", "created": "2026-10-01T08:00:00.000000Z", "model": "m", "outcome": None},
-    "gemini": {"id": "x", "created": "2026-10-01T08:00:00.000000Z", "model": "m", "outcome": None},
-    "bedrock": {"id": "x", "model": "m", "outcome": None},
+    "gemini": {"model": "m", "outcome": None},
+    "bedrock": {"model": "m", "outcome": None},
     "langsmith": {
         "id": "r1", "session": "conv", "user": "u1", "created": "2026-10-01T08:00:00.000000Z", "model": "m", "outcome": 1.0,
         "task": "4",
@@ -138,11 +138,10 @@ def lists():
         "vercel_ai": SAMPLES["vercel_ai"]["messages"],
         "langchain": SAMPLES["langchain"]["messages"],
         "pydantic_ai": SAMPLES["pydantic_ai"]["messages"],
-        "gemini": SAMPLES["gemini"]["request"]["contents"] + [SAMPLES["gemini"]["response"]["candidates"][0]["content"]],
+        "gemini": SAMPLES["gemini"]["contents"],
         "google_adk": SAMPLES["google_adk"]["events"],
         "autogen": SAMPLES["autogen"]["messages"],
-        "bedrock": SAMPLES["bedrock"]["input"]["inputBodyJson"]["messages"]
-        + [SAMPLES["bedrock"]["output"]["outputBodyJson"]["output"]["message"]],
+        "bedrock": SAMPLES["bedrock"]["messages"],
     }
 
 
@@ -273,10 +272,10 @@ def test_pydantic_retries_and_instructions():
 
 def test_gemini_results_without_ids_go_to_the_calls_of_their_name_in_order():
     record = sample("gemini")
-    contents = record["request"]["contents"]
+    contents = record["contents"]
     contents[1]["parts"].append({"functionCall": {"name": "weather", "args": {"city": "Oslo"}}})
     contents[2]["parts"].append({"functionResponse": {"name": "weather", "response": {"result": "wet"}}})
-    record["request"]["systemInstruction"] = {"parts": [{"text": "Be brief."}]}
+    record["systemInstruction"] = {"parts": [{"text": "Be brief."}]}
     (trace,) = read(record)
     asked = [call["id"] for call in trace.messages[2]["tool_calls"]]
     assert [message["tool_call_id"] for message in trace.messages[3:5]] == asked
@@ -285,18 +284,14 @@ def test_gemini_results_without_ids_go_to_the_calls_of_their_name_in_order():
     assert read(record)[0].reason == "content is not text"
 
 
-def test_converse_pairs_and_invocations_of_anthropics_messages():
-    log = sample("bedrock")
-    body = log["input"]["inputBodyJson"]
-    (pair,) = read({"request": {"modelId": "m", "system": [{"text": "Be brief."}], **body},
-                    "response": log["output"]["outputBodyJson"]})  # fmt: skip
-    assert (pair.format, pair.model, pair.messages[0]["role"], len(pair.messages)) == ("bedrock", "m", "system", 5)
-    log["operation"] = "InvokeModel"
-    log["input"]["inputBodyJson"] = {"messages": [{"role": "user", "content": "Hello"}], "anthropic_version": "x"}
-    log["output"]["outputBodyJson"] = {"type": "message", "role": "assistant", "content": [{"type": "text", "text": "Hi"}]}
-    (trace,) = read(log)
-    assert said(trace) == [("user", "Hello"), ("assistant", "Hi")]
-    assert trace.model == "m"
+def test_a_saved_state_of_an_agents_run_is_read():
+    items = sample("openai_responses")["input"]
+    state = {"$schemaVersion": "1.17", "original_input": "Hello", "current_agent": {"name": "desk"}}
+    state["generated_items"] = [{"type": "item", "agent": {}, "raw_item": item} for item in items[1:]]
+    (trace,) = read(state)
+    assert trace.format == "openai_responses"
+    assert said(trace) == [("user", "Hello"), ("assistant", None), ("tool", "sunny")]
+    assert calls(trace) == [("weather", {"city": "Rome"})]
 
 
 def test_runs_of_two_traces_in_any_order_and_a_run_tree_are_read_alike():
