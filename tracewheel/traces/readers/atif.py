@@ -1,12 +1,18 @@
-"""Reads trajectories in Harbor's agent trajectory interchange format (ATIF, v1.0 to v1.7): steps of user, system and agent.
+"""Reads trajectories in Harbor's agent trajectory interchange format (ATIF, v1.0 to v1.8): steps of user, system and agent.
 
 An agent's step is an assistant turn, and its observation holds the replies to its calls. Results that name no call are
 assigned to the step's calls in order; of several calls with one such result, the last gets it and the others an empty
 reply. The observation of a step without calls becomes a user message, as the model saw it.
+
+A trajectory that goes on in another file begins there with the steps that the model still saw, marked `is_copied_context`. Each
+file is a trace, as the model saw it; they share the session, and `info.copied_messages` counts what belongs to the file
+before. Embedded trajectories of sub-agents are traces of their own.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from typing import Any
 
 from tracewheel.core.types import Trace
@@ -22,11 +28,13 @@ from tracewheel.traces.readers.building import (
     time_text,
 )
 from tracewheel.traces.readers.content import arguments_text, as_text, identity_of, read_parts
-from tracewheel.traces.readers.reader import Reader, Signs
+from tracewheel.traces.readers.reader import Part, Reader, Signs
 from tracewheel.traces.readers.spans import nanoseconds
 from tracewheel.traces.readers.tools import as_tools
 
 FORMAT = "atif"
+CONTINUED = re.compile(r"-cont-\d+$")
+KEPT = ("schema_version", "final_metrics", "notes", "extra", "continued_trajectory_ref")
 
 
 def recognises(value: Any) -> bool:
@@ -35,6 +43,15 @@ def recognises(value: Any) -> bool:
         return False
     version = value.get("schema_version")
     return isinstance(version, str) and version.upper().startswith("ATIF")
+
+
+def split(value: dict[str, Any]) -> Iterator[Part]:
+    """The trajectory, and those of its sub-agents; a sub-agent belongs to the session of its parent."""
+    yield Part(value, None, value)
+    for inner in list_field(value, "subagent_trajectories"):
+        whole = {"schema_version": value["schema_version"], "session_id": value.get("session_id"), **inner}
+        for part in split({**whole, "steps": list_field(whole, "steps")}):
+            yield part._replace(value={**part.value, "parent": value.get("trajectory_id") or value.get("session_id")})
 
 
 def read(value: Any, place: Place) -> Trace:
@@ -48,13 +65,18 @@ def read(value: Any, place: Place) -> Trace:
         raise InvalidRecord("no messages", "'steps' is to be a list with at least one step")
     agent = object_field(value, "agent")
     messages: list[dict[str, Any]] = []
+    copied = 0
     for position, step in enumerate(steps):
         if not isinstance(step, dict):
             raise InvalidRecord("message unreadable", f"step {position} is not an object")
+        before = len(messages)
         _append(messages, step, position)
-    models = [step["model_name"] for step in steps if isinstance(step.get("model_name"), str)]
-    times = [nanoseconds(step["timestamp"]) for step in steps if step.get("timestamp")]
-    info = {key: value[key] for key in ("schema_version", "final_metrics", "notes", "extra") if key in value}
+        copied += (len(messages) - before) if step.get("is_copied_context") else 0
+    own = [step for step in steps if not step.get("is_copied_context")]
+    models = [step["model_name"] for step in own if isinstance(step.get("model_name"), str)]
+    times = [nanoseconds(step["timestamp"]) for step in own if step.get("timestamp")]
+    session = text_field(value, "session_id")
+    info = {key: value.get(key) for key in KEPT} | {"copied_messages": copied or None, "parent": value.get("parent")}
     return build_trace(
         FORMAT,
         place,
@@ -62,11 +84,11 @@ def read(value: Any, place: Place) -> Trace:
             messages,
             id=text_field(value, "trajectory_id"),
             tools=as_tools(agent.get("tool_definitions")),
-            session=text_field(value, "session_id"),
+            session=CONTINUED.sub("", session) if session else None,
             created=time_text(min(times, default=0) or None),
             model=models[0] if models else text_field(agent, "model_name"),
             outcome=reward_field(value, "reward"),
-            tokens=_tokens(steps),
+            tokens=_tokens(own),
             info={**info, "agent": {key: part for key, part in agent.items() if key != "tool_definitions"}},
         ),
     )
@@ -87,6 +109,9 @@ def _append(messages: list[dict[str, Any]], step: dict[str, Any], position: int)
         )
     else:
         raise InvalidRecord("unknown role", f"step {position} has the source {source!r:.40}")
+    if source != "agent":
+        results = list_field(object_field(step, "observation"), "results")
+        messages += [{"role": "user", "content": _result_text(result)} for result in results if isinstance(result, dict)]
 
 
 def _append_turn(messages: list[dict[str, Any]], step: dict[str, Any], text: str | None) -> None:
@@ -154,4 +179,4 @@ def _tokens(steps: list[dict[str, Any]]) -> dict[str, Any] | None:
     return {"token_ids": ids, "logprobs": logprobs if complete else None, "action_mask": mask}
 
 
-READER = Reader(FORMAT, recognises, read, signs=Signs.NAMED)
+READER = Reader(FORMAT, recognises, read, split=split, signs=Signs.NAMED)

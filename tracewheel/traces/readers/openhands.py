@@ -15,6 +15,7 @@ from tracewheel.traces.quarantine import InvalidRecord
 from tracewheel.traces.readers.building import Place, RawTrace, build_trace, list_field, object_field, reward_field, text_field
 from tracewheel.traces.readers.content import arguments_text, as_text
 from tracewheel.traces.readers.reader import Reader
+from tracewheel.traces.readers.scores import MODEL, LoggedScore, scores_info
 from tracewheel.traces.readers.tools import as_tools
 
 FORMAT = "openhands"
@@ -27,6 +28,7 @@ UNSEEN = {
     "condensation_request",
     "loop_recovery",
 }
+RESOLVED = {"issue", "history", "git_patch"}
 KEPT_OF_RESULT = ("test_result", "metrics", "error", "report")
 
 
@@ -57,6 +59,36 @@ def read(value: Any, place: Place) -> Trace:
     return _trace(
         history, place, info, task=text_field(value, "instance_id"), model=model, outcome=reward_field(value, "reward")
     )
+
+
+def recognises_resolved(value: Any) -> bool:
+    """Whether this is a line of the resolver's `output.jsonl`."""
+    return isinstance(value, dict) and value.keys() >= RESOLVED and isinstance(value["issue"], dict)
+
+
+def read_resolved(value: Any, place: Place) -> Trace:
+    """The trace of one issue that the resolver worked on. Its `success` is a model's opinion.
+
+    Raises:
+        InvalidRecord: it cannot be read.
+    """
+    issue = value["issue"]
+    scores = [LoggedScore("success", value.get("success"), MODEL)] if value.get("success") is not None else []
+    info = {key: value[key] for key in ("metrics", "error", "git_patch", "issue_type", "result_explanation") if value.get(key)}
+    history = [_dated(event, position) for position, event in enumerate(list_field(value, "history"))]
+    task = f"{issue.get('owner')}/{issue.get('repo')}#{issue.get('number')}"
+    return _trace(history, place, {**info, **scores_info(scores)}, task=task)
+
+
+def _dated(event: Any, position: int) -> Any:
+    """An event of the resolver with what other logs have: an id, its cause, its source, and its fields under `args`."""
+    if not isinstance(event, dict) or "source" in event:
+        return event
+    if "observation" in event:
+        return {**event, "id": position, "source": "environment", "cause": position - 1}
+    arguments = {key: part for key, part in event.items() if key not in ("action", "timeout")}
+    source = "user" if event.get("action") == "message" and position == 0 else "agent"
+    return {"id": position, "source": source, "action": event.get("action"), "args": arguments}
 
 
 def read_events(value: Any, place: Place) -> Trace:
@@ -171,5 +203,6 @@ def _content(event: dict[str, Any]) -> str:
     return as_text(said if said is not None else event.get("message"))
 
 
+RESOLVER_READER = Reader(FORMAT, recognises_resolved, read_resolved)
 READER = Reader(FORMAT, recognises, read)
-READERS = (READER, Reader(FORMAT, is_event, read_events, "list"))
+READERS = (READER, RESOLVER_READER, Reader(FORMAT, is_event, read_events, "list"))

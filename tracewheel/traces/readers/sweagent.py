@@ -1,11 +1,13 @@
 """Reads runs of SWE-agent (`.traj`): the `history` that the model saw, and the run's `info`.
 
 With function calling the history has `tool_calls`; otherwise thoughts and commands are plain text and stay so.
-Demonstrations in the history are left out, and counted in `info`.
+Demonstrations in the history are left out, and counted in `info`. Task and model are in the replay's settings; without these,
+a run's file is named after its task.
 """
 
 from __future__ import annotations
 
+from pathlib import PurePosixPath
 from typing import Any
 
 from tracewheel.core.types import Trace
@@ -18,10 +20,12 @@ from tracewheel.traces.readers.building import (
     reward_field,
     text_field,
 )
+from tracewheel.traces.readers.dialects import parsed
 from tracewheel.traces.readers.openai import openai_messages
 from tracewheel.traces.readers.reader import Reader
 
 FORMAT = "sweagent"
+SUFFIX = ".traj"
 
 
 def recognises(value: Any) -> bool:
@@ -39,8 +43,12 @@ def read(value: Any, place: Place) -> Trace:
     seen = [message for message in history if not (isinstance(message, dict) and message.get("is_demo"))]
     info = dict(object_field(value, "info"))
     info |= {"environment": value.get("environment"), "demonstration_messages": (len(history) - len(seen)) or None}
-    if isinstance(value.get("replay_config"), str | dict):
+    replayed = parsed(value.get("replay_config"))
+    settings = replayed if isinstance(replayed, dict) else {}
+    if settings:
         info["replay_config"] = value["replay_config"]
+    named = text_field(object_field(settings, "problem_statement"), "id")
+    by_file = PurePosixPath(place.file).stem if place.file.endswith(SUFFIX) else None
     return build_trace(
         FORMAT,
         place,
@@ -48,7 +56,8 @@ def read(value: Any, place: Place) -> Trace:
             openai_messages([_message(message) for message in seen]),
             id=text_field(value, "id"),
             outcome=reward_field(value, "reward"),
-            task=text_field(value, "instance_id"),
+            model=text_field(object_field(object_field(settings, "agent"), "model"), "name"),
+            task=text_field(value, "instance_id") or named or by_file,
             info=info,
         ),
     )

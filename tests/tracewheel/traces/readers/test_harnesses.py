@@ -145,3 +145,47 @@ def test_few_shot_text_of_tau_bench_without_calls_is_read_and_with_lost_calls_re
     assert texts(trace) == ["Hi,\nis it sunny?", "It is.", "Thanks"]
     (refused,) = read(tmp_path, {"messages_display": "user: Hi\nassistant: None\ntool: sunny\nassistant: It is."})
     assert refused.reason == "tool calls unreadable" and "not the calls" in refused.detail
+
+
+SAMPLES = json.loads(Path(__file__).with_name("samples.json").read_text())["records"]
+
+
+def test_sweagent_names_task_and_model_in_its_settings_or_the_task_by_the_file(tmp_path):
+    run = {key: part for key, part in SAMPLES["sweagent"].items() if key != "instance_id"}
+    settings = {"agent": {"model": {"name": "m"}}, "problem_statement": {"id": "repo__7", "text": "Mend it."}}
+    (trace,) = read(tmp_path, {**run, "replay_config": json.dumps(settings)})
+    assert (trace.task, trace.model) == ("repo__7", "m")
+    (trace,) = read(tmp_path, run, "repo__8.traj")
+    assert (trace.task, trace.model) == ("repo__8", None)
+
+
+def test_a_continued_trajectory_of_atif_is_a_trace_of_the_same_session(tmp_path):
+    first = {**SAMPLES["atif"], "schema_version": "ATIF-v1.8", "continued_trajectory_ref": "trajectory.cont-1.json"}
+    copied = [{**step, "is_copied_context": True} for step in first["steps"]]
+    more = [{"step_id": 9, "source": "user", "message": "And Oslo?"}, {"step_id": 10, "source": "agent", "message": "Rain."}]
+    later = {**first, "trajectory_id": "y", "session_id": "conv-cont-1", "steps": [*copied, *more]}
+    inner = {"agent": {"name": "helper"}, "trajectory_id": "z", "steps": more}
+    (one,) = read(tmp_path, first)
+    two, three = read(tmp_path, {**later, "subagent_trajectories": [inner]})
+    assert one.session == two.session == "conv" and one.info["continued_trajectory_ref"] == "trajectory.cont-1.json"
+    assert two.messages[: len(one.messages)] == one.messages and two.info["copied_messages"] == len(one.messages)
+    assert texts(two)[-2:] == ["And Oslo?", "Rain."] == texts(three) and two.tokens is None
+    assert (three.id, three.info["parent"], three.info["agent"]) == ("z", "y", {"name": "helper"})
+
+
+def test_the_resolver_of_openhands_has_flat_events_and_a_models_opinion(tmp_path):
+    record = {
+        "issue": {"owner": "o", "repo": "r", "number": 5, "title": "Weather", "body": ""}, "issue_type": "issue",
+        "instruction": "Weather in Rome?", "base_commit": "", "git_patch": "diff", "metrics": {"accumulated_cost": 0.1},
+        "success": True, "comment_success": None, "result_explanation": "Done.", "error": None,
+        "history": [
+            {"content": "Weather in Rome?", "wait_for_response": False, "action": "message"},
+            {"command": "curl weather/Rome", "thought": "I look.", "action": "run"},
+            {"content": "sunny", "command_id": -1, "command": "curl weather/Rome", "exit_code": 0, "observation": "run"},
+            {"outputs": {}, "thought": "It is sunny.", "action": "finish"},
+        ],
+    }  # fmt: skip
+    (trace,) = read(tmp_path, record)
+    assert texts(trace) == ["Weather in Rome?", "I look.", "sunny", "It is sunny."]
+    assert [call["function"]["arguments"] for call in trace.messages[1]["tool_calls"]] == ['{"command": "curl weather/Rome"}']
+    assert (trace.task, trace.outcome, trace.info["judged"]) == ("o/r#5", None, 1.0)
