@@ -39,7 +39,8 @@ class Encoded(NamedTuple):
         made = base64.b64encode(text.encode(*_CODEC)).decode()
         if "-" in self.written or "_" in self.written:
             made = made.replace("+", "-").replace("/", "_")
-        if not self.written.endswith("="):
+        compact = "".join(self.written.split())
+        if len(compact) % 4 or ("=" not in compact and ("-" in compact or "_" in compact)):
             made = made.rstrip("=")
         first, newline, _ = self.written.partition("\n")
         if newline:

@@ -114,9 +114,10 @@ class Redactor:
             self._detectors += personal_detectors(config.personal, config.phone_regions)
         self.learned: dict[str, str] = {}
         self._known = KnownSecrets()
-        hidden = [ESCAPED, PERCENT, TEXT_IN_BASE64]
-        self._triggers = Triggers([*(detector.trigger for detector in self._detectors), *hidden] if self._detectors else [])
-        self._escaped, self._percent, self._base64 = range(len(self._detectors), len(self._detectors) + len(hidden))
+        triggers = [detector.trigger for detector in self._detectors]
+        self._triggers = Triggers([*triggers, ESCAPED, PERCENT] if triggers else [])
+        self._escaped, self._percent = len(triggers), len(triggers) + 1
+        self._base64 = Triggers([TEXT_IN_BASE64] if triggers else [])  # apart: its states and the others' multiply
 
     def trace(self, trace: Trace) -> tuple[Trace, Counter[str]]:
         """The trace without secrets and personal data, and how many places were redacted, by kind.
@@ -163,6 +164,9 @@ class Redactor:
 
     def _is_suspicious(self, raw: bytes) -> bool:
         """Whether bytes may hold a value to redact. Fast; False is certain."""
+        return self._may_match(raw) or self._base64.fire(raw)
+
+    def _may_match(self, raw: bytes) -> bool:
         return self._triggers.fire(raw) or self._known.may_be_in(raw)
 
     def look_for_learned(self) -> bool:
@@ -226,7 +230,7 @@ class Redactor:
                 raw = _bytes(text)
                 known = found and search.known.may_be_in(text)
                 if known or (place in open_parts and self._is_suspicious(raw)):
-                    search.in_base64 = known or self._known.may_be_in(raw) or self._base64 in self._triggers.fired(raw)
+                    search.in_base64 = known or self._known.may_be_in(raw) or self._base64.fire(raw)
                     edits = self._value_edits(text, Context(), search, structure=place[0])
                     if edits:
                         written[place] = applied(text, edits)
@@ -303,7 +307,7 @@ class Redactor:
     def _find(self, written: str, search: _Search, before: str = "") -> list[Found]:
         """The values in a text, in order and without overlaps; `before` is the context of its beginning."""
         found: list[Found] = []
-        if not search.known.may_be_in(written) and not self._is_suspicious(_bytes(before.replace(QUOTE, '"') + written)):
+        if not search.known.may_be_in(written) and not self._may_match(_bytes(before.replace(QUOTE, '"') + written)):
             return found
         for start, part in _parts(written):
             head = "" if start else before
