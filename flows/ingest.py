@@ -57,13 +57,27 @@ def add_ingest_command(commands: Any, exit_codes: str) -> None:
         help="override a setting, as in ingest.format=atif",
     )
     parser.add_argument("--run-dir", metavar="DIR", help="with a profile: instead of its work_dir")
-    parser.add_argument("--out", required=True, metavar="DIR", help="folder to write; what is in it stays and is added to")
+    parser.add_argument("--out", metavar="DIR", help="folder to write; what is in it stays and is added to")
+    parser.add_argument(
+        "--explain",
+        metavar="FILE",
+        help="show one record of FILE, or FILE:LINE, as it is read, beside the original; writes nothing",
+    )
+    parser.add_argument("--record", type=int, metavar="N", help="which record of the file to explain (default: the first)")
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
     parser.add_argument("--debug", action="store_true", help="show stack traces and the libraries' logs")
 
 
 def ingest(options: argparse.Namespace) -> dict[str, Any]:
     """Read new logs; with a profile, all of its logs, as the stage does."""
+    if options.explain:
+        from flows.explain import explain
+
+        return explain(options)
+    if not options.out:
+        raise InputError("--out DIR is missing: the folder to write to (--explain FILE only shows a record)")
+    if options.record is not None:
+        raise InputError("--record: only with --explain FILE")
     if any(path.endswith(PROFILES) for path in options.paths):
         return _ingest_profile(options)
     from tracewheel.config.loading import load_ingest_config

@@ -64,7 +64,8 @@ def result_console() -> Console:
 def show_card(card: Card) -> None:
     """Print a card to standard output."""
     console = result_console()
-    console.print(Text(clean(card.title), style="bold"))
+    if card.title:
+        console.print(Text(clean(card.title), style="bold"))
     if card.rows:
         grid = Table.grid(padding=(0, 2))
         grid.add_column(style="dim", no_wrap=True)
