@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from tracewheel.traces.spool import Spool
 
 REMEMBERED = 64 << 20  # bytes of a record's lines that are held to be shown
 FIELDS = ("id", "task", "session", "user", "created", "model", "outcome", "environment", "tokens")
+REWARDS = re.compile("reward|score|success|outcome|pass|resolved|correct|total|value|grade|solved", re.IGNORECASE)
 SHORTEST = 4  # a shorter text occurs in others by accident
 
 
@@ -61,7 +63,7 @@ class Explained:
         """JSON types."""
         names = ("file", "number", "line", "reason", "detail", "advice", "redacted", "read", "unread", "original")
         record = {name: getattr(self, name) for name in names}
-        return {**record, "format": self.trace and self.trace.format, "trace": self.trace and self.trace.to_record()}
+        return {**record, "format": self.trace and self.trace.format, "trace": self.trace and asdict(self.trace)}
 
 
 def explain_record(config: IngestConfig, path: Path, *, record: int | None = None, line: int | None = None) -> Explained:
@@ -187,6 +189,8 @@ class _Fates:
 
     def _note(self, value: Any, path: str) -> None:
         homes = [name for name, scalars in self._fields.items() if value in scalars]
+        if value in (0, 1) and not REWARDS.search(path.rpartition(".")[2]):
+            homes = []  # zeros and ones are everywhere
         if self._created is not None and isinstance(value, str | int | float) and _moment(value) == self._created:
             homes.append("created")
         for name in dict.fromkeys(homes):
