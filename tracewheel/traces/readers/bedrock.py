@@ -66,9 +66,14 @@ def pair_of(entry: dict[str, Any]) -> dict[str, Any]:
     return {**rest, **about, "request": request, "response": response}
 
 
-def is_exchange(request: dict[str, Any], response: dict[str, Any]) -> bool:
-    """Whether these are the bodies of a request of Converse and of its response."""
-    return is_whole(request.get("messages")) and ("stopReason" in response or "message" in object_field(response, "output"))
+def is_request(body: dict[str, Any]) -> bool:
+    """Whether this is the body of a request of Converse."""
+    return is_whole(body.get("messages"))
+
+
+def is_response(body: dict[str, Any]) -> bool:
+    """Whether this is the body of a response of Converse."""
+    return "stopReason" in body or "message" in object_field(body, "output")
 
 
 def read_exchange(request: dict[str, Any], response: dict[str, Any]) -> LoggedRequest:

@@ -21,20 +21,24 @@ CALL, RESULT = ("functionCall", "function_call"), ("functionResponse", "function
 CODE, OUTPUT = ("executableCode", "executable_code"), ("codeExecutionResult", "code_execution_result")
 FILES = ("inlineData", "inline_data", "fileData", "file_data")
 SYSTEM = ("systemInstruction", "system_instruction")
+TOOL, TOOL_OUTPUT = ("toolCall", "tool_call"), ("toolResponse", "tool_response")
+TYPED = {"type", "part_kind", "kind"}
 SIGNS = {"text", "thought", *CALL, *RESULT, *CODE, *OUTPUT, *FILES}
 REQUEST = {"contents", "tools", "config", "generationConfig", *SYSTEM}
 
 
 def is_content(value: Any) -> bool:
-    """Whether this is one of a conversation's contents. A part has no type, but one key that says what it is."""
+    """Whether this may be one of a conversation's contents. A part has no type, but one key that says what it is."""
     if not isinstance(value, dict) or value.get("role") not in ROLES or not isinstance(value.get("parts"), list):
         return False
-    return all(isinstance(part, dict) and "type" not in part and bool(SIGNS & part.keys()) for part in value["parts"])
+    return all(isinstance(part, dict) and TYPED.isdisjoint(part) for part in value["parts"])
 
 
 def is_whole(values: Any) -> bool:
     """Whether this is a conversation."""
-    return isinstance(values, list) and bool(values) and all(map(is_content, values)) and any(one["parts"] for one in values)
+    if not isinstance(values, list) or not all(map(is_content, values)):
+        return False
+    return any(SIGNS & part.keys() for content in values for part in content["parts"])
 
 
 def recognises(value: Any) -> bool:
@@ -42,12 +46,15 @@ def recognises(value: Any) -> bool:
     return isinstance(value, dict) and is_whole(value.get("contents"))
 
 
-def is_exchange(request: dict[str, Any], response: dict[str, Any]) -> bool:
-    """Whether these are the bodies of a request and of its response."""
-    contents = request.get("contents")
-    if not isinstance(response.get("candidates"), list):
-        return False
+def is_request(body: dict[str, Any]) -> bool:
+    """Whether this is the body of a request."""
+    contents = body.get("contents")
     return is_whole([contents] if isinstance(contents, dict) else contents) or isinstance(contents, str)
+
+
+def is_response(body: dict[str, Any]) -> bool:
+    """Whether this is the body of a response."""
+    return isinstance(body.get("candidates"), list) or "promptFeedback" in body
 
 
 def read_exchange(request: dict[str, Any], response: dict[str, Any]) -> LoggedRequest:
@@ -57,7 +64,8 @@ def read_exchange(request: dict[str, Any], response: dict[str, Any]) -> LoggedRe
         InvalidRecord: a part is not text, a call or a result.
     """
     asked, said = _asked(request), Dialogue()
-    first = response["candidates"][0] if response["candidates"] else None
+    candidates = list_field(response, "candidates")
+    first = candidates[0] if candidates else None
     if isinstance(first, dict) and isinstance(first.get("content"), dict):
         read_contents([{**first["content"], "role": "model"}], said)
     return LoggedRequest(
@@ -142,6 +150,7 @@ def read_part(part: Any, role: str, dialogue: Dialogue, texts: list[str]) -> Non
     if not isinstance(part, dict):
         raise unreadable("a part", type(part).__name__)
     call, result, code, output = (_first(part, keys) for keys in (CALL, RESULT, CODE, OUTPUT))
+    tool, tool_output = _first(part, TOOL), _first(part, TOOL_OUTPUT)
     if isinstance(call, dict):
         dialogue.called(call.get("id"), call.get("name"), call.get("args"))
     elif isinstance(result, dict):
@@ -150,6 +159,11 @@ def read_part(part: Any, role: str, dialogue: Dialogue, texts: list[str]) -> Non
         dialogue.called(None, "code_execution", {key: code.get(key) for key in ("language", "code") if code.get(key)})
     elif isinstance(output, dict):
         dialogue.replied(None, "code_execution", output.get("output"))
+    elif isinstance(tool, dict):
+        # A tool that runs at the provider.
+        dialogue.called(tool.get("id"), _tool_type(tool), tool.get("args"))
+    elif isinstance(tool_output, dict):
+        dialogue.replied(tool_output.get("id"), _tool_type(tool_output), tool_output.get("response"))
     elif isinstance(part.get("text"), str):
         if role != "assistant":
             texts.append(part["text"])
@@ -161,6 +175,10 @@ def read_part(part: Any, role: str, dialogue: Dialogue, texts: list[str]) -> Non
         shown = [key for key, value in part.items() if value not in (None, "", False)]
         if set(shown) - {"thoughtSignature", "thought_signature", "thought"}:
             raise unreadable("a part", ", ".join(map(str, shown)))
+
+
+def _tool_type(tool: dict[str, Any]) -> str:
+    return (text_field(tool, "toolType", "tool_type") or "tool").lower()
 
 
 def _first(part: dict[str, Any], keys: tuple[str, ...]) -> Any:

@@ -36,7 +36,7 @@ from tracewheel.traces.readers.dialogue import Dialogue
 from tracewheel.traces.readers.logged_request import LoggedRequest
 from tracewheel.traces.readers.reader import Reader, Signs
 from tracewheel.traces.readers.response_items import read_items
-from tracewheel.traces.readers.streams import is_stream, response_of_stream
+from tracewheel.traces.readers.streams import is_stream, response_of_events, response_of_stream
 from tracewheel.traces.readers.tools import as_tools
 
 FORMAT = "requests"
@@ -128,9 +128,10 @@ def read_request(value: dict[str, Any]) -> LoggedRequest:
 def _exchange(value: dict[str, Any]) -> tuple[ModuleType, dict[str, Any], dict[str, Any]] | None:
     """The family of a record's bodies, and the bodies; None if they are of no family."""
     request, response = _bodies(value)
-    response = value if request is value else response
-    family = next((family for family in FAMILIES if family.is_exchange(request, response)), None)
-    return None if family is None else (family, request, response)
+    family = next((family for family in FAMILIES if family.is_request(request)), None)
+    if family is None or (request is value and not family.is_response(value)):
+        return None
+    return family, request, value if request is value else response
 
 
 def _with_fields(request: LoggedRequest, value: dict[str, Any]) -> LoggedRequest:
@@ -172,6 +173,8 @@ def _bodies(value: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
 def _body(value: Any) -> dict[str, Any]:
     """The body of a logged request or response: itself, or its part or text; empty without one."""
     value = _from_text(value)
+    if isinstance(value, list) and value and all(isinstance(event, dict) for event in value):
+        value = response_of_events(value)  # a stream as a list of its events
     if not isinstance(value, dict):
         return {}
     for inner in (
@@ -228,14 +231,18 @@ def _items(items: Any) -> list[dict[str, Any]]:
 def history_hashes(messages: Iterable[dict[str, Any]]) -> list[bytes]:
     """A hash of each beginning of a conversation: the k-th is of its first k messages.
 
-    It takes no notice of ids, of white space around a text, or of thoughts, as clients drop these when they send a turn back.
+    It takes no notice of ids, of white space around a text, of the order of arguments, or of thoughts: clients change or drop
+    these when they send a turn back.
     """
     hashes: list[bytes] = []
     last = b""
     for message in messages:
         role, text, calls = message_key(message)
+        text = parsed(text) if role == "tool" else text  # a result that is an object, too, may come back in another order
         text = THOUGHT.sub("", text).strip() if role == "assistant" and isinstance(text, str) else text
-        last = blake2b(last + orjson.dumps([role, text, calls], default=str), digest_size=16).digest()
+        last = blake2b(
+            last + orjson.dumps([role, text, calls], default=str, option=orjson.OPT_SORT_KEYS), digest_size=16
+        ).digest()
         hashes.append(last)
     return hashes
 

@@ -1,4 +1,5 @@
-"""Puts the events of a streamed model response together: OpenAI's chat completions and responses, and Anthropic's messages.
+"""Puts the events of a streamed model response together: OpenAI's chat completions and responses,
+Anthropic's messages, and Gemini's contents.
 
 A proxy logs a stream as the text of its server-sent events (WHATWG HTML, section 9.2): lines of `data: JSON`.
 """
@@ -25,12 +26,18 @@ def response_of_stream(text: str) -> dict[str, Any]:
 
     A stream that was cut off gives the part that came.
     """
-    events = list(_events(text))
+    return response_of_events(list(_events(text)))
+
+
+def response_of_events(events: list[dict[str, Any]]) -> dict[str, Any]:
+    """The response whose stream consists of these events."""
     for event in reversed(events):
         if str(event.get("type", "")).startswith("response.") and isinstance(event.get("response"), dict):
             return event["response"]
     if any(event.get("type") == "message_start" for event in events):
         return _anthropic(events)
+    if any(isinstance(event.get("candidates"), list) for event in events):
+        return _gemini(events)
     return _chat(events)
 
 
@@ -76,6 +83,19 @@ def _add_call(calls: dict[int, dict[str, Any]], part: dict[str, Any]) -> None:
     call["id"] = call["id"] or part.get("id")
     call["function"]["name"] = call["function"]["name"] or function.get("name") or ""
     call["function"]["arguments"] += function.get("arguments") or ""
+
+
+def _gemini(events: list[dict[str, Any]]) -> dict[str, Any]:
+    """Each event of Gemini is a response with the next parts of its content."""
+    response: dict[str, Any] = {}
+    parts: list[Any] = []
+    for event in events:
+        response |= {key: value for key, value in event.items() if value is not None}
+        candidates = event.get("candidates")
+        first = candidates[0] if isinstance(candidates, list) and candidates and isinstance(candidates[0], dict) else {}
+        said = object_field(first, "content").get("parts")
+        parts += said if isinstance(said, list) else []
+    return {**response, "candidates": [{"content": {"role": "model", "parts": parts}}]}
 
 
 def _anthropic(events: list[dict[str, Any]]) -> dict[str, Any]:

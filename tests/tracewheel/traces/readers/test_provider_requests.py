@@ -85,3 +85,49 @@ def test_invocations_of_anthropics_messages_are_read_from_the_invocation_log(str
     (trace,) = read(entry)
     assert said(trace) == [("user", "Hello"), ("assistant", "Hi")]
     assert trace.model == "m"
+
+
+def test_a_streamed_response_of_gemini_is_put_together():
+    request, _ = requests_of("gemini", "contents")[0]
+    events = [
+        {"candidates": [{"content": {"role": "model", "parts": [part]}}], "modelVersion": "m", "responseId": "r"}
+        for part in ({"text": "It is "}, {"text": "sunny."}, {"functionCall": {"name": "weather", "args": {}}})
+    ]
+    text = "".join(f"data: {json.dumps(event)}\r\n\r\n" for event in events)
+    for response in (text, events):
+        (trace,) = read({"request": request, "response": response})
+        assert (trace.id, said(trace)) == ("r", [("user", "Weather in Rome?"), ("assistant", "It is sunny.")])
+        assert trace.messages[1]["tool_calls"][0]["function"]["name"] == "weather"
+
+
+def test_a_client_may_send_arguments_back_in_another_order():
+    requests = requests_of("bedrock", "messages")
+    given = {"city": "Rome", "day": "today"}
+    requests[0][1]["content"][-1]["toolUse"]["input"] = given
+    again = requests[1][0]["messages"][1] = copy.deepcopy(requests[0][1])
+    again["content"][-1]["toolUse"]["input"] = dict(reversed(given.items()))
+    pairs = [
+        {"request": request, "response": {"output": {"message": told}, "stopReason": "end_turn"}} for request, told in requests
+    ]
+    (trace,) = read(*pairs)
+    assert len(trace.messages) == 4
+
+
+def test_tools_that_run_at_the_provider_are_calls_with_their_results():
+    record = sample("gemini")
+    parts = record["contents"][3]["parts"]
+    parts[:0] = [
+        {"toolCall": {"id": "t1", "toolType": "FILE_SEARCH", "args": {"query": "rome"}}, "thoughtSignature": "s"},
+        {"toolResponse": {"id": "t1", "toolType": "FILE_SEARCH", "response": {"found": 1}}},
+    ]
+    (trace,) = read(record)
+    assert [message["role"] for message in trace.messages[3:]] == ["assistant", "tool", "assistant"]
+    assert trace.messages[3]["tool_calls"][0]["function"]["name"] == "file_search"
+    assert trace.messages[4]["content"] == '{"found": 1}'
+
+
+@pytest.mark.parametrize("name", ["gemini", "bedrock"])
+def test_a_request_that_failed_says_so(name):
+    request, _ = requests_of(name, "contents" if name == "gemini" else "messages")[0]
+    (item,) = read({"request": request, "response": {"message": "no access", "promptFeedback": {"blockReason": "OTHER"}}})
+    assert item.reason == "no assistant turn"
