@@ -10,14 +10,24 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
+from tracewheel.chat.faithful import BROKEN_CALL
 from tracewheel.core.types import canonical_json, content_hash
-from tracewheel.environments.recorded.calls import Schema, normalised, normalised_key, parameters_of, parsed_arguments
+from tracewheel.environments.recorded.calls import (
+    Schema,
+    has_broken_call,
+    normalised,
+    normalised_key,
+    parameters_of,
+    parsed_arguments,
+)
 
 if TYPE_CHECKING:
     import pandas
 
+NO_REQUEST = "the agent speaks before the user"
 Message = dict[str, Any]
 # What a pair's two traces share before the cut: all messages, or all calls and tool replies.
 Shared = Literal["messages", "calls"]
@@ -47,6 +57,11 @@ class _Episode:
     messages: list[Message]
     tools: str
     words: list[str]
+
+    @cached_property
+    def broken(self) -> list[int]:
+        """Positions of messages with a call whose arguments are broken."""
+        return [at for at, message in enumerate(self.messages) if has_broken_call([message])]
 
 
 @dataclass(frozen=True)
@@ -110,6 +125,8 @@ def preference_pairs(
                     refused["margin too small" if chosen.split == rejected.split else "different splits"] += 1
                     continue
                 cut = _cut(chosen, rejected, shared)
+                if isinstance(cut, Cut):
+                    cut = _unfit(chosen, rejected, cut) or cut
                 if isinstance(cut, str):
                     refused[cut] += 1
                 else:
@@ -133,6 +150,16 @@ def _cut(chosen: _Episode, rejected: _Episode, shared: Shared | Literal["auto"])
     if shared == "auto" and cut == USER_FIRST and _is_talk(chosen) and _is_talk(rejected):
         return _cut_at_calls(chosen, rejected)
     return cut
+
+
+def _unfit(chosen: _Episode, rejected: _Episode, cut: Cut) -> str:
+    """Why a pair cut here cannot be written as it was said, or ""."""
+    at_calls = cut.shared == "calls"
+    seen = [at for at in rejected.broken if not at_calls or at <= cut.rejected]
+    seen += [at for at in chosen.broken if at == cut.chosen or (at > cut.chosen and not at_calls)]
+    if seen:
+        return BROKEN_CALL
+    return "" if any(message["role"] == "user" for message in rejected.messages[: cut.rejected]) else NO_REQUEST
 
 
 def _is_talk(episode: _Episode) -> bool:

@@ -10,6 +10,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from tracewheel.chat.faithful import BROKEN_CALL
 from tracewheel.config.curation import SetsConfig
 from tracewheel.core.types import Task, content_hash
 from tracewheel.curation.agent_flan import CLASSES, flan_example
@@ -18,6 +19,7 @@ from tracewheel.curation.hindsight import hindsight_episodes
 from tracewheel.curation.labels import VERIFIED
 from tracewheel.curation.message_pairs import preference_pairs
 from tracewheel.curation.openings import opening_lengths
+from tracewheel.environments.recorded.calls import has_broken_call
 
 if TYPE_CHECKING:
     import pandas
@@ -42,12 +44,14 @@ def stage_sets(
 
     Returns:
         A frame for each set, by name: `demonstrations`, `agent_flan`, `preference_pairs` and `hindsight`. And a report with
-        the rows of each, the Agent-FLAN rows by class, and the report on the pairs.
+        the rows of each, the Agent-FLAN rows by class, the report on the pairs, and successes `left_out` by reason.
     """
     config = config or SetsConfig()
     training = episodes[episodes["split"] == TRAIN].sort_values(["task_id", "trace_id"])
     training = training.assign(opening=opening_lengths(training))
     good = training[training["outcome_source"].isin(config.sources) & (training["label"] >= 1.0)]
+    broken = good["messages"].map(lambda messages: has_broken_call(json.loads(messages))).astype(bool)
+    good = good[~broken]
     demonstrations = _demonstrations(good)
     flan = _flan(good)
     pairs, pair_report = preference_pairs(training, per_task=config.pairs_per_task, margin=config.margin, shared=config.shared)
@@ -58,6 +62,7 @@ def stage_sets(
         "rows": {name: len(frame) for name, frame in sets.items()},
         "agent_flan": {str(name): int(count) for name, count in sorted(flan["class"].value_counts().items())},
         "preference_pairs": pair_report,
+        "left_out": {BROKEN_CALL: int(broken.sum())} if broken.any() else {},
     }
     return sets, report
 

@@ -146,3 +146,36 @@ def test_replay_gives_one_row_for_each_trace_in_order(task):
     assert frame["id"].tolist() == ["a", "b", "c"]
     assert [value == 1.0 for value in frame["success"]] == [False, True, False]
     assert json.loads(frame["breakdown"][1]) == {"files_moved": 1.0, "manifest": 1.0, "untouched": 1.0}
+
+
+def broken(reply):
+    """A call with broken arguments, and the reply to it."""
+    call = {"id": "broken", "type": "function", "function": {"name": "move_file", "arguments": '{"source": "/'}}
+    asked = {"role": "assistant", "content": None, "tool_calls": [call]}
+    return [asked, {"role": "tool", "tool_call_id": "broken", "content": reply}]
+
+
+@pytest.mark.parametrize(
+    "reply", ["error: invalid JSON", '{"error": "bad"}', "Could not parse the arguments.", "JSONDecodeError"]
+)
+def test_a_call_with_broken_arguments_is_replayed_as_the_failure_that_it_was(task, reply):
+    good = trace_of(task)
+    recovered = replay_trace(
+        trace_of(task, messages=[*good.messages[:2], *broken(reply), *good.messages[2:]]), WorkspaceEnvironment()
+    )
+    assert (recovered.success, recovered.observation_drift) == (1.0, False)
+
+
+def test_broken_arguments_that_the_logs_tool_carried_out_are_no_evidence(task):
+    good = trace_of(task)
+    replay = replay_trace(
+        trace_of(task, messages=[*good.messages[:2], *broken("a.txt"), *good.messages[2:]]), WorkspaceEnvironment()
+    )
+    assert (replay.success, replay.observation_drift) == (None, True)
+
+
+def test_what_the_agent_says_before_the_user_is_context(task):
+    good = trace_of(task)
+    messages = [good.messages[0], {"role": "assistant", "content": "Hello!"}, *good.messages[1:]]
+    replay = replay_trace(trace_of(task, messages=messages), WorkspaceEnvironment())
+    assert (replay.task, replay.success, replay.opening) == (task, 1.0, 2)

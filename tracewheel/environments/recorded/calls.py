@@ -14,7 +14,7 @@ from tracewheel.core.types import content_hash
 
 Message = Mapping[str, Any]
 Schema = Mapping[str, Any]
-FAILURE = re.compile(r"(?i)\b(error|invalid|malformed|not valid|exception|fail(ed|ure)?|pars(e|ing)|could not|unable)\b")
+FAILURE = re.compile(r"(?i)error|exception|\b(invalid|malformed|not valid|fail(ed|ure)?|pars(e|ing)|could not|unable)\b")
 ERROR_BEGINNINGS = ("error", "traceback (most recent call last)")
 NUMBERS, NESTED = {"integer", "number"}, {"array", "object"}
 

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import json
 import random
+from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from tracewheel.chat.faithful import why_unfaithful
 from tracewheel.core.errors import DataError
 from tracewheel.curation.agent_flan import flan_example
 from tracewheel.curation.openings import opening_lengths
@@ -22,7 +24,9 @@ if TYPE_CHECKING:
 Example = dict[str, Any]
 
 
-def demonstration_examples(episodes: pd.DataFrame, renderer: ChatRenderer, classes: Iterable[str]) -> list[Example]:
+def demonstration_examples(
+    episodes: pd.DataFrame, renderer: ChatRenderer, classes: Iterable[str], left_out: Counter[str] | None = None
+) -> list[Example]:
     """Examples of the given classes from curated episodes.
 
     `flan_example` chooses the turns in the loss: a turn that is context in an example is not in its loss.
@@ -32,6 +36,7 @@ def demonstration_examples(episodes: pd.DataFrame, renderer: ChatRenderer, class
             that belong to an earlier conversation.
         renderer: That of the policy to train.
         classes: Names of `agent_flan.CLASSES`.
+        left_out: Counts the examples that the chat template cannot write as they were said, by reason (`chat/faithful.py`).
 
     Returns:
         Rows with `input_ids` and `assistant_masks`, lists of equal length, and `forks` where the template rewrites turns.
@@ -44,7 +49,10 @@ def demonstration_examples(episodes: pd.DataFrame, renderer: ChatRenderer, class
     for kind in classes:
         for spoken, offered, opening in zip(episodes["messages"], episodes["tools"], openings, strict=True):
             made = flan_example(kind, json.loads(spoken), json.loads(offered), opening)
-            if made:
+            if made and (problem := why_unfaithful(renderer, *made)):
+                if left_out is not None:
+                    left_out[problem] += 1
+            elif made:
                 rendered = renderer.conversation(*made)
                 example = {"input_ids": rendered.ids, "assistant_masks": rendered.mask}
                 examples.append({**example, "forks": rendered.forks} if rendered.forks else example)

@@ -6,6 +6,7 @@ loss is on assistant tokens only.
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 from tracewheel.config import WarmStartSections
@@ -44,7 +45,8 @@ def warm_start(config: WarmStartSections, curated: Path, out: Path, demonstratio
     settings = config.warm_start
     episodes = episodes_to_imitate(settings, curated, demonstrations)
     renderer = policy_renderer(config.policy)
-    examples = demonstration_examples(episodes, renderer, settings.classes)
+    left_out = Counter[str]()
+    examples = demonstration_examples(episodes, renderer, settings.classes, left_out)
     n_demonstrations = len(examples)
     if settings.replay.path and settings.replay.share:
         replay = read_token_ids(Path(settings.replay.path), config.policy.base, "warm_start.replay.path")
@@ -54,9 +56,11 @@ def warm_start(config: WarmStartSections, curated: Path, out: Path, demonstratio
     if not examples:
         raise DataError(
             f"{curated / EPISODES_FILE}: no example of {', '.join(settings.classes)} and no replay text to learn from"
+            + "".join(f"; {count} left out: {reason}" for reason, count in left_out.most_common())
         )
     figures = fine_tune(config, examples, out)
     metrics = {"demonstrations": n_demonstrations, "examples": len(examples), **figures}
+    metrics |= {f"left_out.{reason.replace(' ', '_')}": float(count) for reason, count in sorted(left_out.items())}
     if processes.is_first():
         write_json(out / "metrics.json", metrics)
     return metrics

@@ -1,6 +1,7 @@
 """Examples from logged episodes: the ids of a rollout of the same words, and Agent-FLAN's classes."""
 
 import json
+from collections import Counter
 
 import pandas as pd
 import pytest
@@ -137,3 +138,15 @@ def test_replay_text_makes_up_its_share(replay, share, added):
 def test_too_little_replay_text_is_a_data_error(replay):
     with pytest.raises(DataError, match="54 rows of replay text are needed, the file has 20"):
         with_replay([{"input_ids": [1], "assistant_masks": [1]}] * 6, replay, 0.9, seed=0)
+
+
+def test_a_demonstration_that_no_template_can_write_is_left_out_and_counted(renderer, tasks):
+    """A recovered failure: a call with broken arguments and the complaint about it, then all as it should be."""
+    good = play(tasks[0], solution(tasks[0]))
+    call = {"id": "b", "type": "function", "function": {"name": "list_files", "arguments": '{"path": '}}
+    reply = {"role": "tool", "tool_call_id": "b", "content": "error: the arguments are not JSON"}
+    failed = [*good[:2], {"role": "assistant", "content": None, "tool_calls": [call]}, reply, *good[2:]]
+    left_out = Counter()
+    examples = demonstration_examples(episodes_of(good, failed), renderer, ["multi_turn"], left_out)
+    assert examples == demonstration_examples(episodes_of(good), renderer, ["multi_turn"])
+    assert left_out == {"a call with broken arguments": 1}
