@@ -26,7 +26,9 @@ LOG_FORMATS = {
     "requests": "requests",
     "sharegpt": "sharegpt",
     "sweagent": "sweagent",
+    "table": "table",
     "tau_bench": "tau_bench",
+    "toolbench": "toolbench",
     "vercel_ai": "vercel_ai",
     "langchain": "langchain",
     "langgraph": "langgraph",
@@ -39,5 +41,6 @@ LOG_FORMATS = {
     "autogen": "autogen",
     "weave": "weave",
     "tracewheel": "tracewheel",
+    "xlam": "xlam",
 }
 FORMAT_NAMES = (AUTO, *LOG_FORMATS)

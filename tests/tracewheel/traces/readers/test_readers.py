@@ -53,6 +53,7 @@ STORY = [
     ("tool", "sunny", []),
     ("assistant", "It is sunny.", []),
 ]
+LENGTHS = {"xlam": 2}  # it has no replies
 ALL = {**{name: [record] for name, record in RECORDS.items()}, **SPANS}
 
 
@@ -62,9 +63,9 @@ def test_every_format_gives_the_same_conversation(name, asked):
     (trace,) = read(*ALL[name], format="auto" if asked == "auto" else name)
     assert isinstance(trace, Trace), trace
     assert trace.format == name
-    assert conversation(trace) == STORY
-    reply = trace.messages[2]
-    assert reply["tool_call_id"] == trace.messages[1]["tool_calls"][0]["id"]
+    assert conversation(trace) == STORY[: LENGTHS.get(name, 4)]
+    for reply in trace.messages[2:3]:
+        assert reply["tool_call_id"] == trace.messages[1]["tool_calls"][0]["id"]
     assert trace.source_line == 1
     assert Trace.from_record(trace.to_record()) == trace
 
@@ -121,7 +122,7 @@ def test_fields_other_than_the_conversation_are_kept(name):
 
 
 GIVEN_TOOLS = {"openai", "anthropic", "langfuse", "mlflow", "atif", "sharegpt", "otel", "openinference"}
-GIVEN_TOOLS |= {"openai_responses", "gemini", "bedrock", "requests", "inspect", "langsmith", "weave"}
+GIVEN_TOOLS |= {"openai_responses", "gemini", "bedrock", "requests", "inspect", "langsmith", "weave", "toolbench", "xlam"}
 
 
 @pytest.mark.parametrize("name", ALL)
