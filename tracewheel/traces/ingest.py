@@ -31,6 +31,7 @@ from tracewheel.traces.readers.whole_files import whole_file_pieces
 from tracewheel.traces.redaction.redactor import Redactor, key_digest
 from tracewheel.traces.redaction.survivors import mend_stored
 from tracewheel.traces.spool import Spool
+from tracewheel.traces.trial_results import TrialResult, TrialResults, with_result
 
 TRACES_FILE = TRACES_FOLDER
 RECORDS_PER_COMMIT = 200_000
@@ -212,6 +213,8 @@ class _FileReader:
         self._commits, self._records_per_commit = commits, records_per_commit
         self._watch, self._bytes = watch or (lambda done: None), 0
         self._largest = config.largest_record_mib << 20
+        self._trials = TrialResults()
+        self._trial: TrialResult | None = None
 
     def read(self, name: str, path: Path, begin: tuple[int, int] = (0, 1), before: int = 0) -> Progress:
         """Read a file from a byte and line on; returns the progress in it.
@@ -225,6 +228,7 @@ class _FileReader:
         Raises:
             DataError: it cannot be read.
         """
+        self._trial = self._trials.of(path)
         try:
             if (pieces := whole_file_pieces(path)) is not None:
                 self._take(pieces, name)
@@ -250,7 +254,7 @@ class _FileReader:
         item = None
         for item in self._reader.read(pieces, name):
             if not (isinstance(item, Quarantined) and item.offset < before):
-                self._intake.put(item)
+                self._intake.put(with_result(item, self._trial))
         return item
 
     def _with_commits(self, log: LogFile, grows: bool) -> Iterator[Piece]:
