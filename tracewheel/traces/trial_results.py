@@ -55,9 +55,12 @@ def _read(file: Path) -> TrialResult | None:
     verified: Any = value["verifier_result"]
     rewards = verified.get("rewards") if isinstance(verified, dict) else None
     reward = rewards.get(REWARD) if isinstance(rewards, dict) else None
-    is_number = isinstance(reward, int | float) and reward == reward
     trial = value.get("trial_name")
-    return TrialResult(value["task_name"], trial if isinstance(trial, str) else None, float(reward) if is_number else None)
+    return TrialResult(
+        value["task_name"],
+        trial if isinstance(trial, str) else None,
+        float(reward) if isinstance(reward, int | float) and reward == reward else None,
+    )
 
 
 def with_result(item: Trace | Quarantined, result: TrialResult | None) -> Trace | Quarantined:
