@@ -7,43 +7,37 @@ replies, which are JSON text within JSON text, as well. Other text may hold esca
 
 from __future__ import annotations
 
-import copy
 import json
 import os
 import re
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from tracewheel.config.curation import RedactionConfig
 from tracewheel.core.errors import ConfigError, SecretError
 from tracewheel.core.types import Trace, content_hash
 from tracewheel.traces.quarantine import Quarantined, withheld
-from tracewheel.traces.redaction.detector import Detector, mixed
+from tracewheel.traces.redaction.detector import Detector
 from tracewheel.traces.redaction.encodings import TEXT_IN_BASE64, base64_runs
 from tracewheel.traces.redaction.json_text import QUOTE, Context, Edit, Leaf, applied, in_text, is_json, leaves
-from tracewheel.traces.redaction.known_values import SHORTEST_SECRET, WORD, Found, KnownSecrets, KnownValues, telling_secrets
+from tracewheel.traces.redaction.known_values import Found, KnownSecrets, telling_secrets
 from tracewheel.traces.redaction.patterns import custom_detectors, secret_detectors
 from tracewheel.traces.redaction.personal_data import personal_detectors
-from tracewheel.traces.redaction.pseudonyms import Pseudonyms, identity_pseudonym, is_pseudonym, standins
+from tracewheel.traces.redaction.pseudonyms import Pseudonyms, identity_pseudonym, is_pseudonym
+from tracewheel.traces.redaction.search import CERTAIN, KNOWN_ELSEWHERE, SECRETS_ONLY, Search, apart, is_made, names_in, parts
 from tracewheel.traces.redaction.triggers import Triggers
 from tracewheel.traces.redaction.unescaped import QUOTES, Unescaped
 
 CONTENT = ("tools", "environment", "info", "model", "created")
 IDENTITIES = {"user": "user", "session": "session", "task": "task", "id": "trace", "source_file": "file"}
 ROUNDS = 5
-BETWEEN_OBJECTS = re.compile(r"\}, ?(?=\{)")  # no value continues from one JSON object into the next
-SHORTEST_PART = 200
 SHORTEST_VALUE = 4
 DEEPEST = 8  # JSON text within JSON text; deeper text is searched with its escapes
-AROUND = 80  # characters around a value in which to look for pseudonyms that overlap it
 ESCAPED = r"\\u(?:00[0-7aA]|20[0-3])"  # an escaped letter, digit, or separator of digits
 ESCAPE = re.compile(ESCAPED.encode())
 PERCENT = r"%(?:25)*[2-7][0-9a-fA-F]"
-LARGEST_DOUBT, SECRETS_ONLY, CERTAIN = 3, 2, 0
-KNOWN_ELSEWHERE = 4  # more than any detector's doubt
 PLAIN_NAME = re.compile(r"[A-Za-z_]{0,60}")  # a key that is no value
 CALL_IDS = ("id", "tool_call_id")
 STRUCTURE = ("role", "type")
@@ -54,37 +48,6 @@ def key_digest(config: RedactionConfig) -> dict[str, str]:
     """A digest of the pseudonyms' key, as stored data depend on it; empty without a key."""
     key = os.environ.get(config.key_variable, "")
     return {"redaction key": content_hash(["redaction key", key])} if key and config.enabled else {}
-
-
-@dataclass
-class _Search:
-    """What a search of one record knows: its pseudonyms, and the values that have one."""
-
-    pseudonyms: Pseudonyms
-    most_doubt: int = LARGEST_DOUBT
-    in_base64: bool = True
-    known: KnownValues = field(init=False)
-    values: int = field(default=-1, init=False)
-
-    def __post_init__(self) -> None:
-        self.refresh()
-
-    def allows(self, detector: Detector) -> bool:
-        """Whether what a detector finds counts."""
-        return detector.doubt <= self.most_doubt or (detector.kind == "email" and self.most_doubt > 0)
-
-    def within(self, most_doubt: int) -> _Search:
-        """The same search for less doubtful values."""
-        inner = copy.copy(self)
-        inner.most_doubt = min(self.most_doubt, most_doubt)
-        return inner
-
-    def refresh(self) -> bool:
-        """Search for the values found so far, too; returns whether there are new ones."""
-        before, self.values = self.values, len(self.pseudonyms)
-        if self.values != before:
-            self.known = KnownValues(self.pseudonyms.identities())
-        return self.values != before
 
 
 class Redactor:
@@ -140,7 +103,8 @@ class Redactor:
         parts = {("messages", at): message for at, message in enumerate(trace.messages)}
         parts |= {(name, 0): value for name, value in content.items() if value}
         original = {place: json.dumps(value, ensure_ascii=False) for place, value in parts.items()}
-        written, search = dict(original), _Search(self._pseudonyms(raw.decode("utf-8", "surrogatepass")))
+        written = dict(original)
+        search = Search(self._pseudonyms(raw.decode("utf-8", "surrogatepass")), names=frozenset(names_in(trace)))
         counts = self._scrub(written, search)
         changed: dict[str, Any] = {}
         for name, value in identities.items():
@@ -185,7 +149,7 @@ class Redactor:
         if not self._is_suspicious(_bytes(text)):
             return raw, Counter()
         written = {("", 0): text}
-        counts = self._scrub(written, _Search(self._pseudonyms(text)))
+        counts = self._scrub(written, Search(self._pseudonyms(text)))
         redacted = written["", 0]
         return (redacted.encode(encoding, errors) if redacted != text else raw), counts
 
@@ -207,7 +171,7 @@ class Redactor:
 
     def name(self, name: str) -> str:
         """A file's name; if it holds a secret or personal data, a consistent pseudonym for it."""
-        return self.hidden_name(name) if self._find(name, _Search(Pseudonyms())) else name
+        return self.hidden_name(name) if self._find(name, Search(Pseudonyms())) else name
 
     def hidden_name(self, name: str) -> str:
         """The pseudonym for the name of a file."""
@@ -216,7 +180,7 @@ class Redactor:
     def _pseudonyms(self, text: str) -> Pseudonyms:
         return Pseudonyms(self._dataset_key, text)
 
-    def _scrub(self, written: dict[tuple[str, int], str], search: _Search) -> Counter[str]:
+    def _scrub(self, written: dict[tuple[str, int], str], search: Search) -> Counter[str]:
         """Replace values in the parts of a record, until nothing more is found; returns how many places, by kind.
 
         A value found in one part is then looked for in all, and a part that was changed is searched again.
@@ -237,13 +201,13 @@ class Redactor:
                         counts.update(kind for edit in edits for kind in edit.kinds)
                         changed.add(place)
             if not changed:
-                self.learned |= telling_secrets(search.pseudonyms.identities())
+                self.learned |= telling_secrets(search.identities())
                 return counts
             open_parts, found = changed, True
         kinds = ", ".join(sorted(counts))
         raise SecretError(f"after redaction it still holds {kinds}; allow the text in ingest.redaction.allow, or report it")
 
-    def _value_edits(self, value: str, at: Context, search: _Search, *, structure: str = "", depth: int = 0) -> list[Edit]:
+    def _value_edits(self, value: str, at: Context, search: Search, *, structure: str = "", depth: int = 0) -> list[Edit]:
         """The replacements in a value: in each of its own values, if it is JSON text."""
         if depth > DEEPEST or not is_json(value):
             return self._text_edits(value, at.before, search, depth)
@@ -255,7 +219,7 @@ class Redactor:
                 edits += in_text(leaf, found, value)
         return edits
 
-    def _leaf_edits(self, leaf: Leaf, search: _Search, structure: str, depth: int) -> list[Edit]:
+    def _leaf_edits(self, leaf: Leaf, search: Search, structure: str, depth: int) -> list[Edit]:
         if leaf.sort == "key" and PLAIN_NAME.fullmatch(leaf.value):
             return []
         if structure == "messages" and leaf.sort == "text" and leaf.at.name in STRUCTURE:
@@ -274,7 +238,7 @@ class Redactor:
             return [Edit(0, len(leaf.value), identity_pseudonym("call", leaf.value, self._key), kinds)]
         return edits
 
-    def _text_edits(self, text: str, before: str, search: _Search, depth: int) -> list[Edit]:
+    def _text_edits(self, text: str, before: str, search: Search, depth: int) -> list[Edit]:
         """The replacements in text that is not JSON."""
         edits = []
         for item in self._find(text, search, before):
@@ -286,10 +250,10 @@ class Redactor:
             edits += self._base64_edits(text, edits, search, depth)
         return sorted(edits)
 
-    def _known_in_base64(self, run: str, search: _Search) -> bool:
+    def _known_in_base64(self, run: str, search: Search) -> bool:
         return search.known.may_be_in(run) or self._known.may_be_in(_bytes(run))
 
-    def _base64_edits(self, text: str, others: list[Edit], search: _Search, depth: int) -> list[Edit]:
+    def _base64_edits(self, text: str, others: list[Edit], search: Search, depth: int) -> list[Edit]:
         """The replacements of base64 that holds secrets, known values or an e-mail address."""
         edits: list[Edit] = []
         for run in base64_runs(text, lambda run: self._known_in_base64(run, search)):
@@ -304,22 +268,22 @@ class Redactor:
                 edits.append(Edit(run.start, run.end, run.again(applied(run.text, found)), kinds))
         return edits
 
-    def _find(self, written: str, search: _Search, before: str = "") -> list[Found]:
+    def _find(self, written: str, search: Search, before: str = "") -> list[Found]:
         """The values in a text, in order and without overlaps; `before` is the context of its beginning."""
         found: list[Found] = []
         if not search.known.may_be_in(written) and not self._may_match(_bytes(before.replace(QUOTE, '"') + written)):
             return found
-        for start, part in _parts(written):
+        for start, part in parts(written):
             head = "" if start else before
             tail = QUOTE if head.endswith(QUOTE) else ""
             candidates = [item for item in self._candidates(head + part + tail, search) if item[1].start >= len(head)]
             shift = start - len(head)
             last = len(head) + len(part)
-            apart = _apart([item for item in candidates if item[1].end <= last])
-            found += [item._replace(start=item.start + shift, end=item.end + shift) for item in apart]
+            chosen = apart([item for item in candidates if item[1].end <= last])
+            found += [item._replace(start=item.start + shift, end=item.end + shift) for item in chosen]
         return found
 
-    def _candidates(self, part: str, search: _Search) -> Iterator[tuple[int, Found]]:
+    def _candidates(self, part: str, search: Search) -> Iterator[tuple[int, Found]]:
         """The values in a text and their doubts; they may overlap."""
         raw = _bytes(part.replace(QUOTE, '"'))
         fired = self._triggers.fired(raw)
@@ -346,42 +310,6 @@ class Redactor:
 
     def _is_allowed(self, value: str) -> bool:
         return value in self._allowed or any(pattern.fullmatch(value) for pattern in self._allowed_patterns)
-
-
-def _parts(written: str) -> Iterator[tuple[int, str]]:
-    """A text in parts with their places, so that a match in one message does not cost a search of all others."""
-    at = 0
-    for match in BETWEEN_OBJECTS.finditer(written):
-        if match.end() - at >= SHORTEST_PART:
-            yield at, written[at : match.end()]
-            at = match.end()
-    yield at, written[at:]
-
-
-def is_made(text: str, item: Found) -> bool:
-    """Whether a value overlaps a pseudonym, and does not hold another secret beside it."""
-    first = max(item.start - AROUND, 0)
-    spans = [(first + start, first + end) for start, end in standins(text[first : item.end + AROUND])]
-    spans = [(start, end) for start, end in spans if start < item.end and item.start < end]
-    if not spans:
-        return False
-    if any(start < item.start or item.end < end for start, end in spans):
-        return True
-    rest = text[item.start : item.end]
-    for start, end in reversed(spans):
-        rest = rest[: start - item.start] + " " + rest[end - item.start :]
-    return not any(len(word) >= SHORTEST_SECRET and mixed(word) for word in WORD.findall(rest))
-
-
-def _apart(candidates: list[tuple[int, Found]]) -> list[Found]:
-    """Candidates without overlaps: the least doubt wins, then the longest."""
-    chosen: list[Found] = []
-    for _, item in sorted(candidates, key=lambda entry: (entry[0], entry[1].start - entry[1].end)):
-        place = bisect_left(chosen, item)
-        before, after = chosen[max(place - 1, 0) : place], chosen[place : place + 1]
-        if all(other.end <= item.start for other in before) and all(item.end <= other.start for other in after):
-            chosen.insert(place, item)
-    return chosen
 
 
 def encoding_of(raw: bytes) -> tuple[str, str]:

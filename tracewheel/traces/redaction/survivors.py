@@ -30,8 +30,8 @@ MENDED = ".mended-"
 def mend_stored(redactor: Redactor, parts: Iterable[Path], quarantine: Path, start: int, counts: Counts) -> None:
     """Redact learned secrets in the output; a record that cannot be redacted goes to quarantine without its bytes.
 
-    What is redacted may reveal more secrets, so this is repeated. In the last round a record that still holds one is not
-    redacted but put aside, which reveals nothing: so there is always an end.
+    What is redacted may reveal more secrets, so this is repeated. After some rounds a record that still holds one is not
+    redacted but put aside. Each such round leaves fewer records, so there is always an end.
 
     Args:
         redactor: Redacts, and knows which secrets it has learned.
@@ -41,10 +41,10 @@ def mend_stored(redactor: Redactor, parts: Iterable[Path], quarantine: Path, sta
         counts: What was stored; kept up to date.
     """
     parts = [part for part in parts if part.exists()]
-    for round_ in range(ROUNDS):
-        if not redactor.look_for_learned():
-            return
-        mender = _Mender(redactor, counts, is_last=round_ == ROUNDS - 1)
+    rounds = 0
+    while redactor.look_for_learned():
+        rounds += 1
+        mender = _Mender(redactor, counts, withdraws=rounds > ROUNDS)
         withdrawn = [item for part in parts for item in mender.part(part)]
         mender.quarantine(quarantine, start)
         with quarantine.open("ab") as file:
@@ -57,7 +57,7 @@ class _Mender:
 
     redactor: Redactor
     counts: Counts
-    is_last: bool
+    withdraws: bool
 
     def part(self, part: Path) -> list[Quarantined]:
         """Redact a part; return the records taken out of it. A part without learned secrets stays as it is."""
@@ -84,7 +84,7 @@ class _Mender:
             redacted, found = self.redactor.trace(trace)
             if not found:
                 return None
-            if self.is_last:
+            if self.withdraws:
                 raise SecretError(f"it holds {', '.join(sorted(found))}, which other records revealed")
             writer.add(redacted, json_of(redacted.messages))
         except (SecretError, *NOT_STORABLE) as error:
@@ -123,7 +123,7 @@ class _Mender:
         new, found = self.redactor.quarantined(item)
         if new == item:
             return None
-        if self.is_last and raw and found:
+        if self.withdraws and raw and found:
             new = withheld(item, SecretError(f"it holds {', '.join(sorted(found))}, which other records revealed"))
         elif found:
             self.counts.redacted += found

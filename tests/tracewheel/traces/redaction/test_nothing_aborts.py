@@ -1,5 +1,6 @@
 """No text stops an ingest: what cannot be redacted is put aside, without its bytes."""
 
+import itertools
 import json
 
 import pandas
@@ -88,3 +89,29 @@ def test_what_cannot_be_redacted_goes_to_quarantine_without_its_bytes(log, tmp_p
     assert "word" in entry["detail"] and "raw" not in entry and "raw_base64" not in entry
     for path in (tmp_path / "out").rglob("*"):
         assert path.is_dir() or b"hhhh7" not in path.read_bytes()
+
+
+@pytest.mark.parametrize("incremental", [False, True])
+def test_secrets_that_reveal_one_another_come_to_an_end(log, tmp_path, incremental):
+    secrets = [f"{letter * 8}{number}" for number, letter in enumerate("abcdefghijkl")]
+    pairs = [f"say {one} then {two}." for one, two in itertools.pairwise(secrets)]
+    lines = [line(text) for text in (*reversed(pairs), f"It is code {secrets[0]}.")]
+    config = log(*lines, lines[3][:-9], patterns={"code": r"(?:code |_\d+ then )(\w{8,}\d)"})
+    report = (ingest_new if incremental else ingest)(config, tmp_path / "out")
+    assert report["read"] == len(lines) + 1 == report["kept"] + report["quarantined"]
+    assert 4 <= report["by_reason"]["secret left"] <= len(pairs)
+    stored = (tmp_path / "out/quarantine.jsonl").read_text()
+    stored += pandas.read_parquet(tmp_path / "out/traces.parquet").to_json()
+    assert [secret for secret in secrets if secret in stored] == []
+    assert len(pandas.read_parquet(tmp_path / "out/traces.parquet")) == report["kept"]
+
+
+def test_a_name_of_the_record_is_no_secret_elsewhere(log, tmp_path):
+    tool = {"type": "function", "function": {"name": "look_up2", "parameters": {"type": "object"}}}
+    lines = [
+        line(f"{text}, I said", model="model-4o-mini", tools=[tool]) for text in ("token: model-4o-mini", "token=look_up2-x")
+    ]
+    ingest(log(*lines, line("model-4o-mini and look_up2", model="model-4o-mini")), tmp_path / "out")
+    rows = pandas.read_parquet(tmp_path / "out/traces.parquet")
+    assert set(rows["model"]) == {"model-4o-mini"}
+    assert "model-4o-mini and look_up2" in rows["messages"][2]

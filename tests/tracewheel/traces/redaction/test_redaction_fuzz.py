@@ -231,14 +231,14 @@ def check_trace(value, seed):
     assert REDACTOR.trace(redacted)[0] is redacted
 
 
-@settings(max_examples=150, derandomize=True, deadline=None)
+@settings(max_examples=80, derandomize=True, deadline=None)
 @given(JSONS, st.integers(0, 10**6))
 def test_secrets_in_odd_values(value, seed):
     check_trace(value, seed)
 
 
 @pytest.mark.slow
-@settings(max_examples=3_000, derandomize=True, deadline=None)
+@settings(max_examples=2_000, derandomize=True, deadline=None)
 @given(JSONS, st.integers(0, 10**6))
 def test_secrets_in_many_odd_values(value, seed):
     check_trace(value, seed)
