@@ -10,6 +10,7 @@ import importlib.util
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from tracewheel.core.plugins import search_working_folder
 from tracewheel.core.types import SCHEMA_VERSION, content_hash
@@ -70,9 +71,18 @@ def code_version(module: str, plugins: tuple[str, ...] = ()) -> str:
         plugins: Modules of the user's own classes, whose source is included.
     """
     hashes: dict[str, str] = {}
-    for name, source, tree in _reached(module):
-        hashes[name] = hashlib.sha256(ast.dump(_without_docstrings(tree)).encode()).hexdigest()
-        hashes |= {f"{name} {asset.name}": digest_file(asset) for asset in _assets(tree, source.parent)}
+    waiting, seen = [module], set[str]()
+    while waiting:
+        name = waiting.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        path = _source(name)
+        if path is not None:
+            source = _source_module(path, path.stat().st_mtime_ns)
+            hashes[name] = source.hash
+            hashes |= {f"{name} {asset.name}": digest_file(asset) for asset in _assets(source.assets, path.parent)}
+            waiting += source.imported
     hashes |= plugin_digests(plugins)
     return content_hash([SCHEMA_VERSION, sorted(hashes.items())])
 
@@ -107,30 +117,40 @@ def plugin_modules(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted({name.partition(":")[0] for name in names if ":" in name}))
 
 
-def _reached(module: str) -> Iterator[tuple[str, Path, ast.Module]]:
-    """A `tracewheel` module and its imports from `tracewheel`, transitively: name, file and syntax tree of each."""
-    seen: set[str] = set()
-    waiting = [module]
-    while waiting:
-        name = waiting.pop()
-        source = _source(name)
-        if source is None or name in seen:
-            continue
-        seen.add(name)
-        tree = ast.parse(source.read_bytes())
-        yield name, source, tree
-        waiting += _imported(tree)
+class _SourceModule(NamedTuple):
+    """What a stage's code version takes from one module: its code's hash, what it imports, and the assets that it names."""
+
+    hash: str
+    imported: tuple[str, ...]
+    assets: tuple[str, ...]
 
 
-def _without_docstrings(tree: ast.Module) -> ast.Module:
-    """Remove the docstrings of a tree in place: rewording one does not change what the code computes."""
+@functools.cache
+def _source_module(path: Path, changed: int) -> _SourceModule:
+    """A module of `tracewheel` whose file `changed` then; read once however many stages reach it."""
+    tree = ast.parse(path.read_bytes())
+    imported: list[str] = []
+    texts: list[str] = []
     for node in ast.walk(tree):
-        if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) or not node.body:
-            continue
-        first = node.body[0]
-        if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str):
-            del node.body[0]
-    return tree
+        match node:
+            case ast.Module() | ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef():
+                _drop_docstring(node)
+            case ast.Import():
+                imported += [alias.name for alias in node.names]
+            case ast.ImportFrom(module=str(origin), level=0):
+                imported += [origin, *(f"{origin}.{alias.name}" for alias in node.names)]
+            case ast.Constant(value=str(text)):
+                texts.append(text)
+    imported += [module for text in texts if ALL_OF.fullmatch(text) for module in _modules_of(text)]
+    code = hashlib.sha256(ast.dump(tree).encode()).hexdigest()
+    return _SourceModule(code, tuple(dict.fromkeys(imported)), tuple(text for text in texts if text.endswith(ASSETS)))
+
+
+def _drop_docstring(node: ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+    """Remove a docstring in place: rewording one does not change what the code computes."""
+    first = node.body[0] if node.body else None
+    if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str):
+        del node.body[0]
 
 
 def _source(module: str) -> Path | None:
@@ -142,21 +162,15 @@ def _source(module: str) -> Path | None:
     return next((file for file in candidates if file.is_file()), None)
 
 
-def _imported(tree: ast.AST) -> Iterator[str]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            yield node.module
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and ALL_OF.fullmatch(node.value):
-            folder = PACKAGE.joinpath(*node.value.split(".")[1:-1])
-            yield from (node.value.replace("*", file.stem) for file in sorted(folder.glob("*.py")))
+def _modules_of(text: str) -> Iterator[str]:
+    """The modules that a text of the form "tracewheel.room.*" names."""
+    folder = PACKAGE.joinpath(*text.split(".")[1:-1])
+    yield from (text.replace("*", file.stem) for file in sorted(folder.glob("*.py")))
 
 
-def _assets(tree: ast.AST, folder: Path) -> Iterator[Path]:
+def _assets(texts: Iterable[str], folder: Path) -> Iterator[Path]:
     """The files in `folder` named by string literals of a module, and the files that those name in turn."""
-    waiting = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    waiting = list(texts)
     seen: set[str] = set()
     while waiting:
         name = waiting.pop()
