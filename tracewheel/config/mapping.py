@@ -63,7 +63,8 @@ class MessagePaths(Strict):
     """Where the parts of a message are, from an element of the conversation on.
 
     Of several paths the first that is there counts. `calls` is one call or a list of them. For results, `id` and `tool` name
-    the call and the tool that they are of. `when` holds values that an element must have for this rule.
+    the call and the tool that they are of. `when` holds values that an element must have for this
+    rule; `*` is any value.
     """
 
     role: PathOrConstant = "role"

@@ -22,6 +22,7 @@ ROLES = {
     **dict.fromkeys(("observation", "tool_result", "tool_response", "function_response"), "tool"),
 }
 WHOLE_LIST = "[]"
+ANYTHING = "*"
 
 
 class MappingReader:
@@ -54,7 +55,10 @@ class MappingReader:
         self.name = config.name
         self.gathers = "list" if config.conversation == WHOLE_LIST else "record"
         self._roles = ROLES | {name.lower(): role for name, role in config.roles.items()}
-        self._read = {"conversation", *_tops([config.conversation, config.system, config.tools, *config.fields.values()])}
+        paths = [config.conversation, config.system, config.tools, *config.fields.values()]
+        if config.conversation == ".":
+            paths += [path for rule in config.messages for path in (*rule.text, *rule.calls)]
+        self._read = set(_tops(paths))
 
     def recognises(self, value: Any) -> bool:
         """Whether the record has the conversation and the values of `when`."""
@@ -210,7 +214,9 @@ def _missing(rule: MessagePaths, element: Any) -> str:
 
 
 def _fits(when: Mapping[str, Any], value: Any) -> bool:
-    return all(JsonPath(path).get(value) == wanted for path, wanted in when.items())
+    return all(
+        _is_there(path, value) if wanted == ANYTHING else JsonPath(path).get(value) == wanted for path, wanted in when.items()
+    )
 
 
 def _first(paths: tuple[str, ...], value: Any) -> Any:

@@ -123,6 +123,7 @@ def test_a_record_of_question_and_answer_is_a_conversation(read):
     rules = [{"role": "=user", "text": "q"}, {"role": "=assistant", "text": "a"}]
     (trace,) = read({"conversation": ".", "messages": rules}, {"q": "Hi?", "a": "Hi.", "ms": 3})
     assert [message["content"] for message in trace.messages] == ["Hi?", "Hi."]
+    assert trace.info == {"ms": 3}
     pairs = [{"role": "=user", "text": "[0]"}, {"role": "=assistant", "text": "[1]"}]
     (trace,) = read({"conversation": "history", "messages": pairs}, {"history": [["Hi?", "Hi."], ["Well?", "Well."]]})
     assert [message["content"] for message in trace.messages] == ["Hi?", "Hi.", "Well?", "Well."]
@@ -139,7 +140,7 @@ RULES = {
     "conversation": "[]",
     "messages": [
         {"when": {"kind": "say"}, "role": "by", "text": "body.text"},
-        {"when": {"kind": "use"}, "role": "=assistant", "text": [], "calls": ".", "call": USE},
+        {"when": {"kind": "use", "fn": "*"}, "role": "=assistant", "text": [], "calls": ".", "call": USE},
         {"when": {"kind": "got"}, "role": "=tool", "text": "value", "id": "ref"},
     ],
 }  # fmt: skip
