@@ -84,6 +84,10 @@ def curate_card(options: Options, result: Result) -> Card:
     rows = [("as logged", f"{agreement.agreeing} of {agreement.episodes} episodes ({percent(share)}) when they are replayed")]
     if agreement.reasons:
         rows.append(("", counted(agreement.reasons)))
+    if recorded := funnel.get("recorded"):
+        rows.append((f"log, by {recorded['by']}", counted(recorded["traces"])))
+        if any(recorded["left_out"].values()):
+            rows.append(("left out", counted(recorded["left_out"])))
     if funnel["dropped_traces"]:
         rows.append(("traces left out", counted(funnel["dropped_traces"])))
     dropped: dict[str, int] = {}
@@ -96,6 +100,7 @@ def curate_card(options: Options, result: Result) -> Card:
         ("failures", counted(result["labels"].get("failures", {}))),
         ("training sets", counted(result["sets"].get("rows", {}))),
     ]
+    rows += [("" if place else "the logs lack", said) for place, said in enumerate(result.get("counts", {}).get("says", []))]
     splits = [
         (
             name.replace("_", "-"),

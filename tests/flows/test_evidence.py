@@ -194,13 +194,15 @@ def test_a_malformed_evidence_file_is_named(work, text):
 
 def test_a_lost_record_of_splits_is_rebuilt_and_said(work):
     work.write(2)
-    run, traces, start, first = work.begin()
+    run, traces, start, first = work.begin("curation.counts=exact")
     remember_splits(run, traces, first, start["splits"])
     remove(first.path)
     (run.record.path / "splits.parquet").unlink()
     before = first.result["split_ledger"]
     work.write(1)
-    _, _, _, curated = work.begin()
+    with pytest.raises(DataError, match=r"fitted to is not known.*curation\.counts"):
+        work.begin()
+    _, _, _, curated = work.begin("curation.counts=exact")
     ledger = curated.result["split_ledger"]
     assert ledger["lost"] and ledger["number"] == 1 and "The record was lost" in ledger["says"]
     assert any("all of its training side counts as trained on" in said for said in work.listener.said)

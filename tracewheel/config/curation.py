@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -133,6 +134,10 @@ class SharesConfig(Strict):
     validation: Share = 0.15
     test: Share = 0.25
 
+    def by_side(self) -> dict[str, float]:
+        """The share of each side."""
+        return {"train": 1 - self.validation - self.test, "test": self.test, "validation": self.validation}
+
     @model_validator(mode="after")
     def _leave_some_for_training(self) -> SharesConfig:
         if self.validation + self.test >= 1:
@@ -154,8 +159,9 @@ class RotateConfig(Strict):
 class CurationConfig(Strict):
     """How logged traces become tasks, splits and demonstrations. Counts are of tasks.
 
-    `harder_tasks` are of tier `harder_tier`, above all that are trained on; 0 where the tasks have no tiers. The first
-    curation must fill all sets. Later ones start from its record of splits (docs/splits.md): a component stays
+    `harder_tasks` are of tier `harder_tier`, above all that are trained on; with 0 no tier is set apart. With `counts: auto`
+    the sizes and `min_attempts` are the most, and what the logs cannot fill is fitted to them and reported; with `exact` the
+    first curation must fill all sets. Later ones start from its record of splits (docs/splits.md): a component stays
     on its side, `shares` place new ones, and the sets are filled up to their sizes.
 
     `split: components` draws whole connected components, spread over families and tiers. `split: temporal` tests on the
@@ -169,12 +175,13 @@ class CurationConfig(Strict):
     them, else `turn`.
     """
 
+    counts: Literal["auto", "exact"] = "auto"
     train_tasks: Count = 72
     validation_tasks: Count = 120
     held_out_tasks: Count = 200
     harder_tasks: Annotated[int, Field(ge=0)] = 100
     harder_tier: Count = 5
-    min_attempts: Count = 4
+    min_attempts: Annotated[int, Field(ge=0)] = 4
     split: Literal["components", "temporal"] = "components"
     shares: SharesConfig = SharesConfig()
     rotate: RotateConfig | None = None
@@ -186,6 +193,11 @@ class CurationConfig(Strict):
     decontamination: DecontaminationConfig = DecontaminationConfig()
     difficulty: DifficultyConfig = DifficultyConfig()
     sets: SetsConfig = SetsConfig()
+
+    @property
+    def tier_limit(self) -> int:
+        """The tier below which tasks train, validate and are held out."""
+        return self.harder_tier if self.harder_tasks else sys.maxsize
 
     @property
     def recorded_by(self) -> Literal["turn", "episode"]:

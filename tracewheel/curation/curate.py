@@ -18,6 +18,7 @@ from tracewheel.curation.difficulty import check_held_out_tier, pass_rates
 from tracewheel.curation.duplicates import RENUMBERED, describe_duplicates
 from tracewheel.curation.episode_writer import EpisodeOrder, write_episodes
 from tracewheel.curation.filters import Filter
+from tracewheel.curation.fitting import component_words, describe_components, describe_counts
 from tracewheel.curation.founding import tried_rows
 from tracewheel.curation.leaks import check_leaks, describe_leaks, linking_clusters
 from tracewheel.curation.pass_counts import KeptPassCounts
@@ -46,6 +47,7 @@ class Earlier(NamedTuple):
     splits: SplitRecord | None
 
 
+TOO_LARGE = 0.5  # a component with more than this share of the tasks is said to be large
 IN_A_BENCHMARK, FILTERED = "in a benchmark", "left out by the filter"
 
 
@@ -143,15 +145,20 @@ class _Curation:
         usable, tasks = tasks.drop(columns=RATE_COLUMNS), tasks[keeps].reset_index(drop=True)
         tried = tried_rows(self.usable).groupby(self.usable["task_id"]).sum()
         candidates = Candidates(usable, tasks.assign(attempts=tasks["id"].map(tried).astype(int)))
-        splits = keep_splits(self._links(), candidates, self.config, self.earlier_splits)
+        clusters = self.replayed.clusters
+        assert clusters is not None
+        linking = linking_clusters(clusters, self.config.duplicates)
+        parts = describe_components(tasks, self.usable, linking)
+        try:
+            splits = keep_splits(self._links(), candidates, self.config, self.earlier_splits)
+        except DataError as error:
+            large = (parts["largest"]["share"] or 0) > TOO_LARGE
+            raise DataError(f"{error}; {component_words(parts)}" if large else str(error)) from error
         tasks["split"] = splits.split
         check_held_out_tier(tasks)
         in_use = tasks[tasks["split"] != ""].drop(columns=["component", "first_seen", "last_seen"])
         in_use = self._with_states(in_use.sort_values(["split", "id"], key=_split_order).reset_index(drop=True))
         episodes = self._episodes(in_use)
-        clusters = self.replayed.clusters
-        assert clusters is not None
-        linking = linking_clusters(clusters, self.config.duplicates)
         leaks = check_leaks(
             in_use, episodes.rename(columns={"id": "trace_id"}), linking, splits.record, allow=self.config.allow_leak
         )
@@ -177,6 +184,8 @@ class _Curation:
             "duplicates": describe_duplicates(clusters),
             "contamination": _contamination(self.replayed.overlaps),
             "filter": clauses,
+            "counts": self._counts(in_use, splits.fitted, parts),
+            "components": parts,
             "leaks": {"found": bool(leaks), "says": describe_leaks(leaks)},
             "labels": {},
             "sets": {},
@@ -224,6 +233,14 @@ class _Curation:
         rows = self.usable.reset_index(names="row")
         found = rows.merge(in_use[["id", "split"]].rename(columns={"id": "task_id"}), on="task_id")
         return found.sort_values(["split", "task_id", "id"], key=_split_order).reset_index(drop=True)
+
+    def _counts(self, in_use: pandas.DataFrame, fitted: dict[str, int], parts: dict[str, Any]) -> dict[str, Any]:
+        """The sizes of the sets beside those asked for, and what the logs lack."""
+        sizes = {split: int((in_use["split"] == split).sum()) for split in SPLITS}
+        counts = describe_counts(self.config, sizes, fitted)
+        if counts["says"] and parts["largest"]["share"] > TOO_LARGE:
+            counts["says"].append(component_words(parts))
+        return counts
 
     def _funnel(self, dropped: dict[str, str], tasks: pandas.DataFrame, in_use: pandas.DataFrame) -> dict[str, Any]:
         rows = self.replayed.rows

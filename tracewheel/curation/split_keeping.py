@@ -13,13 +13,14 @@ With `split: temporal` the sets are drawn by time (`temporal.py`) from what was 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tracewheel.config import CurationConfig
 from tracewheel.core.errors import DataError
 from tracewheel.core.types import content_hash
 from tracewheel.curation.curated_folder import HARDER, HELD_OUT, TRAIN, VALIDATION
+from tracewheel.curation.fitting import fit_by_time
 from tracewheel.curation.founding import found
 from tracewheel.curation.side_replay import Components, TraceLinks, side_of
 from tracewheel.curation.split_record import (
@@ -42,6 +43,11 @@ NOT_FROM_LOGS = (
     "the record of splits is lost, and which held-out tasks earlier runs have released to training is not in the logs{why};"
     " give an earlier curation or run with --earlier, or start in another work folder"
 )
+FITTED_TO = (
+    "the record of splits is lost, and which logs the first sets were fitted to is not known; give an earlier curation or run"
+    " with --earlier, start in another work folder, or, if the profile's sets were full in the first curation, set"
+    " curation.counts to 'exact'"
+)
 
 
 @dataclass(frozen=True)
@@ -59,11 +65,14 @@ class Candidates:
 
 @dataclass(frozen=True)
 class KeptSplits:
-    """The split of each kept task ("" for unused ones), the record for the next curation, and the ledger."""
+    """The split of each kept task ("" for unused ones), the record for the next curation, the ledger, and the settings that
+    were fitted to the logs.
+    """
 
     split: pandas.Series
     record: SplitRecord
     ledger: dict[str, Any]
+    fitted: dict[str, int] = field(default_factory=dict)
 
 
 def keep_splits(links: TraceLinks, tasks: Candidates, config: CurationConfig, earlier: SplitRecord | None = None) -> KeptSplits:
@@ -86,7 +95,9 @@ class _Keeping:
     """One curation's splits."""
 
     def __init__(self, links: TraceLinks, tasks: Candidates, config: CurationConfig, earlier: SplitRecord) -> None:
-        self._links, self._tasks, self._config, self._earlier = links, tasks, config, earlier
+        self._links, self._tasks, self._earlier = links, tasks, earlier
+        self._fitted = earlier.fitted if config.counts == "auto" and config.split == "components" else {}
+        self._config = config.model_copy(update=self._fitted)
         self._logs = content_hash(sorted(links.rows["id"]))
         self._grown = self._logs != earlier.logs
         self._number = earlier.number + self._grown
@@ -100,6 +111,8 @@ class _Keeping:
         temporal = self._config.split == "temporal"
         if self._earlier.lost and (temporal or self._config.rotate):
             raise DataError(NOT_FROM_LOGS.format(why=" (a split by time does so each time)" if temporal else ""))
+        if self._earlier.lost and self._config.counts == "auto":
+            raise DataError(FITTED_TO)
         if temporal:
             split = self._by_time()
         else:
@@ -107,7 +120,7 @@ class _Keeping:
             self._rotate()
             split = self._fill()
         record = self._record(split)
-        return KeptSplits(split, record, self._ledger(split, record))
+        return KeptSplits(split, record, self._ledger(split, record), self._fitted)
 
     def _task_keys(self) -> list[tuple[int, str]]:
         keys = self._links.keys
@@ -117,7 +130,8 @@ class _Keeping:
         """Add all traces in the order of time: each component gets its side, each task its place."""
         begun = 0
         if not self._earlier.states:
-            begun, chosen = found(self._components, self._links, self._tasks.usable, self._config)
+            begun, chosen, self._fitted = found(self._components, self._links, self._tasks.usable, self._config)
+            self._config = self._config.model_copy(update=self._fitted)
             self._put(self._codes[task_id] for task_id in chosen)
         for place, fingerprint in enumerate(self._links.rows["fingerprint"]):
             if place >= begun:
@@ -137,11 +151,21 @@ class _Keeping:
         kept = self._tasks.kept
         states = [self._state(task_id) for task_id in kept["id"]]
         trained, selected = ([bool(getattr(state, name)) for state in states] for name in ("trained", "selected"))
-        split = assign_by_time(kept.assign(trained=trained, selected=selected), self._config)
+        kept = kept.assign(trained=trained, selected=selected)
+        if self._config.counts == "auto":
+            split, self._fitted = self._fitted_by_time(kept)
+        else:
+            split = assign_by_time(kept, self._config)
         for task_id, own in zip(kept["id"], split, strict=True):
             if own:
                 self._components.change(self._codes[task_id], side=SIDE_OF_SPLIT[own])
         return split
+
+    def _fitted_by_time(self, kept: pandas.DataFrame) -> tuple[pandas.Series, dict[str, int]]:
+        try:
+            return assign_by_time(kept, self._config), {}
+        except DataError:
+            return fit_by_time(kept, self._config)
 
     def _state(self, task_id: str) -> State:
         return self._components.state(self._codes[task_id])
@@ -153,9 +177,9 @@ class _Keeping:
         kept = self._tasks.kept[["id", "tier", "attempts"]].itertuples(index=False, name=None)
         for task_id, tier, attempts in sorted(kept, key=lambda row: self._places[self._codes[row[0]]]):
             side = self._state(task_id).side
-            if tier == config.harder_tier and side == TEST:
+            if tier == config.tier_limit and side == TEST:
                 found[HARDER].append(task_id)
-            elif tier < config.harder_tier and (side != TRAIN or attempts >= config.min_attempts) and side != RETIRED:
+            elif tier < config.tier_limit and (side != TRAIN or attempts >= config.min_attempts) and side != RETIRED:
                 found[HELD_OUT if side == TEST else side].append(task_id)
         return found
 
@@ -224,7 +248,8 @@ class _Keeping:
         for key, kind, state in self._components.states():
             states[key], kinds[key] = state, kind
         places = self._earlier.places | {key: self._places[code] for code, key in self._task_keys()}
-        return SplitRecord(self._number, self._logs, states, kinds, places, held)
+        fitted = self._fitted if self._config.split == "components" else self._earlier.fitted
+        return SplitRecord(self._number, self._logs, states, kinds, places, held, fitted=fitted)
 
     def _ledger(self, split: pandas.Series, record: SplitRecord) -> dict[str, Any]:
         """What this curation did to the splits; counts are of tasks."""

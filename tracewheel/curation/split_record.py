@@ -89,6 +89,7 @@ class SplitRecord:
         places: Task key to its place in the order in which tasks fill the sets.
         held: Task key to the curation that first held the task out.
         lost: An earlier record existed and is lost: whatever may have been trained or selected on counts as such.
+        fitted: Settings of `curation` that the first curation fitted to its logs (`counts: auto`).
     """
 
     number: int = 0
@@ -98,6 +99,7 @@ class SplitRecord:
     places: dict[str, int] = field(default_factory=dict)
     held: dict[str, int] = field(default_factory=dict)
     lost: bool = False
+    fitted: dict[str, int] = field(default_factory=dict)
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -123,7 +125,8 @@ class SplitRecord:
         places = {key: place for key, place in zip(keys, table["place"].tolist(), strict=True) if place >= 0}
         held = {key: number for key, number in zip(keys, table["held"].tolist(), strict=True) if number}
         kinds = dict(zip(keys, table["kind"], strict=True))
-        return cls(meta["number"], meta["logs"], dict(zip(keys, states, strict=True)), kinds, places, held)
+        known, fitted = dict(zip(keys, states, strict=True)), meta.get("fitted", {})
+        return cls(meta["number"], meta["logs"], known, kinds, places, held, fitted=fitted)
 
     @classmethod
     def of_curated(cls, folder: Path) -> Self:
@@ -164,7 +167,8 @@ class SplitRecord:
         columns["held"] = [self.held.get(key, 0) for key in keys]
         kinds = dict.fromkeys(("key", "kind", "side"), pyarrow.string())
         schema = pyarrow.schema([(name, kinds.get(name, pyarrow.int64())) for name in COLUMNS])
-        about = json.dumps({"number": self.number, "logs": self.logs}, sort_keys=True).encode()
+        meta = {"number": self.number, "logs": self.logs, **({"fitted": self.fitted} if self.fitted else {})}
+        about = json.dumps(meta, sort_keys=True).encode()
         pyarrow.parquet.write_table(pyarrow.table(columns, schema=schema.with_metadata({META: about})), path)
 
     def spent(self, kind: str, values: pandas.Series, uses: tuple[str, ...]) -> pandas.Series[bool]:

@@ -95,22 +95,23 @@ def assign_splits(tasks: pandas.DataFrame, config: CurationConfig) -> pandas.Ser
     def linked(split: str) -> set[str]:
         return {component_of[task_id] for task_id, own in split_of.items() if own == split}
 
-    easy = tasks[tasks["tier"] < config.harder_tier]
+    easy = tasks[tasks["tier"] < config.tier_limit]
     enough = easy[easy["attempts"] >= config.min_attempts]
     if len(enough) < config.train_tasks:
+        below = f" below tier {config.harder_tier}" if config.harder_tasks else ""
         raise DataError(
-            f"{TRAIN}: {len(enough)} tasks below tier {config.harder_tier} have {config.min_attempts} attempts or more,"
+            f"{TRAIN}: {len(enough)} tasks{below} have {config.min_attempts} attempts or more,"
             f" {config.train_tasks} are asked for; lower curation.train_tasks or curation.min_attempts"
         )
     take(TRAIN, _in_order(enough["id"]), config.train_tasks, "train_tasks")
     free = tasks[~tasks["component"].isin(linked(TRAIN))]
-    free_easy = free[free["tier"] < config.harder_tier]
+    free_easy = free[free["tier"] < config.tier_limit]
     # Small components first: a large one would exclude many tasks from the test side.
     sizes = Counter(free["component"])
     by_size = sorted(_in_order(free_easy["id"]), key=lambda task_id: sizes[component_of[task_id]])
     take(VALIDATION, by_size, config.validation_tasks, "validation_tasks")
     test = free[~free["component"].isin(linked(VALIDATION))]
-    take(HELD_OUT, _in_order(test.loc[test["tier"] < config.harder_tier, "id"]), config.held_out_tasks, "held_out_tasks")
+    take(HELD_OUT, _in_order(test.loc[test["tier"] < config.tier_limit, "id"]), config.held_out_tasks, "held_out_tasks")
     take(HARDER, _in_order(test.loc[test["tier"] == config.harder_tier, "id"]), config.harder_tasks, "harder_tasks")
     return tasks["id"].map(lambda task_id: split_of.get(task_id, ""))
 

@@ -94,7 +94,7 @@ def assign_by_time(tasks: pandas.DataFrame, config: CurationConfig) -> pandas.Se
         if short:
             raise _too_few(split, getattr(config, f"{split}_tasks") - short, getattr(config, f"{split}_tasks"))
     rest = _latest_first(task for component in left for task in members[component])
-    old = [task for task in rest if (validated is None or task.last_seen < validated) and task.tier < config.harder_tier]
+    old = [task for task in rest if (validated is None or task.last_seen < validated) and task.tier < config.tier_limit]
     enough = [task for task in old if task.attempts >= config.min_attempts]
     if len(enough) < config.train_tasks:
         raise _too_few(TRAIN, len(enough), config.train_tasks)
@@ -104,9 +104,9 @@ def assign_by_time(tasks: pandas.DataFrame, config: CurationConfig) -> pandas.Se
 
 def _side(task: _Task, quotas: dict[str, int], config: CurationConfig) -> str:
     """The split with room that a task may be in, or ""."""
-    if task.tier > config.harder_tier or task.trained:
+    if task.trained or task.tier > config.tier_limit:
         return ""
-    fits = [HARDER] if task.tier == config.harder_tier else [HELD_OUT, VALIDATION]
+    fits = [HARDER] if task.tier == config.tier_limit else [HELD_OUT, VALIDATION]
     return next((split for split in fits if quotas.get(split) and (split == VALIDATION or not task.selected)), "")
 
 

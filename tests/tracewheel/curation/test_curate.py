@@ -114,8 +114,8 @@ def test_equal_traces_give_equal_bytes_for_any_seed(ingested, curated, tmp_path)
 
 
 def test_too_few_tasks_name_the_key(ingested, tmp_path):
-    config = CONFIG.model_copy(update={"curation": CurationConfig(held_out_tasks=5000)})
-    with pytest.raises(DataError, match=r"5000 are asked for; lower curation\.held_out_tasks"):
+    config = CONFIG.model_copy(update={"curation": CurationConfig(held_out_tasks=5000, counts="exact")})
+    with pytest.raises(DataError, match=r"5000 are asked for; lower curation\.held_out_tasks.*counts to 'auto'"):
         curate(config, ingested, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
@@ -188,6 +188,7 @@ def test_a_leak_in_the_splits_fails_the_stage(ingested, tmp_path, monkeypatch):
 
 def test_a_filter_reports_the_tasks_each_clause_removes(ingested, tmp_path):
     config = {
+        "counts": "exact",
         "train_tasks": 10,
         "validation_tasks": 2,
         "held_out_tasks": 2,

@@ -10,7 +10,6 @@ from flows.cli import main
 
 AIRLINE = Path(__file__).parents[3].parent / "shared/traces/tau_bench/gpt-4o-airline.tasks0-24.json"
 pytestmark = pytest.mark.skipif(not AIRLINE.exists(), reason="the shared traces are not beside the checkout")
-SIZES = {"train_tasks": 7, "validation_tasks": 2, "held_out_tasks": 2, "harder_tasks": 0, "min_attempts": 1, "harder_tier": 99}
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +24,7 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def curated(folder):
     def curated(name, *settings):
-        profile = {"name": "airline", "environment": {"kind": f"recorded:{folder / 'recorded'}"}, "curation": SIZES}
+        profile = {"name": "airline", "environment": {"kind": f"recorded:{folder / 'recorded'}"}}
         (folder / "profile.yaml").write_text(json.dumps(profile))
         options = [part for setting in settings for part in ("--set", setting)]
         command = ["curate", str(folder / "profile.yaml"), "--traces", str(folder / "ingested"), "--out", str(folder / name)]
@@ -48,12 +47,12 @@ def test_logged_rewards_make_demonstrations_and_pairs_of_real_conversations(fold
         "traces_used": {"success": 31, "failure": 69, "unknown": 0}, "records": 100, "left_out": {"no user message": 0},
     }  # fmt: skip
     assert report["probes"]["dropped"] == {"no success is logged": 10, "solved by doing nothing": 2}
-    assert report["funnel"]["unscored"] == 0 and report["labels"]["outcomes"]["logged"] == 44
+    assert report["funnel"]["unscored"] == 0 and report["labels"]["outcomes"]["logged"] == 52
     outcomes = pandas.read_parquet(folder / "ingested/traces.parquet").set_index("id")["outcome"]
     demonstrations, pairs = (
         pandas.read_parquet(episodes / f"sets/{name}.parquet") for name in ("demonstrations", "preference_pairs")
     )
-    assert (len(demonstrations), len(pairs)) == (11, 14)
+    assert (len(demonstrations), len(pairs)) == (12, 17)
     assert set(outcomes[demonstrations["trace_id"]]) == set(outcomes[pairs["chosen_trace"]]) == {1.0}
     assert set(outcomes[pairs["rejected_trace"]]) == {0.0} and set(pairs["shared"]) == {"calls"}
     for chosen, rejected in zip(pairs["chosen"], pairs["rejected"], strict=True):
@@ -70,7 +69,7 @@ def test_success_is_the_logs_and_not_a_traces_likeness_to_itself(folder, episode
     # A turn has no reward of its own, and nothing but itself to be compared with.
     turns = json.loads((curated("turns", "curation.by=turn") / "report.json").read_text())
     assert turns["deployed"]["train"] == {
-        "episodes": 7, "unscored": 7, "success": None, "families": {}, "tiers": {},
+        "episodes": 60, "unscored": 60, "success": None, "families": {}, "tiers": {},
     }  # fmt: skip
     recorded = turns["funnel"]["recorded"]
     assert (recorded["by"], recorded["records"]) == ("turn", 100) and recorded["traces"]["failure"] == 69
@@ -82,7 +81,7 @@ def test_known_solutions_are_what_a_warm_start_imitates(folder, episodes, curate
     from tracewheel.config import WarmStartConfig
     from tracewheel.learner.warm_start.selection import episodes_to_imitate
 
-    for name, count in (("episodes", 11), ("turns", 7)):
+    for name, count in (("episodes", 12), ("turns", 60)):
         place = episodes if name == "episodes" else curated(name, "curation.by=turn")
         chosen = episodes_to_imitate(WarmStartConfig(), place, "verified")
         assert len(chosen) == count and set(chosen["split"]) == {"train"} and chosen["solution"].all()

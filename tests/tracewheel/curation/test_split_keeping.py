@@ -15,7 +15,8 @@ from tracewheel.curation.split_keeping import Candidates, keep_splits
 from tracewheel.curation.split_record import SplitRecord, State, identity_key, joined
 from tracewheel.curation.splits import components
 
-CONFIG = CurationConfig(train_tasks=4, validation_tasks=3, held_out_tasks=5, harder_tasks=2, harder_tier=3, min_attempts=1)
+SIZES = {"train_tasks": 4, "validation_tasks": 3, "held_out_tasks": 5, "harder_tasks": 2, "harder_tier": 3, "min_attempts": 1}
+CONFIG = CurationConfig(counts="exact", **SIZES)
 LINK = ("near",)
 
 
@@ -175,7 +176,7 @@ def test_rotation_stops_where_no_other_task_could_take_the_place():
     assert Counter(later.values())["held_out"] == Counter(split.values())["held_out"] == 40
 
 
-@pytest.mark.parametrize("change", [{"split": "temporal"}, {"rotate": {"every": 2}}])
+@pytest.mark.parametrize("change", [{"split": "temporal"}, {"rotate": {"every": 2}}, {"counts": "auto"}])
 def test_a_record_that_the_logs_cannot_tell_is_not_guessed(change):
     config = CurationConfig.model_validate({**CONFIG.model_dump(), **change})
     with pytest.raises(DataError, match="record of splits is lost.*--earlier"):
@@ -241,3 +242,26 @@ def test_any_cut_of_the_logs_into_runs_keeps_the_law(seed):
         assert rebuilt.states[key].side in (state.side, "retired"), key
         assert state.side in (once.states[key].side, "retired"), "in one curation of all logs nothing had been used yet"
     assert record.places == rebuilt.places == once.places
+
+
+@settings(max_examples=15)
+@given(st.integers(0, 10_000))
+def test_sets_fitted_to_small_logs_keep_the_law_as_the_logs_grow(seed):
+    random = Random(seed)
+    traces = [trace(n, random.randrange(8 + n), f"u{random.randrange(10 + 2 * n)}") for n in range(90)]
+    config = CurationConfig(**SIZES | {"min_attempts": 4, "train_tasks": 9, "held_out_tasks": 9})
+    record, trained, selected = None, set(), set()
+    for cut in sorted({90, *random.sample(range(8, 90), 5)}):
+        try:
+            split, record, ledger = keep(traces[:cut], record, config)
+        except DataError:  # fewer than three components, or a side that retired
+            continue
+        links = components(pandas.DataFrame(traces[:cut]))
+        held = {links[task] for task in tasks_of(split, "held_out", "harder")}
+        assert not held & {links[task] for task in trained | selected}
+        assert not {links[task] for task in tasks_of(split, "validation")} & {links[task] for task in trained}
+        assert all(tasks_of(split, own) for own in ("train", "validation", "held_out")), "no set is empty"
+        trained |= set(tasks_of(split, "train"))
+        selected |= set(tasks_of(split, "validation"))
+        assert ledger["first_held_out"]["still"] <= ledger["first_held_out"]["tasks"]
+    assert trained and selected
