@@ -37,9 +37,9 @@ def warm_start_card(options: Options, result: Result) -> Card:
         look_at="nothing was learnt: no step was taken" if few else "",
         tone="bad" if few else "good",
         next=[
-            f"tracewheel evaluate {_profile(options)} --curated {options.curated} --split validation --state {result['out']} "
+            f"tracewheel evaluate {profile_words(options)} --curated {options.curated} --split validation --state {result['out']} "
             f"--out {result['out']}-validation",
-            f"tracewheel improve {_profile(options)} --curated {options.curated} --start {result['out']} --out data/rl",
+            f"tracewheel improve {profile_words(options)} --curated {options.curated} --start {result['out']} --out data/rl",
         ],
     )
 
@@ -55,7 +55,7 @@ def teach_card(options: Options, result: Result) -> Card:
         look_at=look_at,
         tone=tone,
         next=[
-            f"tracewheel warm-start {_profile(options)} --curated {options.curated} "
+            f"tracewheel warm-start {profile_words(options)} --curated {options.curated} "
             f"--set {shlex.quote('warm_start.extra_demonstrations=[' + result['out'] + ']')} --out data/warm_start"
         ],
     )
@@ -66,7 +66,7 @@ def rollout_card(options: Options, result: Result) -> Card:
         f"{number(result['episodes'])} episodes, written to {result['out']}",
         rows_of(_figures(result)),
         next=[
-            f"tracewheel score {_profile(options)} --curated {options.curated} "
+            f"tracewheel score {profile_words(options)} --curated {options.curated} "
             f"--trajectories {Path(result['out']) / 'trajectories.parquet'} --out {result['out']}-scores"
         ],
     )
@@ -83,7 +83,7 @@ def score_card(options: Options, result: Result) -> Card:
         look_at=look_at,
         tone=tone,
         next=[
-            f"tracewheel update {_profile(options)} --trajectories {options.trajectories} "
+            f"tracewheel update {profile_words(options)} --trajectories {options.trajectories} "
             f"--scores {Path(result['out']) / 'scores.parquet'} --state DIR --reference DIR --out data/update"
         ],
     )
@@ -99,7 +99,7 @@ def update_card(options: Options, result: Result) -> Card:
         look_at=look_at,
         tone=tone,
         next=[
-            f"tracewheel evaluate {_profile(options)} --curated data/curated --split validation --state {result['out']} "
+            f"tracewheel evaluate {profile_words(options)} --curated data/curated --split validation --state {result['out']} "
             f"--out {result['out']}-validation"
         ],
     )
@@ -122,7 +122,7 @@ def improve_card(options: Options, result: Result) -> Card:
         look_at,
         tone,
         [
-            f"tracewheel evaluate {_profile(options)} --curated {options.curated} --state {Path(result['out']) / 'best'} "
+            f"tracewheel evaluate {profile_words(options)} --curated {options.curated} --state {Path(result['out']) / 'best'} "
             f"--out data/evaluation"
         ],
     )
@@ -151,7 +151,7 @@ def evaluate_card(options: Options, result: Result) -> Card:
         parts,
         look_at,
         tone,
-        [f"tracewheel promote {_profile(options)} --challenger {result['out']} --baseline NAME=DIR --out data/gate"],
+        [f"tracewheel promote {profile_words(options)} --challenger {result['out']} --baseline NAME=DIR --out data/gate"],
     )
 
 
@@ -162,7 +162,7 @@ def merge_card(options: Options, result: Result) -> Card:
             rows_of(result["settings"]),
             look_at="the merge was not evaluated",
             tone="warning",
-            next=[f"tracewheel evaluate {_profile(options)} --curated DIR --state {options.out} --out data/evaluation"],
+            next=[f"tracewheel evaluate {profile_words(options)} --curated DIR --state {options.out} --out data/evaluation"],
         )
     accepted = result["accepted"]
     return Card(
@@ -172,9 +172,9 @@ def merge_card(options: Options, result: Result) -> Card:
         f"the merge reaches {percent(result['rate'])}, its best part {percent(result['best_part_rate'])}",
         "good" if accepted else "warning",
         [
-            f"tracewheel evaluate {_profile(options)} --curated {options.curated} --state {options.out} --out data/evaluation"
+            f"tracewheel evaluate {profile_words(options)} --curated {options.curated} --state {options.out} --out data/evaluation"
             if accepted
-            else f"tracewheel merge {_profile(options)} … --method linear"
+            else f"tracewheel merge {profile_words(options)} … --method linear"
         ],
     )
 
@@ -190,7 +190,7 @@ def promote_card(options: Options, result: Result) -> Card:
     ]
     if "model_version" in result:
         rows.append(("registered as", f"version {result['model_version']}"))
-    profile = _profile(options)
+    profile = profile_words(options)
     return Card(
         f"Gate: {result['verdict']}",
         rows,
@@ -204,7 +204,7 @@ def rollback_card(options: Options, result: Result) -> Card:
     return Card(
         f"Version {result['restored']}, of run {result['run_id']}, is champion again",
         look_at=f"version {result['rolled_back']} is marked as rolled back: {result['why']}",
-        next=[f"tracewheel status {_profile(options)}"],
+        next=[f"tracewheel status {profile_words(options)}"],
     )
 
 
@@ -215,9 +215,9 @@ def status_card(options: Options, result: Result) -> Card:
         for run in runs
     ]
     complete = [run for run in runs if run["report"]]
-    next = [f"tracewheel retrain {_profile(options)}"]
+    next = [f"tracewheel retrain {profile_words(options)}"]
     if runs and runs[0]["report"]:
-        next = [f"tracewheel doctor {_profile(options)} --run {runs[0]['run_id']}"]
+        next = [f"tracewheel doctor {profile_words(options)} --run {runs[0]['run_id']}"]
     return Card(
         f"{number(len(runs))} runs, the last started first" if runs else "No runs yet",
         [("last report", complete[0]["report"])] if complete else (),
@@ -229,14 +229,14 @@ def status_card(options: Options, result: Result) -> Card:
 
 
 def report_card(options: Options, result: Result) -> Card:
-    return Card(f"Report written to {result['report']}", next=[f"tracewheel doctor {_profile(options)}"])
+    return Card(f"Report written to {result['report']}", next=[f"tracewheel doctor {profile_words(options)}"])
 
 
 def deploy_card(options: Options, result: Result) -> Card:
-    return Card(f"Deployment {result['deployment']} ended", next=[f"tracewheel status {_profile(options)}"])
+    return Card(f"Deployment {result['deployment']} ended", next=[f"tracewheel status {profile_words(options)}"])
 
 
-def _profile(options: Options) -> str:
+def profile_words(options: Options) -> str:
     """The profile with the settings that were given, as it is typed."""
     words = [options.config, *(word for setting in options.overrides for word in ("--set", setting))]
     return shlex.join([*words, *(["--run-dir", options.run_dir] if options.run_dir else [])])

@@ -181,6 +181,7 @@ def _refuse_or(gate: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
 def _judged(options: argparse.Namespace, summary: dict[str, Any]) -> dict[str, Any]:
     if options.json:
         return _refuse_or(summary["gate"], summary)
+    from flows.cards import profile_words
     from flows.summary import show_summary
 
-    return _refuse_or(summary["gate"], {"show": lambda: show_summary(summary)})
+    return _refuse_or(summary["gate"], {"show": lambda: show_summary(summary, profile_words(options))})

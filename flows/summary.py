@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.table import Table
 
-from flows.look import result_console
+from flows.look import result_console, say
 
 COLUMNS = {"success": "greedy", "sampled": "sampled", "harder": "harder tier"}
 LABELS = {
@@ -22,8 +22,8 @@ LOOP = ("rollout", "collect", "score", "update")
 PLACES = {"report": "report", "adapter": "adapter", "model": "model", "mlflow_run": "MLflow run"}
 
 
-def show_summary(summary: Mapping[str, Any]) -> None:
-    """Print success with 95% intervals, cost, the gate's verdict, and the places of its files."""
+def show_summary(summary: Mapping[str, Any], profile: str = "PROFILE.yaml") -> None:
+    """Print success with 95% intervals, cost, the gate's verdict, the places of its files, and the next command."""
     console = result_console()
     table = Table(title=f"Run {summary['run_id']}: success on {summary['n_held_out']} held-out tasks, with 95% intervals")
     table.add_column("policy")
@@ -57,6 +57,8 @@ def show_summary(summary: Mapping[str, Any]) -> None:
     for name, label in PLACES.items():
         if name in summary:
             console.print(f"{label:<11} {summary[name]}", markup=False, soft_wrap=True)
+    promoted = gate["verdict"] == "promoted"
+    say(console, next=[f"tracewheel deploy {profile} --cron '0 3 * * *'" if promoted else f"tracewheel doctor {profile}"])
 
 
 def _cell(value: float | None, interval: list[float] | None) -> str:
