@@ -37,8 +37,8 @@ def warm_start_card(options: Options, result: Result) -> Card:
         look_at="nothing was learnt: no step was taken" if few else "",
         tone="bad" if few else "good",
         next=[
-            f"tracewheel evaluate {profile_words(options)} --curated {options.curated} --split validation --state {result['out']} "
-            f"--out {result['out']}-validation",
+            f"tracewheel evaluate {profile_words(options)} --curated {options.curated} --split validation "
+            f"--state {result['out']} --out {result['out']}-validation",
             f"tracewheel improve {profile_words(options)} --curated {options.curated} --start {result['out']} --out data/rl",
         ],
     )
@@ -164,7 +164,7 @@ def merge_card(options: Options, result: Result) -> Card:
             tone="warning",
             next=[f"tracewheel evaluate {profile_words(options)} --curated DIR --state {options.out} --out data/evaluation"],
         )
-    accepted = result["accepted"]
+    accepted, profile = result["accepted"], profile_words(options)
     return Card(
         f"Merge of {', '.join(result['parts'])}: {'kept' if accepted else 'refused, and not written'}",
         rows_of(result["settings"]),
@@ -172,9 +172,9 @@ def merge_card(options: Options, result: Result) -> Card:
         f"the merge reaches {percent(result['rate'])}, its best part {percent(result['best_part_rate'])}",
         "good" if accepted else "warning",
         [
-            f"tracewheel evaluate {profile_words(options)} --curated {options.curated} --state {options.out} --out data/evaluation"
+            f"tracewheel evaluate {profile} --curated {options.curated} --state {options.out} --out data/evaluation"
             if accepted
-            else f"tracewheel merge {profile_words(options)} … --method linear"
+            else f"tracewheel merge {profile} … --method linear"
         ],
     )
 
