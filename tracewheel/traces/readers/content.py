@@ -83,7 +83,8 @@ def _sort(part: dict[str, Any], found: Content) -> None:
             found.text = (found.text or "") + text
     elif kind == "refusal":
         found.text = (found.text or "") + as_text(part.get("refusal"))
-    elif kind in THOUGHTS:
+    elif kind in THOUGHTS or (kind is not None and kind.endswith(".TextReasoningContent")):
+        part = part["content"] if isinstance(part.get("content"), dict) else part
         found.reasoning += as_text(
             next((part[key] for key in ("thinking", "text", "content", "reasoning") if part.get(key)), "")
         )

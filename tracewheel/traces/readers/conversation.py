@@ -25,12 +25,13 @@ class ModelCall:
 
 @dataclass
 class ToolRun:
-    """One run of a tool, logged outside the conversation. `result` is None if not logged."""
+    """One run of a tool, logged outside the conversation. `result` and `arguments` are None if not logged."""
 
     start: float
     name: str | None
     call_id: str | None
     result: str | None
+    arguments: Any = None
 
 
 @dataclass
@@ -103,7 +104,7 @@ def message_key(message: Any) -> Any:
 
 
 def add_replies(messages: list[dict[str, Any]], runs: list[ToolRun]) -> list[dict[str, Any]]:
-    """Add the results of tool runs to calls without a reply, matched by call id, or else by tool name."""
+    """Add the results of tool runs to calls without a reply, matched by call id, or else by name and arguments."""
     answered = {message.get("tool_call_id") for message in messages if message.get("role") == "tool"}
     waiting = [run for run in sorted(runs, key=lambda run: run.start) if run.call_id not in answered and run.result is not None]
     completed: list[dict[str, Any]] = []
@@ -117,7 +118,10 @@ def add_replies(messages: list[dict[str, Any]], runs: list[ToolRun]) -> list[dic
                 continue
             name = call["function"]["name"]
             run = next((run for run in waiting if run.call_id == call["id"]), None)
-            run = run or next((run for run in waiting if run.call_id is None and run.name == name), None)
+            named = [run for run in waiting if run.call_id is None and run.name == name]
+            given = parsed(call["function"]["arguments"])
+            run = run or next((run for run in named if run.arguments is not None and run.arguments == given), None)
+            run = run or next(iter(named), None)
             if run is not None:
                 waiting.remove(run)
                 completed.append({"role": "tool", "tool_call_id": call["id"], "name": name, "content": run.result})

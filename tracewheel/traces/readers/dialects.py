@@ -11,7 +11,17 @@ from typing import Any
 
 from tracewheel.core.strict_json import parse_json
 from tracewheel.traces.quarantine import InvalidRecord
-from tracewheel.traces.readers.content import TEXTS, Content, arguments_text, as_text, identity_of, read_parts, read_steps
+from tracewheel.traces.readers.content import (
+    CALL_KEYS,
+    RESULT_KEYS,
+    TEXTS,
+    Content,
+    arguments_text,
+    as_text,
+    identity_of,
+    read_parts,
+    read_steps,
+)
 from tracewheel.traces.readers.unread import check_item
 
 ROLE_NAMES = {
@@ -36,6 +46,7 @@ ROLE_NAMES = {
     "TOOL": "tool",
     "Tool": "tool",
 }
+PARTS = {"type", "text", *CALL_KEYS, *RESULT_KEYS}  # keys of which each part has one
 CALL_IDS = ("toolCallId", "tool_call_id", "toolUseId", "call_id")
 CALL_LISTS, CALL_FIELDS = ("tool_calls", "toolCalls"), ("function_call", "functionCall")
 KNOWN_ROLES = {"system", "developer", "user", "assistant", "tool", *ROLE_NAMES}
@@ -160,6 +171,8 @@ def _reasoning(item: dict[str, Any]) -> str:
 def _messages_of(item: dict[str, Any], role: str) -> list[dict[str, Any]]:
     """The messages of one item. An agent's turn is followed by its results; elsewhere results come before the text."""
     said = _content_of(item)
+    if role == "tool" and _is_data(said):
+        said = as_text(said)
     steps = read_steps(said) if role == "assistant" else [read_parts(said)]
     last = steps[-1]
     last.calls.extend(
@@ -178,6 +191,12 @@ def _messages_of(item: dict[str, Any], role: str) -> list[dict[str, Any]]:
         turn = [_turn(role, step)] if speaks else []
         messages += [*turn, *results] if role == "assistant" else [*results, *turn]
     return messages
+
+
+def _is_data(said: Any) -> bool:
+    """Whether a tool's reply is data rather than parts of a message."""
+    parts = said if isinstance(said, list) else [said] if isinstance(said, dict) else []
+    return any(isinstance(part, dict) and not PARTS & part.keys() for part in parts)
 
 
 def _content_of(item: dict[str, Any]) -> Any:

@@ -1,27 +1,31 @@
 """Reads Langfuse's exports: `{"trace", "observations"}`, or a trace with its observations, as the API returns it.
 
-Generations are model calls, in the dialect of the traced framework. An object of observation ids to chat messages
+Generations are model calls, in the dialect of the traced framework (`langfuse_calls`); what was read is checked against the
+trace's own output. An object of observation ids to chat messages
 (`{"input": {"success", "data"}, "output"}`), as written by Langfuse's own normalisation, is read too.
 """
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from typing import Any
 
 from tracewheel.core.types import Trace
 from tracewheel.traces.quarantine import InvalidRecord
 from tracewheel.traces.readers.building import Place, RawTrace, build_trace, list_field, object_field, text_field
-from tracewheel.traces.readers.content import as_text
-from tracewheel.traces.readers.conversation import ModelCall, ToolRun, join_calls
-from tracewheel.traces.readers.dialects import as_chat, has_tool_definition, parsed
+from tracewheel.traces.readers.conversation import Conversation, ModelCall, join_calls
+from tracewheel.traces.readers.dialects import as_chat, parsed
+from tracewheel.traces.readers.langfuse_calls import is_tool_run, model_calls, said_by, tool_run
 from tracewheel.traces.readers.reader import Reader
 from tracewheel.traces.readers.scores import LoggedScore, judge_of, outcome_of, scores_info
-from tracewheel.traces.readers.spans import nanoseconds
 from tracewheel.traces.readers.tools import as_tools
+from tracewheel.traces.readers.unread import strings
 
 FORMAT = "langfuse"
-ATTRIBUTES_OF_TOOLS = ("gen_ai.tool.definitions", "ai.prompt.tools")
-CALL_ID_KEYS = ("gen_ai.tool.call.id", "ai.toolCall.id", "tool_call.id")
+WORD = re.compile(r"\w+")
+# An application may reword what its agent said; less than this share of its words in common is another text.
+SHARE_READ = 0.8
 KEPT = ("name", "tags", "version", "release", "environment")
 
 
@@ -52,14 +56,13 @@ def read(value: Any, place: Place) -> Trace:
         return _read_normalised(value, place)
     about = value["trace"] if isinstance(value.get("trace"), dict) else value
     observations = [observation for observation in value["observations"] if isinstance(observation, dict)]
-    calls = [_model_call(observation) for observation in observations if observation.get("type") == "GENERATION"]
+    calls = model_calls(observations)
     if not any(call.inputs or call.outputs for call in calls):
-        calls = [ModelCall(0, as_chat(about.get("input")), as_chat(about.get("output"), "assistant"))]
-    conversation = join_calls(
-        calls, [_tool_run(observation) for observation in observations if observation.get("type") == "TOOL"]
-    )
+        calls = [ModelCall(0, said_by(about.get("input"), "user"), said_by(about.get("output"), "assistant"))]
+    conversation = join_calls(calls, [tool_run(observation) for observation in observations if is_tool_run(observation)])
     if not conversation.messages:
         raise InvalidRecord("no messages", "no generation of the trace has messages")
+    conversation = _with_answer(about, conversation, calls)
     scores = _scores(about, observations)
     metadata = parsed(about.get("metadata"))
     return build_trace(
@@ -114,49 +117,26 @@ def _read_normalised(value: dict[str, Any], place: Place) -> Trace:
     return build_trace(FORMAT, place, RawTrace(conversation.messages, tools=conversation.tools, info=info))
 
 
-def _model_call(observation: dict[str, Any]) -> ModelCall:
-    """The model call of a generation. An OpenAI response object has the instructions and tools that the input lacks."""
-    given, said = parsed(observation.get("input")), parsed(observation.get("output"))
-    attributes = _attributes(observation)
-    inputs = as_chat(given)
-    offered = next((attributes[key] for key in ATTRIBUTES_OF_TOOLS if key in attributes), None)
-    if isinstance(said, dict) and said.get("object") == "response":
-        if isinstance(said.get("instructions"), str):
-            inputs = [{"role": "system", "content": said["instructions"]}, *inputs]
-        offered = said.get("tools")
-    tools = as_tools(offered) or as_tools(observation.get("toolDefinitions")) or _tools_in(given) or _tools_asked(attributes)
-    model = observation.get("model")
-    start = nanoseconds(observation.get("startTime"))
-    return ModelCall(start, inputs, as_chat(said, "assistant"), model if isinstance(model, str) else None, tools)
+def _with_answer(about: dict[str, Any], conversation: Conversation, calls: list[ModelCall]) -> Conversation:
+    """The conversation with the trace's own output, if a model call lacks its output.
 
-
-def _tools_in(given: Any) -> list[dict[str, Any]]:
-    offered = [
-        definition for message in (given if isinstance(given, list) else []) if (definition := has_tool_definition(message))
-    ]
-    offered += list_field(given, "tools") if isinstance(given, dict) else []
-    return as_tools(offered)
-
-
-def _tools_asked(attributes: dict[str, Any]) -> list[dict[str, Any]]:
-    parameters = parsed(attributes.get("model_request_parameters"))
-    if not isinstance(parameters, dict):
-        return []
-    return as_tools([*list_field(parameters, "function_tools"), *list_field(parameters, "output_tools")])
-
-
-def _tool_run(observation: dict[str, Any]) -> ToolRun:
-    attributes = _attributes(observation)
-    call_id = next((attributes[key] for key in CALL_ID_KEYS if isinstance(attributes.get(key), str)), None)
-    names = [attributes.get(key) for key in ("gen_ai.tool.name", "tool.name", "ai.toolCall.name")]
-    name = next((name for name in [*names, observation.get("name")] if isinstance(name, str)), None)
-    result = observation.get("output")
-    return ToolRun(nanoseconds(observation.get("startTime")), name, call_id, None if result is None else as_text(result))
-
-
-def _attributes(observation: dict[str, Any]) -> dict[str, Any]:
-    metadata = parsed(observation.get("metadata"))
-    return object_field(metadata, "attributes") if isinstance(metadata, dict) else {}
+    Raises:
+        InvalidRecord: the trace's output is in no conversation, and every call has an output of its own.
+    """
+    answers = [m for m in said_by(about.get("output"), "assistant") if m["role"] == "assistant" and m.get("content")]
+    read = " ".join(strings([conversation.messages, conversation.others]))
+    known = set(WORD.findall(read))
+    for answer in answers[-1:]:
+        words = set(WORD.findall(answer["content"]))
+        if len(words & known) >= SHARE_READ * len(words):
+            continue
+        last = max(calls, key=lambda call: call.start)
+        if conversation.messages[-1]["role"] != "assistant" or not last.outputs:
+            return replace(conversation, messages=[*conversation.messages, answer])
+        raise InvalidRecord(
+            "content was not read", f"the trace's output {answer['content']!r:.60} is in none of its generations"
+        )
+    return conversation
 
 
 READER = Reader(FORMAT, recognises, read)

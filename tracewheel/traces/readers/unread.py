@@ -29,7 +29,7 @@ CONTENT |= {"functioncall", "functioncalls", "toolresult", "toolresults", "toolr
 ABOUT = re.compile(
     r".*(id|ids|at|time|timestamp|date|name|model|role|type|reason|usage|metadata|status|state|format|version|index|provider"
     r"|cost|tokens|logprobs|fingerprint|tier|agent|author|sender|recipient|annotations|kwargs|object|lc|kind|source|level"
-    r"|channel|cachecontrol|weight|tags|signature|duration|language|url|extra|details|config|settings|provideroptions)s?"
+    r"|channel|cachecontrol|weight|tags|signature|duration|language|url|extra|details|tools|tooldefinitions|config|settings|provideroptions)s?"
 )
 AGENTS = {"assistant", "ai", "model", "bot", "gpt", "agent", "AIMessage", "AIMessageChunk", "chatbot"}
 DEEPEST = 40
