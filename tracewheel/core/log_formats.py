@@ -25,6 +25,7 @@ LOG_FORMATS = {
     "otel": "span_traces",
     "requests": "requests",
     "sharegpt": "sharegpt",
+    "smolagents": "smolagents",
     "sweagent": "sweagent",
     "table": "table",
     "tau_bench": "tau_bench",

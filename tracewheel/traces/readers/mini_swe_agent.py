@@ -1,7 +1,8 @@
 """Reads runs of mini-swe-agent: `{"info", "messages"}`, or the bare list of messages.
 
 Commands are code blocks in assistant messages and their output is in user messages; they stay there, as the model wrote
-and saw them. Newer versions call a tool, so that the messages have `tool_calls`.
+and saw them. Newer versions call a tool, so that the messages have `tool_calls`. What version 2 adds at the end of a run,
+with the role `exit`, is not sent to the model.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from tracewheel.traces.readers.building import (
     object_field,
     reward_field,
     text_field,
+    time_text,
 )
 from tracewheel.traces.readers.openai import openai_messages
 from tracewheel.traces.readers.openai import read as openai_read
@@ -72,11 +74,21 @@ def _has_sign(content: Any) -> bool:
 def _trace(
     messages: list[Any], place: Place, info: dict[str, Any], task: str | None, model: str | None, value: dict[str, Any]
 ) -> Trace:
-    said = [
-        {key: message[key] for key in SAID if key in message} if isinstance(message, dict) else message for message in messages
-    ]
+    sent = [message for message in messages if not (isinstance(message, dict) and message.get("role") == "exit")]
+    said = [{key: message[key] for key in SAID if key in message} if isinstance(message, dict) else message for message in sent]
+    times = [object_field(message, "extra").get("timestamp") for message in sent if isinstance(message, dict)]
+    known = [moment for moment in times if isinstance(moment, int | float)]
     return build_trace(
-        FORMAT, place, RawTrace(openai_messages(said), model=model, outcome=reward_field(value, "reward"), task=task, info=info)
+        FORMAT,
+        place,
+        RawTrace(
+            openai_messages(said),
+            model=model,
+            created=time_text(int(min(known) * 1e9)) if known else None,
+            outcome=reward_field(value, "reward"),
+            task=task,
+            info=info,
+        ),
     )
 
 

@@ -189,3 +189,34 @@ def test_the_resolver_of_openhands_has_flat_events_and_a_models_opinion(tmp_path
     assert texts(trace) == ["Weather in Rome?", "I look.", "sunny", "It is sunny."]
     assert [call["function"]["arguments"] for call in trace.messages[1]["tool_calls"]] == ['{"command": "curl weather/Rome"}']
     assert (trace.task, trace.outcome, trace.info["judged"]) == ("o/r#5", None, 1.0)
+
+
+def test_mini_swe_agent_2_ends_a_run_with_a_message_that_is_not_sent(tmp_path):
+    run = copy.deepcopy(SAMPLES["mini_swe_agent"])
+    run["messages"].append({"role": "exit", "content": "done", "extra": {"exit_status": "Submitted", "submission": "done"}})
+    run["messages"][-2]["extra"] = {"actions": [], "cost": 1.0, "timestamp": 1790841600.5}
+    (trace,) = read(tmp_path, {**run, "trajectory_format": "mini-swe-agent-1.1"})
+    assert trace.messages == read(tmp_path, SAMPLES["mini_swe_agent"])[0].messages
+    assert trace.created.startswith("2026-10-01T08:00:00")
+
+
+def test_code_agents_of_smolagents_write_text_and_see_observations_as_the_users(tmp_path):
+    result = json.loads((FOLDER / "smolagents.json").read_text())
+    (run,) = read(tmp_path, result)
+    (listed,) = read(tmp_path, result["steps"])
+    assert listed.messages == run.messages and run.info["state"] == "success" and run.outcome is None
+    task, step, _ = result["steps"]
+    code = {**step, "model_output_message": None, "model_output": "<code>weather('Rome')</code>", "observations": "sunny"}
+    failed = {**code, "observations": None, "error": {"type": "AgentExecutionError", "message": "no such name"}}
+    plan = {"plan": "First look.", "timing": step["timing"], "model_input_messages": [], "model_output_message": {}}
+    (trace,) = read(tmp_path, [task, plan, code, failed])
+    assert [message["role"] for message in trace.messages] == [
+        "user",
+        "assistant",
+        "user",
+        "assistant",
+        "user",
+        "assistant",
+        "user",
+    ]
+    assert texts(trace)[3:] == [code["model_output"], "Observation:\nsunny", code["model_output"], "Error:\nno such name"]
