@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from tracewheel.core.errors import UntrainableBase
+from tracewheel.core.errors import DataError, UntrainableBase
 
 if TYPE_CHECKING:
     from tracewheel.chat.template_check import TemplateCheck
@@ -44,7 +44,10 @@ def check_template(options: argparse.Namespace) -> dict[str, Any]:
 
         from tracewheel.core.store import write_whole
 
-        write_whole(Path(options.show), page)
+        file, first = Path(options.show), page.partition("\n")[0]
+        if file.exists() and not file.read_bytes().startswith(first.encode()):
+            raise DataError(f"--show {file}: exists and is no page of check-template; give another name")
+        write_whole(file, page)
     record = {"model": options.model, **check.to_record()}
     shown = record if options.json else {"show": lambda: show_check(options.model, check)}
     if not check.trainable:

@@ -47,14 +47,19 @@ OUTPUTS = {
     "flows.data:report": Writes(("quality.html", "quality.json")),
 }
 PAGES = {"flows.commands:report"}  # their `--out` is a file
+FILES = ("show", "splits")  # options that name a file to write
 
 
 def check_out(options: argparse.Namespace) -> None:
     """Check the command's `--out` before anything is computed.
 
     Raises:
-        DataError: it cannot be written, or holds what the command did not write.
+        DataError: it cannot be written, or holds what the command did not write; or another option names a folder as a file.
     """
+    for option in FILES:
+        file = getattr(options, option, None)
+        if isinstance(file, str) and Path(file).is_dir():
+            raise DataError(f"--{option} {file}: is a folder; give the name of a file")
     out = getattr(options, "out", None)
     if out is None:
         return

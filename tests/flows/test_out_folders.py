@@ -145,6 +145,24 @@ def test_the_folder_that_one_starts_in(tmp_path, monkeypatch):
     assert len(pandas.read_parquet(tmp_path / "here/traces.parquet")) == 1
 
 
+def test_options_that_name_a_file_spare_folders_and_files_of_others(base, profile, tmp_path, capsys):
+    (tmp_path / "notes.md").write_text("mine")
+    assert main(["check-template", base, "--show", str(tmp_path / "notes.md")]) == 2
+    assert "exists and is no page of check-template" in capsys.readouterr().err
+    for _ in range(2):
+        assert main(["check-template", base, "--show", str(tmp_path / "page.md")]) == 0
+    for arguments in (["check-template", base, "--show"], ["curate", str(profile), "--traces", "x", "--out", "y", "--splits"]):
+        assert main([*arguments, str(tmp_path)]) == 2
+        assert "is a folder; give the name of a file" in capsys.readouterr().err
+    for name, says in (("notes.md", "exists and is no page"), ("", "is a folder; give the name of the page")):
+        with pytest.raises(DataError, match=says):
+            check("flows.commands:report", tmp_path / name)
+    assert (tmp_path / "notes.md").read_text() == "mine" and {path.name for path in tmp_path.iterdir()} == {
+        "notes.md",
+        "page.md",
+    }
+
+
 def test_an_ingest_never_writes_over_its_own_logs(tmp_path, capsys):
     (tmp_path / "log.jsonl").write_text(json.dumps(RECORD) + "\n")
     assert main(["ingest", str(tmp_path), "--out", str(tmp_path), "--full"]) == 2
