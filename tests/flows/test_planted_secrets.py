@@ -38,7 +38,7 @@ SENTENCES = {
     "+49 30 901820": "Call {} today.",
     "4111 1111 1111 1111": "Charge {}.",
     "DE89 3704 0044 0532 0130 00": "to {} please",
-    "203.0.113.77": "from {}.",
+    "185.220.101.77": "from {}.",
 }
 PLANTED = tuple(SENTENCES)
 BARE = "hunter2-and-more"

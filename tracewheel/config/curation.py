@@ -4,14 +4,32 @@ from __future__ import annotations
 
 import re
 import sys
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import Field, field_validator, model_validator
 
 from tracewheel.config.base import Count, Share, Strict
 
-PersonalKind = Literal["email", "phone", "card", "iban", "ip"]
-PERSONAL_KINDS: tuple[PersonalKind, ...] = ("email", "phone", "card", "iban", "ip")
+PersonalKind = Literal[
+    "email",
+    "phone",
+    "card",
+    "iban",
+    "ip",
+    "mac",
+    "gps",
+    "national_id",
+    "passport",
+    "driving_licence",
+    "bank_account",
+    "imei",
+    "birth_date",
+    "name",
+    "address",
+]
+PERSONAL_KINDS: tuple[PersonalKind, ...] = get_args(PersonalKind)
+# Names and addresses are found by the words around them only, and tools take them as arguments: a profile asks for them.
+DEFAULT_PERSONAL: tuple[PersonalKind, ...] = PERSONAL_KINDS[:-2]
 
 
 class RedactionConfig(Strict):
@@ -29,7 +47,7 @@ class RedactionConfig(Strict):
     """
 
     enabled: bool = True
-    personal: tuple[PersonalKind, ...] = PERSONAL_KINDS
+    personal: tuple[PersonalKind, ...] = DEFAULT_PERSONAL
     allow: tuple[str, ...] = ()
     allow_patterns: tuple[str, ...] = ()
     patterns: dict[Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")], str] = Field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""The detectors of personal data: e-mail addresses, phone numbers, cards, IBANs and IP addresses.
+"""The detectors of personal data: e-mail addresses, phone numbers, cards, IBANs and IP addresses; other modules have the rest.
 
 Patterns alone match too much: order numbers look like phone numbers, versions like addresses. So each candidate is checked:
 phone numbers against their country's numbering plan (phonenumbers), cards by issuer and check digit (Luhn), IBANs by their
@@ -14,8 +14,11 @@ from functools import lru_cache
 
 from tracewheel.config.curation import PersonalKind
 from tracewheel.traces.redaction.detector import Detector
+from tracewheel.traces.redaction.names_addresses import names_and_addresses
+from tracewheel.traces.redaction.national_ids import national_ids
+from tracewheel.traces.redaction.personal_places import personal_places
 
-_EMAIL = re.compile(r"(?<![\w.+%&'=-])[\w+&'-][\w.+%&'-]{0,80}(?:@|%40)(?:[\w-]{1,63}\.){1,8}[^\W\d_]{2,24}(?![\w-])")
+_EMAIL = re.compile(r"(?<![\w.+%&'-])[\w+&'-][\w.+%&'-]{0,80}(?:@|%40)(?:[\w-]{1,63}\.){1,8}[^\W\d_]{2,24}(?![\w-])")
 _SPACE = r"[ \u00a0\u2007\u202f.\-\u2010\u2011\u2012\u2013/]"
 _INTERNATIONAL = re.compile(
     rf"(?<![\w+.])(?:\+|(?<!\d )00(?=[1-9]))[ (]?\d(?:{_SPACE}?[()]?{_SPACE}?\d){{6,14}}(?!\w)", re.ASCII
@@ -26,7 +29,7 @@ _AMERICAN = re.compile(
     re.ASCII,
 )
 _NATIONAL = re.compile(
-    r"(?<![\w.:\-/+])(?<!\d )\(?0\d{1,5}\)?(?:[ \u00a0/\-]\d{2,8}){1,5}(?![\w\-/])(?![.,]\d)"
+    r"(?<![\w.:\-/+])(?<!\d )(?<!\d: )\(?0\d{1,5}\)?(?:[ \u00a0/\-]\d{2,8}){1,5}(?![\w\-/])(?![.,]\d)"
     r"|(?<![\w.:\-/+])0\d(?:\.\d\d){4}(?![\w.])",
     re.ASCII,
 )
@@ -37,19 +40,61 @@ _CALLED = re.compile(
     re.IGNORECASE | re.ASCII,
 )
 _DATE = re.compile(r"\d{1,4}[-/. ]\d{1,2}[-/. ]\d{1,4}\D*")
+# A date, or a month and year, at the start of what looks like a phone number: `04/08/2025 20`, `08 2025 - 09`.
+_DATED = re.compile(
+    r"\(?\d{1,2}([/. \-])\d{1,2}\1(?:19|20)\d\d(?!\d)|\(?(?:19|20)\d\d([/. \-])\d{1,2}\2\d{1,2}(?!\d)"
+    r"|\(?0?\d[/ .\-](?:19|20)\d\d(?!\d)"
+    r"|\(?(?:0?[1-9]|[12]\d|3[01])[/.](?:0[1-9]|1[0-2]|[12]\d|3[01])[/.]\d\d [0-2]\d$|.*[ /.\-](?:19"
+    r"|20)\d\d[/. \-](?:0[1-9]|1[0-2])[/. \-]\d\d"
+)
+_NUMBERED = r"(?:[ _.\-]?(?:number|no|nr|num|id|code|key))?s?[\"'`]?[ \t:=#.(]{0,4}$"
+# What a number is that is no phone number, and a dotted one that is no address.
+_THINGS = re.compile(
+    r"(?i)(?:\b|_)(?:part|p/n|pn|sku|upc|ean|isbn|issn|doi|order|invoice|ticket|tracking|shipment|section"
+    r"|version|model|serial|s/n|ref(?:erence)?|item|article"
+    r"|product|catalog(?:ue)?|case|confirmation|reservation|booking|account|acct|policy|batch|lot|code|line|row"
+    r"|page|figure|fig|table|port|pid|thread|job|run"
+    r"|build|release|drawing|commit|timestamp|epoch|date|uuid|id|article|art|po|claim|docket|file|room|seat|row"
+    r"|step|rfc|patent|grant|bug|issue|task|test"
+    r"|score|range|size|dimensions?|ratio|week|weeks|day|from|between|cl)" + _NUMBERED
+)
+_NUMBERINGS = re.compile(
+    r"(?i)(?:\b|_)(?:v|ver|version|build|release|rel|rev(?:ision)?|section|sec|clause|chapter|appendix|article"
+    r"|paragraph|para|part|step|fig(?:ure)?|table"
+    r"|item|rule|control|requirement|req|driver|firmware|upgraded?|downgraded?|(?:from|to) version|oid|annex"
+    r"|schedule|heading|assemblyversion|fileversion"
+    r"|productversion|software|kernel|chrome|sdk|runtime|framework)[\"'`]?[ \t:=#.(\"']{0,4}$|(?:§|[=~<>^]=|[A-Za-z]/)\s?$"
+)
 _CARD = re.compile(
-    r"(?<![0-9A-Za-z])(?<![0-9][.\-])(?:\d{4}([ -]?)\d{4}\1\d{4}\1\d{1,7}|3\d{3}([ -]?)\d{6}\2\d{4,5})(?![0-9A-Za-z])(?!\.\d)",
+    r"(?<![0-9A-Za-z])(?<![0-9][.\-])(?:\d{4}([ -]?)\d{4}\1\d{4}\1\d{1,7}"
+    r"|3\d{3}([ -]?)\d{6}\2\d{4,5})(?![0-9A-Za-z])(?!\.\d)",
     re.ASCII,
 )
 _ISSUER = re.compile(
-    r"4\d{12}(?:\d{3}){0,2}|5[1-5]\d{14}|2(?:22[1-9]|2[3-9]\d|[3-6]\d\d|7[01]\d|720)\d{12}|3[47]\d{13}|6(?:011|5\d\d|4[4-9]\d)\d{12}"
+    r"4\d{12}(?:\d{3}){0,2}|5[1-5]\d{14}|2(?:22[1-9]|2[3-9]\d|[3-6]\d\d|7[01]\d|720)\d{12}|3[47]\d{13}|6(?:011"
+    r"|5\d\d|4[4-9]\d)\d{12}"
     r"|3(?:0[0-5]|[68]\d)\d{11}|35(?:2[89]|[3-8]\d)\d{12}|62\d{14,17}|(?:50|5[6-9]|6[0-9])\d{14}"
 )
 _IBAN = re.compile(r"(?<![A-Za-z0-9])[A-Za-z]{2}\d{2}(?: ?[A-Za-z0-9]{4}){2,7}(?: ?[A-Za-z0-9]{1,3})?(?![A-Za-z0-9])", re.ASCII)
 _IPV4 = re.compile(
     r"(?<![\w.\-])(?<![A-Za-z]/)(?<!==)(?<!version )(?<!Version )(?:\d{1,3}\.){3}\d{1,3}(?![\w\-]|\.\d)", re.ASCII
 )
+# An address whose numbers are as small as those of sections and versions, in a place for an address.
+_PLACED_IPV4 = re.compile(
+    r"(?:\b(?:ip(?:v4)?|addr(?:ess)?|host(?:name)?|client|server|peer|remote|source|src|dst|destination"
+    r"|ping|ssh|connect(?:ed|ion)?(?: to)?|proxy|gateway|dns"
+    r"|nameserver|inet|bind|listen(?:ing)?|forwarded-for|real-ip|login|visitor|nmap|telnet)(?:_?ip"
+    r"|_?addr(?:ess)?)?[\"']?[ :=]{1,3}[\"'\[(]{0,2}|//)"
+    r"((?:\d{1,3}\.){3}\d{1,3})(?![\w\-]|\.\d)",
+    re.ASCII | re.IGNORECASE,
+)
 _IPV6 = re.compile(r"(?<![\w:.])(?:[0-9A-Fa-f]{0,4}:){3,7}[0-9A-Fa-f]{0,4}(?:\.\d{1,3}){0,3}(?![\w:])", re.ASCII)
+# Addresses that everybody knows or that are kept for documents (RFC 5737, 3849): they identify nobody.
+_WELL_KNOWN = {"8.8.8.8", "8.8.4.4", "1.1.1.1", "1.0.0.1", "9.9.9.9", "149.112.112.112", "208.67.222.222", "208.67.220.220"}
+_WELL_KNOWN |= {"4.2.2.2", "64.6.64.6", "168.63.129.16", "192.168.0.1", "192.168.1.1", "192.168.1.254", "10.0.0.1", "10.0.2.15"}
+_WELL_KNOWN |= {"10.0.2.2", "172.17.0.1", "172.17.0.2", "172.17.0.3", "172.18.0.1"}
+_WELL_KNOWN |= {"2001:4860:4860::8888", "2001:4860:4860::8844", "2606:4700:4700::1111", "2606:4700:4700::1001"}
+_DOCUMENTS = ("192.0.2.", "198.51.100.", "203.0.113.", "2001:db8:", "3fff:")
 _NOBODY = re.compile(r"(?i)(?:git|hg|svn)(?:@|%40).*")
 
 
@@ -84,16 +129,22 @@ def personal_detectors(kinds: Iterable[PersonalKind], phone_regions: tuple[str, 
             )
         ],
         "ip": [
-            Detector("ip", r"[0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,3}", _IPV4, identify=_address),
+            Detector(
+                "ip", r"[0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,3}", _IPV4, identify=_plain_address, unless=_NUMBERINGS
+            ),
+            Detector("ip", r"[0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,3}", _PLACED_IPV4, 1, _address, unless=_NUMBERINGS),
             Detector("ip", r"(?:[0-9A-Fa-f]{0,4}:){3}", _IPV6, identify=_address),
         ],
         "phone": [
-            Detector("phone", rf"\+{number}|{edge}00[1-9]{number}", _INTERNATIONAL, identify=phone),
-            Detector("phone", rf"[0-9]{{3}}{gap}[0-9]{{3}}[ .\-][0-9]{{4}}", _AMERICAN, identify=phone),
-            Detector("phone", rf"{inner_edge}\(?0{number}", _NATIONAL, identify=_national(phone)),
+            Detector(
+                "phone", rf"\+{number}|{edge}00[1-9]{number}", _INTERNATIONAL, identify=_international(phone), unless=_THINGS
+            ),
+            Detector("phone", rf"[0-9]{{3}}{gap}[0-9]{{3}}[ .\-][0-9]{{4}}", _AMERICAN, identify=phone, unless=_THINGS),
+            Detector("phone", rf"{inner_edge}\(?0{number}", _NATIONAL, identify=_national(phone), unless=_THINGS),
             Detector("phone", called + between + rf"\+?{number}", _CALLED, 1, named_phone),
         ],
     }
+    makes |= {"national_id": national_ids(), **personal_places(), **names_and_addresses()}  # type: ignore[dict-item]
     return [replace(detector, doubt=3) for kind, detectors in makes.items() if kind in tuple(kinds) for detector in detectors]
 
 
@@ -129,18 +180,38 @@ def _address(written: str) -> str | None:
         address = ipaddress.ip_address(written)
     except ValueError:
         return None
-    if address.is_loopback or address.is_unspecified or written.startswith("255.") or written == "0.0.0.0":
+    if (
+        address.is_loopback
+        or address.is_unspecified
+        or address.is_link_local
+        or address.is_multicast
+        or written.startswith("255.")
+    ):
+        return None
+    if address.compressed in _WELL_KNOWN or address.compressed.startswith(_DOCUMENTS) or written.endswith(".0.0"):
         return None
     if address.version == 6 and (written.count(":") < 3 or not any(c.isdigit() for c in written)):
         return None  # `a::b` is a name in many languages
     return address.compressed
 
 
+def _international(phone: Callable[[str], str | None]) -> Callable[[str], str | None]:
+    """Identify numbers that are not dates, as in `00 2025-04-08`."""
+    return lambda written: None if _DATED.match(written.lstrip("+")) else phone(written)
+
+
+def _plain_address(written: str) -> str | None:
+    """The address, unless its numbers are as small as those of sections and versions."""
+    numbers = [int(number) for number in written.split(".")]
+    return None if numbers[0] != 10 and sum(number < 50 for number in numbers) >= 3 else _address(written)
+
+
 def _national(phone: Callable[[str], str | None]) -> Callable[[str], str | None]:
     """Identify numbers of eight digits or more that are not dates."""
 
     def identify(written: str) -> str | None:
-        return None if sum(map(str.isdigit, written)) < 8 or _DATE.fullmatch(written) else phone(written)
+        is_date = _DATE.fullmatch(written) or _DATED.match(written)
+        return None if sum(map(str.isdigit, written)) < 8 or is_date else phone(written)
 
     return identify
 

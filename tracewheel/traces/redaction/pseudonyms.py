@@ -7,6 +7,8 @@
 | card | `9999 0000 0000 0018`: right length and check digit | no issuer begins with 9999 |
 | IBAN | `DE49 0000 0000 0000 0000 01`: right length and check digits | an account of a bank without a number |
 | IP | `198.18.0.1`, `2001:db8:ffff::1` | RFC 2544 and RFC 3849 reserve them |
+| MAC | `00:00:5e:00:53:01` | RFC 7042 keeps them for documents |
+| birth date | `1900-01-02`, written as the date was | nobody is that old |
 | others | `REDACTED_PASSWORD_1` | |
 
 No pseudonym has a character that JSON escapes, so it fits into JSON text at any depth. Pseudonyms are recognised in every
@@ -26,11 +28,13 @@ from tracewheel.traces.redaction.triggers import Triggers
 MAIL_DOMAIN = "redacted.example.com"
 # Real area codes, as some tools refuse others.
 _AREAS = ("202", "212", "213", "303", "305", "312", "404", "415", "503", "512", "602", "617", "702", "713", "718", "206")
-_CAPACITY = {"phone": 100 * len(_AREAS), "card": 10**8, "iban": 10**6, "ip": 2**16}
+_CAPACITY = {"phone": 100 * len(_AREAS), "card": 10**8, "iban": 10**6, "ip": 2**16, "mac": 2**8, "birth_date": 5 * 12 * 12}
 _LARGEST = 16**8
 # Between the digits of a number, which is written as the value was: `(20) 2555-0100`.
 _GAP = r"[^0-9A-Za-z\n]{0,4}"
 _IDENTITIES = ("user", "session", "task", "trace", "call", "file")
+_MONTHS: tuple[str, ...] = ("January", "February", "March", "April", "May", "June", "July", "August", "September")
+_MONTHS += ("October", "November", "December")
 _FORMS = {
     "email": rf"(?i:user[0-9a-f]+(?:@|%40){re.escape(MAIL_DOMAIN)})",
     "phone": rf"(?<![0-9])(?:\+?1{_GAP})?(?:{'|'.join(map(_GAP.join, _AREAS))}){_GAP}"
@@ -38,6 +42,9 @@ _FORMS = {
     "card": rf"(?<![0-9]){_GAP.join('9999')}(?:{_GAP}[0-9]){{8,15}}(?![0-9])",
     "iban": r"(?<![A-Za-z0-9])(?i:[A-Z]{2}[0-9]{2} ?[0X](?: ?[0X]){4,}[0-9X ]{0,12})(?![A-Za-z0-9])",
     "ip": r"(?<![0-9])198\.1[89]\.[0-9]{1,3}\.[0-9]{1,3}(?![0-9])|(?i:2001:db8:ffff::[0-9a-f:]+)",
+    "mac": r"(?<![0-9A-Za-z])(?i:00[:.\-]?00[:.\-]?5e[:.\-]?00[:.\-]?53[:.\-]?[0-9a-f]{2})(?![0-9A-Za-z])",
+    "birth_date": r"(?<![0-9])(?:190[0-4][-/. ]?[01][0-9][-/. ]?[01][0-9]|[01][0-9][-/. ][01][0-9][-/. ]190[0-4]"
+    rf"|(?:{'|'.join(_MONTHS)}) [0-9]{{1,2}}, 190[0-4]|[0-9]{{1,2}} (?:{'|'.join(_MONTHS)}) 190[0-4])(?![0-9])",
     "": r"REDACTED_[A-Z0-9_]+_[0-9a-f]+",
     "identity": rf"(?<![A-Za-z0-9])(?:{'|'.join(_IDENTITIES)})-[0-9a-f]{{16}}(?![A-Za-z0-9])",
 }
@@ -119,6 +126,10 @@ class Pseudonyms:
                 return f"2001:db8:ffff::{number:x}"
             case "ip":
                 return f"198.18.{number // 256}.{number % 256}"
+            case "mac":
+                return _in_the_form_of(written, f"00005e0053{number:02x}")
+            case "birth_date":
+                return _birth_date(number, written)
             case _:
                 return f"REDACTED_{kind.upper()}_{number:x}" if self._key else f"REDACTED_{kind.upper()}_{number}"
 
@@ -138,6 +149,19 @@ class Pseudonyms:
         taken.add(number)
         self._numbers[kind, identity] = number
         return number
+
+
+def _birth_date(number: int, written: str) -> str:
+    """A date from 1900 to 1904; its day and month may be exchanged."""
+    day, month, year = 1 + number % 12, 1 + number // 12 % 12, 1900 + number // 144 % 5
+    if any(c.isalpha() for c in written):
+        name = _MONTHS[month - 1]
+        return f"{name} {day}, {year}" if written[0].isalpha() else f"{day} {name} {year}"
+    if written.isdigit():
+        return f"{year}{month:02d}{day:02d}"
+    between = next(c for c in written if not c.isdigit())
+    parts = [f"{day:02d}", f"{month:02d}", str(year)]
+    return between.join(parts[::-1] if written[:4].isdigit() else parts)
 
 
 def _phone(number: int, written: str) -> str:

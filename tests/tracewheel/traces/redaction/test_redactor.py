@@ -55,7 +55,7 @@ PLANTED = [
     ("card", "378282246310005", "amex {}"),
     ("iban", "DE89 3704 0044 0532 0130 00", "to {} please"),
     ("iban", "GB29NWBK60161331926819", "to {}"),
-    ("ip", "203.0.113.77", "from {}."),
+    ("ip", "185.220.101.77", "from {}."),
     ("ip", "2a00:1450:4001:82b::200e", "ping {}"),
 ]
 HARMLESS = [
@@ -252,7 +252,7 @@ def test_pseudonyms_over_the_whole_dataset_need_a_key_and_do_not_depend_on_order
         Redactor(config)
     monkeypatch.setenv("SOME_KEY", "long and random")
     redactor = Redactor(config)
-    texts = ["maria@corp.com then bob@corp.com from 203.0.113.7, 4111 1111 1111 1111", "bob@corp.com then maria@corp.com"]
+    texts = ["maria@corp.com then bob@corp.com from 185.220.101.7, 4111 1111 1111 1111", "bob@corp.com then maria@corp.com"]
     one, two = (redactor.trace(trace_of([{"role": "user", "content": text}]))[0].messages[0]["content"] for text in texts)
     hidden, counts = redactor.record_bytes(rb'{"password": "half\ud800pair77"}')
     assert b"half" not in hidden
