@@ -101,7 +101,7 @@ class Intake:
 
     def _keep(self, trace: Trace, messages: bytes) -> None:
         try:
-            redacted, found = self._redactor.trace(trace)
+            redacted, found = self._redactor.trace(trace, messages)
         except SecretError as error:
             self._quarantine_record(withheld(trace, error))
             return

@@ -76,18 +76,23 @@ class Redactor:
             self._detectors += [*custom_detectors(config.patterns), *secret_detectors()]
             self._detectors += personal_detectors(config.personal, config.phone_regions)
         self.learned: dict[str, str] = {}
+        self._plain_tools: list[dict[str, Any]] | None = None
         self._known = KnownSecrets()
         triggers = [detector.trigger for detector in self._detectors]
-        self._triggers = Triggers([*triggers, ESCAPED, PERCENT] if triggers else [])
+        self._triggers = Triggers([*triggers, ESCAPED, PERCENT], [TEXT_IN_BASE64]) if triggers else Triggers([])
         self._escaped, self._percent = len(triggers), len(triggers) + 1
-        self._base64 = Triggers([TEXT_IN_BASE64] if triggers else [])  # apart: its states and the others' multiply
+        self._base64 = Triggers([TEXT_IN_BASE64] if triggers else [])
 
-    def trace(self, trace: Trace) -> tuple[Trace, Counter[str]]:
+    def trace(self, trace: Trace, messages: bytes = b"") -> tuple[Trace, Counter[str]]:
         """The trace without secrets and personal data, and how many places were redacted, by kind.
 
         A user, session, task or id with such data is replaced whole by a keyed hash, so that traces stay linked; so is the
         id of a call. Roles and names of fields that are words stay. Token ids encode the text, so they are dropped from a
         trace with any redaction (counted as `token_ids`).
+
+        Args:
+            trace: A trace.
+            messages: Its messages as JSON text, where the caller has it.
 
         Returns:
             The same object if there is nothing to redact.
@@ -97,9 +102,14 @@ class Redactor:
         """
         content = {name: getattr(trace, name) for name in CONTENT}
         identities = {name: getattr(trace, name) for name in IDENTITIES}
-        raw = _bytes([trace.messages, content, identities])
+        tools = content["tools"]
+        if tools is self._plain_tools:  # the same list in trace after trace
+            content["tools"] = None
+        raw = (messages or _bytes(trace.messages)) + b"\n" + _bytes([content, identities])
         if not self._is_suspicious(raw):
+            self._plain_tools = tools
             return trace, Counter()
+        content["tools"] = tools  # which may hold what the messages reveal
         parts = {("messages", at): message for at, message in enumerate(trace.messages)}
         parts |= {(name, 0): value for name, value in content.items() if value}
         original = {place: json.dumps(value, ensure_ascii=False) for place, value in parts.items()}
@@ -128,14 +138,11 @@ class Redactor:
 
     def _is_suspicious(self, raw: bytes) -> bool:
         """Whether bytes may hold a value to redact. Fast; False is certain."""
-        return self._may_match(raw) or self._base64.fire(raw)
-
-    def _may_match(self, raw: bytes) -> bool:
         return self._triggers.fire(raw) or self._known.may_be_in(raw)
 
     def look_for_learned(self) -> bool:
         """From now on, search every trace for the secrets learned so far; returns whether there are new ones."""
-        before, self._known = len(self._known), self._known.with_more(self.learned)
+        before, self._known, self._plain_tools = len(self._known), self._known.with_more(self.learned), None
         return len(self._known) > before
 
     def record_bytes(self, raw: bytes) -> tuple[bytes, Counter[str]]:
@@ -271,7 +278,7 @@ class Redactor:
     def _find(self, written: str, search: Search, before: str = "") -> list[Found]:
         """The values in a text, in order and without overlaps; `before` is the context of its beginning."""
         found: list[Found] = []
-        if not search.known.may_be_in(written) and not self._may_match(_bytes(before.replace(QUOTE, '"') + written)):
+        if not search.known.may_be_in(written) and not self._is_suspicious(_bytes(before.replace(QUOTE, '"') + written)):
             return found
         for start, part in parts(written):
             head = "" if start else before

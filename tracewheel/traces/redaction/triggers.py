@@ -12,9 +12,10 @@ class Triggers:
 
     Args:
         expressions: In RE2's syntax; each matches bytes.
+        also: Expressions that only `fire` searches, because their states and the others' multiply.
     """
 
-    def __init__(self, expressions: Sequence[str]) -> None:
+    def __init__(self, expressions: Sequence[str], also: Sequence[str] = ()) -> None:
         import re2
 
         options = re2.Options()
@@ -26,7 +27,8 @@ class Triggers:
         for expression in distinct:
             self._set.Add(expression.encode("latin-1"))
         self._set.Compile()
-        self._any = re2.compile(b"|".join(b"(?:" + e.encode("latin-1") + b")" for e in distinct), options) if distinct else None
+        every = b"|".join(b"(?:" + expression.encode("latin-1") + b")" for expression in (*distinct, *also))
+        self._any = re2.compile(every, options) if every else None
 
     def fire(self, data: bytes) -> bool:
         """Whether any expression is found."""

@@ -144,6 +144,14 @@ def test_a_file_named_after_a_secret_is_named_anew_once_a_record_reveals_it(log,
     assert ingest_new(config, tmp_path / "out")["added"]["read"] == 0
 
 
+def test_what_messages_reveal_is_redacted_in_tools_that_earlier_records_had_too(log, tmp_path):
+    tools = [
+        {"type": "function", "function": {"name": "save", "description": f"Not {SECRET}", "parameters": {"type": "object"}}}
+    ]
+    ingest(log(line("Hello", tools=tools), line(NAMED, tools=tools), line("Bye", tools=tools)), tmp_path / "out")
+    assert SECRET not in read(tmp_path / "out")
+
+
 def test_file_names_are_redacted_everywhere(log, tmp_path):
     names = ["of maria@corp.com.jsonl", "of bob@corp.com.jsonl"]
     for name in names:
