@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracewheel.config.curation import SetsConfig
+from tracewheel.core.ordered_map import OrderedMap
 from tracewheel.curation.buckets import bucket_numbers, in_buckets, parts_of
 from tracewheel.curation.curated_folder import EPISODES_FILE, SETS_FOLDER
 from tracewheel.curation.labels import LABEL_COLUMNS, label_episodes, label_report
@@ -57,7 +59,7 @@ class EpisodeOrder:
 
 
 def write_episodes(
-    order: EpisodeOrder, out: Path, config: SetsConfig, *, replay_proves: bool
+    order: EpisodeOrder, out: Path, config: SetsConfig, *, replay_proves: bool, mapped: OrderedMap | None = None
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Write episodes.parquet and the folder sets/.
 
@@ -66,6 +68,7 @@ def write_episodes(
         out: The folder.
         config: The contents of the sets.
         replay_proves: As for `label_episodes`.
+        mapped: Labels parts in several processes.
 
     Returns:
         The reports on the labels and on the sets.
@@ -77,7 +80,8 @@ def write_episodes(
     labels: list[pandas.DataFrame] = []
     writer = None
     with SetsWriter(order.tasks, out / SETS_FOLDER, config) as sets:
-        for part in _labelled(order, replay_proves):
+        label = partial(_labelled, replay_proves=replay_proves)
+        for part in (mapped or OrderedMap())(label, _parts(order)):
             sets.add(part)
             labels.append(part[list(LABEL_COLUMNS)])
             table = pyarrow.Table.from_pandas(part[EPISODE_COLUMNS], preserve_index=False)
@@ -88,11 +92,15 @@ def write_episodes(
     return label_report(pandas.concat(labels)), sets.report()
 
 
-def _labelled(order: EpisodeOrder, replay_proves: bool) -> Iterator[pandas.DataFrame]:
-    """The labelled episodes in parts, all episodes of a task in one."""
+def _parts(order: EpisodeOrder) -> Iterator[pandas.DataFrame]:
+    """The episodes with their split in parts, all episodes of a task in one."""
     buckets = bucket_numbers(order.ranks, order.together)
     split_of = dict(zip(order.tasks["id"], order.tasks["split"], strict=True))
     for bucket in in_buckets(order.file, buckets, order.ranks, order.scratch):
         for part in parts_of(bucket, "task_id"):
-            labelled, _ = label_episodes(part, replay_proves=replay_proves)
-            yield labelled.assign(split=labelled["task_id"].map(split_of)).rename(columns={"id": "trace_id"})
+            yield part.assign(split=part["task_id"].map(split_of))
+
+
+def _labelled(part: pandas.DataFrame, *, replay_proves: bool) -> pandas.DataFrame:
+    labelled, _ = label_episodes(part, replay_proves=replay_proves)
+    return labelled.rename(columns={"id": "trace_id"})

@@ -5,12 +5,14 @@ In tau-bench, doing nothing solves 19 of 50 airline tasks; an agent trained on s
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from tracewheel.core.ordered_map import OrderedMap
 from tracewheel.core.types import Task, canonical_json
 from tracewheel.curation.openings import after_opening
 from tracewheel.curation.replay import judge
@@ -23,7 +25,9 @@ if TYPE_CHECKING:
     import pandas
 
 MakeEnvironment = Callable[[], Environment]
+Probed = tuple[Task, Sequence[Call] | None]
 TOLERANCE = 1e-9
+TASKS_AT_ONCE = 200
 
 NO_OP, GOLD, FLAKY, BROKEN = "solved by doing nothing", "known solution fails", "two runs disagree", "cannot be judged"
 UNSOLVED = "no success is logged"
@@ -102,18 +106,24 @@ def probe_tasks(
     tasks: Iterable[Task],
     solutions: Solutions | Mapping[str, Sequence[Call]] | None = None,
     make: MakeEnvironment | None = None,
+    mapped: OrderedMap | None = None,
 ) -> tuple[dict[str, Probe], dict[str, Any]]:
     """Probe tasks.
 
     Args:
         solutions: Known solutions by task id, as `verified_solutions` finds them.
         make: Makes the environment; by default each task's own.
+        mapped: Probes in several processes, if `make` is not given.
 
     Returns:
         The probes by task id, and a report: counts of tasks `probed`, `with_solution`, `fit`, and `dropped` by verdict.
     """
     known = {} if solutions is None else solutions
-    probes = {task.id: probe_task(task, make, known.get(task.id)) for task in tasks}
+    if make:
+        probes = {task.id: probe_task(task, make, known.get(task.id)) for task in tasks}
+    else:
+        parts = _in_parts((task, known.get(task.id)) for task in tasks)
+        probes = {name: probe for part in (mapped or OrderedMap())(_probe_part, parts) for name, probe in part}
     report = {
         "probed": len(probes),
         "with_solution": sum(probe.solution_tried for probe in probes.values()),
@@ -121,6 +131,16 @@ def probe_tasks(
         "dropped": dict(sorted(Counter(probe.verdict for probe in probes.values() if not probe.valid).items())),
     }
     return probes, report
+
+
+def _in_parts(items: Iterable[Probed]) -> Iterator[list[Probed]]:
+    items = iter(items)
+    while part := list(itertools.islice(items, TASKS_AT_ONCE)):
+        yield part
+
+
+def _probe_part(part: list[Probed]) -> list[tuple[str, Probe]]:
+    return [(task.id, probe_task(task, None, solution)) for task, solution in part]
 
 
 def verified_solutions(replayed: pandas.DataFrame, tasks: Mapping[str, Task]) -> dict[str, list[Call]]:

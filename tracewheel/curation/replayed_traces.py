@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from tracewheel.config.curation import CurationConfig
 from tracewheel.core.files import read_batches
+from tracewheel.core.ordered_map import OrderedMap
 from tracewheel.core.types import Task
 from tracewheel.curation.agreement import Difference
 from tracewheel.curation.contamination import BenchmarkIndex, Overlap
@@ -75,7 +76,9 @@ class ReplayedTraces:
         self.solutions.close()
 
 
-def replay_all(traces: Path, environment: str, config: CurationConfig, scratch: Path) -> ReplayedTraces:
+def replay_all(
+    traces: Path, environment: str, config: CurationConfig, scratch: Path, mapped: OrderedMap | None = None
+) -> ReplayedTraces:
     """Replay the ingested traces.
 
     Args:
@@ -84,6 +87,7 @@ def replay_all(traces: Path, environment: str, config: CurationConfig, scratch: 
             with all successes; others are read in batches.
         config: What counts as a duplicate, and which benchmarks must not be trained on.
         scratch: A folder for working files; it must exist until the returned object is closed.
+        mapped: Replays batches in several processes.
 
     Raises:
         DataError: a benchmark's file cannot be read.
@@ -102,9 +106,9 @@ def replay_all(traces: Path, environment: str, config: CurationConfig, scratch: 
     with pyarrow.parquet.ParquetWriter(file, _schema()) as writer:
         superseded = superseded_traces(traces)
         replayed.superseded = len(superseded)
-        for batch, counts in _batches(traces, environment, config, superseded):
+        batches = ((environment, *batch) for batch in _batches(traces, environment, config, superseded))
+        for rows, found, counts in (mapped or OrderedMap())(_with_failures, batches):
             replayed.recorded = counts
-            rows, found = _with_failures(batch, environment)
             for task_id, task in found.items():
                 if task_id not in tasks:
                     tasks.add(task)
@@ -142,8 +146,11 @@ def _batches(
             yield rows[~rows["id"].isin(without)] if without else rows, None
 
 
-def _with_failures(batch: pandas.DataFrame, environment: str) -> tuple[pandas.DataFrame, dict[str, Task]]:
-    """The replayed batch with a column `failure`, and its tasks."""
+def _with_failures(
+    work: tuple[str, pandas.DataFrame, dict[str, Any] | None],
+) -> tuple[pandas.DataFrame, dict[str, Task], dict[str, Any] | None]:
+    """The replayed batch with a column `failure`, its tasks, and the counts given."""
+    environment, batch, counts = work
     rows, found = replay_traces(batch, environment)
     recorded = environment.startswith(RECORDED)
     columns = ["messages", "opening", "tools", "success", "breakdown", "ended", "dropped"]
@@ -151,7 +158,7 @@ def _with_failures(batch: pandas.DataFrame, environment: str) -> tuple[pandas.Da
         "" if dropped else _failure(json.loads(messages)[opening:], json.loads(tools), (success, breakdown, ended, recorded))
         for messages, opening, tools, success, breakdown, ended, dropped in rows[columns].itertuples(index=False, name=None)
     ]
-    return rows.assign(**{name: None for name in SHORT_COLUMNS if name not in rows}), found
+    return rows.assign(**{name: None for name in SHORT_COLUMNS if name not in rows}), found, counts
 
 
 def _failure(messages: list[dict[str, Any]], tools: list[dict[str, Any]], outcome: tuple[float, str, bool, bool]) -> str:

@@ -113,6 +113,15 @@ def test_equal_traces_give_equal_bytes_for_any_seed(ingested, curated, tmp_path)
         assert len(digests) == 1, name
 
 
+@pytest.mark.slow
+def test_any_number_of_processes_gives_equal_bytes(ingested, curated, tmp_path):
+    curate(CONFIG, ingested, tmp_path / "out", processes=2)
+    files = [path for path in sorted(curated[1].rglob("*")) if path.is_file()]
+    assert len(files) > 8
+    for path in files:
+        assert path.read_bytes() == (tmp_path / "out" / path.relative_to(curated[1])).read_bytes(), path.name
+
+
 def test_too_few_tasks_name_the_key(ingested, tmp_path):
     config = CONFIG.model_copy(update={"curation": CurationConfig(held_out_tasks=5000, counts="exact")})
     with pytest.raises(DataError, match=r"5000 are asked for; lower curation\.held_out_tasks.*counts to 'auto'"):
