@@ -81,14 +81,17 @@ class MappingConfig(Strict):
     """A reader for one's own JSON.
 
     `conversation` leads to the list of messages; `.` is the record itself, for logs of single exchanges, and `[]` a JSON list
-    that is one conversation. `messages` says where a message's parts are; several rules make several messages of one element
-    (a question and its answer) or fit several kinds of elements. `roles` adds names of roles to the usual ones; `skip` leaves
-    messages out. `system` is a system prompt apart from the conversation. A record is recognised if the conversation is there
-    and it has the values of `when`. `fields` are as in `ingest.fields`; the fields in `required` must be there.
+    that is one conversation. `group` is the path to a conversation's id where each record is one message (`conversation: .`)
+    or a part of it; records of a group may lie apart. `messages` says where a message's parts are; several rules make
+    several messages of one element (a question and its answer) or fit several kinds of elements. `roles` adds names of roles
+    to the usual ones; `skip` leaves messages out. `system` is a system prompt apart from the conversation. A record is
+    recognised if the conversation is there and it has the values of `when`. `fields` are as in `ingest.fields`; the fields
+    in `required` must be there.
     """
 
     conversation: Path
     name: str = "mapping"
+    group: Path | None = None
     messages: Annotated[tuple[MessagePaths, ...], BeforeValidator(_one_or_more), Field(min_length=1)] = (MessagePaths(),)
     roles: dict[str, Role] = Field(default_factory=dict)
     system: PathOrConstant | None = None

@@ -53,7 +53,7 @@ class MappingReader:
     def __init__(self, **options: Any) -> None:
         self._config = config = MappingConfig.model_validate(options)
         self.name = config.name
-        self.gathers = "list" if config.conversation == WHOLE_LIST else "record"
+        self.gathers = "group" if config.group else "list" if config.conversation == WHOLE_LIST else "record"
         self._roles = ROLES | {name.lower(): role for name, role in config.roles.items()}
         paths = [config.conversation, config.system, config.tools, *config.fields.values()]
         if config.conversation == ".":
@@ -67,6 +67,8 @@ class MappingReader:
     def why_not(self, value: Any) -> str | None:
         """What the record lacks; None if it is one of this mapping."""
         config = self._config
+        if config.group and JsonPath(config.group).get(value) is None:
+            return f"group {_why_missing(config.group, value)}"
         if self.gathers == "list":
             rules = [rule for rule in config.messages if isinstance(value, dict) and _fits(rule.when, value)]
             return None if any(_has_parts(rule, value) for rule in rules) else "the first element is no message of the mapping"
@@ -78,23 +80,30 @@ class MappingReader:
             return f"conversation '{config.conversation}' is a {type(found).__name__}, not a list"
         return None if _fits(config.when, value) else f"the record has not the values of 'when': {config.when}"
 
+    def parts(self, value: Any) -> list[tuple[str, Any]]:
+        """The record, which is a part of a conversation, with the conversation's id (`group`)."""
+        return [(str(JsonPath(self._config.group or ".").get(value)), value)]
+
     def read(self, value: Any, place: Place) -> RawTrace:
-        """What the record holds.
+        """What the record holds, or all records of one `group`.
 
         Raises:
             InvalidRecord: a path that is needed is missing; the detail names it.
         """
         config = self._config
-        messages = [{"role": "system", "content": text} for text in self._system(value)]
+        first = value[0] if self.gathers == "group" else value
+        messages = [{"role": "system", "content": text} for text in self._system(first)]
         for number, element in enumerate(self._elements(value)):
             messages += self._messages(element, number)
         return RawTrace(
             messages,
-            tools=as_tools(JsonPath(config.tools).get(value)) if config.tools else None,
+            tools=as_tools(JsonPath(config.tools).get(first)) if config.tools else None,
             **self._fields(value),
         )
 
     def _elements(self, value: Any) -> list[Any]:
+        if self._config.group and self._config.conversation != ".":
+            return [element for record in value for element in parsed(JsonPath(self._config.conversation).find(record))]
         if self.gathers == "list" or self._config.conversation == ".":
             return value if isinstance(value, list) else [value]
         found: list[Any] = parsed(JsonPath(self._config.conversation).find(value))
@@ -144,7 +153,8 @@ class MappingReader:
         found: dict[str, Any] = {}
         info = {key: part for key, part in value.items() if key not in self._read} if isinstance(value, dict) else {}
         for field, path in self._config.fields.items():
-            part = _at(path, value)
+            records = value if self.gathers == "group" else [value]
+            part = next((part for record in records if (part := _at(path, record)) is not None), None)
             if part is None:
                 if field in self._config.required:
                     raise InvalidRecord("field unreadable", f"{field}: {_why_missing(path, value)}")

@@ -20,7 +20,7 @@ from tracewheel.traces.readers.mapping import MappingReader
 from tracewheel.traces.readers.reader import Reader, Signs
 
 BUILT_IN: dict[str, type] = {"mapping": MappingReader}
-GATHERS = ("record", "list")
+GATHERS = ("record", "list", "group")
 TEXTS = ("id", "session", "user", "created", "model", "task")
 
 
@@ -41,7 +41,8 @@ class TraceReader(Protocol):
 
     It is tried before the built-in readers, in the order given, and made once for an ingest, with `args` as its arguments.
     An exception in it puts the record in quarantine, with the reader's name. Optional is `gathers = "list"`: a JSON list
-    is one trace; `recognises` gets its first element, and `read` the list.
+    is one trace; `recognises` gets its first element, and `read` the list. With `gathers = "group"`, `parts(value)` returns
+    pairs of a conversation's id and a part of it, and `read` gets the list of a conversation's parts, from all files.
 
     Attributes:
         name: The format's name, stored with each trace.
@@ -107,13 +108,27 @@ class _Guarded:
         self._own, self._kind, self._name = own, kind, name
 
     def reader(self, gathers: Any) -> Reader:
-        return Reader(self._name, self._recognises, self._read, gathers, Signs.OWN, why_not=getattr(self._own, "why_not", None))
+        return Reader(
+            self._name,
+            self._recognises,
+            self._read,
+            gathers,
+            Signs.OWN,
+            parts=self._parts if gathers == "group" else None,
+            why_not=getattr(self._own, "why_not", None),
+        )
 
     def _recognises(self, value: Any) -> bool:
         try:
             return bool(self._own.recognises(value))
         except Exception as error:
             raise InvalidRecord("message unreadable", f"reader '{self._kind}', recognises: {_shown(error)}") from error
+
+    def _parts(self, value: Any) -> list[tuple[str, Any]]:
+        try:
+            return [(str(group), part) for group, part in self._own.parts(value)]  # type: ignore[attr-defined]
+        except Exception as error:
+            raise InvalidRecord("message unreadable", f"reader '{self._kind}', parts: {_shown(error)}") from error
 
     def _read(self, value: Any, place: Place) -> Trace:
         try:

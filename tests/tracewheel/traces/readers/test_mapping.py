@@ -196,3 +196,24 @@ def test_missing_paths(path):
     with pytest.raises(MissingPath, match="is missing|without an element|not a list"):
         JsonPath(path).find(VALUE)
     assert JsonPath(path).get(VALUE, 5) == 5
+
+
+ROWS = [
+    {"chat": {"id": 1}, "by": "user", "say": "Hi?", "who": "u", "at": 1790000000},
+    {"chat": {"id": 2}, "by": "user", "say": "Ho?"},
+    {"chat": {"id": 1}, "by": "bot", "say": "Hi.", "ok": True},
+    {"chat": {"id": 2}, "by": "bot", "say": "Ho."},
+    {"by": "bot", "say": "Whose?"},
+]
+
+
+def test_rows_of_one_message_are_gathered_by_their_conversation(read):
+    rows = {"conversation": ".", "group": "chat.id", "messages": {"role": "by", "text": "say"}}
+    fields = {"outcome": "ok", "user": "who", "session": "chat.id", "created": "at"}
+    lost, *traces = read(rows | {"fields": fields}, *ROWS)
+    assert [[message["content"] for message in trace.messages] for trace in traces] == [["Hi?", "Hi."], ["Ho?", "Ho."]]
+    assert [(trace.session, trace.user, trace.outcome, trace.source_line) for trace in traces] == [
+        ("1", "u", 1.0, 1),
+        ("2", None, None, 2),
+    ]
+    assert "group 'chat.id': 'chat' is missing" in lost.detail
