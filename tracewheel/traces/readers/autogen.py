@@ -23,12 +23,14 @@ CONTEXT_REPLY = "FunctionExecutionResultMessage"
 UNSEEN = {"ToolCallSummaryMessage", "HandoffMessage", "ModelClientStreamingChunkEvent", "UserInputRequestedEvent"}
 UNSEEN |= {"SelectSpeakerEvent", "SelectorEvent", "GroupChatStart", "GroupChatTermination", "MemoryQueryEvent"}
 KNOWN = {*SPOKEN, *CALLED, *REPLIED, CONTEXT_REPLY, *UNSEEN, "ThoughtEvent"}
-STATES = {"AssistantAgentState", "TeamState"}
+STATES = ("AssistantAgentState", "TeamState")
 
 
 def is_message(value: Any) -> bool:
     """Whether this is a message or an event of AutoGen."""
     if not isinstance(value, dict) or not isinstance(value.get("type"), str) or "role" in value or "content" not in value:
+        return False
+    if not isinstance(value.get("source"), str | None):
         return False
     return value["type"] in KNOWN or ("source" in value and value["type"].startswith("StructuredMessage"))
 
@@ -114,6 +116,8 @@ def _read(values: list[Any]) -> tuple[list[dict[str, Any]], Counter[str], list[s
             waiting = ""
         elif kind in REPLIED or kind == CONTEXT_REPLY:
             for result in content if isinstance(content, list) else []:
+                if not isinstance(result, dict):
+                    raise InvalidRecord("message unreadable", "a result of a call is not an object")
                 dialogue.replied(result.get("call_id"), result.get("name"), result.get("content"))
         else:
             _speak(value, people, waiting, dialogue)

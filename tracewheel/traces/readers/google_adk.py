@@ -30,7 +30,12 @@ READ = {"id", "events", "user_id", "userId", "app_name", "appName", "state", "la
 
 def is_event(value: Any) -> bool:
     """Whether this is an event."""
-    return isinstance(value, dict) and "author" in value and any(key in value for key in INVOCATION) and "actions" in value
+    return (
+        isinstance(value, dict)
+        and isinstance(value.get("author"), str)
+        and any(key in value for key in INVOCATION)
+        and "actions" in value
+    )
 
 
 def are_events(values: Any) -> bool:

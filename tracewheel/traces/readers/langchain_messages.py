@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tracewheel.traces.quarantine import InvalidRecord
+from tracewheel.traces.readers.building import list_field
 from tracewheel.traces.readers.content import THOUGHTS, as_text
 from tracewheel.traces.readers.dialogue import Dialogue, unreadable
 
@@ -106,7 +107,7 @@ def _read(message: dict[str, Any], dialogue: Dialogue) -> None:
 
 def _read_calls(message: dict[str, Any], extra: dict[str, Any], in_content: list[Any], dialogue: Dialogue) -> None:
     """Read the calls: LangChain's own, those it could not parse, or, of older versions, the provider's."""
-    own, invalid = message.get("tool_calls") or [], message.get("invalid_tool_calls") or []
+    own, invalid = list_field(message, "tool_calls"), list_field(message, "invalid_tool_calls")
     for call in [*own, *invalid]:
         if not isinstance(call, dict):
             raise InvalidRecord("tool calls unreadable", "a call is not an object")
@@ -116,6 +117,8 @@ def _read_calls(message: dict[str, Any], extra: dict[str, Any], in_content: list
         return
     provided = extra.get("tool_calls") or in_content
     for call in provided if isinstance(provided, list) else []:
+        if not isinstance(call, dict):
+            raise InvalidRecord("tool calls unreadable", "a call is not an object")
         function = call["function"] if isinstance(call.get("function"), dict) else call
         given = next((function[key] for key in ("arguments", "args", "input") if function.get(key) is not None), None)
         dialogue.called(call.get("call_id") or call.get("id"), function.get("name"), given)
@@ -138,6 +141,8 @@ def _content(content: Any) -> tuple[str | None, str, list[Any]]:
     calls: list[Any] = []
     for block in content:
         kind = block.get("type") if isinstance(block, dict) else None
+        if not isinstance(kind, str | None):
+            raise unreadable("a content block", kind)
         if isinstance(block, str):
             texts.append(block)
         elif kind in TEXTS or (kind is None and isinstance(block, dict) and isinstance(block.get("text"), str)):

@@ -27,7 +27,7 @@ def is_message(value: Any) -> bool:
     """Whether this is a message of Pydantic AI."""
     if not isinstance(value, dict) or value.get("kind") not in KINDS or not isinstance(value.get("parts"), list):
         return False
-    return all(isinstance(part, dict) and "part_kind" in part for part in value["parts"])
+    return all(isinstance(part, dict) and isinstance(part.get("part_kind"), str) for part in value["parts"])
 
 
 def is_whole(values: Any) -> bool:

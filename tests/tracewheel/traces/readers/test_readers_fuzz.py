@@ -18,6 +18,22 @@ from tracewheel.traces.spool import Spool
 SAMPLES = json.loads(Path(__file__).with_name("samples.json").read_text())
 RECORDS, SPANS = SAMPLES["records"], SAMPLES["spans"]
 ALL = {**{name: [record] for name, record in RECORDS.items()}, **SPANS}
+FILES_OF_SAMPLES = {path.stem: json.loads(path.read_text()) for path in Path(__file__).with_name("samples").glob("*.json")}
+SDKS = (
+    "openai_responses",
+    "openai_agents",
+    "vercel_ai",
+    "langchain",
+    "langgraph",
+    "langsmith",
+    "pydantic_ai",
+    "gemini",
+    "bedrock",
+)
+SDKS += ("google_adk", "autogen", "weave")
+OWN_FILES = {
+    name: sample if isinstance(sample, list) else [sample] for name, sample in FILES_OF_SAMPLES.items() if name in SDKS
+}
 
 
 def read(*values, format="auto"):
@@ -59,7 +75,19 @@ def mutate(data, record):
 @given(data=st.data())
 def test_mutated_records_never_crash_their_reader(name, data):
     """Changes anywhere: a trace that can be stored, or quarantine with a known reason, never an error that was not foreseen."""
-    parts = copy.deepcopy(ALL.get(name) or [SAMPLES["otlp"]])
+    check_mutated(name, ALL.get(name) or [SAMPLES["otlp"]], data)
+
+
+@settings(max_examples=12)
+@pytest.mark.parametrize("name", OWN_FILES)
+@given(data=st.data())
+def test_mutated_records_of_other_samples_never_crash_their_reader(name, data):
+    check_mutated(name, OWN_FILES[name], data)
+
+
+def check_mutated(name, sample, data):
+    """Change a sample and read it."""
+    parts = copy.deepcopy(sample)
     for _ in range(data.draw(st.integers(1, 3))):
         part = data.draw(st.sampled_from(parts))
         if part:
