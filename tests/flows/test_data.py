@@ -113,7 +113,9 @@ def test_a_folder_without_tasks_cannot_be_filtered(run, made, tmp_path):
 
 
 def test_traces_become_an_environment(run, made, tmp_path):
-    code, out, _ = run("data", "record", made[0], "--out", tmp_path / "recorded", "--json")
+    code, _, err = run("data", "record", made[0], "--out", tmp_path / "recorded")
+    assert code == 2 and "2 tool sets" in err, "one shipped conversation is of another agent"
+    code, out, _ = run("data", "record", made[0], "--tool-set", "finish", "--out", tmp_path / "recorded", "--json")
     found = json.loads(out)
     assert code == 0 and found["environment"] == f"recorded:{tmp_path}/recorded"
     assert found["shared_world"] is False, "each task of the workspace has its own files"
