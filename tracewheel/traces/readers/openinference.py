@@ -13,9 +13,11 @@ from tracewheel.traces.readers.dialects import as_chat, parsed
 from tracewheel.traces.readers.otel import model_of
 from tracewheel.traces.readers.spans import Span, first_text, nested, unflattened
 from tracewheel.traces.readers.tools import as_tools
+from tracewheel.traces.readers.unread import check_stored
 
 FORMAT = "openinference"
 KIND = "openinference.span.kind"
+OWN = ("contents", "tool_calls", "function_call_name", "function_call_arguments_json")
 SESSION_KEYS = ("session.id", "ai.telemetry.metadata.sessionId", "ai.telemetry.metadata.session_id")
 USER_KEYS = ("user.id", "ai.telemetry.metadata.userId", "ai.telemetry.metadata.user_id")
 
@@ -64,7 +66,12 @@ def _chat(entry: Any) -> list[dict[str, Any]]:
     elif "function_call_name" in message:
         function = {"name": message["function_call_name"], "arguments": message.get("function_call_arguments_json")}
         said["tool_calls"] = [{"function": function}]
-    return as_chat(said)
+    made = as_chat(said)
+    rest = {
+        key: part for key, part in message.items() if key not in said and not (key in OWN and (parts or "tool_calls" in said))
+    }
+    check_stored({**rest, **(made[-1] if made else {})}, 0)
+    return made
 
 
 def _items(message: dict[str, Any], key: str) -> list[dict[str, Any]]:
