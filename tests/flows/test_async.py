@@ -17,6 +17,7 @@ import psutil
 import pytest
 import yaml
 
+from tests.flows.conftest import WITHOUT_COMPARISONS
 from tracewheel.core.files import read_json, read_table
 from tracewheel.core.types import token_versions
 from tracewheel.rollout.trajectory_queue import TrajectoryQueue
@@ -62,6 +63,7 @@ def slow(profile, environment, tmp_path_factory):
     told = Path(logs).read_bytes().replace(b'"kind":"workspace"', b'"kind":"slow_workspace:SlowWorkspace"')
     (folder / "traces.jsonl").write_bytes(told)
     values |= {"ingest": {"paths": [str(folder / "traces.jsonl")]}, "environment": {"kind": "slow_workspace:SlowWorkspace"}}
+    values["comparison"] = WITHOUT_COMPARISONS
     values["rollout"] |= {
         "mode": "async",
         "max_staleness": STALENESS,

@@ -7,10 +7,12 @@ import time
 import psutil
 import pytest
 
+from tests.flows.conftest import WITHOUT_COMPARISONS
 from tracewheel.core.files import read_table
 from tracewheel.core.fingerprint import digest_of
 
-OVERLAP = ("--set", "rollout.mode=overlap", "--set", "training.iterations=3")
+LEAN = (part for name, value in WITHOUT_COMPARISONS.items() for part in ("--set", f"comparison.{name}={str(value).lower()}"))
+OVERLAP = ("--set", "rollout.mode=overlap", "--set", "training.iterations=3", *LEAN)
 
 
 @pytest.fixture(scope="module")

@@ -17,6 +17,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.flows.conftest import WITHOUT_COMPARISONS
+
 LOGS = Path(__file__).parents[2] / "data" / "traces" / "workspace.jsonl"
 KEY_BODY = "MIIEowIBAAKCAQEAx8fJ2mQ0v5pQ1c7dU3nXw9kT4rLsY6hBzE0aGfVjKoPqWtMn"
 SENTENCES = {
@@ -51,6 +53,7 @@ SHORTER = {
     "rollout": {"group_size": 2},
     "evaluation": {"samples": 1, "pass_at": [1], "bootstrap": 100},
     "tracking": {"traces_per_evaluation": 100},
+    "comparison": WITHOUT_COMPARISONS,
 }
 
 
