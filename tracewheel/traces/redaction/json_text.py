@@ -83,7 +83,8 @@ class Fields:
             return Context(self.inherited, command + " ")
         else:
             name = self.inherited
-        is_telling = name and name not in _PLAIN and len(name) <= _LONGEST_NAME
+        # A pseudonym such as REDACTED_TOKEN_1 in a name would make a token of its value.
+        is_telling = name and name not in _PLAIN and len(name) <= _LONGEST_NAME and "REDACTED_" not in name
         return Context(name, f"{QUOTE}{name}{QUOTE}: {quote}" if is_telling else "")
 
     def note(self, value: str) -> None:
