@@ -49,7 +49,7 @@ DAMAGES = {
     "not a number": ("not JSON", lambda raw: raw.replace(b'"reward": ', b'"reward": NaN, "was": ', 1)),
     "half of a surrogate pair": ("not JSON", lambda raw: raw.replace(b"You look.", b"\\ud83d", 1)),
     "a list": ("not an object", lambda raw: b"[" + raw + b"]"),
-    "another format": ("unknown format", lambda record: record.update(dialogue=record.pop("messages"))),
+    "another format": ("unknown format", lambda record: record.update(said_here=record.pop("messages"))),
     "no messages": ("no messages", lambda record: record.update(messages=[])),
     "a message that is none": ("message unreadable", lambda record: record["messages"].insert(1, "hello")),
     "an unknown role": ("unknown role", set_in_message(1, role="wizard")),
