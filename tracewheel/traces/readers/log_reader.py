@@ -234,9 +234,10 @@ class LogReader:
         except InvalidRecord as error:
             yield quarantined(piece, file, error)
             return
+        of_file = reader.group_of_file(file) + "|" if reader.group_of_file is not None else ""
         for group, part in parts:
             raw = piece.raw if part is value else orjson.dumps(part)
-            self._spool.add(f"{reader.name}{GROUP_MARK}{group}", raw, Place(file, piece.line), piece.offset)
+            self._spool.add(f"{reader.name}{GROUP_MARK}{of_file}{group}", raw, Place(file, piece.line), piece.offset)
 
     def spooled(self) -> Iterator[tuple[SpanGroup | None, Trace | Quarantined]]:
         """Read the traces in the spool: those of requests, then those of spans, which come with their spans.

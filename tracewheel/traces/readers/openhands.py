@@ -1,8 +1,8 @@
-"""Reads OpenHands: lists of events, and results of its evaluations with such a list as their `history`.
+"""Reads OpenHands to version 0: lists of events, and results of its evaluations with such a list as their `history`.
 
 An action of the agent is a tool call, and the observation that it caused is the reply. Actions from one response of the
 model are one turn. Other observations become user messages, as the model saw them. Events that the model did not see as
-such (recalled context, changes of state) are counted in `info`.
+such (recalled context, changes of state) are counted in `info`. `openhands_sdk` reads version 1.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 
 from tracewheel.core.types import Trace
 from tracewheel.traces.quarantine import InvalidRecord
+from tracewheel.traces.readers import openhands_sdk
 from tracewheel.traces.readers.building import Place, RawTrace, build_trace, list_field, object_field, reward_field, text_field
 from tracewheel.traces.readers.content import arguments_text, as_text
 from tracewheel.traces.readers.reader import Reader
@@ -34,7 +35,9 @@ KEPT_OF_RESULT = ("test_result", "metrics", "error", "report")
 
 def is_event(value: Any) -> bool:
     """Whether this is one event."""
-    return isinstance(value, dict) and "source" in value and ("action" in value or "observation" in value)
+    if not isinstance(value, dict) or "source" not in value or openhands_sdk.is_event(value):
+        return False
+    return "action" in value or "observation" in value
 
 
 def recognises(value: Any) -> bool:
@@ -205,4 +208,4 @@ def _content(event: dict[str, Any]) -> str:
 
 RESOLVER_READER = Reader(FORMAT, recognises_resolved, read_resolved)
 READER = Reader(FORMAT, recognises, read)
-READERS = (READER, RESOLVER_READER, Reader(FORMAT, is_event, read_events, "list"))
+READERS = (*openhands_sdk.READERS, READER, RESOLVER_READER, Reader(FORMAT, is_event, read_events, "list"))

@@ -61,6 +61,7 @@ class Reader:
             list of `SessionLine`.
         why_not: Of a reader of the user's own: what a value lacks to be recognised, for the quarantine.
         continues: Of lines: whether a line that is not recognised belongs to the session that has begun.
+        group_of_file: Of groups whose parts do not name theirs: the group that a file's name stands for.
     """
 
     name: str
@@ -73,3 +74,4 @@ class Reader:
     why_not: Callable[[Any], str | None] | None = None
     split: Callable[[Any], Iterable[Part]] | None = None
     continues: Callable[[Any], bool] | None = None
+    group_of_file: Callable[[str], str] | None = None
