@@ -27,9 +27,11 @@ NAMES = {
 }  # fmt: skip
 HOLDERS = ("metadata", "meta", "info", "extra", "result", "attributes")
 TEXTS = ("id", "session", "user", "model", "task")
+SCALED = {"score"}  # names whose scale only the log's owner knows: an outcome only from 0 to 1
+# Not "completed" or "error": a run that ended is not a success, and one that broke is not a failure.
 OUTCOME_WORDS = WORDS | {
-    **dict.fromkeys(("resolved", "solved", "succeeded", "successful", "completed", "done"), 1.0),
-    **dict.fromkeys(("unresolved", "unsolved", "incomplete", "error"), 0.0),
+    **dict.fromkeys(("resolved", "solved", "succeeded", "successful"), 1.0),
+    **dict.fromkeys(("unresolved", "unsolved"), 0.0),
 }
 
 
@@ -39,6 +41,10 @@ def _plain(name: str) -> str:
 
 FIELD_OF = {_plain(name): (field, rank) for field, names in NAMES.items() for rank, name in enumerate(names)}
 HOLDING = {_plain(name) for name in HOLDERS}
+
+
+def _is_on_scale(name: str, read: Any) -> bool:
+    return name not in SCALED or 0 <= read <= 1
 
 
 def field_value(field: str, value: Any) -> Any:
@@ -88,7 +94,7 @@ def take_fields(info: Mapping[str, Any], missing: set[str]) -> tuple[dict[str, A
         for name, value in holder.items():
             plain = _plain(name)
             field, rank = FIELD_OF.get(plain, ("", 0))
-            if field in missing and (read := field_value(field, value)) is not None:
+            if field in missing and (read := field_value(field, value)) is not None and _is_on_scale(plain, read):
                 entry = (len(path), rank, (*path, name), read)
                 if field not in found or entry[:2] < found[field][:2]:
                     found[field] = entry
