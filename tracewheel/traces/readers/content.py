@@ -10,6 +10,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
+from tracewheel.core.strict_json import parse_json
 from tracewheel.traces.quarantine import InvalidRecord
 
 TEXTS = {"text", "input_text", "output_text", "summary_text"}
@@ -76,7 +77,7 @@ def _sort(part: dict[str, Any], found: Content) -> None:
     if not isinstance(kind, str | None):
         raise InvalidRecord("content is not text", f"a part of type {kind!r:.40}")
     if kind in TEXTS or (kind is None and isinstance(part.get("text"), str)):
-        text = as_text(part.get("text", part.get("content")))
+        text = as_text(_held(part, ("text", "content", "value")))
         if part.get("thought") is True:
             found.reasoning += text
         else:
@@ -85,11 +86,9 @@ def _sort(part: dict[str, Any], found: Content) -> None:
         found.text = (found.text or "") + as_text(part.get("refusal"))
     elif kind in THOUGHTS or (kind is not None and kind.endswith(".TextReasoningContent")):
         part = part["content"] if isinstance(part.get("content"), dict) else part
-        found.reasoning += as_text(
-            next((part[key] for key in ("thinking", "text", "content", "reasoning") if part.get(key)), "")
-        )
+        found.reasoning += as_text(_held(part, ("thinking", "text", "content", "reasoning", "value")))
     elif kind in CALLS:
-        found.calls.append(part)
+        found.calls.append(_call_in_text(part))
     elif kind in RESULTS or (kind is not None and kind.endswith("_tool_result")):
         found.results.append(_result(part))
     elif kind == "tool-invocation" and isinstance(part.get("toolInvocation"), dict):
@@ -100,6 +99,23 @@ def _sort(part: dict[str, Any], found: Content) -> None:
         _sort_unnamed(part, found)
     elif kind not in SHOWN_ONLY and not kind.startswith("data-"):
         raise InvalidRecord("content is not text", f"a part of type {kind!r:.40}")
+
+
+def _held(part: dict[str, Any], names: tuple[str, ...]) -> Any:
+    """The first of these fields of a part that has a value."""
+    return next((part[name] for name in names if part.get(name)), None)
+
+
+def _call_in_text(part: dict[str, Any]) -> dict[str, Any]:
+    """A call, or the one that a part holds as JSON text under `value`."""
+    text = part.get("value")
+    if isinstance(text, str) and "name" not in part and "function" not in part:
+        try:
+            call = parse_json(text)
+        except ValueError:
+            return part
+        return call if isinstance(call, dict) else part
+    return part
 
 
 def _sort_unnamed(part: dict[str, Any], found: Content) -> None:

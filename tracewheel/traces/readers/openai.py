@@ -26,7 +26,7 @@ from tracewheel.traces.readers.messages import are_sound, is_strict
 from tracewheel.traces.readers.reader import Reader, Signs
 from tracewheel.traces.readers.times import utc_time
 from tracewheel.traces.readers.tool_cache import ToolCache
-from tracewheel.traces.readers.tools import as_tools, check_tools
+from tracewheel.traces.readers.tools import as_tools, given_tools
 from tracewheel.traces.readers.unread import READ as READ_OF_MESSAGES
 
 FORMAT = "openai"
@@ -60,7 +60,7 @@ def read(value: Any, place: Place) -> Trace:
     environment = value.get("environment")
     if environment is not None and not (isinstance(environment, dict) and isinstance(environment.get("kind"), str)):
         raise InvalidRecord("environment unreadable", "'environment' is to be an object with a 'kind'")
-    tools = check_tools(value.get("tools") or []) or as_tools(value.get("functions"))
+    tools = given_tools(value.get("tools")) or as_tools(value.get("functions"))
     return build_trace(
         FORMAT,
         place,
@@ -99,7 +99,7 @@ def _is_other(message: Any) -> bool:
     if content is None or content.__class__ is str:
         return False
     parts = content if isinstance(content, list) else [content]
-    return any(not isinstance(part, dict) or part.get("type") != "text" for part in parts)
+    return any(not isinstance(part, dict) or part.get("type") != "text" or "text" not in part for part in parts)
 
 
 def _renewed(message: dict[str, Any], position: int) -> list[dict[str, Any]]:

@@ -23,6 +23,17 @@ def check_tools(tools: Any) -> list[dict[str, Any]]:
     return tools
 
 
+def given_tools(tools: Any) -> list[dict[str, Any]]:
+    """A record's tools in OpenAI's form, from that form, a provider's, or the JSON text of either.
+
+    Raises:
+        InvalidRecord: one of them is no tool.
+    """
+    tools = parsed(tools)
+    shaped = as_tools(tools)
+    return shaped if shaped and len(shaped) == len(tools) else check_tools(tools or [])
+
+
 def as_tools(tools: Any) -> list[dict[str, Any]]:
     """Convert the tools of providers and tracers to OpenAI's form. Only tools with a name stay; of equal names, the first.
 

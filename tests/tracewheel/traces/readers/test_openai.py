@@ -148,7 +148,7 @@ def set_arguments(text):
         (changed(lambda r: r["messages"].insert(3, {"role": "system", "content": "Stop."})), "call without a reply"),
         (changed(lambda r: r["messages"].pop(3)), "call without a reply"),
         (changed(lambda r: r.update(tools="list_files")), "tools unreadable"),
-        (changed(lambda r: r.update(tools=[{"name": "list_files"}])), "tools unreadable"),
+        (changed(lambda r: r.update(tools=[{"title": "list_files"}])), "tools unreadable"),
         (changed(lambda r: r.update(environment="workspace")), "environment unreadable"),
         (changed(lambda r: r.update(environment={"goal": {}})), "environment unreadable"),
         (changed(lambda r: r.update(reward="good")), "reward is not a number"),
@@ -241,6 +241,30 @@ def test_requests_with_their_responses_are_one_conversation():
     trace = parse_line(encode(record), "log.jsonl", 1)
     assert trace.messages == [*GOOD["messages"][:2], {"role": "assistant", "content": "No.", "reasoning": "Hm."}]
     assert (trace.id, trace.model, trace.created) == ("r1", "answered", "2026-09-21T14:13:20Z")
+
+
+def test_tools_may_be_json_text_or_without_their_wrapper():
+    for tools in ([TOOL["function"]], json.dumps([TOOL]), json.dumps([TOOL["function"]])):
+        trace = parse_line(encode({**GOOD, "tools": tools}), "log.jsonl", 1)
+        assert trace.tools == [TOOL] and not trace.tools_inferred
+
+
+def test_parts_may_hold_their_text_as_a_value():
+    """As LLaMA-Factory's data sets do."""
+    thought, call = (
+        {"type": "reasoning", "value": "Hm."},
+        {"type": "tool_call", "value": '{"name": "list_files", "arguments": {}}'},
+    )
+    messages = [
+        {"role": "user", "content": [{"type": "text", "value": "What is there?"}]},
+        {"role": "assistant", "content": [thought, call]},
+        {"role": "tool", "content": [{"type": "text", "value": "a.txt"}]},
+        {"role": "assistant", "content": [{"type": "text", "value": "One file."}]},
+    ]
+    trace = parse_line(encode({**GOOD, "messages": messages}), "log.jsonl", 1)
+    assert [message["content"] for message in trace.messages] == ["What is there?", None, "a.txt", "One file."]
+    assert trace.messages[1]["tool_calls"][0]["function"] == {"name": "list_files", "arguments": "{}"}
+    assert trace.messages[1]["reasoning"] == "Hm."
 
 
 def test_other_fields_are_kept_and_aliases_read():
