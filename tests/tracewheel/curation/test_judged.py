@@ -88,7 +88,8 @@ def test_a_judgement_of_several_turns_is_not_used(tmp_path, words, judged):
 def test_replay_takes_precedence_over_a_judge(tmp_path):
     """Shipped logs with a judge's opinion instead of rewards. In every second trace a tool's reply is altered."""
     logs, changed = [], set()
-    for number, trace in enumerate(item for item in read_traces({"log": LOGS}) if isinstance(item, Trace)):
+    traces = (item for item in read_traces({"log": LOGS}) if isinstance(item, Trace) and item.environment)
+    for number, trace in enumerate(traces):
         messages = copy.deepcopy(trace.messages)
         replies = [message for message in messages if message["role"] == "tool"]
         if number % 2 and replies:

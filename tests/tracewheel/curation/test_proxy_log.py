@@ -7,13 +7,12 @@ import pandas
 import pytest
 
 from flows.cli import main
-from tests.tracewheel.curation.test_logs_alone import AIRLINE, SIZES
+from tests.tracewheel.curation.test_logs_alone import AIRLINE
 from tracewheel.traces.readers.reading import read_traces
 
 pytestmark = pytest.mark.skipif(not AIRLINE.exists(), reason="the shared traces are not beside the checkout")
 
 
-FEWER = {"train_tasks": 2, "validation_tasks": 1, "held_out_tasks": 1}
 TASKS = {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"}
 
 
@@ -81,12 +80,12 @@ def test_a_proxys_log_gives_the_conversations_that_passed_it(logged):
 def test_it_becomes_demonstrations_and_preference_pairs(logged):
     _, folder = logged
     assert main(["data", "record", str(folder / "ingested"), "--out", str(folder / "recorded")]) == 0
-    curation = {**SIZES, **FEWER, "sets": {"sources": ["logged"]}}
-    profile = {"name": "proxy", "environment": {"kind": f"recorded:{folder / 'recorded'}"}, "curation": curation}
+    environment, curation = {"kind": f"recorded:{folder / 'recorded'}"}, {"sets": {"sources": ["logged"]}}
+    profile = {"name": "proxy", "environment": environment, "curation": curation}
     (folder / "profile.yaml").write_text(json.dumps(profile))
     command = ["curate", str(folder / "profile.yaml"), "--traces", str(folder / "ingested"), "--out", str(folder / "curated")]
     assert main(command) == 0
     sets = {
         name: pandas.read_parquet(folder / f"curated/sets/{name}.parquet") for name in ("demonstrations", "preference_pairs")
     }
-    assert {name: len(rows) for name, rows in sets.items()} == {"demonstrations": 2, "preference_pairs": 4}
+    assert {name: len(rows) for name, rows in sets.items()} == {"demonstrations": 3, "preference_pairs": 6}

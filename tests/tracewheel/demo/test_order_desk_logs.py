@@ -44,7 +44,9 @@ def test_every_readable_log_is_replayed_and_about_half_are_good(lines, curated):
     _, read, report = curated
     assert read["kept"] + read["quarantined"] + read["duplicates"] == len(lines)
     assert read["quarantined"] < len(BREAKAGES) + 1
-    assert report["funnel"]["replayed"] == report["funnel"]["traces"] == read["kept"]
+    # One of the broken lines is a conversation all the same, but without the desk in which it could be played again.
+    assert report["funnel"]["replayed"] + 1 == report["funnel"]["traces"] == read["kept"]
+    assert report["funnel"]["dropped_traces"] == {"no environment logged": 1}
     assert report["funnel"]["unscored"] == report["drift"]["observations"] == 0
     assert report["probes"]["fit"] == report["probes"]["probed"]
     assert 0.45 < report["labels"]["mean_label"]["verified"] < 0.6
