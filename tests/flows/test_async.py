@@ -221,6 +221,7 @@ def test_a_complete_run_is_reused_and_planned_without_a_worker(finished_async, r
         assert again[name] == summary[name]
 
 
+@pytest.mark.slow
 def test_counts_stay_exact_after_killing_a_worker_and_the_driver(begin, run_it, fresh):
     folder = fresh
     process = begin(folder)

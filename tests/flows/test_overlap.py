@@ -87,6 +87,7 @@ def check_kills(rounds, seed, overlapped, profile, command, spawn, entries, tmp_
         assert not list(folder.rglob(".partial-*"))
 
 
+@pytest.mark.slow
 def test_a_killed_run_resumes_to_the_same_bytes(overlapped, profile, command, spawn, entries, tmp_path):
     check_kills(1, 3, overlapped, profile, command, spawn, entries, tmp_path)
 

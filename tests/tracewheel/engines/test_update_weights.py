@@ -123,6 +123,7 @@ def test_in_lower_precision_one_adapter_stays_unmerged(policies, base):
             assert torch.equal(weights.load(policies[version])(input_ids=ids).logits, fresh[version])
 
 
+@pytest.mark.slow
 def test_fifty_updates_leave_no_memory_behind(engine_of, policies):
     engine = engine_of(policies[1])
     engine.submit(Request(0, list(PROMPT), 500, seed=0))

@@ -24,6 +24,18 @@ VARIANTS = {
 }
 
 
+# The algorithms that carry more than weights and the optimizer from one iteration to the next, and one that does not.
+WITH_A_STATE = {"grpo", "ppo", "dpo", "ppo by turn, light critic", "adaptive KL", "entropy with a floor", "trajectory buffer"}
+WITH_A_STATE |= {"ppo with a trajectory buffer", "packed"}
+
+
+def pytest_collection_modifyitems(items):
+    """Resuming the algorithms without a state of their own repeats what the others show: these tests are slow ones."""
+    for item in items:
+        if item.path.name == "test_resuming.py" and item.callspec.params["settings"] not in WITH_A_STATE:
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture(params=VARIANTS)
 def settings(request, adapter):
     """The learner's settings of one algorithm; no critic warm-up, so that the first step counts."""
