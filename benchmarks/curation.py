@@ -7,7 +7,8 @@
 The log is one of the workspace's deployed agent: four attempts at each task, three tasks per user, true calls and replies, so
 that each trace is replayed, verified and compared, each task is probed, and two tasks in five are used. `orjson`
 parses the log's lines and discards them; `ingest` and `curate` do what the commands of these names do. Each side is a process
-of its own; CPU seconds without imports, MB are millions of bytes of the log. Prints JSON and a table.
+of its own; CPU seconds without imports (except those of workers), MB are millions of bytes of the log. `curate` works in one
+process, `curate on all cores` in as many as the command takes. Prints JSON and a table.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from typing import Any
 from ingest_sides import ingest, parse, warm_up
 from measuring import Meter, emit, environment, machine, table
 
-SIDES = ("orjson", "ingest", "curate")
+SIDES = ("orjson", "ingest", "curate", "curate on all cores")
 ATTEMPTS, TASKS_A_USER = 4, 3
 SHARES = {"train_tasks": 0.3, "validation_tasks": 0.05, "held_out_tasks": 0.03, "harder_tasks": 0.02}
 
@@ -47,7 +48,7 @@ def lines(traces: int) -> Iterator[bytes]:
             yield log_line(log_record(task, user, f"{user}-{attempt}", time, drawn)) + b"\n"
 
 
-def curate(ingested: Path, out: Path) -> int:
+def curate(ingested: Path, out: Path, processes: int | None) -> int:
     """Replay, probe, find copies, split, check, label, write the sets and the report."""
     import pyarrow.dataset
 
@@ -59,7 +60,7 @@ def curate(ingested: Path, out: Path) -> int:
     counts = {name: int(share * traces / ATTEMPTS) for name, share in SHARES.items()}
     environment = EnvironmentConfig(kind="workspace")
     profile = RetrainConfig(name="benchmark", environment=environment, curation=CurationConfig(**counts))
-    curate(CurateSections.of(profile), ingested, out)
+    curate(CurateSections.of(profile), ingested, out, processes=processes)
     return traces
 
 
@@ -105,26 +106,51 @@ def one(side: str, folder: Path) -> dict[str, Any]:
     work: dict[str, Callable[[], int]] = {
         "orjson": lambda: parse(log, folder),
         "ingest": lambda: ingest(log, ingested),
-        "curate": lambda: curate(ingested, folder / "curated"),
+        "curate": lambda: curate(ingested, folder / "curated", 1),
+        "curate on all cores": lambda: curate(ingested, folder / "curated on all cores", None),
     }
-    if side != "curate":
+    if not side.startswith("curate"):
         warm_up("orjson" if side == "orjson" else "ingest", log)
     with Meter() as meter:
         count = work[side]()
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    return {"traces": count, "cpu_s": meter.cpu_s, "wall_s": meter.wall_s, "peak_mib": peak}
+    own, others = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    facts = {"traces": count, "cpu_s": meter.cpu_s, "wall_s": meter.wall_s}
+    return {**facts, "peak_mib": own.ru_maxrss / 1024, "peak_of_a_worker_mib": others.ru_maxrss / 1024}
 
 
 def shown(sizes: list[dict[str, Any]]) -> str:
     """The results of each side, by size of the log."""
-    head = ["traces", "MB", "side", "MB/s", "traces/s", "µs a trace", "times orjson's seconds", "CPU s", "peak MiB"]
+    head = [
+        "traces",
+        "MB",
+        "side",
+        "MB/s",
+        "traces/s",
+        "µs a trace",
+        "times orjson's seconds",
+        "CPU s",
+        "wall s",
+        "peak MiB",
+        "of a worker",
+    ]
     rows: list[list[Any]] = []
     for size in sizes:
         alone = size["sides"]["orjson"]["cpu_s"]
         for side, facts in size["sides"].items():
             seconds = facts["cpu_s"]
             speed = [size["bytes"] / seconds / 1e6, size["traces"] / seconds, seconds / size["traces"] * 1e6, seconds / alone]
-            rows.append([size["traces"], size["bytes"] / 1e6, side, *speed, seconds, facts["peak_mib"]])
+            rows.append(
+                [
+                    size["traces"],
+                    size["bytes"] / 1e6,
+                    side,
+                    *speed,
+                    seconds,
+                    facts["wall_s"],
+                    facts["peak_mib"],
+                    facts["peak_of_a_worker_mib"],
+                ]
+            )
     return table(head, rows)
 
 
