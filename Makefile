@@ -6,7 +6,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 PROFILE ?= configs/tiny.yaml
-TEST_PROCESSES ?= 2
+TEST_PROCESSES ?= 3
 LOCK := $(shell cat pyproject.toml constraints.txt | cksum | cut -d ' ' -f 1)
 INSTALLED := $(VENV)/.installed-$(LOCK)
 # vLLM has an environment of its own: it is large, and most of Tracewheel does without.

@@ -136,6 +136,7 @@ def check_counts(queue, *, issued):
     return counts
 
 
+@pytest.mark.slow
 def test_no_group_is_lost_or_doubled_when_a_worker_is_killed_and_a_node_is_lost(
     cluster, config, base, tmp_path, prefect_harness
 ):

@@ -44,10 +44,12 @@ def test_every_readable_log_is_replayed_and_about_half_are_good(lines, curated):
     _, read, report = curated
     assert read["kept"] + read["quarantined"] + read["duplicates"] == len(lines)
     assert read["quarantined"] < len(BREAKAGES) + 1
-    # One of the broken lines is a conversation all the same, but without the desk in which it could be played again.
+    # Two of the broken lines are conversations all the same: one without the desk in which it could be played again, and
+    # one whose call is no JSON, to which the desk replies otherwise than the log has it.
     assert report["funnel"]["replayed"] + 1 == report["funnel"]["traces"] == read["kept"]
     assert report["funnel"]["dropped_traces"] == {"no environment logged": 1}
-    assert report["funnel"]["unscored"] == report["drift"]["observations"] == 0
+    assert report["funnel"]["unscored"] == report["drift"]["observations"] == 1
+    assert report["agreement"]["first_difference"]["replayed"] == "error: the call's arguments are not a JSON object"
     assert report["probes"]["fit"] == report["probes"]["probed"]
     assert 0.45 < report["labels"]["mean_label"]["verified"] < 0.6
 
