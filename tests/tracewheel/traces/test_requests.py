@@ -93,6 +93,13 @@ def test_requests_that_continue_one_another_are_one_conversation():
     assert trace.format == "requests"
 
 
+def test_an_id_that_each_request_has_of_its_own_is_no_session():
+    (trace,) = read(*({**record, "trace_id": f"t{number}"} for number, record in enumerate(requests_of(TALK))))
+    assert trace.session is None
+    (trace,) = read(*({**record, "trace_id": "t"} for record in requests_of(TALK)))
+    assert trace.session == "t"
+
+
 # Conversations from few texts, so that many begin alike; each turn of the user is followed by the agent's.
 turns = st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from("xy")), min_size=1, max_size=4)
 

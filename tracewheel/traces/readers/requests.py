@@ -268,6 +268,8 @@ def trace_of(chain: list[LoggedRequest], place: Place) -> Trace:
     def first(name: str) -> Any:
         return next((value for request in chain if (value := getattr(request, name)) is not None), None)
 
+    # Where each request has another, it is the request's own id, not a session's.
+    sessions = {request.session for request in chain if request.session is not None}
     outcomes = [request.outcome for request in chain if request.outcome is not None]
     return build_trace(
         FORMAT,
@@ -276,7 +278,7 @@ def trace_of(chain: list[LoggedRequest], place: Place) -> Trace:
             tie_calls(messages),
             id=last.id,
             tools=list(tools.values()),
-            session=first("session"),
+            session=sessions.pop() if len(sessions) == 1 else None,
             user=first("user"),
             created=first("created"),
             model=last.model,
