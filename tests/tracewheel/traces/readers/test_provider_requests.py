@@ -2,32 +2,10 @@
 
 import copy
 import json
-from pathlib import Path
 
 import pytest
 
-from tracewheel.traces.json_cutter import Piece
-from tracewheel.traces.readers.log_reader import LogReader
-from tracewheel.traces.spool import Spool
-
-SAMPLES = {path.stem: json.loads(path.read_text()) for path in Path(__file__).with_name("samples").glob("*.json")}
-
-
-def read(*values, document=0):
-    """Read values, one a line, or as the elements of one list."""
-    pieces = [Piece(json.dumps(value).encode(), number, 0, document) for number, value in enumerate(values, start=1)]
-    with Spool() as spool:
-        reader = LogReader("auto", spool)
-        items = list(reader.read(pieces, "log"))
-        return items + [item for _, item in reader.spooled()]
-
-
-def sample(name):
-    return copy.deepcopy(SAMPLES[name])
-
-
-def said(trace):
-    return [(message["role"], message["content"]) for message in trace.messages]
+from tests.tracewheel.traces.readers.test_sdk_formats import read, said, sample
 
 
 def requests_of(name, key):
