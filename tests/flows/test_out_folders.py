@@ -56,6 +56,8 @@ class TestFolderCheck:
         check(command, tmp_path / "empty")
         (tmp_path / "empty" / ".gitkeep").touch()
         check(command, tmp_path / "empty")
+        # The check itself neither makes nor removes anything.
+        assert [path.name for path in sorted(tmp_path.rglob("*"))] == ["empty", ".gitkeep"]
 
     def test_what_someone_else_wrote_is_refused_and_named(self, command, tmp_path):
         (tmp_path / "photos" / "2024").mkdir(parents=True)

@@ -68,7 +68,10 @@ def test_what_cannot_fit_is_refused_with_the_setting_to_change(sections, advice)
 
 
 def test_nothing_is_refused_where_the_limit_is_unknown():
-    Foreseen((Need("base", 1 << 60),), "main memory").check(None, "resources.memory_gib")
+    endless = Foreseen((Need("base", 1 << 60),), "main memory")
+    endless.check(None, "resources.memory_gib")
+    with pytest.raises(ConfigError, match="this run needs about"):
+        endless.check(1 << 40, "resources.memory_gib")
 
 
 def test_seconds_are_those_of_the_tokens():
