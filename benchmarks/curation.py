@@ -53,14 +53,14 @@ def curate(ingested: Path, out: Path, processes: int | None) -> int:
     import pyarrow.dataset
 
     from tracewheel.config import CurateSections, CurationConfig, EnvironmentConfig, RetrainConfig
-    from tracewheel.curation.curate import curate
+    from tracewheel.curation.curate import HowTo, curate
     from tracewheel.traces.ingested_folder import TRACES_FOLDER
 
     traces = pyarrow.dataset.dataset(ingested / TRACES_FOLDER).count_rows()
     counts = {name: int(share * traces / ATTEMPTS) for name, share in SHARES.items()}
     environment = EnvironmentConfig(kind="workspace")
     profile = RetrainConfig(name="benchmark", environment=environment, curation=CurationConfig(**counts))
-    curate(CurateSections.of(profile), ingested, out, processes=processes)
+    curate(CurateSections.of(profile), ingested, out, how=HowTo(processes=processes))
     return traces
 
 

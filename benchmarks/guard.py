@@ -199,7 +199,7 @@ def run_collapses(options: argparse.Namespace) -> dict[str, Any]:
     from tasks.drivers import DirectDriver
     from tasks.evaluate import evaluate_policy
     from tasks.ingest import ingest_traces
-    from tasks.run import Run
+    from tasks.reading import begin_run
     from tasks.warm_start import warm_start_policy
     from tracewheel.config import SamplerSections
     from tracewheel.sampling.curriculum import make_sampler
@@ -211,10 +211,10 @@ def run_collapses(options: argparse.Namespace) -> dict[str, Any]:
             for enabled in (False, True) if rate != "auto" else (True,):
                 settings = [f"seed={seed}", f"learner.learning_rate={rate}", f"guard.enabled={enabled}".lower(), "threads=1"]
                 settings += [f"training.iterations={options.iterations}", *options.overrides]
-                run = Run.of(resolve_config(options.profile, settings, options.run_dir), driver=DirectDriver())
+                run = begin_run(resolve_config(options.profile, settings, options.run_dir), driver=DirectDriver())
                 use_threads(1)
                 with run.hold():
-                    traces = ingest_traces(run, inputs=run.trace_digests())
+                    traces = ingest_traces(run, snapshot=run.snapshot)
                     curated = curate_tasks(run, traces=traces)
                     start = run.adapted("start", warm_start_policy(run, curated=curated, demonstrations="verified"))
                     sampler = make_sampler(SamplerSections.of(run.config), curated.path)

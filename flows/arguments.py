@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -124,3 +125,9 @@ def warn_of_leaks(leaks: list[dict[str, Any]]) -> None:
 
     if leaks:
         print(f"tracewheel: curation.allow_leak: {describe_leaks(leaks)}", file=sys.stderr)
+
+
+def profile_words(options: argparse.Namespace) -> str:
+    """The profile with the settings that were given, as it is typed."""
+    words = [options.config, *(word for setting in options.overrides for word in ("--set", setting))]
+    return shlex.join([*words, *(["--run-dir", options.run_dir] if options.run_dir else [])])

@@ -8,12 +8,15 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from flows.arguments import profile_words
+from flows.batches import batches_card, held_rows
 from flows.data_cards import curate_card, ingest_card, quality_card, recording_card
 from flows.look import Block, Card, Grid, number, percent, rows_of
 
 Options = argparse.Namespace
 Result = Mapping[str, Any]
 MODES = ("greedy", "sampled")
+UNITS = ("B", "kB", "MB", "GB", "TB")
 
 
 def card_of(options: Options, result: Result) -> Card:
@@ -215,17 +218,51 @@ def status_card(options: Options, result: Result) -> Card:
         for run in runs
     ]
     complete = [run for run in runs if run["report"]]
+    says = [
+        (f"{run['run_id']} {run['state']}", "; ".join(part for part in (run["message"], run["next"]) if part))
+        for run in runs
+        if run.get("next")
+    ]
     next = [f"tracewheel retrain {profile_words(options)}"]
     if runs and runs[0]["report"]:
         next = [f"tracewheel doctor {profile_words(options)} --run {runs[0]['run_id']}"]
     return Card(
         f"{number(len(runs))} runs, the last started first" if runs else "No runs yet",
-        [("last report", complete[0]["report"])] if complete else (),
+        [
+            *([("last report", complete[0]["report"])] if complete else []),
+            *says,
+            *_last_decision(result.get("decision")),
+            *_waiting(options, result),
+            *held_rows(result),
+        ],
         [Grid(("run", "started", "verdict", "success after RL"), rows)] if runs else (),
         result["note"],
         "good",
         next,
     )
+
+
+def _waiting(options: Options, result: Result) -> list[tuple[str, str]]:
+    if not result.get("waiting"):
+        return []
+    return [("for MLflow", f"{number(result['waiting'])} records wait; tracewheel sync {profile_words(options)} delivers them")]
+
+
+def sync_card(options: Options, result: Result) -> Card:
+    title = f"{number(result['delivered'])} records delivered to MLflow" if result["delivered"] else "Nothing waits for MLflow"
+    return Card(title, next=[f"tracewheel status {profile_words(options)}"])
+
+
+def _last_decision(line: dict[str, Any] | None) -> list[tuple[str, str]]:
+    if not line:
+        return []
+    again = f", and {number(line['ticks'] - 1)} times since without new logs" if line["ticks"] > 1 else ""
+    return [
+        (
+            "last decision",
+            f"{line['at'][:16].replace('T', ' ')} {'started' if line['starts'] else 'skipped'}{again}: {line['why']}",
+        )
+    ]
 
 
 def report_card(options: Options, result: Result) -> Card:
@@ -236,10 +273,33 @@ def deploy_card(options: Options, result: Result) -> Card:
     return Card(f"Deployment {result['deployment']} ended", next=[f"tracewheel status {profile_words(options)}"])
 
 
-def profile_words(options: Options) -> str:
-    """The profile with the settings that were given, as it is typed."""
-    words = [options.config, *(word for setting in options.overrides for word in ("--set", setting))]
-    return shlex.join([*words, *(["--run-dir", options.run_dir] if options.run_dir else [])])
+def gc_card(options: Options, result: Result) -> Card:
+    """What was freed, or would be, by stage."""
+    freed, kept = result["freed"], result["kept"]
+    rows = [(kind, number(item["entries"]), in_units(item["bytes"])) for kind, item in result["kinds"].items()]
+    some = result["bytes"] > 0
+    keep = f" --keep {options.keep}" if options.keep is not None else ""
+    return Card(
+        f"{'Freed' if freed else 'Would free'} {in_units(result['bytes'])} of {result['work_dir']}",
+        [
+            ("left in the store", f"{in_units(kept['store_bytes'])}, {number(kept['entries'])} entries"),
+            ("champion", result["champion"]),
+        ],
+        parts=[
+            *([Grid(("stage", "entries", "bytes"), rows)] if rows else []),
+            Grid(("kept run", "why"), list(kept["runs"].items())),
+        ],
+        look_at="" if some else "nothing can be freed",
+        next=[f"tracewheel gc {profile_words(options)}{keep} --yes"] if some and not freed else [],
+    )
+
+
+def in_units(size: int) -> str:
+    """Bytes in the unit that reads best."""
+    value, place = float(size), 0
+    while value >= 1000 and place < len(UNITS) - 1:
+        value, place = value / 1000, place + 1
+    return f"{value:.0f} {UNITS[place]}" if place == 0 else f"{value:.1f} {UNITS[place]}"
 
 
 def _figures(result: Result) -> dict[str, Any]:
@@ -276,7 +336,10 @@ CARDS: dict[str, Callable[[Options, Result], Card]] = {
     "flows.commands:report": report_card,
     "flows.commands:rollback": rollback_card,
     "flows.commands:status": status_card,
+    "flows.sync:sync": sync_card,
     "flows.deploy:deploy": deploy_card,
+    "flows.batches:batches": batches_card,
+    "flows.gc:gc": gc_card,
     "flows.data:record": recording_card,
     "flows.data:report": quality_card,
 }

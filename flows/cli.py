@@ -12,15 +12,21 @@ from typing import Any
 
 from flows.check_template import add_check_template_command
 from flows.data import add_data_commands
+from flows.deploy_options import add_deploy_options
 from flows.encoding import clean, print_in_any_encoding
+from flows.gc import add_gc_command
 from flows.ingest import add_ingest_command
 from flows.outputs import check_out
 from tracewheel import __version__
 from tracewheel.core.errors import DoubtfulData, GateRefused, InputError, TracewheelError, UnhealthyRun, UntrainableBase
+from tracewheel.core.stopping import Stopped
 from tracewheel.learner.backends.processes import is_first
 
-DONE, FAILED, BAD_INPUT, REFUSED, UNHEALTHY, INTERRUPTED = 0, 1, 2, 3, 4, 130
-EXIT_CODES = "exit codes: 0 done, 2 bad input or config, 3 gate refused, 4 the doctor found something severe, 1 anything else"
+DONE, FAILED, BAD_INPUT, REFUSED, UNHEALTHY, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 4, 130, 143
+EXIT_CODES = (
+    "exit codes: 0 done, 2 bad input or config, 3 gate refused, 4 the doctor found something severe, "
+    "130 interrupted, 143 stopped by SIGTERM, 1 anything else"
+)
 Command = Callable[[argparse.Namespace], dict[str, Any]]
 
 
@@ -55,6 +61,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _show(options, refusal.shown)
         print(f"tracewheel: {refusal}", file=sys.stderr)
         return BAD_INPUT
+    except Stopped as stop:
+        print(f"tracewheel: {clean(str(stop))}", file=sys.stderr)
+        if options.json:
+            print(json.dumps({"error": str(stop), "kind": "Stopped", "exit_code": stop.request.exit_code}))
+        return stop.request.exit_code
     except KeyboardInterrupt:
         print("tracewheel: interrupted; the same command resumes from the last complete stage", file=sys.stderr)
         return INTERRUPTED
@@ -77,6 +88,7 @@ def build_parser() -> argparse.ArgumentParser:
 
     retrain = _command(commands, "retrain", "flows.commands:retrain", "the whole loop, from traces to a promoted adapter")
     retrain.add_argument("--dry-run", action="store_true", help="print the plan: stages, what is stored, sizes, estimated time")
+    retrain.add_argument("--fresh", action="store_true", help="begin on the logs as they are now, even if a run is incomplete")
     _allow_leak(retrain)
 
     add_ingest_command(commands, EXIT_CODES)
@@ -87,6 +99,9 @@ def build_parser() -> argparse.ArgumentParser:
         "--earlier", metavar="DIR", help="an earlier curate's output or a run's folder: resume its splits, pass rates"
     )
     stage.add_argument("--splits", metavar="FILE", help="record of splits to carry: read where it exists, and written")
+    stage.add_argument(
+        "--reuse", metavar="DIR", help="replays of earlier curations, reused and added to; the output is the same"
+    )
     stage.add_argument("--splits-lost", action="store_true", help="an earlier record is lost: rebuild it from the logs")
     _allow_leak(stage)
     _allow(
@@ -196,16 +211,23 @@ def build_parser() -> argparse.ArgumentParser:
 
     _command(commands, "status", "flows.commands:status", "runs, their verdicts, and the champion")
 
+    _command(commands, "sync", "flows.sync:sync", "deliver to MLflow what waits since it was away")
+
     doctor = _command(commands, "doctor", "flows.doctor:doctor", "look for the known failure modes in a run's records")
     doctor.add_argument("--run", metavar="RUN_ID", help="which run of the work folder (default: the profile's)")
 
+    batches = _command(commands, "batches", "flows.batches:batches", "the batches of new logs: which are held, why; let one in")
+    which = batches.add_mutually_exclusive_group()
+    which.add_argument("--show", metavar="ID", help="a batch with its evidence, and the runs that learnt from it")
+    which.add_argument("--release", metavar="ID", help="let a held batch in; the next run learns from it")
+    which.add_argument("--hold", metavar="ID", help="leave a batch out from now on, or confirm that it is left out")
+    batches.add_argument("--why", metavar="TEXT", help="the reason of a decision, kept with it")
+
+    add_gc_command(commands, _command)
     add_check_template_command(commands, EXIT_CODES)
     add_data_commands(commands, EXIT_CODES)
 
-    deploy = _command(commands, "deploy", "flows.deploy:deploy", "serve the retrain flow on a schedule")
-    when = deploy.add_mutually_exclusive_group(required=True)
-    when.add_argument("--cron", help='as in "0 3 * * *"')
-    when.add_argument("--interval", type=float, metavar="SECONDS", help="run every SECONDS seconds")
+    add_deploy_options(_command(commands, "deploy", "flows.deploy:deploy", "serve the retrain flow on a schedule"))
     return parser
 
 

@@ -3,37 +3,59 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 from typing import Any
 
 from flows.arguments import best_evaluation, named_folder
 from flows.setup import prepare_environment, resolve_config
 from tracewheel.config import RetrainConfig
-from tracewheel.core.errors import DataError, GateRefused
+from tracewheel.core.errors import DataError, GateRefused, InfrastructureError
+from tracewheel.core.spool import Spool
+from tracewheel.core.stopping import Stopped, requested, stoppable
 
 
 def retrain(options: argparse.Namespace) -> dict[str, Any]:
     """`tracewheel retrain`."""
     config = _config(options)
+    from tasks.reading import begin_run
     from tasks.run import Run
-
-    run = Run.of(config)  # what is missing is found before anything is started
     from tasks.template import checked_template
 
-    checked_template(run)
+    checked_template(Run.unread(config))  # what is missing is found before anything is started
     if options.dry_run:
         from flows.plan import make_plan, show_plan
 
-        plan = make_plan(run)
+        plan = make_plan(begin_run(config, fresh=options.fresh))
         return plan if options.json else {"show": lambda: show_plan(plan)}
     from flows.server import LocalServer
 
-    with LocalServer(Path(config.work_dir)) as server:
+    with stoppable(grace=0), LocalServer(Path(config.work_dir)) as server:
+        from prefect.exceptions import Abort
+
         from flows import retrain as flow
 
         server.wait()
-        summary: Any = flow.retrain(options.config, options.overrides, options.run_dir)
+        try:
+            summary = _through_prefect(flow, options)
+        except Abort as stop:
+            if request := requested():
+                raise Stopped(request, str(stop)) from None
+            raise
     return _judged(options, summary)
+
+
+def _through_prefect(flow: Any, options: argparse.Namespace) -> Any:
+    """The flow's summary. Where Prefect's server is away, the same run without it: what is stored is not made again."""
+    try:
+        return flow.retrain(options.config, options.overrides, options.run_dir, fresh=options.fresh)
+    except Exception as error:
+        from tasks.drivers import DirectDriver, is_prefect_away
+
+        if not is_prefect_away(error):
+            raise
+        print("Prefect's server does not answer: the run goes on without it", file=sys.stderr)
+        return flow.run_alone(options.config, options.overrides, options.run_dir, DirectDriver(), fresh=options.fresh)
 
 
 def promote(options: argparse.Namespace) -> dict[str, Any]:
@@ -52,8 +74,9 @@ def promote(options: argparse.Namespace) -> dict[str, Any]:
         raise DataError(f"{run.record.path}: run {run.record.run_id} is not complete; `tracewheel retrain` resumes it")
     weights = outcome.policies["rl"].weights
     assert weights is not None
+    _require_mlflow(config, "promote")
     with tracked(run) as run:
-        return _refuse_or(verdict, {**verdict, "model_version": register(run, weights, verdict)})
+        return _refuse_or(verdict, {**verdict, "model_version": _registered(register(run, weights, verdict))})
 
 
 def rollback(options: argparse.Namespace) -> dict[str, Any]:
@@ -62,6 +85,7 @@ def rollback(options: argparse.Namespace) -> dict[str, Any]:
     config.require("policy.base")
     from tasks.rollback import roll_back
 
+    _require_mlflow(config, "rollback")
     return roll_back(config, options.to, options.why)
 
 
@@ -82,22 +106,34 @@ def status(options: argparse.Namespace) -> dict[str, Any]:
     """`tracewheel status`."""
     config = _config(options)
     from tracewheel.core.run_record import find_runs
+    from tracewheel.core.run_state import describe
+    from tracewheel.core.store import Store
 
     runs = []
+    held = Store(Path(config.work_dir) / "store").is_held()
     for record in find_runs(Path(config.work_dir)):
         summary = record.summary or {}
         runs.append(
             {
                 "run_id": record.run_id,
                 "started": record.lineage["started"],
-                "state": "complete" if summary else "incomplete",
+                **({"state": "complete"} if summary else describe(record.path, held=held)),
                 "verdict": summary.get("gate", {}).get("verdict"),
                 "success": summary.get("success", {}).get("rl"),
                 "report": summary.get("report"),
             }
         )
     champion, note = find_champion_of(config)
-    return {"runs": runs, "champion": champion.to_record() if champion else None, "note": note}
+    from tasks.decisions import last_decision
+    from tracewheel.operations.batches import HELD, Batches
+
+    held_batches = [batch.to_record() for batch in Batches(config.work_dir).all() if batch.state == HELD]
+    told = {
+        "decision": last_decision(config.work_dir),
+        "waiting": len(Spool.of(config.work_dir).waiting()),
+        "held_batches": held_batches,
+    }
+    return {"runs": runs, "champion": champion.to_record() if champion else None, "note": note, **told}
 
 
 def find_champion_of(config: RetrainConfig) -> Any:
@@ -117,15 +153,14 @@ def _stored_outcome(config: RetrainConfig) -> tuple[Any, Any]:
     """The run of a profile and its results, from the store alone."""
     from flows.retrain import learn
     from tasks.drivers import NotStored, StoredDriver
-    from tasks.run import Run
+    from tasks.reading import last_run
 
-    run = Run.of(config, driver=StoredDriver())
+    run = last_run(config, StoredDriver())
     try:
         return run, learn(run)
     except NotStored as missing:
-        raise DataError(
-            f"run {run.record.run_id} in {config.work_dir} has no '{missing}' yet; run `tracewheel retrain` first"
-        ) from missing
+        lacks = f"its '{missing}' is damaged ({missing.flaw})" if missing.flaw else f"it has no '{missing}' yet"
+        raise DataError(f"run {run.record.run_id} in {config.work_dir}: {lacks}; run `tracewheel retrain` first") from missing
 
 
 def _promote_evaluation(options: argparse.Namespace, config: RetrainConfig) -> dict[str, Any]:
@@ -154,12 +189,33 @@ def _promote_evaluation(options: argparse.Namespace, config: RetrainConfig) -> d
         return verdict
     if options.adapter:
         from flows.opening import tracked
+        from tasks.reading import begin_run
         from tasks.registry import register
-        from tasks.run import Run
 
-        with tracked(Run.of(config)) as run:
-            return _refuse_or(verdict, {**verdict, "model_version": register(run, Path(options.adapter), verdict)})
+        _require_mlflow(config, "promote")
+        with tracked(begin_run(config)) as run:
+            version = _registered(register(run, Path(options.adapter), verdict))
+            return _refuse_or(verdict, {**verdict, "model_version": version})
     return _refuse_or(verdict, verdict)
+
+
+def _require_mlflow(config: RetrainConfig, purpose: str) -> None:
+    from tasks.sync import require_mlflow
+
+    require_mlflow(config, purpose, lambda text: print(text, file=sys.stderr))
+
+
+def _registered(version: str) -> str:
+    """The version.
+
+    Raises:
+        InfrastructureError: MLflow went away meanwhile.
+    """
+    from tasks.promotion import WAITING
+
+    if version == WAITING:
+        raise InfrastructureError("MLflow went away: the registration waits, and `tracewheel sync` delivers it")
+    return version
 
 
 def _look_at(config: RetrainConfig, challenger: Path, baseline: Path, name: str) -> Any:
@@ -181,7 +237,7 @@ def _refuse_or(gate: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
 def _judged(options: argparse.Namespace, summary: dict[str, Any]) -> dict[str, Any]:
     if options.json:
         return _refuse_or(summary["gate"], summary)
-    from flows.cards import profile_words
+    from flows.arguments import profile_words
     from flows.summary import show_summary
 
     return _refuse_or(summary["gate"], {"show": lambda: show_summary(summary, profile_words(options))})

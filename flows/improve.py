@@ -98,7 +98,7 @@ def improve(run: Run, curated: Entry, start: Policy, sampler: TaskSampler, *, na
             }
             found.updates[iteration] = {**update.result, **figures}
             if run.tracking:
-                run.tracking.later(run.tracking.log_iteration, before + iteration, found.updates[iteration])
+                run.tracking.log_iteration(before + iteration, found.updates[iteration])
             if not event and (last or validates(training, iteration)):
                 found.candidates.append(validate(run, curated, policy, iteration))
             watch.see(iteration, found.evaluations, rollouts=trajectories, scores=scores, update=update)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,7 @@ from flows.setup import prepare_environment, resolve_config, use_threads
 from tracewheel.config import SamplerSections
 from tracewheel.core.files import read_json, write_json
 from tracewheel.core.fingerprint import digest_of
-from tracewheel.core.store import Entry, Store, produce_whole
+from tracewheel.core.store import Entry, Store, link, produce_whole
 
 BEST, REPORT_FILE = "best", "improvement.json"
 
@@ -71,9 +69,9 @@ def improve(options: argparse.Namespace) -> dict[str, Any]:
 
     def write(out: Path) -> None:
         assert best.policy.weights is not None
-        _copy(best.policy.weights, out / BEST / best.policy.weights.name)
+        link(best.policy.weights, out / BEST / best.policy.weights.name)
         for name, entry in _made(run.record.path):
-            _copy(run.store.root / entry, out / name)
+            link(run.store.root / entry, out / name)
         write_json(out / REPORT_FILE, report)
 
     produce_whole(Path(options.out), write)
@@ -99,15 +97,3 @@ def _made(record: Path) -> Iterator[tuple[str, str]]:
             yield f"{prefix}{number}/update", entries["update"]
         for number, entry in made["validations"].items():
             yield f"{prefix}{number}/validation", entry
-
-
-def _copy(source: Path, target: Path) -> None:
-    """Copy a folder of the store; its files are links where the disk can hold one file under two names."""
-
-    def link(one: str, other: str) -> None:
-        try:
-            os.link(one, other)
-        except OSError:
-            shutil.copy2(one, other)
-
-    shutil.copytree(source, target, copy_function=link)

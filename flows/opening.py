@@ -8,16 +8,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import prefect.runtime.flow_run
+
+from flows.ends import mend
 from flows.progress import TerminalReporter
 from flows.setup import use_threads
 from tasks.evidence import POSTERIOR_FILE, begins_with, find_curated
-from tasks.registry import find_champion, load_champion
+from tasks.registry import find_champion, load_champion, look_up_champion
 from tasks.run import Policy, Run
 from tasks.split_chain import splits_begin_with
+from tasks.sync import deliver_waiting
 from tasks.template import TEMPLATE_FILE, checked_template
 from tasks.tracking import Tracking
 from tracewheel.config import SamplerSections
 from tracewheel.config.precision import dtype_line
+from tracewheel.core.errors import DataError
 from tracewheel.core.files import read_json
 from tracewheel.core.store import Entry
 from tracewheel.sampling.curriculum import make_sampler, sampler_kind
@@ -25,21 +30,22 @@ from tracewheel.sampling.sampler import TaskSampler
 
 
 @contextmanager
-def opened(run: Run, reporter: TerminalReporter) -> Iterator[Run]:
-    """Hold the store, open the record and the MLflow run, and close them by how the block ends."""
+def opened(run: Run, reporter: TerminalReporter) -> Iterator[None]:
+    """Hold the store, and open the record."""
     reporter.say(f"run {run.record.run_id} in {run.record.path}")
     reporter.say(dtype_line(run.config.policy.base, run.config.policy.device, run.config.policy.dtype))
     use_threads(run.config.threads)
     template = checked_template(run)
-    with run.hold(), reporter.shown(), tracked(run) as run:
+    with run.hold(prefect.runtime.flow_run.id), reporter.shown():
+        mend(Path(run.config.work_dir))
         run.record.write(TEMPLATE_FILE, template)
-        yield run
+        yield
 
 
 @contextmanager
 def tracked(run: Run) -> Iterator[Run]:
     """The run with its MLflow run, closed by how the block ends."""
-    tracking = Tracking.open(run.config, run.record)
+    tracking = Tracking.open(run.config, run.record, run.reporter.say)
     with tracking.closing():
         yield replace(run, tracking=tracking)
 
@@ -68,11 +74,21 @@ def starting_point(run: Run, start: dict[str, Any], curated: Entry) -> tuple[Pol
 
 def look_around(run: Run, traces: Entry) -> dict[str, Any]:
     """The current champion, the posterior of earlier runs, decayed once, and what pass rates and splits resume from."""
-    champion, note = find_champion(run.config)
+    if run.planning:
+        champion, note = find_champion(run.config)
+    else:
+        deliver_waiting(run.config.work_dir, run.reporter.say)
+        champion, note = look_up_champion(run.config)
+        run.reporter.say(note)
     posterior = Path(run.config.work_dir) / POSTERIOR_FILE
     state = None
     if posterior.is_file():
-        sampler = sampler_kind(run.config.sampler).from_state(run.config.sampler, [], run.config.seed, read_json(posterior))
+        way_on = "delete it, and the tasks' posterior starts over"
+        kept = read_json(posterior, way_on)
+        try:
+            sampler = sampler_kind(run.config.sampler).from_state(run.config.sampler, [], run.config.seed, kept)
+        except (AttributeError, DataError, KeyError, TypeError, ValueError) as error:
+            raise DataError(f"{posterior}: not a posterior that a run wrote ({error}); {way_on}") from error
         sampler.decay()
         state = sampler.to_state()
     return {

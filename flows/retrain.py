@@ -3,28 +3,35 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import prefect
 from prefect.client.schemas.objects import State
 from prefect.states import Completed
 
+from flows.ends import Skipped, begin, ending, in_order, skipped
 from flows.improve import improve, validate, with_harder_tier
-from flows.opening import earlier_curation, opened, starting_facts, starting_point
+from flows.intake import take_in
+from flows.opening import earlier_curation, opened, starting_facts, starting_point, tracked
 from flows.progress import TerminalReporter
 from flows.setup import resolve_config
 from flows.specialists import improve_specialists
+from flows.turns import in_turn
 from tasks.curate import curate_tasks
 from tasks.datasets import log_datasets
+from tasks.decisions import decide, nothing_new
+from tasks.drivers import Driver
 from tasks.evaluate import evaluate_and_log, evaluate_policy, evaluate_up_to, logged
 from tasks.foresight import foresee_run
 from tasks.gate import gate_policy, is_clear, power_before
+from tasks.housekeeping import keep_house_after
 from tasks.improvement import candidate_rates
-from tasks.ingest import ingest_traces
+from tasks.reading import begin_run
 from tasks.registry import promote_policy
 from tasks.report import Outcome, write_report
 from tasks.run import Policy, Run
+from tasks.screening import screened
 from tasks.split_chain import earlier_splits
 from tasks.warm_start import warm_start_policy
 from tracewheel.config import RolloutSections
@@ -35,45 +42,112 @@ from tracewheel.curation.curated_folder import SPLITS, load_tasks
 from tracewheel.policy.limits import check_base
 from tracewheel.rollout.prompt_lengths import check_prompts
 from tracewheel.sampling.validation import best_of
-from tracewheel.traces.ingested_folder import QUARANTINE_FILE
-from tracewheel.traces.shortfall import frequent_reasons, shortfall
 
 # Demonstrations to the name of the warm start on them.
 WARM_STARTS = {"all": "warm_start", "verified": "warm_start_verified"}
 
+DESCRIPTION = (
+    "Turns the logs of an agent into a better adapter: takes in what was logged, trains on tasks whose outcome can be "
+    "verified, and lets a statistical gate decide on held-out tasks whether the new adapter becomes champion. A run ends as "
+    "Promoted, Refused or Skipped, each with its reason; one that was stopped or killed is resumed by the next."
+)
 
-@prefect.flow(name="retrain", validate_parameters=False)
+
+@prefect.flow(name="retrain", description=DESCRIPTION, validate_parameters=False)
 def retrain(
-    profile: str, overrides: list[str] | None = None, run_dir: str | None = None, only_new: bool = False
-) -> dict[str, Any] | State[Any]:
+    profile: str,
+    overrides: list[str] | None = None,
+    run_dir: str | None = None,
+    scheduled: bool = False,
+    fresh: bool = False,
+) -> State[Any]:
     """Run the whole pipeline on a profile, or resume it.
 
     Args:
         profile: Path of the YAML profile.
         overrides: `a.b=value` settings.
         run_dir: Where everything goes, instead of the profile's `work_dir`.
-        only_new: End at once, as «Skipped», when this profile has been run on the same traces.
+        scheduled: Nobody waits for it: end as «Skipped», with the reason, when there is nothing to learn.
+        fresh: Begin on the logs as they are now, even if an earlier run is incomplete.
     """
+    with in_order(), in_turn(profile, overrides, run_dir, scheduled=scheduled) as in_the_way:
+        if in_the_way:
+            return Completed(name="Skipped", message=in_the_way)
+        return run_pipeline(profile, overrides, run_dir, scheduled=scheduled, fresh=fresh)
+
+
+def run_alone(profile: str, overrides: list[str] | None, run_dir: str | None, driver: Driver, *, fresh: bool = False) -> Any:
+    """`retrain` without Prefect's server; returns the summary."""
+    with in_order(), in_turn(profile, overrides, run_dir, scheduled=False):
+        reporter = TerminalReporter()
+        run = screened(begin_run(resolve_config(profile, overrides, run_dir), reporter, driver, fresh=fresh))
+        return ending(run, lambda: whole(run, reporter, scheduled=False)).data
+
+
+def run_pipeline(
+    profile: str, overrides: list[str] | None, run_dir: str | None, *, scheduled: bool, fresh: bool = False
+) -> State[Any]:
+    """What `retrain` does when its turn has come."""
     reporter = TerminalReporter()
-    run = Run.of(resolve_config(profile, overrides, run_dir), reporter)
-    if only_new and run.record.summary:
-        return Completed(name="Skipped", message=f"no new traces since run {run.record.run_id}, which is complete")
-    with opened(run, reporter) as run:
-        outcome = learn(run)
-        version = promote_policy(run, outcome.policies["rl"], outcome.gate)
-        return write_report(run, outcome, version)
+    run = screened(begin_run(resolve_config(profile, overrides, run_dir), reporter, fresh=fresh))
+    if scheduled and (reason := nothing_new(run)):
+        return skipped(run, reason)
+    return ending(run, lambda: whole(run, reporter, scheduled=scheduled))
 
 
-def learn(run: Run) -> Outcome:
-    """The diagram: traces, tasks, warm starts, reinforcement learning, evaluation, gate."""
+def whole(run: Run, reporter: TerminalReporter, *, scheduled: bool) -> dict[str, Any]:
+    """The run from its traces to its report; returns its summary.
+
+    Raises:
+        Skipped: there is not enough to learn for a scheduled run.
+    """
     started = time.monotonic()
+    with opened(run, reporter):
+        begin(run, scheduled=scheduled)
+        prepared = prepare(run)
+        decision = decide(run, prepared.curated, prepared.start, asked=scheduled)
+        if not decision.starts:
+            keep_house_after(run)
+            raise Skipped(decision.why)
+        if scheduled:
+            reporter.say(f"starts: {decision.why}")
+        with tracked(run) as run:
+            outcome = replace(learn(run, prepared), started=started)
+            version = run.driver.call(promote_policy, run, outcome.policies["rl"], outcome.gate)
+            summary = run.driver.call(write_report, run, outcome, version)
+        if scheduled:
+            keep_house_after(run)
+        return summary
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What a run learns from, before anything is trained.
+
+    Attributes:
+        start: The starting facts (`opening.starting_facts`).
+    """
+
+    traces: Entry
+    start: dict[str, Any]
+    curated: Entry
+
+
+def prepare(run: Run) -> Prepared:
+    """The first part of the diagram: traces and tasks."""
     check_base(run.config)
-    traces = ingest_traces(run, inputs=run.trace_digests())
-    look_at_quarantine(run, traces)
+    traces = take_in(run)
     start = starting_facts(run, traces)
     splits, lost = earlier_splits(run, start)
     curated = curate_tasks(run, traces=traces, earlier=earlier_curation(run, start), splits=splits, splits_lost=lost)
     look_at_agreement(run, curated)
+    return Prepared(traces, start, curated)
+
+
+def learn(run: Run, prepared: Prepared | None = None) -> Outcome:
+    """The rest of the diagram: warm starts, reinforcement learning, evaluation, gate."""
+    prepared = prepared or prepare(run)
+    traces, start, curated = prepared.traces, prepared.start, prepared.curated
     log_datasets(run, traces, curated)
     run.reporter.say(f"gate: {power_before(run, curated)['says']}")
     look_at_prompts(run, curated)
@@ -112,31 +186,12 @@ def learn(run: Run) -> Outcome:
         best_iteration=learned.best.iteration,
         gate=gate.result,
         sampler=sampler.to_state(),
-        started=started,
         objectives=learned.objectives,
         rollouts=learned.rollouts,
         guard=learned.guard,
         repeated=repeated,
         rate_trials=learned.rate_trials,
     )
-
-
-def look_at_quarantine(run: Run, traces: Entry) -> None:
-    """Check that enough of the logs could be read, before anything is trained on the rest.
-
-    Raises:
-        DoubtfulData: most records are in quarantine, and `ingest.allow_quarantine` is not set.
-    """
-    if run.planning or run.record.summary or run.config.ingest.allow_quarantine:
-        return
-    if short := shortfall(traces.result):
-        file = traces.path / QUARANTINE_FILE
-        reasons = [
-            f"{why.count} {why.reason} (as {why.file}:{why.line}: {why.detail:.120}). {why.advice}"
-            for why in frequent_reasons(traces.result, file)
-        ]
-        hint = f"{file} has them; ingest.allow_quarantine=true trains on the rest"
-        raise DoubtfulData("\n  ".join([f"{short}:", *reasons, hint]))
 
 
 def look_at_agreement(run: Run, curated: Entry) -> None:

@@ -52,6 +52,8 @@ def prepare_environment(work_dir: str | None, *, debug: bool = False) -> None:
     """
     values = dict(QUIET)
     values["PREFECT_LOGGING_LEVEL"] = "DEBUG" if debug else "CRITICAL"
+    # With its server away, Prefect would print each event that it cannot send.
+    values["PREFECT_LOGGING_INTERNAL_LEVEL"] = "DEBUG" if debug else "CRITICAL"
     if work_dir is not None and not {"PREFECT_API_URL", "PREFECT_HOME"} & set(os.environ):
         home = Path(work_dir).resolve() / ".prefect"
         with disk_errors(home):

@@ -29,7 +29,7 @@ from tracewheel.core.store import place_copy, produce_whole
 def curate(options: argparse.Namespace) -> dict[str, Any]:
     """`tracewheel curate`."""
     from tracewheel.curation.agreement import Agreement
-    from tracewheel.curation.curate import curate
+    from tracewheel.curation.curate import HowTo, curate
     from tracewheel.curation.curated_folder import SPLITS_FILE
     from tracewheel.curation.pass_counts import KeptPassCounts
 
@@ -39,7 +39,8 @@ def curate(options: argparse.Namespace) -> dict[str, Any]:
     folder = curation_of(folder_of(options.earlier, "--earlier")) if options.earlier else None
     counts = KeptPassCounts.read(folder) if folder else None
     record = earlier_record(options, folder)
-    result = _produced(options, config, lambda place: curate(sections, traces, place, counts, record))
+    how = HowTo(reuse=Path(options.reuse) if options.reuse else None, say=_note)
+    result = _produced(options, config, lambda place: curate(sections, traces, place, counts, record, how))
     if options.splits:
         place_copy(out / SPLITS_FILE, Path(options.splits))
     if not config.curation.allow_drift and (drift := Agreement.from_record(result["agreement"]).drifts()):
@@ -167,8 +168,13 @@ def _config(options: argparse.Namespace, *required: str) -> RetrainConfig:
 
 def _produced(options: argparse.Namespace, config: RetrainConfig, produce: Callable[[Path], Any]) -> Any:
     """Write the output of a stage, and show how far it is."""
-    with stage_shown(options.command.partition(":")[2], config.stage_seconds):
+    name = options.command.partition(":")[2]
+    with stage_shown(name, config.seconds_for(name)):
         return produce_whole(Path(options.out), produce)
+
+
+def _note(text: str) -> None:
+    print(f"tracewheel: {text}", file=sys.stderr)
 
 
 def _result(options: argparse.Namespace, result: dict[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any
 from rich.table import Table
 
 from flows.look import result_console, say
+from tracewheel.operations.intake_record import sentences
 
 COLUMNS = {"success": "greedy", "sampled": "sampled", "harder": "harder tier"}
 LABELS = {
@@ -44,6 +45,10 @@ def show_summary(summary: Mapping[str, Any], profile: str = "PROFILE.yaml") -> N
     )
     if "leaks" in summary:
         console.print(f"leaks       every figure is in doubt: {summary['leaks']}", style="red", markup=False, soft_wrap=True)
+    for damaged in summary.get("damaged", []):
+        console.print(f"made again  {damaged['entry']}: {damaged['flaw']}", style="yellow", markup=False, soft_wrap=True)
+    for sentence in sentences(summary["intake"]) if "intake" in summary else ():
+        console.print(f"left out    {sentence}", style="yellow", markup=False, soft_wrap=True)
     gate = summary["gate"]
     colour = "green" if gate["verdict"] == "promoted" else "yellow"
     console.print(f"gate        [{colour}]{gate['verdict']}[/], compared with {LABELS.get(gate['baseline'], gate['baseline'])}")
@@ -54,8 +59,11 @@ def show_summary(summary: Mapping[str, Any], profile: str = "PROFILE.yaml") -> N
         beaten = f"beaten by {', '.join(point['beaten_by'])}" if point["beaten_by"] else "not compared"
         place = "on the Pareto front" if point["on_front"] else beaten
         console.print(f"objectives  {point['name']}: {values}; {place}", markup=False, soft_wrap=True)
+    if waiting := summary.get("mlflow_waiting"):
+        text = f"MLflow      {waiting} records wait: the next run delivers them, or `tracewheel sync {profile}`"
+        console.print(text, style="yellow", markup=False, soft_wrap=True)
     for name, label in PLACES.items():
-        if name in summary:
+        if summary.get(name):
             console.print(f"{label:<11} {summary[name]}", markup=False, soft_wrap=True)
     promoted = gate["verdict"] == "promoted"
     say(console, next=[f"tracewheel deploy {profile} --cron '0 3 * * *'" if promoted else f"tracewheel doctor {profile}"])

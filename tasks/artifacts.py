@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -33,6 +32,7 @@ class StageProgress:
         self._key = f"{stage.replace('_', '-')}-progress"
         self._listener = listener
         self._id: Any = None
+        self._gone = False
         self._said = time.monotonic()
 
     def reached(self, progress: Progress) -> None:
@@ -52,12 +52,15 @@ class StageProgress:
             self._show(100.0, "done")
 
     def _show(self, share: float, text: str) -> None:
-        # A server that does not answer must not end the stage that it shows.
-        with contextlib.suppress(Exception):
+        if self._gone:
+            return
+        try:
             if self._id is None:
                 self._id = create_progress_artifact(share, key=self._key, description=text)
             else:
                 update_progress_artifact(self._id, progress=share, description=text)
+        except Exception:  # a server that does not answer must not end the stage that it shows, nor be asked each time
+            self._gone = True
 
 
 class LoopProgress:
@@ -65,14 +68,33 @@ class LoopProgress:
 
     def __init__(self, iterations: int) -> None:
         self._iterations = iterations
-        self._id: Any = create_progress_artifact(0.0, key="rl-iterations", description="Reinforcement-learning iterations")
+        self._id: Any = None
+        self._gone = False
+        self.reached(0)
 
     def reached(self, iteration: int) -> None:
-        update_progress_artifact(self._id, progress=100.0 * iteration / self._iterations)
+        if self._gone:
+            return
+        share = 100.0 * iteration / self._iterations
+        try:
+            if self._id is None:
+                self._id = create_progress_artifact(share, key="rl-iterations", description="Reinforcement-learning iterations")
+            else:
+                update_progress_artifact(self._id, progress=share)
+        except Exception:  # a server that does not answer must not end the loop that it shows
+            self._gone = True
 
 
-def publish_summary(summary: Mapping[str, Any]) -> None:
-    """The before-and-after table and the gate's verdict."""
+def publish_summary(summary: Mapping[str, Any]) -> bool:
+    """The before-and-after table and the gate's verdict; returns whether Prefect's server took them."""
+    try:
+        _publish(summary)
+    except Exception:  # a server that does not answer must not end the run, which is complete
+        return False
+    return True
+
+
+def _publish(summary: Mapping[str, Any]) -> None:
     names = ("success", "sampled", "harder")
     rows = [{"policy": policy} | {name: summary[name][policy] for name in names} for policy in summary["success"]]
     create_table_artifact(rows, key="success", description=f"Success of run {summary['run_id']}")
@@ -80,3 +102,9 @@ def publish_summary(summary: Mapping[str, Any]) -> None:
     reasons = "\n".join(f"- {reason}" for reason in gate["reasons"])
     text = f"**{gate['verdict']}**, compared with {gate['baseline']}\n\n{reasons}\n\nReport: `{summary['report']}`\n"
     create_markdown_artifact(text, key="gate", description=f"Verdict on run {summary['run_id']}")
+
+
+def show_skip(run_id: str, reason: str) -> None:
+    """Why a scheduled run was skipped, as a page."""
+    text = f"**skipped**\n\n{reason}\n"
+    create_markdown_artifact(text, key="skipped", description=f"Why run {run_id} was skipped")

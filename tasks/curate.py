@@ -10,7 +10,7 @@ from tracewheel.config import CurateSections
 from tracewheel.core.fingerprint import CURATION_PACKAGES
 from tracewheel.core.store import Entry
 from tracewheel.core.types import Task
-from tracewheel.curation.curate import curate
+from tracewheel.curation.curate import HowTo, curate
 from tracewheel.curation.curated_folder import HARDER, HELD_OUT, TASKS_FILE, TRAIN, VALIDATION
 from tracewheel.curation.pass_counts import KeptPassCounts
 from tracewheel.curation.split_record import SplitRecord
@@ -62,4 +62,5 @@ def curate_tasks(
     """
     kept = KeptPassCounts.read(earlier.path) if earlier else None
     record = SplitRecord.of_curated(splits.path) if splits else SplitRecord(lost=True) if splits_lost else None
-    return curate(context.config, traces.path, context.out, kept, record)
+    how = HowTo(reuse=context.reuse, say=context.reporter.say)
+    return curate(context.config, traces.path, context.out, kept, record, how)

@@ -39,10 +39,9 @@ def log_datasets(run: Run, traces: Entry, curated: Entry) -> None:
         _input("curated tasks", "curation", curated, curated.path / TASKS_FILE, curated.result["splits"]),
     ]
     tracking.log_inputs([*inputs, *_splits(curated, inputs[1].schema)])
-    if tracking.tagged("data") == curated.digest:
-        return
-    tracking.log_files([curated.path / name for name in (QUALITY_PAGE, QUALITY_FILE, SPLITS_FILE)], QUALITY_FOLDER)
-    tracking.log_results(ledger_metrics(ledger))
+    once = {"data": curated.digest}
+    tracking.log_files([curated.path / name for name in (QUALITY_PAGE, QUALITY_FILE, SPLITS_FILE)], QUALITY_FOLDER, once)
+    tracking.log_results(ledger_metrics(ledger), once)
     if leaks := leaks_of(curated):
         tracking.tag(leaks=leaks)
     tracking.tag(data=curated.digest)

@@ -9,11 +9,12 @@ from typing import Any
 
 from tasks.run import Policy, Run
 from tracewheel.config import DoctorSections
-from tracewheel.core.errors import UnhealthyRun
+from tracewheel.core.errors import DataError, UnhealthyRun
 from tracewheel.core.files import read_json, read_table
 from tracewheel.core.run_record import RunRecord
 from tracewheel.core.store import Entry
 from tracewheel.evaluation.evaluate import RESULTS_FILE
+from tracewheel.operations.intake_record import read_intake
 from tracewheel.report.doctor import (
     LOOP_FILE,
     Finding,
@@ -140,6 +141,7 @@ class Watch:
             families=self._families,
             guard=read_guard(self._run.record.path),
             split_ledger=read_split_ledger(self._curated),
+            intake=read_intake(self._run.record.path, self._run.store.root.parent),
         )
 
     def _say(self, findings: Sequence[Finding]) -> None:
@@ -195,6 +197,10 @@ def _examined(record: RunRecord) -> list[tuple[str, Path]]:
 
 
 def _read(record: RunRecord, name: str) -> dict[str, Any] | None:
+    """A file that is written again as the run goes on; None where it is missing or damaged."""
     path = record.path / name
-    found: dict[str, Any] | None = read_json(path) if path.is_file() else None
-    return found
+    try:
+        found = read_json(path) if path.is_file() else None
+    except DataError:
+        return None
+    return found if isinstance(found, dict) else None

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from tasks.run import Policy, Run
 from tasks.stage import Call, Context, Expected, stage_task
-from tasks.traces import EvaluationTags, log_traces
-from tasks.tracking import Tracking
+from tasks.traces import EvaluationTags
 from tracewheel.config import EvaluateSections
 from tracewheel.core.errors import DataError
 from tracewheel.core.files import read_table
@@ -90,9 +88,5 @@ def logged(run: Run, entry: Entry, policy: Policy, curated: Entry, split: str) -
     if run.tracking:
         wanted = run.config.tracking.traces_per_evaluation // (FEWER_TRACES if split == VALIDATION else 1)
         evaluated = EvaluationTags(policy.name, split, run.record.run_id)
-        run.tracking.later(_log_traces, run.tracking, entry.path, curated.path, wanted, evaluated)
+        run.tracking.log_evaluation(entry.path, curated.path, wanted, evaluated)
     return entry
-
-
-def _log_traces(tracking: Tracking, evaluation: Path, curated: Path, wanted: int, evaluated: EvaluationTags) -> None:
-    log_traces(tracking, evaluation, load_tasks(curated, evaluated.split), wanted, evaluated)

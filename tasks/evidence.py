@@ -37,7 +37,8 @@ def find_curated(run: Run, name: str) -> Entry | None:
     stage, _, key = name.rpartition("-")
     entry = run.store.find(stage, key)
     if entry is None:
-        run.reporter.say(f"{name}, which pass rates resume from, is no longer in the store: they start over")
+        lost = f"damaged ({run.store.flaws[name]})" if name in run.store.flaws else "no longer in the store"
+        run.reporter.say(f"{name}, which pass rates resume from, is {lost}: they start over")
     return entry
 
 
@@ -53,9 +54,22 @@ def remember(run: Run, traces: Entry, curated: Entry, began_with: str | None) ->
     write_whole(_path(run), json.dumps(links, indent=2) + "\n")
 
 
+def last_curated(work_dir: Path) -> str | None:
+    """Name of the entry that a run on new traces would take evidence from.
+
+    Raises:
+        DataError: the file is not what a run wrote.
+    """
+    links = _links(work_dir / EVIDENCE_FILE)
+    return links[-1]["curated"] if links else None
+
+
 def _read(run: Run) -> list[dict[str, Any]]:
-    path = _path(run)
-    links = read_json(path) if path.is_file() else []
+    return _links(_path(run))
+
+
+def _links(path: Path) -> list[dict[str, Any]]:
+    links = read_json(path, "delete it, and pass rates start over") if path.is_file() else []
     if not isinstance(links, list) or not all(map(_is_link, links)):
         raise DataError(f"{path}: not a list of {', '.join(FIELDS)}; delete it, and pass rates start over")
     return links

@@ -94,12 +94,10 @@ def read_ledger(work_dir: str) -> list[dict[str, Any]]:
         DataError: the file is not what a run wrote.
     """
     path = Path(work_dir) / LEDGER_FILE
-    gates = read_json(path) if path.is_file() else []
+    way_on = "put back a copy of it, or delete it to begin a new year of gates, whose error adds to that of the last"
+    gates = read_json(path, way_on) if path.is_file() else []
     if not isinstance(gates, list) or not all(map(_is_gate, gates)):
-        raise DataError(
-            f"{path}: not a list of gates with {', '.join(FIELDS)}; put back a copy of it, or delete it to begin a new year "
-            "of gates, whose error adds to that of the last"
-        )
+        raise DataError(f"{path}: not a list of gates with {', '.join(FIELDS)}; {way_on}")
     return gates
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tracewheel.config.placement import visible
 from tracewheel.core.errors import InfrastructureError
 from tracewheel.core.processes import end_with_parent
+from tracewheel.core.stopping import SIGNALS
 
 if TYPE_CHECKING:
     from tasks.run import Run
@@ -71,4 +73,6 @@ def variables_ahead(run: Run) -> dict[str, str]:
 
 def _begin(parent: int, variables: dict[str, str]) -> None:
     os.environ.update(variables)
+    for number in SIGNALS:  # they come to the whole group; the parent decides when this one ends
+        signal.signal(number, signal.SIG_IGN)
     end_with_parent(parent)

@@ -8,9 +8,10 @@ from tasks.stage import Context, stage_task
 from tracewheel.config import IngestSections
 from tracewheel.core.fingerprint import READING_PACKAGES
 from tracewheel.traces.ingest import ingest
+from tracewheel.traces.snapshot import Snapshot
 
 
 @stage_task("ingest", code="tracewheel.traces.ingest", sections=IngestSections, packages=READING_PACKAGES)
-def ingest_traces(context: Context[IngestSections], *, inputs: dict[str, str]) -> dict[str, Any]:
-    """Read the logged traces and quarantine unreadable records. `inputs` are the files' digests."""
-    return ingest(context.config.ingest, context.out)
+def ingest_traces(context: Context[IngestSections], *, snapshot: Snapshot) -> dict[str, Any]:
+    """Read the logged traces of a snapshot and quarantine unreadable records."""
+    return ingest(context.config.ingest, context.out, snapshot)

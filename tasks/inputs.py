@@ -16,8 +16,10 @@ from tracewheel.core.types import content_hash
 from tracewheel.environments.recorded.environment import PREFIX as RECORDED
 from tracewheel.environments.recorded.recording import ABOUT_FILE, CALLS_FILE
 from tracewheel.policy.adapters import base_hash
-from tracewheel.traces.ingest import find_files
-from tracewheel.traces.redaction.redactor import Redactor, key_digest
+from tracewheel.traces.redaction.redactor import key_digest
+from tracewheel.traces.snapshot import Snapshot, take_snapshot
+
+TRACES = "traces/"
 
 # Settings of storage, tracking, warnings, comparisons and places do not change a run's results.
 NOT_IDENTITY = {
@@ -31,24 +33,50 @@ NOT_IDENTITY = {
     "placement",
     "comparison",
     "resources",
+    "schedule",
+    "screening",
 }
 
 
-def input_digests(config: RetrainConfig) -> dict[str, str]:
+def input_digests(config: RetrainConfig, snapshot: Snapshot | None = None) -> dict[str, str]:
     """Digests of a run's inputs: each trace file by name, the base model, and the other files that the profile names.
+
+    Args:
+        config: The profile.
+        snapshot: What is read of the logs; taken now unless it is given.
 
     Raises:
         DataError: one of them is missing.
     """
-    files, redactor = find_files(config.ingest.paths), Redactor(config.ingest.redaction)
-    traces = {f"traces/{redactor.name(name)}": digest_file(path) for name, path in files.items()}
-    return traces | {"base": base_hash(config.policy.base)} | all_named_inputs(config)
+    snapshot = snapshot or take_snapshot(config.ingest)
+    traces = {f"{TRACES}{name}": digest for name, digest in snapshot.digests.items()}
+    return traces | other_inputs(config)
+
+
+def other_inputs(config: RetrainConfig) -> dict[str, str]:
+    """`input_digests` without the logs.
+
+    Raises:
+        DataError: one of them is missing.
+    """
+    return {"base": base_hash(config.policy.base)} | all_named_inputs(config)
 
 
 def identify(config: RetrainConfig, inputs: dict[str, str]) -> str:
-    """The run id: equal for equal settings and inputs."""
+    """The run id: equal for equal settings and inputs.
+
+    Traces count by their content: neither their files' names and folders, nor a copy or an empty file make another run.
+    """
+    traces = sorted({digest for name, digest in inputs.items() if name.startswith(TRACES)})
+    others = {name: digest for name, digest in inputs.items() if not name.startswith(TRACES)}
+    return content_hash([identify_settings(config, others), traces], length=12)
+
+
+def identify_settings(config: RetrainConfig, others: dict[str, str]) -> str:
+    """Equal for equal settings and inputs other than the logs (`other_inputs`)."""
     settings = {key: value for key, value in config.model_dump(mode="json").items() if key not in NOT_IDENTITY}
-    return content_hash([settings, inputs], length=12)
+    settings["ingest"] = {key: value for key, value in settings["ingest"].items() if key != "paths"}
+    return content_hash([settings, others])
 
 
 def named_inputs(config: RetrainConfig, section: str) -> dict[str, str]:

@@ -1,60 +1,69 @@
-"""The champion in MLflow's model registry: finding it, fetching it, and promoting another.
+"""The champion: finding it, fetching it, and promoting another.
 
-A champion is an adapter or a whole model; the tag `weights` tells which; without it, it is an adapter. A promoted version's
-tags are the history of the alias: `crowned` (yes), `replaced` (the champion before it, or none), `promoted_at`, and `gate` (the
-evidence). What `tracewheel rollback` adds is in `tasks/rollback.py`.
+A champion is an adapter or a whole model; the tag `weights` of its model version tells which; without it, it is an adapter.
+`tasks/promotion.py` registers versions and moves the alias, `tasks/rollback.py` moves it back, and `tasks/champion.py` is what
+a work folder knows while MLflow is away.
 """
 
 from __future__ import annotations
 
-import contextlib
-import json
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import prefect
 from prefect.cache_policies import NO_CACHE
 
+from tasks.champion import (
+    Champion,
+    champion_of,
+    keep_weights,
+    known_champion,
+    promotion_waits,
+    remember_champion,
+    usable,
+    weights_of,
+)
+from tasks.mlflow_client import MlflowAway, bounded, make_client, reason_of, sqlite_file
+from tasks.promotion import PROMOTED, WAITING, version_by_alias
 from tasks.run import Policy, Run
 from tasks.stage import Call, Context, Expected, stage_task
-from tasks.tracking import bounded, make_client, sqlite_file
 from tracewheel.config import ChampionSections, RetrainConfig
 from tracewheel.core.errors import InfrastructureError
 from tracewheel.core.fingerprint import digest_of
-from tracewheel.core.locks import hold
+from tracewheel.core.store import link, remove
 from tracewheel.policy.adapters import ADAPTER, MODEL, MODEL_INFO, base_hash, policy_of
 
-CHAMPION = "champion"
-NO_CHAMPION = "none"
 EVIDENCE = ("baseline", "difference", "interval", "confidence", "p_value")
+NOBODY = "no champion yet"
 
 
-@dataclass(frozen=True)
-class Champion:
-    """A registered policy: model version, the run that made it, the digest of its weights' folder."""
+def find_champion(config: RetrainConfig, *, certain: bool = False) -> tuple[Champion | None, str]:
+    """The champion for the profile's base, or None; and a sentence with the reason.
 
-    version: str
-    run_id: str
-    digest: str
+    While MLflow is away, it is the one that the work folder knows. So it is while a promotion of the work folder waits for
+    MLflow, and where the registry is empty because its store was deleted.
 
-    def to_record(self) -> dict[str, str]:
-        return asdict(self)
-
-
-@bounded
-def find_champion(config: RetrainConfig) -> tuple[Champion | None, str]:
-    """The champion for the profile's base, or None; and a sentence with the reason."""
-    database = sqlite_file(config.tracking.uri)
-    if database and not database.exists():
-        return None, "no champion yet"
-    client = make_client(config.tracking.uri)
+    Raises:
+        MlflowAway: the registry has to say it (`certain`), and does not answer.
+    """
+    local = known_champion(config.work_dir)
+    try:
+        version = _registered(config)
+    except MlflowAway as away:
+        if certain:
+            raise
+        return _from_work_folder(config, local, f"MLflow is away ({reason_of(away)})")
+    if local and promotion_waits(config.work_dir, local):
+        return _from_work_folder(config, local, "its promotion waits for MLflow")
+    if isinstance(version, str):
+        if local:
+            return _from_work_folder(config, local, f"{version} has no model {config.tracking.model_name} any more")
+        return None, NOBODY
     name = config.tracking.model_name
-    version = version_by_alias(client, name)
     if version is None:
-        return None, "no champion yet"
+        return None, NOBODY
+    champion = Champion(str(version.version), version.tags.get("run_id", ""), version.tags.get("adapter_digest", ""))
     made_for = version.tags.get("base_hash")
     if made_for != base_hash(config.policy.base):
         return None, f"the champion ({name} version {version.version}) was made for another base, {made_for}: it is ignored"
@@ -62,32 +71,52 @@ def find_champion(config: RetrainConfig) -> tuple[Champion | None, str]:
         return None, (
             f"the champion ({name} version {version.version}) is a whole model, and learner.weights is 'lora': it is ignored"
         )
-    champion = Champion(str(version.version), version.tags.get("run_id", ""), version.tags.get("adapter_digest", ""))
     return champion, f"champion: {name} version {champion.version}, of run {champion.run_id}"
 
 
-def version_by_alias(client: Any, name: str) -> Any:
-    """The model version that is champion, whatever its base; None without one."""
-    from mlflow.exceptions import MlflowException
-
+def look_up_champion(config: RetrainConfig) -> tuple[Champion | None, str]:
+    """`find_champion` at the start of a run: the work folder's record follows the registry."""
+    found = find_champion(config)
     try:
-        return client.get_model_version_by_alias(name, CHAMPION)
-    except MlflowException as error:
-        if error.error_code in ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"):
-            return None
-        raise
+        version = _registered(config)
+    except MlflowAway:
+        return found
+    local = known_champion(config.work_dir)
+    if isinstance(version, str) or (local and promotion_waits(config.work_dir, local)):
+        return found
+    remember_champion(config.work_dir, champion_of(version), version.tags if version else None)
+    return found
 
 
-@contextlib.contextmanager
-def alias_held(config: RetrainConfig) -> Iterator[None]:
-    """Let no other process of this machine move the alias meanwhile."""
-    database = sqlite_file(config.tracking.uri)
-    with hold(database.parent if database else Path(config.work_dir), wait=True):
-        yield
+@bounded
+def _registered(config: RetrainConfig) -> Any:
+    """The model version that is champion; None without one; the store's address where it does not even have the model.
+
+    Raises:
+        MlflowAway: the store does not answer.
+    """
+    uri, name = config.tracking.uri, config.tracking.model_name
+    database = sqlite_file(uri)
+    if database and not database.exists():
+        return uri
+    client = make_client(uri)
+    version = version_by_alias(client, name)
+    if version is None and not client.search_registered_models(f"name = '{name}'"):
+        return uri
+    return version
 
 
-def now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
+def _from_work_folder(config: RetrainConfig, local: dict[str, str] | None, why: str) -> tuple[Champion | None, str]:
+    if local is None:
+        return None, (
+            f"{why}, and {config.work_dir} knows of no champion: the run starts without one. If the registry has one, it "
+            "stays, and a promotion of this run is only registered"
+        )
+    if not usable(config, local):
+        return None, f"{why}; the champion that {config.work_dir} knows is for another base or kind of weights: it is ignored"
+    champion = Champion(local["version"], local["run_id"], local["digest"])
+    named = f"version {champion.version} " if champion.version != WAITING else ""
+    return champion, f"{why}: the champion is {named}of run {champion.run_id}, as {config.work_dir} knows it"
 
 
 def expected(call: Call, place: int) -> Expected:
@@ -96,18 +125,76 @@ def expected(call: Call, place: int) -> Expected:
 
 @stage_task("champion", code="tracewheel.policy.adapters", sections=ChampionSections, expects=expected)
 def load_champion(context: Context[ChampionSections], *, version: str, digest: str) -> dict[str, Any]:
-    """Fetch the champion's adapter, or whole model, from the registry."""
-    return _download(context.config, context.out, version, digest)
+    """Fetch the champion's adapter, or whole model: from the registry, or else the work folder's copy."""
+    weights = _fetch(context, version, digest)
+    keep_weights(context.config.work_dir, weights, digest, weights.name)
+    return {"version": version, "policy_version": policy_of(weights, context.config.policy.base).version}
+
+
+def _fetch(context: Context[ChampionSections], version: str, digest: str) -> Path:
+    """Weights with the right digest, in the stage's output.
+
+    Raises:
+        InfrastructureError: neither the registry nor the work folder has them.
+    """
+    config, out = context.config, context.out
+    name = f"{config.tracking.model_name} version {version}"
+    try:
+        return _download(config, out, version, digest)
+    except (InfrastructureError, OSError) as error:
+        problem, away = reason_of(error), isinstance(error, MlflowAway)
+        for leftover in out.iterdir():
+            remove(leftover)
+        copy = weights_of(config.work_dir, digest)
+        if copy is None:
+            way_out = (
+                "start MLflow"
+                if away
+                else "`tracewheel rollback CONFIG` restores the champion before it, `--to VERSION` an earlier one"
+            )
+            raise InfrastructureError(
+                f"{problem}; {config.work_dir} has no copy of {name} with digest {digest[:16]}: {way_out}"
+            ) from error
+        link(copy, out / copy.name)
+    if version != WAITING:
+        context.reporter.say(f"champion: {problem}; the copy in {copy} has the right digest and is used instead")
+    if not away:
+        context.reporter.say(_repair(config, version, out / copy.name, digest))
+    return out / copy.name
 
 
 @bounded
-def _download(config: ChampionSections, out: Path, version: str, digest: str) -> dict[str, Any]:
-    client = make_client(config.tracking.uri)
+def _download(config: ChampionSections, out: Path, version: str, digest: str) -> Path:
     name = config.tracking.model_name
+    if version == WAITING:
+        raise MlflowAway(f"{name}: its promotion waits for MLflow")
+    client = make_client(config.tracking.uri)
     weights = fetch_weights(client, name, version, out)
     if digest_of(weights) != digest:
         raise InfrastructureError(f"{name} version {version}: the registry's files are not those that were registered")
-    return {"version": version, "policy_version": policy_of(weights, config.policy.base).version}
+    return weights
+
+
+def _repair(config: ChampionSections, version: str, weights: Path, digest: str) -> str:
+    """Put the right files back into the registry; returns a sentence that says whether it is whole again."""
+    name = f"{config.tracking.model_name} version {version}"
+    try:
+        _upload(config, version, weights)
+        with tempfile.TemporaryDirectory(prefix="tracewheel-champion-") as folder:
+            _download(config, Path(folder), version, digest)
+    except (InfrastructureError, OSError) as error:
+        return f"{name} could not be repaired in the registry ({reason_of(error)}): what serves it from there is damaged"
+    return f"{name} was repaired in the registry"
+
+
+@bounded
+def _upload(config: ChampionSections, version: str, weights: Path) -> None:
+    client = make_client(config.tracking.uri)
+    registered = client.get_model_version(config.tracking.model_name, version)
+    root = f"{client.get_run(registered.run_id).info.artifact_uri}/"
+    if not registered.source.startswith(root):
+        raise InfrastructureError(f"its files lie elsewhere, in {registered.source}")
+    client.log_artifacts(registered.run_id, str(weights), registered.source.removeprefix(root))
 
 
 def fetch_weights(client: Any, name: str, version: str, out: Path) -> Path:
@@ -131,52 +218,49 @@ def promote_policy(run: Run, policy: Policy, verdict: dict[str, Any]) -> str:
 def register(run: Run, weights: Path, verdict: dict[str, Any]) -> str:
     """Register an adapter, or a whole model, once for each run and content; a promoted one becomes the champion.
 
-    A run that is repeated after a later run was promoted, or after its version was rolled back, does not become champion
-    again. Nor does a run that started from a champion which has been rolled back since: it was compared with that one.
+    While MLflow is away this waits for it, and a promoted one is the champion of this work folder meanwhile.
+
+    Returns:
+        The model version; `waiting` while MLflow is away.
     """
     assert run.tracking is not None
-    client, name = run.tracking.client, run.config.tracking.model_name
+    kind = MODEL if (weights / MODEL_INFO).is_file() else ADAPTER
     tags = {
         "run_id": run.record.run_id,
         "adapter_digest": digest_of(weights),
         "base_hash": base_hash(run.config.policy.base),
         "verdict": verdict["verdict"],
     }
-    if not client.search_registered_models(f"name = '{name}'"):
-        client.create_registered_model(name)
-    known = [version for version in client.search_model_versions(f"name = '{name}'") if tags.items() <= version.tags.items()]
-    if known:
-        version = known[0]
-    else:
-        name_of_files = f"rl-{tags['adapter_digest'][:8]}"
-        run.tracking.log_weights(name_of_files, weights)
-        source = f"{client.get_run(run.tracking.mlflow_run_id).info.artifact_uri}/adapters/{name_of_files}"
-        kind = MODEL if (weights / MODEL_INFO).is_file() else ADAPTER
-        version = client.create_model_version(name, source, run.tracking.mlflow_run_id, tags=tags | {"weights": kind})
-    if verdict["verdict"] == "promoted" and version.tags.get("crowned") != "yes":
-        with alias_held(run.config):
-            _crown(run, name, str(version.version), verdict)
-    return str(version.version)
+    values = {
+        "tags": tags,
+        "weights": kind,
+        "verdict": verdict["verdict"],
+        "evidence": {key: verdict[key] for key in EVIDENCE if key in verdict},
+    }
+    start = run.record.started()
+    if start is not None:
+        values["started_from"] = start.get("champion")
+    if run.tracking.register(weights, values):
+        return _version_of(run, tags)
+    if verdict["verdict"] == PROMOTED and _may_lead(run, start):
+        keep_weights(run.config.work_dir, weights, tags["adapter_digest"], kind)
+        champion = Champion(WAITING, tags["run_id"], tags["adapter_digest"])
+        remember_champion(run.config.work_dir, champion, {**tags, "weights": kind})
+        run.reporter.say("promoted: the champion of this work folder from now on, and of the registry when MLflow answers")
+    return WAITING
 
 
-def _crown(run: Run, name: str, version: str, verdict: dict[str, Any]) -> None:
-    """Make a version champion. Its record comes first, so that a kill leaves no champion without one."""
+def _version_of(run: Run, tags: dict[str, str]) -> str:
     assert run.tracking is not None
-    client = run.tracking.client
-    if client.get_model_version(name, version).tags.get("crowned") == "yes":
-        return  # another process was first
-    start = (run.record.started() or {}).get("champion")
-    if start and "rolled_back" in client.get_model_version(name, start["version"]).tags:
-        run.reporter.say(
-            f"{name} version {version} is registered and not champion: it started from version {start['version']}, "
-            "which has been rolled back since"
-        )
-        return
-    champion = version_by_alias(client, name)
-    before = str(champion.version) if champion else NO_CHAMPION
-    if before != version:  # equal after a kill between the alias and the tag `crowned`
-        evidence = {key: verdict[key] for key in EVIDENCE if key in verdict}
-        for key, value in {"replaced": before, "promoted_at": now(), "gate": json.dumps(evidence)}.items():
-            client.set_model_version_tag(name, version, key, value)
-        client.set_registered_model_alias(name, CHAMPION, version)
-    client.set_model_version_tag(name, version, "crowned", "yes")
+    client, name = run.tracking.client, run.config.tracking.model_name
+    found = client.search_model_versions(f"name = '{name}'")
+    return next(str(version.version) for version in found if tags.items() <= version.tags.items())
+
+
+def _may_lead(run: Run, start: dict[str, Any] | None) -> bool:
+    """Whether a promotion may replace what the work folder knows as champion: it started from that one."""
+    local = known_champion(run.config.work_dir)
+    began: dict[str, str] | None = (start or {}).get("champion")
+    if local is None or start is None or local["run_id"] == run.record.run_id or not usable(run.config, local):
+        return True
+    return began is not None and (local["run_id"], local["digest"]) == (began["run_id"], began["digest"])

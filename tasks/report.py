@@ -18,8 +18,10 @@ from tasks.datasets import leaks_of
 from tasks.doctor import findings_file, stored_findings
 from tasks.evidence import POSTERIOR_FILE, remember
 from tasks.run import Policy, Run
+from tasks.screening import intake_tags
 from tasks.split_chain import remember_splits
 from tasks.summary import costs, harder_differences, intervals, rates, result_metrics
+from tasks.worth import worth_afterwards, worth_metrics
 from tracewheel.core.files import read_json
 from tracewheel.core.run_record import CONFIG_FILE, LINEAGE_FILE, SUMMARY_FILE
 from tracewheel.core.store import PARTIAL, Entry, produce_whole, write_whole
@@ -27,6 +29,7 @@ from tracewheel.core.types import canonical_json
 from tracewheel.evaluation.changes import CHANGES_FILE, changed_tasks, noise_floor
 from tracewheel.evaluation.gate import GATE_FILE
 from tracewheel.evaluation.pareto import pareto_points
+from tracewheel.operations.intake_record import INTAKE_FILE
 from tracewheel.policy.adapters import ADAPTER
 from tracewheel.policy.merge import MERGES_FILE
 from tracewheel.report import ReportData, RunResults, load_report_data
@@ -90,12 +93,18 @@ def write_report(run: Run, outcome: Outcome, model_version: str) -> dict[str, An
         "model_version": model_version,
         weights.name: str(kept),
         "report": str(run.record.path / PAGE_FILE),
-        "mlflow_run": run.tracking.mlflow_run_id,
+        "mlflow_run": run.tracking.known_run_id,
         "mlflow_uri": run.config.tracking.uri,
     }
+    summary["worth"] = worth_afterwards(run, outcome.gate, summary)
     summary["splits"] = outcome.curated.result.get("split_ledger")
+    if (run.record.path / INTAKE_FILE).is_file():
+        summary["intake"] = read_json(run.record.path / INTAKE_FILE)
+    run.tracking.tag(**intake_tags(run))
     if leaks := leaks_of(outcome.curated):
         summary["leaks"] = leaks
+    if damaged := run.record.damaged:
+        summary["damaged"] = damaged
     if (run.record.path / MERGES_FILE).is_file():
         summary["merges"] = read_json(run.record.path / MERGES_FILE)
     if outcome.rate_trials:
@@ -118,10 +127,13 @@ def write_report(run: Run, outcome: Outcome, model_version: str) -> dict[str, An
         # Whole models are large: of these only the challenger's goes to MLflow, when it is registered.
         if policy.weights and policy.weights.name == ADAPTER and name != "rl":
             run.tracking.log_weights(name, policy.weights)
-    run.tracking.log_results(result_metrics(data.policies, outcome.gate))
+    run.tracking.log_results(result_metrics(data.policies, outcome.gate) | worth_metrics(summary["worth"]))
     run.tracking.log_files([run.record.path / name for name in (CONFIG_FILE, LINEAGE_FILE, PAGE_FILE)] + [gate, changes])
     run.tracking.log_files(findings_file(run.record))
-    publish_summary(summary)
+    if not run.tracking.settle():
+        summary["mlflow_waiting"] = run.tracking.waiting
+    if not publish_summary(summary):
+        run.reporter.say("Prefect's server does not answer: it has neither the table nor the verdict; the report has both")
     if run.record.summary is None:
         write_whole(Path(run.config.work_dir) / POSTERIOR_FILE, canonical_json(outcome.sampler) + "\n")
         start = run.record.started() or {}
@@ -174,6 +186,12 @@ def _found_rates(summary: dict[str, Any]) -> dict[str, dict[str, str]]:
     return {"Learning rate": found} if found else {}
 
 
+def _found_damage(summary: dict[str, Any]) -> dict[str, dict[str, str]]:
+    """The lineage of what was damaged in the store; empty where all was whole."""
+    found = {item["entry"]: item["flaw"] for item in summary.get("damaged", [])}
+    return {"Damaged in the store, and made again": found} if found else {}
+
+
 def _write_page(data: ReportData, page: Path) -> Path:
     partial = write_page(data, page.with_name(f"{PARTIAL}{page.name}"))
     return partial.replace(page)
@@ -198,6 +216,7 @@ def _report_data(run: Run, outcome: Outcome, summary: dict[str, Any]) -> ReportD
                 "Datasets": {name: entry.digest for name, entry in datasets.items()},
                 "Packages": lineage["packages"],
                 **_found_rates(summary),
+                **_found_damage(summary),
                 "Rollouts": {loop: describe_rollouts(counts) for loop, counts in summary.get("rollouts", {}).items()},
             },
             findings=stored_findings(run.record),

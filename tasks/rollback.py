@@ -10,8 +10,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from tasks.registry import CHAMPION, NO_CHAMPION, alias_held, fetch_weights, now, version_by_alias
-from tasks.tracking import bounded, make_client, sqlite_file
+from tasks.champion import champion_of, remember_champion
+from tasks.mlflow_client import bounded, make_client, sqlite_file
+from tasks.promotion import CHAMPION, NO_CHAMPION, alias_held, now, version_by_alias
+from tasks.registry import fetch_weights
 from tracewheel.config import RetrainConfig
 from tracewheel.core.errors import DataError, InfrastructureError
 from tracewheel.core.fingerprint import digest_of
@@ -44,7 +46,7 @@ def roll_back(config: RetrainConfig, to: str | None = None, why: str | None = No
     if database and not database.exists():
         raise DataError(f"{database} does not exist: there is no champion to roll back")
     client = make_client(config.tracking.uri)
-    with alias_held(config):
+    with alias_held(config.tracking.uri, Path(config.work_dir)):
         champion = version_by_alias(client, name)
         if champion is None:
             raise DataError(f"{name} in {config.tracking.uri} has no champion to roll back")
@@ -58,6 +60,7 @@ def roll_back(config: RetrainConfig, to: str | None = None, why: str | None = No
                 client.delete_model_version_tag(name, target.version, key)
         client.set_model_version_tag(name, target.version, "restored_at", now())
         client.set_registered_model_alias(name, CHAMPION, target.version)
+        remember_champion(config.work_dir, champion_of(target), target.tags)
     return {
         "restored": str(target.version),
         "rolled_back": str(champion.version),

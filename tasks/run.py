@@ -10,28 +10,30 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tasks.drivers import Driver, PrefectDriver
-from tasks.inputs import identify, input_digests, named_inputs
+from tasks.inputs import named_inputs, other_inputs
 from tracewheel.config import RetrainConfig, TeacherAdvantageConfig
 from tracewheel.config.placement import check_cards, placed
 from tracewheel.config.profile import WITHOUT_DEFAULT
 from tracewheel.core.fingerprint import digest_file, plugin_modules
 from tracewheel.core.progress import Progress
-from tracewheel.core.run_record import RunRecord
+from tracewheel.core.run_record import DAMAGED_FILE, RunRecord, find_runs
 from tracewheel.core.store import Entry, Store
 from tracewheel.core.types import content_hash
 from tracewheel.curation.curated_folder import EPISODES_FILE
 from tracewheel.policy.adapters import ADAPTER, MODEL, PolicyRef, base_folder, base_hash
 from tracewheel.rollout.trajectory_queue import ClaimedGroups
+from tracewheel.traces.discovery import find_files
+from tracewheel.traces.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from tasks.helper import Helper
     from tasks.tracking import Tracking
 
 SMALL_FILE_BYTES = 64 << 20
-# Settings that do not change a stage's result: when and where rollouts are made, and what a run goes on with.
+# Settings that do not change a stage's result: when and where rollouts are made, what a run goes on with, and where logs lie.
 UNKEYED = {
     "rollout": {"mode", "max_staleness", "workers"},
-    "ingest": {"allow_quarantine"},
+    "ingest": {"allow_quarantine", "paths"},
     "curation": {"allow_drift"},
 }
 WORDS_OF_A_BASE = (".json", ".txt", ".jinja", ".model")
@@ -103,6 +105,9 @@ class Run:
 
     Attributes:
         driver: Obtains the results of stages.
+        snapshot: What it reads of the logs, fixed once.
+        inputs: Digests of its inputs (`inputs.input_digests`).
+        settings: Hash of its settings and of its inputs other than logs (`inputs.identify_settings`).
         used: What the run has made or reused.
         helper: A process of its own, in which stages that can do so compute.
     """
@@ -115,18 +120,27 @@ class Run:
     driver: Driver = field(default_factory=PrefectDriver)
     used: Used = field(default_factory=Used)
     helper: Helper | None = None
+    snapshot: Snapshot = field(default_factory=lambda: Snapshot(()))
+    inputs: dict[str, str] = field(default_factory=dict)
+    settings: str = ""
 
     @classmethod
-    def of(cls, config: RetrainConfig, reporter: Reporter | None = None, driver: Driver | None = None) -> Run:
-        """The run of a profile and the inputs it names.
+    def unread(cls, config: RetrainConfig) -> Run:
+        """A run whose logs are not read yet, to find out what is missing before anything is started.
 
         Raises:
             ConfigError: the profile names no logs, no environment or no base model.
             DataError: a trace file, the base model, the recording or a benchmark is missing.
         """
         config.require(*WITHOUT_DEFAULT)
+        find_files(config.ingest.paths)
+        other_inputs(config)
+        return cls.on(config, "")
+
+    @classmethod
+    def on(cls, config: RetrainConfig, run_id: str, reporter: Reporter | None = None, driver: Driver | None = None) -> Run:
+        """A run of the profile's work folder that has read nothing."""
         work_dir = Path(config.work_dir)
-        run_id = identify(config, input_digests(config))
         store, record = Store(work_dir / "store"), RunRecord(work_dir, run_id)
         return cls(config, store, record, reporter or Silent(), driver=driver or PrefectDriver())
 
@@ -136,8 +150,11 @@ class Run:
         return self.driver.planning
 
     @contextlib.contextmanager
-    def hold(self) -> Iterator[None]:
-        """Hold the store, and open the record.
+    def hold(self, flow_run: str | None = None) -> Iterator[None]:
+        """Hold the store, and open the record; runs whose process is gone are crashed from now on.
+
+        Args:
+            flow_run: Prefect's id of this run.
 
         Raises:
             ConfigError: a GPU that the profile's placement takes does not exist.
@@ -147,12 +164,21 @@ class Run:
 
             check_cards(self.config, torch.cuda.device_count())
         with self.store.exclusive():
-            self.record.open(self.config.model_dump(mode="json"), input_digests(self.config))
+            snapshot = {"settings": self.settings, **self.snapshot.to_record()}
+            self.record.open(self.config.model_dump(mode="json"), self.inputs, snapshot)
+            for other in find_runs(self.record.path.parent):
+                other.state.crashed()
+            self.record.state.begin(flow_run)
             yield
 
-    def trace_digests(self) -> dict[str, str]:
-        """Digests of the trace files by name."""
-        return {name: digest for name, digest in input_digests(self.config).items() if name.startswith("traces/")}
+    def is_damaged(self, name: str, flaw: str) -> None:
+        """Say that a stored result is damaged, and note it in the record; it is made again."""
+        if self.planning:
+            return
+        known = self.record.damaged
+        if {"entry": name, "flaw": flaw} not in known:
+            self.record.write(DAMAGED_FILE, [*known, {"entry": name, "flaw": flaw}])
+        self.reporter.say(f"damaged in the store, and made again: {name} ({flaw})")
 
     def base(self) -> Policy:
         return Policy("base", self.config.policy.base)
@@ -163,7 +189,7 @@ class Run:
 
 def describe(value: Any) -> Any:
     """A stage's argument as JSON types that identify its content, not its place."""
-    if isinstance(value, Entry | ClaimedGroups):
+    if isinstance(value, Entry | ClaimedGroups | Snapshot):
         return value.digest
     if isinstance(value, Policy):
         return {"adapter": value.entry.digest if value.entry else None, "version": value.version}

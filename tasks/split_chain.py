@@ -21,6 +21,10 @@ from tracewheel.core.types import content_hash
 from tracewheel.curation.curated_folder import SPLITS_FILE
 
 CHAIN_FILE = "splits.json"
+WAY_ON = (
+    "put back a copy of it; without one, delete it together with the work folder's runs, because what they trained on would "
+    "no longer be known"
+)
 
 
 def splits_begin_with(run: Run, traces: Entry, evidence: str | None) -> dict[str, Any] | None:
@@ -60,6 +64,15 @@ def earlier_splits(run: Run, start: dict[str, Any]) -> tuple[Entry | None, bool]
     return entry, entry is None
 
 
+def latest_curation(run: Run) -> tuple[str | None, Entry | None]:
+    """The last complete run and its curation; None for the run when there was none, for the curation when it is lost."""
+    link = _read(run)["latest"]
+    if not link:
+        return None, None
+    stage, _, key = link["curated"].rpartition("-")
+    return link["run"], run.store.find(stage, key)
+
+
 def remember_splits(run: Run, traces: Entry, curated: Entry, began: dict[str, Any] | None) -> None:
     """Note the record of a complete run, for the next one, and keep a copy in the run's folder."""
     chain, name = _read(run), _name(run, traces)
@@ -76,12 +89,25 @@ def _name(run: Run, traces: Entry) -> str:
     return content_hash([traces.digest, settings_for(run.config, CurateSections.keyed())])
 
 
+def latest_record(work_dir: Path) -> str | None:
+    """Name of the entry with the record of splits that the next run begins with.
+
+    Raises:
+        DataError: the file is not what a run wrote.
+    """
+    latest = _chain(work_dir / CHAIN_FILE)["latest"]
+    return latest["curated"] if latest else None
+
+
 def _read(run: Run) -> dict[str, Any]:
-    path = _path(run)
-    chain = read_json(path) if path.is_file() else {"latest": None, "began": {}}
+    return _chain(_path(run))
+
+
+def _chain(path: Path) -> dict[str, Any]:
+    chain = read_json(path, WAY_ON) if path.is_file() else {"latest": None, "began": {}}
     links = [chain.get("latest"), *chain["began"].values()] if isinstance(chain, dict) and _has_began(chain) else [{}]
     if not all(link is None or _is_link(link) for link in links):
-        raise DataError(f"{path}: not a record of where splits began; delete it together with the work folder's runs")
+        raise DataError(f"{path}: not a record of where splits began; {WAY_ON}")
     return chain
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from tasks.run import Reporter, Run, describe, plugins_of, settings_for
 from tracewheel.config import Sections
+from tracewheel.core import stopping
 from tracewheel.core.errors import InputError, TimeLimitError
 from tracewheel.core.fingerprint import NUMERIC_PACKAGES, code_version, package_versions
 from tracewheel.core.memory import give_back
@@ -43,12 +44,14 @@ class Context(Generic[S]):
         out: The folder it writes to.
         reporter: Shows its progress.
         helper: A process to compute in, for stages that may compute elsewhere.
+        reuse: A folder of results of earlier runs, on which no output depends; None for a stage by hand.
     """
 
     config: S
     out: Path
     reporter: Reporter
     helper: Helper | None = None
+    reuse: Path | None = None
 
 
 class Call:
@@ -61,8 +64,11 @@ class Call:
         self.arguments = arguments
 
     def stored(self, stage: str) -> Entry | None:
-        """The stored entry, None when the stage has yet to run."""
-        return self.run.store.find(stage, self.key)
+        """The stored entry, None when the stage has yet to run, or again because what it made is damaged."""
+        found, name = self.run.store.find(stage, self.key), f"{stage}-{self.key}"
+        if found is None and name in self.run.store.flaws:
+            self.run.is_damaged(name, self.run.store.flaws[name])
+        return found
 
 
 @dataclass(frozen=True)
@@ -150,7 +156,10 @@ class StageTask(Generic[P]):
 
     def _call(self, run: Run, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
         assert not args, "stages take their arguments by name"
-        return Call(run, self.key(run, kwargs), self.label(run, kwargs), kwargs)
+        call = Call(run, self.key(run, kwargs), self.label(run, kwargs), kwargs)
+        if not run.planning:
+            run.record.need(f"{self.stage}-{call.key}")
+        return call
 
     def make_entry(self, call: Call, listener: Listener | None = None) -> Entry:
         """Make the entry of a call; the listener, by default the run's reporter, is told how far it is.
@@ -161,8 +170,11 @@ class StageTask(Generic[P]):
 
         def produce(out: Path) -> Any:
             try:
-                with listening(listener or call.run.reporter.move), stage_limit(call.run.config.stage_seconds, call.label):
-                    return self._function(self._context(call.run, out), **call.arguments)
+                with (
+                    listening(listener or call.run.reporter.move),
+                    stage_limit(call.run.config.seconds_for(self.stage), call.label),
+                ):
+                    return self._function(self._context(call.run, out, reuse=True), **call.arguments)
             finally:
                 give_back()
 
@@ -181,8 +193,8 @@ class StageTask(Generic[P]):
         """Write the stage's output to a folder, without the store; returns what the stage returns."""
         return self._function(self._context(run, out), *args, **kwargs)
 
-    def _context(self, run: Run, out: Path) -> Context[Any]:
-        return Context(self.sections.of(run.config), out, run.reporter, run.helper)
+    def _context(self, run: Run, out: Path, *, reuse: bool = False) -> Context[Any]:
+        return Context(self.sections.of(run.config), out, run.reporter, run.helper, run.store.reuse if reuse else None)
 
     def key(self, run: Run, arguments: dict[str, Any]) -> str:
         """Hash of everything the result depends on."""
@@ -225,5 +237,5 @@ def _cache_key(context: Any, parameters: dict[str, Any]) -> str:
 
 
 def _may_pass(task: Any, task_run: TaskRun, state: State[Any]) -> bool:
-    """Whether to retry: not when the user's input is at fault, nor what would take as long again."""
-    return not isinstance(state.result(raise_on_failure=False), InputError | TimeLimitError)
+    """Whether to retry: not when the user's input is at fault, nor what would take as long again, nor when asked to stop."""
+    return not stopping.requested() and not isinstance(state.result(raise_on_failure=False), InputError | TimeLimitError)

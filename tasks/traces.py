@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from tasks.tracking import Tracking, bounded
+from tasks.mlflow_client import bounded
+from tracewheel.config import TrackingConfig
 from tracewheel.core.files import read_records
 from tracewheel.core.types import Score, Task, Trajectory, first_turn
 from tracewheel.rollout.rollout import TRAJECTORIES_FILE
@@ -33,12 +33,30 @@ class EvaluationTags:
     run_id: str
 
 
+class MlflowRun(Protocol):
+    """Where the traces go."""
+
+    @property
+    def settings(self) -> TrackingConfig: ...
+
+    @property
+    def experiment_id(self) -> str: ...
+
+    @property
+    def mlflow_run_id(self) -> str: ...
+
+
 @bounded
-def log_traces(tracking: Tracking, evaluation: Path, tasks: list[Task], wanted: int, evaluated: EvaluationTags) -> int:
+def log_traces(
+    tracking: MlflowRun, evaluation: Path, tasks: list[Task], wanted: int, evaluated: EvaluationTags, *, at: int
+) -> int:
     """Log `wanted` greedy trajectories of an evaluation, spread evenly over its tasks. Returns how many were added.
 
     The ids follow from the MLflow run, the policy and the trajectory, so that after a kill only those
-    that are missing are added.
+    that are missing are added. A trace's tags come after its spans: one that can be found is whole.
+
+    Args:
+        at: Milliseconds since 1970 at which the traces begin.
     """
     from mlflow.tracing.client import TracingClient
 
@@ -61,19 +79,20 @@ def log_traces(tracking: Tracking, evaluation: Path, tasks: list[Task], wanted: 
         )
     }
     spans: list[Any] = []
-    added = 0
+    missing: list[tuple[_Trace, dict[str, str]]] = []
     for trajectory in chosen:
         number = _number(tracking.mlflow_run_id, evaluated.policy, trajectory.id, bits=128)
         tags = asdict(evaluated) | _task_tags(by_id[trajectory.task_id])
-        trace = _Trace(number, trajectory, scores[trajectory.id])
+        trace = _Trace(number, trajectory, scores[trajectory.id], at * MILLISECOND)
         if trace.id in present:
             continue
-        client.start_trace(trace.info(tracking.experiment_id, tracking.mlflow_run_id, tags))
         spans += trace.spans()
-        added += 1
+        missing.append((trace, tags))
     if spans:
         client.log_spans(tracking.experiment_id, spans)
-    return added
+    for trace, tags in missing:
+        client.start_trace(trace.info(tracking.experiment_id, tracking.mlflow_run_id, tags))
+    return len(missing)
 
 
 @dataclass(frozen=True)
@@ -91,14 +110,14 @@ class _Step:
 class _Trace:
     """One trajectory in MLflow's terms. Turns have no times of their own: each is given a millisecond."""
 
-    def __init__(self, number: int, trajectory: Trajectory, score: Score) -> None:
+    def __init__(self, number: int, trajectory: Trajectory, score: Score, start: int) -> None:
         from mlflow.tracing.utils import generate_mlflow_trace_id_from_otel_trace_id
 
         self.number = number
         self.id: str = generate_mlflow_trace_id_from_otel_trace_id(number)
         self.trajectory = trajectory
         self.score = score
-        self.start = time.time_ns()
+        self.start = start
         self.begun = first_turn(trajectory.messages, trajectory.turns)
 
     def info(self, experiment_id: str, mlflow_run_id: str, tags: dict[str, str]) -> Any:

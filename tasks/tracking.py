@@ -1,43 +1,37 @@
-"""MLflow: one MLflow run for each run of the pipeline, continued when the pipeline resumes."""
+"""MLflow: one MLflow run for each run of the pipeline, continued when the pipeline resumes.
+
+Whatever is logged goes to a queue on disk first (`core.spool`), and from there to MLflow (`tasks.delivery`), beside the run's
+work. While MLflow is away the queue grows and the run goes on; it is emptied when MLflow answers again, at the end of the run,
+at the start of the next one, or by `tracewheel sync`.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import functools
-import glob
 import json
-import logging
-import os
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
-from urllib.parse import urlparse
+from typing import Any
 
+from tasks.delivery import FILES, Delivered, Delivery, Say, Target
 from tasks.inputs import NOT_IDENTITY
+from tasks.mlflow_client import MlflowAway, bounded
+from tasks.traces import EvaluationTags
 from tracewheel.config import RetrainConfig, TrackingConfig
-from tracewheel.core.errors import InfrastructureError
-from tracewheel.core.locks import hold
+from tracewheel.core.errors import DataError, InfrastructureError
 from tracewheel.core.run_record import RunRecord
-from tracewheel.core.store import PARTIAL
+from tracewheel.curation.curated_folder import TASKS_FILE
+from tracewheel.rollout.rollout import TRAJECTORIES_FILE
+from tracewheel.scoring.score import SCORES_FILE
 
-# Read by MLflow when it is used. They bound what a server that stops answering can cost.
-os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
-os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
-os.environ.setdefault("MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR", "1")
-
-P = ParamSpec("P")
-R = TypeVar("R")
-PROBE_SECONDS = 5.0
-RECORD_TAG, RUN_TAG = "tracewheel.record", "tracewheel.run_id"
-ITERATION_METRIC = "rl/reward"
-MOST_PARAMETERS = 100
 LONGEST_DIGEST, LONGEST_TAG = 36, 5000
+# Seconds before each attempt of who waits for MLflow, and of the thread that delivers while it is away (the last one repeats).
+PAUSES = (0.0, 1.0, 2.0)
+BUSY_SECONDS = 60.0
+AWAY_PAUSES = (2.0, 5.0, 15.0, 60.0)
 
 
 @dataclass(frozen=True)
@@ -61,242 +55,242 @@ class DataInput:
     schema: str
 
 
-def bounded(method: Callable[P, R]) -> Callable[P, R]:
-    """Turn what MLflow raises into one clear error."""
-
-    @functools.wraps(method)
-    def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
-        from mlflow.exceptions import MlflowException
-
-        try:
-            return method(*args, **kwargs)
-        except MlflowException as error:
-            raise InfrastructureError(f"MLflow: {str(error).splitlines()[0]}") from error
-
-    return guarded
-
-
-def check_tracking(uri: str) -> None:
-    """Make sure that a tracking store can be used, in bounded time.
-
-    Raises:
-        InfrastructureError: the server does not answer.
-    """
-    if urlparse(uri).scheme not in ("http", "https"):
-        return
-    import httpx
-
-    try:
-        httpx.get(f"{uri.rstrip('/')}/health", timeout=PROBE_SECONDS)  # any status: the first call finds out what it allows
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
-        raise InfrastructureError(
-            f"tracking.uri: no MLflow server answers at {uri} ({error}); start it, or use the default sqlite store"
-        ) from error
-
-
-def make_client(uri: str) -> Any:
-    """An MLflow client for a store that has been checked; a sqlite store's folder is made."""
-    check_tracking(uri)
-    for name in ("mlflow.store.db.utils", "alembic"):
-        logging.getLogger(name).setLevel(logging.WARNING)
-    import mlflow
-
-    if database := sqlite_file(uri):
-        _make_database(database)
-    mlflow.set_tracking_uri(uri)
-    return mlflow.MlflowClient(uri)
-
-
-def _make_database(database: Path) -> None:
-    """Have MLflow make its tables under another name: it cannot resume when a kill comes between them."""
-    import mlflow
-
-    if database.exists():
-        return
-    database.parent.mkdir(parents=True, exist_ok=True)
-    # On a disk without locks this continues unlocked and relies on MLflow's own.
-    with hold(database.parent, wait=True):
-        if database.exists():
-            return  # another process was first
-        partial = database.with_name(f"{PARTIAL}{database.name}")
-        for leftover in database.parent.glob(f"{glob.escape(partial.name)}*"):
-            leftover.unlink()
-        mlflow.MlflowClient(f"sqlite:///{partial}").search_experiments(max_results=1)
-        os.replace(partial, database)
-
-
-def sqlite_file(uri: str) -> Path | None:
-    """The database file of a sqlite store, None for a server."""
-    return Path(uri.removeprefix("sqlite:///")) if uri.startswith("sqlite:///") else None
-
-
 class Tracking:
     """The MLflow run of a pipeline run. Logging the same thing again after a resume adds nothing.
 
-    What need not be there at once is logged beside the run's work, in a thread of its own (`later`). Whoever uses the client
-    from another thread waits until that is done, so MLflow sees everything in its order.
+    Each call puts a record into the queue and returns. A thread delivers beside the run's work; who asks MLflow something waits
+    until everything that was logged before is delivered (`settle`), so MLflow sees it all in its order.
     """
 
-    def __init__(self, client: Any, settings: TrackingConfig, experiment_id: str, mlflow_run_id: str) -> None:
-        self._client = client
-        self._beside = ThreadPoolExecutor(1, thread_name_prefix="mlflow", initializer=self._mark)
-        self._beside_id: int | None = None
-        self._pending: deque[Future[Any]] = deque()
+    def __init__(self, settings: TrackingConfig, run: Mapping[str, Any], delivery: Delivery, say: Say) -> None:
         self.settings = settings
-        self.experiment_id = experiment_id
-        self.mlflow_run_id = mlflow_run_id
-        self._logged = {metric.step for metric in client.get_metric_history(mlflow_run_id, ITERATION_METRIC)}
+        self._identity = dict(run)
+        self._delivery = delivery
+        self._say = say
+        self._passing = threading.Lock()
+        self._news = threading.Condition()
+        self._unseen, self._closed = False, False
+        self._thread: threading.Thread | None = None
+        self._last = Delivered()
+
+    @classmethod
+    def open(cls, config: RetrainConfig, record: RunRecord, say: Say | None = None) -> Tracking:
+        """The MLflow run of this record: the existing one, or a new one. While MLflow is away it waits to be made.
+
+        Raises:
+            InfrastructureError: the tracking store answers and refuses.
+        """
+        now = _now()
+        run = {"place": str(record.path.resolve()), "run_id": record.run_id, "name": f"{config.name}-{record.run_id}"}
+        tracking = cls(config.tracking, {**run, "began": now}, Delivery(Path(config.work_dir), say or _silent), say or _silent)
+        values = {key: value for key, value in config.model_dump(mode="json").items() if key not in NOT_IDENTITY}
+        begin = tracking._put("begin", {"parameters": {key: str(value) for key, value in _flatten(values)}})
+        tracking.settle()
+        if reason := tracking._last.refused.get(record.run_id):
+            if begin.exists():
+                tracking._delivery.spool.done(begin)
+            raise InfrastructureError(f"MLflow: {reason}")
+        return tracking
+
+    @property
+    def waiting(self) -> int:
+        """The records of the work folder that wait."""
+        return len(self._delivery.spool.waiting())
 
     @property
     def client(self) -> Any:
-        """MLflow's client."""
-        if threading.get_ident() != self._beside_id:
-            self.settle()
-        return self._client
-
-    def later(self, work: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:
-        """Log beside the run's work.
+        """MLflow's client, after everything is delivered.
 
         Raises:
-            InfrastructureError: something that was logged like this before has failed.
+            MlflowAway: it does not answer, or something could not be delivered.
         """
-        while self._pending and self._pending[0].done():
-            self._pending.popleft().result()
-        self._pending.append(self._beside.submit(work, *args, **kwargs))
+        return self._settled().client
 
-    def settle(self) -> None:
-        """Wait for what is logged beside the run's work.
+    @property
+    def experiment_id(self) -> str:
+        return self._settled().experiment_id
 
-        Raises:
-            InfrastructureError: it has failed.
-        """
-        while self._pending:
-            self._pending.popleft().result()
+    @property
+    def mlflow_run_id(self) -> str:
+        return self._settled().mlflow_run_id
 
-    def _mark(self) -> None:
-        self._beside_id = threading.get_ident()
-
-    @classmethod
-    @bounded
-    def open(cls, config: RetrainConfig, record: RunRecord) -> Tracking:
-        """The MLflow run of this record: the existing one, or a new one.
-
-        Raises:
-            InfrastructureError: the tracking store cannot be used.
-        """
-        client = make_client(config.tracking.uri)
-        experiment_id = _experiment(client, config.tracking)
-        place = str(record.path.resolve())
-        found = client.search_runs([experiment_id], f"tags.`{RECORD_TAG}` = '{place}'", max_results=1)
-        if found:
-            run_id = found[0].info.run_id
-            client.update_run(run_id, status="RUNNING")
-        else:
-            tags = {RECORD_TAG: place, RUN_TAG: record.run_id}
-            run_id = client.create_run(experiment_id, tags=tags, run_name=f"{config.name}-{record.run_id}").info.run_id
-        tracking = cls(client, config.tracking, experiment_id, run_id)
-        tracking._log_parameters(config)
-        return tracking
+    @property
+    def known_run_id(self) -> str | None:
+        """The MLflow run's id, None while it waits to be made."""
+        return self._settled().mlflow_run_id if self.settle() else None
 
     @bounded
+    def _settled(self) -> Target:
+        if not self.settle():
+            raise MlflowAway(f"MLflow: {self._last.reason}")
+        return self._delivery.target(self._record("none", {}))
+
+    def settle(self) -> bool:
+        """Deliver what waits, trying a few times; returns whether this run has nothing left that waits."""
+        patience = time.monotonic() + BUSY_SECONDS
+        for pause in PAUSES[:1] if self._last.away else PAUSES:
+            time.sleep(pause)
+            while self._ours():
+                if not self._pass().busy or time.monotonic() > patience:
+                    break
+                time.sleep(0.1)  # another process delivers, ours with the rest
+            if not self._last.away:
+                break
+        return not self._ours()
+
     def log_inputs(self, data: Iterable[DataInput]) -> None:
-        """Log the data that the run learns from and is measured on, with digests, unless it is logged already."""
-        from mlflow.entities import Dataset, DatasetInput, InputTag
+        """Log the data that the run learns from and is measured on, with digests."""
+        inputs = [
+            {
+                "name": item.name,
+                "context": item.context,
+                "digest": item.digest[:LONGEST_DIGEST],
+                "source": json.dumps({"uri": str(item.source)}),
+                "schema": item.schema,
+                "profile": json.dumps(item.profile),
+            }
+            for item in data
+        ]
+        self._put("inputs", {"data": inputs})
 
-        inputs = []
-        for item in data:
-            source, digest = json.dumps({"uri": str(item.source)}), item.digest[:LONGEST_DIGEST]
-            dataset = Dataset(item.name, digest, "local", source, schema=item.schema, profile=json.dumps(item.profile))
-            inputs.append(DatasetInput(dataset, [InputTag("mlflow.data.context", item.context)]))
-        self.client.log_inputs(self.mlflow_run_id, inputs)
-
-    @bounded
     def log_iteration(self, iteration: int, metrics: Mapping[str, float | None]) -> None:
-        """One iteration's metrics in one batch."""
-        if iteration not in self._logged:
-            self._log({f"rl/{name}": value for name, value in metrics.items()}, iteration)
-            self._logged.add(iteration)
+        """One iteration's metrics in one batch, unless MLflow has them."""
+        self._put("iteration", {"step": iteration, "metrics": _known({f"rl/{name}": metrics[name] for name in metrics})})
 
-    @bounded
-    def log_results(self, metrics: Mapping[str, float | None]) -> None:
-        """The final figures in one batch."""
-        self._log(metrics, 0)
+    def log_results(self, metrics: Mapping[str, float | None], once: Mapping[str, str] | None = None) -> None:
+        """Figures in one batch, unless the MLflow run has the tags `once`."""
+        self._put("results", {"metrics": _known(metrics), "once": _tags(once or {})})
 
-    @bounded
-    def log_files(self, paths: Iterable[Path], folder: str | None = None) -> None:
-        """Files as artifacts; a folder's contents go under its name."""
-        for path in paths:
-            if path.is_dir():
-                self.client.log_artifacts(self.mlflow_run_id, str(path), f"{folder}/{path.name}" if folder else path.name)
-            else:
-                self.client.log_artifact(self.mlflow_run_id, str(path), folder)
+    def log_files(self, paths: Iterable[Path], folder: str | None = None, once: Mapping[str, str] | None = None) -> None:
+        """Files as artifacts, unless the MLflow run has the tags `once`; a folder's contents go under its name."""
+        files = {f"{FILES}/{path.name}": path for path in paths}
+        if files:
+            self._put("files", {"folder": folder, "once": _tags(once or {})}, files)
 
-    @bounded
     def log_weights(self, name: str, weights: Path) -> None:
         """The folder of an adapter or of a whole model, under `adapters/<name>`."""
-        self.client.log_artifacts(self.mlflow_run_id, str(weights), f"adapters/{name}")
+        self._put("files", {"folder": f"adapters/{name}"}, {FILES: weights})
 
-    @bounded
+    def log_evaluation(self, evaluation: Path, curated: Path, wanted: int, evaluated: EvaluationTags) -> None:
+        """Some of an evaluation's trajectories with their scores, as traces; see `traces.log_traces`."""
+        if not wanted:
+            return
+        greedy = {f"{FILES}/greedy/{name}": evaluation / "greedy" / name for name in (TRAJECTORIES_FILE, SCORES_FILE)}
+        tags = {"policy": evaluated.policy, "split": evaluated.split, "run_id": evaluated.run_id}
+        files = {**greedy, f"{FILES}/{TASKS_FILE}": curated / TASKS_FILE}
+        self._put("traces", {"wanted": wanted, "evaluated": tags}, files)
+
     def tag(self, **tags: str) -> None:
-        for name, value in tags.items():
-            self.client.set_tag(self.mlflow_run_id, f"tracewheel.{name}", value[:LONGEST_TAG])
+        self._put("tags", {"tags": _tags(tags)})
 
-    @bounded
-    def tagged(self, name: str) -> str | None:
-        """The value of a tag that `tag` has set, None without."""
-        value: str | None = self.client.get_run(self.mlflow_run_id).data.tags.get(f"tracewheel.{name}")
-        return value
+    def register(self, weights: Path, values: Mapping[str, Any]) -> bool:
+        """Register weights, and promote them where `values` says so; see `promotion`. Returns whether it is done already."""
+        self._put("register", values, {f"{FILES}/{weights.name}": weights})
+        return self.settle()
 
-    @bounded
     def end(self, status: str) -> None:
         """Close the run as FINISHED, FAILED or KILLED."""
-        self.client.set_terminated(self.mlflow_run_id, status)
+        self._put("end", {"status": status})
 
     @contextlib.contextmanager
     def closing(self) -> Iterator[None]:
         """Close the run by how the block ends."""
         try:
             yield
-            self.settle()
         except BaseException as error:
-            self._beside.shutdown(cancel_futures=True)
-            self._pending.clear()
             with contextlib.suppress(InfrastructureError):
                 self.end("FAILED" if isinstance(error, Exception) else "KILLED")
+                self._close()
             raise
         self.end("FINISHED")
-        self._beside.shutdown()
+        self._close()
 
-    def _log_parameters(self, config: RetrainConfig) -> None:
-        from mlflow.entities import Param
+    def _close(self) -> None:
+        with self._news:
+            self._closed = True
+            self._news.notify()
+        self.settle()
+        if self._thread:
+            self._thread.join()
+        if waiting := self.waiting:
+            self._say(f"{waits(waiting)} in {self._delivery.spool.root}: the next run delivers them, or `tracewheel sync`")
 
-        values = {key: value for key, value in config.model_dump(mode="json").items() if key not in NOT_IDENTITY}
-        parameters = [Param(key, str(value)) for key, value in _flatten(values)]
-        for start in range(0, len(parameters), MOST_PARAMETERS):
-            self.client.log_batch(self.mlflow_run_id, params=parameters[start : start + MOST_PARAMETERS])
+    def _put(self, kind: str, values: Mapping[str, Any], files: Mapping[str, Path] | None = None) -> Path:
+        folder = self._delivery.spool.put(self._record(kind, values), files)
+        with self._news:
+            self._unseen = True
+            if self._thread is None and not self._closed and kind != "begin":
+                self._thread = threading.Thread(target=self._deliver, name="mlflow", daemon=True)
+                self._thread.start()
+            self._news.notify()
+        return folder
 
-    def _log(self, metrics: Mapping[str, float | None], step: int) -> None:
-        from mlflow.entities import Metric
+    def _record(self, kind: str, values: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            "kind": kind,
+            "time": _now(),
+            "run": self._identity,
+            "tracking": self.settings.model_dump(mode="json"),
+            **values,
+        }
 
-        now = int(time.time() * 1000)
-        known = [Metric(name, float(value), now, step) for name, value in metrics.items() if value is not None]
-        self.client.log_batch(self.mlflow_run_id, metrics=known)
+    def _ours(self) -> bool:
+        """Whether records of this run wait."""
+        return any(self._is_ours(folder) for folder in self._delivery.spool.waiting())
+
+    def _is_ours(self, folder: Path) -> bool:
+        with contextlib.suppress(DataError, KeyError):
+            return bool(self._delivery.spool.read(folder)["run"]["place"] == self._identity["place"])
+        return False
+
+    def _deliver(self) -> None:
+        """The thread's work: deliver what is put, and while MLflow is away, try again from time to time."""
+        failures = 0
+        while True:
+            with self._news:
+                pause = AWAY_PAUSES[min(failures, len(AWAY_PAUSES)) - 1] if failures else None
+                if failures:
+                    self._news.wait_for(lambda: self._closed, pause)
+                else:
+                    self._news.wait_for(lambda: self._unseen or self._closed)
+                if self._closed:
+                    return
+                self._unseen = False
+            done = self._pass()
+            failures = failures + 1 if done.away or done.refused or done.busy else 0
+
+    def _pass(self) -> Delivered:
+        with self._passing:
+            before, self._last = self._last, self._delivery.deliver()
+            if self._last.reason and not self._last.busy and self._last.reason != before.reason:
+                self._say(
+                    f"MLflow is away ({self._last.reason}): {waits(self._last.waiting)} in {self._delivery.spool.root}, "
+                    "and the run goes on"
+                )
+            elif before.away and not self._last.away and not self._last.busy:
+                self._say(f"MLflow answers again: {self._last.count} records delivered")
+            return self._last
 
 
-def _experiment(client: Any, settings: TrackingConfig) -> str:
-    from mlflow.exceptions import MlflowException
+def waits(count: int) -> str:
+    """As in "1 record waits"."""
+    return f"{count} record{'s wait' if count != 1 else ' waits'} for MLflow"
 
-    found = client.get_experiment_by_name(settings.experiment)
-    if found is None:
-        database = sqlite_file(settings.uri)
-        location = (database.resolve().parent / "artifacts").as_uri() if database else None
-        try:
-            return str(client.create_experiment(settings.experiment, artifact_location=location))
-        except MlflowException:
-            found = client.get_experiment_by_name(settings.experiment)  # another process was first
-            if found is None:
-                raise
-    return str(found.experiment_id)
+
+def _tags(tags: Mapping[str, str]) -> dict[str, str]:
+    return {f"tracewheel.{name}": value[:LONGEST_TAG] for name, value in tags.items()}
+
+
+def _silent(text: str) -> None:
+    return
+
+
+def _now() -> int:
+    return int(time.time() * 1000)
+
+
+def _known(metrics: Mapping[str, float | None]) -> dict[str, float]:
+    return {name: float(value) for name, value in metrics.items() if value is not None}
 
 
 def _flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

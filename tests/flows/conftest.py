@@ -6,15 +6,20 @@ import os
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
+from datetime import datetime
 from pathlib import Path
 
 import psutil
 import pytest
 import yaml
 
+from tracewheel.core.processes import free_port
 from tracewheel.core.store import Store
 
 ROOT = Path(__file__).parents[2]
+SERVER_PATIENCE = 400
 # For runs in which nothing is asserted of the policies that are evaluated for comparison alone: they are half of a short run.
 WITHOUT_COMPARISONS = {"warm_starts": "one", "policies": "gate", "aa": False}
 
@@ -124,3 +129,118 @@ def entries():
         return {name: entry and entry.digest for name, entry in found.items()}
 
     return read
+
+
+class PrefectServer:
+    """A real `prefect server start`."""
+
+    def __init__(self, home, environment):
+        self.url = f"http://127.0.0.1:{(port := free_port())}/api"
+        self.environment = environment | {"PREFECT_HOME": str(home), "PREFECT_SERVER_ANALYTICS_ENABLED": "false"}
+        self.log = home / "server.log"
+        home.mkdir(exist_ok=True)
+        command = [sys.executable, "-m", "prefect", "server", "start", "--port", str(port)]
+        with self.log.open("w") as stream:
+            self.process = subprocess.Popen(command, env=self.environment, stdout=stream, stderr=subprocess.STDOUT)
+        self.until(lambda: self.answers(), "the server to come up")
+
+    def answers(self):
+        try:
+            return urllib.request.urlopen(f"{self.url}/health", timeout=5).status == 200
+        except OSError:
+            return False
+
+    def ask(self, path, body=None, method=None):
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(
+            f"{self.url}/{path}", data=data, method=method, headers={"Content-Type": "application/json"}
+        )
+        for tries_left in (5, 4, 3, 2, 1, 0):
+            try:
+                with urllib.request.urlopen(request, timeout=60) as reply:
+                    text = reply.read()
+                    return json.loads(text) if text else None
+            except urllib.error.HTTPError as error:
+                if error.code != 503 or not tries_left:  # its SQLite database is locked on a busy machine
+                    raise
+                time.sleep(1)
+        return None
+
+    def runs(self, name=None):
+        query = {"sort": "EXPECTED_START_TIME_ASC"} | ({"deployments": {"name": {"any_": [name]}}} if name else {})
+        return self.ask("flow_runs/filter", query)
+
+    def deployment(self, name):
+        return self.ask(f"deployments/name/retrain/{name}")
+
+    def start_run(self, name, **body):
+        return self.ask(f"deployments/{self.deployment(name)['id']}/create_flow_run", body)
+
+    def working(self, run):
+        """When a run began to work and when it ended; while it waited it did not work."""
+        times = [
+            (state["name"], datetime.fromisoformat(state["timestamp"]))
+            for state in self.ask(f"flow_run_states/?flow_run_id={run['id']}")
+        ]
+        began = max(when for name, when in times if name == "Running")
+        return began, times[-1][1], [name for name, _ in times]
+
+    def until(self, look, what):
+        deadline = time.monotonic() + SERVER_PATIENCE
+        while time.monotonic() < deadline:
+            if found := look():
+                return found
+            time.sleep(0.5)
+        raise AssertionError(f"waited in vain for {what}\n{self.log.read_text()[-3000:]}")
+
+    def close(self):
+        for process in [*psutil.Process(self.process.pid).children(recursive=True), psutil.Process(self.process.pid)]:
+            process.kill()
+        self.process.wait()
+
+
+@pytest.fixture(scope="session")
+def start_server(environment, tmp_path_factory):
+    """Starts a Prefect server with more settings in its environment."""
+    started = []
+
+    def start(**settings):
+        started.append(PrefectServer(tmp_path_factory.mktemp("prefect"), environment | settings))
+        return started[-1]
+
+    yield start
+    for server in started:
+        server.close()
+
+
+@pytest.fixture(scope="session")
+def server(start_server):
+    """One `prefect server start` for the slow tests; each has deployments of its own names."""
+    return start_server()
+
+
+@pytest.fixture
+def deploy(server, tmp_path):
+    """Starts `tracewheel deploy` on the server, and waits until it serves: the process, and what it says."""
+    started = []
+
+    def start(profile, *arguments):
+        log = tmp_path / f"deploy-{len(started)}.log"
+        with log.open("w") as stream:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "flows.cli", "deploy", str(profile), *map(str, arguments)],
+                cwd=ROOT,
+                env=server.environment | {"PREFECT_API_URL": server.url},
+                stdout=stream,
+                stderr=subprocess.STDOUT,
+            )
+        started.append(psutil.Process(process.pid))
+        server.until(lambda: "serving retrain/" in log.read_text() or process.poll() is not None, log)
+        assert process.poll() is None, log.read_text()
+        return process, log
+
+    yield start
+    for process in started:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            for child in [*process.children(recursive=True), process]:
+                child.kill()

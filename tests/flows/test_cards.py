@@ -14,10 +14,11 @@ import yaml
 from flows.cards import CARDS, card_of
 from flows.cli import build_parser, main
 from flows.encoding import clean
+from flows.intake import look_at_quarantine
 from flows.look import show_card
-from flows.retrain import look_at_agreement, look_at_quarantine
+from flows.retrain import look_at_agreement
 from flows.setup import resolve_config
-from tasks.run import Run
+from tasks.reading import begin_run
 from tracewheel.core.errors import DoubtfulData
 from tracewheel.core.store import Entry
 from tracewheel.traces.quarantine import ADVICE, REASONS
@@ -80,11 +81,28 @@ RESULTS = {
     },
     "flows.deploy:deploy": {"deployment": "retrain/tiny"},
     "flows.data:record": {"out": "rec", "traces": 100, "agreement": None, "shared": True, "environment": "recorded:rec"},
+    "flows.sync:sync": {"delivered": 12, "waiting": 0},
+    "flows.gc:gc": {
+        "work_dir": "runs", "freed": False, "bytes": 5_000_000, "kinds": {"rollout": {"entries": 3, "bytes": 5_000_000}},
+        "kept": {"entries": 20, "store_bytes": 90_000_000, "runs": {"abc": "the champion's"}}, "champion": "version 2",
+    },
+    "flows.batches:batches": {
+        "batches": [
+            {
+                "id": "b1", "when": "2026-11-23T03:00:00+00:00", "state": "held", "waits": True, "decisions": [],
+                "records": {"read": 40, "kept": 38, "quarantined": 2},
+                "parts": [{"file": "day-07.jsonl", "line": 1, "next_line": None, "sha256": "ab"}],
+                "reasons": ["9 of 38 rewards differ"],
+                "checks": [{"check": "rewards", "severity": "severe", "sentence": "9 of 38 rewards differ", "examples": []}],
+            }
+        ],
+        "totals": {"read": 40, "held": 40},
+    },
     "flows.data:report": {"out": "q", "funnel": [{"name": "read", "count": 786, "unit": "traces", "lost": {"not JSON": 1}}]},
 }  # fmt: skip
 TYPED = argparse.Namespace(
     config="my profile.yaml", overrides=["seed=1"], run_dir=None, curated="data/curated", out="out", traces="data/ingested",
-    trajectories="ro/trajectories.parquet", split="validation",
+    trajectories="ro/trajectories.parquet", split="validation", keep=None,
 )  # fmt: skip
 
 
@@ -181,9 +199,9 @@ class TestTooLittleIsKept:
         with pytest.raises(
             DoubtfulData, match=r"3 of 4 records .*\n  2 unknown format \(as log.jsonl:2: [\s\S]*allow_quarantine=true"
         ):
-            look_at_quarantine(Run.of(resolve_config(str(profile), [], str(tmp_path / "runs"))), traces)
+            look_at_quarantine(begin_run(resolve_config(str(profile), [], str(tmp_path / "runs"))), traces)
         allowed = resolve_config(str(profile), ["ingest.allow_quarantine=true"], str(tmp_path / "runs"))
-        look_at_quarantine(Run.of(allowed), traces)
+        look_at_quarantine(begin_run(allowed), traces)
 
 
 class TestTooLittleIsAsLogged:
@@ -227,7 +245,7 @@ class TestTooLittleIsAsLogged:
         assert "LOOK AT: only" in out and "next:" not in out
         assert "accept it with --allow-drift" in err
         result = json.loads((drifted / "out/report.json").read_text())
-        run = Run.of(resolve_config(str(profile), [], str(tmp_path)))
+        run = begin_run(resolve_config(str(profile), [], str(tmp_path)))
         with pytest.raises(DoubtfulData, match=r"agree with their log.*curation.allow_drift=true"):
             look_at_agreement(run, Entry("curate", "", drifted / "out", "", 0.0, result))
         assert self.curate(drifted, profile, "--allow-drift") == 0

@@ -8,6 +8,7 @@ import pytest
 from flows.plan import make_plan
 from flows.retrain import retrain
 from flows.setup import resolve_config
+from tasks.reading import begin_run
 from tasks.registry import find_champion, register
 from tasks.run import Run
 from tasks.tracking import Tracking
@@ -20,7 +21,7 @@ def crowned(finished, profile, tmp_path_factory):
     folder = tmp_path_factory.mktemp("crowned") / "runs"
     shutil.copytree(finished[0], folder)
     config = resolve_config(str(profile), [], str(folder))
-    run = Run.of(config)
+    run = begin_run(config)
     updates = [path for path in run.store.root.iterdir() if path.name.startswith("update-")]
     adapter = next(path / "adapter" for path in updates if read_json(path / "adapter" / "adapter.json")["version"] == 2)
     tracking = Tracking.open(config, run.record)
@@ -47,7 +48,7 @@ def test_the_next_run_starts_from_the_champion_and_is_compared_with_it(crowned, 
 def test_without_comparisons_a_run_from_a_champion_has_no_warm_start(crowned, profile):
     folder, _ = crowned
     config = resolve_config(str(profile), ["comparison={}", "learner.kl=0.03"], str(folder))
-    planned = {stage["stage"]: stage["results"] for stage in make_plan(Run.of(config))["stages"]}
+    planned = {stage["stage"]: stage["results"] for stage in make_plan(begin_run(config))["stages"]}
     assert "warm_start" not in planned
     assert planned["evaluate"] == 3 + 2 * 2, "the start and two iterations on validation, two policies on two splits"
 

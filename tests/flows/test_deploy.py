@@ -8,6 +8,8 @@ import urllib.request
 
 import psutil
 
+from tracewheel.core.processes import free_port
+
 PATIENCE = 300
 
 
@@ -16,6 +18,11 @@ def flow_runs(address):
         f"{address}/flow_runs/filter", data=b'{"sort": "EXPECTED_START_TIME_ASC"}', headers={"Content-Type": "application/json"}
     )
     with urllib.request.urlopen(request, timeout=30) as reply:
+        return json.load(reply)
+
+
+def read(address):
+    with urllib.request.urlopen(address, timeout=30) as reply:
         return json.load(reply)
 
 
@@ -33,22 +40,27 @@ def test_two_ticks_fire_and_the_second_is_skipped(finished, profile, spawn, tmp_
     whole, _, summary = finished
     folder, log = tmp_path / "runs", tmp_path / "deploy.log"
     shutil.copytree(whole / "store", folder / "store")  # the first tick makes a run from stored stages
-    process = spawn("deploy", profile, "--interval", 5, "--run-dir", folder, log=log)
+    port = free_port()
+    process = spawn("deploy", profile, "--interval", 5, "--run-dir", folder, "--port", port, log=log)
     address = wait_for(lambda: re.search(r"Prefect server: (\S+)", log.read_text()), process, log).group(1)
+    assert address == f"http://127.0.0.1:{port}/api"
+    assert read(f"http://127.0.0.1:{port}/ui-settings")["api_url"] == address  # what its pages ask
 
     def ended():
         done = [run for run in flow_runs(address) if run["state_type"] in ("COMPLETED", "FAILED", "CRASHED")]
         return done if len(done) >= 2 else None
 
     first, second = wait_for(ended, process, log)[:2]
-    assert first["state_name"] == "Completed", log.read_text()
+    verdict = summary["gate"]["verdict"]
+    assert (first["state_type"], first["state_name"]) == ("COMPLETED", verdict.capitalize()), log.read_text()
+    assert f"run {summary['run_id']} {verdict} against" in first["state"]["message"]
     assert (second["state_type"], second["state_name"]) == ("COMPLETED", "Skipped")
     assert second["state"]["message"] == f"no new traces since run {summary['run_id']}, which is complete"
-    assert first["parameters"]["only_new"]
+    assert first["parameters"]["scheduled"]
     assert json.loads((folder / summary["run_id"] / "summary.json").read_text())["success"] == summary["success"]
 
     children = psutil.Process(process.pid).children(recursive=True)
     process.terminate()
-    process.wait(timeout=60)
+    assert process.wait(timeout=60) == 143
     _, alive = psutil.wait_procs(children, timeout=60)
     assert not alive

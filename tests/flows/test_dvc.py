@@ -12,7 +12,7 @@ import yaml
 from flows.retrain import learn
 from flows.setup import resolve_config
 from tasks.drivers import StoredDriver
-from tasks.run import Run
+from tasks.reading import begin_run
 from tracewheel.config import load_config
 from tracewheel.core.fingerprint import digest_of
 
@@ -95,7 +95,7 @@ def test_the_whole_pipeline_makes_the_same_bytes(project, command, monkeypatch):
     done = command("retrain", "configs/tiny.yaml", "--run-dir", "flow", cwd=folder)
     assert done.returncode in (0, 3), done.stderr
     monkeypatch.chdir(folder)
-    run = Run.of(resolve_config("configs/tiny.yaml", [], "flow"), driver=StoredDriver())
+    run = begin_run(resolve_config("configs/tiny.yaml", [], "flow"), driver=StoredDriver())
     outcome = learn(run)
     expected = {"ingested": outcome.traces, "curated": outcome.curated}
     expected |= {

@@ -15,7 +15,7 @@ from tasks.curate import curate_tasks
 from tasks.drivers import NotStored, StoredDriver
 from tasks.evidence import EVIDENCE_FILE, remember
 from tasks.ingest import ingest_traces
-from tasks.run import Run
+from tasks.reading import begin_run
 from tasks.split_chain import CHAIN_FILE, earlier_splits, remember_splits
 from tracewheel.core.errors import DataError
 from tracewheel.core.fingerprint import digest_of
@@ -65,12 +65,12 @@ def work(profile, logs, tmp_path):
             (tmp_path / "log.jsonl").write_bytes(b"".join(logs[::step]))
 
         def run(self, *overrides):
-            return Run.of(resolve_config(str(tmp_path / "profile.yaml"), list(overrides), str(self.folder)), self.listener)
+            return begin_run(resolve_config(str(tmp_path / "profile.yaml"), list(overrides), str(self.folder)), self.listener)
 
         def begin(self, *overrides):
             run = self.run(*overrides)
             with run.hold():
-                traces = ingest_traces(run, inputs=run.trace_digests())
+                traces = ingest_traces(run, snapshot=run.snapshot)
                 start = starting_facts(run, traces)
                 splits, lost = earlier_splits(run, start)
                 earlier = earlier_curation(run, start)

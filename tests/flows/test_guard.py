@@ -7,7 +7,7 @@ from flows.setup import resolve_config
 from tasks.curate import curate_tasks
 from tasks.drivers import DirectDriver, StoredDriver
 from tasks.ingest import ingest_traces
-from tasks.run import Run
+from tasks.reading import begin_run
 from tasks.warm_start import warm_start_policy
 from tracewheel.config import SamplerSections
 from tracewheel.core.files import read_json
@@ -24,11 +24,11 @@ def learn(profile, tmp_path_factory):
     folder = tmp_path_factory.mktemp("guard")
 
     def loop(*settings, planning=False):
-        run = Run.of(
+        run = begin_run(
             resolve_config(str(profile), list(settings), str(folder)), driver=StoredDriver() if planning else DirectDriver()
         )
         with run.hold():
-            curated = curate_tasks(run, traces=ingest_traces(run, inputs=run.trace_digests()))
+            curated = curate_tasks(run, traces=ingest_traces(run, snapshot=run.snapshot))
             start = warm_start_policy(run, curated=curated, demonstrations="verified")
             sampler = make_sampler(SamplerSections.of(run.config), curated.path)
             return run, improve(run, curated, run.adapted("start", start), sampler)

@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 from flows.plan import make_plan, show_plan
 from flows.progress import TerminalReporter
 from tasks.foresight import MEASURED_FILE
-from tasks.run import Run
+from tasks.reading import begin_run
 from tracewheel.config import load_config
 from tracewheel.core.errors import ConfigError
 from tracewheel.core.progress import Progress, listening, report
@@ -72,7 +72,7 @@ def bigger(base, tmp_path_factory):
 def test_what_an_unknown_model_takes_is_not_guessed(profile, base, bigger, tmp_path):
     tiny, other = (
         make_plan(
-            Run.of(
+            begin_run(
                 load_config(
                     str(profile), [f"policy.base={folder}", f"work_dir={tmp_path}/{folder}", f"resources.measure={measure}"]
                 )
@@ -91,7 +91,7 @@ def test_what_a_model_takes_is_measured_once_and_what_cannot_fit_is_refused(prof
     """The measured pass is that of the base; the limit is a setting."""
 
     def plan(*settings):
-        return make_plan(Run.of(load_config(str(profile), [f"policy.base={bigger}", f"work_dir={tmp_path}/run", *settings])))
+        return make_plan(begin_run(load_config(str(profile), [f"policy.base={bigger}", f"work_dir={tmp_path}/run", *settings])))
 
     found = plan()
     assert found["estimate"] == "from a measured pass of the base" and found["estimated_seconds"] > 0

@@ -6,7 +6,7 @@ import pytest
 from flows.setup import resolve_config
 from tasks.drivers import NotStored, StoredDriver
 from tasks.queue import RunQueue
-from tasks.run import Run
+from tasks.reading import begin_run
 from tracewheel.core.store import Entry
 from tracewheel.environments.workspace.tasks import FAMILIES, make_task
 from tracewheel.sampling.sampler import TaskSampler
@@ -29,7 +29,7 @@ def make_queue(profile, curated, tmp_path):
     def make(*overrides, planning=False):
         chosen = ("rollout.mode=async", "rollout.max_staleness=2", f"training.tasks_per_iteration={GROUPS}", *overrides)
         config = resolve_config(str(profile), list(chosen), str(tmp_path / "runs"))
-        run = Run.of(config, driver=StoredDriver() if planning else None)
+        run = begin_run(config, driver=StoredDriver() if planning else None)
         ids = pd.read_parquet(curated.path / "tasks.parquet")["id"].tolist()
         sampler = TaskSampler(run.config.sampler, ids, run.config.seed)
         start = run.adapted("start", Entry("warm_start", "key", curated.path, "start", 0.0, {}))

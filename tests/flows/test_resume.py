@@ -55,7 +55,7 @@ def mlflow_runs(summary):
 
 def test_a_killed_run_resumes(finished, duration, profile, command, spawn, entries, tmp_path):
     check_kills(
-        2,
+        1,
         5,
         finished=finished,
         duration=duration,

@@ -17,8 +17,8 @@ from flows.setup import resolve_config
 from flows.summary import show_summary
 from tasks.datasets import log_datasets
 from tasks.drivers import StoredDriver
+from tasks.reading import begin_run
 from tasks.report import write_report
-from tasks.run import Run
 from tracewheel.config import load_config
 from tracewheel.core.fingerprint import digest_of
 from tracewheel.core.out_folder import visible_files
@@ -202,7 +202,7 @@ class TestOnAFinishedRun:
 
     def test_the_loop_by_itself_makes_the_same_bytes_and_reuses_what_is_stored(self, finished, profile, command, tmp_path):
         folder, _, summary = finished
-        run = Run.of(resolve_config(str(profile), [], str(folder)), driver=StoredDriver())
+        run = begin_run(resolve_config(str(profile), [], str(folder)), driver=StoredDriver())
         outcome = learn(run)
         start = outcome.policies["warm_start_verified"].entry
         out, work = tmp_path / "rl", tmp_path / "work"
@@ -242,7 +242,7 @@ class TestOnAFinishedRun:
         """The same stages with a curation that reports a leak, as only broken code of ours would."""
         folder, _, _ = finished
         shutil.copytree(folder, tmp_path / "run")
-        run = Run.of(resolve_config(str(profile), [], str(tmp_path / "run")), driver=StoredDriver())
+        run = begin_run(resolve_config(str(profile), [], str(tmp_path / "run")), driver=StoredDriver())
         outcome = learn(run)
         said = "nothing may be on two sides: user u1 is in held_out and train"
         result = outcome.curated.result | {"leaks": {"found": True, "says": said}}
@@ -261,7 +261,7 @@ class TestOnAFinishedRun:
         """The same run with the defaults of `comparison`, from the same stored results: the same verdict from fewer of them."""
         folder, _, summary = finished
         shutil.copytree(folder, tmp_path / "run")
-        run = Run.of(resolve_config(str(profile), ["comparison={}"], str(tmp_path / "run")), driver=StoredDriver())
+        run = begin_run(resolve_config(str(profile), ["comparison={}"], str(tmp_path / "run")), driver=StoredDriver())
         outcome = learn(run)
         baseline = summary["gate"]["baseline"]
         assert list(outcome.evaluations) == [baseline, "rl"] and outcome.repeated is None

@@ -12,7 +12,7 @@ from flows.specialists import improve_specialists
 from tasks.curate import curate_tasks
 from tasks.drivers import StoredDriver
 from tasks.ingest import ingest_traces
-from tasks.run import Run
+from tasks.reading import begin_run
 from tasks.warm_start import warm_start_policy
 from tracewheel.core.files import read_json
 from tracewheel.policy.merge import MERGES_FILE
@@ -38,9 +38,9 @@ def specialists(profile, prefect_harness, tmp_path_factory):
     path.write_text(yaml.safe_dump(values, sort_keys=False))
 
     def learn(planning=False):
-        run = Run.of(resolve_config(str(path), [], str(folder / "run")), driver=StoredDriver() if planning else None)
+        run = begin_run(resolve_config(str(path), [], str(folder / "run")), driver=StoredDriver() if planning else None)
         with run.hold():
-            traces = ingest_traces(run, inputs=run.trace_digests())
+            traces = ingest_traces(run, snapshot=run.snapshot)
             curated = curate_tasks(run, traces=traces)
             start = warm_start_policy(run, curated=curated, demonstrations="verified")
             sampler = make_sampler(run.config, curated.path)

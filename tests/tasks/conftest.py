@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tasks.run import Run
+from tasks.reading import begin_run
 from tasks.tracking import Tracking
 from tracewheel.config import RetrainConfig
 from tracewheel.core.files import write_json
@@ -35,7 +35,7 @@ def make_run(base, tracking_uri, tmp_path, request):
             "tracking": {"uri": tracking_uri, "experiment": name, "model_name": name},
             **changes,
         }
-        run = Run.of(RetrainConfig.model_validate(values))
+        run = begin_run(RetrainConfig.model_validate(values))
         return replace(run, tracking=Tracking.open(run.config, run.record)) if tracked else run
 
     return make

@@ -92,8 +92,9 @@ def test_the_quality_report_is_an_artifact_and_a_resumed_run_adds_nothing(make_r
     stored.write_text("as it was")
     resumed = replace(run, tracking=Tracking.open(run.config, run.record))
     log_datasets(resumed, traces, curated)
-    assert stored.read_text() == "as it was" and len(logged(resumed)[0]) == 6
+    assert len(logged(resumed)[0]) == 6 and stored.read_text() == "as it was"
     log_datasets(resumed, traces, replace(curated, digest="f" * 64))
+    assert resumed.tracking.settle()
     assert stored.read_bytes() == (curated.path / "quality.json").read_bytes(), "a new curation replaces it"
 
 
@@ -106,7 +107,7 @@ def test_an_allowed_leak_is_tagged_on_the_mlflow_run(make_run, made):
     log_datasets(run, traces, leaking)
     assert logged(run)[1]["tracewheel.leaks"] == said
     run.tracking.tag(leaks="x" * 10_000)
-    assert len(run.tracking.tagged("leaks")) == LONGEST_TAG
+    assert len(logged(run)[1]["tracewheel.leaks"]) == LONGEST_TAG
 
 
 def test_an_untracked_run_logs_nothing(make_run, made):

@@ -9,7 +9,8 @@ from urllib.parse import urlparse
 import pytest
 
 from flows.cli import main
-from tasks.registry import CHAMPION, find_champion, register
+from tasks.promotion import CHAMPION
+from tasks.registry import find_champion, register
 from tasks.rollback import roll_back
 from tracewheel.core.errors import DataError, InfrastructureError
 

@@ -1,15 +1,19 @@
 """A stage as a Prefect task: its key, its reuse, its retries."""
 
 import importlib.metadata
+import re
 import shutil
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
+from typing import get_args
 
 import grimp
 import prefect
 import pytest
 from prefect.artifacts import Artifact
+from pydantic import ValidationError
 
 from tasks.artifacts import StageProgress
 from tasks.collect import collect_groups
@@ -22,12 +26,13 @@ from tasks.inputs import input_digests
 from tasks.merge import merge_policies
 from tasks.registry import load_champion
 from tasks.rollout import roll_out
-from tasks.run import Policy, settings_for
+from tasks.run import Policy, Silent, settings_for
 from tasks.score import score_trajectories
 from tasks.stage import stage_task
 from tasks.update import update_policy
 from tasks.warm_start import warm_start_policy
 from tracewheel.config import GateConfig, Sections
+from tracewheel.config.profile import StageName
 from tracewheel.core.errors import DataError, InfrastructureError, TimeLimitError
 from tracewheel.core.fingerprint import NUMERIC_PACKAGES, package_versions
 from tracewheel.core.progress import Progress
@@ -89,6 +94,25 @@ def test_a_stage_over_its_limit_ends_and_is_made_by_the_next_run(make_run):
     assert run.record.run_id == make_run().record.run_id, "the limit is no part of the run's identity"
     slow.append(0)
     assert not wait(run).reused and wait(run).reused
+
+
+def test_a_damaged_result_is_made_again_and_that_is_said_and_recorded(counted, make_run):
+    said = []
+    reporter = Silent()
+    reporter.say = said.append
+    run = replace(make_run(), driver=DirectDriver(), reporter=reporter)
+    made = counted(run, number=3)
+    (run.store.root / ".facts" / f"{made.path.name}.json").write_text('{"digest": "')
+    with pytest.raises(NotStored) as missing:
+        counted(replace(run, driver=StoredDriver()), number=3)
+    assert f"{made.path.name}.json: not JSON" in missing.value.flaw
+    assert said == run.record.damaged == [], "looking changes nothing"
+    assert not counted(run, number=3).reused and counted(run, number=3).reused
+    (sentence,), (noted,) = said, run.record.damaged
+    assert f"damaged in the store, and made again: {made.path.name} (" in sentence and noted["flaw"] in sentence
+    (made.path / "number.txt").write_text("4")
+    assert not counted(run, number=3).reused
+    assert "its files are not those that were written" in said[1] and len(run.record.damaged) == 2
 
 
 def test_the_key_depends_on_settings_and_arguments(counted, make_run, tmp_path):
@@ -355,3 +379,14 @@ def test_a_long_stage_has_a_progress_artifact():
 
     assert long() == ((30.0, "3 of 10 steps, 21 tokens"), 100.0)
     assert [progress.done for progress in told] == [1, 2, 3]
+
+
+def test_a_time_limit_may_be_for_one_stage(make_run):
+    run = make_run(stage_seconds={"update": 5, "curate": 0.5})
+    assert [run.config.seconds_for(stage) for stage in ("update", "curate", "ingest")] == [5, 0.5, None]
+    with pytest.raises(ValidationError, match="stage_seconds"):
+        make_run(stage_seconds={"upgrade": 5})
+    found = set()
+    for path in (Path(__file__).parents[2] / "tasks").glob("*.py"):
+        found |= set(re.findall(r'@stage_task\(\s*"(\w+)"', path.read_text()))
+    assert found == set(get_args(StageName))

@@ -15,6 +15,8 @@ from tracewheel.environments.workspace.tasks import make_task
 from tracewheel.scoring.score import write_scores
 from tracewheel.traces.readers.reading import read_traces
 
+AT = 1_800_000_000_000
+
 
 @pytest.fixture
 def evaluation(tmp_path):
@@ -38,7 +40,7 @@ def evaluation(tmp_path):
 
 def log(run, evaluation, wanted, policy="rl"):
     tasks, folder = evaluation
-    return log_traces(run.tracking, folder, tasks, wanted, EvaluationTags(policy, "held_out", run.record.run_id))
+    return log_traces(run.tracking, folder, tasks, wanted, EvaluationTags(policy, "held_out", run.record.run_id), at=AT)
 
 
 def found(run):

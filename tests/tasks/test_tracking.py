@@ -9,11 +9,13 @@ import time
 
 import pytest
 
-from tasks import tracking
-from tasks.tracking import Tracking, check_tracking, make_client
+from tasks import mlflow_client
+from tasks.mlflow_client import MlflowAway, check_tracking, make_client
+from tasks.tracking import Tracking
 from tracewheel.config import TrackingConfig
 from tracewheel.core.errors import InfrastructureError
 from tracewheel.core.processes import free_port
+from tracewheel.core.spool import Spool
 
 
 @pytest.fixture
@@ -80,7 +82,7 @@ def test_a_missing_server_is_reported_at_once():
 
 
 def test_a_server_that_never_answers_times_out(monkeypatch):
-    monkeypatch.setattr(tracking, "PROBE_SECONDS", 0.5)
+    monkeypatch.setattr(mlflow_client, "PROBE_SECONDS", 0.5)
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
@@ -95,20 +97,34 @@ def test_a_server_that_wants_a_password_is_reachable(serve):
     assert check_tracking(address) is None
 
 
-def test_a_server_that_fails_after_the_probe_is_one_error_in_bounded_time(make_run, serve, tracking_uri):
-    run = make_run()
+def test_a_server_that_fails_after_the_probe_is_waited_for_in_bounded_time(make_run, serve):
+    run, said = make_run(), []
     address = serve(lambda path: 200 if path == "/health" else 503)
     config = run.config.model_copy(update={"tracking": TrackingConfig(uri=address)})
     started = time.monotonic()
-    with pytest.raises(InfrastructureError, match="MLflow: "):
+    tracking = Tracking.open(config, run.record, said.append)
+    with tracking.closing():
+        tracking.log_iteration(1, {"reward": 0.5})
+    assert time.monotonic() - started < 30
+    assert tracking.waiting == 3 and "3 records wait for MLflow in" in said[-1]
+    assert "MLflow is away" in said[0] and "503" in said[0] and "the run goes on" in said[0]
+    with pytest.raises(MlflowAway, match="503"):
+        assert tracking.client
+
+
+def test_a_server_that_refuses_ends_the_run_before_it_begins(make_run, serve):
+    run = make_run()
+    address = serve(lambda path: 200 if path == "/health" else 401)
+    config = run.config.model_copy(update={"tracking": TrackingConfig(uri=address)})
+    with pytest.raises(InfrastructureError, match="MLflow: begin: .*401"):
         Tracking.open(config, run.record)
-    assert time.monotonic() - started < 60
+    assert Spool.of(config.work_dir).waiting() == []
 
 
 FIRST_USE = """
 import sys
 import mlflow
-from tasks.tracking import make_client
+from tasks.mlflow_client import make_client
 print("begun", flush=True)
 make_client(sys.argv[1])
 print("made", flush=True)
@@ -128,32 +144,3 @@ def test_a_kill_during_table_creation_leaves_a_usable_store(tmp_path):
     client = make_client(uri)
     assert client.create_experiment("after the kills")
     assert [path.name for path in tmp_path.iterdir()] == ["mlflow.db"]
-
-
-def test_what_is_logged_beside_the_work_is_there_in_order_for_whoever_asks(make_run):
-    run = make_run(tracked=True)
-    begun, go_on = threading.Event(), threading.Event()
-
-    def slow():
-        begun.set()
-        assert go_on.wait(30)
-        run.tracking.log_iteration(1, {"reward": 0.5})
-
-    with run.tracking.closing():
-        run.tracking.later(slow)
-        run.tracking.later(run.tracking.log_iteration, 2, {"reward": 0.7})
-        assert begun.wait(30), "the caller goes on while it logs"
-        go_on.set()
-        history = run.tracking.client.get_metric_history(run.tracking.mlflow_run_id, "rl/reward")
-        assert [(metric.step, metric.value) for metric in history] == [(1, 0.5), (2, 0.7)]
-    assert run.tracking.client.get_run(run.tracking.mlflow_run_id).info.status == "FINISHED"
-
-
-def test_what_fails_beside_the_work_ends_the_run(make_run):
-    def fails():
-        raise InfrastructureError("MLflow: gone")
-
-    run = make_run(tracked=True)
-    with pytest.raises(InfrastructureError, match="gone"), run.tracking.closing():
-        run.tracking.later(fails)
-    assert run.tracking.client.get_run(run.tracking.mlflow_run_id).info.status == "FAILED"

@@ -10,6 +10,8 @@ from tracewheel.config.base import Count, NotNegative, Share, Strict
 
 CheckName = Literal[
     "held_out_use",
+    "held_batches",
+    "unread_logs",
     "observation_loss",
     "sampler_mismatch",
     "stale_adapter",
@@ -69,6 +71,7 @@ class DoctorConfig(Strict):
     - `entropy`: relative to the start; ignored while the success of sampled episodes is above `mastery`.
     - `kl` and `sampler_mismatch`, in nats a token. By default the latter warns at `learner.mismatch.threshold` and is
       severe at five times that.
+    - `unread_logs`: share of the records in quarantine.
     - `length`: growth factor of the episodes of the same tasks.
     - `fall`: how far validation success, or a grader, falls while the reward rises.
     """
@@ -88,5 +91,6 @@ class DoctorConfig(Strict):
     mastery: Share = 0.85
     kl: Ceiling = Ceiling(warn=0.3, severe=1.0)
     sampler_mismatch: Ceiling | None = None
+    unread_logs: Ceiling = Ceiling(warn=0.02, severe=0.2)
     length: Ceiling = Ceiling(warn=1.5, severe=2.5)
     fall: Ceiling = Ceiling(warn=0.03, severe=0.1)

@@ -15,6 +15,7 @@ from tracewheel.config.engines import EngineConfig, TransformersEngineConfig
 from tracewheel.config.guard import GuardConfig
 from tracewheel.config.ingest import IngestConfig
 from tracewheel.config.learner import LearnerConfig, PolicyGradientConfig
+from tracewheel.config.operations import ScheduleConfig, ScreeningConfig
 from tracewheel.config.passes import PassesConfig
 from tracewheel.config.placement import PlacementConfig, check_placement
 from tracewheel.config.precision import choose_dtype
@@ -259,18 +260,37 @@ class TrackingConfig(Strict):
     traces_per_evaluation: Annotated[int, Field(ge=0)] = 20
 
 
+StageName = Literal[
+    "ingest",
+    "curate",
+    "warm_start",
+    "champion",
+    "rollout",
+    "collect",
+    "score",
+    "rate_trials",
+    "update",
+    "go_back",
+    "merge",
+    "evaluate",
+    "join",
+    "gate",
+]
+
+
 class RetrainConfig(Strict):
     """A whole profile.
 
     A stage that takes longer than `stage_seconds` ends with an error, and the run can be resumed; null is no limit, because
-    how long an update takes depends on the model.
+    how long an update takes depends on the model. One number is for every stage; `{update: 3600, rollout: 1800}` is for those
+    that it names.
     """
 
     name: str
     seed: int = 0
     threads: Count = 2
     work_dir: str = "runs"
-    stage_seconds: Positive | None = None
+    stage_seconds: Positive | dict[StageName, Positive] | None = None
     policy: PolicyConfig = PolicyConfig()
     environment: EnvironmentConfig = EnvironmentConfig()
     ingest: IngestConfig = IngestConfig()
@@ -293,6 +313,13 @@ class RetrainConfig(Strict):
     tracking: TrackingConfig = TrackingConfig()
     placement: PlacementConfig = PlacementConfig()
     resources: ResourcesConfig = ResourcesConfig()
+    schedule: ScheduleConfig = ScheduleConfig()
+    screening: ScreeningConfig = ScreeningConfig()
+
+    def seconds_for(self, stage: str) -> float | None:
+        """The time limit of a stage; None without one."""
+        limits: dict[Any, float] | float | None = self.stage_seconds
+        return limits.get(stage) if isinstance(limits, dict) else limits
 
     @property
     def largest_rank(self) -> int:

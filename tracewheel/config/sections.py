@@ -146,10 +146,11 @@ class GateSections(Sections):
 
 
 class ChampionSections(Sections):
-    """`tracking` says where the registry is; the champion's digest, an argument of the stage, says what it holds."""
+    """`tracking` and `work_dir` say where it is; the champion's digest, an argument of the stage, says what it holds."""
 
-    UNKEYED = frozenset({"tracking"})
+    UNKEYED = frozenset({"tracking", "work_dir"})
 
+    work_dir: str
     policy: PolicyConfig
     tracking: TrackingConfig
 

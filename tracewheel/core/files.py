@@ -23,18 +23,22 @@ def write_json(path: Path, value: Any) -> None:
     path.write_text(json.dumps(value, indent=2, sort_keys=True) + "\n")
 
 
-def read_json(path: Path) -> Any:
+def read_json(path: Path, hint: str = "") -> Any:
     """Read JSON.
+
+    Args:
+        path: The file.
+        hint: What a person does about a damaged file.
 
     Raises:
         DataError: the file is missing or not JSON.
     """
     try:
-        return json.loads(path.read_text())
+        return json.loads(path.read_bytes())
     except FileNotFoundError as error:
         raise DataError(f"{path}: no such file") from error
     except ValueError as error:
-        raise DataError(f"{path}: not JSON: {error}") from error
+        raise DataError(f"{path}: not JSON: {error}{hint and f'; {hint}'}") from error
 
 
 def write_records(path: Path, records: Sequence[Record]) -> None:

@@ -125,10 +125,28 @@ class _SourceModule(NamedTuple):
     assets: tuple[str, ...]
 
 
+PARSE_TRIES = 20
+
+
+def _parsed(path: Path) -> ast.Module:
+    """The syntax tree of a module.
+
+    CPython 3.11 counts the depth of all threads' parsing in one place: when two parse at once, one fails, and is tried again.
+    """
+    source = path.read_bytes()
+    for left in reversed(range(PARSE_TRIES)):
+        try:
+            return ast.parse(source)
+        except SystemError:
+            if not left:
+                raise
+    raise AssertionError("unreachable")
+
+
 @functools.cache
 def _source_module(path: Path, changed: int) -> _SourceModule:
     """A module of `tracewheel` whose file `changed` then; read once however many stages reach it."""
-    tree = ast.parse(path.read_bytes())
+    tree = _parsed(path)
     imported: list[str] = []
     texts: list[str] = []
     for node in ast.walk(tree):

@@ -6,8 +6,9 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
+from dataclasses import dataclass
 from multiprocessing import get_context
-from typing import Any, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from tracewheel.core.processes import end_with_parent
 
@@ -18,6 +19,13 @@ R = TypeVar("R")
 def usable_cores() -> int:
     """The cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@dataclass(frozen=True)
+class Ready(Generic[R]):
+    """A result among the items: it needs no work and keeps its place."""
+
+    value: R
 
 
 class OrderedMap:
@@ -40,7 +48,7 @@ class OrderedMap:
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
 
-    def __call__(self, function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
+    def __call__(self, function: Callable[[T], R], items: Iterable[T | Ready[R]]) -> Iterator[R]:
         """The results in the order of the items. At most one item more than there are processes is read ahead.
 
         Args:
@@ -48,16 +56,23 @@ class OrderedMap:
             items: Its arguments; they and the results are sent between processes.
         """
         if self.processes == 1:
-            yield from map(function, items)
+            yield from (item.value if isinstance(item, Ready) else function(item) for item in items)
             return
+        waiting: deque[Future[R] | Ready[R]] = deque()
+        for item in items:
+            waiting.append(item if isinstance(item, Ready) else self._submitted(function, item))
+            if len(waiting) > self.processes:
+                yield _result(waiting.popleft())
+        while waiting:
+            yield _result(waiting.popleft())
+
+    def _submitted(self, function: Callable[[T], R], item: T) -> Future[R]:
         if self._pool is None:
             self._pool = ProcessPoolExecutor(
                 self.processes, mp_context=get_context("spawn"), initializer=end_with_parent, initargs=(os.getpid(),)
             )
-        waiting: deque[Future[R]] = deque()
-        for item in items:
-            waiting.append(self._pool.submit(function, item))
-            if len(waiting) > self.processes:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
+        return self._pool.submit(function, item)
+
+
+def _result(waiting: Future[R] | Ready[R]) -> R:
+    return waiting.value if isinstance(waiting, Ready) else waiting.result()

@@ -2,8 +2,9 @@
 
 `work_dir/<run id>/` holds `config.yaml` (resolved), `lineage.json` (commit, input digests, package versions) and
 `start.json` (champion, evidence, record of splits and task posterior at the start, so that a resumed run sees the same).
-`template.json` is the check of the base's chat template.
-Reinforcement learning adds `loop.json` (the store entries of each iteration) and `doctor.json` (the doctor's findings); the
+`snapshot.json` is what the run reads of the logs, `template.json` the check of the base's chat template. `entries.txt` names
+the store's entries that the run asked for. Reinforcement learning adds `loop.json` (the store entries of each iteration) and
+`doctor.json` (the doctor's findings); `damaged.json` lists what was damaged in the store and made again. The
 end of the run adds `gate.json`, `report.html`, `splits.parquet` and `summary.json`. A run with a summary is complete.
 """
 
@@ -18,13 +19,26 @@ from typing import Any
 
 import yaml
 
+from tracewheel.core.errors import DataError
 from tracewheel.core.files import read_json
 from tracewheel.core.fingerprint import CURATION_PACKAGES, NUMERIC_PACKAGES, READING_PACKAGES, package_versions
-from tracewheel.core.store import PARTIAL, remove, write_whole
+from tracewheel.core.run_state import RunState
+from tracewheel.core.store import PARTIAL, disk_errors, remove, write_whole
 
 CONFIG_FILE, LINEAGE_FILE, START_FILE, SUMMARY_FILE = "config.yaml", "lineage.json", "start.json", "summary.json"
+DAMAGED_FILE = "damaged.json"
+SNAPSHOT_FILE = "snapshot.json"
+ENTRIES_FILE = "entries.txt"
 ORCHESTRATION_PACKAGES = ("prefect", "mlflow", "dvc")
 PACKAGES = tuple(sorted({*NUMERIC_PACKAGES, *READING_PACKAGES, *CURATION_PACKAGES, *ORCHESTRATION_PACKAGES}))
+
+
+# What a person does about a damaged file of the record.
+HINTS = {
+    LINEAGE_FILE: "delete it: the next start of the run writes it again",
+    START_FILE: "delete it: the next start of the run looks up again what it starts from, and the store keeps what is the same",
+    SUMMARY_FILE: "delete it: `tracewheel retrain` writes it again from the store",
+}
 
 
 class RunRecord:
@@ -33,40 +47,79 @@ class RunRecord:
     def __init__(self, work_dir: Path, run_id: str) -> None:
         self.run_id = run_id
         self.path = work_dir / run_id
+        self._needs: set[str] = set()
+        self.state = RunState(self.path)
 
     @property
     def summary(self) -> dict[str, Any] | None:
         """The summary, or None while the run is incomplete."""
-        path = self.path / SUMMARY_FILE
-        return read_json(path) if path.is_file() else None
+        return self._read(SUMMARY_FILE)
+
+    @property
+    def damaged(self) -> list[dict[str, str]]:
+        """The stored results that this run found damaged and made again: `entry` and `flaw` of each."""
+        try:
+            return self._read(DAMAGED_FILE) or []
+        except DataError:
+            return []  # a note only
 
     @property
     def lineage(self) -> dict[str, Any]:
         """Commit, input digests and package versions of a run that was begun."""
-        found: dict[str, Any] = read_json(self.path / LINEAGE_FILE)
+        found: dict[str, Any] = read_json(self.path / LINEAGE_FILE, HINTS[LINEAGE_FILE])
         return found
 
-    def open(self, config: dict[str, Any], inputs: dict[str, str]) -> None:
-        """Delete partial files of a killed process, and write `config.yaml` and `lineage.json` unless they exist."""
+    @property
+    def snapshot(self) -> dict[str, Any] | None:
+        """What the run reads of the logs, and `settings`, the hash of its settings; None for a run of an earlier version."""
+        path = self.path / SNAPSHOT_FILE
+        return read_json(path) if path.is_file() else None
+
+    def open(self, config: dict[str, Any], inputs: dict[str, str], snapshot: dict[str, Any] | None = None) -> None:
+        """Delete partial files of a killed process; write config, snapshot and lineage unless they exist."""
         for leftover in self.path.glob(f"{PARTIAL}*"):
             remove(leftover)
         self._keep(CONFIG_FILE, lambda: yaml.safe_dump(config, sort_keys=False))
+        if snapshot is not None:
+            self._keep(SNAPSHOT_FILE, lambda: _json(snapshot))
         self._keep(LINEAGE_FILE, lambda: _json(_lineage(inputs)))
 
     def start(self, look: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """The stored starting point; on the first call, the result of `look`, which is stored."""
         self._keep(START_FILE, lambda: _json(look()))
-        return read_json(self.path / START_FILE)
+        return self._read(START_FILE) or {}
 
     def started(self) -> dict[str, Any] | None:
         """The stored starting point, or None where the run has not started."""
-        path = self.path / START_FILE
-        return read_json(path) if path.is_file() else None
+        return self._read(START_FILE)
+
+    def need(self, entry: str) -> None:
+        """Note the name of an entry of the store before the run asks for it, so that `tracewheel gc` keeps it."""
+        self._needs = self._needs or self.needs() or set()
+        if entry in self._needs:
+            return
+        path = self.path / ENTRIES_FILE
+        with disk_errors(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("a") as file:
+                file.write(f"{entry}\n")
+        self._needs.add(entry)
+
+    def needs(self) -> set[str] | None:
+        """Names of the entries that the run asked for, those of its specialists included; None where no run noted them."""
+        files = [self.path / ENTRIES_FILE, *self.path.glob(f"specialists/*/{ENTRIES_FILE}")]
+        if not any(file.is_file() for file in files):
+            return None
+        return {name for file in files if file.is_file() for name in file.read_text().split()}
 
     def write(self, name: str, value: Any) -> Path:
         """Write a JSON file of the record."""
         write_whole(self.path / name, _json(value))
         return self.path / name
+
+    def _read(self, name: str) -> Any:
+        path = self.path / name
+        return read_json(path, HINTS.get(name, "")) if path.is_file() else None
 
     def _keep(self, name: str, text: Callable[[], str]) -> None:
         if not (self.path / name).is_file():
@@ -76,7 +129,12 @@ class RunRecord:
 def find_runs(work_dir: Path) -> list[RunRecord]:
     """The runs in a work folder, latest start first."""
     records = [RunRecord(work_dir, path.parent.name) for path in work_dir.glob(f"*/{LINEAGE_FILE}")]
-    return sorted(records, key=lambda record: str(record.lineage["started"]), reverse=True)
+    return sorted(records, key=_begun, reverse=True)
+
+
+def _begun(record: RunRecord) -> tuple[str, int]:
+    """When a run began; of those of the same second, the time of the file decides."""
+    return str(record.lineage["started"]), (record.path / LINEAGE_FILE).stat().st_mtime_ns
 
 
 def _lineage(inputs: dict[str, str]) -> dict[str, Any]:

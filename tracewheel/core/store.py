@@ -3,7 +3,7 @@
 `root/<stage>-<key>/` is the output of one stage. It is written under a temporary name and renamed once it is on disk, so
 an entry is either complete or absent. That gives caching and resuming in one. `root/.facts/` holds the metadata of each
 entry, which is not part of the output: digest, duration and the stage's return value. An entry whose bytes do not match
-its digest is made again.
+its digest, or whose metadata cannot be read, is made again, and `flaws` says so.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tracewheel.core.errors import InfrastructureError, TracewheelError
+from tracewheel.core.errors import DataError, InfrastructureError, TracewheelError
 from tracewheel.core.fingerprint import digest_of
 from tracewheel.core.locks import hold
 from tracewheel.core.out_folder import carry_hidden
 
 PARTIAL, PREVIOUS = ".partial-", ".previous-"
+FACTS = ".facts"
 DISK_ERRORS = {
     errno.ENOSPC,
     errno.EDQUOT,
@@ -59,12 +60,17 @@ class Store:
 
     Args:
         root: The folder; created when the first entry is written.
+
+    Attributes:
+        flaws: Name of each damaged entry that `find` has met to what is wrong with it, until it is made again.
     """
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self._metadata = root / ".facts"
+        self.flaws: dict[str, str] = {}
+        self._metadata = root / FACTS
         self._placing = threading.Lock()
+        self.reuse = root / ".reuse"  # results inside stages, which later runs reuse; no entry depends on them
 
     @contextlib.contextmanager
     def exclusive(self) -> Iterator[None]:
@@ -88,20 +94,40 @@ class Store:
                 remove(leftover)
             yield
 
+    def is_held(self) -> bool:
+        """Whether a process holds the store now."""
+        lock = self.root / ".lock"
+        if not lock.is_file():
+            return False
+        with hold(lock) as free:
+            return not free
+
     def find(self, stage: str, key: str) -> Entry | None:
-        """The entry, or None where it is missing or its bytes do not match its digest."""
-        path = self.root / f"{stage}-{key}"
-        metadata_path = self._metadata / f"{stage}-{key}.json"
-        if not path.is_dir() or not metadata_path.is_file():
+        """The entry, or None where it is missing or damaged; `flaws` has what is wrong with a damaged one."""
+        name = f"{stage}-{key}"
+        path, metadata_path = self.root / name, self._metadata / f"{name}.json"
+        if not path.is_dir():
             return None
-        metadata = json.loads(metadata_path.read_text())
-        if digest_of(path) != metadata["digest"]:
-            return None
-        return Entry(stage, key, path, metadata["digest"], metadata["seconds"], metadata["result"], reused=True)
+        try:
+            metadata = read_metadata(metadata_path)
+            if digest_of(path) != metadata["digest"]:
+                raise DataError(f"{path}: its files are not those that were written")
+        except FileNotFoundError:
+            self.flaws[name] = f"{metadata_path}: no such file, so nothing says whether the entry is whole"
+        except (DataError, OSError) as flaw:
+            self.flaws[name] = str(flaw)
+        else:
+            self.flaws.pop(name, None)
+            return Entry(stage, key, path, metadata["digest"], metadata["seconds"], metadata["result"], reused=True)
+        return None
 
     def history(self, stage: str) -> list[float]:
-        """The duration in seconds of each of the stage's entries."""
-        return [json.loads(path.read_text())["seconds"] for path in self._metadata.glob(f"{stage}-*.json")]
+        """The duration in seconds of each of the stage's entries whose metadata can be read."""
+        found = []
+        for path in sorted(self._metadata.glob(f"{stage}-*.json")):
+            with contextlib.suppress(DataError, OSError):
+                found.append(read_metadata(path)["seconds"])
+        return found
 
     def make(self, stage: str, key: str, produce: Callable[[Path], Any]) -> Entry:
         """Find the entry, or make it with `produce`.
@@ -134,7 +160,7 @@ class Store:
                 flush(partial)
                 metadata = {"digest": digest_of(partial), "seconds": seconds, "result": result, "finished": time.time()}
                 metadata_partial.write_text(json.dumps(metadata))
-                _sync(metadata_partial)
+                sync(metadata_partial)
                 with self._placing:
                     made_meanwhile = self.find(stage, key)
                     if made_meanwhile:
@@ -143,11 +169,29 @@ class Store:
                     os.replace(metadata_partial, self._metadata / f"{name}.json")
                     remove(self.root / name)
                     os.replace(partial, self.root / name)
-                    _sync(self.root)
+                    sync(self.root)
+                    self.flaws.pop(name, None)
             finally:
                 remove(partial)
                 remove(metadata_partial)
         return Entry(stage, key, self.root / name, metadata["digest"], seconds, json.loads(json.dumps(result)))
+
+
+def read_metadata(path: Path) -> dict[str, Any]:
+    """The metadata of an entry.
+
+    Raises:
+        DataError: it is not what a store wrote.
+        FileNotFoundError: it is missing.
+    """
+    try:
+        found = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise DataError(f"{path}: not JSON: {error}") from error
+    kinds = {"digest": str, "seconds": int | float, "result": object}
+    if not isinstance(found, dict) or not all(name in found and isinstance(found[name], kind) for name, kind in kinds.items()):
+        raise DataError(f"{path}: not the metadata of an entry, which has {', '.join(kinds)}")
+    return found
 
 
 def write_whole(path: Path, text: str) -> None:
@@ -156,7 +200,7 @@ def write_whole(path: Path, text: str) -> None:
     with disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         partial.write_text(text, encoding="utf-8")
-        _sync(partial)
+        sync(partial)
         os.replace(partial, path)
 
 
@@ -166,8 +210,24 @@ def place_copy(source: Path, path: Path) -> None:
     with disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, partial)
-        _sync(partial)
+        sync(partial)
         os.replace(partial, path)
+
+
+def link(source: Path, target: Path) -> None:
+    """Put a file or a folder under a second name; a copy where the disk cannot hold one file under two names."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if source.is_dir():
+        shutil.copytree(source, target, copy_function=_link_file)
+    else:
+        _link_file(str(source), str(target))
+
+
+def _link_file(one: str, other: str) -> None:
+    try:
+        os.link(one, other)
+    except OSError:
+        shutil.copy2(one, other)
 
 
 def produce_whole(out: Path, produce: Callable[[Path], Any]) -> Any:
@@ -245,10 +305,11 @@ def disk_errors(where: Path) -> Iterator[None]:
 def flush(folder: Path) -> None:
     """Write a folder and everything in it through to the disk."""
     for path in [*folder.rglob("*"), folder]:
-        _sync(path)
+        sync(path)
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
+    """Write one file, or the names in one folder, through to the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,7 +15,16 @@ from tracewheel.core.ordered_map import OrderedMap, usable_cores
 from tracewheel.core.store import PARTIAL
 from tracewheel.curation.agreement import GOOD_AGREEMENT, Agreement
 from tracewheel.curation.contamination import Overlap
-from tracewheel.curation.curated_folder import CONTAMINATION_FILE, DUPLICATES_FILE, REPORT_FILE, SPLITS, SPLITS_FILE, TASKS_FILE
+from tracewheel.curation.curated_folder import (
+    CONTAMINATION_FILE,
+    DUPLICATES_FILE,
+    OUTCOME_COLUMNS,
+    OUTCOMES_FILE,
+    REPORT_FILE,
+    SPLITS,
+    SPLITS_FILE,
+    TASKS_FILE,
+)
 from tracewheel.curation.difficulty import check_held_out_tier, pass_rates
 from tracewheel.curation.duplicates import RENUMBERED, describe_duplicates
 from tracewheel.curation.episode_writer import EpisodeOrder, write_episodes
@@ -23,9 +33,11 @@ from tracewheel.curation.fitting import component_words, describe_components, de
 from tracewheel.curation.founding import tried_rows
 from tracewheel.curation.leaks import check_leaks, describe_leaks, linking_clusters
 from tracewheel.curation.pass_counts import KeptPassCounts
-from tracewheel.curation.probes import probe_tasks
+from tracewheel.curation.probes import probe_report
 from tracewheel.curation.quality.report import quality_report, write_quality
-from tracewheel.curation.replayed_traces import ReplayedTraces, replay_all
+from tracewheel.curation.replayed_traces import Means, ReplayedTraces, replay_all
+from tracewheel.curation.reuse.earlier_results import EarlierResults, NotRepeatable, silent
+from tracewheel.curation.reuse.known_probes import probes_of
 from tracewheel.curation.side_replay import TraceLinks
 from tracewheel.curation.split_keeping import Candidates, describe_ledger, keep_splits
 from tracewheel.curation.split_record import SplitRecord
@@ -48,6 +60,21 @@ class Earlier(NamedTuple):
     splits: SplitRecord | None
 
 
+class HowTo(NamedTuple):
+    """How a curation works.
+
+    Attributes:
+        processes: How many processes; by default as many as there are cores, and one for fewer than `MANY` traces.
+        reuse: A folder of results of earlier curations, which this one reuses and adds to.
+        say: Takes a sentence about what is reused, and what is not.
+    """
+
+    processes: int | None = None
+    reuse: Path | None = None
+    say: Callable[[str], None] = silent
+
+
+BY_DEFAULT = HowTo()
 MANY, MOST_PROCESSES = 20_000, 4  # traces for which other processes pay, and how many of these
 TOO_LARGE = 0.5  # a component with more than this share of the tasks is said to be large
 IN_A_BENCHMARK, FILTERED = "in a benchmark", "left out by the filter"
@@ -59,7 +86,7 @@ def curate(
     out: Path,
     earlier: KeptPassCounts | None = None,
     splits: SplitRecord | None = None,
-    processes: int | None = None,
+    how: HowTo = BY_DEFAULT,
 ) -> dict[str, Any]:
     """Make tasks and verified episodes from ingested traces.
 
@@ -72,6 +99,7 @@ def curate(
     - contamination.parquet: traces that contain a benchmark item, with its file and line.
     - evidence.json, counted.parquet: successes and failures by task and the traces counted in them, for the next curation.
     - splits.parquet: the record of splits, for the next curation.
+    - outcomes.parquet: the outcome of each trace of a usable task, in a set or not, for the test of drift.
     - report.json: the returned report.
     - quality.html, quality.json: the quality report.
 
@@ -81,8 +109,7 @@ def curate(
         out: Directory to write to.
         earlier: The pass counts of an earlier curation. Traces counted there do not count again.
         splits: The record of splits of the curation before this one. Without it the splits begin anew.
-        processes: How many processes work; by default as many as there are cores, and one for fewer than `MANY` traces. It
-            changes no byte of the output.
+        how: How the work is done. It changes no byte of the output.
 
     Raises:
         DataError: no traces, too few tasks for the splits, or `curation.harder_tier` is not the tier above the hardest trained.
@@ -94,10 +121,17 @@ def curate(
     existing = next(folder for folder in (out, *out.absolute().parents) if folder.exists())
     with (
         tempfile.TemporaryDirectory(prefix=f"{PARTIAL}curate-", dir=existing) as scratch,
-        OrderedMap(processes or _processes(config, path)) as mapped,
+        OrderedMap(how.processes or _processes(config, path)) as mapped,
+        EarlierResults.opened(how.reuse, config, how.say) as reuse,
     ):
         # In two steps, so that the replayed rows and the conversations are not in memory together.
-        order, report = _decide(config, (path, out, Path(scratch)), Earlier(earlier, splits), mapped)
+        paths = (path, out, Path(scratch))
+        try:
+            order, report = _decide(config, paths, Earlier(earlier, splits), Means(mapped, reuse))
+        except NotRepeatable as error:
+            assert reuse is not None
+            reuse.distrust(str(error))
+            order, report = _decide(config, paths, Earlier(earlier, splits), Means(mapped))
         proves = not config.environment.kind.startswith(RECORDED)
         labels, sets = write_episodes(order, out, config.curation.sets, replay_proves=proves, mapped=mapped)
     report = {name: {"labels": labels, "sets": sets}.get(name, value) for name, value in report.items()}
@@ -117,7 +151,7 @@ def _processes(config: CurateSections, traces: Path) -> int:
 
 
 def _decide(
-    config: CurateSections, paths: tuple[Path, Path, Path], earlier: Earlier, mapped: OrderedMap
+    config: CurateSections, paths: tuple[Path, Path, Path], earlier: Earlier, means: Means
 ) -> tuple[EpisodeOrder, dict[str, Any]]:
     """Write all files except episodes and sets. Returns the order of the episodes, and the report without their part.
 
@@ -125,8 +159,8 @@ def _decide(
         paths: The traces, the folder to write to, and one for working files.
     """
     traces, out, scratch = paths
-    with replay_all(traces, config.environment.kind, config.curation, scratch, mapped) as replayed:
-        curation = _Curation(config, replayed, earlier, mapped)
+    with replay_all(traces, config.environment.kind, config.curation, scratch, means) as replayed:
+        curation = _Curation(config, replayed, earlier, means)
         try:
             return curation.write(out, scratch, traces)
         except DataError as error:
@@ -140,12 +174,14 @@ def _decide(
 class _Curation:
     """The decisions on the rows of all traces: which tasks to keep, their splits, and the order of their episodes."""
 
-    def __init__(self, config: CurateSections, replayed: ReplayedTraces, earlier: Earlier, mapped: OrderedMap) -> None:
+    def __init__(self, config: CurateSections, replayed: ReplayedTraces, earlier: Earlier, means: Means) -> None:
         self.config, self.replayed, self.earlier_splits = config.curation, replayed, earlier.splits
         self.kind = config.environment.kind
         dropped = replayed.rows["dropped"] != ""
         self.usable = replayed.rows[~dropped] if dropped.any() else replayed.rows
-        self.probes, self.probe_report = probe_tasks(replayed.tasks, replayed.solutions, mapped=mapped)
+        self.probes = probes_of(replayed.tasks, replayed.solutions, means.mapped, means.reuse)
+        if means.reuse:
+            means.reuse.keep(whole=True)
         self.rates, self.kept_counts = pass_rates(
             self.usable[["id", "task_id", "success"]], self.config.difficulty, earlier.counts
         )
@@ -194,6 +230,7 @@ class _Curation:
         )
         self.kept_counts.write(out)
         splits.record.write(out / SPLITS_FILE)
+        self._outcomes(tasks).to_parquet(out / OUTCOMES_FILE, index=False)
         report = {
             "agreement": Agreement.of(self.usable, self.replayed.difference).to_record(),
             "funnel": self._funnel(dropped, tasks, in_use),
@@ -203,7 +240,7 @@ class _Curation:
                 "observations": int(self.usable["observation_drift"].sum()),
             },
             "faults": _faults(self.usable, self.replayed.tasks.families),
-            "probes": self.probe_report,
+            "probes": probe_report(self.probes),
             "duplicates": describe_duplicates(clusters),
             "contamination": _contamination(self.replayed.overlaps),
             "filter": clauses,
@@ -256,6 +293,12 @@ class _Curation:
         rows = self.usable.reset_index(names="row")
         found = rows.merge(in_use[["id", "split"]].rename(columns={"id": "task_id"}), on="task_id")
         return found.sort_values(["split", "task_id", "id"], key=_split_order).reset_index(drop=True)
+
+    def _outcomes(self, tasks: pandas.DataFrame) -> pandas.DataFrame:
+        """The outcome of each trace of these tasks, in the order of the log."""
+        rows = self.usable[self.usable["task_id"].isin(tasks["id"])]
+        rows = rows.assign(trace_id=rows["id"], family=rows["task_id"].map(self.replayed.tasks.families))
+        return rows[list(OUTCOME_COLUMNS)]
 
     def _counts(self, in_use: pandas.DataFrame, fitted: dict[str, int], parts: dict[str, Any]) -> dict[str, Any]:
         """The sizes of the sets beside those asked for, and what the logs lack."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 EXACT, SEMANTIC, RENUMBERED, NEAR = "exact", "semantic", "renumbered", "near"
 KINDS = (EXACT, SEMANTIC, RENUMBERED, NEAR)
 COLUMNS = ("trace_id", "cluster", "kind")
+SKETCH_COLUMNS = (EXACT, SEMANTIC, RENUMBERED, "words", "content")
 FEWEST_MEMBERS = 4  # a smaller set does not identify a task: "Hi" is no copy of "Hi"
 ROWS_AT_ONCE = 2000
 _NUMBER = re.compile(r"\d+")
@@ -60,22 +62,20 @@ class DuplicateFinder:
             self._add(traces.iloc[start : start + ROWS_AT_ONCE])
 
     def _add(self, traces: pandas.DataFrame) -> None:
-        import orjson
+        names = traces["trace_id" if "trace_id" in traces else "id"].astype(str).tolist()
+        self.add_sketches(names, sketches(traces, self._config))
 
+    def add_sketches(self, ids: Sequence[str], found: Mapping[str, Sequence[Any]]) -> None:
+        """Add a batch of traces by the results of `sketches`."""
         first = len(self._ids)
-        self._ids += traces["trace_id" if "trace_id" in traces else "id"].astype(str).tolist()
-        messages = [orjson.loads(text) for text in traces["messages"]]
-        semantic, renumbered = _semantic_keys(traces)
-        for kind, keys in ((EXACT, [_exact_key(one) for one in messages]), (SEMANTIC, semantic), (RENUMBERED, renumbered)):
-            self._keys[kind].append(np.array(keys, dtype=np.uint64))
-        everything = self._config.near == "all"
-        longest = self._config.longest
-        texts = {place: TaskText.of(messages[place], longest) for place, key in enumerate(semantic) if everything or not key}
-        for name, members in (("words", TaskText.shingles), ("content", TaskText.content)):
-            sets = [(first + place, members(text)) for place, text in texts.items()]
-            telling = [(place, found) for place, found in sets if len(found) >= FEWEST_MEMBERS]
-            self._compared[name].append(np.array([place for place, _ in telling], dtype=np.int64))
-            self._signatures[name].append(signatures([found for _, found in telling], self._config.permutations))
+        self._ids += ids
+        for kind in self._keys:
+            self._keys[kind].append(np.asarray(found[kind], dtype=np.uint64))
+        for name in self._signatures:
+            telling = [place for place, signature in enumerate(found[name]) if isinstance(signature, bytes)]
+            rows = np.frombuffer(b"".join(found[name][place] for place in telling), dtype=np.uint16)
+            self._compared[name].append(np.array(telling, dtype=np.int64) + first)
+            self._signatures[name].append(rows.reshape(len(telling), self._config.permutations))
 
     def clusters(self) -> pandas.DataFrame:
         """The clusters of two traces or more: `trace_id`, `cluster` (the id of its first trace) and `kind`.
@@ -118,6 +118,34 @@ class DuplicateFinder:
             similar_parts(rows, threshold, own)
             parts.join(places, places[own.labels])
         return parts.labels
+
+
+def sketches(traces: pandas.DataFrame, config: DuplicatesConfig) -> dict[str, list[Any]]:
+    """What is compared of each trace, by `SKETCH_COLUMNS`.
+
+    Args:
+        traces: As for `DuplicateFinder.add`.
+        config: `near`, `longest` and `permutations` are used.
+
+    Returns:
+        Keys of equality for the first three kinds, 0 where there is none, and the signatures of words and of content as
+        bytes of uint16, None where they are not compared.
+    """
+    import orjson
+
+    messages = [orjson.loads(text) for text in traces["messages"]]
+    semantic, renumbered = _semantic_keys(traces)
+    found: dict[str, list[Any]] = {EXACT: [_exact_key(one) for one in messages], SEMANTIC: semantic, RENUMBERED: renumbered}
+    everything = config.near == "all"
+    texts = {place: TaskText.of(messages[place], config.longest) for place, key in enumerate(semantic) if everything or not key}
+    for name, members in (("words", TaskText.shingles), ("content", TaskText.content)):
+        sets = [(place, members(text)) for place, text in texts.items()]
+        telling = [(place, members) for place, members in sets if len(members) >= FEWEST_MEMBERS]
+        found[name] = [None] * len(messages)
+        rows = signatures([members for _, members in telling], config.permutations)
+        for (place, _), row in zip(telling, rows, strict=True):
+            found[name][place] = row.tobytes()
+    return found
 
 
 def describe_duplicates(clusters: pandas.DataFrame) -> dict[str, dict[str, int]]:

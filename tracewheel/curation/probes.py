@@ -116,30 +116,36 @@ def probe_tasks(
         mapped: Probes in several processes, if `make` is not given.
 
     Returns:
-        The probes by task id, and a report: counts of tasks `probed`, `with_solution`, `fit`, and `dropped` by verdict.
+        The probes by task id, and their `probe_report`.
     """
     known = {} if solutions is None else solutions
     if make:
         probes = {task.id: probe_task(task, make, known.get(task.id)) for task in tasks}
     else:
-        parts = _in_parts((task, known.get(task.id)) for task in tasks)
-        probes = {name: probe for part in (mapped or OrderedMap())(_probe_part, parts) for name, probe in part}
-    report = {
+        parts = in_parts((task, known.get(task.id)) for task in tasks)
+        probes = {name: probe for part in (mapped or OrderedMap())(probe_part, parts) for name, probe in part}
+    return probes, probe_report(probes)
+
+
+def probe_report(probes: Mapping[str, Probe]) -> dict[str, Any]:
+    """Counts of tasks `probed`, `with_solution`, `fit`, and `dropped` by verdict."""
+    return {
         "probed": len(probes),
         "with_solution": sum(probe.solution_tried for probe in probes.values()),
         "fit": sum(probe.valid for probe in probes.values()),
         "dropped": dict(sorted(Counter(probe.verdict for probe in probes.values() if not probe.valid).items())),
     }
-    return probes, report
 
 
-def _in_parts(items: Iterable[Probed]) -> Iterator[list[Probed]]:
+def in_parts(items: Iterable[Probed]) -> Iterator[list[Probed]]:
+    """Tasks in parts, as one process probes them."""
     items = iter(items)
     while part := list(itertools.islice(items, TASKS_AT_ONCE)):
         yield part
 
 
-def _probe_part(part: list[Probed]) -> list[tuple[str, Probe]]:
+def probe_part(part: list[Probed]) -> list[tuple[str, Probe]]:
+    """The probes of some tasks, with their ids."""
     return [(task.id, probe_task(task, None, solution)) for task, solution in part]
 
 
@@ -150,15 +156,24 @@ def verified_solutions(replayed: pandas.DataFrame, tasks: Mapping[str, Task]) ->
         replayed: `id`, `task_id`, `success` and `messages` (JSON text), as `replay_traces` returns them.
         tasks: The tasks by id.
     """
-    solutions: dict[str, list[Call]] = {}
-    won = replayed[replayed["success"] >= 1.0].sort_values("id")
-    for task_id, text in zip(won["task_id"], won["messages"], strict=True):
-        task = tasks[task_id]
-        made = calls_in(after_opening(json.loads(text), task, make_environment(task.environment)))
-        calls = [(call.name, call.arguments) for call in made if isinstance(call.arguments, dict)]
-        if task_id not in solutions or len(calls) < len(solutions[task_id]):
-            solutions[task_id] = calls
-    return solutions
+    won = replayed[replayed["success"] >= 1.0]
+    made = [calls_of(json.loads(text), tasks[task_id]) for task_id, text in zip(won["task_id"], won["messages"], strict=True)]
+    return shortest(zip(won["id"], won["task_id"], made, strict=True))
+
+
+def shortest(solutions: Iterable[tuple[str, str, list[Call]]]) -> dict[str, list[Call]]:
+    """The shortest calls by task id, from (trace id, task id, calls); ties go to the first trace id."""
+    found: dict[str, list[Call]] = {}
+    for _, task_id, calls in sorted(solutions, key=lambda solution: solution[0]):
+        if task_id not in found or len(calls) < len(found[task_id]):
+            found[task_id] = calls
+    return found
+
+
+def calls_of(messages: list[dict[str, Any]], task: Task) -> list[Call]:
+    """The calls of a task's episode, without those whose arguments are broken."""
+    made = calls_in(after_opening(messages, task, make_environment(task.environment)))
+    return [(call.name, call.arguments) for call in made if isinstance(call.arguments, dict)]
 
 
 def _known_solution(task: Task, environment: Environment, given: Sequence[Call] | None) -> Sequence[Call] | None:

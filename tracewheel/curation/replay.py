@@ -5,7 +5,7 @@ The log's own reward is never trusted: the success of an episode is the verifier
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -120,26 +120,37 @@ def replay_traces(traces: pandas.DataFrame, environment_kind: str) -> tuple[pand
     """
     import pandas
 
+    tasks: dict[str, Task] = {}
+    rows = []
+    for row, task in replayed_rows(traces, environment_kind):
+        rows.append(row)
+        if task is not None:
+            tasks.setdefault(task.id, task)
+    columns = list(_row())
+    return pandas.concat([traces.reset_index(drop=True), pandas.DataFrame(rows, columns=columns)], axis=1), tasks
+
+
+def replayed_rows(traces: pandas.DataFrame, environment_kind: str) -> Iterator[tuple[dict[str, Any], Task | None]]:
+    """Replay every trace of a frame: the values that `replay_traces` adds to each row, and the trace's own task.
+
+    Traces of one task may log its state in different orders of keys, so their tasks differ in that order. The task is None
+    for a trace that cannot be used.
+    """
     environment = make_environment(environment_kind)
     # A recorded environment measures similarity to a success, which need not agree with the reward.
     proves = not environment_kind.startswith(RECORDED)
-    tasks: dict[str, Task] = {}
-    rows = []
     for record in traces.to_dict("records"):
         trace = Trace.from_record({str(key): value for key, value in record.items()})
         try:
             replay = replay_trace(trace, environment)
         except DataError as error:
-            rows.append(_row(dropped=str(error)))
+            yield _row(dropped=str(error)), None
             continue
-        tasks.setdefault(replay.task.id, replay.task)
         drift, judged = proves and _disagrees(trace.outcome, replay.success), _judged(trace.info)
         if not proves:
             # Similarity to other successes is the weakest evidence: the log's own reward and judge come before it.
             replay = replace(replay, success=label_of(None, trace.outcome, replay.success if judged is None else judged).value)
-        rows.append(_row(replay, reward_drift=drift, judged=judged))
-    columns = list(_row())
-    return pandas.concat([traces.reset_index(drop=True), pandas.DataFrame(rows, columns=columns)], axis=1), tasks
+        yield _row(replay, reward_drift=drift, judged=judged), replay.task
 
 
 def _row(

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from tracewheel.config.curation import CurationConfig
 from tracewheel.core.files import read_batches
-from tracewheel.core.ordered_map import OrderedMap
+from tracewheel.core.ordered_map import OrderedMap, Ready
 from tracewheel.core.types import Task
 from tracewheel.curation.agreement import Difference
 from tracewheel.curation.contamination import BenchmarkIndex, Overlap
-from tracewheel.curation.duplicates import DuplicateFinder
-from tracewheel.curation.faults import FinishedEpisode, fault_word
-from tracewheel.curation.labels import conversation_ended
-from tracewheel.curation.probes import verified_solutions
-from tracewheel.curation.replay import replay_traces
+from tracewheel.curation.duplicates import SKETCH_COLUMNS, DuplicateFinder
+from tracewheel.curation.probes import shortest
+from tracewheel.curation.reuse.earlier_results import EarlierResults, KnownResults
 from tracewheel.curation.superseded import superseded_traces
 from tracewheel.curation.task_records import Solutions, TaskRecords
-from tracewheel.environments import Environment, Solver, make_environment
+from tracewheel.curation.trace_results import Work, trace_results, with_overlaps
 from tracewheel.environments.recorded.environment import PREFIX as RECORDED
 from tracewheel.environments.recorded.traces import recorded_episodes
 
@@ -36,8 +35,24 @@ NUMBERS, FLAGS, COUNTS = (
     ("opening",),
 )
 TRACES_AT_ONCE = 5000
+NEW_TRACES = 1000  # in a batch, for which other processes pay
 SHORT_COLUMNS = (*TEXTS, *NUMBERS, *FLAGS, *COUNTS)
 LONG_COLUMNS = ("messages", "tools", "breakdown")  # in the file only
+
+
+class Means(NamedTuple):
+    """What the work is done with. It changes no byte of the output.
+
+    Attributes:
+        mapped: Replays and probes in several processes.
+        reuse: Results of earlier curations.
+    """
+
+    mapped: OrderedMap = OrderedMap()
+    reuse: EarlierResults | None = None
+
+
+ALONE = Means()
 
 
 @dataclass
@@ -68,6 +83,30 @@ class ReplayedTraces:
     superseded: int = 0
     recorded: dict[str, Any] | None = None
 
+    def add(self, results: pyarrow.Table, ids: list[str], finder: DuplicateFinder) -> None:
+        """Add the tasks, solutions, copies, overlaps and the first difference of a batch."""
+        names = ("task_id", "dropped", "task_record", "difference", "calls", "overlaps", *SKETCH_COLUMNS)
+        column = {name: results.column(name).to_pylist() for name in names}
+        usable = [place for place, dropped in enumerate(column["dropped"]) if not dropped]
+        calls = []
+        for place in usable:
+            task_id = column["task_id"][place]
+            if task_id not in self.tasks:
+                self.tasks.add(Task.from_record(json.loads(column["task_record"][place])))
+            if column["calls"][place] is not None:
+                made = [(name, arguments) for name, arguments in json.loads(column["calls"][place])]
+                calls.append((ids[place], task_id, made))
+            if column["overlaps"][place] is not None:
+                self.overlaps += [Overlap(*overlap) for overlap in json.loads(column["overlaps"][place])]
+        self.solutions.add(shortest(calls))
+        first = next(filter(None, column["difference"]), None)
+        if self.difference is None and first is not None:
+            self.difference = Difference(**json.loads(first))
+        finder.add_sketches(
+            [ids[place] for place in usable],
+            {name: [column[name][place] for place in usable] for name in SKETCH_COLUMNS},
+        )
+
     def __enter__(self) -> Self:
         return self
 
@@ -76,9 +115,7 @@ class ReplayedTraces:
         self.solutions.close()
 
 
-def replay_all(
-    traces: Path, environment: str, config: CurationConfig, scratch: Path, mapped: OrderedMap | None = None
-) -> ReplayedTraces:
+def replay_all(traces: Path, environment: str, config: CurationConfig, scratch: Path, means: Means = ALONE) -> ReplayedTraces:
     """Replay the ingested traces.
 
     Args:
@@ -87,10 +124,11 @@ def replay_all(
             with all successes; others are read in batches.
         config: What counts as a duplicate, and which benchmarks must not be trained on.
         scratch: A folder for working files; it must exist until the returned object is closed.
-        mapped: Replays batches in several processes.
+        means: What the work is done with.
 
     Raises:
         DataError: a benchmark's file cannot be read.
+        NotRepeatable: a trace replays otherwise than in an earlier curation.
     """
     import pandas
     import pyarrow.parquet
@@ -100,27 +138,14 @@ def replay_all(
     file = scratch / "replayed.parquet"
     tasks, solutions = TaskRecords(scratch / "tasks.jsonl"), Solutions(scratch / "solutions.jsonl")
     replayed = ReplayedTraces(pandas.DataFrame(columns=list(SHORT_COLUMNS)), file, tasks, solutions)
-    solver = make_environment(environment)
-    unsolved: set[str] = set()
     parts = []
     with pyarrow.parquet.ParquetWriter(file, _schema()) as writer:
         superseded = superseded_traces(traces)
         replayed.superseded = len(superseded)
-        batches = ((environment, *batch) for batch in _batches(traces, environment, config, superseded))
-        for rows, found, counts in (mapped or OrderedMap())(_with_failures, batches):
-            replayed.recorded = counts
-            for task_id, task in found.items():
-                if task_id not in tasks:
-                    tasks.add(task)
-                    if not _knows_solution(solver, task):
-                        unsolved.add(task_id)
-            replayed.difference = replayed.difference or next(filter(None, rows["difference"]), None)
-            usable = rows[rows["dropped"] == ""]
-            finder.add(usable)
-            solutions.add(verified_solutions(usable[usable["task_id"].isin(unsolved)], found))
-            if index:
-                replayed.overlaps += index.overlaps(usable)
-            table = pyarrow.Table.from_pandas(rows[[*SHORT_COLUMNS, *LONG_COLUMNS]], schema=_schema(), preserve_index=False)
+        batches = _batches(traces, environment, config, superseded)
+        for batch, replayed.recorded, results in with_results(batches, (environment, config, index), means):
+            replayed.add(results, batch.column("id").to_pylist(), finder)
+            table = _rows(batch, results)
             writer.write_table(table)
             parts.append(table.select(list(SHORT_COLUMNS)).to_pandas())
     if parts:
@@ -131,46 +156,70 @@ def replay_all(
 
 def _batches(
     traces: Path, environment: str, config: CurationConfig, without: frozenset[str]
-) -> Iterator[tuple[pandas.DataFrame, dict[str, Any] | None]]:
+) -> Iterator[tuple[pyarrow.Table, dict[str, Any] | None]]:
+    """The traces in batches, and what became of them in a recorded environment."""
+    import pyarrow
+    import pyarrow.compute
     import pyarrow.dataset
 
     found = pyarrow.dataset.dataset(traces, format="parquet")
+    left_out = pyarrow.array(sorted(without), type=pyarrow.string())
     if environment.startswith(RECORDED):
         rows = found.to_table().to_pandas()
-        yield recorded_episodes(rows[~rows["id"].isin(without)], environment, by=config.recorded_by)
+        episodes, counts = recorded_episodes(rows[~rows["id"].isin(without)], environment, by=config.recorded_by)
+        yield pyarrow.Table.from_pandas(episodes, preserve_index=False), counts
         return
     # Not the dataset's own batches: they are read far ahead, and hundreds of thousands of traces would wait in memory.
     for file in found.files:
         for batch in read_batches(Path(file), TRACES_AT_ONCE):
-            rows = batch.to_pandas()
-            yield rows[~rows["id"].isin(without)] if without else rows, None
+            table = pyarrow.Table.from_batches([batch])
+            known = pyarrow.compute.is_in(table.column("id").cast(pyarrow.string()), value_set=left_out)
+            yield table.filter(pyarrow.compute.invert(known)) if without else table, None
 
 
-def _with_failures(
-    work: tuple[str, pandas.DataFrame, dict[str, Any] | None],
-) -> tuple[pandas.DataFrame, dict[str, Task], dict[str, Any] | None]:
-    """The replayed batch with a column `failure`, its tasks, and the counts given."""
-    environment, batch, counts = work
-    rows, found = replay_traces(batch, environment)
-    recorded = environment.startswith(RECORDED)
-    columns = ["messages", "opening", "tools", "success", "breakdown", "ended", "dropped"]
-    rows["failure"] = [
-        "" if dropped else _failure(json.loads(messages)[opening:], json.loads(tools), (success, breakdown, ended, recorded))
-        for messages, opening, tools, success, breakdown, ended, dropped in rows[columns].itertuples(index=False, name=None)
-    ]
-    return rows.assign(**{name: None for name in SHORT_COLUMNS if name not in rows}), found, counts
+def with_results(
+    batches: Iterator[tuple[pyarrow.Table, dict[str, Any] | None]],
+    settings: tuple[str, CurationConfig, BenchmarkIndex | None],
+    means: Means,
+) -> Iterator[tuple[pyarrow.Table, dict[str, Any] | None, pyarrow.Table]]:
+    """The batches with the results of each of their traces: those that are kept from earlier curations, and new ones."""
+    environment, config, index = settings
+    waiting: deque[tuple[pyarrow.Table, dict[str, Any] | None, KnownResults | None]] = deque()
+
+    def work() -> Iterator[Work | Ready[pyarrow.Table]]:
+        for batch, counts in batches:
+            known = KnownResults.of(batch, means.reuse) if means.reuse else None
+            waiting.append((batch, counts, known))
+            item = Work(environment, config.duplicates, _new(batch, known))
+            yield Ready(trace_results(item)) if known and len(item.traces) < min(NEW_TRACES, len(batch)) else item
+
+    for made in means.mapped(trace_results, work()):
+        batch, counts, known = waiting.popleft()
+        if index:
+            made = with_overlaps(made, _new(batch, known), index)
+        yield batch, counts, known.completed(made) if known else made
 
 
-def _failure(messages: list[dict[str, Any]], tools: list[dict[str, Any]], outcome: tuple[float, str, bool, bool]) -> str:
-    """The fault word of an episode, from its success, breakdown, whether a call ended it, and whether it is recorded."""
-    success, breakdown, ended, recorded = outcome
-    # A simulator knows when an episode ends; of a recorded conversation only its last turn tells.
-    over = ended or (recorded and conversation_ended(messages))
-    return fault_word(FinishedEpisode(messages, tools, json.loads(breakdown), over), success)
+def _new(batch: pyarrow.Table, known: KnownResults | None) -> pandas.DataFrame:
+    """The traces whose results are made now."""
+    import pyarrow
+
+    return (batch.filter(pyarrow.array(known.new)) if known else batch).to_pandas()
 
 
-def _knows_solution(environment: Environment, task: Task) -> bool:
-    return isinstance(environment, Solver) and environment.solution(task) is not None
+def _rows(batch: pyarrow.Table, results: pyarrow.Table) -> pyarrow.Table:
+    """Rows of the replayed file: the batch's own columns, and those of the results."""
+    import pyarrow
+
+    columns = {
+        field.name: results.column(field.name)
+        if field.name in results.column_names
+        else batch.column(field.name).cast(field.type)
+        if field.name in batch.column_names
+        else pyarrow.nulls(len(batch), field.type)
+        for field in _schema()
+    }
+    return pyarrow.table(columns, schema=_schema())
 
 
 def _schema() -> pyarrow.Schema:

@@ -13,6 +13,7 @@ from tracewheel.core.errors import DataError
 from tracewheel.core.files import read_table
 from tracewheel.core.statistics import paired_difference, pass_at_k, rate_interval
 from tracewheel.curation.curated_folder import EPISODES_FILE, TASKS_FILE
+from tracewheel.operations.intake_record import sentences
 from tracewheel.report.curves import training_curves
 from tracewheel.report.doctor.finding import Finding
 from tracewheel.report.examples import choose_examples
@@ -117,7 +118,9 @@ def load_report_data(run: RunResults) -> ReportData:
         leaks=str(summary.get("leaks", "")),
         noise=summary.get("noise_floor") or {},
         changes=[Changed(row, prompts.get(row["task_id"], ""), row["task_id"] in viewed, run.store) for row in run.changes],
+        worth=str((summary.get("worth") or {}).get("says", "")),
         splits=str((summary.get("splits") or {}).get("says", "")),
+        intake=sentences(summary["intake"]) if summary.get("intake") else (),
     )
 
 

@@ -152,6 +152,7 @@ class ReportData:
         curves: Charts over iterations.
         aims: Rates that the run was meant to reach.
         costs: Seconds and tokens by stage.
+        worth: What a point gained has cost, in a sentence.
         comparisons: Tasks for the viewer.
         before: Policy key shown on the left of the viewer at first.
         after: Policy key shown on the right at first; the table shows its gains.
@@ -165,6 +166,7 @@ class ReportData:
         noise: What `evaluation.changes.noise_floor` gives of the A/A run; empty where none ran.
         changes: The tasks gained and lost, the lost ones first.
         splits: What this run's curation did to the splits, in words; empty where it is unknown.
+        intake: What the run left out of its logs, in sentences: held batches, and the quarantine.
         leaks: What is on two sides of the splits, where the profile allows it; else empty.
     """
 
@@ -176,6 +178,7 @@ class ReportData:
     curves: Sequence[Curve] = ()
     aims: Sequence[Aim] = ()
     costs: Sequence[Cost] = ()
+    worth: str = ""
     comparisons: Sequence[Comparison] = ()
     before: str = "warm_start"
     after: str = "rl"
@@ -190,6 +193,7 @@ class ReportData:
     noise: Mapping[str, Any] = field(default_factory=dict)
     changes: Sequence[Changed] = ()
     splits: str = ""
+    intake: Sequence[str] = ()
 
     def policy(self, key: str) -> PolicyResult | None:
         """The row of a policy; None where it was not measured."""

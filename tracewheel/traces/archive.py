@@ -131,7 +131,7 @@ class Archive:
         quarantine = self._next / QUARANTINE_FILE
         if keep and (self.path / STATE_FILE).exists():
             for part in sorted((self.path / TRACES_FOLDER).glob("part-*.parquet")):
-                _link(part, parts / part.name)
+                link_file(part, parts / part.name)
             shutil.copy2(self.path / QUARANTINE_FILE, quarantine)
         return parts / part_name(state.parts), quarantine
 
@@ -171,8 +171,8 @@ def write_report(folder: Path, report: dict[str, Any]) -> None:
     (folder / REPORT_FILE).write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
 
 
-def _link(file: Path, place: Path) -> None:
-    """Link a file; copy it where the file system has no links."""
+def link_file(file: Path, place: Path) -> None:
+    """Link a file, whose bytes are never changed in place; copy it where the file system has no links."""
     try:
         os.link(file, place)
     except OSError:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
+
+from tracewheel.traces.slices import Slice, SliceStream
 
 BUFFER = 1 << 20
 GZIP, ZSTANDARD = (".gz",), (".zst", ".zstd")
@@ -24,20 +26,29 @@ class ByteStream:
         damage: What is wrong with the compression, once reading has reached it; else empty.
     """
 
-    def __init__(self, path: Path, start: int = 0) -> None:
-        """Open a file; an uncompressed one at byte `start`.
+    def __init__(self, path: Path, start: int = 0, slices: Sequence[Slice] = ()) -> None:
+        """Open a file.
+
+        Args:
+            path: The file.
+            start: The byte to begin at, of a file that is not compressed.
+            slices: Read these, and check them; by default everything.
 
         Raises:
             OSError: it cannot be read.
         """
         suffix = path.suffix.lower()
         self.damage = ""
+        self._slices = SliceStream(path, slices) if slices else None
+        source: io.RawIOBase = self._slices or io.FileIO(path)
         if suffix not in GZIP + ZSTANDARD:
-            self._file = io.BufferedReader(io.FileIO(path), BUFFER)
-            self._file.seek(start)
+            self._file = io.BufferedReader(source, BUFFER)
+            if start and not slices:
+                self._file.seek(start)
             return
-        read = _Gunzip(io.BufferedReader(io.FileIO(path), BUFFER)).read if suffix in GZIP else _open_zstandard(path)
-        self._file = io.BufferedReader(_Lenient(read, self._note), BUFFER)  # type: ignore[arg-type]
+        stored: io.BufferedReader = io.BufferedReader(source, BUFFER)
+        read = _Gunzip(stored).read if suffix in GZIP else _open_zstandard(stored)
+        self._file = io.BufferedReader(_Lenient(read, self._note), BUFFER)
 
     def _note(self, damage: str) -> None:
         self.damage = damage
@@ -50,10 +61,16 @@ class ByteStream:
         """The bytes up to and with the next line end, but no more than `limit`; none at the end."""
         return self._file.readline(limit)
 
+    def close(self) -> None:
+        """Close the file, without a look at what was not read."""
+        self._file.close()
+
     def __enter__(self) -> ByteStream:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._slices and kind is None:
+            self._slices.check_rest()
         self._file.close()
 
 
@@ -109,8 +126,8 @@ class _Gunzip:
                 return data
 
 
-def _open_zstandard(path: Path) -> Callable[[int], bytes]:
+def _open_zstandard(file: io.BufferedReader) -> Callable[[int], bytes]:
     import pyarrow
 
-    read: Callable[[int], bytes] = pyarrow.input_stream(str(path), compression="zstd").read
+    read: Callable[[int], bytes] = pyarrow.input_stream(file, compression="zstd").read
     return read

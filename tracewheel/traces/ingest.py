@@ -6,7 +6,7 @@ it how far it has read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,9 +20,10 @@ from tracewheel.traces.compression import is_compressed
 from tracewheel.traces.discovery import find_files, skipped_files
 from tracewheel.traces.grown_sessions import GrownSessions
 from tracewheel.traces.ingested_folder import QUARANTINE_FILE, REPORT_FILE, TRACES_FOLDER
-from tracewheel.traces.intake import Intake, StoredHashes
+from tracewheel.traces.intake import Intake
 from tracewheel.traces.json_cutter import Piece
 from tracewheel.traces.ledger import Progress
+from tracewheel.traces.link_state import LinkState
 from tracewheel.traces.log_file import LogFile
 from tracewheel.traces.quarantine import Quarantined
 from tracewheel.traces.readers.log_reader import LogReader
@@ -30,7 +31,10 @@ from tracewheel.traces.readers.plugins import own_readers, readers_digest
 from tracewheel.traces.readers.whole_files import whole_file_pieces
 from tracewheel.traces.redaction.redactor import Redactor, key_digest
 from tracewheel.traces.redaction.survivors import mend_stored
+from tracewheel.traces.slices import Slice, check_whole, runs_of
+from tracewheel.traces.snapshot import Snapshot, take_snapshot
 from tracewheel.traces.spool import Spool
+from tracewheel.traces.taught import learn_again
 from tracewheel.traces.trial_results import TrialResult, TrialResults, with_result
 
 TRACES_FILE = TRACES_FOLDER
@@ -40,38 +44,53 @@ Watch = Callable[[int], None]
 __all__ = ["QUARANTINE_FILE", "REPORT_FILE", "TRACES_FILE", "find_files", "ingest", "ingest_new"]
 
 
-def ingest(config: IngestConfig, out: Path) -> dict[str, Any]:
-    """Read all logs; write traces.parquet (a folder with one part), quarantine.jsonl and report.json into `out`.
+def ingest(config: IngestConfig, out: Path, snapshot: Snapshot | None = None) -> dict[str, Any]:
+    """Read a snapshot of the logs; write traces.parquet (a folder of parts), quarantine.jsonl and report.json into `out`.
+
+    A snapshot that continues an earlier ingest adds a part to its parts, which keep their names; they keep their bytes too,
+    unless a session has grown or a new record reveals a secret in them.
 
     Every record is kept, a duplicate, or in quarantine. A duplicate has the messages, environment, session and user of an
     earlier trace and is no attempt of its own (`attempts`). Secrets and personal data are redacted first, in quarantine too.
 
+    Args:
+        config: Which logs to read and what to redact.
+        out: The folder to write to.
+        snapshot: What to read, with places; by default the logs as they are now.
+
     Returns:
         The report: `read`, `kept`, `duplicates`, `quarantined`, `by_reason`, `by_format`, `redacted` (places by kind),
-        `messages`, `tool_calls` and `tool_results` of the kept traces, and `skipped` (files in folders that are not logs).
+        `messages`, `tool_calls` and `tool_results` of the kept traces, and `skipped` (files in folders that are not logs);
+        where an earlier ingest is continued, `added` has the counts of what is new.
 
     Raises:
-        DataError: a path has no readable log file.
+        DataError: a path has no readable log file, or a file does not hold what is to be read of it any more.
     """
-    redactor = Redactor(config.redaction)
-    files = find_files(config.paths)
+    redactor, snapshot = Redactor(config.redaction), snapshot or take_snapshot(config)
     for leftover in (TRACES_FOLDER, QUARANTINE_FILE):
         remove(out / leftover)
-    parts = out / TRACES_FOLDER
-    parts.mkdir(parents=True, exist_ok=True)
-    intake = Intake(parts / part_name(0), out / QUARANTINE_FILE, StoredHashes(), redactor)
+    state = LinkState.begin(snapshot, out)
+    plan = [(*place, *state.plan(log)) for log, place in zip(snapshot.files, snapshot.places, strict=True)]
+    grown = GrownSessions(out / TRACES_FOLDER, {redactor.name(name) for name, _, _, before in plan if before})
+    learn_again(config, redactor, snapshot, state.taught)
+    intake = Intake(state.next_part(out), out / QUARANTINE_FILE, state.known, redactor, grown)
     with Spool() as spool:
         reader = _FileReader(config, spool, intake)
-        for name, path in files.items():
-            reader.read(redactor.name(name), path)
+        for name, path, slices, before in plan:
+            for adjoining in runs_of(slices):
+                stored_name = redactor.name(name)
+                if reader.read(stored_name, path, before=before, slices=adjoining).is_session:
+                    state.sessions.add(stored_name)
         reader.finish()
-    intake.close(part_needed=True)
-    mend_stored(redactor, [intake.part], intake.quarantine, 0, intake.counts)
-    report = {
-        **intake.counts.report(),
-        "skipped": [redactor.name(name) for name in skipped_files(config.paths, files.values())],
-    }
+    state.parts += intake.close(part_needed=not state.parts)
+    mend_stored(redactor, sorted((out / TRACES_FOLDER).iterdir()), intake.quarantine, 0, intake.counts)
+    state.totals = state.totals - grown.drop(out / TRACES_FOLDER, intake.part) + intake.counts
+    report = {**state.totals.report(), "skipped": list(snapshot.skipped)}
+    if snapshot.earlier:
+        report["added"] = intake.counts.report()
     write_report(out, report)
+    state.add_taught(intake.taught)
+    state.save(snapshot)
     return report
 
 
@@ -216,7 +235,9 @@ class _FileReader:
         self._trials = TrialResults()
         self._trial: TrialResult | None = None
 
-    def read(self, name: str, path: Path, begin: tuple[int, int] = (0, 1), before: int = 0) -> Progress:
+    def read(
+        self, name: str, path: Path, begin: tuple[int, int] = (0, 1), before: int = 0, slices: Sequence[Slice] = ()
+    ) -> Progress:
         """Read a file from a byte and line on; returns the progress in it.
 
         Args:
@@ -224,26 +245,28 @@ class _FileReader:
             path: The file.
             begin: The byte and line.
             before: Of a session that is read again, the bytes whose damaged lines are in quarantine already.
+            slices: Read these, which adjoin, instead of everything from `begin` on.
 
         Raises:
-            DataError: it cannot be read.
+            DataError: it cannot be read, or does not hold its slices.
         """
         self._trial = self._trials.of(path)
+        begin = (slices[0].begin, slices[0].line) if slices else begin
         try:
             if (pieces := whole_file_pieces(path)) is not None:
                 self._take(pieces, name)
+                check_whole(path, slices)
                 progress = Progress.of(path)
             else:
-                progress = self._read_text(name, path, begin, before)
+                progress = self._read_text(LogFile(path, begin, self._largest, slices), name, before)
         except OSError as error:
             raise DataError(f"{path}: cannot be read: {error.strerror or error}") from error
         self._bytes += progress.size
         self._watch(self._bytes)
         return progress
 
-    def _read_text(self, name: str, path: Path, begin: tuple[int, int], before: int) -> Progress:
-        log = LogFile(path, begin, self._largest)
-        grows = log.layout == "lines" and not is_compressed(path)
+    def _read_text(self, log: LogFile, name: str, before: int) -> Progress:
+        path, grows = log.path, log.layout == "lines" and not is_compressed(log.path)
         last = self._take(self._with_commits(log, grows), name, before)
         if not (isinstance(last, Quarantined) and last.reason == "truncated"):
             log.take_last_line()

@@ -42,6 +42,9 @@ class Intake:
         known: Hashes of stored traces; updated with each kept one.
         redactor: Redacts secrets and personal data.
         grown: The stored traces of sessions that are read again. They count once, with their new version.
+
+    Attributes:
+        taught: Lines of the records that revealed a secret by the stored name of their file; 0 of one made of several lines.
     """
 
     def __init__(
@@ -53,6 +56,8 @@ class Intake:
         self._writer: PartWriter | None = None
         self._quarantine = quarantine.open("ab")
         self.quarantine, self.quarantine_start = quarantine, self._quarantine.tell()
+        self.taught: dict[str, set[int]] = {}
+        self._joined = False
         self._waiting_bytes = 0
         self._waiting: list[tuple[Identity, Trace, bytes, SpanGroup | None]] = []
 
@@ -62,6 +67,7 @@ class Intake:
 
     def put_spans(self, item: Trace | Quarantined, spans: SpanGroup | None) -> None:
         """Take a record made of spans, or of other parts. Later spans of a stored trace go to quarantine."""
+        self._joined = True
         self._put(item, spans)
 
     def _put(self, item: Trace | Quarantined, spans: SpanGroup | None) -> None:
@@ -100,6 +106,7 @@ class Intake:
             self._keep(trace, messages)
 
     def _keep(self, trace: Trace, messages: bytes) -> None:
+        before = len(self._redactor.learned)
         try:
             redacted, found = self._redactor.trace(trace, messages)
         except SecretError as error:
@@ -108,6 +115,7 @@ class Intake:
         except NOT_STORABLE as error:
             self._quarantine_record(not_storable(trace, error))
             return
+        self._note_taught(trace.source_file, trace.source_line, before)
         if found:
             messages = json_of(redacted.messages)
         if self._writer is None:
@@ -127,10 +135,16 @@ class Intake:
         return self._grown is not None and self._grown.holds(trace)
 
     def _quarantine_record(self, item: Quarantined) -> None:
+        before, line = len(self._redactor.learned), item.line
         item, found = self._redactor.quarantined(item)
+        self._note_taught(item.file, line, before)
         self.counts.redacted += found
         self.counts.put_aside(item.reason)
         self._quarantine.write(orjson.dumps(item.to_record(), option=orjson.OPT_APPEND_NEWLINE))
+
+    def _note_taught(self, file: str, line: int, learned_before: int) -> None:
+        if len(self._redactor.learned) > learned_before:
+            self.taught.setdefault(file, set()).add(0 if self._joined else line)
 
     def close(self, *, part_needed: bool = False) -> bool:
         """Close the files; returns whether a part was written.

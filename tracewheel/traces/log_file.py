@@ -6,7 +6,7 @@ elements. The beginning of the file decides which. One line or one element is in
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -14,6 +14,7 @@ import orjson
 
 from tracewheel.traces.compression import ByteStream
 from tracewheel.traces.json_cutter import KEPT_OF_TOO_LARGE, LARGEST, JsonCutter, Piece
+from tracewheel.traces.slices import Slice
 
 Layout = Literal["lines", "documents"]
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -31,6 +32,7 @@ class LogFile:
         path: The file.
         start: The byte and line number to begin at; only a file of lines can begin in the middle.
         largest: Bytes of the largest value to hold in memory.
+        slices: Read only these, the first of which begins at `start`.
 
     Attributes:
         layout: Whether the file holds lines or documents.
@@ -39,11 +41,13 @@ class LogFile:
         line: The line number at `offset`.
     """
 
-    def __init__(self, path: Path, start: tuple[int, int] = (0, 1), largest: int = LARGEST) -> None:
-        self.path, self.largest = path, largest
+    def __init__(
+        self, path: Path, start: tuple[int, int] = (0, 1), largest: int = LARGEST, slices: Sequence[Slice] = ()
+    ) -> None:
+        self.path, self.largest, self._slices = path, largest, slices
         self.offset, self.line = start
         self._unfinished = 0
-        self.layout: Layout = "lines" if start[0] else find_layout(path)
+        self.layout: Layout = "lines" if start[0] else find_layout(path, slices)
 
     def pieces(self) -> Iterator[Piece]:
         """The values of the file; blank lines are skipped. No content raises.
@@ -51,7 +55,7 @@ class LogFile:
         Raises:
             OSError: the file cannot be read.
         """
-        with ByteStream(self.path, self.offset) as stream:
+        with ByteStream(self.path, self.offset, self._slices) as stream:
             yield from self._lines(stream) if self.layout == "lines" else self._documents(stream)
             if stream.damage:
                 yield Piece(b"", self.line, self.offset, 0, "compression damaged", True)
@@ -94,14 +98,17 @@ class LogFile:
         self.offset, self._unfinished = self.offset + self._unfinished, 0
 
 
-def find_layout(path: Path) -> Layout:
-    """Whether a file holds lines or documents, by its first bytes.
+def find_layout(path: Path, slices: Sequence[Slice] = ()) -> Layout:
+    """Whether a file, or slices of it, hold lines or documents, by the first bytes.
 
     Raises:
         OSError: the file cannot be read.
     """
-    with ByteStream(path) as stream:
+    stream = ByteStream(path, slices=slices)
+    try:
         head = stream.read(HEAD)
+    finally:
+        stream.close()
     return layout_of(head.removeprefix(BYTE_ORDER_MARK).lstrip(), whole=len(head) < HEAD)
 
 

@@ -1,13 +1,17 @@
 """Locks between processes: exclusive, and released when their holder ends."""
 
+import errno
 import os
+import socket
 import subprocess
 import sys
 import threading
 
 import pytest
 
+from tracewheel.core.errors import InfrastructureError
 from tracewheel.core.locks import hold
+from tracewheel.core.store import Store
 
 HOLDER = """
 import sys, time
@@ -85,3 +89,38 @@ def test_a_lock_file_that_its_holder_has_deleted_is_not_held(tmp_path, monkeypat
     monkeypatch.setattr(os, "open", open_then_delete)
     with hold(path) as held:
         assert not held
+
+
+@pytest.fixture
+def without_locks(monkeypatch):
+    """A file system that answers as some network file systems do."""
+
+    def refuse(*arguments, **keywords):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("filelock.lock_descriptor", refuse)
+
+
+@pytest.mark.usefixtures("without_locks")
+def test_without_locks_of_the_file_system_a_file_names_the_holder(tmp_path):
+    path, owner = tmp_path / "lock", tmp_path / "lock.owner"
+    path.touch()
+    with hold(path) as first, hold(path) as second:
+        assert (first, second) == (True, False)
+        assert owner.read_text().split()[1] == str(os.getpid())
+    assert not owner.exists()
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    owner.write_text(f"{socket.gethostname()} {ended.pid}")
+    with hold(path) as held:
+        assert held, "its process has ended"
+    owner.write_text(f"elsewhere {ended.pid}")
+    with hold(path) as held:
+        assert not held, "nobody knows of another machine's processes"
+
+
+@pytest.mark.usefixtures("without_locks")
+def test_a_store_on_a_file_system_without_locks_is_used_by_one_run_at_a_time(tmp_path):
+    refused = pytest.raises(InfrastructureError, match="in use by another run")
+    with Store(tmp_path).exclusive(), refused, Store(tmp_path).exclusive():
+        pass

@@ -65,10 +65,22 @@ def test_a_digest_covers_names_and_contents(tmp_path):
     assert len({digest_of(tmp_path / name) for name in "abcd"}) == 4
 
 
-@pytest.mark.parametrize("damage", ["changed", "file gone", "facts gone", "entry gone"])
-def test_a_damaged_entry_is_made_again(tmp_path, damage):
+@pytest.mark.parametrize(
+    ("damage", "flaw"),
+    [
+        ("changed", "count-k1: its files are not those that were written"),
+        ("file gone", "count-k1: its files are not those that were written"),
+        ("facts gone", ".facts/count-k1.json: no such file"),
+        ("facts cut", ".facts/count-k1.json: not JSON"),
+        ("facts binary", ".facts/count-k1.json: not JSON"),
+        ("facts of another", ".facts/count-k1.json: not the metadata of an entry"),
+        ("entry gone", None),
+    ],
+)
+def test_a_damaged_entry_is_made_again_and_the_store_says_what_was_wrong(tmp_path, damage, flaw):
     store = Store(tmp_path)
     path = store.make("count", "k1", write_numbers(3)).path
+    facts = tmp_path / ".facts" / "count-k1.json"
     match damage:
         case "changed":
             (path / "sub" / "numbers.txt").write_text("9")
@@ -76,10 +88,20 @@ def test_a_damaged_entry_is_made_again(tmp_path, damage):
             (path / "sub" / "numbers.txt").unlink()
         case "facts gone":
             (tmp_path / ".facts" / "count-k1.json").unlink()
+        case "facts cut":
+            facts.write_text(facts.read_text()[:20])
+        case "facts binary":
+            facts.write_bytes(b"\xff\x00\xfe")
+        case "facts of another":
+            facts.write_text('{"digest": null}')
         case "entry gone":
             path.rename(tmp_path / "elsewhere")
     assert store.find("count", "k1") is None
+    said = store.flaws.get("count-k1")
+    assert said is None if flaw is None else flaw in said
+    assert len(store.history("count")) == (0 if "facts" in damage else 1)
     assert not store.make("count", "k1", write_numbers(3)).reused
+    assert store.flaws == {}
     assert (path / "sub" / "numbers.txt").read_text() == "0\n1\n2"
 
 

@@ -11,7 +11,7 @@ import pytest
 from tracewheel.config import CurationConfig, IngestConfig, RetrainConfig
 from tracewheel.core.errors import DataError, LeakError
 from tracewheel.core.types import Trace
-from tracewheel.curation.curate import curate
+from tracewheel.curation.curate import HowTo, curate
 from tracewheel.curation.curated_folder import load_tasks
 from tracewheel.curation.leaks import check_curated, check_leaks
 from tracewheel.curation.pass_counts import KeptPassCounts
@@ -115,7 +115,7 @@ def test_equal_traces_give_equal_bytes_for_any_seed(ingested, curated, tmp_path)
 
 @pytest.mark.slow
 def test_any_number_of_processes_gives_equal_bytes(ingested, curated, tmp_path):
-    curate(CONFIG, ingested, tmp_path / "out", processes=2)
+    curate(CONFIG, ingested, tmp_path / "out", how=HowTo(processes=2))
     files = [path for path in sorted(curated[1].rglob("*")) if path.is_file()]
     assert len(files) > 8
     for path in files:

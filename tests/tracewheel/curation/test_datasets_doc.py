@@ -8,6 +8,7 @@ import pytest
 
 from tracewheel.core.types import Task, Trace
 from tracewheel.curation.curate import RATE_COLUMNS
+from tracewheel.curation.curated_folder import OUTCOME_COLUMNS
 from tracewheel.curation.episode_writer import KNOWN_COLUMNS
 from tracewheel.curation.labels import LABEL_COLUMNS
 from tracewheel.curation.message_pairs import PAIR_COLUMNS
@@ -32,6 +33,7 @@ def documented(heading):
         ("`episodes.parquet`", KNOWN_COLUMNS),
         ("Labels", LABEL_COLUMNS),
         ("`counted.parquet`", COUNTED_COLUMNS),
+        ("`outcomes.parquet`", OUTCOME_COLUMNS),
         ("`calls.parquet`", COLUMNS),
         ("`demonstrations.parquet`", DEMONSTRATION_COLUMNS + VERSION),
         ("`agent_flan.parquet`", FLAN_COLUMNS + VERSION),

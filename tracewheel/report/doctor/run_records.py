@@ -20,6 +20,7 @@ from tracewheel.core.types import INFRASTRUCTURE_FAILED
 from tracewheel.curation.curated_folder import REPORT_FILE, TASKS_FILE
 from tracewheel.environments.recorded.environment import PREFIX as RECORDED
 from tracewheel.evaluation.evaluate import RESULTS_FILE
+from tracewheel.operations.intake_record import read_intake
 from tracewheel.policy.adapters import ADAPTER_INFO, MODEL_INFO
 from tracewheel.report.doctor.episode_rows import GRADER, episode_rows
 from tracewheel.report.doctor.windows import by_iteration
@@ -66,6 +67,7 @@ class RunRecords:
         families: The family of each curated task.
         guard: Records of the guard's events; None where the loop had no guard.
         split_ledger: What the curation did to the splits, and whether they leak; None where it is unknown.
+        intake: What the run took in and left out (`operations.intake_record`); None where it is unknown.
     """
 
     config: DoctorSections
@@ -76,6 +78,7 @@ class RunRecords:
     families: Mapping[str, str] = field(default_factory=dict)
     guard: Sequence[Mapping[str, Any]] | None = None
     split_ledger: Mapping[str, Any] | None = None
+    intake: Mapping[str, Any] | None = None
 
     @functools.cached_property
     def episodes(self) -> pd.DataFrame:
@@ -178,6 +181,7 @@ def read_records(config: DoctorSections, record: Path, store: Path) -> RunRecord
         families=read_families(store / loop["curated"]),
         guard=read_guard(record),
         split_ledger=read_split_ledger(store / loop["curated"]),
+        intake=read_intake(record, store.parent),
     )
 
 

@@ -32,11 +32,12 @@ WITH_A_STATE |= {"ppo with a trajectory buffer", "packed"}
 def pytest_collection_modifyitems(items):
     """Resuming the algorithms without a state of their own repeats what the others show: these tests are slow ones."""
     for item in items:
-        if item.path.name == "test_resuming.py" and item.callspec.params["settings"] not in WITH_A_STATE:
+        resuming = item.path.name == "test_every_algorithm.py" and "test_resuming" in item.name
+        if resuming and item.callspec.params["settings"] not in WITH_A_STATE:
             item.add_marker(pytest.mark.slow)
 
 
-@pytest.fixture(params=VARIANTS)
+@pytest.fixture(scope="module", params=VARIANTS)
 def settings(request, adapter):
     """The learner's settings of one algorithm; no critic warm-up, so that the first step counts."""
     learner = {**VARIANTS[request.param]}
@@ -46,3 +47,9 @@ def settings(request, adapter):
     if learner.get("kind") == "distillation":
         learner["advantage"] = {"adapter": str(adapter)}
     return learner
+
+
+@pytest.fixture(scope="module")
+def first(settings, run):
+    """The state after one update."""
+    return run(settings)[0]

@@ -113,7 +113,9 @@ def test_a_value_known_from_another_record_is_found_in_base64(tmp_path):
         return json.dumps({"messages": messages}) + "\n"
 
     code = encode("as hunter2-x9")
-    (tmp_path / "log.jsonl").write_text(line(f"It is {code} there.") + line("My password is hunter2-x9") + line(code)[:-8])
+    (tmp_path / "log.jsonl").write_text(
+        line(f"It is {code} there.") + line("My password is hunter2-x9") + line(code)[:-8] + "\n"
+    )
     report = ingest(IngestConfig(paths=(str(tmp_path / "log.jsonl"),)), tmp_path / "out")
     assert report["redacted"] == {"password": 3}
     import pandas

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from tracewheel.report.doctor.checks.entropy_collapse import entropy_collapse
 from tracewheel.report.doctor.checks.flawed_success import flawed_success
 from tracewheel.report.doctor.checks.guard import guard
+from tracewheel.report.doctor.checks.held_batches import held_batches
 from tracewheel.report.doctor.checks.held_out_use import held_out_use
 from tracewheel.report.doctor.checks.invented_tools import invented_tools
 from tracewheel.report.doctor.checks.kl_explosion import kl_explosion
@@ -17,6 +18,7 @@ from tracewheel.report.doctor.checks.reward_hacking import reward_hacking
 from tracewheel.report.doctor.checks.sampler_mismatch import sampler_mismatch
 from tracewheel.report.doctor.checks.stale_adapter import stale_adapter
 from tracewheel.report.doctor.checks.truncation import truncation
+from tracewheel.report.doctor.checks.unread_logs import unread_logs
 from tracewheel.report.doctor.checks.unrecorded_calls import unrecorded_calls
 from tracewheel.report.doctor.checks.weak_start import weak_start
 from tracewheel.report.doctor.checks.zero_variance import zero_variance
@@ -29,6 +31,8 @@ CHECKS: dict[str, Check] = {
     check.__name__: check
     for check in (
         held_out_use,
+        held_batches,
+        unread_logs,
         observation_loss,
         sampler_mismatch,
         stale_adapter,

@@ -1,4 +1,4 @@
-"""Every algorithm, resumed from its files, gives the bytes of an uninterrupted run."""
+"""Every algorithm: it reads nothing at prompt and observation tokens, and resumed it gives an uninterrupted run's bytes."""
 
 import math
 
@@ -20,10 +20,16 @@ def uninterrupted(config, scored, first, adapter, out):
     learner.save(out, version=2)
 
 
+def test_logprobs_of_observations_do_not_change_the_state(settings, first, run, with_nonsense_at_observations, files_of):
+    spoilt, _ = run(settings, trajectories=with_nonsense_at_observations)
+    before = files_of(first)
+    changed = {name for name, content in files_of(spoilt).items() if content != before.get(name)}
+    assert changed <= {"buffer.parquet"}, "the buffer stores the trajectories as given"
+
+
 def test_resuming_gives_the_bytes_of_an_uninterrupted_run(
-    settings, run, profile_with, scored_trajectories, adapter, tmp_path, files_of
+    settings, first, run, profile_with, scored_trajectories, adapter, tmp_path, files_of
 ):
-    first, _ = run(settings)
     second, metrics = run(settings, state=first, iteration=2)
     uninterrupted(profile_with(settings), scored_trajectories, first, adapter, tmp_path / "whole")
     expected = {name: content for name, content in files_of(second).items() if name != "metrics.json"}

@@ -1,0 +1,195 @@
+"""Kill runs at random moments, resume them, and compare with a run that nobody disturbed.
+
+`flow` kills `tracewheel retrain`, `deploy` kills `tracewheel deploy` in the midst of a run. Each kill is one of: SIGKILL of the
+parent alone, SIGKILL of its whole process group, SIGTERM of the parent, SIGTERM of the group (as systemd sends it). Afterwards
+the same command goes on to the end, and it is checked that
+- no process is left (those of a killed parent have SECONDS_AFTER_KILL to notice), all are gone 30 s after a SIGTERM;
+- the adapter has the same bytes as the undisturbed run's, and so has each entry of the store that both have;
+- Prefect's database says Running for no run, and `state.json` that the run is complete.
+
+A prepared store (`--reference`) makes resuming quick: kills come while the last `--stages` of its entries are made again.
+
+    python benchmarks/kills.py flow --rounds 20 --seed 16 --reference runs/kills
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import random
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import yaml
+
+from tracewheel.core.fingerprint import digest_of
+
+ROOT = Path(__file__).parents[1]
+WAYS = ("kill", "kill group", "term", "term group")
+SECONDS_AFTER_KILL, SECONDS_AFTER_TERM = 10.0, 30.0
+PATIENCE = 400.0
+STAGES = ("rollout-", "update-", "evaluate-", "warm_start-")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("flow", "deploy"))
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--first", type=int, default=0, help="number of the first round: rounds can be run in pieces")
+    parser.add_argument("--seed", type=int, default=16)
+    parser.add_argument("--reference", type=Path, required=True, help="folder of the undisturbed run; made if it is missing")
+    parser.add_argument("--longest", type=float, default=25.0, help="seconds after the run's first line until the last kill")
+    parser.add_argument("--out", type=Path, help="JSON lines are appended here")
+    options = parser.parse_args()
+    profile = make_profile(options.reference)
+    whole = options.reference / "run"
+    if not list(whole.glob("*/summary.json")):
+        done = run_to_end(profile, whole)
+        assert done.returncode in (0, 3), done.stderr
+    for number in range(options.first, options.first + options.rounds):
+        rng = random.Random(f"{options.seed}-{options.what}-{number}")
+        way, moment = WAYS[number % len(WAYS)], rng.uniform(0.0, options.longest)
+        with tempfile.TemporaryDirectory(prefix="kills-") as folder:
+            line = round_of(options.what, way, moment, profile, whole, Path(folder), rng)
+        line = {"what": options.what, "round": number, "way": way, "moment_s": round(moment, 1), **line}
+        print(json.dumps(line), flush=True)
+        if options.out:
+            with options.out.open("a") as stream:
+                stream.write(json.dumps(line) + "\n")
+
+
+def round_of(
+    what: str, way: str, moment: float, profile: Path, whole: Path, folder: Path, rng: random.Random
+) -> dict[str, Any]:
+    """One kill and what came of it."""
+    run_dir, log = folder / "run", folder / "log"
+    shutil.copytree(whole / "store", run_dir / "store")
+    for entry in list((run_dir / "store").iterdir()):
+        if entry.name.startswith(STAGES) and rng.random() < 0.5:
+            shutil.rmtree(entry)
+    log.touch()
+    arguments = ["retrain"] if what == "flow" else ["deploy", "--interval", "5"]
+    process = start(profile, run_dir, arguments, log)
+    wait_for(lambda: "run " in log.read_text() and " in " in log.read_text(), process)
+    time.sleep(moment)
+    ended_before = process.poll() is not None
+    children = [] if ended_before else psutil.Process(process.pid).children(recursive=True)
+    killed = time.monotonic()
+    if not ended_before:
+        number = signal.SIGKILL if way.startswith("kill") else signal.SIGTERM
+        with contextlib.suppress(ProcessLookupError):
+            (os.killpg if way.endswith("group") else os.kill)(process.pid, number)
+    code = process.wait(timeout=PATIENCE)
+    limit = SECONDS_AFTER_KILL if way.startswith("kill") else SECONDS_AFTER_TERM
+    _, orphans = psutil.wait_procs(children, timeout=max(0.0, killed + limit - time.monotonic()))
+    gone = time.monotonic() - killed
+    for orphan in orphans:
+        orphan.kill()
+    stages = [record.get("stage") for record in states(run_dir)]
+    if what == "deploy":
+        log.write_text("")
+        second = start(profile, run_dir, arguments, log)
+        wait_for(lambda: any(run_dir.glob("*/summary.json")) and not running(run_dir), second)
+        second.terminate()
+        resumed = second.wait(timeout=PATIENCE)
+    else:
+        resumed = run_to_end(profile, run_dir).returncode
+    (summary,) = run_dir.glob("*/summary.json")
+    (reference,) = whole.glob("*/summary.json")
+    return {
+        "exit_code": code,
+        "gone_s": round(gone, 1),
+        "orphans": len(orphans),
+        "stage": stages[0] if stages else None,
+        "ended_before": ended_before,
+        "resumed": resumed,
+        "same_adapter": digest_of(summary.parent / "adapter") == digest_of(reference.parent / "adapter"),
+        "same_entries": entries(run_dir) == entries(whole),
+        "running": len(running(run_dir)),
+        "states": sorted({str(record.get("state")) for record in states(run_dir)}),
+    }
+
+
+def make_profile(folder: Path) -> Path:
+    """The short profile of the tests, shorter still."""
+    folder.mkdir(parents=True, exist_ok=True)
+    base = str(ROOT / "data" / "base")
+    values = yaml.safe_load((ROOT / "configs" / "tiny-short.yaml").read_text())
+    values["ingest"] = {"paths": [str(ROOT / "data" / "traces" / "workspace.jsonl")]}
+    values["policy"] = {"base": base}
+    values["curation"] = {"train_tasks": 8, "validation_tasks": 4, "held_out_tasks": 12, "harder_tasks": 4}
+    values["warm_start"] |= {"replay": {"path": f"{base}/replay.parquet", "share": 0.1}}
+    values["learner"] = values.get("learner", {}) | {"replay_path": f"{base}/replay.parquet", "replay_rows": 4}
+    values["gate"] = {"min_pairs": 5}
+    values["comparison"] = {"warm_starts": "one", "policies": "gate", "aa": False}
+    path = folder / "profile.yaml"
+    path.write_text(yaml.safe_dump(values))
+    return path
+
+
+def start(profile: Path, run_dir: Path, arguments: list[str], log: Path) -> subprocess.Popen[bytes]:
+    """Start a command as the leader of a group of its own."""
+    command, *options = arguments
+    with log.open("a") as stream:
+        return subprocess.Popen(
+            [sys.executable, "-m", "flows.cli", command, str(profile), "--run-dir", str(run_dir), *options],
+            cwd=ROOT,
+            env=environment(),
+            stdout=stream,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+
+def run_to_end(profile: Path, run_dir: Path) -> subprocess.CompletedProcess[str]:
+    """`tracewheel retrain`, undisturbed."""
+    command = [sys.executable, "-m", "flows.cli", "retrain", str(profile), "--run-dir", str(run_dir), "--json"]
+    return subprocess.run(command, cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=900, check=False)
+
+
+def environment() -> dict[str, str]:
+    """As of a user who has set nothing for Prefect."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
+    return kept | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+
+
+def wait_for(look: Any, process: subprocess.Popen[bytes]) -> None:
+    """Wait until something is so, or the process has ended."""
+    deadline = time.monotonic() + PATIENCE
+    while not look() and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.1)
+
+
+def states(run_dir: Path) -> list[dict[str, Any]]:
+    """All `state.json`."""
+    return [json.loads(path.read_text()) for path in run_dir.glob("*/state.json")]
+
+
+def entries(run_dir: Path) -> dict[str, str]:
+    """The digests of a store's entries by name."""
+    store = run_dir / "store"
+    return {path.name: digest_of(path) for path in sorted(store.iterdir()) if path.is_dir() and not path.name.startswith(".")}
+
+
+def running(run_dir: Path) -> list[str]:
+    """The flow runs that Prefect's database takes for running."""
+    database = run_dir / ".prefect" / "prefect.db"
+    if not database.is_file():
+        return []
+    with contextlib.closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as connection:
+        rows = connection.execute("select id from flow_run where state_type in ('RUNNING', 'CANCELLING')").fetchall()
+    return [row[0] for row in rows]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,44 @@
+"""What a run takes in: its logs, read and looked at, before anything is made of them."""
+
+from __future__ import annotations
+
+from tasks.ingest import ingest_traces
+from tasks.reading import accept
+from tasks.run import Run
+from tasks.screening import note_intake
+from tracewheel.core.errors import DoubtfulData
+from tracewheel.core.store import Entry
+from tracewheel.traces.ingested_folder import QUARANTINE_FILE
+from tracewheel.traces.shortfall import frequent_reasons, shortfall
+
+
+def take_in(run: Run) -> Entry:
+    """The traces that a run learns from.
+
+    Raises:
+        DoubtfulData: most records are in quarantine.
+    """
+    traces = ingest_traces(run, snapshot=run.snapshot)
+    look_at_quarantine(run, traces)
+    accept(run, traces)
+    for sentence in note_intake(run, traces):
+        run.reporter.say(sentence)
+    return traces
+
+
+def look_at_quarantine(run: Run, traces: Entry) -> None:
+    """Check that enough of the logs could be read, before anything is trained on the rest.
+
+    Raises:
+        DoubtfulData: most records are in quarantine, and `ingest.allow_quarantine` is not set.
+    """
+    if run.planning or run.record.summary or run.config.ingest.allow_quarantine:
+        return
+    if short := shortfall(traces.result):
+        file = traces.path / QUARANTINE_FILE
+        reasons = [
+            f"{why.count} {why.reason} (as {why.file}:{why.line}: {why.detail:.120}). {why.advice}"
+            for why in frequent_reasons(traces.result, file)
+        ]
+        hint = f"{file} has them; ingest.allow_quarantine=true trains on the rest"
+        raise DoubtfulData("\n  ".join([f"{short}:", *reasons, hint]))

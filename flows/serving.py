@@ -1,0 +1,104 @@
+"""Prefect's runner, ended in order: first the run that it has started, then itself, then the server.
+
+Prefect's own runner takes its server for granted when it ends, and waits for a process that waits for that server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+import time
+from typing import Any
+
+import httpx
+from prefect.exceptions import PrefectException
+from prefect.runner import Runner
+
+from tracewheel.core.stopping import LAST_SECONDS, PARENTS_WORD, SAME_SECONDS, SIGNALS, Request, Stopped
+
+LOOK_SECONDS = 0.1
+AGAIN_SECONDS = 1.0  # a process that is still starting does not hear the first word
+SERVER_SECONDS = 5.0
+
+
+class OrderlyRunner(Runner):
+    """A runner that ends its runs when a signal tells it to end, and waits for them; the second signal ends all at once."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self._request: Request | None = None
+        self._asked_at = 0.0
+        self._ending: asyncio.Task[None] | None = None
+
+    def serve(self) -> None:
+        """Serve until a signal comes.
+
+        Raises:
+            Stopped: it has come.
+        """
+        # A signal that comes before the runner listens has its usual effect: nothing has been started yet.
+        asyncio.run(self.start())
+        if self._request:
+            raise Stopped(self._request, f"deploy stopped ({self._request.reason}); the same command goes on")
+
+    async def __aenter__(self) -> OrderlyRunner:
+        await super().__aenter__()
+        # A run's process inherits this, and would end in the middle of its start otherwise.
+        signal.signal(PARENTS_WORD, signal.SIG_IGN)
+        for number in SIGNALS:
+            asyncio.get_running_loop().add_signal_handler(number, self._signalled, number)
+        return self
+
+    async def __aexit__(self, *error: Any) -> None:
+        with contextlib.suppress(httpx.HTTPError, PrefectException, TimeoutError):
+            async with asyncio.timeout(SERVER_SECONDS):  # the user's server may be away; `deploy` starts its schedules again
+                await self._pause_schedules()
+        self.pause_on_shutdown = False
+        await super().__aexit__(*error)
+
+    def _signalled(self, number: signal.Signals) -> None:
+        now = time.monotonic()
+        if self._request is None:
+            self._request, self._asked_at = Request(number.name, 128 + number), now
+            self._ending = asyncio.get_running_loop().create_task(self._end())
+        elif now > self._asked_at + SAME_SECONDS:
+            for pid in self._pids():
+                _send(pid, signal.SIGKILL)
+            _say("ended at once")
+            os._exit(self._request.exit_code)
+
+    async def _end(self) -> None:
+        """Tell the runs to stop, wait for them, and leave `start`."""
+        assert self._request
+        self.stopping = self._scheduled_run_poller.stopping = True
+        deadline = self._asked_at + LAST_SECONDS
+        if self._process_manager.flow_run_ids():
+            _say(f"{self._request.reason}: a run is told to stop at its next safe point")
+        told: dict[int, float] = {}
+        while self._process_manager.flow_run_ids() or self._scheduled_run_poller._submitting_flow_run_ids:
+            for pid in self._pids():
+                if time.monotonic() > deadline:
+                    _send(pid, signal.SIGKILL)
+                elif time.monotonic() > told.get(pid, 0.0) + AGAIN_SECONDS:
+                    told[pid] = time.monotonic()
+                    _send(pid, PARENTS_WORD)
+            if time.monotonic() > deadline + SERVER_SECONDS:
+                break
+            await asyncio.sleep(LOOK_SECONDS)
+        self._loops_task_group.cancel_scope.cancel()
+
+    def _pids(self) -> list[int]:
+        handles = [self._process_manager.get(flow_run) for flow_run in self._process_manager.flow_run_ids()]
+        return [handle.pid for handle in handles if handle and handle.pid]
+
+
+def _send(pid: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+def _say(text: str) -> None:
+    print(f"tracewheel: {text}", file=sys.stderr, flush=True)

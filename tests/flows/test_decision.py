@@ -1,0 +1,166 @@
+"""Whether a scheduled run starts: new evidence since the last complete run, and what is written down of it."""
+
+import json
+from datetime import UTC, datetime, timedelta
+
+import pandas as pd
+import pytest
+import yaml
+
+from flows.opening import earlier_curation, starting_facts
+from flows.retrain import retrain
+from flows.setup import resolve_config
+from tasks.curate import curate_tasks
+from tasks.decisions import DECISION_FILE, JOURNAL_FILE, decide, nothing_new, weigh
+from tasks.evidence import remember
+from tasks.ingest import ingest_traces
+from tasks.reading import begin_run
+from tasks.split_chain import earlier_splits, remember_splits
+
+pytestmark = pytest.mark.usefixtures("prefect_harness")
+SIZES = {"train_tasks": 100, "validation_tasks": 4, "held_out_tasks": 4, "harder_tasks": 4, "min_attempts": 1}
+
+
+@pytest.fixture
+def work(profile, tmp_path):
+    """A work folder: `write` writes the first lines of the logs, `complete` ends a run on them without training."""
+    values = yaml.safe_load(profile.read_text())
+    with open(values["ingest"]["paths"][0], "rb") as stream:
+        logs = stream.readlines()
+    values["ingest"], values["curation"] = {"paths": [str(tmp_path / "log.jsonl")]}, SIZES
+    (tmp_path / "profile.yaml").write_text(yaml.safe_dump(values))
+
+    class Work:
+        profile, folder = str(tmp_path / "profile.yaml"), tmp_path / "run"
+
+        def write(self, lines):
+            (tmp_path / "log.jsonl").write_bytes(b"".join(logs[:lines]))
+
+        def run(self, *overrides):
+            return begin_run(resolve_config(self.profile, list(overrides), str(self.folder)))
+
+        def curated(self, run):
+            traces = ingest_traces(run, snapshot=run.snapshot)
+            start = starting_facts(run, traces)
+            splits, lost = earlier_splits(run, start)
+            earlier = earlier_curation(run, start)
+            return traces, start, curate_tasks(run, traces=traces, earlier=earlier, splits=splits, splits_lost=lost)
+
+        def complete(self, lines):
+            self.write(lines)
+            run = self.run()
+            with run.hold():
+                return run, self.finish(run)
+
+        def finish(self, run):
+            traces, start, curated = self.curated(run)
+            remember(run, traces, curated, start["evidence"])
+            remember_splits(run, traces, curated, start["splits"])
+            run.record.write("summary.json", {"gate": {"verdict": "refused"}})
+            return curated
+
+        def decide(self, *overrides, asked=True):
+            run = self.run(*overrides)
+            with run.hold():
+                _, start, curated = self.curated(run)
+                return run, curated, decide(run, curated, start, asked=asked)
+
+        def tick(self, *overrides):
+            return retrain(self.profile, list(overrides), str(self.folder), scheduled=True, return_state=True)
+
+        def journal(self):
+            return [json.loads(line) for line in (self.folder / JOURNAL_FILE).read_text().splitlines()]
+
+    return Work()
+
+
+def test_a_night_with_few_new_tasks_is_skipped_and_they_add_up(work):
+    """The comparison is with the last complete run, not with the last night: tasks of skipped nights are not lost."""
+    first, before = work.complete(120)
+    known = set(pd.read_parquet(before.path / "tasks.parquet").query("split == 'train'")["id"])
+    work.write(130)
+    state = work.tick("schedule.min_new_tasks=1000")
+    assert state.is_completed() and state.name == "Skipped"
+    (line,) = work.journal()
+    assert state.message == line["why"] and not line["starts"] and f"since run {first.record.run_id}" in state.message
+    assert "(needs 1000)" in state.message
+    assert not (work.folder / line["run"]).exists() and not (work.folder / "mlflow.db").exists()
+    work.write(160)
+    poor = work.decide("schedule.min_new_tasks=1", "schedule.min_expected_gain=0.9")[2]
+    assert not poor.starts and "not worth it, at least 90 points are wanted: expected gain" in poor.why
+    run, curated, decision = work.decide("schedule.min_new_tasks=1")
+    assert 0 < decision.figures["worth"]["room"] < 1 and decision.figures["worth"]["runs"] == 0
+    now = set(pd.read_parquet(curated.path / "tasks.parquet").query("split == 'train'")["id"])
+    assert decision.figures["evidence"].new_tasks == len(now - known) > line["evidence"]["new_tasks"] > 0
+    assert decision.starts and json.loads((run.record.path / DECISION_FILE).read_text())["why"] == decision.why
+    assert work.decide("schedule.min_new_tasks=1000")[2].starts, "a run that has started is resumed, not asked again"
+
+
+def test_nothing_new_is_skipped_before_the_logs_are_read_and_fills_no_folder(work):
+    work.complete(120)
+    assert "which is complete" in nothing_new(work.run())
+    work.write(125)
+    work.decide("schedule.min_new_tasks=1000")
+    run = work.run("schedule.min_new_tasks=1000")
+    for _ in range(3):
+        assert "nothing new since the decision of" in nothing_new(run)
+    (line,) = work.journal()
+    assert line["ticks"] == 4
+    assert nothing_new(work.run("schedule.min_new_tasks=2")) is None, "another schedule is another question"
+    work.write(126)
+    assert nothing_new(work.run("schedule.min_new_tasks=1000")) is None
+
+
+@pytest.mark.slow
+def test_drift_starts_a_run_and_ticks_with_little_more_are_the_same_look(work, tmp_path):
+    """Success as replayed: the first night holds solved attempts only, and then none is."""
+    work.write(400)
+    run = work.run()
+    with run.hold():
+        _, _, curated = work.curated(run)
+    success = pd.read_parquet(curated.path / "outcomes.parquet").set_index("trace_id")["success"]
+    logs = (tmp_path / "log.jsonl").read_bytes().splitlines(keepends=True)
+    named = [(success.get(line[7:24].decode(errors="replace")), line) for line in logs if line.startswith(b'{"id":"chat-')]
+    solved, failed = ([line for known, line in named if known == value] for value in (1.0, 0.0))
+
+    def write(lines):
+        (tmp_path / "log.jsonl").write_bytes(b"".join(lines))
+
+    write([*solved[:80], *failed[:20]])
+    run = work.run()
+    with run.hold():
+        work.finish(run)
+    never = ("schedule.min_new_tasks=1000",)
+    write([*solved[:86], *failed[:22]])
+    quiet = work.decide(*never)[2]
+    assert not quiet.starts and "no drift (success p = " in quiet.why and quiet.figures["drift"]["attempts"] == 8
+    write([*solved[:87], *failed[:22]])
+    same = work.decide(*never)[2]
+    assert "at 8 new attempts, tested again at 10" in same.why
+    write([*solved[:87], *failed[:60]])
+    fell = work.decide(*never)[2]
+    assert fell.starts and "drift: success of" in fell.why
+    looks = json.loads((work.folder / "drift_looks.json").read_text())
+    assert len(looks) == 2 and looks[1]["attempts"] > 40 and sum(look["level"] for look in looks) < 0.1
+
+
+def test_an_old_champion_is_enough_once_anything_is_new(work):
+    run, curated = work.complete(120)
+    gate = {"evidence": "a-b", "run": run.record.run_id, "baseline": "base", "level": 0.001}
+    (work.folder / "gates.json").write_text(json.dumps([gate | {"began": "2026-01-01T00:00:00+00:00"}]))
+    start = run.record.started()
+    champion, began = {"version": "1", "run_id": run.record.run_id}, datetime(2026, 1, 1, tzinfo=UTC)
+    young, old = (weigh(run, curated, start | {"champion": champion}, began + timedelta(days=days)) for days in (29, 31))
+    assert not young.starts and "champion 29 days old (limit 30)" in young.why
+    assert old.starts and old.figures["evidence"].new_tasks == 0
+    assert not weigh(run, curated, start, began + timedelta(days=31)).starts
+
+
+def test_the_first_run_and_one_by_hand_are_not_asked_for_evidence(work):
+    work.write(120)
+    _, _, decision = work.decide()
+    assert decision.starts and "first run" in decision.why
+    work.complete(120)
+    work.write(121)
+    assert work.decide("schedule.min_new_tasks=1000", asked=False)[2].starts
+    assert work.decide("schedule.min_new_tasks=1000")[2].starts, "a tick resumes what a person began"

@@ -1,0 +1,318 @@
+"""MLflow away: nothing is lost, nothing is logged twice, and what waits is said. The server is MLflow's own."""
+
+import json
+import logging
+import os
+import shutil
+import sqlite3
+import threading
+from pathlib import Path
+
+import pytest
+
+from tasks import mlflow_client, tracking
+from tasks.champion import known_champion
+from tasks.delivery import Delivery
+from tasks.mlflow_client import MlflowAway
+from tasks.promotion import WAITING
+from tasks.registry import find_champion, load_champion, look_up_champion, register
+from tasks.rollback import roll_back
+from tasks.sync import deliver_waiting, require_mlflow
+from tracewheel.core.errors import InfrastructureError
+from tracewheel.core.fingerprint import digest_of
+from tracewheel.core.processes import free_port
+from tracewheel.core.spool import Spool
+from tracewheel.core.store import write_whole
+
+PROMOTED, REFUSED = {"verdict": "promoted", "difference": 0.25}, {"verdict": "refused"}
+
+
+class Server:
+    """MLflow's server in a thread: `stop` closes its port, `start` opens it again with the same store."""
+
+    def __init__(self):
+        self.port, self._server = free_port(), None
+        self.uri = f"http://127.0.0.1:{self.port}"
+
+    def start(self):
+        from mlflow.server import app
+        from werkzeug.serving import make_server
+
+        logging.getLogger("werkzeug").setLevel(logging.ERROR)
+        self._server = make_server("127.0.0.1", self.port, app, threaded=True)
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def stop(self):
+        if self._server:
+            self._server.shutdown()
+            self._server.server_close()
+            self._server = None
+
+
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory):
+    """The environment of MLflow's server, which reads it once."""
+    folder = tmp_path_factory.mktemp("server")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("_MLFLOW_SERVER_FILE_STORE", f"sqlite:///{folder}/mlflow.db")
+        patch.setenv("_MLFLOW_SERVER_ARTIFACT_ROOT", (folder / "artifacts").as_uri())
+        mlflow_client.make_client(f"sqlite:///{folder}/mlflow.db")
+        yield folder
+
+
+@pytest.fixture
+def server(stores, monkeypatch):
+    monkeypatch.setattr(tracking, "PAUSES", (0.0, 0.1))
+    monkeypatch.setattr(tracking, "AWAY_PAUSES", (0.1,))
+    server = Server()
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def served(make_run, server, request, tmp_path):
+    """Makes runs whose MLflow is the server; each in a work folder of its own name."""
+
+    def make(folder="here", experiment="", **changes):
+        name = request.node.name
+        place = {"uri": server.uri, "experiment": experiment or name, "model_name": name}
+        return make_run(tracked=True, tracking=place, work_dir=str(tmp_path / folder), **changes)
+
+    return make
+
+
+def runs_of(run):
+    client = run.tracking.client
+    return client.search_runs([run.tracking.experiment_id])
+
+
+def versions_of(run):
+    name = run.config.tracking.model_name
+    return {str(version.version): version.tags for version in run.tracking.client.search_model_versions(f"name = '{name}'")}
+
+
+def test_a_run_goes_on_without_mlflow_and_its_records_come_later_in_order_with_their_times(served, server, tmp_path):
+    server.stop()
+    run = served()
+    (tmp_path / "page.html").write_text("page")
+    assert run.tracking.known_run_id is None
+    with run.tracking.closing():
+        for step, reward in ((1, 0.5), (2, 0.7)):
+            run.tracking.log_iteration(step, {"reward": reward, "success": None})
+        run.tracking.log_files([tmp_path / "page.html"])
+        run.tracking.tag(guard="quiet")
+    write_whole(tmp_path / "page.html", "changed since")
+    spool = Spool.of(run.config.work_dir)
+    kinds = [spool.read(folder)["kind"] for folder in spool.waiting()]
+    assert kinds == ["begin", "iteration", "iteration", "files", "tags", "end"]
+    times = {record["kind"]: record["time"] for record in map(spool.read, spool.waiting())}
+    assert deliver_waiting(run.config.work_dir, print).waiting == 6
+    server.start()
+    said = []
+    assert deliver_waiting(run.config.work_dir, said.append).waiting == 0
+    assert said == ["6 records of earlier runs delivered to MLflow"]
+    (found,) = runs_of(run)
+    assert (found.info.status, found.info.end_time) == ("FINISHED", times["end"])
+    assert 0 <= times["begin"] - found.info.start_time < 1000
+    history = run.tracking.client.get_metric_history(found.info.run_id, "rl/reward")
+    assert [(metric.step, metric.value) for metric in history] == [(1, 0.5), (2, 0.7)]
+    assert history[1].timestamp == times["iteration"]
+    assert found.data.tags["tracewheel.guard"] == "quiet"
+    page = run.tracking.client.download_artifacts(found.info.run_id, "page.html", str(tmp_path / "here"))
+    assert Path(page).read_text() == "page", "as it was when it was logged"
+
+
+def test_a_server_killed_half_way_and_started_again_loses_and_repeats_nothing(served, server):
+    said = []
+    run = served()
+    run.tracking._say = said.append
+    with run.tracking.closing():
+        run.tracking.log_iteration(1, {"reward": 0.5})
+        assert run.tracking.settle()
+        server.stop()
+        run.tracking.log_iteration(2, {"reward": 0.6})
+        run.tracking.log_iteration(3, {"reward": 0.7})
+        assert not run.tracking.settle()
+        server.start()
+    assert run.tracking.waiting == 0
+    history = run.tracking.client.get_metric_history(run.tracking.mlflow_run_id, "rl/reward")
+    assert [metric.step for metric in history] == [1, 2, 3]
+    assert len(runs_of(run)) == 1
+    assert "and the run goes on" in said[0] and "MLflow answers again" in said[1]
+
+
+def test_a_kill_between_mlflows_answer_and_its_note_repeats_nothing(served, server, adapter, tmp_path):
+    """Every record is delivered twice, as after a kill in between."""
+    server.stop()
+    run = served()
+    with run.tracking.closing():
+        run.tracking.log_iteration(1, {"reward": 0.5})
+        run.tracking.log_results({"gate/difference": 0.1})
+        assert register(run, adapter("one"), PROMOTED) == WAITING
+    shutil.copytree(tmp_path / "here", tmp_path / "as it was")
+    server.start()
+    for folder in ("here", "as it was"):
+        assert deliver_waiting(tmp_path / folder, print).count == 5
+    (found,) = runs_of(run)
+    for name in ("rl/reward", "gate/difference"):
+        assert len(run.tracking.client.get_metric_history(found.info.run_id, name)) == 1
+    ((version, tags),) = versions_of(run).items()
+    assert tags["crowned"] == "yes" and find_champion(run.config)[0].version == version
+
+
+def test_a_promotion_without_mlflow_is_champion_here_at_once_and_of_the_registry_later(served, server, adapter):
+    first, one = served(), adapter("one")
+    crowned = register(first, one, PROMOTED)
+    server.stop()
+    second = served(seed=1)
+    with second.hold():
+        began, note = look_up_champion(second.config)
+        assert began.version == crowned and "MLflow is away" in note
+        second.record.start(lambda: {"champion": began.to_record()})
+    loaded = second.store.root / "loaded"
+    loaded.mkdir()
+    with pytest.raises(InfrastructureError, match="has no copy of .*start MLflow"):
+        load_champion.make(second, loaded, version=crowned, digest="0" * 64)
+    two = adapter("two")
+    assert register(second, two, PROMOTED) == WAITING
+    champion, note = find_champion(second.config)
+    assert (champion.version, champion.digest) == (WAITING, digest_of(two))
+    assert load_champion.make(second, loaded, version=WAITING, digest=champion.digest)["policy_version"] == 7
+    assert digest_of(loaded / "adapter") == digest_of(two)
+    third = served(seed=2)
+    with third.hold():
+        third.record.start(lambda: {"champion": look_up_champion(third.config)[0].to_record()})
+    assert register(third, adapter("three"), PROMOTED) == WAITING
+    server.start()
+    assert deliver_waiting(first.config.work_dir, print).waiting == 0
+    tags = versions_of(first)
+    assert [tags[version]["replaced"] for version in sorted(tags, key=int)] == ["none", "1", "2"]
+    assert find_champion(first.config)[0].version == "3" == known_champion(first.config.work_dir)["version"]
+
+
+def test_a_promotion_by_another_machine_meanwhile_stays_and_that_is_said(served, server, adapter):
+    here, said = served(), []
+    first = register(here, adapter("one"), PROMOTED)
+    late = served(seed=1)
+    with late.hold():
+        late.record.start(lambda: {"champion": look_up_champion(late.config)[0].to_record()})
+    server.stop()
+    with late.tracking.closing():
+        assert register(late, adapter("late"), PROMOTED) == WAITING
+    server.start()
+    there = served("there", seed=2)
+    with there.hold():
+        there.record.start(lambda: {"champion": look_up_champion(there.config)[0].to_record()})
+    theirs = register(there, adapter("theirs"), PROMOTED)
+    assert deliver_waiting(here.config.work_dir, said.append).waiting == 0
+    tags = versions_of(here)
+    assert set(tags) == {first, theirs, "3"} and "crowned" not in tags["3"]
+    assert "never compared, so the champion stays" in tags["3"]["not_champion"]
+    assert f"version {theirs}" in said[0] and "registered and not champion" in said[0]
+    assert find_champion(here.config)[0].version == theirs == known_champion(here.config.work_dir)["version"]
+
+
+def test_what_a_person_orders_does_not_wait(served, server, adapter):
+    run = served()
+    register(run, adapter("one"), PROMOTED)
+    server.stop()
+    for order in (lambda: require_mlflow(run.config, "promote", print), lambda: roll_back(run.config)):
+        with pytest.raises(MlflowAway, match="no MLflow server answers"):
+            order()
+    assert Spool.of(run.config.work_dir).waiting() == []
+
+
+def test_what_one_run_is_refused_does_not_hold_up_another(served, server):
+    run = served()
+    run.tracking.client.delete_experiment(run.tracking.experiment_id)
+    run.tracking.log_iteration(1, {"reward": 0.5})
+    with pytest.raises(InfrastructureError), run.tracking.closing():
+        assert run.tracking.client
+    other = served(experiment="another", seed=1)
+    other.tracking.log_iteration(1, {"reward": 0.7})
+    assert other.tracking.settle()
+    done = Delivery(run.config.work_dir, print).deliver()
+    assert done.waiting == 2 and "must be in the 'active' state" in done.refused[run.record.run_id]
+
+
+@pytest.fixture
+def database(tmp_path, tracking_uri):
+    """A sqlite store of the test's own, as a copy of an empty one: making one takes seconds."""
+    empty = tracking_uri.removeprefix("sqlite:///")
+    mlflow_client.make_client(tracking_uri)
+    path = tmp_path / "mlflow" / "mlflow.db"
+    path.parent.mkdir()
+    shutil.copy(empty, path)
+    return path
+
+
+def test_a_locked_sqlite_store_is_waited_for(make_run, database, monkeypatch):
+    monkeypatch.setattr(tracking, "PAUSES", (0.0,))
+    monkeypatch.setattr(tracking, "AWAY_PAUSES", (0.1,))
+    run = make_run(tracked=True, tracking={"uri": f"sqlite:///{database}"})
+    holder = sqlite3.connect(database, isolation_level=None)
+    holder.execute("BEGIN EXCLUSIVE")
+    release = threading.Timer(1.0, lambda: os.replace(database, database.with_name("away.db")))
+    release.start()
+    run.tracking.log_iteration(1, {"reward": 0.5})
+    release.join()
+    holder.rollback()
+    holder.close()
+    os.replace(database.with_name("away.db"), database)
+    assert run.tracking.settle()
+    history = run.tracking.client.get_metric_history(run.tracking.mlflow_run_id, "rl/reward")
+    assert [metric.step for metric in history] == [1]
+
+
+def test_a_deleted_sqlite_store_is_made_anew_and_that_is_said(make_run, database, adapter):
+    run, said = make_run(tracked=True, tracking={"uri": f"sqlite:///{database}", "model_name": "deleted"}), []
+    run.tracking._delivery._say = said.append
+    run.tracking.log_iteration(1, {"reward": 0.5})
+    register(run, adapter("one"), PROMOTED)
+    look_up_champion(run.config)
+    empty = database.with_name("empty.db")
+    shutil.copy(database, empty)
+    for file in database.parent.glob("mlflow.db*"):
+        file.unlink()
+    champion, note = find_champion(run.config)
+    assert champion.digest == digest_of(run.store.root.parents[1] / "one") and "has no model deleted any more" in note
+    with sqlite3.connect(empty) as copy:
+        copy.execute("DELETE FROM metrics")
+    os.replace(empty, database)
+    run.tracking.log_iteration(2, {"reward": 0.7})
+    assert run.tracking.settle()
+    history = run.tracking.client.get_metric_history(run.tracking.mlflow_run_id, "rl/reward")
+    assert [metric.step for metric in history] == [2], "written to the file that is there now"
+    assert f"{database} was deleted or replaced" in said[0]
+
+
+def test_damaged_weights_of_the_registry_are_replaced_by_the_copy_that_is_right(make_run, adapter, tmp_path):
+    run, folder, said = make_run(tracked=True), adapter("one"), []
+    version = register(run, folder, PROMOTED)
+    digest = digest_of(folder)
+    (tmp_path / "out").mkdir()
+    load_champion.make(run, tmp_path / "out", version=version, digest=digest)
+    registered = run.tracking.client.get_run(run.tracking.mlflow_run_id).info.artifact_uri.removeprefix("file://")
+    damaged = Path(registered) / "adapters" / f"rl-{digest[:8]}" / "adapter_model.safetensors"
+    damaged.write_text("damaged")
+    run.reporter.say = said.append
+    (tmp_path / "again").mkdir()
+    load_champion.make(run, tmp_path / "again", version=version, digest=digest)
+    assert digest_of(tmp_path / "again" / "adapter") == digest
+    assert "not those that were registered" in said[0] and "has the right digest and is used instead" in said[0]
+    assert said[1].endswith("was repaired in the registry") and damaged.read_text() == "one"
+    damaged.write_text("damaged")
+    shutil.rmtree(tmp_path / "runs" / "champion")
+    (tmp_path / "third").mkdir()
+    with pytest.raises(InfrastructureError, match="has no copy of .*`tracewheel rollback CONFIG` restores"):
+        load_champion.make(run, tmp_path / "third", version=version, digest=digest)
+
+
+@pytest.mark.parametrize("damage", ["{", json.dumps({"version": 3})])
+def test_a_damaged_record_of_the_champion_names_the_file_and_the_way_on(make_run, damage):
+    run = make_run()
+    run.record.path.parent.mkdir(parents=True)
+    (run.record.path.parent / "champion.json").write_text(damage)
+    with pytest.raises(InfrastructureError.__mro__[1], match=r"champion\.json: .*delete it: the registry knows the champion"):
+        find_champion(run.config)

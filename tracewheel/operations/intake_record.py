@@ -1,0 +1,76 @@
+"""What a run took in, for its record: what became of the records that it read, and the batches that it left out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tracewheel.core.files import read_json
+from tracewheel.operations.batches import HELD, Batch, Batches
+
+INTAKE_FILE = "intake.json"
+COUNTS = ("read", "kept", "duplicates", "quarantined")
+
+
+def intake_of(report: Mapping[str, Any], examples: Mapping[str, str], batches: Batches) -> dict[str, Any]:
+    """The record, as `intake.json` of a run has it.
+
+    Args:
+        report: The report of the ingest.
+        examples: Of the frequent reasons of the quarantine, the first place.
+        batches: The batches of the work folder.
+    """
+    held = [_short(batch) for batch in batches.all() if batch.state == HELD]
+    counts = {name: report[name] for name in COUNTS}
+    out = sum(batch["records"] for batch in held)
+    return {
+        "found": counts["read"] + out,
+        **counts,
+        "held": out,
+        "by_reason": dict(report["by_reason"]),
+        "examples": dict(examples),
+        "batches": held,
+    }
+
+
+def read_intake(record: Path, work_dir: Path) -> dict[str, Any] | None:
+    """The record of a run, with the batches in their present state; None for a run of an earlier version.
+
+    Args:
+        record: The folder of the run, or of a specialist's loop within it.
+        work_dir: The work folder.
+    """
+    path = next((folder / INTAKE_FILE for folder in (record, *record.parents[:3]) if (folder / INTAKE_FILE).is_file()), None)
+    if path is None:
+        return None
+    intake: dict[str, Any] = read_json(path)
+    now = {batch.id: _short(batch) for batch in Batches(work_dir).all() if batch.state == HELD}
+    return {**intake, "batches": [now.get(batch["id"], {**batch, "waits": False}) for batch in intake["batches"]]}
+
+
+def sentences(intake: Mapping[str, Any]) -> list[str]:
+    """What a reader must know of it: held batches first, then the quarantine; empty where all is well."""
+    said = [
+        f"Batch {batch['id']} of {batch['when'][:10]} is held: {batch['records']} of {intake['found']} records are left out. "
+        f"{'; '.join(batch['reasons'])}"
+        for batch in intake["batches"]
+    ]
+    if intake["quarantined"]:
+        reasons = ", ".join(
+            f"{count} {reason}" + (f" (as {intake['examples'][reason]})" if reason in intake["examples"] else "")
+            for reason, count in sorted(intake["by_reason"].items(), key=lambda item: -item[1])
+        )
+        share = intake["quarantined"] / intake["read"]
+        said.append(f"{intake['quarantined']} of {intake['read']} records ({share:.1%}) are in quarantine: {reasons}.")
+    return said
+
+
+def _short(batch: Batch) -> dict[str, Any]:
+    return {
+        "id": batch.id,
+        "when": batch.when,
+        "records": batch.profile.read,
+        "waits": batch.waits,
+        "reasons": [result.sentence for result in batch.reasons] or [batch.decisions[-1].why],
+    }

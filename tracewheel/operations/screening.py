@@ -1,0 +1,236 @@
+"""Whether a batch of new traces is like the batches that were accepted before.
+
+A rate of the batch (logged rewards that the verifier contradicts, records in quarantine, …) is compared with the rate in the
+accepted batches by the posterior predictive distribution: with k of n in the history, and the prior Beta(1/2, 1/2), the rate of
+a further night is Beta with this mean and the weight of at most `NIGHTS_ALIKE` records, or less where the nights of the history
+differ more from one another (moments of the beta-binomial distribution; Griffiths, Biometrics 1973). The p-value is the
+probability of as many or more. The weight stays small however long the history gets: honest nights differ, too.
+
+Concentration is compared with the shares that names had, whoever held them: the p-value is the sum over these shares of the
+probability that this share takes as many of the batch (Boole's inequality), in the history as a whole or in its most
+concentrated night, whichever is larger.
+
+The level of each test is `false_alarms_per_year` / (365 nights x the number of tests): Bonferroni's correction.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from tracewheel.config.operations import ScreeningConfig
+from tracewheel.operations.batch_profile import KINDS, BatchProfile
+
+NIGHTS = 365
+# Records that a night says about the next: the most that is assumed. Names differ more from night to night than rates.
+NIGHTS_ALIKE, NAMES_ALIKE = 100.0, 30.0
+LEAST_ALIKE = 4.0
+NIGHTS_FOR_MOMENTS = 5
+# A night with fewer named traces does not say how concentrated nights are, and one name cannot be much of it.
+LEAST_NAMED, LEAST_OF_ONE = 20, 5
+# Batches that concentration is compared with: a year of them would take longer than the replay of a night.
+RECENT = 60
+WORDS = {"user": "user", "session": "session", "task": "task", "template": "prompt template", "conversation": "conversation"}
+Severity = Literal["held", "said", "healthy", "not judged"]
+
+
+@dataclass(frozen=True)
+class Suspicion:
+    """The result of one check.
+
+    Attributes:
+        check: Its name.
+        severity: `held`: reason to hold the batch. `said`: worth a look. `not judged`: there is too little to compare.
+        sentence: In words, with the figures.
+        p: The p-value; None where the check has none.
+        level: The level that it was compared with.
+        examples: Places in the logs: `file`, `line`, `says`.
+    """
+
+    check: str
+    severity: Severity
+    sentence: str
+    p: float | None = None
+    level: float | None = None
+    examples: list[dict[str, Any]] = field(default_factory=list)
+
+    def to_record(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+class Rate(NamedTuple):
+    """What a check of a rate counts: `count` of `total`, in words."""
+
+    check: str
+    count: Callable[[BatchProfile], int]
+    total: Callable[[BatchProfile], int]
+    words: str
+    hold: bool = True
+
+
+RATES = (
+    Rate("rewards", lambda it: it.disagreeing, lambda it: it.rewarded, "logged rewards differ from the verified outcome"),
+    Rate(
+        "replies", lambda it: it.other_replies, lambda it: it.replayed, "episodes have tools that reply otherwise when replayed"
+    ),
+    Rate("quarantine", lambda it: it.quarantined, lambda it: it.read, "records are in quarantine"),
+    Rate("judge", lambda it: it.judge, lambda it: it.kept, "traces hold instructions to the trainer or judge"),
+    Rate("agent", lambda it: it.agent, lambda it: it.kept, "traces hold instructions against the agent's own", hold=False),
+    Rate("duplicates", lambda it: it.duplicates, lambda it: it.read, "records are duplicates", hold=False),
+    Rate("future", lambda it: it.future, lambda it: it.kept, "traces are from the future"),
+)
+CHECKS = (*(rate.check for rate in RATES), "new_users", *KINDS)
+# Up to this share of the accepted traces, an instruction to the judge is so rare that any text of this kind that is new holds a
+# batch; above it, such words belong to the trade, and their rate is tested.
+RARE = 1 / 200
+# One clock may be wrong.
+FUTURE_SHARE = 0.05
+
+
+def screen(batch: BatchProfile, accepted: Sequence[BatchProfile], config: ScreeningConfig) -> list[Suspicion]:
+    """All checks of a batch.
+
+    Args:
+        batch: The new batch.
+        accepted: The batches before it that were accepted or released, the oldest first.
+        config: The budget of false alarms, and checks that are off.
+
+    Returns:
+        One result for each check that is on, in the order of `CHECKS`.
+    """
+    level = config.false_alarms_per_year / (NIGHTS * len(CHECKS))
+    results = [_rate(rate, batch, accepted, level) for rate in RATES]
+    results.append(_new_users(batch, accepted, level))
+    results += [_concentration(kind, batch, accepted, level) for kind in KINDS]
+    return [result for result in results if result.check not in config.off]
+
+
+def reasons(results: Sequence[Suspicion]) -> list[Suspicion]:
+    """The results that hold a batch."""
+    return [result for result in results if result.severity == "held"]
+
+
+def _rate(rate: Rate, batch: BatchProfile, accepted: Sequence[BatchProfile], level: float) -> Suspicion:
+    count, total = rate.count(batch), rate.total(batch)
+    examples = batch.examples.get(rate.check, []) if count else []
+    counts = [(rate.count(night), rate.total(night)) for night in accepted]
+    known, of = sum(k for k, _ in counts), sum(n for _, n in counts)
+    figures = f"{count} of {total} {rate.words} ({_percent(count, total)})"
+    if rate.check == "future":
+        late: Severity = "held" if count > FUTURE_SHARE * total else "said" if count else "healthy"
+        return Suspicion(rate.check, late, figures, None, None, examples)
+    if rate.check == "judge" and count and known <= RARE * of:
+        seen = {text for night in accepted for text in night.judge_texts}
+        new = sum(times for text, times in batch.judge_texts.items() if text not in seen)
+        before = f"; {new} of them with words that no accepted batch has ({known} of {of} traces there)" if of else ""
+        return Suspicion(rate.check, "held" if new else "said", figures + before, None, None, examples)
+    if not total or not of:
+        return Suspicion(rate.check, "said" if count else "not judged", figures, None, None, examples)
+    p = predictive_tail(count, total, *beta_of(counts, NIGHTS_ALIKE))
+    said = f"{figures}, {known} of {of} before ({_percent(known, of)}): p = {p:.2g}"
+    severity: Severity = "healthy" if p > level else "held" if rate.hold else "said"
+    return Suspicion(rate.check, severity, said, p, level, examples)
+
+
+def _new_users(batch: BatchProfile, accepted: Sequence[BatchProfile], level: float) -> Suspicion:
+    """Users that no accepted batch had. The first batch says who is known; the nights after it, how many are new."""
+    known: set[str] = set()
+    counts = []
+    for night in accepted:
+        if known and night.users:
+            counts.append((len(set(night.users) - known), len(night.users)))
+        known |= set(night.users)
+    new, total = len(set(batch.users) - known), len(batch.users)
+    figures = f"{new} of {total} users are new"
+    of = sum(n for _, n in counts)
+    if not total or len(counts) < NIGHTS_FOR_MOMENTS - 1:
+        return Suspicion("new_users", "not judged", figures)
+    p = predictive_tail(new, total, *beta_of(counts, NAMES_ALIKE))
+    said = f"{figures} ({_percent(new, total)}), {sum(k for k, _ in counts)} of {of} in the nights before: p = {p:.2g}"
+    return Suspicion("new_users", "healthy" if p > level else "held", said, p, level)
+
+
+def _concentration(kind: str, batch: BatchProfile, accepted: Sequence[BatchProfile], level: float) -> Suspicion:
+    total = batch.named.get(kind, 0)
+    name, count = next(iter(batch.names.get(kind, {}).items()), ("", 0))
+    figures = f"{WORDS[kind]} {name!r} has {count} of {total} traces ({_percent(count, total)})"
+    nights = [night for night in accepted[-RECENT:] if night.named.get(kind, 0) >= LEAST_NAMED]
+    if not nights or count < LEAST_OF_ONE:
+        severity: Severity = "not judged" if not nights else "healthy"
+        return Suspicion(kind, severity, figures)
+    densest = max(nights, key=lambda night: _largest(night, kind) / night.named[kind])
+    histories = [_shares(nights, kind), _shares([densest], kind)]
+    p = max(_largest_tail(count, total, shares) for shares in histories)
+    most = _percent(_largest(densest, kind), densest.named[kind])
+    said = f"{figures}, at most {most} in a batch before: p = {p:.2g}"
+    return Suspicion(kind, "healthy" if p > level else "held", said, p, level)
+
+
+def _largest(night: BatchProfile, kind: str) -> int:
+    return next(iter(night.names.get(kind, {}).values()), 0)
+
+
+def _shares(nights: Sequence[BatchProfile], kind: str) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """The shares of names over these nights, the largest first."""
+    counts: dict[str, int] = {}
+    for night in nights:
+        for name, count in night.names.get(kind, {}).items():
+            counts[name] = counts.get(name, 0) + count
+    total = sum(night.named[kind] for night in nights)
+    return np.sort(np.array(list(counts.values()), dtype=np.float64))[::-1] / total
+
+
+def _largest_tail(count: int, total: int, shares: np.ndarray[Any, np.dtype[np.float64]]) -> float:
+    """A bound of the probability that one of these shares takes `count` of `total` or more."""
+    sizes, times = np.unique(shares, return_counts=True)
+    p = sum(
+        times[place] * predictive_tail(count, total, NAMES_ALIKE * share + 0.5 / len(shares), NAMES_ALIKE * (1 - share) + 0.5)
+        for place, share in enumerate(sizes)
+    )
+    return float(min(1.0, p))
+
+
+def beta_of(counts: Sequence[tuple[int, int]], most: float) -> tuple[float, float]:
+    """The Beta distribution of the next night's rate, from (count, total) of the nights before.
+
+    Args:
+        counts: The nights.
+        most: The largest weight.
+    """
+    known, of = sum(k for k, _ in counts), sum(n for _, n in counts)
+    mean = (known + 0.5) / (of + 1)
+    weight = min(most, of + 1.0, _alike(counts, mean))
+    return mean * weight, (1 - mean) * weight
+
+
+def _alike(counts: Sequence[tuple[int, int]], mean: float) -> float:
+    """The weight by moments: how many records of a night its rate is worth as evidence of the next; infinite for few nights."""
+    nights = [(k, n) for k, n in counts if n > 1]
+    if len(nights) < NIGHTS_FOR_MOMENTS:
+        return math.inf
+    of = sum(n for _, n in nights)
+    spread = sum(n * (k / n - mean) ** 2 for k, n in nights)
+    chance = mean * (1 - mean)
+    # E[spread] = chance x ((nights - 1) (1 - correlation) + correlation (of - sum n^2 / of)), about.
+    free, most = len(nights) - 1, of - sum(n * n for _, n in nights) / of
+    correlation = (spread / chance - free) / max(most - free, 1.0)
+    return math.inf if correlation <= 0 else max(LEAST_ALIKE, 1 / correlation - 1)
+
+
+def predictive_tail(count: int, total: int, a: float, b: float) -> float:
+    """The probability of `count` or more of `total`, whose rate is Beta(a, b): the beta-binomial distribution."""
+    if count <= 0:
+        return 1.0
+    from scipy.special import betaln, gammaln
+
+    k = np.arange(count, total + 1, dtype=np.float64)
+    ways = gammaln(total + 1) - gammaln(k + 1) - gammaln(total - k + 1)
+    return float(min(1.0, np.exp(ways + betaln(k + a, total - k + b) - betaln(a, b)).sum()))
+
+
+def _percent(count: int, total: int) -> str:
+    return f"{count / total:.0%}" if total else "none"
