@@ -25,6 +25,7 @@ from tracewheel.config.curation import (
 from tracewheel.config.doctor import Ceiling, CheckName, DoctorConfig, Floor
 from tracewheel.config.endpoint import EndpointConfig, PricesConfig
 from tracewheel.config.engines import EngineConfig, TransformersEngineConfig, VllmConfig, VllmEngineConfig, VllmServerConfig
+from tracewheel.config.evaluation import AimsConfig, ComparisonConfig, EvaluationConfig, GateConfig
 from tracewheel.config.guard import GuardConfig
 from tracewheel.config.ingest import IngestConfig, ReaderConfig
 from tracewheel.config.learner import (
@@ -55,22 +56,17 @@ from tracewheel.config.passes import (
 )
 from tracewheel.config.placement import PlacementConfig
 from tracewheel.config.profile import (
-    AimsConfig,
-    ComparisonConfig,
     EnvironmentConfig,
-    EvaluationConfig,
-    ExplorationConfig,
-    GateConfig,
     PolicyConfig,
     ReplayConfig,
     RetrainConfig,
-    RolloutConfig,
     TrackingConfig,
     TrainingConfig,
     WarmStartConfig,
 )
 from tracewheel.config.rate_trials import RateTrialsConfig
 from tracewheel.config.resources import ResourcesConfig
+from tracewheel.config.rollout import ExplorationConfig, RolloutConfig
 from tracewheel.config.rubric import CostObjective, ObjectiveConfig, OverlongConfig, PartObjective, RubricConfig, RubricTerm
 from tracewheel.config.sampler import SamplerConfig, VariantsConfig
 from tracewheel.config.sections import (

@@ -11,7 +11,8 @@ from tracewheel.config.base import Count, Positive, Share, Strict
 from tracewheel.config.curation import CurationConfig
 from tracewheel.config.doctor import DoctorConfig
 from tracewheel.config.endpoint import EndpointConfig
-from tracewheel.config.engines import EngineConfig, TransformersEngineConfig
+from tracewheel.config.engines import TransformersEngineConfig
+from tracewheel.config.evaluation import AimsConfig, ComparisonConfig, EvaluationConfig, GateConfig
 from tracewheel.config.guard import GuardConfig
 from tracewheel.config.ingest import IngestConfig
 from tracewheel.config.learner import LearnerConfig, PolicyGradientConfig
@@ -21,10 +22,10 @@ from tracewheel.config.placement import PlacementConfig, check_placement
 from tracewheel.config.precision import choose_dtype
 from tracewheel.config.rate_trials import RateTrialsConfig
 from tracewheel.config.resources import ResourcesConfig
+from tracewheel.config.rollout import RolloutConfig
 from tracewheel.config.rubric import RubricConfig
 from tracewheel.config.sampler import SamplerConfig
 from tracewheel.config.teacher import TeacherConfig
-from tracewheel.config.workers import LocalWorkersConfig, WorkersConfig
 from tracewheel.core.errors import ConfigError
 
 # Keys without a default, and the values that they take.
@@ -126,59 +127,6 @@ class WarmStartConfig(PassesConfig):
     replay: ReplayConfig = ReplayConfig()
 
 
-class ExplorationConfig(Strict):
-    """Exploration in training rollouts; evaluation never explores.
-
-    The temperature moves linearly from `rollout.temperature` in the first iteration to `temperature_end` in the last. The
-    samples of a group are spread evenly from 1 - `temperature_spread` to 1 + `temperature_spread` times that temperature.
-    With probability `epsilon` a turn is forced to begin with a call of a random tool of `tools` (default: all tools).
-    Forced tokens never count as sampled.
-    """
-
-    temperature_end: Positive | None = None
-    temperature_spread: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
-    epsilon: Share = 0.0
-    tools: tuple[str, ...] = ()
-
-
-class RolloutConfig(Strict):
-    """How episodes are sampled. `max_tokens` bounds a whole trajectory, `max_turn_tokens` a single turn.
-
-    4,096 tokens hold an agent's system prompt, its tools and a dozen turns, within the window of nearly every model; 512 a
-    turn are TRL's bound of a completion, several times a tool call. A model that thinks before each call needs more of both.
-
-    `mode`: `sync` samples an iteration, then updates; `overlap` samples the next iteration with the current policy while
-    the update runs; in `async`, `workers` sample all the time and switch to each new policy, and no token that is trained
-    on was sampled by a policy more than `max_staleness` updates old. `tool_threads` is the number of threads that step
-    environments, so that a slow tool delays only its own episode; with 0 one thread steps them, one after the other.
-
-    `step_seconds` is how long one call of an environment may take, `episode_seconds` how long all calls of an episode may take
-    together (generation does not count). An episode over a limit has failed through the infrastructure, and the others go on.
-    null is no limit; without both limits and threads, environments are stepped in the main thread. A tool that runs a test
-    suite takes minutes, so the limits are wide: they are there for what never ends.
-    """
-
-    engine: EngineConfig = TransformersEngineConfig()
-    group_size: Annotated[int, Field(ge=2, le=64)] = 8
-    temperature: Positive = 1.0
-    top_p: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
-    max_turns: Count = 20
-    max_tokens: Count = 4096
-    max_turn_tokens: Count = 512
-    exploration: ExplorationConfig = ExplorationConfig()
-    mode: Literal["sync", "overlap", "async"] = "sync"
-    max_staleness: Count = 1
-    tool_threads: Annotated[int, Field(ge=0)] = 0
-    step_seconds: Positive | None = 300.0
-    episode_seconds: Positive | None = 3600.0
-    workers: WorkersConfig = LocalWorkersConfig()
-
-    @property
-    def lag(self) -> int:
-        """The maximum age, in updates, of the policy that sampled a token that is trained on."""
-        return {"sync": 0, "overlap": 1, "async": self.max_staleness}[self.mode]
-
-
 class TrainingConfig(Strict):
     """The reinforcement-learning loop. It ends before an iteration that would exceed the budget of `episodes`.
 
@@ -192,63 +140,6 @@ class TrainingConfig(Strict):
     tasks_per_iteration: Count = 16
     validate_every: Count = 4
     specialists: SpecialistsConfig | None = None
-
-
-class EvaluationConfig(Strict):
-    """Evaluation: one greedy rollout and `samples` sampled rollouts a task, at `temperature`.
-
-    With two samples instead of four a comparison costs 0.6 times the episodes, and its standard error is at most a tenth
-    larger: with the gate's weights, the greedy rollout is most of a task's variance.
-    """
-
-    samples: Count = 2
-    temperature: Positive = 1.0
-    top_p: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
-    pass_at: tuple[int, ...] = (1, 2)
-    bootstrap: Count = 2000
-
-
-class GateConfig(Strict):
-    """When a challenger is promoted; `docs/gate.md` gives the reasons for the defaults.
-
-    A policy's figure is `greedy_weight` times greedy success plus the rest times sampled success. `confidence` is that of
-    the two-sided interval of the difference, over all gates of a year together; `gates_per_year` is how many it is divided
-    between: 365 for a run each night, 52 for one each week, 1 for a single comparison. `family_margin` is the largest drop
-    allowed for a task family, `min_pairs` the minimum number of tasks scored for both policies. With `looks` above 1 the
-    held-out tasks are played in so many parts, and the comparison ends after the first part that makes the answer clear.
-    """
-
-    confidence: Annotated[float, Field(gt=0.5, lt=1.0)] = 0.95
-    gates_per_year: Count = 365
-    greedy_weight: Share = 0.5
-    family_margin: Share = 0.1
-    min_pairs: Count = 20
-    looks: Annotated[int, Field(ge=1, le=20)] = 1
-
-
-class ComparisonConfig(Strict):
-    """What is trained and evaluated for comparison alone. No decision reads it, so by default nothing is.
-
-    `warm_starts`: `one` trains the warm start that the loop begins with (`warm_start.demonstrations`), none where it begins
-    with a champion; `both` trains one on verified and one on all logs. `policies`: `gate` evaluates the two policies that the
-    gate compares on the held-out and harder tasks, `all` base, warm starts and champion too. With `aa` the policy to beat is
-    evaluated a second time on the held-out split, with another seed: what differs is noise, and the report shows it beside
-    the gain. That is a third more of the evaluation at the end of a run.
-    """
-
-    warm_starts: Literal["one", "both"] = "one"
-    policies: Literal["gate", "all"] = "gate"
-    aa: bool = False
-
-
-class AimsConfig(Strict):
-    """Rates that a run is meant to reach. The report says whether it did; nothing is trained or chosen by them.
-
-    `harder` is greedy success on the harder tier. A run below it also measures each validated policy on that tier, so that
-    the report shows how the rate developed.
-    """
-
-    harder: Share | None = None
 
 
 class TrackingConfig(Strict):

@@ -1,0 +1,66 @@
+"""How policies are evaluated and compared, and when the gate promotes one."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from tracewheel.config.base import Count, Positive, Share, Strict
+
+
+class EvaluationConfig(Strict):
+    """Evaluation: one greedy rollout and `samples` sampled rollouts a task, at `temperature`.
+
+    With two samples instead of four a comparison costs 0.6 times the episodes, and its standard error is at most a tenth
+    larger: with the gate's weights, the greedy rollout is most of a task's variance.
+    """
+
+    samples: Count = 2
+    temperature: Positive = 1.0
+    top_p: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
+    pass_at: tuple[int, ...] = (1, 2)
+    bootstrap: Count = 2000
+
+
+class GateConfig(Strict):
+    """When a challenger is promoted; `docs/gate.md` gives the reasons for the defaults.
+
+    A policy's figure is `greedy_weight` times greedy success plus the rest times sampled success. `confidence` is that of
+    the two-sided interval of the difference, over all gates of a year together; `gates_per_year` is how many it is divided
+    between: 365 for a run each night, 52 for one each week, 1 for a single comparison. `family_margin` is the largest drop
+    allowed for a task family, `min_pairs` the minimum number of tasks scored for both policies. With `looks` above 1 the
+    held-out tasks are played in so many parts, and the comparison ends after the first part that makes the answer clear.
+    """
+
+    confidence: Annotated[float, Field(gt=0.5, lt=1.0)] = 0.95
+    gates_per_year: Count = 365
+    greedy_weight: Share = 0.5
+    family_margin: Share = 0.1
+    min_pairs: Count = 20
+    looks: Annotated[int, Field(ge=1, le=20)] = 1
+
+
+class ComparisonConfig(Strict):
+    """What is trained and evaluated for comparison alone. No decision reads it, so by default nothing is.
+
+    `warm_starts`: `one` trains the warm start that the loop begins with (`warm_start.demonstrations`), none where it begins
+    with a champion; `both` trains one on verified and one on all logs. `policies`: `gate` evaluates the two policies that the
+    gate compares on the held-out and harder tasks, `all` base, warm starts and champion too. With `aa` the policy to beat is
+    evaluated a second time on the held-out split, with another seed: what differs is noise, and the report shows it beside
+    the gain. That is a third more of the evaluation at the end of a run.
+    """
+
+    warm_starts: Literal["one", "both"] = "one"
+    policies: Literal["gate", "all"] = "gate"
+    aa: bool = False
+
+
+class AimsConfig(Strict):
+    """Rates that a run is meant to reach. The report says whether it did; nothing is trained or chosen by them.
+
+    `harder` is greedy success on the harder tier. A run below it also measures each validated policy on that tier, so that
+    the report shows how the rate developed.
+    """
+
+    harder: Share | None = None

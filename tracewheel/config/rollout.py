@@ -1,0 +1,64 @@
+"""How episodes are sampled, and what explores."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from tracewheel.config.base import Count, Positive, Share, Strict
+from tracewheel.config.engines import EngineConfig, TransformersEngineConfig
+from tracewheel.config.workers import LocalWorkersConfig, WorkersConfig
+
+
+class ExplorationConfig(Strict):
+    """Exploration in training rollouts; evaluation never explores.
+
+    The temperature moves linearly from `rollout.temperature` in the first iteration to `temperature_end` in the last. The
+    samples of a group are spread evenly from 1 - `temperature_spread` to 1 + `temperature_spread` times that temperature.
+    With probability `epsilon` a turn is forced to begin with a call of a random tool of `tools` (default: all tools).
+    Forced tokens never count as sampled.
+    """
+
+    temperature_end: Positive | None = None
+    temperature_spread: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
+    epsilon: Share = 0.0
+    tools: tuple[str, ...] = ()
+
+
+class RolloutConfig(Strict):
+    """How episodes are sampled. `max_tokens` bounds a whole trajectory, `max_turn_tokens` a single turn.
+
+    4,096 tokens hold an agent's system prompt, its tools and a dozen turns, within the window of nearly every model; 512 a
+    turn are TRL's bound of a completion, several times a tool call. A model that thinks before each call needs more of both.
+
+    `mode`: `sync` samples an iteration, then updates; `overlap` samples the next iteration with the current policy while
+    the update runs; in `async`, `workers` sample all the time and switch to each new policy, and no token that is trained
+    on was sampled by a policy more than `max_staleness` updates old. `tool_threads` is the number of threads that step
+    environments, so that a slow tool delays only its own episode; with 0 one thread steps them, one after the other.
+
+    `step_seconds` is how long one call of an environment may take, `episode_seconds` how long all calls of an episode may take
+    together (generation does not count). An episode over a limit has failed through the infrastructure, and the others go on.
+    null is no limit; without both limits and threads, environments are stepped in the main thread. A tool that runs a test
+    suite takes minutes, so the limits are wide: they are there for what never ends.
+    """
+
+    engine: EngineConfig = TransformersEngineConfig()
+    group_size: Annotated[int, Field(ge=2, le=64)] = 8
+    temperature: Positive = 1.0
+    top_p: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
+    max_turns: Count = 20
+    max_tokens: Count = 4096
+    max_turn_tokens: Count = 512
+    exploration: ExplorationConfig = ExplorationConfig()
+    mode: Literal["sync", "overlap", "async"] = "sync"
+    max_staleness: Count = 1
+    tool_threads: Annotated[int, Field(ge=0)] = 0
+    step_seconds: Positive | None = 300.0
+    episode_seconds: Positive | None = 3600.0
+    workers: WorkersConfig = LocalWorkersConfig()
+
+    @property
+    def lag(self) -> int:
+        """The maximum age, in updates, of the policy that sampled a token that is trained on."""
+        return {"sync": 0, "overlap": 1, "async": self.max_staleness}[self.mode]
