@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +45,11 @@ def add_ingest_command(commands: Any, exit_codes: str) -> None:
         const="ingest.allow_quarantine=true",
         help="exit with 0 although nothing, or under half of the records, could be read",
     )
+    parser.add_argument(
+        "--forgotten",
+        metavar="FILE",
+        help="leave out who is listed there (forgotten.json of a work folder; a profile's own is always read)",
+    )
     parser.add_argument("--full", action="store_true", help="read everything again, and replace what is in DIR")
     parser.add_argument("--mlflow-uri", metavar="URI", help="tracking store to read traces from")
     parser.add_argument("--experiment", metavar="NAME", help="experiment whose traces are read from there")
@@ -81,11 +87,13 @@ def ingest(options: argparse.Namespace) -> dict[str, Any]:
     if any(path.endswith(PROFILES) for path in options.paths):
         return _ingest_profile(options)
     from tracewheel.config.loading import load_ingest_config
+    from tracewheel.traces.forgotten import NOBODY, read_forgotten_file
     from tracewheel.traces.ingest import ingest_new
 
     config = load_ingest_config(tuple(options.paths), options.format, options.overrides, options.readers)
+    forgotten = read_forgotten_file(Path(options.forgotten)) if options.forgotten else NOBODY
     with _mlflow_traces(options) as passing, _progress(config, options, passing) as watch:
-        report = ingest_new(config, Path(options.out), full=options.full, passing=passing, watch=watch)
+        report = ingest_new(config, Path(options.out), full=options.full, passing=passing, watch=watch, forgotten=forgotten)
     return _checked(config, {"out": options.out, **report})
 
 
@@ -95,17 +103,21 @@ def _ingest_profile(options: argparse.Namespace) -> dict[str, Any]:
         ("--mlflow-uri", options.mlflow_uri),
         ("--full", options.full),
         ("--reader", options.readers),
+        ("--forgotten", options.forgotten),
     )
     if len(options.paths) > 1 or any(value for _, value in needs_one):
         raise InputError(f"{options.paths[0]}: a profile names its logs itself; give it alone, and settings with --set")
     from flows.setup import prepare_environment, resolve_config
     from tracewheel.core.store import produce_whole
+    from tracewheel.traces.forgotten import read_forgotten
     from tracewheel.traces.ingest import ingest
+    from tracewheel.traces.snapshot import take_snapshot
 
     config = resolve_config(options.paths[0], options.overrides, options.run_dir)
     config.require("ingest.paths")
     prepare_environment(None, debug=options.debug)
-    report = produce_whole(Path(options.out), lambda out: ingest(config.ingest, out))
+    snapshot = replace(take_snapshot(config.ingest), forgotten=read_forgotten(config.work_dir))
+    report = produce_whole(Path(options.out), lambda out: ingest(config.ingest, out, snapshot))
     return _checked(config.ingest, {"out": options.out, **report})
 
 

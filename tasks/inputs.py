@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from tracewheel.config import RetrainConfig
@@ -16,6 +17,7 @@ from tracewheel.core.types import content_hash
 from tracewheel.environments.recorded.environment import PREFIX as RECORDED
 from tracewheel.environments.recorded.recording import ABOUT_FILE, CALLS_FILE
 from tracewheel.policy.adapters import base_hash
+from tracewheel.traces.forgotten import read_forgotten
 from tracewheel.traces.redaction.redactor import key_digest
 from tracewheel.traces.snapshot import Snapshot, take_snapshot
 
@@ -39,7 +41,7 @@ NOT_IDENTITY = {
 
 
 def input_digests(config: RetrainConfig, snapshot: Snapshot | None = None) -> dict[str, str]:
-    """Digests of a run's inputs: each trace file by name, the base model, and the other files that the profile names.
+    """Digests of a run's inputs: each trace file by name, who was forgotten, the base model, and other files of the profile.
 
     Args:
         config: The profile.
@@ -48,9 +50,10 @@ def input_digests(config: RetrainConfig, snapshot: Snapshot | None = None) -> di
     Raises:
         DataError: one of them is missing.
     """
-    snapshot = snapshot or take_snapshot(config.ingest)
+    snapshot = snapshot or replace(take_snapshot(config.ingest), forgotten=read_forgotten(config.work_dir))
     traces = {f"{TRACES}{name}": digest for name, digest in snapshot.digests.items()}
-    return traces | other_inputs(config)
+    forgotten = {"forgotten": snapshot.forgotten.digest} if snapshot.forgotten else {}
+    return traces | forgotten | other_inputs(config)
 
 
 def other_inputs(config: RetrainConfig) -> dict[str, str]:

@@ -25,6 +25,7 @@ from tracewheel.core.run_state import SKIPPED
 from tracewheel.core.store import Entry, Store, remove, write_whole
 from tracewheel.operations.batches import SNAPSHOT_FILE, Batches
 from tracewheel.traces.discovery import find_files
+from tracewheel.traces.forgotten import read_forgotten
 from tracewheel.traces.link_state import read_state
 from tracewheel.traces.snapshot import Earlier, Links, Snapshot, content_of, placed, take_snapshot
 
@@ -107,7 +108,8 @@ def begin_reading(config: RetrainConfig, *, fresh: bool = False) -> Reading:
         snapshot = _resumed(config, record, held, says)
         if snapshot is not None:
             return Reading(record.run_id, settings, snapshot, input_digests(config, snapshot), tuple(says))
-    snapshot = _linked(config, take_snapshot(config.ingest, _last(config), held), says)
+    taken = replace(take_snapshot(config.ingest, _last(config), held), forgotten=read_forgotten(config.work_dir))
+    snapshot = _linked(config, taken, says)
     for name, size in snapshot.unfinished.items():
         says.append(f"{name} ends within a line: its last {size} bytes wait for a later run")
     inputs = input_digests(config, snapshot)
@@ -146,6 +148,9 @@ def _resumed(config: RetrainConfig, record: RunRecord, held: Collection[str], sa
     if any(part.sha256 in held for log in stored.files for part in log.slices):
         says.append(f"run {record.run_id}, begun {started}, is not resumed: a batch that it reads is held now")
         return None
+    if stored.forgotten != read_forgotten(config.work_dir):
+        says.append(f"run {record.run_id}, begun {started}, is not resumed: somebody was forgotten since")
+        return None
     found = placed(stored, config.ingest)
     if found is None:
         says.append(
@@ -176,6 +181,9 @@ def _linked(config: RetrainConfig, snapshot: Snapshot, says: list[str]) -> Snaps
             why = why or ("what it left is lost" if state is None else "it was made with other settings or code of ingest")
             continue
         covered = Snapshot.from_record(state["snapshot"])
+        if covered.forgotten != snapshot.forgotten:
+            why = why or "somebody was forgotten since"
+            continue
         if not covered.contents <= snapshot.contents:
             why = why or "the logs no longer hold all that it read, or some of it is held"
             continue

@@ -110,7 +110,7 @@ class Archive:
         if state.settings != settings:
             raise DataError(
                 f"{self.path}: was ingested with other settings of ingest.redaction, ingest.readers or ingest.fields,"
-                f" other code of a reader, or another key; {FULL},"
+                f" other code of a reader, another key, or before somebody was forgotten; {FULL},"
                 " or choose another --out"
             )
         return state

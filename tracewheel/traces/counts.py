@@ -9,13 +9,14 @@ from typing import Any
 from tracewheel.core.types import Trace
 
 NAMES = ("read", "kept", "duplicates", "quarantined", "messages", "tool_calls", "tool_results", "unreadable_times")
+FORGOTTEN = "forgotten"  # in a report only where somebody was
 
 
 @dataclass
 class Counts:
     """Records by what became of them, and of those kept the messages, calls and unreadable times.
 
-    `redacted` counts redacted places by kind.
+    `redacted` counts redacted places by kind. `forgotten` records are left out: read, and neither kept nor in quarantine.
     """
 
     numbers: Counter[str] = field(default_factory=Counter)
@@ -59,6 +60,7 @@ class Counts:
         """The counts as JSON types."""
         return {
             **{name: self.numbers[name] for name in NAMES},
+            **({FORGOTTEN: self.numbers[FORGOTTEN]} if self.numbers[FORGOTTEN] else {}),
             "by_reason": dict(sorted((+self.by_reason).items())),
             "by_format": dict(sorted((+self.by_format).items())),
             "redacted": dict(sorted((+self.redacted).items())),
@@ -67,7 +69,7 @@ class Counts:
     @classmethod
     def of_report(cls, report: dict[str, Any]) -> Counts:
         """The inverse of `report`."""
-        numbers = Counter({name: report.get(name, 0) for name in NAMES})
+        numbers = Counter({name: report.get(name, 0) for name in (*NAMES, FORGOTTEN)})
         return cls(numbers, Counter(report["by_reason"]), Counter(report["by_format"]), Counter(report["redacted"]))
 
     def __sub__(self, other: Counts) -> Counts:

@@ -18,6 +18,7 @@ from tracewheel.core.types import Trace, content_hash
 from tracewheel.traces.archive import Archive, ArchiveState, part_name, write_report
 from tracewheel.traces.compression import is_compressed
 from tracewheel.traces.discovery import find_files, skipped_files
+from tracewheel.traces.forgotten import NOBODY, Forgotten
 from tracewheel.traces.grown_sessions import GrownSessions
 from tracewheel.traces.ingested_folder import QUARANTINE_FILE, REPORT_FILE, TRACES_FOLDER
 from tracewheel.traces.intake import Intake
@@ -73,7 +74,7 @@ def ingest(config: IngestConfig, out: Path, snapshot: Snapshot | None = None) ->
     plan = [(*place, *state.plan(log)) for log, place in zip(snapshot.files, snapshot.places, strict=True)]
     grown = GrownSessions(out / TRACES_FOLDER, {redactor.name(name) for name, _, _, before in plan if before})
     learn_again(config, redactor, snapshot, state.taught)
-    intake = Intake(state.next_part(out), out / QUARANTINE_FILE, state.known, redactor, grown)
+    intake = Intake(state.next_part(out), out / QUARANTINE_FILE, state.known, redactor, grown, snapshot.forgotten)
     with Spool() as spool:
         reader = _FileReader(config, spool, intake)
         for name, path, slices, before in plan:
@@ -102,6 +103,7 @@ def ingest_new(
     passing: dict[str, Path] | None = None,
     watch: Watch | None = None,
     records_per_commit: int = RECORDS_PER_COMMIT,
+    forgotten: Forgotten = NOBODY,
 ) -> dict[str, Any]:
     """Add to `out` what earlier calls have not read: new files, and lines appended to known files.
 
@@ -115,6 +117,7 @@ def ingest_new(
         passing: More logs by name, which are read whole on every call and not recorded as read.
         watch: Called with the number of bytes read so far.
         records_per_commit: How many records a kill may lose.
+        forgotten: Whose records are left out; a folder that was made with another list is read anew with `full`.
 
     Returns:
         The report of `ingest`, with the counts of this call under `added`.
@@ -128,14 +131,14 @@ def ingest_new(
     found = find_files(config.paths, without=out)
     skipped = skipped_files(config.paths, found.values(), without=out)
     redaction = config.redaction.model_dump(mode="json") | key_digest(config.redaction)
-    settings = content_hash(redaction | readers_digest(config))
+    settings = content_hash(redaction | readers_digest(config) | ({"forgotten": forgotten.digest} if forgotten else {}))
     with archive.exclusive(), Spool() as spool:
         state = ArchiveState(settings) if full else archive.load(settings)
         state.ledger.named, state.ledger.hidden = redactor.name, redactor.hidden_name
         plan = [(name, path, begin) for name, path in found.items() if (begin := _begin(state, path)) is not None]
         before = {name: state.ledger.read_before(path) for name, path, _ in plan}
         grown = GrownSessions(archive.path / TRACES_FOLDER, {redactor.name(name) for name, size in before.items() if size})
-        commits = _Commits(archive, state, redactor, skipped, grown, keep=not full)
+        commits = _Commits(archive, state, redactor, skipped, grown, forgotten, keep=not full)
         reader = _FileReader(config, spool, commits.intake, commits, records_per_commit, watch)
         for name, path, begin in plan:
             state.ledger.note(path, reader.read(redactor.name(name), path, begin, before[name]))
@@ -161,6 +164,7 @@ class _Commits:
         redactor: Redacts records; a commit redacts the secrets it has learned in what was stored before.
         skipped: Files that are not logs, for the report.
         grown: The stored traces of sessions that are read again.
+        forgotten: Whose records are left out.
         keep: Whether to keep the folder's contents.
     """
 
@@ -171,18 +175,19 @@ class _Commits:
         redactor: Redactor,
         skipped: list[str],
         grown: GrownSessions,
+        forgotten: Forgotten,
         *,
         keep: bool,
     ) -> None:
         self._archive, self.state, self._redactor, self._skipped = archive, state, redactor, skipped
-        self._grown = grown
+        self._grown, self._forgotten = grown, forgotten
         self._keep, self._base, self._first_part = keep, state.totals, state.parts
         self.intake = self._begin()
         self._first_byte = self.intake.quarantine_start
 
     def _begin(self) -> Intake:
         part, quarantine = self._archive.begin(self.state, keep=self._keep)
-        return Intake(part, quarantine, self.state.known, self._redactor, self._grown)
+        return Intake(part, quarantine, self.state.known, self._redactor, self._grown, self._forgotten)
 
     def commit(self, *, final: bool = False) -> dict[str, Any]:
         """Add the records read so far to the folder; unless `final`, begin the next part.

@@ -10,7 +10,8 @@ import orjson
 from tracewheel.core.errors import SecretError
 from tracewheel.core.types import Trace
 from tracewheel.traces.attempts import Identity, are_new
-from tracewheel.traces.counts import Counts
+from tracewheel.traces.counts import FORGOTTEN, Counts
+from tracewheel.traces.forgotten import NOBODY, Forgotten
 from tracewheel.traces.grown_sessions import GrownSessions
 from tracewheel.traces.hash_index import HashIndex, hash_of
 from tracewheel.traces.parquet import NOT_STORABLE, PartWriter, hashed_json, json_of
@@ -42,16 +43,23 @@ class Intake:
         known: Hashes of stored traces; updated with each kept one.
         redactor: Redacts secrets and personal data.
         grown: The stored traces of sessions that are read again. They count once, with their new version.
+        forgotten: Whose records are left out.
 
     Attributes:
         taught: Lines of the records that revealed a secret by the stored name of their file; 0 of one made of several lines.
     """
 
     def __init__(
-        self, part: Path, quarantine: Path, known: StoredHashes, redactor: Redactor, grown: GrownSessions | None = None
+        self,
+        part: Path,
+        quarantine: Path,
+        known: StoredHashes,
+        redactor: Redactor,
+        grown: GrownSessions | None = None,
+        forgotten: Forgotten = NOBODY,
     ) -> None:
         self.counts = Counts()
-        self._grown = grown
+        self._grown, self._forgotten = grown, forgotten
         self.part, self._known, self._redactor = part, known, redactor
         self._writer: PartWriter | None = None
         self._quarantine = quarantine.open("ab")
@@ -107,6 +115,9 @@ class Intake:
 
     def _keep(self, trace: Trace, messages: bytes) -> None:
         before = len(self._redactor.learned)
+        if self._forgotten.covers(trace):
+            self.counts.numbers[FORGOTTEN] += 1
+            return
         try:
             redacted, found = self._redactor.trace(trace, messages)
         except SecretError as error:
@@ -116,6 +127,9 @@ class Intake:
             self._quarantine_record(not_storable(trace, error))
             return
         self._note_taught(trace.source_file, trace.source_line, before)
+        if redacted is not trace and self._forgotten.covers(redacted):  # by the name that stands for theirs
+            self.counts.numbers[FORGOTTEN] += 1
+            return
         if found:
             messages = json_of(redacted.messages)
         if self._writer is None:
@@ -138,6 +152,9 @@ class Intake:
         before, line = len(self._redactor.learned), item.line
         item, found = self._redactor.quarantined(item)
         self._note_taught(item.file, line, before)
+        if self._forgotten.covers_record(item):
+            self.counts.numbers[FORGOTTEN] += 1
+            return
         self.counts.redacted += found
         self.counts.put_aside(item.reason)
         self._quarantine.write(orjson.dumps(item.to_record(), option=orjson.OPT_APPEND_NEWLINE))

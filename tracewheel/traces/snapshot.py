@@ -21,6 +21,7 @@ from tracewheel.core.errors import DataError
 from tracewheel.core.types import content_hash
 from tracewheel.traces.compression import is_compressed
 from tracewheel.traces.discovery import find_files, skipped_files
+from tracewheel.traces.forgotten import NOBODY, Forgotten
 from tracewheel.traces.log_file import BYTE_ORDER_MARK, find_layout
 from tracewheel.traces.readers.whole_files import PIECES
 from tracewheel.traces.redaction.redactor import Redactor
@@ -108,6 +109,7 @@ class Snapshot:
         skipped: Files in folders that are not logs, for the report of the ingest.
         unfinished: Of files that end within a line, the bytes that wait for its end.
         earlier: The ingest that this one continues.
+        forgotten: Whose records are left out.
         places: Of each of `files` the name to read it under, with what is redacted, and where it lies now. Not recorded.
         links: Places of the chain of ingests. Not recorded.
     """
@@ -116,6 +118,7 @@ class Snapshot:
     skipped: tuple[str, ...] = ()
     unfinished: dict[str, int] = field(default_factory=dict)
     earlier: Earlier | None = None
+    forgotten: Forgotten = NOBODY
     places: tuple[tuple[str, Path], ...] = field(default=(), compare=False, repr=False)
     links: Links | None = field(default=None, compare=False, repr=False)
 
@@ -128,7 +131,8 @@ class Snapshot:
     def digest(self) -> str:
         """Of everything that an ingest of it depends on."""
         read = [[log.name, [asdict(part) for part in log.new]] for log in self.files if log.new]
-        return content_hash([self.earlier.digest if self.earlier else None, read, self.skipped])
+        without = [self.forgotten.digest] if self.forgotten else []
+        return content_hash([self.earlier.digest if self.earlier else None, read, self.skipped, *without])
 
     @property
     def contents(self) -> frozenset[Content]:
@@ -151,6 +155,7 @@ class Snapshot:
             "skipped": list(self.skipped),
             "unfinished": self.unfinished,
             "earlier": asdict(self.earlier) if self.earlier else None,
+            **({"forgotten": sorted(self.forgotten.hashes)} if self.forgotten else {}),
         }
 
     @classmethod
@@ -158,7 +163,8 @@ class Snapshot:
         """The inverse of `to_record`, without places."""
         files = tuple(map(LogSlices.from_record, record["files"]))
         earlier = Earlier(**record["earlier"]) if record["earlier"] else None
-        return cls(files, tuple(record["skipped"]), dict(record["unfinished"]), earlier)
+        forgotten = Forgotten(frozenset(record.get("forgotten", ())))
+        return cls(files, tuple(record["skipped"]), dict(record["unfinished"]), earlier, forgotten)
 
 
 def content_of(part: Slice) -> Content:
