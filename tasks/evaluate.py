@@ -11,6 +11,7 @@ from tracewheel.config import EvaluateSections
 from tracewheel.core.errors import DataError
 from tracewheel.core.files import read_table
 from tracewheel.core.store import Entry
+from tracewheel.core.types import content_hash
 from tracewheel.curation.curated_folder import HELD_OUT, TASKS_FILE, VALIDATION, load_tasks
 from tracewheel.evaluation.evaluate import evaluate, join
 from tracewheel.evaluation.sequential import in_parts
@@ -30,7 +31,14 @@ def expected(call: Call, place: int) -> Expected:
     return Expected(tasks * (1 + call.arguments["samples"]), result)
 
 
-@stage_task("evaluate", code="tracewheel.evaluation.evaluate", sections=EvaluateSections, expects=expected)
+def the_tasks(arguments: dict[str, Any]) -> dict[str, Any]:
+    """The arguments with the tasks of the split in place of the whole curation, which new traces change every night."""
+    curated, split = arguments["curated"], arguments["split"]
+    tasks = [task.to_record() for task in load_tasks(curated.path, split)]
+    return {**arguments, "curated": content_hash(tasks, length=64)}
+
+
+@stage_task("evaluate", code="tracewheel.evaluation.evaluate", sections=EvaluateSections, expects=expected, reads=the_tasks)
 def evaluate_policy(
     context: Context[EvaluateSections],
     *,
@@ -62,7 +70,7 @@ def expected_join(call: Call, place: int) -> Expected:
     return Expected(0, {"tasks": tasks, "greedy": rates, "sampled": rates, "by_family": {}})
 
 
-@stage_task("join", code="tracewheel.evaluation.evaluate", sections=EvaluateSections, expects=expected_join)
+@stage_task("join", code="tracewheel.evaluation.evaluate", sections=EvaluateSections, expects=expected_join, reads=the_tasks)
 def join_evaluations(context: Context[EvaluateSections], *, parts: list[Entry], curated: Entry, split: str) -> dict[str, Any]:
     """One evaluation of the parts of a split that were played."""
     return join(context.config, load_tasks(curated.path, split), [part.path for part in parts], context.out)

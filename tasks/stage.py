@@ -101,6 +101,7 @@ class StageTask(Generic[P]):
         sections: The sections of the profile that the stage reads.
         packages: Packages that its result depends on, in addition to those that all stages use.
         expects: The result that a plan expects, given the call and the number of earlier calls in the plan.
+        reads: The arguments for the key, of a stage that reads a part of one only; by default all of them.
     """
 
     def __init__(
@@ -112,12 +113,14 @@ class StageTask(Generic[P]):
         sections: type[S],
         packages: tuple[str, ...] = (),
         expects: Callable[[Call, int], Expected] = one_unit,
+        reads: Callable[[dict[str, Any]], dict[str, Any]] = dict,
     ) -> None:
         self.stage = stage
         self.code = code
         self.sections: type[Sections] = sections
         self.packages = packages
         self.expects = expects
+        self.reads = reads
         self._function: Callable[..., Any] = function
 
     @functools.cached_property
@@ -200,7 +203,7 @@ class StageTask(Generic[P]):
         """Hash of everything the result depends on."""
         made_from = {
             "settings": settings_for(run.config, self.sections.keyed()),
-            "arguments": {name: describe(value) for name, value in sorted(arguments.items())},
+            "arguments": {name: describe(value) for name, value in sorted(self.reads(arguments).items())},
             "code": code_version(self.code, plugins_of(run.config, self.sections.keyed())),
             "packages": package_versions(NUMERIC_PACKAGES + self.packages),
         }
@@ -222,11 +225,12 @@ def stage_task(
     sections: type[S],
     packages: tuple[str, ...] = (),
     expects: Callable[[Call, int], Expected] = one_unit,
+    reads: Callable[[dict[str, Any]], dict[str, Any]] = dict,
 ) -> Callable[[Callable[Concatenate[Context[S], P], Any]], StageTask[P]]:
     """Decorator: make a function that calls one stage of the domain a `StageTask`."""
 
     def decorate(function: Callable[Concatenate[Context[S], P], Any]) -> StageTask[P]:
-        return StageTask(function, stage=stage, code=code, sections=sections, packages=packages, expects=expects)
+        return StageTask(function, stage=stage, code=code, sections=sections, packages=packages, expects=expects, reads=reads)
 
     return decorate
 

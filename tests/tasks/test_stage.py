@@ -1,6 +1,7 @@
 """A stage as a Prefect task: its key, its reuse, its retries."""
 
 import importlib.metadata
+import random
 import re
 import shutil
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import get_args
 
 import grimp
+import pandas
 import prefect
 import pytest
 from prefect.artifacts import Artifact
@@ -34,9 +36,11 @@ from tasks.warm_start import warm_start_policy
 from tracewheel.config import GateConfig, Sections
 from tracewheel.config.profile import StageName
 from tracewheel.core.errors import DataError, InfrastructureError, TimeLimitError
-from tracewheel.core.fingerprint import NUMERIC_PACKAGES, package_versions
+from tracewheel.core.fingerprint import NUMERIC_PACKAGES, code_version, package_versions
 from tracewheel.core.progress import Progress
 from tracewheel.core.store import Entry
+from tracewheel.curation.curated_folder import TASKS_FILE
+from tracewheel.environments.workspace.tasks import make_task
 from tracewheel.policy.adapters import PolicyRef
 
 # They read a profile or lock a folder and change no result. What a stage reads of the profile is in its key.
@@ -352,6 +356,42 @@ class TestInPrefect:
 )
 def test_a_stage_is_keyed_by_the_sections_it_reads(stage, sections):
     assert set(stage.sections.keyed()) == sections
+
+
+def evaluation_key(run, folder, tasks, **changes):
+    """The key of an evaluation on the held-out ones of some tasks, of a curation in this folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    pandas.DataFrame([{"split": split, **task.to_record()} for split, task in tasks]).to_parquet(folder / TASKS_FILE)
+    arguments = {"policy": run.base(), "curated": entry(folder, str(folder)), "split": "held_out", "samples": 1}
+    return evaluate_policy.key(run, arguments | changes)
+
+
+def test_an_evaluation_is_keyed_by_the_tasks_that_it_plays(make_run, tmp_path):
+    run = make_run()
+    first, second, other = (make_task("pattern", 2, random.Random(seed)) for seed in range(3))
+    held = [("held_out", first), ("held_out", second)]
+    key = evaluation_key(run, tmp_path / "a", [*held, ("train", other)])
+    assert key == evaluation_key(run, tmp_path / "b", [("train", replace(other, prompt="Another.")), *held])
+    for tasks in (held[:1], held[::-1], [*held, ("held_out", other)], [held[0], ("held_out", replace(second, goal={}))]):
+        assert key != evaluation_key(run, tmp_path / "c", tasks)
+    for changes in ({"samples": 2}, {"repeat": 1}, {"part": [0, 2]}, {"policy": run.adapted("rl", entry(tmp_path, "x"))}):
+        assert key != evaluation_key(run, tmp_path / "a", held, **changes)
+    assert key != evaluation_key(make_run(evaluation={"temperature": 0.5}), tmp_path / "a", held)
+
+
+def test_an_evaluation_is_keyed_by_the_environment_s_code_and_what_that_imports(make_run, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    world, words = tmp_path / "keyed_world.py", tmp_path / "keyed_words.py"
+    words.write_text("ANSWER = 1\n")
+    world.write_text("from keyed_words import ANSWER\nclass World: ...\n")
+    run = make_run(environment={"kind": "keyed_world:World"})
+    held = [("held_out", make_task("pattern", 2, random.Random(0)))]
+    keys = {evaluation_key(run, tmp_path / "a", held)}
+    for file, text in ((words, "ANSWER = 2\n"), (world, "from keyed_words import ANSWER\nclass World: a = 1\n")):
+        file.write_text(text)
+        code_version.cache_clear()  # it is read once in a process
+        keys.add(evaluation_key(run, tmp_path / "a", held))
+    assert len(keys) == 3
 
 
 def test_a_stage_sees_its_sections_and_no_others(make_run):

@@ -8,6 +8,7 @@ import hashlib
 import importlib.metadata
 import importlib.util
 import re
+import sysconfig
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -21,6 +22,7 @@ NUMERIC_PACKAGES = ("numpy", "pandas", "peft", "pyarrow", "tokenizers", "torch",
 READING_PACKAGES = ("detect-secrets", "google-re2", "orjson", "phonenumbers", "python-stdnum")
 CURATION_PACKAGES = ("jinja2", "markupsafe", "orjson", "rapidfuzz", "rensa", "scipy")
 ALL_OF = re.compile(rf"{PACKAGE.name}(\.\w+)+\.\*")  # a text in code: it imports all modules of this package by name
+UNKNOWN = "?"  # the hash of code whose source is not found
 ASSETS = (".css", ".html", ".jinja", ".js", ".json", ".svg")
 
 
@@ -88,16 +90,64 @@ def code_version(module: str, plugins: tuple[str, ...] = ()) -> str:
 
 
 def plugin_digests(plugins: Iterable[str]) -> dict[str, str]:
-    """Digests of the source of the user's own modules, by module; "" for one that is not found."""
-    digests = {}
-    for plugin in plugins:
-        search_working_folder()
-        try:
-            spec = importlib.util.find_spec(plugin)
-        except ModuleNotFoundError:
-            spec = None
-        digests[plugin] = digest_file(Path(spec.origin)) if spec and spec.origin else ""
-    return digests
+    """Digests of the source of the user's own modules and of what they import, by module; `UNKNOWN` without a source."""
+    return {plugin: own_code(f"{plugin}:") for plugin in plugins}
+
+
+def own_code(kind: str) -> str:
+    """Hash of the module in a name `module:Class` and of the modules that it imports.
+
+    Of those, installed packages count only if the module is one of theirs. Returns "" for built-in names, and `UNKNOWN` where
+    a module has no source.
+    """
+    modules = plugin_modules([kind])
+    if not modules:
+        return ""
+    search_working_folder()
+    package = modules[0].partition(".")[0]
+    digests: dict[str, str] = {}
+    waiting = list(modules)
+    while waiting:
+        name = waiting.pop()
+        path = None if name in digests else _own_source(name)
+        if path is not None and (name.partition(".")[0] == package or not _is_installed(path)):
+            digests[name] = digest_file(path)
+            waiting += _imported(ast.parse(path.read_bytes()), name, path.name == "__init__.py")
+    return content_hash(sorted(digests.items())) if modules[0] in digests else UNKNOWN
+
+
+@functools.cache
+def _installed() -> tuple[Path, ...]:
+    return tuple(Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib", "purelib", "platlib"))
+
+
+def _is_installed(path: Path) -> bool:
+    return any(path.is_relative_to(folder) for folder in _installed())
+
+
+def _own_source(module: str) -> Path | None:
+    """The source of a module, None for one of Tracewheel's and for one without a file of Python."""
+    if module.partition(".")[0] == PACKAGE.name:
+        return None
+    try:
+        spec = importlib.util.find_spec(module)
+    except (ImportError, ValueError):
+        return None
+    path = Path(spec.origin).resolve() if spec and spec.origin and spec.has_location else None
+    return path if path is not None and path.suffix == ".py" else None
+
+
+def _imported(tree: ast.Module, module: str, is_package: bool) -> Iterator[str]:
+    """The modules that a module may import."""
+    parts = module.split(".")
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import():
+                yield from (alias.name for alias in node.names)
+            case ast.ImportFrom():
+                base = parts[: len(parts) - node.level + is_package] if node.level else []
+                origin = ".".join([*base, *([node.module] if node.module else [])])
+                yield from (origin, *(f"{origin}.{alias.name}" for alias in node.names))
 
 
 @functools.cache

@@ -21,9 +21,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tracewheel.config import CurateSections
+from tracewheel.core.fingerprint import UNKNOWN, own_code
 from tracewheel.core.locks import hold
 from tracewheel.core.store import PARTIAL, remove, write_whole
-from tracewheel.curation.reuse.depends_on import UNKNOWN, depends_on, own_code
+from tracewheel.curation.reuse.depends_on import depends_on
 from tracewheel.curation.reuse.result_table import Keys, Places, ResultTable
 from tracewheel.curation.trace_results import schema
 from tracewheel.environments.recorded.environment import PREFIX as RECORDED
