@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,11 +18,11 @@ import orjson
 from tasks.ingest import ingest_traces
 from tasks.reading import begin_run
 from tasks.run import Run
+from tracewheel.config import CurateSections
 from tracewheel.config.notify import HELD_EVENT
 from tracewheel.core.errors import DoubtfulData
-from tracewheel.core.files import read_batches
 from tracewheel.core.store import Entry
-from tracewheel.curation.replay import replay_traces
+from tracewheel.curation.outcomes import REPLAYED, replayed_outcomes, selected
 from tracewheel.environments.recorded.environment import PREFIX as RECORDED
 from tracewheel.operations.batch_profile import BatchProfile, Profiler
 from tracewheel.operations.batches import ACCEPTED, HELD, Batch, Batches, LogPart
@@ -33,9 +33,8 @@ from tracewheel.traces.shortfall import frequent_reasons
 from tracewheel.traces.snapshot import Snapshot
 
 if TYPE_CHECKING:
-    import pandas
+    import pyarrow
 
-TRACES_AT_ONCE = 5000
 UNREPLAYED = {"dropped": "", "success": None, "reward_drift": False, "observation_drift": False, "fingerprint": ""}
 
 
@@ -48,8 +47,12 @@ def parts_of(snapshot: Snapshot) -> list[LogPart]:
     ]
 
 
-def screened(run: Run) -> Run:
+def screened(run: Run, *, fresh: bool = False) -> Run:
     """The run, or, where its new slices are held, the run without them.
+
+    Args:
+        run: The run.
+        fresh: Whether it was begun on the logs as they are now, whatever earlier run is incomplete.
 
     Raises:
         DoubtfulData: without the batches that are held nothing is left to read.
@@ -66,7 +69,7 @@ def screened(run: Run) -> Run:
             run.reporter.say(line)
         if batch.state == HELD:
             tell_prefect(batch)
-            run = begin_run(run.config, run.reporter, run.driver)
+            run = begin_run(run.config, run.reporter, run.driver, fresh=fresh)
     if not parts_of(run.snapshot) and (held := [batch for batch in batches.all() if batch.state == HELD]):
         raise DoubtfulData(
             "\n  ".join(
@@ -96,7 +99,7 @@ def screen_batch(run: Run, batches: Batches, new: Sequence[LogPart]) -> Batch:
     now = datetime.now(UTC)
     accepted = batches.accepted()
     traces = ingest_traces(run, snapshot=run.snapshot)
-    profile = profile_of(traces, new, accepted, run.config.environment.kind, now)
+    profile = profile_of(run, traces, new, accepted, now)
     results = screen(profile, accepted, run.config.screening)
     found = reasons(results)
     state = HELD if found and run.config.screening.hold else ACCEPTED
@@ -106,14 +109,29 @@ def screen_batch(run: Run, batches: Batches, new: Sequence[LogPart]) -> Batch:
 
 
 def profile_of(
-    traces: Entry, new: Sequence[LogPart], accepted: Sequence[BatchProfile], environment: str, now: datetime
+    run: Run, traces: Entry, new: Sequence[LogPart], accepted: Sequence[BatchProfile], now: datetime
 ) -> BatchProfile:
-    """The figures of the new slices of an ingested folder. What was read before is the sum of the accepted batches."""
-    proves = not environment.startswith(RECORDED)
-    profiler = Profiler(now, proves=proves)
-    for rows in _rows_of(traces.path / TRACES_FOLDER, new):
-        replayed = replay_traces(rows, environment)[0] if proves else rows.assign(**UNREPLAYED)
-        profiler.add({str(key): value for key, value in row.items()} for row in replayed.to_dict("records"))
+    """The figures of the new slices of an ingested folder. What was read before is the sum of the accepted batches.
+
+    The replays are kept in the store, where the run's curation finds them.
+    """
+    proves = not run.config.environment.kind.startswith(RECORDED)
+    profiler, parts, wanted = (
+        Profiler(now, proves=proves),
+        sorted((traces.path / TRACES_FOLDER).glob("*.parquet")),
+        _begin_in(new),
+    )
+    sections, at = CurateSections.of(run.config), 0
+    outcomes = replayed_outcomes(parts, sections, run.store.reuse, run.reporter.say, wanted) if proves else None
+    for table in selected(parts, wanted):
+        rows = table.to_pandas()
+        if outcomes is None:
+            rows = rows.assign(**UNREPLAYED)
+        else:
+            own = outcomes.iloc[at : at + len(rows)]
+            rows = rows.assign(**{name: own[name].to_numpy() for name in REPLAYED})
+        at += len(rows)
+        profiler.add({str(key): value for key, value in row.items()} for row in rows.to_dict("records"))
     with (traces.path / QUARANTINE_FILE).open("rb") as lines:
         for line in lines:
             record = orjson.loads(line)
@@ -142,21 +160,15 @@ def intake_tags(run: Run) -> dict[str, str]:
     return {"held_batches": held[:4000] or "none", "quarantined": f"{intake['quarantined']} of {intake['read']}"}
 
 
-def _rows_of(parts: Path, new: Sequence[LogPart]) -> Iterator[pandas.DataFrame]:
-    """The traces that begin in these slices, some thousands at once."""
+def _begin_in(new: Sequence[LogPart]) -> Callable[[pyarrow.Table], list[bool]]:
+    """Which traces begin in these slices."""
     by_file = {name: list(found) for name, found in itertools.groupby(sorted(new, key=_file), key=_file)}
-    for path in sorted(parts.glob("*.parquet")):
-        for batch in read_batches(path, TRACES_AT_ONCE):
-            places = zip(batch["source_file"].to_pylist(), batch["source_line"].to_pylist(), strict=True)
-            wanted = [any(part.holds(file, line) for part in by_file.get(file, ())) for file, line in places]
-            if any(wanted):
-                yield batch.filter(_mask(wanted)).to_pandas()
 
+    def wanted(traces: pyarrow.Table) -> list[bool]:
+        places = zip(traces["source_file"].to_pylist(), traces["source_line"].to_pylist(), strict=True)
+        return [any(part.holds(file, line) for part in by_file.get(file, ())) for file, line in places]
 
-def _mask(wanted: list[bool]) -> Any:
-    import pyarrow
-
-    return pyarrow.array(wanted)
+    return wanted
 
 
 def _file(part: LogPart) -> str:

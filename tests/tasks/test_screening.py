@@ -8,12 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from tasks.curate import curate_tasks
+from tasks.decisions import nothing_new
 from tasks.drivers import DirectDriver
 from tasks.ingest import ingest_traces
 from tasks.reading import begin_run
 from tasks.screening import screened
 from tracewheel.config import load_config
 from tracewheel.core.errors import DoubtfulData
+from tracewheel.curation.replay import replay_trace
 from tracewheel.operations.batches import HELD, RELEASED, Batches
 
 ROOT = Path(__file__).parents[2]
@@ -48,13 +51,13 @@ class Work:
         with self.log.open("ab") as file:
             file.writelines(lines)
 
-    def start(self, *settings):
+    def start(self, *settings, fresh=False):
         """Begin a run; returns it, what it ingests, and what was said."""
         config = load_config(
             str(ROOT / "configs/tiny-short.yaml"), [f"ingest.paths=[{self.log.parent}]", f"work_dir={self.run_dir}", *settings]
         )
         self.said = Listener()
-        self.run = screened(begin_run(config, self.said, DirectDriver()))
+        self.run = screened(begin_run(config, self.said, DirectDriver(), fresh=fresh), fresh=fresh)
         self.traces = ingest_traces(self.run, snapshot=self.run.snapshot).result
         return self.run
 
@@ -149,6 +152,47 @@ def test_a_held_batch_is_left_out_and_let_in_by_a_person(work):
     assert totals["read"] == work.traces["read"] == sum(work.traces[name] for name in ("kept", "duplicates", "quarantined"))
     assert len(work.batches.all()) == 3  # what is released is not screened again
     assert work.batches.totals()["held"] == 0
+
+
+def test_a_night_of_which_all_is_held_says_so_and_how_to_let_it_in(work):
+    work.start().record.write("summary.json", {"gate": {}})
+    assert nothing_new(work.start()) == f"no new traces since run {work.run.record.run_id}, which is complete"
+    work.append(poisoned(LINES[150:220], instruct, 60))
+    said = nothing_new(work.start())
+    assert f"; batch {work.last.id} of {work.last.profile.read} records is held (judge): see it with" in said
+    assert said.endswith(f"--show {work.last.id}`, let it in with --release {work.last.id} --why TEXT")
+    work.batches.decide(work.last.id, HELD, "confirmed", datetime.now(UTC))
+    assert "held" not in nothing_new(work.start()), "a person has decided"
+
+
+def test_a_fresh_run_stays_fresh_where_a_batch_is_held(work):
+    with work.start().hold():
+        pass  # incomplete, so another start resumes it
+    work.append(LINES[150:220])
+    fresh = work.start(fresh=True).record.run_id
+    work.append(poisoned(LINES[220:290], instruct, 60))
+    assert work.start(fresh=True).record.run_id == fresh and work.last.state == HELD
+    assert not any("resumes run" in line for line in work.said.said)
+
+
+def test_a_trace_is_replayed_once_a_night(work, monkeypatch):
+    """By the screening; the curation takes its results, and makes again only those that it compares."""
+    replayed = Counter()
+
+    def counting(trace, environment):
+        replayed[trace.id] += 1
+        return replay_trace(trace, environment)
+
+    monkeypatch.setattr("tracewheel.curation.replay.replay_trace", counting)
+    work.append(LINES[150:220])
+    run = work.start()
+    new = len(replayed)
+    assert 60 < new <= 70 and set(replayed.values()) == {1}
+    curate_tasks(run, traces=ingest_traces(run, snapshot=run.snapshot))
+    again = sum(count - 1 for count in replayed.values())
+    assert again + len(replayed) - new <= 12, "of 215 traces one in fifty is compared, and one in five of those that drifted"
+    (said,) = [line for line in work.said.said if line.startswith("reused of earlier curations")]
+    assert "new: 0 and" in said
 
 
 def test_a_night_in_a_format_that_nobody_reads_is_held_and_said(work):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,6 +27,7 @@ def replayed_outcomes(
     config: CurateSections,
     reuse: Path | None = None,
     say: Callable[[str], None] = silent,
+    of: Callable[[pyarrow.Table], Sequence[bool]] | None = None,
 ) -> pandas.DataFrame:
     """Replay the traces of some parts of traces.parquet.
 
@@ -38,39 +39,46 @@ def replayed_outcomes(
         config: `environment` and `curation` are used.
         reuse: The store's folder of results (`Store.reuse`).
         say: Takes a sentence about what is reused, and what is not.
+        of: Which traces of a table are meant; by default all.
 
     Returns:
         [N] rows in the order of the parts, with `LOGGED` (`outcome` is the logged reward, NaN without one) and `REPLAYED`
         (`success` is the verified one, NaN where it is unscored, `unscored` says why; `reward_drift`: both known, but
         different; `observation_drift`: a tool replied otherwise than in the log; `dropped`: why the trace gives no episode,
-        or "").         In a recorded environment, which proves nothing, all traces are `dropped`.
+        or ""). In a recorded environment, which proves nothing, all traces are `dropped`.
     """
     if config.environment.kind.startswith(RECORDED):
-        return _frame([_logged(batch) for batch in _batches(parts)]).assign(dropped=PROVES_NOTHING)
+        return _frame([_logged(batch) for batch in selected(parts, of)]).assign(dropped=PROVES_NOTHING)
     with EarlierResults.opened(reuse, config, say) as kept:
         try:
-            return _outcomes(parts, config, kept)
+            return _outcomes(selected(parts, of), config, kept)
         except NotRepeatable as error:
             assert kept is not None
             kept.distrust(str(error))
-    return _outcomes(parts, config, None)
+    return _outcomes(selected(parts, of), config, None)
 
 
-def _outcomes(parts: Collection[Path], config: CurateSections, kept: EarlierResults | None) -> pandas.DataFrame:
+def selected(parts: Collection[Path], of: Callable[[pyarrow.Table], Sequence[bool]] | None) -> Iterator[pyarrow.Table]:
+    """The traces that are meant, some thousands at once, in the order of the parts; see `replayed_outcomes`."""
+    import pyarrow
+
+    for part in parts:
+        for batch in read_batches(part, TRACES_AT_ONCE):
+            table = pyarrow.Table.from_batches([batch])
+            wanted = table if of is None else table.filter(pyarrow.array(of(table), type=pyarrow.bool_()))
+            if len(wanted):
+                yield wanted
+
+
+def _outcomes(tables: Iterator[pyarrow.Table], config: CurateSections, kept: EarlierResults | None) -> pandas.DataFrame:
     benchmarks = config.curation.decontamination
     index = BenchmarkIndex.read(benchmarks) if kept and benchmarks.benchmarks else None
-    batches = ((batch, None) for batch in _batches(parts))
+    batches = ((table, None) for table in tables)
     found = with_results(batches, (config.environment.kind, config.curation, index), Means(reuse=kept))
     frames = [_logged(batch).assign(**results.select(list(REPLAYED)).to_pandas()) for batch, _, results in found]
     if kept:
         kept.keep(whole=False)
     return _frame(frames)
-
-
-def _batches(parts: Collection[Path]) -> Iterator[pyarrow.Table]:
-    import pyarrow
-
-    return (pyarrow.Table.from_batches([batch]) for part in parts for batch in read_batches(part, TRACES_AT_ONCE))
 
 
 def _logged(batch: pyarrow.Table) -> pandas.DataFrame:
