@@ -12,7 +12,8 @@ from typing import Any
 from rich.table import Table
 
 from flows.look import result_console
-from flows.retrain import learn
+from flows.retrain import learn, prepare
+from tasks.decisions import foresee
 from tasks.foresight import Foresight, foresee_run, is_tiny
 from tasks.gate import power_before
 from tasks.plan import PlanDriver, PlannedCall
@@ -51,8 +52,10 @@ def make_plan(run: Run) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="tracewheel-plan-") as folder:
         plan = PlanDriver(Path(folder))
         planned = replace(run, driver=plan, reporter=Silent(), tracking=None, used=Used())
-        curated = learn(planned).curated
+        prepared = prepare(planned)
+        curated = learn(planned, prepared).curated
         power = power_before(planned, curated)
+        schedule = foresee(planned, curated, prepared.start)
         foresight = foresee_run(run, curated.path) if plan.next else None
     if foresight:
         foresight.check()
@@ -64,6 +67,7 @@ def make_plan(run: Run) -> dict[str, Any]:
         "stages": stages,
         "estimated_seconds": _sum([stage["estimated_seconds"] for stage in stages]),
         "power": power,
+        "schedule": schedule,
         "placement": [{"part": part.part, "gpus": list(part.cards), "memory": part.memory} for part in placed(run.config)],
         "estimate": _basis(run, [stage["stage"] for stage in stages if stage["estimated_seconds"] is None], foresight),
         "memory": to_record(foresight.needs, foresight.limits) if foresight else [],
@@ -138,6 +142,9 @@ def show_plan(plan: Mapping[str, Any]) -> None:
     if plan["placement"]:
         console.print(placement_table(plan["placement"]))
     console.print(f"Gate: {plan['power']['says']}.", markup=False)
+    if schedule := plan["schedule"]:
+        would = {True: "would start now", False: "would be skipped", None: "may start"}[schedule["starts"]]
+        console.print(f"Schedule: a scheduled run {would}: {schedule['why']}.", markup=False, soft_wrap=True)
     for need in plan["memory"]:
         console.print(f"Memory: {need['says']}{_of(need['available_bytes'])}.", markup=False, soft_wrap=True)
     if plan["complete"]:

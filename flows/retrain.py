@@ -27,7 +27,7 @@ from tasks.foresight import foresee_run
 from tasks.gate import gate_policy, is_clear, power_before
 from tasks.housekeeping import keep_house_after
 from tasks.improvement import candidate_rates
-from tasks.reading import begin_run
+from tasks.reading import begin_run, waits_for_logs
 from tasks.registry import promote_policy
 from tasks.report import Outcome, write_report
 from tasks.run import Policy, Run
@@ -80,7 +80,8 @@ def run_alone(profile: str, overrides: list[str] | None, run_dir: str | None, dr
     """`retrain` without Prefect's server; returns the summary."""
     with in_order(), in_turn(profile, overrides, run_dir, scheduled=False):
         reporter = TerminalReporter()
-        run = screened(begin_run(resolve_config(profile, overrides, run_dir), reporter, driver, fresh=fresh))
+        run = begin_run(resolve_config(profile, overrides, run_dir), reporter, driver, fresh=fresh)
+        run = screened(run, fresh=fresh)
         return ending(run, lambda: whole(run, reporter, scheduled=False)).data
 
 
@@ -89,7 +90,10 @@ def run_pipeline(
 ) -> State[Any]:
     """What `retrain` does when its turn has come."""
     reporter = TerminalReporter()
-    run = screened(begin_run(resolve_config(profile, overrides, run_dir), reporter, fresh=fresh))
+    config = resolve_config(profile, overrides, run_dir)
+    if scheduled and waits_for_logs(config):
+        return Completed(name="Skipped", message=f"no logs yet in {', '.join(config.ingest.paths)}")
+    run = screened(begin_run(config, reporter, fresh=fresh), fresh=fresh)
     if scheduled and (reason := nothing_new(run)):
         return skipped(run, reason)
     return ending(run, lambda: whole(run, reporter, scheduled=scheduled))

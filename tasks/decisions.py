@@ -24,6 +24,7 @@ from tracewheel.core.errors import DataError
 from tracewheel.core.locks import hold
 from tracewheel.core.run_record import SUMMARY_FILE
 from tracewheel.core.store import Entry, remove, write_whole
+from tracewheel.operations.batches import Batches
 from tracewheel.operations.evidence import NewEvidence, new_evidence
 from tracewheel.report.doctor.run_records import LOOP_FILE
 
@@ -53,16 +54,28 @@ def nothing_new(run: Run, now: datetime | None = None) -> str | None:
         run: The run.
         now: The present, by default.
     """
+    waiting = "".join(f"; {says}" for says in held_words(run.config.work_dir))
     if run.record.summary:
-        return f"no new traces since run {run.record.run_id}, which is complete"
+        return f"no new traces since run {run.record.run_id}, which is complete{waiting}"
     last = last_decision(run.config.work_dir)
     if not last or last["starts"] or last["run"] != run.record.run_id or last.get("schedule") != _schedule(run) or _begun(run):
         return None
     now = now or datetime.now(UTC)
     if _too_old(run, _days_since(last.get("champion_since"), now)):
         return None
-    note(run.config.work_dir, last | {"ticks": last["ticks"] + 1, "last": _written(now)}, replaces=last)
-    return f"nothing new since the decision of {last['at']}: {last['why']}"
+    if not run.planning:
+        note(run.config.work_dir, last | {"ticks": last["ticks"] + 1, "last": _written(now)}, replaces=last)
+    return f"nothing new since the decision of {last['at']}: {last['why']}{waiting}"
+
+
+def held_words(work_dir: str) -> list[str]:
+    """What is held until a person decides, a sentence for each batch with the command that lets it in."""
+    return [
+        f"batch {batch.id} of {batch.profile.read} records is held ({', '.join(result.check for result in batch.reasons)}): see"
+        f" it with `tracewheel batches CONFIG --show {batch.id}`, let it in with --release {batch.id} --why TEXT"
+        for batch in Batches(work_dir).all()
+        if batch.waits
+    ]
 
 
 def decide(run: Run, curated: Entry, start: dict[str, Any], *, asked: bool) -> Decision:
@@ -90,6 +103,21 @@ def decide(run: Run, curated: Entry, start: dict[str, Any], *, asked: bool) -> D
     else:
         remove(run.record.path)  # otherwise it would be an incomplete run, to be resumed
     return decision
+
+
+def foresee(run: Run, curated: Entry, start: dict[str, Any]) -> dict[str, Any] | None:
+    """What a scheduled run would decide now, for the plan of a profile with `schedule`; None for another.
+
+    Returns:
+        `starts`, which is None while the traces are not taken in and curated yet, `why`, and the figures.
+    """
+    if "schedule" not in run.config.model_fields_set:
+        return None
+    if reason := nothing_new(run):
+        return {"starts": False, "why": reason}
+    if not curated.reused:
+        return {"starts": None, "why": "not known before the new traces are taken in and curated, which a scheduled run does"}
+    return decide(run, curated, start, asked=True).to_record()
 
 
 def weigh(run: Run, curated: Entry, start: dict[str, Any], now: datetime) -> Decision:
@@ -127,9 +155,9 @@ def _age(run: Run, days: float | None) -> list[str]:
 
 
 def _full(run: Run, evidence: NewEvidence) -> list[str]:
-    """Where new tasks find no place, which setting makes room."""
+    """Where new tasks find no place, because full sets do not turn over, which setting makes room."""
     full, wanted = run.config.curation.train_tasks, run.config.schedule.min_new_tasks
-    short = evidence.train_tasks >= full and evidence.new_tasks < wanted
+    short = evidence.train_tasks >= full and evidence.new_tasks < wanted and not run.config.curation.recent_share
     return [f"the training set is full: curation.train_tasks is {full}"] if short else []
 
 

@@ -24,7 +24,7 @@ from tracewheel.core.run_record import RunRecord, find_runs
 from tracewheel.core.run_state import SKIPPED
 from tracewheel.core.store import Entry, Store, remove, write_whole
 from tracewheel.operations.batches import SNAPSHOT_FILE, Batches
-from tracewheel.traces.discovery import find_files
+from tracewheel.traces.discovery import are_empty, find_files
 from tracewheel.traces.forgotten import read_forgotten
 from tracewheel.traces.link_state import read_state
 from tracewheel.traces.snapshot import Earlier, Links, Snapshot, content_of, placed, take_snapshot
@@ -74,6 +74,11 @@ def begin_run(
     for sentence in reading.says:
         run.reporter.say(sentence)
     return replace(run, snapshot=reading.snapshot, inputs=reading.inputs, settings=reading.settings)
+
+
+def waits_for_logs(config: RetrainConfig) -> bool:
+    """Whether no run has begun and the log folders are empty: a deployment may be there before the first log."""
+    return are_empty(config.ingest.paths) and not find_runs(Path(config.work_dir))
 
 
 def last_run(config: RetrainConfig, driver: Driver) -> Run:

@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from flows.opening import earlier_curation, starting_facts
+from flows.plan import make_plan
 from flows.retrain import retrain
 from flows.setup import resolve_config
 from tasks.curate import curate_tasks
@@ -109,6 +110,32 @@ def test_nothing_new_is_skipped_before_the_logs_are_read_and_fills_no_folder(wor
     assert nothing_new(work.run("schedule.min_new_tasks=2")) is None, "another schedule is another question"
     work.write(126)
     assert nothing_new(work.run("schedule.min_new_tasks=1000")) is None
+
+
+def test_a_plan_shows_what_a_scheduled_run_would_decide_and_notes_nothing(work):
+    def planned(*overrides):
+        return make_plan(work.run(*overrides))["schedule"]
+
+    work.complete(120)
+    assert planned() is None, "the profile has no schedule"
+    high, low = ("schedule.min_new_tasks=1000",), ("schedule.min_new_tasks=1", "schedule.drift_level=0")
+    assert planned(*high)["starts"] is False and "which is complete" in planned(*high)["why"]
+    work.write(140)
+    assert planned(*high)["starts"] is None
+    why = work.decide(*high)[2].why
+    journal = work.journal()
+    assert planned(*high) == {"starts": False, "why": f"nothing new since the decision of {journal[0]['at']}: {why}"}
+    found = planned(*low)
+    assert found["starts"] and "(needs 1)" in found["why"] and found["worth"]["room"] > 0
+    assert work.journal() == journal and not work.run(*low).record.path.exists()
+
+
+def test_a_deployment_that_waits_for_its_first_log_is_skipped_and_a_lost_log_is_an_error(work, tmp_path):
+    (tmp_path / "logs").mkdir()
+    state = work.tick(f"ingest.paths=[{tmp_path / 'logs'}]")
+    assert (state.name, state.message) == ("Skipped", f"no logs yet in {tmp_path / 'logs'}")
+    work.complete(120)
+    assert work.tick(f"ingest.paths=[{tmp_path / 'logs'}]").is_failed()
 
 
 @pytest.mark.slow

@@ -38,6 +38,11 @@ def find_files(paths: Iterable[str], without: Path | None = None) -> dict[str, P
     return {_readable("/".join(file.parts[shared:])): file for file in found}
 
 
+def are_empty(paths: Iterable[str]) -> bool:
+    """Whether all paths are folders that exist and hold no log file yet."""
+    return all(Path(path).is_dir() and next(_inside(Path(path)), None) is None for path in paths)
+
+
 def _matches(path: str) -> Iterator[Path]:
     is_glob = glob.has_magic(path) and not Path(path).exists()
     matches = [Path(match) for match in sorted(glob.glob(path, recursive=True))] if is_glob else [Path(path)]
