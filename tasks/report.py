@@ -19,7 +19,7 @@ from tasks.doctor import findings_file, stored_findings
 from tasks.evidence import POSTERIOR_FILE, remember
 from tasks.run import Policy, Run
 from tasks.screening import intake_tags
-from tasks.split_chain import remember_splits
+from tasks.split_chain import remember_splits, shared_held_out
 from tasks.summary import costs, harder_differences, intervals, rates, result_metrics
 from tasks.worth import worth_afterwards, worth_metrics
 from tracewheel.core.files import read_json
@@ -98,6 +98,8 @@ def write_report(run: Run, outcome: Outcome, model_version: str) -> dict[str, An
     }
     summary["worth"] = worth_afterwards(run, outcome.gate, summary)
     summary["splits"] = outcome.curated.result.get("split_ledger")
+    if shared := shared_held_out(run, outcome.curated):
+        summary["held_out_shared"] = shared
     if (run.record.path / INTAKE_FILE).is_file():
         summary["intake"] = read_json(run.record.path / INTAKE_FILE)
     run.tracking.tag(**intake_tags(run))
@@ -127,7 +129,8 @@ def write_report(run: Run, outcome: Outcome, model_version: str) -> dict[str, An
         # Whole models are large: of these only the challenger's goes to MLflow, when it is registered.
         if policy.weights and policy.weights.name == ADAPTER and name != "rl":
             run.tracking.log_weights(name, policy.weights)
-    run.tracking.log_results(result_metrics(data.policies, outcome.gate) | worth_metrics(summary["worth"]))
+    shares = {"splits/held_out_shared": float(shared["shared"])} if shared else {}
+    run.tracking.log_results(result_metrics(data.policies, outcome.gate) | worth_metrics(summary["worth"]) | shares)
     run.tracking.log_files([run.record.path / name for name in (CONFIG_FILE, LINEAGE_FILE, PAGE_FILE)] + [gate, changes])
     run.tracking.log_files(findings_file(run.record))
     if not run.tracking.settle():

@@ -15,10 +15,10 @@ from typing import Any
 from tasks.run import Run, settings_for
 from tracewheel.config import CurateSections
 from tracewheel.core.errors import DataError
-from tracewheel.core.files import read_json
+from tracewheel.core.files import read_json, read_table
 from tracewheel.core.store import Entry, place_copy, write_whole
 from tracewheel.core.types import content_hash
-from tracewheel.curation.curated_folder import SPLITS_FILE
+from tracewheel.curation.curated_folder import HELD_OUT, SPLITS_FILE, TASKS_FILE
 
 CHAIN_FILE = "splits.json"
 WAY_ON = (
@@ -71,6 +71,28 @@ def latest_curation(run: Run) -> tuple[str | None, Entry | None]:
         return None, None
     stage, _, key = link["curated"].rpartition("-")
     return link["run"], run.store.find(stage, key)
+
+
+def shared_held_out(run: Run, curated: Entry) -> dict[str, Any] | None:
+    """How many held-out tasks the last complete run had too, with a sentence: rates on other tasks are no pairs.
+
+    None where there is no earlier run, or where its curation is no longer in the store.
+    """
+    if run.record.summary:  # the report of a complete run is written again
+        found: dict[str, Any] | None = run.record.summary.get("held_out_shared")
+        return found
+    last, earlier = latest_curation(run)
+    if earlier is None:
+        return None
+    ours, theirs = (
+        set(table.loc[table["split"] == HELD_OUT, "id"])
+        for table in (read_table(entry.path / TASKS_FILE, ["id", "split"]) for entry in (curated, earlier))
+    )
+    counts = {"run": last, "tasks": len(ours), "shared": len(ours & theirs)}
+    if ours == theirs:
+        return {**counts, "says": f"The held-out tasks are those of run {last}."}
+    says = f"{len(ours & theirs)} of the {len(ours)} held-out tasks were also held out in run {last}"
+    return {**counts, "says": f"{says}: held-out rates of the two runs are of different tasks."}
 
 
 def remember_splits(run: Run, traces: Entry, curated: Entry, began: dict[str, Any] | None) -> None:

@@ -188,6 +188,9 @@ class CurationConfig(Strict):
     is reported instead of raised as an error; no figure of such a run can be trusted. Where under half of the episodes agree
     with their log when replayed, curation ends with exit code 2 and no run is trained, unless `allow_drift`.
 
+    A full set gives the share `recent_share` of its places to the tasks of its side that were seen most recently
+    (docs/splits.md); with 0 it keeps those that were there first for ever.
+
     `by` is for logs without a simulator (a recorded environment): `turn` makes a task of each user message, `episode` one of
     each of the log's tasks. The log's outcomes are about whole episodes, so `auto` is `episode` where `sets.sources` trusts
     them, else `turn`.
@@ -203,6 +206,7 @@ class CurationConfig(Strict):
     split: Literal["components", "temporal"] = "components"
     shares: SharesConfig = SharesConfig()
     rotate: RotateConfig | None = None
+    recent_share: Annotated[float, Field(ge=0.0, le=1.0)] = 0.5
     by: Literal["auto", "turn", "episode"] = "auto"
     filter: str = ""
     allow_leak: bool = False

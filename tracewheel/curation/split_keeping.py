@@ -4,7 +4,8 @@
 |---|---|
 | sides | of components, for ever (`side_replay.py`); the first by quotas (`founding.py`) |
 | rotation | held-out components are released to training (`curation.rotate`) |
-| sets | the usable tasks of a side, those first that were there first, up to the size of the set |
+| sets | the usable tasks of a side, those first that were there first, up to the size of the set; a share of a full set goes
+  to tasks that were seen recently (`turnover.py`) |
 | ledger | what moved, why, and what is short |
 
 With `split: temporal` the sets are drawn by time (`temporal.py`) from what was not trained (or selected) on earlier.
@@ -35,6 +36,7 @@ from tracewheel.curation.split_record import (
     identity_key,
 )
 from tracewheel.curation.temporal import assign_by_time
+from tracewheel.curation.turnover import filled
 
 if TYPE_CHECKING:
     import pandas
@@ -105,6 +107,7 @@ class _Keeping:
         self._components = Components(links, earlier, self._number)
         self._places = {code: earlier.places[key] for code, key in self._task_keys() if key in earlier.places}
         self._next = max(earlier.places.values(), default=-1) + 1
+        self._founding = self._next if earlier.founding is None else earlier.founding
         self._rotated: list[int] = []
 
     def result(self) -> KeptSplits:
@@ -133,6 +136,8 @@ class _Keeping:
             begun, chosen, self._fitted = found(self._components, self._links, self._tasks.usable, self._config)
             self._config = self._config.model_copy(update=self._fitted)
             self._put(self._codes[task_id] for task_id in chosen)
+            self._put(self._links.codes[:begun, 0].tolist())
+            self._founding = self._next
         for place, fingerprint in enumerate(self._links.rows["fingerprint"]):
             if place >= begun:
                 self._components.add(place, side_of(str(fingerprint), self._config.shares))
@@ -181,6 +186,11 @@ class _Keeping:
                 found[HARDER].append(task_id)
             elif tier < config.tier_limit and (side != TRAIN or attempts >= config.min_attempts) and side != RETIRED:
                 found[HELD_OUT if side == TEST else side].append(task_id)
+        if config.harder_tasks and found[TRAIN]:
+            # The harder tier is one above the hardest trained on: a task of that one stays in the set, whatever turns over.
+            tiers = dict(zip(self._tasks.kept["id"], self._tasks.kept["tier"], strict=True))
+            hardest = max(found[TRAIN], key=tiers.__getitem__)
+            found[TRAIN].sort(key=lambda task_id: task_id != hardest)
         return found
 
     def _sizes(self) -> dict[str, int]:
@@ -222,16 +232,22 @@ class _Keeping:
         return min(self._places[self._codes[task_id]] for task_id in task_ids)
 
     def _fill(self) -> pandas.Series:
-        """The first candidates of each set. Only the first curation must fill them all."""
+        """The tasks of each set. Only the first curation must fill them all."""
         split_of: dict[str, str] = {}
+        seen = self._seen_since()
         for split, candidates in self._candidates().items():
             if not candidates and self._sizes()[split]:
                 raise DataError(
                     f"{split}: no task is left on its side that curation's settings allow; bring more logs, or lower"
                     " curation.min_attempts or loosen curation.filter"
                 )
-            split_of |= dict.fromkeys(candidates[: self._sizes()[split]], split)
+            split_of |= dict.fromkeys(filled(candidates, self._sizes()[split], self._config.recent_share, seen), split)
         return self._tasks.kept["id"].map(lambda task_id: split_of.get(task_id, ""))
+
+    def _seen_since(self) -> list[str]:
+        """The task of each trace from the first on whose task the first draw did not know, in the order of time."""
+        newer = [self._places[code] >= self._founding for code in self._links.codes[:, 0].tolist()]
+        return list(self._links.rows["task_id"])[newer.index(True) :] if any(newer) else []
 
     def _record(self, split: pandas.Series) -> SplitRecord:
         """The record after the tasks have been used as these splits say."""
@@ -249,7 +265,9 @@ class _Keeping:
             states[key], kinds[key] = state, kind
         places = self._earlier.places | {key: self._places[code] for code, key in self._task_keys()}
         fitted = self._fitted if self._config.split == "components" else self._earlier.fitted
-        return SplitRecord(self._number, self._logs, states, kinds, places, held, fitted=fitted)
+        founding = self._founding if self._config.split == "components" else self._earlier.founding
+        founding = founding if founding is not None and founding < len(places) else None
+        return SplitRecord(self._number, self._logs, states, kinds, places, held, fitted=fitted, founding=founding)
 
     def _ledger(self, split: pandas.Series, record: SplitRecord) -> dict[str, Any]:
         """What this curation did to the splits; counts are of tasks."""
@@ -277,7 +295,17 @@ class _Keeping:
             "rotated": len(rotated),
             "short": {name: size - counts[name] for name, size in self._sizes().items() if counts[name] < size},
             "first_held_out": {"tasks": len(first), "still": len(still)},
+            **({} if record.founding is None else {"newer": self._newer(split)}),
         }
+
+    def _newer(self, split: pandas.Series) -> dict[str, int]:
+        """How many tasks of each set the first draw did not know."""
+        newer = Counter(
+            own
+            for task_id, own in zip(self._tasks.kept["id"], split, strict=True)
+            if own and self._places[self._codes[task_id]] >= self._founding
+        )
+        return {name: newer[name] for name in self._sizes()}
 
 
 def describe_ledger(ledger: dict[str, Any]) -> str:
@@ -296,6 +324,8 @@ def describe_ledger(ledger: dict[str, Any]) -> str:
             said.append(f"{ledger[name]} tasks of the {what} side retired, because linked tasks had been used.")
     if ledger["rotated"]:
         said.append(f"{ledger['rotated']} held-out tasks were released to training.")
+    if newer := ", ".join(f"{count} {split}" for split, count in ledger.get("newer", {}).items() if count):
+        said.append(f"Tasks that the first draw did not know: {newer}.")
     if ledger["short"]:
         said.append("Short: " + ", ".join(f"{split} by {count}" for split, count in ledger["short"].items()) + ".")
     first = ledger["first_held_out"]

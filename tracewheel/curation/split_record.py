@@ -90,6 +90,7 @@ class SplitRecord:
         held: Task key to the curation that first held the task out.
         lost: An earlier record existed and is lost: whatever may have been trained or selected on counts as such.
         fitted: Settings of `curation` that the first curation fitted to its logs (`counts: auto`).
+        founding: Of `places`, so many belong to tasks of the traces that the first draw was made from; None while it is all.
     """
 
     number: int = 0
@@ -100,6 +101,7 @@ class SplitRecord:
     held: dict[str, int] = field(default_factory=dict)
     lost: bool = False
     fitted: dict[str, int] = field(default_factory=dict)
+    founding: int | None = None
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -126,7 +128,7 @@ class SplitRecord:
         held = {key: number for key, number in zip(keys, table["held"].tolist(), strict=True) if number}
         kinds = dict(zip(keys, table["kind"], strict=True))
         known, fitted = dict(zip(keys, states, strict=True)), meta.get("fitted", {})
-        return cls(meta["number"], meta["logs"], known, kinds, places, held, fitted=fitted)
+        return cls(meta["number"], meta["logs"], known, kinds, places, held, fitted=fitted, founding=meta.get("founding"))
 
     @classmethod
     def of_curated(cls, folder: Path) -> Self:
@@ -167,7 +169,9 @@ class SplitRecord:
         columns["held"] = [self.held.get(key, 0) for key in keys]
         kinds = dict.fromkeys(("key", "kind", "side"), pyarrow.string())
         schema = pyarrow.schema([(name, kinds.get(name, pyarrow.int64())) for name in COLUMNS])
-        meta = {"number": self.number, "logs": self.logs, **({"fitted": self.fitted} if self.fitted else {})}
+        meta: dict[str, Any] = {"number": self.number, "logs": self.logs}
+        meta |= {"fitted": self.fitted} if self.fitted else {}
+        meta |= {} if self.founding is None else {"founding": self.founding}
         about = json.dumps(meta, sort_keys=True).encode()
         pyarrow.parquet.write_table(pyarrow.table(columns, schema=schema.with_metadata({META: about})), path)
 

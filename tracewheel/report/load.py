@@ -119,7 +119,7 @@ def load_report_data(run: RunResults) -> ReportData:
         noise=summary.get("noise_floor") or {},
         changes=[Changed(row, prompts.get(row["task_id"], ""), row["task_id"] in viewed, run.store) for row in run.changes],
         worth=str((summary.get("worth") or {}).get("says", "")),
-        splits=str((summary.get("splits") or {}).get("says", "")),
+        splits=" ".join((summary.get(name) or {}).get("says", "") for name in ("splits", "held_out_shared")).strip(),
         intake=sentences(summary["intake"]) if summary.get("intake") else (),
     )
 

@@ -16,7 +16,9 @@ from tracewheel.curation.split_record import SplitRecord, State, identity_key, j
 from tracewheel.curation.splits import components
 
 SIZES = {"train_tasks": 4, "validation_tasks": 3, "held_out_tasks": 5, "harder_tasks": 2, "harder_tier": 3, "min_attempts": 1}
-CONFIG = CurationConfig(counts="exact", **SIZES)
+CONFIG = CurationConfig(counts="exact", recent_share=0.0, **SIZES)
+TURNING = CONFIG.model_copy(update={"recent_share": 0.5})
+USED = ("train", "validation", "held_out", "harder")
 LINK = ("near",)
 
 
@@ -211,8 +213,8 @@ def test_states_join_in_any_order():
 
 
 @settings(max_examples=10)
-@given(st.integers(0, 10_000))
-def test_any_cut_of_the_logs_into_runs_keeps_the_law(seed):
+@given(st.integers(0, 10_000), st.sampled_from([0.0, 0.5, 1.0]))
+def test_any_cut_of_the_logs_into_runs_keeps_the_law(seed, share):
     """Random traces with users that span tasks, curated at random lengths of the log, with the record carried.
 
     Nothing trained or selected on is held out later, and nothing trained on validates later. A record rebuilt from all logs
@@ -220,10 +222,10 @@ def test_any_cut_of_the_logs_into_runs_keeps_the_law(seed):
     """
     random = Random(seed)
     traces = [trace(n, random.randrange(20 + n), f"u{random.randrange(120 + n)}") for n in range(140)]
-    record, trained, selected = None, set(), set()
+    record, trained, selected, config = None, set(), set(), CONFIG.model_copy(update={"recent_share": share})
     for cut in sorted({60, 140, *random.sample(range(60, 140), 4)}):
         try:
-            split, record, ledger = keep(traces[:cut], record)
+            split, record, ledger = keep(traces[:cut], record, config)
         except DataError:  # too few are left for one of the sets: such logs say nothing here
             reject()
         links = components(pandas.DataFrame(traces[:cut]))
@@ -234,22 +236,25 @@ def test_any_cut_of_the_logs_into_runs_keeps_the_law(seed):
         selected |= set(tasks_of(split, "validation"))
         assert ledger["first_held_out"]["still"] <= ledger["first_held_out"]["tasks"]
     try:
-        rebuilt = keep(traces, SplitRecord(lost=True))[1]
+        again, rebuilt, _ = keep(traces, SplitRecord(lost=True), config)
     except DataError:
         reject()
-    once = keep(traces)[1]
+    links = components(pandas.DataFrame(traces))
+    used = {links[task] for task in trained | selected}
+    assert not used & {links[task] for task in tasks_of(again, "held_out", "harder")}, "a lost record holds out nothing used"
+    once = keep(traces, config=config)[1]
     for key, state in record.states.items():
         assert rebuilt.states[key].side in (state.side, "retired"), key
         assert state.side in (once.states[key].side, "retired"), "in one curation of all logs nothing had been used yet"
-    assert record.places == rebuilt.places == once.places
+    assert record.places == rebuilt.places == once.places and record.founding == rebuilt.founding == once.founding
 
 
 @settings(max_examples=15)
-@given(st.integers(0, 10_000))
-def test_sets_fitted_to_small_logs_keep_the_law_as_the_logs_grow(seed):
+@given(st.integers(0, 10_000), st.sampled_from([0.0, 0.5]))
+def test_sets_fitted_to_small_logs_keep_the_law_as_the_logs_grow(seed, share):
     random = Random(seed)
     traces = [trace(n, random.randrange(8 + n), f"u{random.randrange(10 + 2 * n)}") for n in range(90)]
-    config = CurationConfig(**SIZES | {"min_attempts": 4, "train_tasks": 9, "held_out_tasks": 9})
+    config = CurationConfig(**SIZES | {"min_attempts": 4, "train_tasks": 9, "held_out_tasks": 9, "recent_share": share})
     record, trained, selected = None, set(), set()
     for cut in sorted({90, *random.sample(range(8, 90), 5)}):
         try:
@@ -265,3 +270,86 @@ def test_sets_fitted_to_small_logs_keep_the_law_as_the_logs_grow(seed):
         selected |= set(tasks_of(split, "validation"))
         assert ledger["first_held_out"]["still"] <= ledger["first_held_out"]["tasks"]
     assert trained and selected
+
+
+def test_new_tasks_enter_full_sets_and_the_first_half_stays():
+    first, record, _ = keep(plain(60), config=TURNING)
+    for count in (400, 800):
+        split, record, ledger = keep(plain(count), record, TURNING)
+        assert Counter(split.values()) | Counter({"": 0}) == Counter(
+            {"train": 4, "validation": 3, "held_out": 5, "harder": 2, "": count - 14}
+        )
+        newer = {name: [task for task in tasks_of(split, name) if int(task[1:]) >= 60] for name in USED}
+        assert {name: len(tasks) for name, tasks in newer.items()} == {"train": 2, "validation": 2, "held_out": 2, "harder": 1}
+        assert min(int(task[1:]) for tasks in newer.values() for task in tasks) > count - 60, "the most recent ones"
+        assert all(set(tasks_of(split, name)) - set(newer[name]) <= set(tasks_of(first, name)) for name in USED)
+        assert ledger["newer"] == {name: len(tasks) for name, tasks in newer.items()}
+    assert ledger["first_held_out"]["still"] == 4
+
+
+def test_a_task_that_left_its_set_keeps_its_side_for_ever():
+    first, record, _ = keep(plain(60), config=TURNING)
+    known = sides(record)
+    for count in (200, 400):
+        _, record, _ = keep(plain(count), record, TURNING)
+        assert known.items() <= sides(record).items()
+        known = sides(record)
+    # Those that left come back when they are asked again, into no other set.
+    again = [trace(400 + n, int(task[1:]), f"u{task[1:]}") for n, task in enumerate(tasks_of(first, *USED))]
+    back, _, _ = keep([*plain(400), *again], record, TURNING)
+    assert {task: back[task] for task in tasks_of(first, *USED)}.items() <= first.items()
+
+
+def test_a_few_new_tasks_change_no_large_set():
+    config = TURNING.model_copy(update={"held_out_tasks": 40})
+    logs = plain(400)
+    split, record, _ = keep(logs, config=config)
+    held, changed = tasks_of(split, "held_out"), 0
+    for count in range(404, 441, 4):
+        split, record, _ = keep(plain(count), record, config)
+        changed += tasks_of(split, "held_out") != held
+        held = tasks_of(split, "held_out")
+    assert 1 <= changed <= 4, "about a quarter of forty new tasks are held out, and four of them are a step"
+
+
+def test_the_hardest_tier_stays_in_the_training_set():
+    """Where only easy tasks come, the harder tier still is one above the hardest that is trained on."""
+    tiers = [3 if n % 4 == 0 else 2 if n < 100 and n % 3 == 0 else 1 for n in range(300)]
+    logs = [trace(n, n, f"u{n}", tier=tier) for n, tier in enumerate(tiers)]
+    config, record = CONFIG.model_copy(update={"recent_share": 1.0}), None
+    for count in (100, 300):
+        split, record, _ = keep(logs[:count], record, config)
+        trained = [int(task[1:]) for task in tasks_of(split, "train")]
+        assert 2 in {tiers[task] for task in trained}
+    assert sum(task >= 100 for task in trained) == 3
+
+
+@settings(max_examples=8)
+@given(st.integers(0, 10_000), st.sampled_from([0.5, 1.0]))
+def test_any_cut_of_the_logs_gives_the_same_sets(seed, share):
+    """Carried from night to night, curated once, or rebuilt: tasks are tried again, and nothing links them."""
+    random, config = Random(seed), CONFIG.model_copy(update={"recent_share": share})
+    traces = [trace(n, task := random.randrange(max(0, n // 3), 30 + n), f"u{task}") for n in range(200)]
+    record = None
+    for cut in sorted({100, 200, *random.sample(range(100, 200), 2)}):
+        split, record, _ = keep(traces[:cut], record, config)
+    once, whole, _ = keep(traces, config=config)
+    rebuilt, again, _ = keep(traces, SplitRecord(lost=True), config)
+    assert split == once == rebuilt
+    assert record.founding == whole.founding == again.founding is not None
+    assert keep(traces, record, config)[:2] == (split, record)
+
+
+def test_a_record_of_an_earlier_version_counts_what_it_knows_as_the_first():
+    split, record, _ = keep(plain(60))
+    later, _, _ = keep(plain(160), record)  # as that version filled the sets, and wrote no founding
+    old = SplitRecord(record.number, record.logs, record.states, record.kinds, record.places, record.held)
+    turned, now, _ = keep(plain(160), old, TURNING)
+    assert later != turned and now.founding == 60
+    assert set(tasks_of(turned, *USED)) - set(tasks_of(split, *USED))
+
+
+def test_a_split_by_time_needs_no_turnover():
+    config = TURNING.model_copy(update={"split": "temporal", "harder_tasks": 1})
+    still = config.model_copy(update={"recent_share": 0.0})
+    assert keep(plain(60), config=config)[0] == keep(plain(60), config=still)[0]
