@@ -28,7 +28,7 @@ def draw(result: dict[str, Any], path: Path) -> None:
         success.plot([day["day"] for day in judged], rates, "o", color=colour, label=f"challenger, held out: {verdict}")
     success.set_ylabel("success")
     success.set_ylim(0, 1.02)
-    success.legend(fontsize=7, ncols=3, loc="lower right")
+    success.legend(fontsize=7, ncols=3, loc="lower right", bbox_to_anchor=(1.0, 0.22))
     bottom = [0.0] * len(days)
     for stage in ("ingest", "curate", "warm_start", "rollout", "update", "evaluate"):
         values = [(day.get("seconds_by_stage") or {}).get(stage, 0.0) for day in days]
