@@ -14,6 +14,7 @@ from flows.check_template import add_check_template_command
 from flows.data import add_data_commands
 from flows.deploy_options import add_deploy_options
 from flows.encoding import clean, print_in_any_encoding
+from flows.forget import add_forget_command
 from flows.gc import add_gc_command
 from flows.ingest import add_ingest_command
 from flows.outputs import check_out
@@ -224,6 +225,7 @@ def build_parser() -> argparse.ArgumentParser:
     batches.add_argument("--why", metavar="TEXT", help="the reason of a decision, kept with it")
 
     add_gc_command(commands, _command)
+    add_forget_command(commands, _command)
     add_check_template_command(commands, EXIT_CODES)
     add_data_commands(commands, EXIT_CODES)
 

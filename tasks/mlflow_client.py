@@ -18,6 +18,7 @@ from tracewheel.core.store import PARTIAL
 # Read by MLflow when it is used. They bound what a server that stops answering can cost. MLflow would repeat every request,
 # also one that creates something and whose answer alone was lost: what is repeated is decided after a look at what is there.
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
 

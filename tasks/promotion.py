@@ -26,6 +26,8 @@ CHAMPION = "champion"
 NO_CHAMPION = "none"
 WAITING = "waiting"
 PROMOTED = "promoted"
+# Of a version whose adapter learnt from somebody who was forgotten since: when.
+FORGOTTEN_TAG = "forgotten"
 
 
 def deliver_registration(target: Target, record: Mapping[str, Any], folder: Path, say: Callable[[str], None]) -> str:
@@ -93,8 +95,11 @@ def _rival(client: Any, name: str, record: Mapping[str, Any], champion: Any) -> 
     if "started_from" not in record:
         return ""
     start, ours = record["started_from"], record["tags"]
-    if start and (began := _find(client, name, start)) and "rolled_back" in began.tags:
+    began = _find(client, name, start) if start else None
+    if began and "rolled_back" in began.tags:
         return f"it started from version {began.version}, which has been rolled back since"
+    if began and FORGOTTEN_TAG in began.tags:
+        return f"it started from version {began.version}, which learnt from somebody who was forgotten since"
     if champion is None or champion.tags.get("run_id") == ours["run_id"] or not comparable(champion.tags, record):
         return ""
     if start and _is(champion, start):
@@ -109,6 +114,8 @@ def _rival(client: Any, name: str, record: Mapping[str, Any], champion: Any) -> 
 def comparable(champion: Mapping[str, str], record: Mapping[str, Any]) -> bool:
     """Whether a champion (its tags) would have been the start of the run: it has the same base, and weights that it can use."""
     whole = champion.get("weights") == MODEL and record["weights"] == ADAPTER
+    if FORGOTTEN_TAG in champion:
+        return False
     return champion.get("base_hash") == record["tags"]["base_hash"] and not whole
 
 

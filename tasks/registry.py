@@ -25,7 +25,7 @@ from tasks.champion import (
     weights_of,
 )
 from tasks.mlflow_client import MlflowAway, bounded, make_client, reason_of, sqlite_file
-from tasks.promotion import PROMOTED, WAITING, version_by_alias
+from tasks.promotion import FORGOTTEN_TAG, PROMOTED, WAITING, version_by_alias
 from tasks.run import Policy, Run
 from tasks.stage import Call, Context, Expected, stage_task
 from tracewheel.config import ChampionSections, RetrainConfig
@@ -64,6 +64,11 @@ def find_champion(config: RetrainConfig, *, certain: bool = False) -> tuple[Cham
     if version is None:
         return None, NOBODY
     champion = Champion(str(version.version), version.tags.get("run_id", ""), version.tags.get("adapter_digest", ""))
+    if FORGOTTEN_TAG in version.tags:
+        return None, (
+            f"the champion ({name} version {version.version}) learnt from somebody who was forgotten since "
+            f"({version.tags[FORGOTTEN_TAG]}): it is ignored, and the run starts without one"
+        )
     made_for = version.tags.get("base_hash")
     if made_for != base_hash(config.policy.base):
         return None, f"the champion ({name} version {version.version}) was made for another base, {made_for}: it is ignored"

@@ -12,7 +12,7 @@ from typing import Any
 
 from tasks.champion import champion_of, remember_champion
 from tasks.mlflow_client import bounded, make_client, sqlite_file
-from tasks.promotion import CHAMPION, NO_CHAMPION, alias_held, now, version_by_alias
+from tasks.promotion import CHAMPION, FORGOTTEN_TAG, NO_CHAMPION, alias_held, now, version_by_alias
 from tasks.registry import fetch_weights
 from tracewheel.config import RetrainConfig
 from tracewheel.core.errors import DataError, InfrastructureError
@@ -104,6 +104,10 @@ def _check(client: Any, config: RetrainConfig, champion: Any, target: Any) -> No
         raise DataError(f"{name} is the champion already")
     if target.tags.get("crowned") != "yes":
         raise DataError(f"{name} was never champion; `tracewheel promote` registers and promotes")
+    if FORGOTTEN_TAG in target.tags:
+        raise DataError(
+            f"{name} learnt from somebody who was forgotten since ({target.tags[FORGOTTEN_TAG]}); name an earlier one"
+        )
     made_for = target.tags.get("base_hash")
     if made_for != base_hash(config.policy.base):
         raise DataError(f"{name} was made for another base, {made_for}; policy.base is {config.policy.base}")

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from tracewheel.core.files import read_batches
 from tracewheel.traces.compression import ByteStream, is_compressed
 from tracewheel.traces.redaction.known_values import in_base64
 from tracewheel.traces.redaction.triggers import Triggers
@@ -93,10 +94,14 @@ class Searcher:
         """
         found: set[int] = set()
         for piece in _pieces(path, self._overlap):
-            found.update(self._owners[at] for at in self._triggers.fired(piece))
+            found |= self.texts_in_bytes(piece)
             if len(found) == len(self._texts):
                 break
         return found
+
+    def texts_in_bytes(self, data: bytes) -> set[int]:
+        """Which texts some bytes hold, by their places in the list."""
+        return {self._owners[at] for at in self._triggers.fired(data)} if self._triggers.fire(data) else set()
 
 
 def _expressions(text: str) -> list[str]:
@@ -163,9 +168,8 @@ def _parquet(path: Path) -> Iterator[bytes]:
     import pyarrow.parquet
 
     try:
-        file = pyarrow.parquet.ParquetFile(path, pre_buffer=False)
-        yield str(file.schema_arrow.metadata).encode()
-        for batch in file.iter_batches(ROWS):
+        yield str(pyarrow.parquet.read_schema(path).metadata).encode()
+        for batch in read_batches(path, ROWS):
             for column in batch.columns:
                 for values in _leaves(column):
                     yield from _joined(values.to_pylist())

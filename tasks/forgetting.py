@@ -1,0 +1,324 @@
+"""Forgetting somebody: what of theirs is in a work folder and in MLflow, deleting it, and the proof that it is gone.
+
+The order makes a kill harmless: the list that keeps them out of every later ingest comes first, the store's ingests, which
+tell what is theirs, go last. The same command continues.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tasks.forgetting_mlflow import InMlflow, forget_in_mlflow, look_in_mlflow
+from tasks.mlflow_client import sqlite_file
+from tasks.promotion import now
+from tasks.reading import CHAIN_FILE, FOLDER
+from tracewheel.config import RetrainConfig
+from tracewheel.core.errors import DataError, InfrastructureError
+from tracewheel.core.files import read_table
+from tracewheel.core.run_record import RunRecord, find_runs
+from tracewheel.core.store import FACTS, Store, remove, write_whole
+from tracewheel.core.types import content_hash
+from tracewheel.curation.curated_folder import OUTCOMES_FILE, SPLITS_FILE, TASKS_FILE, TRAIN
+from tracewheel.curation.split_record import identity_key
+from tracewheel.operations.file_search import Search, Searcher
+from tracewheel.operations.forgetting import Theirs, Wanted, find_theirs
+from tracewheel.operations.scrubbing import Scrubber, drop_lines, drop_rows, vacuum
+from tracewheel.traces.discovery import find_files
+from tracewheel.traces.forgotten import read_forgotten
+from tracewheel.traces.ingest import ingest
+from tracewheel.traces.snapshot import Snapshot, take_snapshot
+
+PROOFS = "forgotten"
+UNKNOWN, PARENT = "unknown", "parent"
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A run that has read something of theirs.
+
+    Attributes:
+        record: The run.
+        sides: The splits that tasks of their traces are in; `unknown` where its curation is no longer in the store, `parent`
+            where its first policy is the adapter of a run that learnt from them.
+        entries: What it asked for of the store.
+    """
+
+    record: RunRecord
+    sides: frozenset[str]
+    entries: frozenset[str]
+
+    @property
+    def learnt(self) -> bool:
+        """Whether its adapter may have learnt from them."""
+        return bool(self.sides & {TRAIN, UNKNOWN, PARENT})
+
+
+@dataclass(frozen=True)
+class Affected:
+    """Everything that holds something of theirs.
+
+    Attributes:
+        wanted: Whose records.
+        theirs: Their traces, records in quarantine and texts.
+        readers: The runs, latest first.
+        search: The search through the work folder and MLflow's local files.
+        mlflow: What MLflow holds.
+        lines: File and line of what the logs still hold.
+    """
+
+    wanted: Wanted
+    theirs: Theirs
+    readers: list[Reader]
+    search: Search
+    mlflow: InMlflow
+    lines: list[tuple[str, int]]
+
+    def to_record(self, work_dir: Path) -> dict[str, Any]:
+        """JSON types."""
+        files = [str(_shown(found.path, work_dir)) for found in self.search.found]
+        runs = {
+            reader.record.run_id: {"splits": sorted(reader.sides), "learnt": reader.learnt, "entries": len(reader.entries)}
+            for reader in self.readers
+        }
+        return {
+            "traces": sorted(self.theirs.traces),
+            "quarantined": len(self.theirs.records),
+            "log_lines": [f"{file}:{line}" for file, line in self.lines],
+            "runs": runs,
+            "files": files,
+            "mlflow": self.mlflow.to_record(),
+        }
+
+
+def look_for(config: RetrainConfig, wanted: Wanted) -> Affected:
+    """What holds something of theirs; nothing is changed.
+
+    Raises:
+        MlflowAway: MLflow does not answer.
+        DataError: a stored part cannot be read.
+    """
+    work_dir = Path(config.work_dir)
+    with tempfile.TemporaryDirectory(prefix="tracewheel-forget-") as place:
+        now_in_logs = _ingested_now(config, Path(place) / "ingested")
+        theirs = find_theirs([*now_in_logs, *sorted((work_dir / "store").glob("ingest-*"))], wanted)
+        lines = find_theirs(now_in_logs, wanted).places()
+    readers = _readers(work_dir, theirs)
+    needles = theirs.needles(wanted)
+    mlflow = look_in_mlflow(
+        config,
+        {reader.record.run_id for reader in readers},
+        {reader.record.run_id for reader in readers if reader.learnt},
+        needles,
+    )
+    return Affected(wanted, theirs, readers, Searcher(needles).search(roots_of(config)), mlflow, lines)
+
+
+def _ingested_now(config: RetrainConfig, place: Path) -> list[Path]:
+    """An ingest of the logs as they are, of those who were forgotten too."""
+    try:
+        ingest(config.ingest, place, take_snapshot(config.ingest))
+    except DataError:  # no logs are left, or none can be read
+        return []
+    return [place]
+
+
+def roots_of(config: RetrainConfig) -> list[Path]:
+    """Where something of theirs may be: the work folder, and a local MLflow store with its artifacts."""
+    database = sqlite_file(config.tracking.uri)
+    roots = [Path(config.work_dir), *([database.parent] if database else [])]
+    return [root for root in roots if root.exists()]
+
+
+def _readers(work_dir: Path, theirs: Theirs) -> list[Reader]:
+    ingests, places = {folder.name for folder in theirs.folders}, theirs.places()
+    readers: dict[str, Reader] = {}
+    runs = find_runs(work_dir)
+    for record in runs:
+        entries = frozenset(record.needs() or ())
+        if entries & ingests or _covers(record, places):
+            readers[record.run_id] = Reader(record, _sides(work_dir, entries, theirs), entries)
+    while True:  # adapters that began with one of these runs' adapters
+        learnt = {run_id for run_id, reader in readers.items() if reader.learnt}
+        heirs = [record for record in runs if _parent(record) in learnt and not _is_heir(readers.get(record.run_id))]
+        if not heirs:
+            return [readers[record.run_id] for record in runs if record.run_id in readers]
+        for record in heirs:
+            known = readers.get(record.run_id)
+            sides = (known.sides if known else frozenset()) | {PARENT}
+            readers[record.run_id] = Reader(record, sides, frozenset(record.needs() or ()) if known else frozenset())
+
+
+def _is_heir(reader: Reader | None) -> bool:
+    return reader is not None and PARENT in reader.sides
+
+
+def _parent(record: RunRecord) -> str | None:
+    champion = (record.started() or {}).get("champion")
+    return champion["run_id"] if champion else None
+
+
+def _covers(record: RunRecord, places: Iterable[tuple[str, int]]) -> bool:
+    if record.snapshot is None:
+        return False
+    parts = {
+        log.name: [(part.line, part.next_line) for part in log.slices] for log in Snapshot.from_record(record.snapshot).files
+    }
+    return any(begin <= line < max(end, begin + 1) for file, line in places for begin, end in parts.get(file, ()))
+
+
+def _sides(work_dir: Path, entries: Iterable[str], theirs: Theirs) -> frozenset[str]:
+    """The splits that tasks of their traces are in, in a run's curation."""
+    sides: set[str] = set()
+    folders = [work_dir / "store" / name for name in entries if name.startswith("curate-")]
+    for folder in folders:
+        if not (folder / OUTCOMES_FILE).is_file():
+            return frozenset({UNKNOWN})
+        outcomes, tasks = read_table(folder / OUTCOMES_FILE), read_table(folder / TASKS_FILE)
+        own = set(outcomes[outcomes["trace_id"].isin(list(theirs.traces))]["task_id"])
+        sides |= set(tasks[tasks["id"].isin(own)]["split"])
+    return frozenset(sides) if folders else frozenset({UNKNOWN})
+
+
+def forget(
+    config: RetrainConfig, affected: Affected, *, delete_adapters: bool = False, rewrite_logs: bool = False
+) -> dict[str, Any]:
+    """Delete what holds something of theirs, and prove it; see `Proof`.
+
+    Args:
+        config: The profile.
+        affected: What `look_for` found.
+        delete_adapters: Whether adapters that learnt from them are deleted, not only marked.
+        rewrite_logs: Whether their lines are deleted from the logs, too.
+
+    Raises:
+        InfrastructureError: a run holds the store, or something of theirs is left; the message names the files.
+        MlflowAway: MLflow does not answer.
+    """
+    work_dir, wanted, theirs = Path(config.work_dir), affected.wanted, affected.theirs
+    needles = theirs.needles(wanted)
+    with Store(work_dir / "store").exclusive():
+        read_forgotten(work_dir).adding(wanted.hashes | theirs.hashes).write(work_dir)
+        dropped = _drop_log_lines(config, affected) if rewrite_logs else 0
+        forget_in_mlflow(config, affected.mlflow, delete_adapters=delete_adapters)
+        files = _clean_records(work_dir, affected, needles, delete_adapters=delete_adapters)
+        entries = _free_store(work_dir, affected)
+        for database in _databases(config):
+            vacuum(database)
+        done = {
+            "at": now(),
+            "who": sorted(wanted.hashes),
+            "traces": len(theirs.traces),
+            "quarantined": len(theirs.records),
+            "log_lines_deleted": dropped,
+            "entries_deleted": entries,
+            "files_cleaned": files,
+            "mlflow_traces_deleted": len(affected.mlflow.traces),
+            "model_versions": dict.fromkeys(affected.mlflow.versions, "deleted" if delete_adapters else "marked"),
+        }
+        return _proved(config, done, needles)
+
+
+def _proved(config: RetrainConfig, done: dict[str, Any], needles: list[str]) -> dict[str, Any]:
+    """The record of a deletion, with the search that finds nothing; written into the work folder.
+
+    Raises:
+        InfrastructureError: it finds something, or cannot read a file.
+    """
+    work_dir = Path(config.work_dir)
+    search = Searcher(needles).search(roots_of(config))
+    left = [str(_shown(found.path, work_dir)) for found in search.found]
+    if left or search.unread:
+        raise InfrastructureError(
+            f"something of theirs may be left in {', '.join([*left, *search.unread][:10])}: delete these by hand, or end what "
+            "writes them, and repeat the command"
+        )
+    proof = {"searched_for": len(needles), "files": search.files, "bytes": search.bytes, "found": 0}
+    record = {**done, "proof": proof}
+    write_whole(work_dir / PROOFS / f"{content_hash([done['who'], done['at']], 12)}.json", json.dumps(record, indent=2) + "\n")
+    return record
+
+
+def _clean_records(work_dir: Path, affected: Affected, needles: list[str], *, delete_adapters: bool) -> list[str]:
+    """Take what is theirs out of everything beside the store; returns the files that were changed or deleted."""
+    changed, scrubber, store = [], Scrubber(needles), work_dir / "store"
+    for reader in affected.readers:
+        for page in reader.record.path.glob("*.html"):  # its episodes' tokens are theirs, however they are written
+            remove(page)
+            changed.append(page)
+        if delete_adapters and reader.learnt:
+            for weights in ("adapter", "model"):
+                remove(reader.record.path / weights)
+        record = reader.record.path / SPLITS_FILE
+        if record.is_file() and drop_rows(record, "key", _identity_keys(affected)):
+            changed.append(record)
+    for found in affected.search.found:
+        if work_dir not in found.path.parents or store in found.path.parents or not found.path.exists():
+            continue
+        if found.path.suffix in (".db", ".sqlite"):
+            continue
+        if not scrubber.scrub(found.path):
+            remove(found.path)
+        changed.append(found.path)
+    return sorted(str(path.relative_to(work_dir)) for path in set(changed))
+
+
+def _identity_keys(affected: Affected) -> list[str]:
+    """Their keys in a record of splits. Those of tasks stay: a copy that comes back must not change its side."""
+    sessions = {
+        trace.session for trace in affected.theirs.traces.values() if trace.session and trace.user in affected.wanted.users
+    }
+    users = [identity_key("user", name) for name in affected.wanted.users]
+    return [*users, *(identity_key("session", name) for name in sessions | affected.wanted.sessions)]
+
+
+def _free_store(work_dir: Path, affected: Affected) -> int:
+    """Delete every stored result that comes from something of theirs; returns how many."""
+    store = work_dir / "store"
+    readers = {reader.record.run_id for reader in affected.readers}
+    others: set[str] = set()
+    for record in find_runs(work_dir):
+        others |= set() if record.run_id in readers else record.needs() or set()
+    held = {folder for found in affected.search.found if (folder := _entry_of(found.path, store))}
+    ours = {name for reader in affected.readers for name in reader.entries} - others
+    names = ours | held
+    last = {folder.name for folder in affected.theirs.folders if folder.parent == store}
+    for place in (Store(store).reuse, work_dir / FOLDER, work_dir / CHAIN_FILE):
+        remove(place)
+    for name in [*sorted(names - last), *sorted(last)]:
+        remove(store / FACTS / f"{name}.json")
+        remove(store / name)
+    return len(names | last)
+
+
+def _entry_of(path: Path, store: Path) -> str | None:
+    if store not in path.parents:
+        return None
+    name = path.relative_to(store).parts[0]
+    return None if name.startswith(".") else name
+
+
+def _databases(config: RetrainConfig) -> Iterator[Path]:
+    database = sqlite_file(config.tracking.uri)
+    if database and database.exists():
+        yield database
+    yield from sorted((Path(config.work_dir) / ".prefect").glob("*.db"))
+
+
+def _drop_log_lines(config: RetrainConfig, affected: Affected) -> int:
+    theirs = affected.theirs
+    names = {*affected.wanted.names, *theirs.traces}
+    records = [record["raw"].encode().strip() for record in theirs.records if "raw" in record]
+    wanted = {file for file, _ in affected.lines}
+    return sum(drop_lines(path, names, records) for name, path in find_files(config.ingest.paths).items() if name in wanted)
+
+
+def _shown(path: Path, work_dir: Path) -> Path:
+    return path.relative_to(work_dir) if work_dir in path.parents else path
+
+
+__all__ = ["Affected", "Reader", "forget", "look_for"]
