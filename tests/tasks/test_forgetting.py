@@ -1,0 +1,151 @@
+"""What holds something of a forgotten user is found and deleted, other users' data stays, and nothing brings them back."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pandas
+import pytest
+
+from flows.intake import take_in
+from tasks.curate import curate_tasks
+from tasks.drivers import DirectDriver
+from tasks.forgetting import forget, look_for
+from tasks.reading import begin_run
+from tasks.registry import find_champion, register
+from tasks.tracking import Tracking
+from tracewheel.core.errors import ConfigError, InfrastructureError
+from tracewheel.curation.split_record import SplitRecord, identity_key
+from tracewheel.operations.file_search import Searcher
+from tracewheel.operations.forgetting import Wanted
+from tracewheel.operations.scrubbing import drop_lines
+from tracewheel.traces.forgotten import read_forgotten
+
+ROOT = Path(__file__).parents[2]
+LOG = ROOT / "data" / "traces" / "workspace.jsonl"
+USER = "user-003"
+PROMOTED = {"verdict": "promoted", "reasons": []}
+
+
+@pytest.fixture
+def config(make_run, tmp_path):
+    lines = LOG.read_bytes().splitlines(keepends=True)[:300]
+    broken = b'{"user": "user-003", "messages": [{"role": "user", "content": "cut\n'
+    (tmp_path / "traces.jsonl").write_bytes(b"".join([*lines, broken]))
+    config = make_run(tracked=True).config
+    database = tmp_path / "mlflow" / "mlflow.db"  # its own: the search goes through all that is beside it
+    database.parent.mkdir()
+    shutil.copyfile(config.tracking.uri.removeprefix("sqlite:///"), database)
+    tracking = config.tracking.model_copy(update={"uri": f"sqlite:///{database}", "experiment": "own", "model_name": "own"})
+    sizes = {"train_tasks": 100, "validation_tasks": 4, "held_out_tasks": 8, "harder_tasks": 2, "counts": "auto"}
+    curation = config.curation.model_copy(update=sizes)
+    shutil.rmtree(config.work_dir)
+    return config.model_copy(update={"curation": curation, "tracking": tracking})
+
+
+@pytest.fixture
+def night(config, adapter):
+    """A run up to its curation, as if it had trained, been tracked and promoted an adapter."""
+
+    def start(name):
+        run = begin_run(config, driver=DirectDriver())
+        run = replace(run, tracking=Tracking.open(run.config, run.record))
+        with run.hold():
+            run.record.start(lambda: {"champion": None, "splits": None})
+            traces = take_in(run)
+            curated = curate_tasks(run, traces=traces)
+            (run.record.path / "report.html").write_text("<p>the run's report</p>")
+            run.record.write("intake.json", {"examples": [f"{USER} said so", "user-0031 too"]})
+            (run.record.path / "splits.parquet").write_bytes((curated.path / "splits.parquet").read_bytes())
+            run.record.write("summary.json", {"gate": PROMOTED})
+            run.tracking.log_files([curated.path / "quality.json", run.record.path / "intake.json"], folder="data")
+            register(run, adapter(name), PROMOTED)
+            run.tracking.settle()
+        return run, traces, curated
+
+    return start
+
+
+def test_a_user_is_forgotten(config, night, tmp_path):
+    run, traces, curated = night("one")
+    wanted = Wanted.of([USER], [], [], config.ingest.redaction)
+    theirs = pandas.read_parquet(traces.path / "traces.parquet").query("user == @USER")
+    affected = look_for(config, wanted)
+    assert set(affected.theirs.traces) == set(theirs["id"]) and len(affected.theirs.records) == 1
+    found = affected.to_record(Path(config.work_dir))
+    assert found["log_lines"][-1] == "traces.jsonl:301" and len(found["log_lines"]) == len(theirs) + 1
+    assert found["runs"][run.record.run_id]["learnt"]
+    assert found["mlflow"]["champion"] in found["mlflow"]["versions"]
+    assert any(path.endswith("intake.json") for path in found["mlflow"]["artifacts"])
+    assert {f"{run.record.run_id}/intake.json", f"store/{traces.path.name}/quarantine.jsonl"} <= set(found["files"])
+    before = SplitRecord.read(run.record.path)
+
+    done = forget(config, affected)
+    assert done["proof"]["found"] == 0 and done["entries_deleted"] >= 2
+    assert not traces.path.exists() and not curated.path.exists() and not (run.record.path / "report.html").exists()
+    assert json.loads((run.record.path / "intake.json").read_text())["examples"] == ["(forgotten) said so", "user-0031 too"]
+    after = SplitRecord.read(run.record.path)
+    gone = before.states.keys() - after.states.keys()
+    assert identity_key("user", USER) in gone and {before.kinds[key] for key in gone} == {"user", "session"}
+    champion, why = find_champion(config)
+    assert champion is None and "forgotten since" in why
+    names = [path.name for path in Path(config.work_dir).glob("forgotten*")]
+    assert sorted(names) == ["forgotten", "forgotten.json"] and not Searcher([USER]).search([Path(config.work_dir)]).found
+
+    again, rebuilt, _ = night("two")
+    assert again.record.run_id != run.record.run_id
+    report = json.loads((rebuilt.path / "report.json").read_text())
+    assert report["forgotten"] == len(theirs) + 1
+    stored = pandas.read_parquet(rebuilt.path / "traces.parquet")
+    assert USER not in set(stored["user"]) and len(stored) > 200
+    assert find_champion(config)[0].run_id == again.record.run_id
+    left = look_for(config, wanted)
+    assert (left.readers, left.mlflow.versions, left.search.found) == ([], [], left.search.found)
+    assert {found.path.name for found in left.search.found} == {"intake.json"}  # which the fixture wrote again
+
+
+def test_a_kill_half_way_is_finished_by_the_same_command(config, night, monkeypatch):
+    run, traces, _ = night("one")
+    wanted = Wanted.of([USER], [], [], config.ingest.redaction)
+    affected = look_for(config, wanted)
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr("tasks.forgetting._free_store", _interrupt)
+        forget(config, affected, delete_adapters=True)
+    assert read_forgotten(config.work_dir) and traces.path.exists()
+    done = forget(config, look_for(config, wanted), delete_adapters=True)
+    assert done["proof"]["found"] == 0 and not traces.path.exists()
+    assert run.tracking.client.search_model_versions(f"name = '{config.tracking.model_name}'") == []
+
+
+def test_the_proof_fails_on_what_cannot_be_cleaned(config, night, tmp_path):
+    night("one")
+    wanted = Wanted.of([USER], [], [], config.ingest.redaction)
+    affected = look_for(config, wanted)
+    (tmp_path / "mlflow" / "copy.bin").write_bytes(b"\x00user-003\x00")
+    with pytest.raises(InfrastructureError, match=r"copy\.bin"):
+        forget(config, affected)
+
+
+def test_lines_leave_the_log(config, tmp_path):
+    log = tmp_path / "traces.jsonl"
+    before = log.read_bytes().splitlines()
+    theirs = [line for line in before if b'"user":"user-003"' in line]
+    assert drop_lines(log, [USER], [before[-1]]) == len(theirs) + 1
+    assert log.read_bytes().splitlines() == [line for line in before[:-1] if line not in theirs]
+
+
+def test_nobody_and_a_store_that_is_in_use(config, night):
+    with pytest.raises(ConfigError, match="--user"):
+        Wanted.of([], [], [], config.ingest.redaction)
+    run, traces, _ = night("one")
+    affected = look_for(config, Wanted.of([], ["user-003-session-1"], [], config.ingest.redaction))
+    assert {trace.session for trace in affected.theirs.traces.values()} == {"user-003-session-1"}
+    assert USER not in affected.theirs.needles(affected.wanted)
+    with run.hold(), pytest.raises(InfrastructureError):
+        forget(config, affected)
+    assert traces.path.exists() and not read_forgotten(config.work_dir)
+
+
+def _interrupt(*_):
+    raise KeyboardInterrupt
