@@ -107,7 +107,7 @@ def look_for(config: RetrainConfig, wanted: Wanted) -> Affected:
         now_in_logs = _ingested_now(config, Path(place) / "ingested")
         theirs = find_theirs([*now_in_logs, *sorted((work_dir / "store").glob("ingest-*"))], wanted)
         lines = find_theirs(now_in_logs, wanted).places()
-    readers = _readers(work_dir, theirs)
+    readers = _readers(work_dir, theirs, wanted)
     needles = theirs.needles(wanted)
     mlflow = look_in_mlflow(
         config,
@@ -134,13 +134,14 @@ def roots_of(config: RetrainConfig) -> list[Path]:
     return [root for root in roots if root.exists()]
 
 
-def _readers(work_dir: Path, theirs: Theirs) -> list[Reader]:
+def _readers(work_dir: Path, theirs: Theirs, wanted: Wanted) -> list[Reader]:
+    """The runs that read one of their records: by the store's ingests, and by the snapshots of runs that knew of nobody."""
     ingests, places = {folder.name for folder in theirs.folders}, theirs.places()
     readers: dict[str, Reader] = {}
     runs = find_runs(work_dir)
     for record in runs:
         entries = frozenset(record.needs() or ())
-        if entries & ingests or _covers(record, places):
+        if entries & ingests or _covers(record, places, wanted):
             readers[record.run_id] = Reader(record, _sides(work_dir, entries, theirs), entries)
     while True:  # adapters that began with one of these runs' adapters
         learnt = {run_id for run_id, reader in readers.items() if reader.learnt}
@@ -162,12 +163,14 @@ def _parent(record: RunRecord) -> str | None:
     return champion["run_id"] if champion else None
 
 
-def _covers(record: RunRecord, places: Iterable[tuple[str, int]]) -> bool:
+def _covers(record: RunRecord, places: Iterable[tuple[str, int]], wanted: Wanted) -> bool:
+    """Whether a run read one of these lines: its snapshot has them, and it did not leave them out."""
     if record.snapshot is None:
         return False
-    parts = {
-        log.name: [(part.line, part.next_line) for part in log.slices] for log in Snapshot.from_record(record.snapshot).files
-    }
+    snapshot = Snapshot.from_record(record.snapshot)
+    if wanted.hashes <= snapshot.forgotten.hashes:
+        return False
+    parts = {log.name: [(part.line, part.next_line) for part in log.slices] for log in snapshot.files}
     return any(begin <= line < max(end, begin + 1) for file, line in places for begin, end in parts.get(file, ()))
 
 
