@@ -27,6 +27,7 @@ from tasks.foresight import foresee_run
 from tasks.gate import gate_policy, is_clear, power_before
 from tasks.housekeeping import keep_house_after
 from tasks.improvement import candidate_rates
+from tasks.lineage import log_lineage
 from tasks.reading import begin_run, waits_for_logs
 from tasks.registry import promote_policy
 from tasks.report import Outcome, write_report
@@ -153,6 +154,7 @@ def learn(run: Run, prepared: Prepared | None = None) -> Outcome:
     prepared = prepared or prepare(run)
     traces, start, curated = prepared.traces, prepared.start, prepared.curated
     log_datasets(run, traces, curated)
+    log_lineage(run)
     run.reporter.say(f"gate: {power_before(run, curated)['says']}")
     look_at_prompts(run, curated)
     look_at_memory(run, curated)

@@ -22,11 +22,10 @@ from tasks.split_chain import latest_curation
 from tasks.worth import DECISION_FILE, describe, weigh_worth
 from tracewheel.core.errors import DataError
 from tracewheel.core.locks import hold
-from tracewheel.core.run_record import SUMMARY_FILE
+from tracewheel.core.run_record import LOOP_FILE, SUMMARY_FILE
 from tracewheel.core.store import Entry, remove, write_whole
 from tracewheel.operations.batches import Batches
 from tracewheel.operations.evidence import NewEvidence, new_evidence
-from tracewheel.report.doctor.run_records import LOOP_FILE
 
 JOURNAL_FILE = "decisions.jsonl"
 MOST_LINES = 1000

@@ -14,4 +14,4 @@ from tracewheel.traces.snapshot import Snapshot
 @stage_task("ingest", code="tracewheel.traces.ingest", sections=IngestSections, packages=READING_PACKAGES)
 def ingest_traces(context: Context[IngestSections], *, snapshot: Snapshot) -> dict[str, Any]:
     """Read the logged traces of a snapshot and quarantine unreadable records."""
-    return ingest(context.config.ingest, context.out, snapshot)
+    return ingest(context.config.ingest, context.out, snapshot, context.notes)

@@ -17,6 +17,7 @@ from tasks.artifacts import publish_summary
 from tasks.datasets import leaks_of
 from tasks.doctor import findings_file, stored_findings
 from tasks.evidence import POSTERIOR_FILE, remember
+from tasks.lineage import write_results
 from tasks.run import Policy, Run
 from tasks.screening import intake_tags
 from tasks.split_chain import remember_splits, shared_held_out
@@ -131,6 +132,7 @@ def write_report(run: Run, outcome: Outcome, model_version: str) -> dict[str, An
             run.tracking.log_weights(name, policy.weights)
     shares = {"splits/held_out_shared": float(shared["shared"])} if shared else {}
     run.tracking.log_results(result_metrics(data.policies, outcome.gate) | worth_metrics(summary["worth"]) | shares)
+    write_results(run, outcome, summary)
     run.tracking.log_files([run.record.path / name for name in (CONFIG_FILE, LINEAGE_FILE, PAGE_FILE)] + [gate, changes])
     run.tracking.log_files(findings_file(run.record))
     if not run.tracking.settle():

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tasks.drivers import Driver, PrefectDriver
 from tasks.inputs import named_inputs, other_inputs
+from tasks.made_with import made_with
 from tracewheel.config import RetrainConfig, TeacherAdvantageConfig
 from tracewheel.config.placement import check_cards, placed
 from tracewheel.config.profile import WITHOUT_DEFAULT
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from tasks.tracking import Tracking
 
 SMALL_FILE_BYTES = 64 << 20
+MOST_NAMED = 16
 # Settings that do not change a stage's result: when and where rollouts are made, what a run goes on with, and where logs lie.
 UNKEYED = {
     "rollout": {"mode", "max_staleness", "workers"},
@@ -165,7 +167,7 @@ class Run:
             check_cards(self.config, torch.cuda.device_count())
         with self.store.exclusive():
             snapshot = {"settings": self.settings, **self.snapshot.to_record()}
-            self.record.open(self.config.model_dump(mode="json"), self.inputs, snapshot)
+            self.record.open(self.config.model_dump(mode="json"), self.inputs, snapshot, made_with(self.config))
             for other in find_runs(self.record.path.parent):
                 other.state.crashed()
             self.record.state.begin(flow_run)
@@ -197,6 +199,26 @@ def describe(value: Any) -> Any:
         return {key: describe(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [describe(item) for item in value]
+    return value
+
+
+def named(value: Any) -> Any:
+    """A stage's argument as JSON types that people and the lineage can follow: names of entries, policies, and digests."""
+    if isinstance(value, Entry):
+        return {"entry": value.path.name, "digest": value.digest}
+    if isinstance(value, Policy):
+        made = named(value.entry) if value.entry else {}
+        return {"policy": value.name, "version": value.version, **made}
+    if isinstance(value, ClaimedGroups):
+        return {"claimed": value.iteration, "digest": value.digest}
+    if isinstance(value, Snapshot):
+        return {"snapshot": value.digest, "earlier": value.earlier.entry if value.earlier else None}
+    if isinstance(value, dict):
+        return {key: named(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        if len(value) > MOST_NAMED and not any(isinstance(item, Entry | Policy) for item in value):
+            return {"count": len(value), "digest": content_hash(describe(value))}  # tasks: the output has them
+        return [named(item) for item in value]
     return value
 
 

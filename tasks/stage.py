@@ -13,16 +13,17 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
-from tasks.run import Reporter, Run, describe, plugins_of, settings_for
+from tasks.run import Reporter, Run, describe, named, plugins_of, settings_for
 from tracewheel.config import Sections
 from tracewheel.core import stopping
 from tracewheel.core.errors import InputError, TimeLimitError
 from tracewheel.core.fingerprint import NUMERIC_PACKAGES, code_version, package_versions
 from tracewheel.core.memory import give_back
 from tracewheel.core.progress import Listener, listening
-from tracewheel.core.store import Entry
+from tracewheel.core.store import BESIDE, Entry
 from tracewheel.core.time_limits import stage_limit
 from tracewheel.core.types import content_hash
+from tracewheel.policy.adapters import adapter_digests
 
 if TYPE_CHECKING:
     from prefect.client.schemas.objects import State, TaskRun
@@ -45,6 +46,7 @@ class Context(Generic[S]):
         reporter: Shows its progress.
         helper: A process to compute in, for stages that may compute elsewhere.
         reuse: A folder of results of earlier runs, on which no output depends; None for a stage by hand.
+        notes: A folder for notes about the output that are no part of it; None for a stage by hand.
     """
 
     config: S
@@ -52,6 +54,7 @@ class Context(Generic[S]):
     reporter: Reporter
     helper: Helper | None = None
     reuse: Path | None = None
+    notes: Path | None = None
 
 
 class Call:
@@ -177,11 +180,11 @@ class StageTask(Generic[P]):
                     listening(listener or call.run.reporter.move),
                     stage_limit(call.run.config.seconds_for(self.stage), call.label),
                 ):
-                    return self._function(self._context(call.run, out, reuse=True), **call.arguments)
+                    return self._function(self._context(call.run, out, stored=True), **call.arguments)
             finally:
                 give_back()
 
-        return call.run.store.make(self.stage, call.key, produce)
+        return call.run.store.make(self.stage, call.key, produce, lambda out: self.facts(call, out))
 
     def fn(self, call: Call) -> dict[str, Any]:
         """The Prefect task's body: the entry as JSON types."""
@@ -196,18 +199,39 @@ class StageTask(Generic[P]):
         """Write the stage's output to a folder, without the store; returns what the stage returns."""
         return self._function(self._context(run, out), *args, **kwargs)
 
-    def _context(self, run: Run, out: Path, *, reuse: bool = False) -> Context[Any]:
-        return Context(self.sections.of(run.config), out, run.reporter, run.helper, run.store.reuse if reuse else None)
+    def _context(self, run: Run, out: Path, *, stored: bool = False) -> Context[Any]:
+        kept = (run.store.reuse, out / BESIDE) if stored else (None, None)
+        return Context(self.sections.of(run.config), out, run.reporter, run.helper, *kept)
 
     def key(self, run: Run, arguments: dict[str, Any]) -> str:
         """Hash of everything the result depends on."""
-        made_from = {
+        read = {name: describe(value) for name, value in sorted(self.reads(arguments).items())}
+        return content_hash({**self._depends_on(run), "arguments": read})
+
+    def facts(self, call: Call, out: Path) -> dict[str, Any]:
+        """What an entry was made from and with, for its metadata.
+
+        `label` and `run` are those of the first run that made it; `arguments` names entries of the store, policies and digests;
+        `settings` (as a hash), `code` and `packages` are the rest of its key. `adapter` has the digest of the folder of an
+        adapter and of its weights' file.
+        """
+        made_with = self._depends_on(call.run)
+        return {
+            "label": call.label,
+            "run": call.run.record.run_id,
+            "arguments": {name: named(value) for name, value in call.arguments.items()},
+            **made_with,
+            "settings": content_hash(made_with["settings"]),
+            **adapter_digests(out),
+        }
+
+    def _depends_on(self, run: Run) -> dict[str, Any]:
+        """What a result depends on besides its arguments."""
+        return {
             "settings": settings_for(run.config, self.sections.keyed()),
-            "arguments": {name: describe(value) for name, value in sorted(self.reads(arguments).items())},
             "code": code_version(self.code, plugins_of(run.config, self.sections.keyed())),
             "packages": package_versions(NUMERIC_PACKAGES + self.packages),
         }
-        return content_hash(made_from)
 
     def label(self, run: Run, arguments: dict[str, Any]) -> str:
         """The name of a call: the stage, and what distinguishes it from its siblings."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tracewheel.core.store import FACTS, PARTIAL, disk_errors, remove
+from tracewheel.core.store import BESIDE, FACTS, PARTIAL, beside, disk_errors, remove
 
 
 @dataclass(frozen=True)
@@ -59,9 +59,11 @@ def freeable(root: Path, keep: Collection[str], others: Iterable[tuple[Path, str
     entries = [name for name in sorted(entries_of(root)) if name not in keep]
     paths = [(root / name, name.rpartition("-")[0]) for name in entries]
     facts = [(root / FACTS / f"{name}.json", name.rpartition("-")[0]) for name in entries]
+    facts += [(beside(root, name), name.rpartition("-")[0]) for name in entries]
     orphans = [(path, "facts") for path in sorted((root / FACTS).glob("*.json")) if not (root / path.stem).is_dir()]
+    orphans += [(path, "facts") for path in sorted((root / BESIDE).glob("*-*")) if not (root / path.name).is_dir()]
     folders = [*paths, *others]
-    chosen = (*folders, *((path, kind) for path, kind in facts if path.is_file()), *orphans)
+    chosen = (*folders, *((path, kind) for path, kind in facts if path.exists()), *orphans)
     counts = Counter(kind for _, kind in folders)
     return Freeable(chosen, sizes_of(chosen), dict(counts))
 

@@ -1,6 +1,7 @@
 """The record of a run: its settings, starting point and results.
 
-`work_dir/<run id>/` holds `config.yaml` (resolved), `lineage.json` (commit, input digests, package versions) and
+`work_dir/<run id>/` holds `config.yaml` (resolved), `lineage.json` (what the run was made with and from, `run_lineage`),
+`environment.txt` (the installed packages), `code.diff` (what tracked files held beyond the commit, if anything) and
 `start.json` (champion, evidence, record of splits and task posterior at the start, so that a resumed run sees the same).
 `snapshot.json` is what the run reads of the logs, `template.json` the check of the base's chat template. `entries.txt` names
 the store's entries that the run asked for. Reinforcement learning adds `loop.json` (the store entries of each iteration) and
@@ -11,9 +12,7 @@ end of the run adds `gate.json`, `report.html`, `splits.parquet` and `summary.js
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -21,17 +20,14 @@ import yaml
 
 from tracewheel.core.errors import DataError
 from tracewheel.core.files import read_json
-from tracewheel.core.fingerprint import CURATION_PACKAGES, NUMERIC_PACKAGES, READING_PACKAGES, package_versions
+from tracewheel.core.run_lineage import lineage_of_start, note_resumed
 from tracewheel.core.run_state import RunState
 from tracewheel.core.store import PARTIAL, disk_errors, remove, write_whole
 
 CONFIG_FILE, LINEAGE_FILE, START_FILE, SUMMARY_FILE = "config.yaml", "lineage.json", "start.json", "summary.json"
 DAMAGED_FILE = "damaged.json"
-SNAPSHOT_FILE = "snapshot.json"
+SNAPSHOT_FILE, LOOP_FILE = "snapshot.json", "loop.json"
 ENTRIES_FILE = "entries.txt"
-ORCHESTRATION_PACKAGES = ("prefect", "mlflow", "dvc")
-PACKAGES = tuple(sorted({*NUMERIC_PACKAGES, *READING_PACKAGES, *CURATION_PACKAGES, *ORCHESTRATION_PACKAGES}))
-
 
 # What a person does about a damaged file of the record.
 HINTS = {
@@ -65,7 +61,7 @@ class RunRecord:
 
     @property
     def lineage(self) -> dict[str, Any]:
-        """Commit, input digests and package versions of a run that was begun."""
+        """What a run that was begun was made with and from (`run_lineage`)."""
         found: dict[str, Any] = read_json(self.path / LINEAGE_FILE, HINTS[LINEAGE_FILE])
         return found
 
@@ -75,14 +71,32 @@ class RunRecord:
         path = self.path / SNAPSHOT_FILE
         return read_json(path) if path.is_file() else None
 
-    def open(self, config: dict[str, Any], inputs: dict[str, str], snapshot: dict[str, Any] | None = None) -> None:
-        """Delete partial files of a killed process; write config, snapshot and lineage unless they exist."""
+    def open(
+        self,
+        config: dict[str, Any],
+        inputs: dict[str, str],
+        snapshot: dict[str, Any] | None = None,
+        made_with: dict[str, Any] | None = None,
+    ) -> None:
+        """Delete partial files of a killed process; write config, snapshot and lineage unless they exist.
+
+        A run that is resumed with other code, packages or machine notes that in its lineage.
+
+        Args:
+            config: The resolved profile.
+            inputs: Digests of what the run reads.
+            snapshot: What it reads of the logs.
+            made_with: Seeds, base model and whatever else its lineage names.
+        """
         for leftover in self.path.glob(f"{PARTIAL}*"):
             remove(leftover)
         self._keep(CONFIG_FILE, lambda: yaml.safe_dump(config, sort_keys=False))
         if snapshot is not None:
             self._keep(SNAPSHOT_FILE, lambda: _json(snapshot))
-        self._keep(LINEAGE_FILE, lambda: _json(_lineage(inputs)))
+        if (self.path / LINEAGE_FILE).is_file():
+            note_resumed(self.path, self.lineage, threads=config.get("threads"))
+        else:
+            write_whole(self.path / LINEAGE_FILE, _json(lineage_of_start(self.path, inputs, config, made_with or {})))
 
     def start(self, look: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """The stored starting point; on the first call, the result of `look`, which is stored."""
@@ -126,6 +140,13 @@ class RunRecord:
             write_whole(self.path / name, text())
 
 
+def loops_of(record: Path) -> dict[str, Path]:
+    """The loops of a run: the specialist's name (empty for the run's own loop) to the folder with its `loop.json`."""
+    found = {"": record} if (record / LOOP_FILE).is_file() else {}
+    # A specialist's loop has its own record inside the run's: `specialists/<name>/<run id>`.
+    return found | {path.parents[1].name: path.parent for path in sorted(record.glob(f"specialists/*/*/{LOOP_FILE}"))}
+
+
 def find_runs(work_dir: Path) -> list[RunRecord]:
     """The runs in a work folder, latest start first."""
     records = [RunRecord(work_dir, path.parent.name) for path in work_dir.glob(f"*/{LINEAGE_FILE}")]
@@ -135,31 +156,6 @@ def find_runs(work_dir: Path) -> list[RunRecord]:
 def _begun(record: RunRecord) -> tuple[str, int]:
     """When a run began; of those of the same second, the time of the file decides."""
     return str(record.lineage["started"]), (record.path / LINEAGE_FILE).stat().st_mtime_ns
-
-
-def _lineage(inputs: dict[str, str]) -> dict[str, Any]:
-    return {
-        "started": datetime.now(UTC).isoformat(timespec="seconds"),
-        "git": _git_state(),
-        "inputs": inputs,
-        "packages": package_versions(PACKAGES),
-    }
-
-
-def _git_state() -> dict[str, Any] | None:
-    """The commit, and whether tracked files differ from it; None outside a repository."""
-    commit = _git("rev-parse", "HEAD")
-    if commit is None:
-        return None
-    return {"commit": commit, "changed": bool(_git("status", "--porcelain", "--untracked-files=no"))}
-
-
-def _git(*arguments: str) -> str | None:
-    try:
-        done = subprocess.run(["git", *arguments], capture_output=True, text=True, timeout=10, check=False)
-    except (FileNotFoundError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout.strip() if done.returncode == 0 else None
 
 
 def _json(value: Any) -> str:

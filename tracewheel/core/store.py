@@ -2,8 +2,10 @@
 
 `root/<stage>-<key>/` is the output of one stage. It is written under a temporary name and renamed once it is on disk, so
 an entry is either complete or absent. That gives caching and resuming in one. `root/.facts/` holds the metadata of each
-entry, which is not part of the output: digest, duration and the stage's return value. An entry whose bytes do not match
-its digest, or whose metadata cannot be read, is made again, and `flaws` says so.
+entry, which is not part of the output: digest, duration, the stage's return value, and `made`: what it was made from and with
+(`StageTask.facts`; entries of earlier versions have none). An entry whose bytes do not match its digest, or whose metadata
+cannot be read, is made again, and `flaws` says so. What a stage writes to `.beside/` in its output goes to
+`root/.beside/<stage>-<key>/`: notes about the output that are no part of its digest.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from tracewheel.core.locks import hold
 from tracewheel.core.out_folder import carry_hidden
 
 PARTIAL, PREVIOUS = ".partial-", ".previous-"
-FACTS = ".facts"
+FACTS, BESIDE = ".facts", ".beside"
 DISK_ERRORS = {
     errno.ENOSPC,
     errno.EDQUOT,
@@ -129,7 +131,13 @@ class Store:
                 found.append(read_metadata(path)["seconds"])
         return found
 
-    def make(self, stage: str, key: str, produce: Callable[[Path], Any]) -> Entry:
+    def make(
+        self,
+        stage: str,
+        key: str,
+        produce: Callable[[Path], Any],
+        facts: Callable[[Path], dict[str, Any]] | None = None,
+    ) -> Entry:
         """Find the entry, or make it with `produce`.
 
         Several threads may make entries at once. Where two make the same entry, the first to finish is kept.
@@ -138,6 +146,7 @@ class Store:
             stage: Name of the stage.
             key: Hash of everything that the output depends on.
             produce: Writes the output to the empty folder it is given, and returns JSON types.
+            facts: Says of the complete output what it was made from, as JSON types.
 
         Raises:
             InfrastructureError: the disk is full or cannot be written to. No partial output is left.
@@ -149,6 +158,7 @@ class Store:
         maker = f"{os.getpid()}-{threading.get_ident()}"
         partial = self.root / f"{PARTIAL}{name}-{maker}"
         metadata_partial = self.root / f"{PARTIAL}{name}-{maker}.json"
+        beside_partial = self.root / f"{PARTIAL}beside-{name}-{maker}"
         with disk_errors(self.root):
             try:
                 self._metadata.mkdir(parents=True, exist_ok=True)
@@ -158,7 +168,11 @@ class Store:
                 result = produce(partial)
                 seconds = time.perf_counter() - started
                 flush(partial)
+                if (partial / BESIDE).is_dir():
+                    os.replace(partial / BESIDE, beside_partial)
                 metadata = {"digest": digest_of(partial), "seconds": seconds, "result": result, "finished": time.time()}
+                if facts:
+                    metadata["made"] = facts(partial)
                 metadata_partial.write_text(json.dumps(metadata))
                 sync(metadata_partial)
                 with self._placing:
@@ -167,6 +181,10 @@ class Store:
                         return made_meanwhile
                     # Metadata first, so that an entry under its final name always has metadata.
                     os.replace(metadata_partial, self._metadata / f"{name}.json")
+                    remove(beside(self.root, name))
+                    if beside_partial.is_dir():
+                        beside(self.root, name).parent.mkdir(exist_ok=True)
+                        os.replace(beside_partial, beside(self.root, name))
                     remove(self.root / name)
                     os.replace(partial, self.root / name)
                     sync(self.root)
@@ -174,7 +192,13 @@ class Store:
             finally:
                 remove(partial)
                 remove(metadata_partial)
+                remove(beside_partial)
         return Entry(stage, key, self.root / name, metadata["digest"], seconds, json.loads(json.dumps(result)))
+
+
+def beside(root: Path, name: str) -> Path:
+    """The folder of notes about an entry of a store."""
+    return root / BESIDE / name
 
 
 def read_metadata(path: Path) -> dict[str, Any]:
@@ -194,12 +218,12 @@ def read_metadata(path: Path) -> dict[str, Any]:
     return found
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Write a text file atomically: a kill at any moment leaves the old text or the new one."""
+def write_whole(path: Path, text: str | bytes) -> None:
+    """Write a file atomically: a kill at any moment leaves the old text or the new one."""
     partial = path.with_name(f"{PARTIAL}{path.name}")
     with disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_text(text, encoding="utf-8")
+        partial.write_bytes(text.encode() if isinstance(text, str) else text)
         sync(partial)
         os.replace(partial, path)
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracewheel.config import LoraShape
 from tracewheel.core.errors import AdapterMismatchError, DataError
-from tracewheel.core.fingerprint import files_hash
+from tracewheel.core.fingerprint import digest_file, digest_of, files_hash
 from tracewheel.policy.gguf_base import converted_folder, gguf_file, is_gguf
 
 if TYPE_CHECKING:
@@ -190,6 +190,14 @@ def weights_folder(state: str | Path) -> Path:
         what = "both adapter/ and model/" if found else "neither adapter/ nor model/"
         raise DataError(f"{state}: holds {what}; name the output of a warm start or an update")
     return found[0]
+
+
+def adapter_digests(state: Path) -> dict[str, Any]:
+    """Of a state folder with an adapter, as `adapter`, the digest of its folder and of the file of its weights; else empty."""
+    folder = state / ADAPTER
+    if not (folder / WEIGHTS).is_file():
+        return {}
+    return {"adapter": {"digest": digest_of(folder), "weights": digest_file(folder / WEIGHTS)}}
 
 
 def check_adapter(adapter: str | Path, base: str) -> int:

@@ -25,6 +25,7 @@ from tracewheel.traces.hash_index import HashIndex
 from tracewheel.traces.ingested_folder import INDEXES, INGESTED, QUARANTINE_FILE, REPORT_FILE, STATE_FILE, TRACES_FOLDER
 from tracewheel.traces.intake import StoredHashes
 from tracewheel.traces.ledger import FULL, Ledger
+from tracewheel.traces.places import PLACES_FOLDER
 
 STATE_VERSION = 2
 
@@ -132,6 +133,10 @@ class Archive:
         if keep and (self.path / STATE_FILE).exists():
             for part in sorted((self.path / TRACES_FOLDER).glob("part-*.parquet")):
                 link_file(part, parts / part.name)
+            places = sorted((self.path / PLACES_FOLDER).glob("part-*.parquet"))
+            for part in places:
+                (self._next / PLACES_FOLDER).mkdir(exist_ok=True)
+                link_file(part, self._next / PLACES_FOLDER / part.name)
             shutil.copy2(self.path / QUARANTINE_FILE, quarantine)
         return parts / part_name(state.parts), quarantine
 

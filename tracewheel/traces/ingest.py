@@ -21,11 +21,12 @@ from tracewheel.traces.discovery import find_files, skipped_files
 from tracewheel.traces.forgotten import NOBODY, Forgotten
 from tracewheel.traces.grown_sessions import GrownSessions
 from tracewheel.traces.ingested_folder import QUARANTINE_FILE, REPORT_FILE, TRACES_FOLDER
-from tracewheel.traces.intake import Intake
+from tracewheel.traces.intake import Intake, IntakeFiles
 from tracewheel.traces.json_cutter import Piece
 from tracewheel.traces.ledger import Progress
-from tracewheel.traces.link_state import LinkState
+from tracewheel.traces.link_state import LinkState, earlier_places
 from tracewheel.traces.log_file import LogFile
+from tracewheel.traces.places import PLACES_FOLDER
 from tracewheel.traces.quarantine import Quarantined
 from tracewheel.traces.readers.log_reader import LogReader
 from tracewheel.traces.readers.plugins import own_readers, readers_digest
@@ -45,7 +46,7 @@ Watch = Callable[[int], None]
 __all__ = ["QUARANTINE_FILE", "REPORT_FILE", "TRACES_FILE", "find_files", "ingest", "ingest_new"]
 
 
-def ingest(config: IngestConfig, out: Path, snapshot: Snapshot | None = None) -> dict[str, Any]:
+def ingest(config: IngestConfig, out: Path, snapshot: Snapshot | None = None, notes: Path | None = None) -> dict[str, Any]:
     """Read a snapshot of the logs; write traces.parquet (a folder of parts), quarantine.jsonl and report.json into `out`.
 
     A snapshot that continues an earlier ingest adds a part to its parts, which keep their names; they keep their bytes too,
@@ -58,6 +59,7 @@ def ingest(config: IngestConfig, out: Path, snapshot: Snapshot | None = None) ->
         config: Which logs to read and what to redact.
         out: The folder to write to.
         snapshot: What to read, with places; by default the logs as they are now.
+        notes: The folder to write the places of the traces to (`places.parquet`); by default they are not written.
 
     Returns:
         The report: `read`, `kept`, `duplicates`, `quarantined`, `by_reason`, `by_format`, `redacted` (places by kind),
@@ -74,7 +76,10 @@ def ingest(config: IngestConfig, out: Path, snapshot: Snapshot | None = None) ->
     plan = [(*place, *state.plan(log)) for log, place in zip(snapshot.files, snapshot.places, strict=True)]
     grown = GrownSessions(out / TRACES_FOLDER, {redactor.name(name) for name, _, _, before in plan if before})
     learn_again(config, redactor, snapshot, state.taught)
-    intake = Intake(state.next_part(out), out / QUARANTINE_FILE, state.known, redactor, grown, snapshot.forgotten)
+    part = state.next_part(out)
+    places = earlier_places(snapshot, notes) / part.name if notes else None
+    files = IntakeFiles(part, out / QUARANTINE_FILE, places)
+    intake = Intake(files, state.known, redactor, grown, snapshot.forgotten)
     with Spool() as spool:
         reader = _FileReader(config, spool, intake)
         for name, path, slices, before in plan:
@@ -187,7 +192,9 @@ class _Commits:
 
     def _begin(self) -> Intake:
         part, quarantine = self._archive.begin(self.state, keep=self._keep)
-        return Intake(part, quarantine, self.state.known, self._redactor, self._grown, self._forgotten)
+        places = part.parents[1] / PLACES_FOLDER / part.name
+        files = IntakeFiles(part, quarantine, places)
+        return Intake(files, self.state.known, self._redactor, self._grown, self._forgotten)
 
     def commit(self, *, final: bool = False) -> dict[str, Any]:
         """Add the records read so far to the folder; unless `final`, begin the next part.
@@ -282,7 +289,7 @@ class _FileReader:
         item = None
         for item in self._reader.read(pieces, name):
             if not (isinstance(item, Quarantined) and item.offset < before):
-                self._intake.put(with_result(item, self._trial))
+                self._intake.put(with_result(item, self._trial), self._reader.origin(name))
         return item
 
     def _with_commits(self, log: LogFile, grows: bool) -> Iterator[Piece]:
@@ -310,4 +317,4 @@ class _FileReader:
     def finish(self) -> None:
         """Take the traces made of spans."""
         for group, item in self._reader.spooled():
-            self._intake.put_spans(item, group)
+            self._intake.put_spans(item, group, self._reader.origin(""))

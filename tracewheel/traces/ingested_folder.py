@@ -1,10 +1,11 @@
 """Names of the files in a folder that `ingest` wrote."""
 
 from tracewheel.core.out_folder import Writes
+from tracewheel.traces.places import PLACES_FOLDER
 
 TRACES_FOLDER, QUARANTINE_FILE, REPORT_FILE = "traces.parquet", "quarantine.jsonl", "report.json"
 STATE_FILE, INDEXES = "state.json", ("contents", "ids", "span_traces")
 INGESTED = Writes(
     (TRACES_FOLDER, QUARANTINE_FILE, REPORT_FILE),
-    (f"{TRACES_FOLDER}/part-*.parquet", STATE_FILE, *(f"{name}.hashes" for name in INDEXES)),
+    (f"{TRACES_FOLDER}/part-*.parquet", f"{PLACES_FOLDER}/part-*.parquet", STATE_FILE, *(f"{name}.hashes" for name in INDEXES)),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import orjson
 
@@ -15,6 +16,7 @@ from tracewheel.traces.forgotten import NOBODY, Forgotten
 from tracewheel.traces.grown_sessions import GrownSessions
 from tracewheel.traces.hash_index import HashIndex, hash_of
 from tracewheel.traces.parquet import NOT_STORABLE, PartWriter, hashed_json, json_of
+from tracewheel.traces.places import Origin, PlacesWriter
 from tracewheel.traces.quarantine import Quarantined, not_storable, withheld
 from tracewheel.traces.redaction.redactor import Redactor
 from tracewheel.traces.spool import SpanGroup
@@ -31,6 +33,30 @@ class StoredHashes:
     span_traces: HashIndex = field(default_factory=HashIndex)
 
 
+class IntakeFiles(NamedTuple):
+    """What an intake writes.
+
+    Attributes:
+        part: The Parquet file of the traces; created with the first one.
+        quarantine: The JSONL file to append to.
+        places: The file of the traces' places (`places.py`); None for none.
+    """
+
+    part: Path
+    quarantine: Path
+    places: Path | None = None
+
+
+class _Waiting(NamedTuple):
+    """A trace that may be kept, with the JSON text of its messages."""
+
+    identity: Identity
+    trace: Trace
+    messages: bytes
+    spans: SpanGroup | None
+    origin: Origin
+
+
 class Intake:
     """Takes records and writes one part of traces and the quarantine.
 
@@ -38,8 +64,7 @@ class Intake:
     (`attempts`). Of two different traces with one id, the later gets a new id.
 
     Args:
-        part: The Parquet file to write; created with the first trace.
-        quarantine: The JSONL file to append to.
+        files: What to write.
         known: Hashes of stored traces; updated with each kept one.
         redactor: Redacts secrets and personal data.
         grown: The stored traces of sessions that are read again. They count once, with their new version.
@@ -51,8 +76,7 @@ class Intake:
 
     def __init__(
         self,
-        part: Path,
-        quarantine: Path,
+        files: IntakeFiles,
         known: StoredHashes,
         redactor: Redactor,
         grown: GrownSessions | None = None,
@@ -60,25 +84,26 @@ class Intake:
     ) -> None:
         self.counts = Counts()
         self._grown, self._forgotten = grown, forgotten
-        self.part, self._known, self._redactor = part, known, redactor
+        self.part, self._known, self._redactor = files.part, known, redactor
         self._writer: PartWriter | None = None
-        self._quarantine = quarantine.open("ab")
-        self.quarantine, self.quarantine_start = quarantine, self._quarantine.tell()
+        self._places = PlacesWriter(files.places) if files.places else None
+        self._quarantine = files.quarantine.open("ab")
+        self.quarantine, self.quarantine_start = files.quarantine, self._quarantine.tell()
         self.taught: dict[str, set[int]] = {}
         self._joined = False
         self._waiting_bytes = 0
-        self._waiting: list[tuple[Identity, Trace, bytes, SpanGroup | None]] = []
+        self._waiting: list[_Waiting] = []
 
-    def put(self, item: Trace | Quarantined) -> None:
-        """Take a record."""
-        self._put(item, None)
+    def put(self, item: Trace | Quarantined, origin: Origin = ()) -> None:
+        """Take a record, which lies there in the logs."""
+        self._put(item, None, origin)
 
-    def put_spans(self, item: Trace | Quarantined, spans: SpanGroup | None) -> None:
+    def put_spans(self, item: Trace | Quarantined, spans: SpanGroup | None, origin: Origin = ()) -> None:
         """Take a record made of spans, or of other parts. Later spans of a stored trace go to quarantine."""
         self._joined = True
-        self._put(item, spans)
+        self._put(item, spans, origin)
 
-    def _put(self, item: Trace | Quarantined, spans: SpanGroup | None) -> None:
+    def _put(self, item: Trace | Quarantined, spans: SpanGroup | None, origin: Origin) -> None:
         self.counts.numbers["read"] += 1
         if isinstance(item, Quarantined):
             self._quarantine_record(item)
@@ -90,7 +115,7 @@ class Intake:
         except NOT_STORABLE as error:
             self._quarantine_record(not_storable(item, error))
             return
-        self._waiting.append((Identity.of(item, content), item, messages, spans))
+        self._waiting.append(_Waiting(Identity.of(item, content), item, messages, spans, origin))
         self._waiting_bytes += len(messages)
         if len(self._waiting) >= BATCH or self._waiting_bytes >= BATCH_BYTES:
             self.flush()
@@ -98,23 +123,31 @@ class Intake:
     def flush(self) -> None:
         """Keep or drop the waiting records. They wait in batches, as looking up many hashes costs little more than one."""
         waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
-        is_new = are_new([identity for identity, _, _, _ in waiting], self._known.contents)
+        is_new = are_new([entry.identity for entry in waiting], self._known.contents)
         fresh = [entry for entry, new in zip(waiting, is_new, strict=True) if new]
-        again = sum(self._is_stored(trace) for (_, trace, _, _), new in zip(waiting, is_new, strict=True) if not new)
-        self.counts.numbers["duplicates"] += len(waiting) - len(fresh) - again
-        self.counts.numbers["read"] -= again
-        is_free = self._known.ids.add([hash_of(trace.id.encode()) for _, trace, _, _ in fresh])
-        for (identity, trace, messages, spans), free in zip(fresh, is_free, strict=True):
+        copies = [entry for entry, new in zip(waiting, is_new, strict=True) if not new]
+        again = [entry for entry in copies if self._is_stored(entry.trace)]
+        self._note_copies([entry for entry in copies if entry not in again])
+        self.counts.numbers["duplicates"] += len(copies) - len(again)
+        self.counts.numbers["read"] -= len(again)
+        is_free = self._known.ids.add([hash_of(entry.trace.id.encode()) for entry in fresh])
+        for entry, free in zip(fresh, is_free, strict=True):
+            identity, trace, spans = entry.identity, entry.trace, entry.spans
             if spans and not self._known.span_traces.add([hash_of(spans.trace_id.encode())])[0]:
                 self._quarantine_record(_late(spans))
                 continue
             if not free and not self._is_stored(trace):
                 trace = replace(trace, id=f"{trace.id}-{identity.own.hex()[:16]}")
                 self._known.ids.add([hash_of(trace.id.encode())])
-            self._keep(trace, messages)
+            self._keep(trace, entry)
 
-    def _keep(self, trace: Trace, messages: bytes) -> None:
-        before = len(self._redactor.learned)
+    def _note_copies(self, copies: list[_Waiting]) -> None:
+        if self._places:
+            for copy in copies:
+                self._places.add(copy.origin, copy.identity.content)
+
+    def _keep(self, trace: Trace, entry: _Waiting) -> None:
+        messages, before = entry.messages, len(self._redactor.learned)
         if self._forgotten.covers(trace):
             self.counts.numbers[FORGOTTEN] += 1
             return
@@ -139,6 +172,8 @@ class Intake:
         except NOT_STORABLE as error:
             self._quarantine_record(not_storable(trace, error))
             return
+        if self._places:
+            self._places.add(entry.origin, entry.identity.content, redacted)
         self.counts.redacted += found
         self.counts.keep(redacted)
         if self._grown:
@@ -175,6 +210,8 @@ class Intake:
             self._writer = PartWriter(self.part)
         if self._writer is not None:
             self._writer.close()
+        if self._places:
+            self._places.close()
         return self._writer is not None
 
 

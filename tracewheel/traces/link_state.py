@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from tracewheel.core.errors import DataError
-from tracewheel.core.store import PARTIAL, flush, remove, write_whole
+from tracewheel.core.store import PARTIAL, beside, flush, remove, write_whole
 from tracewheel.traces.archive import link_file, part_name
 from tracewheel.traces.counts import Counts
 from tracewheel.traces.hash_index import HashIndex
 from tracewheel.traces.ingested_folder import INDEXES, QUARANTINE_FILE, TRACES_FOLDER
 from tracewheel.traces.intake import StoredHashes
+from tracewheel.traces.places import PLACES_FOLDER
 from tracewheel.traces.slices import Slice
 from tracewheel.traces.snapshot import LogSlices, Snapshot
 
@@ -105,6 +106,17 @@ class LinkState:
         flush(made)
         remove(folder)
         os.replace(made, folder)
+
+
+def earlier_places(snapshot: Snapshot, notes: Path) -> Path:
+    """The folder for the places of an ingest's traces, with those of the ingest that it continues, which may have none."""
+    folder = notes / PLACES_FOLDER
+    folder.mkdir(parents=True, exist_ok=True)
+    if snapshot.earlier and snapshot.links and snapshot.links.earlier:
+        entry = snapshot.links.earlier
+        for part in sorted((beside(entry.parent, entry.name) / PLACES_FOLDER).glob("part-*.parquet")):
+            link_file(part, folder / part.name)
+    return folder
 
 
 def read_state(folder: Path) -> dict[str, Any] | None:

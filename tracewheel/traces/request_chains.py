@@ -11,6 +11,7 @@ import sqlite3
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from tracewheel.traces.places import Origin, Stretch, origin_of
 from tracewheel.traces.readers.building import Place
 from tracewheel.traces.readers.logged_request import LoggedRequest
 from tracewheel.traces.readers.requests import history_hashes
@@ -21,11 +22,20 @@ ROWS_PER_WRITE = 1000
 
 
 class RequestChain(NamedTuple):
-    """The records of one conversation's requests, the first one first. Place and offset are those of the first."""
+    """The records of one conversation's requests, the first one first; `origin` is where they lie."""
 
     raws: list[bytes]
-    place: Place
-    offset: int
+    origin: Origin
+
+    @property
+    def place(self) -> Place:
+        """That of the first."""
+        return Place(self.origin[0].file, self.origin[0].line)
+
+    @property
+    def offset(self) -> int:
+        """That of the first."""
+        return self.origin[0].offset
 
 
 class _Request(NamedTuple):
@@ -48,27 +58,27 @@ class RequestTable:
         self._database = database
         database.execute(
             "CREATE TABLE requests (number INTEGER PRIMARY KEY, raw BLOB, file TEXT, line INTEGER, start INTEGER,"
-            " identity TEXT, previous TEXT, session TEXT, user TEXT, moment REAL, hashes BLOB, size INTEGER, head BLOB,"
-            " tail BLOB, answered INTEGER, scored INTEGER, parent INTEGER, children INTEGER DEFAULT 0,"
+            " length INTEGER, identity TEXT, previous TEXT, session TEXT, user TEXT, moment REAL, hashes BLOB, size INTEGER,"
+            " head BLOB, tail BLOB, answered INTEGER, scored INTEGER, parent INTEGER, children INTEGER DEFAULT 0,"
             " linked INTEGER DEFAULT 0)"
         )
         self._rows: list[tuple[object, ...]] = []
 
-    def add(self, request: LoggedRequest, raw: bytes, place: Place, offset: int) -> None:
+    def add(self, request: LoggedRequest, raw: bytes, stretch: Stretch) -> None:
         """Add a request."""
         inputs = history_hashes(request.inputs)
         tail = history_hashes([*request.inputs, *request.outputs])[-1:] or [b""]
         scored = request.outcome is not None
         described = (request.id, request.previous, request.session, request.user, request.moment, b"".join(inputs), len(inputs))
-        place_and_raw = (raw, place.file, place.line, offset)
+        place_and_raw = (raw, *stretch)
         self._rows.append((*place_and_raw, *described, inputs[-1] if inputs else b"", tail[0], bool(request.outputs), scored))
         if len(self._rows) >= ROWS_PER_WRITE:
             self._write()
 
     def _write(self) -> None:
         self._database.executemany(
-            "INSERT INTO requests (raw, file, line, start, identity, previous, session, user, moment, hashes, size, head, tail,"
-            " answered, scored) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO requests (raw, file, line, start, length, identity, previous, session, user, moment, hashes, size,"
+            " head, tail, answered, scored) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             self._rows,
         )
         self._rows = []
@@ -143,15 +153,14 @@ class RequestTable:
         return found.fetchone() is not None
 
     def _chain(self, number: int | None) -> RequestChain:
-        rows: dict[int, tuple[bytes, str, int, int]] = {}
+        rows: dict[int, tuple[bytes, str, int, int, int]] = {}
         while number is not None and number not in rows:
             *row, parent = self._database.execute(
-                "SELECT raw, file, line, start, parent FROM requests WHERE number = ?", (number,)
+                "SELECT raw, file, line, start, length, parent FROM requests WHERE number = ?", (number,)
             ).fetchone()
             rows[number], number = row, parent
-        first_row, *_ = chain = [*reversed(rows.values())]
-        _, file, line, offset = first_row
-        return RequestChain([row[0] for row in chain], Place(file, line), offset)
+        chain = [*reversed(rows.values())]
+        return RequestChain([row[0] for row in chain], origin_of(Stretch(*row[1:]) for row in chain))
 
 
 def _may_be_one(first: str | None, second: str | None) -> bool:

@@ -50,6 +50,7 @@ def test_the_bytes_that_are_said_are_the_bytes_that_are_freed(store, keep, freed
 
 def test_what_the_facts_of_lost_entries_take_is_freed_too(store):
     (store.root / ".facts" / "score-dd.json").write_text("{}")
+    (store.root / ".beside" / "score-dd").mkdir(parents=True)
     keep = entries_of(store.root)
     assert freeable(store.root, keep).sizes == {"facts": 2}
     free(freeable(store.root, keep))

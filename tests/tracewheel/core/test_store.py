@@ -15,7 +15,7 @@ import pytest
 
 from tracewheel.core.errors import DataError, InfrastructureError
 from tracewheel.core.fingerprint import digest_of
-from tracewheel.core.store import PARTIAL, Store, produce_whole, write_whole
+from tracewheel.core.store import BESIDE, FACTS, PARTIAL, Store, beside, produce_whole, read_metadata, write_whole
 
 
 def write_numbers(count):
@@ -247,6 +247,22 @@ def test_metadata_is_not_part_of_the_output(tmp_path):
     Store(tmp_path).make("count", "k1", write_numbers(1))
     facts = json.loads((tmp_path / ".facts" / "count-k1.json").read_text())
     assert set(facts) == {"digest", "seconds", "result", "finished"}
+
+
+def test_what_an_entry_was_made_from_is_in_its_facts_and_notes_lie_beside_it(tmp_path):
+    def with_notes(out):
+        (out / BESIDE).mkdir()
+        (out / BESIDE / "note.txt").write_text("a note")
+        return write_numbers(1)(out)
+
+    noted = Store(tmp_path).make("count", "k1", with_notes, lambda out: {"files": len(list(out.iterdir()))})
+    assert read_metadata(tmp_path / FACTS / "count-k1.json")["made"] == {"files": 1}
+    assert (beside(tmp_path, "count-k1") / "note.txt").read_text() == "a note"
+    assert noted.digest == Store(tmp_path / "other").make("count", "k1", write_numbers(1)).digest
+    (noted.path / "sub" / "numbers.txt").write_text("damaged")
+    assert Store(tmp_path).make("count", "k1", write_numbers(1)).digest == noted.digest
+    assert not beside(tmp_path, "count-k1").exists()
+    assert leftovers(tmp_path) == []
 
 
 SLOW_STAGE = """

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from tracewheel.config import DoctorSections, PolicyGradientConfig
 from tracewheel.core.files import read_json, read_table
 from tracewheel.core.fingerprint import digest_file
+from tracewheel.core.run_record import LOOP_FILE
 from tracewheel.core.types import INFRASTRUCTURE_FAILED
 from tracewheel.curation.curated_folder import REPORT_FILE, TASKS_FILE
 from tracewheel.environments.recorded.environment import PREFIX as RECORDED
@@ -30,7 +31,7 @@ from tracewheel.scoring.score import SCORES_FILE
 if TYPE_CHECKING:
     import pandas as pd
 
-LOOP_FILE, GUARD_FILE = "loop.json", "guard.json"
+GUARD_FILE = "guard.json"
 TRAJECTORIES_FILE = "trajectories.parquet"
 # More than an adapter has: hashing whole models after each update would cost more than it is worth.
 MOST_BYTES = 4 << 30
@@ -213,13 +214,6 @@ def read_split_ledger(curated: Path) -> dict[str, Any] | None:
     report = read_json(curated / REPORT_FILE)
     ledger = report.get("split_ledger")
     return {**ledger, "leaks": report["leaks"]["found"]} if ledger else None
-
-
-def loops_of(record: Path) -> dict[str, Path]:
-    """The loops of a run: the specialist's name (empty for the run's own loop) to the folder with its `loop.json`."""
-    found = {"": record} if (record / LOOP_FILE).is_file() else {}
-    # A specialist's loop has its own record inside the run's: `specialists/<name>/<run id>`.
-    return found | {path.parents[1].name: path.parent for path in sorted(record.glob(f"specialists/*/*/{LOOP_FILE}"))}
 
 
 def read_weights(state: Path) -> Weights | None:

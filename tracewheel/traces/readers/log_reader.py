@@ -12,9 +12,9 @@ import orjson
 from tracewheel.core.log_formats import AUTO
 from tracewheel.core.types import Trace
 from tracewheel.traces.json_cutter import KEPT_OF_TOO_LARGE, Piece
+from tracewheel.traces.places import Origin, Stretch
 from tracewheel.traces.quarantine import InvalidRecord, Quarantined
 from tracewheel.traces.readers import openai, requests, span_traces
-from tracewheel.traces.readers.building import Place
 from tracewheel.traces.readers.given_fields import with_fields
 from tracewheel.traces.readers.parsing import parse_piece
 from tracewheel.traces.readers.reader import Reader, Signs
@@ -58,18 +58,27 @@ class LogReader:
         self.sessions = Sessions([reader for reader in readers if reader.gathers == "lines"])
         self._has_own = bool(own)
         self._tool_cache = ToolCache()
+        self._ends: tuple[Piece, Piece] | None = None
+        self._of_several: Origin = ()
+
+    def origin(self, file: str) -> Origin:
+        """Where the item that was read last lies; ask before the next one is read. `file` is the name of the file."""
+        return self._of_several or ((Stretch.of(file, *self._ends),) if self._ends else ())
 
     def read(self, pieces: Iterable[Piece], file: str) -> Iterator[Trace | Quarantined]:
         """Read the pieces of one file; spans go to the spool, a session's lines are read at the end. No content raises."""
         self.sessions.begin_file()
+        self._of_several = ()
         for document, group in groupby(pieces, key=attrgetter("document")):
             read = self._read_list if document else self._read_each
             yield from read(group, file)
+        self._ends = self.sessions.ends
         yield from self.sessions.read(file)
 
     def _read_each(self, pieces: Iterable[Piece], file: str) -> Iterator[Trace | Quarantined]:
         read_usual, cache = openai.read_usual, self._tool_cache
         for piece in pieces:
+            self._ends = (piece, piece)
             if self._usual and not piece.damage:
                 trace = read_usual(piece.raw, file, piece.line, cache)
                 if trace is not None:
@@ -88,6 +97,7 @@ class LogReader:
     def _read_list(self, pieces: Iterator[Piece], file: str) -> Iterator[Trace | Quarantined]:
         """Read a list, which holds records or the parts of one record; its first element decides."""
         first = next(pieces)
+        self._ends = (first, first)
         try:
             value = parse_piece(first)
         except InvalidRecord as error:
@@ -122,10 +132,12 @@ class LogReader:
             yield quarantined(whole, file, error)
             return
         reader = next((reader for reader in readers if reader.is_whole is None or reader.is_whole(values)), None)
+        self._ends = (first, parts[-1])
         if reader is not None:
             yield read_or_quarantine(reader, values, whole, file)
             return
         for part, one in zip(parts, values, strict=True):
+            self._ends = (part, part)
             yield from self._read_value(one, part, file)
 
     def _list_readers(self, value: Any) -> list[Reader]:
@@ -137,7 +149,7 @@ class LogReader:
     def _read_value(self, value: Any, piece: Piece, file: str) -> Iterator[Trace | Quarantined]:
         if isinstance(value, list) and self._spans and value and all(map(span_traces.is_exported, value)):
             for span in value:
-                yield from self._spool_spans(span, piece._replace(raw=orjson.dumps(span)), file)
+                yield from self._spool_spans(span, piece, file, orjson.dumps(span))
             return
         try:
             readers = self._list_readers(value[0]) if isinstance(value, list) and value else []
@@ -168,7 +180,7 @@ class LogReader:
         archived = requests.entries(value) if self._requests in self._records else None
         if archived is not None:
             for entry in archived:
-                yield from self._spool_request(entry, piece._replace(raw=orjson.dumps(entry)), file)
+                yield from self._spool_request(entry, piece, file, orjson.dumps(entry))
             return
         if reader is self._requests:
             yield from self._spool_request(value, piece, file)
@@ -204,20 +216,24 @@ class LogReader:
             return True
         return reader is not None and reader.signs == Signs.OWN
 
-    def _spool_request(self, value: dict[str, Any], piece: Piece, file: str) -> Iterator[Quarantined]:
+    def _spool_request(self, value: dict[str, Any], piece: Piece, file: str, raw: bytes = b"") -> Iterator[Quarantined]:
+        """Spool a request, which is the piece, or `raw` in it."""
+        raw = raw or piece.raw
         try:
             request = requests.read_request(value)
         except InvalidRecord as error:
-            yield quarantined(piece, file, error)
+            yield quarantined(piece._replace(raw=raw), file, error)
             return
-        self._spool.add_request(request, piece.raw, Place(file, piece.line), piece.offset)
+        self._spool.add_request(request, raw, Stretch.of(file, piece))
 
-    def _spool_spans(self, value: dict[str, Any], piece: Piece, file: str) -> Iterator[Quarantined]:
+    def _spool_spans(self, value: dict[str, Any], piece: Piece, file: str, whole: bytes = b"") -> Iterator[Quarantined]:
+        """Spool the spans of an export, which is the piece, or `whole` in it."""
+        whole = whole or piece.raw
         spans = span_values(value) or ([value] if is_span(value) else [])
         if not spans:
-            yield quarantined(piece, file, InvalidRecord("no messages", "the export holds no spans"))
+            yield quarantined(piece._replace(raw=whole), file, InvalidRecord("no messages", "the export holds no spans"))
         for span in spans:
-            raw = piece.raw if span is value else orjson.dumps(span)
+            raw = whole if span is value else orjson.dumps(span)
             if not is_span(span):
                 yield quarantined(
                     piece._replace(raw=raw),
@@ -225,7 +241,7 @@ class LogReader:
                     InvalidRecord("unknown format", "a span needs a name, its id and its trace's id"),
                 )
                 continue
-            self._spool.add(read_span(span).trace_id, raw, Place(file, piece.line), piece.offset)
+            self._spool.add(read_span(span).trace_id, raw, Stretch.of(file, piece))
 
     def _spool_parts(self, reader: Reader, value: Any, piece: Piece, file: str) -> Iterator[Quarantined]:
         assert reader.parts is not None
@@ -237,7 +253,7 @@ class LogReader:
         of_file = reader.group_of_file(file) + "|" if reader.group_of_file is not None else ""
         for group, part in parts:
             raw = piece.raw if part is value else orjson.dumps(part)
-            self._spool.add(f"{reader.name}{GROUP_MARK}{of_file}{group}", raw, Place(file, piece.line), piece.offset)
+            self._spool.add(f"{reader.name}{GROUP_MARK}{of_file}{group}", raw, Stretch.of(file, piece))
 
     def spooled(self) -> Iterator[tuple[SpanGroup | None, Trace | Quarantined]]:
         """Read the traces in the spool: those of requests, then those of spans, which come with their spans.
@@ -247,10 +263,12 @@ class LogReader:
         for chain in self._spool.requests.chains():
             piece = Piece(b"\n".join(chain.raws), chain.place.line, chain.offset)
             values = [orjson.loads(raw) for raw in chain.raws]
+            self._of_several = chain.origin
             yield None, read_or_quarantine(self._requests, values, piece, chain.place.file)
         reader = self._spans[0] if len(self._spans) == 1 else self._any_span
         for group in self._spool.groups():
             piece = Piece(b"\n".join(group.raws), group.place.line, group.offset)
             name, mark, _ = group.trace_id.partition(GROUP_MARK)
             chosen = self._groups.get(name, reader) if mark else reader
+            self._of_several = group.origin
             yield group, read_or_quarantine(chosen, [orjson.loads(raw) for raw in group.raws], piece, group.place.file)

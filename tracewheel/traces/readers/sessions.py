@@ -24,6 +24,7 @@ class Sessions:
 
     Attributes:
         in_file: Whether the file that was read last holds a session.
+        ends: The first and the last piece of the session that was read.
     """
 
     def __init__(self, readers: Sequence[Reader]) -> None:
@@ -36,6 +37,7 @@ class Sessions:
         self._reader: Reader | None = None
         self._lines: list[SessionLine] = []
         self._bytes = 0
+        self.ends: tuple[Piece, Piece] | None = None
 
     def take(self, value: Any, piece: Piece) -> bool:
         """Take a line, if it is a session's. The first line decides the format."""
@@ -44,6 +46,7 @@ class Sessions:
             return False
         self._reader, self.in_file = reader, True
         self._bytes += len(piece.raw)
+        self.ends = (self.ends[0] if self.ends else piece, piece)
         if self._bytes <= LARGEST_SESSION:
             self._lines.append(SessionLine(piece.line, piece.offset, value))
         return True

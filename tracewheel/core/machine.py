@@ -1,0 +1,107 @@
+"""The machine and the numeric settings that results to the last bit depend on."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from pathlib import Path
+from typing import Any
+
+# Variables that change what the numeric libraries compute, or in which order. No other variable is recorded.
+NUMERIC_VARIABLES = (
+    "ATEN_CPU_CAPABILITY",
+    "CUBLAS_WORKSPACE_CONFIG",
+    "DNNL_DEFAULT_FPMATH_MODE",
+    "DNNL_MAX_CPU_ISA",
+    "MKL_CBWR",
+    "MKL_ENABLE_INSTRUCTIONS",
+    "MKL_NUM_THREADS",
+    "NVIDIA_TF32_OVERRIDE",
+    "OMP_NUM_THREADS",
+    "ONEDNN_DEFAULT_FPMATH_MODE",
+    "ONEDNN_MAX_CPU_ISA",
+    "OPENBLAS_NUM_THREADS",
+    "PYTHONHASHSEED",
+)
+
+
+def machine_record(threads: int | None = None) -> dict[str, Any]:
+    """What of this machine results may depend on.
+
+    Machines of one `kind` compute the same bits with the same number of threads: architecture, model of the processor, what
+    torch makes of it, and GPUs. The host's name is no part of it.
+
+    Args:
+        threads: torch's threads, as the run sets them.
+    """
+    torch = _torch()
+    return {
+        "kind": {
+            "system": platform.system(),
+            "architecture": platform.machine(),
+            "processor": _processor(),
+            "torch_cpu": torch.get("cpu_capability"),
+            "gpus": _gpus(),
+        },
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "threads": threads,
+        "memory_bytes": _memory(),
+        "platform": platform.platform(),
+        "python": f"{platform.python_implementation()} {platform.python_version()}",
+        "byte_order": sys.byteorder,
+        "torch": torch,
+        "variables": {name: os.environ[name] for name in NUMERIC_VARIABLES if name in os.environ},
+    }
+
+
+def _torch() -> dict[str, Any]:
+    """The version and numeric settings of torch; without torch, nothing."""
+    try:
+        import torch
+    except ImportError:
+        return {}
+    found: dict[str, Any] = {
+        "version": torch.__version__,
+        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+        "mkl": torch.backends.mkl.is_available(),
+        "mkldnn": torch.backends.mkldnn.is_available(),
+        "deterministic": torch.are_deterministic_algorithms_enabled(),
+        "float32_matmul_precision": torch.get_float32_matmul_precision(),
+        "default_dtype": str(torch.get_default_dtype()).removeprefix("torch."),
+        "interop_threads": torch.get_num_interop_threads(),
+    }
+    if torch.cuda.is_available():
+        found |= {
+            "cuda": torch.version.cuda,
+            "cudnn": torch.backends.cudnn.version(),
+            "cudnn_deterministic": torch.backends.cudnn.deterministic,
+        }
+    return found
+
+
+def _processor() -> str:
+    """The model of the processor, as the system names it."""
+    info = Path("/proc/cpuinfo")
+    if info.is_file():
+        for line in info.read_text(errors="replace").splitlines():
+            name, _, value = line.partition(":")
+            if name.strip() in ("model name", "Model", "cpu model"):
+                return value.strip()
+    return platform.processor() or platform.machine()
+
+
+def _gpus() -> list[str]:
+    """The models of the GPUs, from the driver: to ask torch would open a context on each."""
+    models = []
+    for file in sorted(Path("/proc/driver/nvidia/gpus").glob("*/information")):
+        found = [line.partition(":")[2].strip() for line in file.read_text(errors="replace").splitlines() if "Model" in line]
+        models += found[:1]
+    return models
+
+
+def _memory() -> int | None:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):
+        return None
