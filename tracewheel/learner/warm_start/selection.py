@@ -38,7 +38,7 @@ def episodes_to_imitate(settings: WarmStartConfig, curated: Path, kind: str) -> 
     path = curated / EPISODES_FILE
     logged = read_table(path)
     logged = logged[logged["split"] == "train"]
-    parts = [logged[_passed(logged)] if kind == "verified" else logged]
+    parts = [logged[passed(logged)] if kind == "verified" else logged]
     if settings.extra_demonstrations or settings.hindsight:
         tasks = read_table(curated / TASKS_FILE)
         training = tasks[tasks["split"] == "train"]
@@ -54,7 +54,8 @@ def episodes_to_imitate(settings: WarmStartConfig, curated: Path, kind: str) -> 
     return episodes
 
 
-def _passed(episodes: pd.DataFrame) -> pd.Series:
+def passed(episodes: pd.DataFrame) -> pd.Series:
+    """Whether each episode is verified: it passed when re-executed, or has the calls of a logged success."""
     passed = episodes["success"] == 1.0
     return passed | episodes["solution"].fillna(False).astype(bool) if "solution" in episodes else passed
 
