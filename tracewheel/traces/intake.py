@@ -144,6 +144,8 @@ class Intake:
     def _note_copies(self, copies: list[_Waiting]) -> None:
         if self._places:
             for copy in copies:
+                if self._forgotten.covers(copy.trace):
+                    continue
                 self._places.add(copy.origin, copy.identity.content)
 
     def _keep(self, trace: Trace, entry: _Waiting) -> None:
