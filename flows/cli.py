@@ -17,6 +17,7 @@ from flows.encoding import clean, print_in_any_encoding
 from flows.forget import add_forget_command
 from flows.gc import add_gc_command
 from flows.ingest import add_ingest_command
+from flows.lineage import add_lineage_command
 from flows.outputs import check_out
 from tracewheel import __version__
 from tracewheel.core.errors import DoubtfulData, GateRefused, InputError, TracewheelError, UnhealthyRun, UntrainableBase
@@ -224,6 +225,7 @@ def build_parser() -> argparse.ArgumentParser:
     which.add_argument("--hold", metavar="ID", help="leave a batch out from now on, or confirm that it is left out")
     batches.add_argument("--why", metavar="TEXT", help="the reason of a decision, kept with it")
 
+    add_lineage_command(commands, _command)
     add_gc_command(commands, _command)
     add_forget_command(commands, _command)
     add_check_template_command(commands, EXIT_CODES)

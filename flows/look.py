@@ -61,9 +61,9 @@ def result_console() -> Console:
     return console if console.is_terminal else Console(highlight=False, width=WIDTH)
 
 
-def show_card(card: Card) -> None:
-    """Print a card to standard output."""
-    console = result_console()
+def show_card(card: Card, console: Console | None = None) -> None:
+    """Print a card to standard output, or to another console."""
+    console = console or result_console()
     if card.title:
         console.print(Text(clean(card.title), style="bold"))
     if card.rows:

@@ -46,7 +46,7 @@ OUTPUTS = {
     "flows.data:record": Writes(("calls.parquet", "recording.json")),
     "flows.data:report": Writes(("quality.html", "quality.json")),
 }
-PAGES = {"flows.commands:report"}  # their `--out` is a file
+PAGES = {"flows.commands:report", "flows.lineage:lineage"}  # their `--out` is a file
 FILES = ("show", "splits")  # options that name a file to write
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from tracewheel.core.errors import DataError
 from tracewheel.core.fingerprint import digest_file, digest_of
-from tracewheel.core.types import content_hash
 from tracewheel.lineage.log_lines import find_traces
 from tracewheel.lineage.work_folder import TRAINED, WorkFolder, stage_of
 from tracewheel.policy.adapters import ADAPTER, MODEL, WEIGHTS
@@ -95,11 +94,13 @@ def of_run(folder: WorkFolder, run: str) -> Target:
 def of_digest(folder: WorkFolder, digest: str) -> Target | None:
     """The adapter with this digest, of its folder or its weights' file, or a beginning of it; None without one.
 
+    Of several entries with the same weights it is the earliest.
+
     Raises:
         DataError: several adapters have it.
     """
     entries = folder.by_digest(digest)
-    contents = {content_hash(folder.adapter(name)) for name in entries}
+    contents = {folder.adapter(name).get("weights", folder.adapter(name)["digest"]) for name in entries}
     if len(contents) > 1:
         raise DataError(f"{digest}: {len(contents)} adapters begin like this ({', '.join(entries)}); give more digits")
     from tracewheel.lineage.backward import run_of_adapter
@@ -116,7 +117,8 @@ def _of_path(folder: WorkFolder, place: Path) -> Target | None:
     for weights in (place, place / ADAPTER, place / MODEL):
         file = weights / WEIGHTS if weights.is_dir() else weights
         if file.name == WEIGHTS and file.is_file():
-            return _known(folder, digest_file(file), place)
+            own = of_digest(folder, digest_of(file.parent))  # the same weights may be several versions
+            return replace(own, found_as=f"weights in {place}") if own else _known(folder, digest_file(file), place)
         if weights.is_dir() and (weights / "model.json").is_file():
             return _known(folder, digest_of(weights), place)
     return None
