@@ -100,7 +100,7 @@ def test_forward_and_backward_agree(folder):
 
 
 def test_a_store_of_an_earlier_version_still_reads(finished, tmp_path):
-    path, _, summary = finished
+    path, _, _ = finished
     old = tmp_path / "runs"
     shutil.copytree(path, old, ignore=shutil.ignore_patterns(".prefect", ".beside", "mlflow*", "artifacts"))
     for file in (old / "store" / FACTS).iterdir():
