@@ -48,7 +48,7 @@ def read_benchmark(path: Path) -> Iterator[BenchmarkItem]:
     except (ValueError, OSError) as error:
         raise DataError(f"{path}: cannot be read as a benchmark: {error}") from error
     for number, value in rows:
-        texts = tuple(_texts(value))
+        texts = tuple(texts_in(value))
         if texts:
             yield BenchmarkItem(path.name, number, texts)
 
@@ -71,13 +71,13 @@ def _elements(text: str) -> Iterator[tuple[int, Any]]:
         yield line, value
 
 
-def _texts(value: Any) -> Iterator[str]:
+def texts_in(value: Any) -> Iterator[str]:
     """All texts in a JSON value, in order."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
         for part in value.values():
-            yield from _texts(part)
+            yield from texts_in(part)
     elif isinstance(value, list | numpy.ndarray):
         for part in value:
-            yield from _texts(part)
+            yield from texts_in(part)

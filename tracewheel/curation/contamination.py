@@ -10,7 +10,7 @@ import json
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -88,18 +88,29 @@ class BenchmarkIndex:
         for trace_id, messages in zip(traces["id"], traces["messages"], strict=True):
             yield from self._overlaps(trace_id, json.loads(messages))
 
-    def _overlaps(self, trace_id: str, messages: list[dict[str, Any]]) -> Iterator[Overlap]:
-        texts = [message["content"] for message in messages if message.get("content")]
-        texts += [text for message in messages for call in message.get("tool_calls") or () for text in arguments_of(call)]
+    def runs_in(self, texts: Iterable[str]) -> set[int]:
+        """The hashes of the items' runs in some texts."""
+        return {run for text in texts for _, run, _ in self._shared_runs(text)}
+
+    def quoted(self, messages: list[dict[str, Any]], without: Collection[int] = ()) -> dict[int, dict[int, str]]:
+        """By number of an item in a conversation, its runs there with their words; only items with enough of them.
+
+        Args:
+            messages: The conversation.
+            without: Runs that do not count.
+        """
         found: dict[int, dict[int, str]] = defaultdict(dict)
-        for text in texts:
+        for text in _said(messages):
             for item, run, words in self._shared_runs(text):
-                found[item][run] = words
-        for item, runs in sorted(found.items()):
-            share = len(runs) / self._totals[item]
-            if share >= self._config.share:
-                origin = self._items[item]
-                yield Overlap(trace_id, "words", origin.file, origin.line, share, next(iter(runs.values())))
+                if run not in without:
+                    found[item][run] = words
+        return {item: runs for item, runs in sorted(found.items()) if len(runs) / self._totals[item] >= self._config.share}
+
+    def _overlaps(self, trace_id: str, messages: list[dict[str, Any]]) -> Iterator[Overlap]:
+        for item, runs in self.quoted(messages).items():
+            origin, share = self._items[item], len(runs) / self._totals[item]
+            yield Overlap(trace_id, "words", origin.file, origin.line, share, next(iter(runs.values())))
+        texts = _said(messages)
         yield from self._alike(trace_id, TaskText.of(messages, len("\n".join(texts))).user)
 
     def _add_runs(self) -> None:
@@ -149,6 +160,12 @@ class BenchmarkIndex:
             if similar >= self._config.similar:
                 origin = self._items[self._long[row]]
                 yield Overlap(trace_id, "similar", origin.file, origin.line, similar, " ".join(origin.texts)[:200])
+
+
+def _said(messages: list[dict[str, Any]]) -> list[str]:
+    """All that is said in a conversation, and the texts in the arguments of its calls."""
+    texts = [message["content"] for message in messages if message.get("content")]
+    return texts + [text for message in messages for call in message.get("tool_calls") or () for text in arguments_of(call)]
 
 
 def _words(text: str) -> list[str]:

@@ -35,11 +35,12 @@ from tracewheel.curation.leaks import check_leaks, describe_leaks, linking_clust
 from tracewheel.curation.pass_counts import KeptPassCounts
 from tracewheel.curation.probes import probe_report
 from tracewheel.curation.quality.report import quality_report, write_quality
+from tracewheel.curation.quotes import splits_without_quotes, with_quotes
 from tracewheel.curation.replayed_traces import Means, ReplayedTraces, replay_all
 from tracewheel.curation.reuse.earlier_results import EarlierResults, NotRepeatable, silent
 from tracewheel.curation.reuse.known_probes import probes_of
 from tracewheel.curation.side_replay import TraceLinks
-from tracewheel.curation.split_keeping import Candidates, describe_ledger, keep_splits
+from tracewheel.curation.split_keeping import Candidates
 from tracewheel.curation.split_record import SplitRecord
 from tracewheel.curation.splits import components
 from tracewheel.curation.task_records import STATE_COLUMNS, TASK_COLUMNS, TaskRecords
@@ -209,11 +210,12 @@ class _Curation:
         linking = linking_clusters(clusters, self.config.duplicates)
         parts = describe_components(tasks, self.usable, linking)
         try:
-            splits = keep_splits(self._links(), candidates, self.config, self.earlier_splits)
+            splits, quotes = splits_without_quotes(self._links(), candidates, self.config, self.earlier_splits, self.replayed)
         except DataError as error:
             large = (parts["largest"]["share"] or 0) > TOO_LARGE
             raise DataError(f"{error}; {component_words(parts)}" if large else str(error)) from error
-        tasks["split"] = splits.split
+        dropped |= quotes
+        tasks["split"] = splits.split.reindex(tasks.index).fillna("")
         check_held_out_tier(tasks)
         in_use = tasks[tasks["split"] != ""].drop(columns=["component", "first_seen", "last_seen"])
         in_use = self._with_states(in_use.sort_values(["split", "id"], key=_split_order).reset_index(drop=True))
@@ -250,7 +252,7 @@ class _Curation:
             "labels": {},
             "sets": {},
             "splits": {split: _describe_split(in_use[in_use["split"] == split]) for split in SPLITS},
-            "split_ledger": {**splits.ledger, "says": describe_ledger(splits.ledger)},
+            "split_ledger": with_quotes(splits.ledger, quotes),
             "deployed": {split: _deployed(episodes[episodes["split"] == split], self.replayed.tasks) for split in SPLITS},
         }
         ranks = np.full(len(self.replayed.rows), -1, dtype=np.int64)

@@ -107,7 +107,11 @@ class TaskRecords:
 
     def __iter__(self) -> Iterator[Task]:
         """All tasks in the order of their ids."""
-        return (Task.from_record(self._records.get(task_id)) for task_id in self._records)
+        return (self.task(task_id) for task_id in self._records)
+
+    def task(self, task_id: str) -> Task:
+        """A task by its id."""
+        return Task.from_record(self._records.get(task_id))
 
     def add(self, task: Task) -> None:
         """Store a task."""
