@@ -24,6 +24,8 @@ LEDGER = {
         ({"gave_way": 2}, "healthy"),
         ({"gave_way": 2, "gave_way_trained": 1}, "warning"),
         ({"retired_held_out": 1}, "warning"),
+        ({"quoting": 1, "quoted": 0}, "healthy"),
+        ({"quoting": 1, "quoted": 1}, "warning"),
         ({"lost": True}, "warning"),
         ({"leaks": True}, "severe"),
     ],

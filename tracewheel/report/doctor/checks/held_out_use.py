@@ -15,6 +15,11 @@ LINKED = (
     " sets now, and this run's figures are clean; figures of earlier runs on the retired tasks were too good. Where"
     " this goes on, many users or sessions span tasks: see whether the log names them as it should."
 )
+QUOTED = (
+    "A conversation that earlier runs have trained on holds the prompt or the gold answer of a task of the test side. That"
+    " task is not held out any more; figures of earlier runs on it were too good. See where the logs show one user's text to"
+    " another."
+)
 LOST = (
     "The record of splits was lost and was rebuilt from the logs: all of the training side counts as trained on, so held-out"
     " tasks retired that may have been clean. Keep splits.parquet of each run."
@@ -32,6 +37,8 @@ def held_out_use(records: RunRecords) -> Finding:
         return Finding(NAME, "severe", {**evidence, "leaks": True}, LEAK)
     if ledger["lost"]:
         return Finding(NAME, "warning", evidence, LOST)
+    if ledger.get("quoted"):  # curations of earlier versions did not look
+        return Finding(NAME, "warning", {**evidence, "quoted": ledger["quoted"]}, QUOTED)
     if ledger["retired_held_out"] or ledger["retired_validation"] or ledger["gave_way_trained"]:
         return Finding(NAME, "warning", evidence, LINKED)
     return Finding(NAME, "healthy", evidence)
