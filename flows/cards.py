@@ -10,7 +10,7 @@ from typing import Any
 
 from flows.arguments import profile_words
 from flows.batches import batches_card, held_rows
-from flows.data_cards import curate_card, ingest_card, quality_card, recording_card
+from flows.data_cards import curate_card, figures_card, ingest_card, keys_card, quality_card, recording_card
 from flows.look import Block, Card, Grid, number, percent, rows_of
 
 Options = argparse.Namespace
@@ -342,4 +342,6 @@ CARDS: dict[str, Callable[[Options, Result], Card]] = {
     "flows.gc:gc": gc_card,
     "flows.data:record": recording_card,
     "flows.data:report": quality_card,
+    "flows.dvc:keys": keys_card,
+    "flows.dvc:figures": figures_card,
 }

@@ -13,6 +13,7 @@ from typing import Any
 from flows.check_template import add_check_template_command
 from flows.data import add_data_commands
 from flows.deploy_options import add_deploy_options
+from flows.dvc import add_dvc_commands
 from flows.encoding import clean, print_in_any_encoding
 from flows.forget import add_forget_command
 from flows.gc import add_gc_command
@@ -230,6 +231,7 @@ def build_parser() -> argparse.ArgumentParser:
     add_forget_command(commands, _command)
     add_check_template_command(commands, EXIT_CODES)
     add_data_commands(commands, EXIT_CODES)
+    add_dvc_commands(commands, EXIT_CODES)
 
     add_deploy_options(_command(commands, "deploy", "flows.deploy:deploy", "serve the retrain flow on a schedule"))
     return parser

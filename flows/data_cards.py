@@ -188,3 +188,22 @@ def quality_card(options: Options, result: Result) -> Card:
         for step in result["funnel"]
     ]
     return Card(f"Quality report in {result['out']}", rows, look_at=f"open {Path(result['out']) / 'quality.html'}")
+
+
+def keys_card(options: Options, result: Result) -> Card:
+    """The keys of dvc.yaml's stages."""
+    rows = [(stage, str(Path(result["out"]) / f"{stage}.json")) for stage in result["stages"]]
+    return Card(f"What each stage of dvc.yaml depends on, in {result['out']}", rows, next=["dvc repro"])
+
+
+def figures_card(options: Options, result: Result) -> Card:
+    """The figures that DVC shows."""
+    rows = [
+        (f"{group} {name}".replace("_", " "), number(value))
+        for group in ("gate", "train", "cost")
+        for name, value in result[group].items()
+    ]
+    rates = [
+        (f"{policy} {name}".replace("_", " "), percent(v)) for policy, of in result["eval"].items() for name, v in of.items()
+    ]
+    return Card(f"Figures in {result['out']}", [*rates, *rows], next=["dvc metrics diff", "dvc plots show"])

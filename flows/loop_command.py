@@ -27,7 +27,8 @@ def improve(options: argparse.Namespace) -> dict[str, Any]:
     - best/: the policy that is best on the validation split.
     - N/rollout, N/score, N/update, N/validation: what iteration N made; 0 is the start. Refills of dynamic sampling are
       rollout-1, score-1 and so on. The iterations of a specialist lie in a folder of its name.
-    - improvement.json: the candidates with their success on the validation split, and which of them is the best.
+    - improvement.json: the candidates with their success on the validation split, which of them is the best, and the metrics
+      of each iteration's update.
 
     Raises:
         DataError: the curated folder or the start is missing.
@@ -72,7 +73,7 @@ def improve(options: argparse.Namespace) -> dict[str, Any]:
         link(best.policy.weights, out / BEST / best.policy.weights.name)
         for name, entry in _made(run.record.path):
             link(run.store.root / entry, out / name)
-        write_json(out / REPORT_FILE, report)
+        write_json(out / REPORT_FILE, {**report, "updates": learned.updates})
 
     produce_whole(Path(options.out), write)
     return {"out": options.out, **report}

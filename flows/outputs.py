@@ -16,6 +16,7 @@ UPDATE = (
 )  # fmt: skip
 TRAJECTORIES = ("trajectories.parquet", "greedy.parquet", "variants.parquet")
 MODES = ("greedy/*", "sampled/*")
+DVC_STAGES = ("ingest", "curate", "warm_start", "improve", "evaluate", "gate", "figures")
 ITERATION = tuple(f"[0-9]*/{stage}/*" for stage in ("rollout*", "score*", "update", "validation"))
 
 # By the command's function. Names are repeated here because the command line imports nothing heavy; a test compares them
@@ -43,6 +44,8 @@ OUTPUTS = {
     ),
     "flows.merge:merge": Writes(("adapter", "merge.json"), ("adapter/*", "comparison.json", "validation/*")),
     "flows.commands:promote": Writes(("gate.json",)),
+    "flows.dvc:keys": Writes(tuple(f"{stage}.json" for stage in DVC_STAGES)),
+    "flows.dvc:figures": Writes(("metrics.json", "learning.csv", "training.csv", "tiers.csv", "families.csv")),
     "flows.data:record": Writes(("calls.parquet", "recording.json")),
     "flows.data:report": Writes(("quality.html", "quality.json")),
 }
@@ -72,7 +75,8 @@ def check_out(options: argparse.Namespace) -> None:
 def name_of(command: str) -> str:
     """A command as it is typed, by its function."""
     module, _, name = command.partition(":")
-    return f"{'data ' if module == 'flows.data' else ''}{name}".replace("_", "-")
+    group = module.removeprefix("flows.")
+    return f"{f'{group} ' if group in ('data', 'dvc') else ''}{name}".replace("_", "-")
 
 
 def _check_page(path: Path) -> None:

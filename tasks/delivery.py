@@ -18,6 +18,7 @@ from typing import Any
 
 from tasks.champion import follow_registry
 from tasks.mlflow_client import forget_database, is_refusal, make_client, reason_of, sqlite_file
+from tasks.moved_store import PLACE_TAG, location_of
 from tasks.promotion import deliver_registration
 from tasks.traces import EvaluationTags, log_traces
 from tracewheel.config import TrackingConfig
@@ -204,9 +205,10 @@ def _experiment(client: Any, settings: TrackingConfig) -> str:
     found = client.get_experiment_by_name(settings.experiment)
     if found is None:
         database = sqlite_file(settings.uri)
-        location = (database.resolve().parent / "artifacts").as_uri() if database else None
+        location = location_of(database) if database else None
         try:
-            return str(client.create_experiment(settings.experiment, artifact_location=location))
+            tags = {PLACE_TAG: location} if location else None
+            return str(client.create_experiment(settings.experiment, artifact_location=location, tags=tags))
         except MlflowException:
             found = client.get_experiment_by_name(settings.experiment)  # another process was first
             if found is None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 from urllib.parse import urlparse
 
+from tasks.moved_store import follow
 from tracewheel.core.errors import InfrastructureError
 from tracewheel.core.locks import hold
 from tracewheel.core.store import PARTIAL
@@ -100,7 +101,12 @@ def check_tracking(uri: str) -> None:
 
 
 def make_client(uri: str) -> Any:
-    """An MLflow client for a store that has been checked; a sqlite store's folder is made."""
+    """An MLflow client for a store that has been checked; a sqlite store's folder is made, and a moved store is put right.
+
+    Raises:
+        InfrastructureError: a store was moved, and cannot be written.
+        MlflowAway: no server answers.
+    """
     check_tracking(uri)
     for name in ("mlflow.store.db.utils", "alembic"):
         logging.getLogger(name).setLevel(logging.CRITICAL)  # what fails is raised, too
@@ -108,6 +114,7 @@ def make_client(uri: str) -> Any:
 
     if database := sqlite_file(uri):
         _make_database(database)
+        follow(database)
     mlflow.set_tracking_uri(uri)
     return mlflow.MlflowClient(uri)
 

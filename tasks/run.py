@@ -230,13 +230,9 @@ def settings_for(config: RetrainConfig, sections: tuple[str, ...]) -> dict[str, 
     Raises:
         DataError: a recording or a benchmark is missing.
     """
-    values = config.model_dump(mode="json")
-    # `own_sampler` is worked out from others, and no field that is dumped.
-    settings = {section: values[section] if section in values else getattr(config, section) for section in sections}
+    settings = values_for(config, sections)
     for section in sections:
         settings |= named_inputs(config, section)
-    for section in UNKEYED.keys() & set(sections):
-        settings[section] = {name: value for name, value in settings[section].items() if name not in UNKEYED[section]}
     if "policy" in sections:
         settings["base"] = _base_digest(config.policy.base)
     files = {"warm_start": config.warm_start.replay.path, "learner": config.learner.replay_path}
@@ -253,6 +249,16 @@ def settings_for(config: RetrainConfig, sections: tuple[str, ...]) -> dict[str, 
             _base_digest(advantage.base) if advantage.base else None,
             digest_file(weights) if advantage.adapter and weights.is_file() else None,
         ]
+    return settings
+
+
+def values_for(config: RetrainConfig, sections: tuple[str, ...]) -> dict[str, Any]:
+    """The sections of a profile as JSON types, without the settings that do not change a result."""
+    values = config.model_dump(mode="json")
+    # `own_sampler` is worked out from others, and no field that is dumped.
+    settings = {section: values[section] if section in values else getattr(config, section) for section in sections}
+    for section in UNKEYED.keys() & set(sections):
+        settings[section] = {name: value for name, value in settings[section].items() if name not in UNKEYED[section]}
     return settings
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from tasks.run import Reporter, Run, describe, named, plugins_of, settings_for
-from tracewheel.config import Sections
+from tracewheel.config import RetrainConfig, Sections
 from tracewheel.core import stopping
 from tracewheel.core.errors import InputError, TimeLimitError
 from tracewheel.core.fingerprint import NUMERIC_PACKAGES, code_version, package_versions
@@ -227,9 +227,12 @@ class StageTask(Generic[P]):
 
     def _depends_on(self, run: Run) -> dict[str, Any]:
         """What a result depends on besides its arguments."""
+        return {"settings": settings_for(run.config, self.sections.keyed()), **self.made_by(run.config)}
+
+    def made_by(self, config: RetrainConfig) -> dict[str, Any]:
+        """Versions of the code and of the packages that compute it."""
         return {
-            "settings": settings_for(run.config, self.sections.keyed()),
-            "code": code_version(self.code, plugins_of(run.config, self.sections.keyed())),
+            "code": code_version(self.code, plugins_of(config, self.sections.keyed())),
             "packages": package_versions(NUMERIC_PACKAGES + self.packages),
         }
 

@@ -29,7 +29,7 @@ RECORD = {"messages": [{"role": "user", "content": "Hello"}, {"role": "assistant
 # Commands that print tables of their own.
 OWN_TABLES = {
     "flows.commands:retrain", "flows.doctor:doctor", "flows.check_template:check_template", "flows.baseline:baseline",
-    "flows.data:diff", "flows.data:filter_dry_run",
+    "flows.data:diff", "flows.data:filter_dry_run", "flows.dvc:params",
 }  # fmt: skip
 MODE = {"rate": 0.375, "interval": [0.137, 0.694], "n": 8}
 NO_RATE = {"rate": None, "interval": None, "n": 0}
@@ -98,6 +98,11 @@ RESULTS = {
         ],
         "totals": {"read": 40, "held": 40},
     },
+    "flows.dvc:keys": {"out": "k", "stages": ["ingest", "curate"]},
+    "flows.dvc:figures": {
+        "out": "f", "eval": {"rl": {"held_out": 0.5}}, "gate": {"verdict": "refused", "difference": 0.01},
+        "train": {"iterations": 2, "learning_rate": 0.001}, "cost": {"training_tokens": 1200},
+    },
     "flows.data:report": {"out": "q", "funnel": [{"name": "read", "count": 786, "unit": "traces", "lost": {"not JSON": 1}}]},
 }  # fmt: skip
 TYPED = argparse.Namespace(
@@ -136,7 +141,7 @@ def test_no_dictionary_is_printed_and_narrow_terminals_hold_every_line(command, 
     text = shown(options, RESULTS[command], monkeypatch)
     said = re.sub(r"next: .*", "", text)
     assert "\x1b" not in text and not re.search(r"[{}\[\]]|None|null|True|False", said)
-    assert "next: tracewheel" in text or command == "flows.data:report"
+    assert "next: tracewheel" in text or "next: dvc" in text or command == "flows.data:report"
     if "my profile" in text:
         assert "'my profile.yaml' --set seed=1" in text  # as it is typed
     lines = re.sub(r"\x1b\[[0-9;]*m", "", shown(options, RESULTS[command], monkeypatch, columns=60)).splitlines()

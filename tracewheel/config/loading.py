@@ -82,6 +82,18 @@ def _read_yaml(path: Path, what: str) -> dict[str, Any]:
     return values
 
 
+def read_values(path: str | Path, overrides: list[str] | None = None) -> dict[str, Any]:
+    """The values of a profile as they are written, with overrides, unchecked and without defaults.
+
+    Raises:
+        ConfigError: the file is missing or not YAML, or an override cannot be applied.
+    """
+    values = _read_yaml(Path(path), "a profile")
+    for override in overrides or []:
+        _apply(values, override)
+    return values
+
+
 def load_as(model: type[T], path: str | Path, overrides: list[str] | None = None) -> T:
     """Read a YAML file as a config model and apply `a.b=value` overrides.
 
@@ -89,9 +101,7 @@ def load_as(model: type[T], path: str | Path, overrides: list[str] | None = None
         ConfigError: the file is missing, not YAML, or invalid for the model; the message names the key.
     """
     path = Path(path)
-    values = _read_yaml(path, "a profile")
-    for override in overrides or []:
-        _apply(values, override)
+    values = read_values(path, overrides)
     if "name" in model.model_fields:
         values = {"name": path.stem, **values}
     try:
