@@ -13,6 +13,7 @@ from tasks.reading import begin_run
 from tasks.tracking import Tracking
 from tracewheel.core.errors import InfrastructureError
 from tracewheel.core.fingerprint import digest_of
+from tracewheel.core.run_record import RunRecord
 
 
 @pytest.fixture
@@ -70,7 +71,7 @@ def test_a_copy_is_read_by_mlflows_own_client_when_the_original_is_gone(original
     registered = mlflow.artifacts.download_artifacts(artifact_uri="models:/moved/1", dst_path=str(tmp_path / "registered"))
     assert digest_of(Path(registered)) == digest_of(weights)
 
-    moved = replace(original.record, path=copy / original.record.path.name)
+    moved = RunRecord(copy, original.record.run_id)
     again = Tracking.open(
         original.config.model_copy(
             update={"work_dir": str(copy), "tracking": original.config.tracking.model_copy(update={"uri": uri})}
