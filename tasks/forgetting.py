@@ -19,12 +19,14 @@ from tasks.promotion import now
 from tasks.reading import CHAIN_FILE, FOLDER
 from tracewheel.config import RetrainConfig
 from tracewheel.core.errors import DataError, InfrastructureError
-from tracewheel.core.files import read_table
 from tracewheel.core.run_record import RunRecord, find_runs
-from tracewheel.core.store import FACTS, Store, remove, write_whole
+from tracewheel.core.store import FACTS, Store, beside, remove, write_whole
 from tracewheel.core.types import content_hash
-from tracewheel.curation.curated_folder import OUTCOMES_FILE, SPLITS_FILE, TASKS_FILE, TRAIN
+from tracewheel.curation.curated_folder import SPLITS_FILE
 from tracewheel.curation.split_record import identity_key
+from tracewheel.lineage import forward
+from tracewheel.lineage.backward import LEARNED_FILE
+from tracewheel.lineage.work_folder import WorkFolder
 from tracewheel.operations.file_search import Search, Searcher
 from tracewheel.operations.forgetting import Theirs, Wanted, find_theirs
 from tracewheel.operations.scrubbing import Scrubber, drop_lines, drop_rows, vacuum
@@ -34,7 +36,6 @@ from tracewheel.traces.ingest import ingest
 from tracewheel.traces.snapshot import Snapshot, take_snapshot
 
 PROOFS = "forgotten"
-UNKNOWN, PARENT = "unknown", "parent"
 
 
 @dataclass(frozen=True)
@@ -43,19 +44,16 @@ class Reader:
 
     Attributes:
         record: The run.
-        sides: The splits that tasks of their traces are in; `unknown` where its curation is no longer in the store, `parent`
-            where its first policy is the adapter of a run that learnt from them.
+        sides: The splits that tasks of their traces are in, as far as its curation is in the store.
         entries: What it asked for of the store.
+        learnt: Whether its adapter learnt from them, itself or through the champion that it began with; also where neither the
+            store nor the run's record can tell.
     """
 
     record: RunRecord
     sides: frozenset[str]
     entries: frozenset[str]
-
-    @property
-    def learnt(self) -> bool:
-        """Whether its adapter may have learnt from them."""
-        return bool(self.sides & {TRAIN, UNKNOWN, PARENT})
+    learnt: bool
 
 
 @dataclass(frozen=True)
@@ -135,32 +133,25 @@ def roots_of(config: RetrainConfig) -> list[Path]:
 
 
 def _readers(work_dir: Path, theirs: Theirs, wanted: Wanted) -> list[Reader]:
-    """The runs that read one of their records: by the store's ingests, and by the snapshots of runs that knew of nobody."""
-    ingests, places = {folder.name for folder in theirs.folders}, theirs.places()
-    readers: dict[str, Reader] = {}
-    runs = find_runs(work_dir)
-    for record in runs:
+    """The runs that read one of their records: by the lineage of the store's entries, and by the runs' snapshots."""
+    if not any(folder.is_dir() for folder in (work_dir / "store", *work_dir.glob("*/"))):
+        return []
+    folder, places = WorkFolder(work_dir), theirs.places()
+    kinds = (("user", wanted.users), ("session", wanted.sessions), ("trace", wanted.traces | frozenset(theirs.traces)))
+    found = [forward.affected(folder, kind, names) for kind, names in kinds if names]
+    quarantines = {folder.name for folder in theirs.folders}
+    readers = []
+    for run_id, record in folder.runs.items():
+        of_run = [holds.runs[run_id] for holds in found if run_id in holds.runs]
         entries = frozenset(record.needs() or ())
-        if entries & ingests or _covers(record, places, wanted):
-            readers[record.run_id] = Reader(record, _sides(work_dir, entries, theirs), entries)
-    while True:  # adapters that began with one of these runs' adapters
-        learnt = {run_id for run_id, reader in readers.items() if reader.learnt}
-        heirs = [record for record in runs if _parent(record) in learnt and not _is_heir(readers.get(record.run_id))]
-        if not heirs:
-            return [readers[record.run_id] for record in runs if record.run_id in readers]
-        for record in heirs:
-            known = readers.get(record.run_id)
-            sides = (known.sides if known else frozenset()) | {PARENT}
-            readers[record.run_id] = Reader(record, sides, frozenset(record.needs() or ()) if known else frozenset())
-
-
-def _is_heir(reader: Reader | None) -> bool:
-    return reader is not None and PARENT in reader.sides
-
-
-def _parent(record: RunRecord) -> str | None:
-    champion = (record.started() or {}).get("champion")
-    return champion["run_id"] if champion else None
+        if not (of_run or entries & quarantines or _covers(record, places, wanted)):
+            continue
+        held = [holds.holds[name] for holds in found for name in entries if name in holds.holds]
+        sides = frozenset(split for hold in held for split in hold.splits)
+        known = (record.path / LEARNED_FILE).is_file() or any((folder.store / name).is_dir() for name in entries)
+        learnt = any(run.adapter for run in of_run) or any(hold.adapter for hold in held)
+        readers.append(Reader(record, sides, entries, learnt=learnt or not known))
+    return readers
 
 
 def _covers(record: RunRecord, places: Iterable[tuple[str, int]], wanted: Wanted) -> bool:
@@ -172,19 +163,6 @@ def _covers(record: RunRecord, places: Iterable[tuple[str, int]], wanted: Wanted
         return False
     parts = {log.name: [(part.line, part.next_line) for part in log.slices] for log in snapshot.files}
     return any(begin <= line < max(end, begin + 1) for file, line in places for begin, end in parts.get(file, ()))
-
-
-def _sides(work_dir: Path, entries: Iterable[str], theirs: Theirs) -> frozenset[str]:
-    """The splits that tasks of their traces are in, in a run's curation."""
-    sides: set[str] = set()
-    folders = [work_dir / "store" / name for name in entries if name.startswith("curate-")]
-    for folder in folders:
-        if not (folder / OUTCOMES_FILE).is_file():
-            return frozenset({UNKNOWN})
-        outcomes, tasks = read_table(folder / OUTCOMES_FILE), read_table(folder / TASKS_FILE)
-        own = set(outcomes[outcomes["trace_id"].isin(list(theirs.traces))]["task_id"])
-        sides |= set(tasks[tasks["id"].isin(own)]["split"])
-    return frozenset(sides) if folders else frozenset({UNKNOWN})
 
 
 def forget(
@@ -256,13 +234,14 @@ def _clean_records(work_dir: Path, affected: Affected, needles: list[str], *, de
         if delete_adapters and reader.learnt:
             for weights in ("adapter", "model"):
                 remove(reader.record.path / weights)
-        record = reader.record.path / SPLITS_FILE
-        if record.is_file() and drop_rows(record, "key", _identity_keys(affected)):
-            changed.append(record)
+        rows = ((SPLITS_FILE, "key", _identity_keys(affected)), (LEARNED_FILE, "trace_id", sorted(affected.theirs.traces)))
+        for name, column, values in rows:
+            if (kept := reader.record.path / name).is_file() and drop_rows(kept, column, values):
+                changed.append(kept)
     for found in affected.search.found:
         if work_dir not in found.path.parents or store in found.path.parents or not found.path.exists():
             continue
-        if found.path.suffix in (".db", ".sqlite"):
+        if found.path.suffix == ".db" or found.path in changed:
             continue
         if not scrubber.scrub(found.path):
             remove(found.path)
@@ -294,6 +273,7 @@ def _free_store(work_dir: Path, affected: Affected) -> int:
         remove(place)
     for name in [*sorted(names - last), *sorted(last)]:
         remove(store / FACTS / f"{name}.json")
+        remove(beside(store, name))
         remove(store / name)
     return len(names | last)
 
