@@ -21,9 +21,10 @@ from flows.ingest import add_ingest_command
 from flows.lineage import add_lineage_command
 from flows.outputs import check_out
 from tracewheel import __version__
+from tracewheel.core import stopping
 from tracewheel.core.errors import DoubtfulData, GateRefused, InputError, TracewheelError, UnhealthyRun, UntrainableBase
-from tracewheel.core.stopping import Stopped
-from tracewheel.learner.backends.processes import is_first
+from tracewheel.core.processes import end_with_spawner
+from tracewheel.learner.backends.processes import is_first, started
 
 DONE, FAILED, BAD_INPUT, REFUSED, UNHEALTHY, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 4, 130, 143
 EXIT_CODES = (
@@ -34,8 +35,29 @@ Command = Callable[[argparse.Namespace], dict[str, Any]]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; returns the exit code. Results go to standard output, all else to standard error."""
-    options = build_parser().parse_args(arguments)
+    """Run a command; returns the exit code. Results go to standard output, all else to standard error.
+
+    Args:
+        arguments: Those of the command line by default; then the process is the command's, and signals end it in order.
+    """
+    options = None
+    listens = arguments is None and not started()  # torchrun ends its processes itself
+    try:
+        if listens:
+            stopping.listen()
+        options = build_parser().parse_args(arguments)
+        return _carry_out(options)
+    except stopping.Stopped as stop:
+        print(f"tracewheel: {clean(str(stop))}", file=sys.stderr)
+        if options and options.json:
+            print(json.dumps({"error": str(stop), "kind": "Stopped", "exit_code": stop.request.exit_code}))
+        return stop.request.exit_code
+    finally:
+        if listens:
+            stopping.done()  # from here to the process's last moment
+
+
+def _carry_out(options: argparse.Namespace) -> int:
     module, _, name = options.command.partition(":")
     print_in_any_encoding()
     try:
@@ -64,11 +86,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _show(options, refusal.shown)
         print(f"tracewheel: {refusal}", file=sys.stderr)
         return BAD_INPUT
-    except Stopped as stop:
-        print(f"tracewheel: {clean(str(stop))}", file=sys.stderr)
-        if options.json:
-            print(json.dumps({"error": str(stop), "kind": "Stopped", "exit_code": stop.request.exit_code}))
-        return stop.request.exit_code
     except KeyboardInterrupt:
         print("tracewheel: interrupted; the same command resumes from the last complete stage", file=sys.stderr)
         return INTERRUPTED
@@ -291,5 +308,6 @@ def _fail(options: argparse.Namespace, error: Exception) -> int:
     return code
 
 
+end_with_spawner()
 if __name__ == "__main__":
     sys.exit(main())

@@ -36,12 +36,13 @@ def retrain(options: argparse.Namespace) -> dict[str, Any]:
         from flows import retrain as flow
 
         server.wait()
-        try:
-            summary = _through_prefect(flow, options)
-        except Abort as stop:
-            if request := requested():
-                raise Stopped(request, str(stop)) from None
-            raise
+        with stoppable():  # no signal in the midst of Prefect's engine, which would call the run crashed
+            try:
+                summary = _through_prefect(flow, options)
+            except Abort as stop:
+                if request := requested():
+                    raise Stopped(request, str(stop)) from None
+                raise
     return _judged(options, summary)
 
 

@@ -23,6 +23,7 @@ from flows.deploy_checks import (
 from flows.deploy_plan import Plan
 from flows.server import LocalServer, choose_port
 from flows.setup import prepare_environment, resolve_config
+from tracewheel.core.stopping import stoppable
 
 
 def deploy(options: argparse.Namespace) -> dict[str, Any]:
@@ -34,7 +35,7 @@ def deploy(options: argparse.Namespace) -> dict[str, Any]:
     plan = checked(options)
     from flows.registering import earlier_profile
 
-    with LocalServer(Path(plan.config.work_dir), scheduling=True, port=plan.port) as server:
+    with stoppable(grace=0), LocalServer(Path(plan.config.work_dir), scheduling=True, port=plan.port) as server:
         server.wait()
         say_where()
         if earlier := earlier_profile(plan):

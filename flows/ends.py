@@ -24,6 +24,8 @@ from typing import Any
 from uuid import UUID
 
 import httpx
+import prefect.flow_engine
+import prefect.runtime.deployment
 import prefect.runtime.flow_run
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import State
@@ -43,6 +45,9 @@ GONE = "its process ended without a word; what was complete is stored, and the n
 TIMED_OUT = "schedule.max_run_seconds"
 Summary = dict[str, Any]
 _held = contextlib.ExitStack()
+# Signals are ours from a process's start to its end. Prefect's own handler would lie around ours at both ends of a run, and
+# take one that was told to stop, or is complete, for crashed.
+prefect.flow_engine.capture_sigterm = contextlib.nullcontext  # type: ignore[attr-defined, assignment]
 
 
 class Skipped(Exception):
@@ -59,8 +64,11 @@ def in_order() -> Iterator[None]:
     if parent := multiprocessing.parent_process():
         assert parent.pid is not None
         end_with_parent(parent.pid)
-    with stopping.stoppable(until_exit=not stopping.handled()):
+    if not stopping.handled() and prefect.runtime.deployment.id:
+        stopping.listen(grace=stopping.GRACE_SECONDS)  # Prefect has started this process for the run, and it ends with it
+    with stopping.stoppable():
         try:
+            stopping.check()
             yield
         except stopping.Stopped as stop:
             raise _told(

@@ -144,6 +144,8 @@ def _serve(port: int, parent: int) -> None:
 
     Signals are left to the parent: they come to the whole group, and a flow that ends has yet to tell the server its state.
     """
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
     end_with_parent(parent)
     import uvicorn
 
@@ -152,8 +154,6 @@ def _serve(port: int, parent: int) -> None:
         def capture_signals(self) -> Iterator[None]:
             yield
 
-    for number in SIGNALS:
-        signal.signal(number, signal.SIG_IGN)
     config = uvicorn.Config(
         "prefect.server.api.server:create_app",
         factory=True,

@@ -15,8 +15,10 @@ from typing import Any
 
 import httpx
 from prefect.exceptions import PrefectException
-from prefect.runner import Runner
+from prefect.flow_engine import run_flow_in_subprocess
+from prefect.runner import Runner, _starter_direct
 
+from tracewheel.core import stopping
 from tracewheel.core.stopping import LAST_SECONDS, PARENTS_WORD, SAME_SECONDS, SIGNALS, Request, Stopped
 
 LOOK_SECONDS = 0.1
@@ -32,6 +34,7 @@ class OrderlyRunner(Runner):
         self._request: Request | None = None
         self._asked_at = 0.0
         self._ending: asyncio.Task[None] | None = None
+        self._entered = False
 
     def serve(self) -> None:
         """Serve until a signal comes.
@@ -39,17 +42,31 @@ class OrderlyRunner(Runner):
         Raises:
             Stopped: it has come.
         """
-        # A signal that comes before the runner listens has its usual effect: nothing has been started yet.
-        asyncio.run(self.start())
+        before = {number: signal.getsignal(number) for number in SIGNALS}
+        try:
+            asyncio.run(self._serve())
+        finally:  # a loop that closes leaves signals with their defaults
+            for number, handler in before.items():
+                signal.signal(number, handler)
         if self._request:
             raise Stopped(self._request, f"deploy stopped ({self._request.reason}); the same command goes on")
 
-    async def __aenter__(self) -> OrderlyRunner:
-        await super().__aenter__()
-        # A run's process inherits this, and would end in the middle of its start otherwise.
-        signal.signal(PARENTS_WORD, signal.SIG_IGN)
+    async def _serve(self) -> None:
         for number in SIGNALS:
             asyncio.get_running_loop().add_signal_handler(number, self._signalled, number)
+        # A run's process inherits this, and would end in the middle of its start otherwise.
+        signal.signal(PARENTS_WORD, signal.SIG_IGN)
+        _starter_direct.run_flow_in_subprocess = _run_flow_held_back  # type: ignore[attr-defined]
+        await self.start()
+
+    def handle_sigterm(self, *args: Any, **kwargs: Any) -> None:
+        """Prefect's handler would leave with exit code 0; the loop's (`_signalled`) is called, too."""
+
+    async def __aenter__(self) -> OrderlyRunner:
+        await super().__aenter__()
+        self._entered = True
+        if self._request:
+            self._begin_to_end()
         return self
 
     async def __aexit__(self, *error: Any) -> None:
@@ -63,12 +80,17 @@ class OrderlyRunner(Runner):
         now = time.monotonic()
         if self._request is None:
             self._request, self._asked_at = Request(number.name, 128 + number), now
-            self._ending = asyncio.get_running_loop().create_task(self._end())
+            stopping.ask(number.name, 128 + number, grace=0.0, last=LAST_SECONDS + SERVER_SECONDS)
+            if self._entered:
+                self._begin_to_end()
         elif now > self._asked_at + SAME_SECONDS:
             for pid in self._pids():
                 _send(pid, signal.SIGKILL)
             _say("ended at once")
             os._exit(self._request.exit_code)
+
+    def _begin_to_end(self) -> None:
+        self._ending = asyncio.get_running_loop().create_task(self._end())
 
     async def _end(self) -> None:
         """Tell the runs to stop, wait for them, and leave `start`."""
@@ -93,6 +115,12 @@ class OrderlyRunner(Runner):
     def _pids(self) -> list[int]:
         handles = [self._process_manager.get(flow_run) for flow_run in self._process_manager.flow_run_ids()]
         return [handle.pid for handle in handles if handle and handle.pid]
+
+
+def _run_flow_held_back(*args: Any, **kwargs: Any) -> Any:
+    """A run's process hears signals once its flow has begun (`ends.in_order`), instead of ending in the midst of its start."""
+    with stopping.held_back():
+        return run_flow_in_subprocess(*args, **kwargs)
 
 
 def _send(pid: int, number: signal.Signals) -> None:

@@ -23,6 +23,7 @@ from tasks.screening import intake_tags
 from tasks.split_chain import remember_splits, shared_held_out
 from tasks.summary import costs, harder_differences, intervals, rates, result_metrics
 from tasks.worth import worth_afterwards, worth_metrics
+from tracewheel.core import stopping
 from tracewheel.core.files import read_json
 from tracewheel.core.run_record import CONFIG_FILE, LINEAGE_FILE, SUMMARY_FILE
 from tracewheel.core.store import PARTIAL, Entry, produce_whole, write_whole
@@ -145,6 +146,7 @@ def write_report(run: Run, outcome: Outcome, model_version: str) -> dict[str, An
         remember(run, outcome.traces, outcome.curated, start.get("evidence"))
         remember_splits(run, outcome.traces, outcome.curated, start.get("splits"))
     run.record.write(SUMMARY_FILE, summary)
+    stopping.done()
     return summary
 
 

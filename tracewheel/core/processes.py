@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import socket
@@ -44,6 +45,16 @@ def end_with_parent(parent: int, end: Callable[[], None] = exit_at_once) -> None
         end()
 
     threading.Thread(target=watch, name="parent", daemon=True).start()
+
+
+def end_with_spawner() -> None:
+    """In a process that `multiprocessing` starts by spawning, end with its parent.
+
+    For the top level of a program's main module: such a process imports that first, and heavier modules, for seconds, later.
+    Elsewhere nothing happens.
+    """
+    if getattr(multiprocessing.current_process(), "_inheriting", False):
+        end_with_parent(os.getppid())
 
 
 def free_port() -> int:

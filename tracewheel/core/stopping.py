@@ -3,18 +3,22 @@
 A safe point is one where what is done is stored and nothing is half-written: the end of a stage. A stage that takes longer than
 the grace is abandoned, which is safe, too: its output is placed only when it is whole. The grace is short because `docker stop`
 kills after ten seconds, and a run's end has yet to be recorded then.
+
+A process of ours listens from its start (`listen`) to its last moment: what is `done` is not stopped any more, and ends with
+its own exit code.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
 from types import FrameType
 
 GRACE_SECONDS = 5.0
@@ -24,6 +28,8 @@ SAME_SECONDS = 1.0
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 # Asks like SIGTERM, and is never taken for a second one: a parent's word to its child, which may have had SIGTERM already.
 PARENTS_WORD = signal.SIGUSR1
+HEARD = (*SIGNALS, PARENTS_WORD)
+Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -55,6 +61,7 @@ class _Asked:
         self.at = 0.0
         self.interrupting = False  # the grace is over: the next signal is ours
         self.raised = False  # `Stopped` is on its way up: nothing interrupts the clean-up
+        self.done = False  # the work is complete: nothing stops it any more
         self.over = threading.Event()  # nothing is left to stop
 
 
@@ -68,7 +75,7 @@ def requested() -> Request | None:
 
 
 def handled() -> bool:
-    """Whether a `stoppable` block is open."""
+    """Whether this process listens, or a `stoppable` block is open."""
     return _handling
 
 
@@ -78,19 +85,46 @@ def check() -> None:
     Raises:
         Stopped: it was. Other threads than the main one go on; they end with it.
     """
-    if _asked.request and threading.current_thread() is threading.main_thread():
+    if _asked.request and not _asked.done and threading.current_thread() is threading.main_thread():
         _asked.raised = True
         raise Stopped(_asked.request)
 
 
+def done() -> None:
+    """The work is complete and recorded: whatever is asked from now on, it ends as what it is."""
+    if _handling:
+        _asked.done = True
+
+
+def listen(say: Say | None = None, *, grace: float = 0.0, last: float = LAST_SECONDS) -> None:
+    """Have SIGTERM and SIGINT end this process's work from now until the process ends; for its main thread.
+
+    Before a block is `stoppable`, they raise `Stopped` after the grace, which is none by default. Signals that were `held_back`
+    come now. The arguments are those of `stoppable`.
+    """
+    global _handling
+    _handling = True
+    # The interpreter gives signals their defaults back before its last clean-up, which takes seconds after an import of torch.
+    atexit.register(_ignore)
+    handle = _handler(say, grace, last)
+    for number in HEARD:
+        signal.signal(number, handle)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+
+
 @contextlib.contextmanager
-def stoppable(
-    say: Callable[[str], None] | None = None,
-    *,
-    grace: float = GRACE_SECONDS,
-    last: float = LAST_SECONDS,
-    until_exit: bool = False,
-) -> Iterator[None]:
+def held_back() -> Iterator[None]:
+    """Have processes that are started in the block hear signals only when they `listen`; what comes before waits until then."""
+    resource_tracker.ensure_running()  # `multiprocessing` lets signals through when it starts that
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextlib.contextmanager
+def stoppable(say: Say | None = None, *, grace: float = GRACE_SECONDS, last: float = LAST_SECONDS) -> Iterator[None]:
     """Have SIGTERM and SIGINT end the block at its next safe point (`check`), and at once the second time.
 
     Blocks may lie in one another: the inner one counts. In another thread than the main one nothing is handled.
@@ -99,7 +133,6 @@ def stoppable(
         say: Told what happens.
         grace: Seconds after which `Stopped` is raised wherever the main thread is; 0 raises at once.
         last: Seconds after which the process ends in any case, also when it does not come out of a library.
-        until_exit: The process ends with the block, so `last` holds beyond it.
 
     Raises:
         Stopped: the block was ended.
@@ -109,26 +142,11 @@ def stoppable(
         yield
         return
     outermost = not _handling
-
-    def handle(number: int, frame: FrameType | None) -> None:
-        if _asked.interrupting:
-            _asked.interrupting = False
-            if not _asked.raised:
-                check()
-            return
-        if _asked.request is None:
-            name = "SIGTERM" if number == PARENTS_WORD else signal.Signals(number).name
-            ask(name, 128 + (signal.SIGTERM if number == PARENTS_WORD else number), say, grace=grace, last=last)
-            if not grace:
-                check()
-        elif number != PARENTS_WORD and time.monotonic() > _asked.at + SAME_SECONDS:
-            _tell(say, "ended at once")
-            os._exit(_asked.request.exit_code)
-
     if outermost:
         _asked = _Asked()
     _handling = True
-    before = {number: signal.signal(number, handle) for number in (*SIGNALS, PARENTS_WORD)}
+    handle = _handler(say, grace, last)
+    before = {number: signal.signal(number, handle) for number in HEARD}
     try:
         yield
     finally:
@@ -137,40 +155,74 @@ def stoppable(
         _asked.raised = _asked.request is not None  # what follows is clean-up, too
         if outermost:
             _handling = False
-            if not until_exit:
-                _asked.over.set()
-                _asked = _Asked()
+            _asked.over.set()
+            _asked = _Asked()
 
 
 def ask(
     reason: str,
     exit_code: int,
-    say: Callable[[str], None] | None = None,
+    say: Say | None = None,
     *,
     grace: float = GRACE_SECONDS,
     last: float = LAST_SECONDS,
 ) -> None:
-    """Ask the work within `stoppable` to stop; the first word counts."""
+    """Ask the work to stop, as a signal does; the first word counts, and none that comes when the work is done."""
+    if not _asked.done:
+        _ask(Request(reason, exit_code), say, grace, last)
+
+
+def _handler(say: Say | None, grace: float, last: float) -> Callable[[int, FrameType | None], None]:
+    """What answers a signal."""
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        if _asked.interrupting:
+            _asked.interrupting = False
+            if not _asked.raised:
+                check()
+            return
+        if _asked.request is None:
+            number = signal.SIGTERM if number == PARENTS_WORD else number
+            _ask(Request(signal.Signals(number).name, 128 + number), say, grace, last)
+            if not grace:
+                check()
+        elif number != PARENTS_WORD and time.monotonic() > _asked.at + SAME_SECONDS:
+            _tell(say, "ended at once")
+            os._exit(_asked.request.exit_code)
+
+    return handle
+
+
+def _ask(request: Request, say: Say | None, grace: float, last: float) -> None:
     asked = _asked
     if asked.request is not None:
         return
-    asked.request, asked.at = Request(reason, exit_code), time.monotonic()
+    asked.request, asked.at = request, time.monotonic()
 
     def watch() -> None:
-        if grace:  # said here, because a signal may come in the middle of a line that is being printed
-            _tell(say, f"{reason}: stopping at the next safe point, within {grace:.0f} s; the same again ends at once")
-        if not asked.over.wait(grace) and grace and asked is _asked and not asked.raised:
+        # Said here, because a signal may come in the middle of a line that is being printed.
+        if asked.done:
+            _tell(say, f"{request.reason}: there is nothing left to stop, and the process is ending")
+        elif grace:
+            _tell(say, f"{request.reason}: stopping at the next safe point, within {grace:.0f} s; the same again ends at once")
+        if not asked.over.wait(grace) and grace and asked is _asked and not (asked.raised or asked.done):
             asked.interrupting = True
             signal.pthread_kill(threading.main_thread().ident or 0, PARENTS_WORD)
         if not asked.over.wait(max(0.0, asked.at + last - time.monotonic())):
-            _tell(say, f"{reason}: the clean-up took over {last - grace:.0f} s; ended without it")
-            os._exit(exit_code)
+            _tell(say, f"{request.reason}: the clean-up took over {last - grace:.0f} s; ended without it")
+            os._exit(request.exit_code)
 
     threading.Thread(target=watch, name="stopping", daemon=True).start()
 
 
-def _tell(say: Callable[[str], None] | None, text: str) -> None:
+def _ignore() -> None:
+    for number in HEARD:
+        signal.signal(number, signal.SIG_IGN)
+
+
+def _tell(say: Say | None, text: str) -> None:
     if say:
         say(text)
-    else:
-        print(f"tracewheel: {text}", file=sys.__stderr__, flush=True)
+    else:  # past Python's buffer: a thread that holds its lock while the interpreter ends aborts the process
+        with contextlib.suppress(OSError):
+            os.write(2, f"tracewheel: {text}\n".encode())

@@ -86,3 +86,85 @@ def test_a_process_that_never_comes_out_ends_all_the_same(work):
     process.terminate()
     _, err = process.communicate(timeout=20)
     assert process.returncode == 143 and "the clean-up took over 1 s; ended without it" in err
+
+
+LISTENING = """
+import atexit, sys, time
+from tracewheel.core import stopping
+
+def pause(name, moment=sys.argv[1], seconds=float(sys.argv[2]), sleep=time.sleep):
+    if name == moment:
+        print(name, flush=True)
+        sleep(seconds)
+
+class Last:  # freed after the interpreter has given signals their defaults back
+    def __del__(self, pause=pause):
+        pause("clean-up of the interpreter")
+
+kept = Last()
+try:
+    stopping.listen()
+    atexit.register(pause, "exit")
+    pause("before the work")
+    with stopping.stoppable(grace=0.3):
+        stopping.check()
+        stopping.done()
+        pause("done")
+    pause("after the work")
+except stopping.Stopped as stop:
+    pause("clean-up of the work")
+    sys.exit(stop.request.exit_code)
+sys.exit(3)
+"""
+
+
+@pytest.fixture
+def listening():
+    started = []
+
+    def start(moment, seconds):
+        command = [sys.executable, "-c", LISTENING, moment, str(seconds)]
+        process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        started.append(process)
+        assert process.stdout.readline() == f"{moment}\n"
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("moment", ["done", "after the work", "exit", "clean-up of the interpreter"])
+def test_complete_work_ends_with_its_own_exit_code(listening, moment, number):
+    process = listening(moment, 0.7)
+    process.send_signal(number)
+    _, err = process.communicate(timeout=20)
+    assert process.returncode == 3, err
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_before_the_work_ends_the_process_at_once(listening, number, code):
+    process = listening("before the work", 60)
+    process.send_signal(number)
+    process.communicate(timeout=20)
+    assert process.returncode == code
+
+
+def test_a_process_that_is_held_back_hears_a_signal_of_its_start_when_it_listens():
+    child = "import sys, time; print('starting', flush=True); time.sleep(0.5)\n" + LISTENING
+    starter = f"""
+import subprocess, sys, time
+from tracewheel.core.stopping import held_back
+with held_back():
+    child = subprocess.Popen([sys.executable, "-c", {child!r}, "nothing", "0"], stdout=subprocess.PIPE)
+child.stdout.readline()
+child.terminate()
+print(child.wait())
+time.sleep(60)
+"""
+    with subprocess.Popen([sys.executable, "-c", starter], cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "143\n"
+        process.terminate()
+        assert process.wait() == -signal.SIGTERM, "the one that starts it is not held back"
