@@ -30,7 +30,6 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-import yaml
 
 from tracewheel.core.fingerprint import digest_of
 
@@ -39,6 +38,12 @@ WAYS = ("kill", "kill group", "term", "term group")
 SECONDS_AFTER_KILL, SECONDS_AFTER_TERM = 10.0, 30.0
 PATIENCE = 400.0
 STAGES = ("rollout-", "update-", "evaluate-", "warm_start-")
+# A profile that is short enough for a run in each round.
+PROFILE = "configs/tiny-short.yaml"
+SHORTER = (
+    *("curation.train_tasks=8", "curation.validation_tasks=4", "curation.held_out_tasks=12", "curation.harder_tasks=4"),
+    *("comparison.warm_starts=one", "comparison.policies=gate", "comparison.aa=false", "gate.min_pairs=5"),
+)
 
 
 def main() -> None:
@@ -51,16 +56,15 @@ def main() -> None:
     parser.add_argument("--longest", type=float, default=25.0, help="seconds after the run's first line until the last kill")
     parser.add_argument("--out", type=Path, help="JSON lines are appended here")
     options = parser.parse_args()
-    profile = make_profile(options.reference)
     whole = options.reference / "run"
     if not list(whole.glob("*/summary.json")):
-        done = run_to_end(profile, whole)
+        done = run_to_end(whole)
         assert done.returncode in (0, 3), done.stderr
     for number in range(options.first, options.first + options.rounds):
         rng = random.Random(f"{options.seed}-{options.what}-{number}")
         way, moment = WAYS[number % len(WAYS)], rng.uniform(0.0, options.longest)
         with tempfile.TemporaryDirectory(prefix="kills-") as folder:
-            line = round_of(options.what, way, moment, profile, whole, Path(folder), rng)
+            line = round_of(options.what, way, moment, whole, Path(folder), rng)
         line = {"what": options.what, "round": number, "way": way, "moment_s": round(moment, 1), **line}
         print(json.dumps(line), flush=True)
         if options.out:
@@ -68,9 +72,7 @@ def main() -> None:
                 stream.write(json.dumps(line) + "\n")
 
 
-def round_of(
-    what: str, way: str, moment: float, profile: Path, whole: Path, folder: Path, rng: random.Random
-) -> dict[str, Any]:
+def round_of(what: str, way: str, moment: float, whole: Path, folder: Path, rng: random.Random) -> dict[str, Any]:
     """One kill and what came of it."""
     run_dir, log = folder / "run", folder / "log"
     shutil.copytree(whole / "store", run_dir / "store")
@@ -79,7 +81,7 @@ def round_of(
             shutil.rmtree(entry)
     log.touch()
     arguments = ["retrain"] if what == "flow" else ["deploy", "--interval", "5"]
-    process = start(profile, run_dir, arguments, log)
+    process = start(run_dir, arguments, log)
     wait_for(lambda: "run " in log.read_text() and " in " in log.read_text(), process)
     time.sleep(moment)
     ended_before = process.poll() is not None
@@ -98,12 +100,12 @@ def round_of(
     stages = [record.get("stage") for record in states(run_dir)]
     if what == "deploy":
         log.write_text("")
-        second = start(profile, run_dir, arguments, log)
+        second = start(run_dir, arguments, log)
         wait_for(lambda: any(run_dir.glob("*/summary.json")) and not running(run_dir), second)
         second.terminate()
         resumed = second.wait(timeout=PATIENCE)
     else:
-        resumed = run_to_end(profile, run_dir).returncode
+        resumed = run_to_end(run_dir).returncode
     (summary,) = run_dir.glob("*/summary.json")
     (reference,) = whole.glob("*/summary.json")
     return {
@@ -120,29 +122,11 @@ def round_of(
     }
 
 
-def make_profile(folder: Path) -> Path:
-    """The short profile of the tests, shorter still."""
-    folder.mkdir(parents=True, exist_ok=True)
-    base = str(ROOT / "data" / "base")
-    values = yaml.safe_load((ROOT / "configs" / "tiny-short.yaml").read_text())
-    values["ingest"] = {"paths": [str(ROOT / "data" / "traces" / "workspace.jsonl")]}
-    values["policy"] = {"base": base}
-    values["curation"] = {"train_tasks": 8, "validation_tasks": 4, "held_out_tasks": 12, "harder_tasks": 4}
-    values["warm_start"] |= {"replay": {"path": f"{base}/replay.parquet", "share": 0.1}}
-    values["learner"] = values.get("learner", {}) | {"replay_path": f"{base}/replay.parquet", "replay_rows": 4}
-    values["gate"] = {"min_pairs": 5}
-    values["comparison"] = {"warm_starts": "one", "policies": "gate", "aa": False}
-    path = folder / "profile.yaml"
-    path.write_text(yaml.safe_dump(values))
-    return path
-
-
-def start(profile: Path, run_dir: Path, arguments: list[str], log: Path) -> subprocess.Popen[bytes]:
+def start(run_dir: Path, arguments: list[str], log: Path) -> subprocess.Popen[bytes]:
     """Start a command as the leader of a group of its own."""
-    command, *options = arguments
     with log.open("a") as stream:
         return subprocess.Popen(
-            [sys.executable, "-m", "flows.cli", command, str(profile), "--run-dir", str(run_dir), *options],
+            command_line(run_dir, *arguments),
             cwd=ROOT,
             env=environment(),
             stdout=stream,
@@ -151,10 +135,16 @@ def start(profile: Path, run_dir: Path, arguments: list[str], log: Path) -> subp
         )
 
 
-def run_to_end(profile: Path, run_dir: Path) -> subprocess.CompletedProcess[str]:
+def run_to_end(run_dir: Path) -> subprocess.CompletedProcess[str]:
     """`tracewheel retrain`, undisturbed."""
-    command = [sys.executable, "-m", "flows.cli", "retrain", str(profile), "--run-dir", str(run_dir), "--json"]
+    command = command_line(run_dir, "retrain", "--json")
     return subprocess.run(command, cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=900, check=False)
+
+
+def command_line(run_dir: Path, command: str, *options: str) -> list[str]:
+    """A command of `tracewheel` on the profile."""
+    settings = [word for setting in SHORTER for word in ("--set", setting)]
+    return [sys.executable, "-m", "flows.cli", command, PROFILE, "--run-dir", str(run_dir), *settings, *options]
 
 
 def environment() -> dict[str, str]:
