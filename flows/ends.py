@@ -64,8 +64,9 @@ def in_order() -> Iterator[None]:
     if parent := multiprocessing.parent_process():
         assert parent.pid is not None
         end_with_parent(parent.pid)
-    if not stopping.handled() and prefect.runtime.deployment.id:
-        stopping.listen(grace=stopping.GRACE_SECONDS)  # Prefect has started this process for the run, and it ends with it
+    own = bool(not stopping.handled() and prefect.runtime.deployment.id)  # Prefect has started this process for the run alone
+    if own:
+        stopping.listen(grace=stopping.GRACE_SECONDS)
     with stopping.stoppable():
         try:
             stopping.check()
@@ -74,6 +75,9 @@ def in_order() -> Iterator[None]:
             raise _told(
                 stop.request, f"stopped ({stop.request.reason}) before the run began; the next start begins it"
             ) from None
+        finally:
+            if own:
+                stopping.done()
 
 
 def ending(run: Run, work: Callable[[], Summary]) -> State[Any]:

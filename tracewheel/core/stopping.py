@@ -97,12 +97,14 @@ def done() -> None:
 
 
 def listen(say: Say | None = None, *, grace: float = 0.0, last: float = LAST_SECONDS) -> None:
-    """Have SIGTERM and SIGINT end this process's work from now until the process ends; for its main thread.
+    """Have SIGTERM and SIGINT end this process's work from now until the process ends; in another thread than the main one not.
 
     Before a block is `stoppable`, they raise `Stopped` after the grace, which is none by default. Signals that were `held_back`
     come now. The arguments are those of `stoppable`.
     """
     global _handling
+    if threading.current_thread() is not threading.main_thread():
+        return
     _handling = True
     # The interpreter gives signals their defaults back before its last clean-up, which takes seconds after an import of torch.
     atexit.register(_ignore)
