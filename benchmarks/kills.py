@@ -19,6 +19,7 @@ import contextlib
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import sqlite3
@@ -38,6 +39,7 @@ WAYS = ("kill", "kill group", "term", "term group")
 SECONDS_AFTER_KILL, SECONDS_AFTER_TERM = 10.0, 30.0
 PATIENCE = 400.0
 STAGES = ("rollout-", "update-", "evaluate-", "warm_start-")
+BEGUN = re.compile(r"run [0-9a-f]{12} in ")
 # A profile that is short enough for a run in each round.
 PROFILE = "configs/tiny-short.yaml"
 SHORTER = (
@@ -82,7 +84,7 @@ def round_of(what: str, way: str, moment: float, whole: Path, folder: Path, rng:
     log.touch()
     arguments = ["retrain"] if what == "flow" else ["deploy", "--interval", "5"]
     process = start(run_dir, arguments, log)
-    wait_for(lambda: "run " in log.read_text() and " in " in log.read_text(), process)
+    wait_for(lambda: BEGUN.search(log.read_text()), process)
     time.sleep(moment)
     ended_before = process.poll() is not None
     children = [] if ended_before else psutil.Process(process.pid).children(recursive=True)

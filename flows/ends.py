@@ -41,6 +41,7 @@ from tracewheel.core.processes import end_with_parent
 from tracewheel.core.store import PARTIAL, disk_errors
 
 NOTES = ".flow_runs"
+UNBEGUN = "stopped ({}) before the run began; the next start begins it"
 GONE = "its process ended without a word; what was complete is stored, and the next run resumes it"
 TIMED_OUT = "schedule.max_run_seconds"
 Summary = dict[str, Any]
@@ -72,9 +73,7 @@ def in_order() -> Iterator[None]:
             stopping.check()
             yield
         except stopping.Stopped as stop:
-            raise _told(
-                stop.request, f"stopped ({stop.request.reason}) before the run began; the next start begins it"
-            ) from None
+            raise _told(stop.request, UNBEGUN.format(stop.request.reason)) from None
         finally:
             if own:
                 stopping.done()

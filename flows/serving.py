@@ -12,18 +12,25 @@ import signal
 import sys
 import time
 from typing import Any
+from uuid import UUID
 
 import httpx
+from prefect.client.schemas.objects import State
 from prefect.exceptions import PrefectException
 from prefect.flow_engine import run_flow_in_subprocess
 from prefect.runner import Runner, _starter_direct
+from prefect.states import Cancelled
 
+from flows.ends import UNBEGUN
 from tracewheel.core import stopping
-from tracewheel.core.stopping import LAST_SECONDS, PARENTS_WORD, SAME_SECONDS, SIGNALS, Request, Stopped
+from tracewheel.core.stopping import PARENTS_WORD, SAME_SECONDS, SIGNALS, Request, Stopped
 
 LOOK_SECONDS = 0.1
-AGAIN_SECONDS = 1.0  # a process that is still starting does not hear the first word
+AGAIN_SECONDS = 1.0  # a process whose flow has only just begun does not hear the first word
 SERVER_SECONDS = 5.0
+# After a signal: what is left of a run is killed, and this process ends in any case. The server needs a moment then, as all are
+# promised to be gone after 30 s.
+RUN_SECONDS, OWN_SECONDS = 20.0, 28.0
 
 
 class OrderlyRunner(Runner):
@@ -80,11 +87,11 @@ class OrderlyRunner(Runner):
         now = time.monotonic()
         if self._request is None:
             self._request, self._asked_at = Request(number.name, 128 + number), now
-            stopping.ask(number.name, 128 + number, grace=0.0, last=LAST_SECONDS + SERVER_SECONDS)
+            stopping.ask(number.name, 128 + number, grace=0.0, last=OWN_SECONDS)
             if self._entered:
                 self._begin_to_end()
         elif now > self._asked_at + SAME_SECONDS:
-            for pid in self._pids():
+            for _, pid in self._running():
                 _send(pid, signal.SIGKILL)
             _say("ended at once")
             os._exit(self._request.exit_code)
@@ -96,25 +103,38 @@ class OrderlyRunner(Runner):
         """Tell the runs to stop, wait for them, and leave `start`."""
         assert self._request
         self.stopping = self._scheduled_run_poller.stopping = True
-        deadline = self._asked_at + LAST_SECONDS
+        deadline = self._asked_at + RUN_SECONDS
         if self._process_manager.flow_run_ids():
             _say(f"{self._request.reason}: a run is told to stop at its next safe point")
         told: dict[int, float] = {}
         while self._process_manager.flow_run_ids() or self._scheduled_run_poller._submitting_flow_run_ids:
-            for pid in self._pids():
+            for flow_run, pid in self._running():
                 if time.monotonic() > deadline:
                     _send(pid, signal.SIGKILL)
                 elif time.monotonic() > told.get(pid, 0.0) + AGAIN_SECONDS:
                     told[pid] = time.monotonic()
                     _send(pid, PARENTS_WORD)
+                    await self._end_unbegun(flow_run, pid)
             if time.monotonic() > deadline + SERVER_SECONDS:
                 break
             await asyncio.sleep(LOOK_SECONDS)
         self._loops_task_group.cancel_scope.cancel()
 
-    def _pids(self) -> list[int]:
-        handles = [self._process_manager.get(flow_run) for flow_run in self._process_manager.flow_run_ids()]
-        return [handle.pid for handle in handles if handle and handle.pid]
+    async def _end_unbegun(self, flow_run: UUID, pid: int) -> None:
+        """End a run whose process is still starting: it has nothing to lose, and may hear the word too late."""
+        assert self._request
+        with contextlib.suppress(httpx.HTTPError, PrefectException, TimeoutError):
+            async with asyncio.timeout(SERVER_SECONDS):
+                state = (await self._client.read_flow_run(flow_run)).state
+                if state and state.is_pending():
+                    stopped: State[Any] = Cancelled(name="Stopped", message=UNBEGUN.format(self._request.reason))
+                    await self._client.set_flow_run_state(flow_run, stopped, force=True)
+                    _send(pid, signal.SIGKILL)
+
+    def _running(self) -> list[tuple[UUID, int]]:
+        """The runs whose processes live, and their ids."""
+        handles = [(flow_run, self._process_manager.get(flow_run)) for flow_run in self._process_manager.flow_run_ids()]
+        return [(flow_run, handle.pid) for flow_run, handle in handles if handle and handle.pid]
 
 
 def _run_flow_held_back(*args: Any, **kwargs: Any) -> Any:
