@@ -9,7 +9,8 @@ the same command goes on to the end, and it is checked that
 
 A prepared store (`--reference`) makes resuming quick: kills come while the last `--stages` of its entries are made again.
 
-    python benchmarks/kills.py flow --rounds 20 --seed 16 --reference runs/kills
+    python benchmarks/kills.py flow --rounds 20 --seed 16 --reference runs/kills --out kills.jsonl
+    python benchmarks/kills.py table --out kills.jsonl
 """
 
 from __future__ import annotations
@@ -23,10 +24,12 @@ import re
 import shutil
 import signal
 import sqlite3
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -50,14 +53,21 @@ SHORTER = (
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("flow", "deploy"))
+    parser.add_argument("what", choices=("flow", "deploy", "table"))
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--first", type=int, default=0, help="number of the first round: rounds can be run in pieces")
     parser.add_argument("--seed", type=int, default=16)
-    parser.add_argument("--reference", type=Path, required=True, help="folder of the undisturbed run; made if it is missing")
+    parser.add_argument("--reference", type=Path, help="folder of the undisturbed run; made if it is missing")
     parser.add_argument("--longest", type=float, default=25.0, help="seconds after the run's first line until the last kill")
-    parser.add_argument("--out", type=Path, help="JSON lines are appended here")
+    parser.add_argument("--out", type=Path, help="JSON lines are appended here; `table` reads them")
     options = parser.parse_args()
+    if options.what == "table":
+        if options.out is None:
+            parser.error("table needs --out")
+        show_table([json.loads(line) for line in options.out.read_text().splitlines()])
+        return
+    if options.reference is None:
+        parser.error("--reference is missing")
     whole = options.reference / "run"
     if not list(whole.glob("*/summary.json")):
         done = run_to_end(whole)
@@ -72,6 +82,27 @@ def main() -> None:
         if options.out:
             with options.out.open("a") as stream:
                 stream.write(json.dumps(line) + "\n")
+
+
+def show_table(lines: list[dict[str, Any]]) -> None:
+    """Print the rounds by command and way as Markdown, and the stages that they hit."""
+    print("| command | way | rounds | exit codes | gone after, median and most | equal bytes | orphans | left Running |")
+    print("|---|---|---:|---|---|---:|---:|---:|")
+    for what in ("flow", "deploy"):
+        for way in WAYS:
+            rounds = [line for line in lines if (line["what"], line["way"]) == (what, way)]
+            if not rounds:
+                continue
+            gone = [line["gone_s"] for line in rounds]
+            equal = sum(line["same_adapter"] and line["same_entries"] for line in rounds)
+            codes = ", ".join(map(str, sorted({line["exit_code"] for line in rounds})))
+            left = sum(line["orphans"] for line in rounds), sum(line["running"] for line in rounds)
+            times = f"{statistics.median(gone):.1f} s, {max(gone):.1f} s"
+            print(f"| {what} | {way} | {len(rounds)} | {codes} | {times} | {equal} | {left[0]} | {left[1]} |")
+        hit = Counter(
+            line["stage"].split()[0] if line["stage"] else "before the first stage" for line in lines if line["what"] == what
+        )
+        print(f"\n{what}, stages hit: " + ", ".join(f"{stage} {count}" for stage, count in hit.most_common()), file=sys.stderr)
 
 
 def round_of(what: str, way: str, moment: float, whole: Path, folder: Path, rng: random.Random) -> dict[str, Any]:
