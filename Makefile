@@ -28,6 +28,8 @@ export HF_HUB_OFFLINE := 1
 export HF_HUB_DISABLE_TELEMETRY := 1
 export TOKENIZERS_PARALLELISM := false
 export GIT_PYTHON_REFRESH := quiet
+# Containers often forbid compiled files; then each test process rewrites every test's asserts and each command compiles all our modules.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help setup setup-vllm demo demo-smollm2 demo-vllm repro mlflow test test-vllm test-vllm-all test-all check format clean
 

@@ -22,12 +22,12 @@ def copied(finished, tmp_path_factory):
     return place, summary["run_id"]
 
 
-def test_the_doctor_examines_the_run_of_the_profile(finished, profile, command):
+def test_the_doctor_examines_the_run_of_the_profile(finished, profile, run):
     folder, _, summary = finished
-    done = command("doctor", profile, "--run-dir", folder, "--json")
-    said = json.loads(done.stdout)
+    code, out, err = run("doctor", profile, "--run-dir", folder, "--json")
+    said = json.loads(out)
     severe = [item["check"] for item in said["findings"] if item["severity"] == "severe"]
-    assert done.returncode == (4 if severe else 0), done.stderr
+    assert code == (4 if severe else 0), err
     assert [item["check"] for item in said["findings"]] == list(CHECKS)
     assert (said["run_id"], said["iterations"]) == (summary["run_id"], 2)
     by_check = {item["check"]: item for item in said["findings"]}
@@ -35,10 +35,10 @@ def test_the_doctor_examines_the_run_of_the_profile(finished, profile, command):
         assert by_check[name]["severity"] == "healthy", by_check[name]
 
 
-def test_findings_during_training_equal_those_of_the_command(finished, profile, command):
+def test_findings_during_training_equal_those_of_the_command(finished, profile, run):
     folder, _, summary = finished
     stored = json.loads((folder / summary["run_id"] / "doctor.json").read_text())
-    now = json.loads(command("doctor", profile, "--run-dir", folder, "--run", summary["run_id"], "--json").stdout)
+    now = json.loads(run("doctor", profile, "--run-dir", folder, "--run", summary["run_id"], "--json")[1])
     assert stored["findings"] == now["findings"]
     assert stored["iteration"] == 2
 
@@ -51,21 +51,22 @@ def test_the_report_shows_the_findings(finished):
         assert check.replace("_", " ").capitalize() in page
 
 
-def test_severe_findings_print_a_table_and_exit_with_4(copied, profile, command):
+def test_severe_findings_print_a_table_and_exit_with_4(copied, profile, run):
     folder, run_id = copied
-    done = command("doctor", profile, "--run-dir", folder, "--run", run_id, *SEVERE)
-    assert done.returncode == 4
-    assert "truncation" in done.stdout
-    assert "Raise rollout.max_tokens" in done.stdout
-    assert f"tracewheel: doctor: run {run_id}: truncation" in done.stderr
+    code, out, err = run("doctor", profile, "--run-dir", folder, "--run", run_id, *SEVERE)
+    assert code == 4
+    assert "truncation" in out
+    assert "Raise rollout.max_tokens" in out
+    assert f"tracewheel: doctor: run {run_id}: truncation" in err
 
 
-def test_a_missing_run_is_bad_input(profile, command, tmp_path):
-    done = command("doctor", profile, "--run-dir", tmp_path, "--run", "nowhere")
-    assert done.returncode == 2
-    assert "no such run" in done.stderr
+def test_a_missing_run_is_bad_input(profile, run, tmp_path):
+    code, _, err = run("doctor", profile, "--run-dir", tmp_path, "--run", "nowhere")
+    assert code == 2
+    assert "no such run" in err
 
 
+@pytest.mark.slow
 def test_a_stopped_run_resumes_without_the_check(copied, profile, command):
     folder, run_id = copied
     arguments = ("retrain", profile, "--run-dir", folder, "--json", *SEVERE)

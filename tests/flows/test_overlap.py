@@ -60,9 +60,9 @@ def test_nothing_is_rolled_out_after_the_last_iteration(overlapped):
     assert len(list((folder / "store").glob("rollout-*"))) == 3
 
 
-def test_planning_a_complete_run_finds_everything_and_starts_nothing(overlapped, profile, command):
+def test_planning_a_complete_run_finds_everything_and_starts_nothing(overlapped, profile, run):
     folder, _, _ = overlapped
-    plan = json.loads(command("retrain", profile, "--run-dir", folder, *OVERLAP, "--dry-run", "--json").stdout)
+    plan = json.loads(run("retrain", profile, "--run-dir", folder, *OVERLAP, "--dry-run", "--json")[1])
     assert plan["complete"]
     assert plan["next"] is None
 

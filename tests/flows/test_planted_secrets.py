@@ -1,4 +1,4 @@
-"""Secrets and personal data planted in the logs of a whole run: none is in any file that the run leaves behind.
+"""Secrets and personal data planted in logs: none is in any file that data stages, or (slow) a whole run, leave behind.
 
 The search looks at every byte below the run's folder and at what those bytes stand for: Parquet, sqlite, gzip and Zstandard,
 JSON within JSON, HTML and URL escapes, base64. It is tried on the logs themselves and on an ingest without redaction, where it
@@ -242,40 +242,63 @@ def test_the_search_finds_all_secrets_without_redaction(planted_profile, command
     assert found_in(below(tmp_path / "out")).keys() == set(PLANTED)
 
 
-@pytest.fixture(scope="module")
-def run(planted_profile, command, tmp_path_factory):
-    """A whole run and its reports: the folder with all their output, and what the processes printed."""
-    folder = tmp_path_factory.mktemp("run")
+def carry_out(command, folder, whole_run, profile):
+    """The commands, each with all it logs: what they printed."""
     said = {}
 
     def call(name, *arguments):
-        done = command(*arguments)
+        done = command(*arguments, "--debug")
         said[name] = done.stdout + done.stderr
         assert done.returncode in (0, 3), done.stderr
-        return done
 
-    call("retrain", "retrain", planted_profile, "--run-dir", folder, "--json", "--debug")
-    ingested, curated = (next(folder.glob(f"store/{stage}-*")) for stage in ("ingest", "curate"))
-    call("quality", "data", "report", curated, "--traces", ingested, "--out", folder / "quality", "--debug")
-    call("grown", "ingest", json_paths(planted_profile), "--out", folder / "grown", "--json", "--debug")
-    return folder, said
+    if whole_run:
+        call("retrain", "retrain", profile, "--run-dir", folder, "--json")
+        ingested, curated = (next(folder.glob(f"store/{stage}-*")) for stage in ("ingest", "curate"))
+        call("grown", "ingest", json_paths(profile), "--out", folder / "grown", "--json")
+    else:
+        ingested, curated = folder / "traces", folder / "curated"
+        call("ingest", "ingest", profile, "--out", ingested, "--json")
+        call("curate", "curate", profile, "--traces", ingested, "--out", curated, "--json")
+    call("quality", "data", "report", curated, "--traces", ingested, "--out", folder / "quality")
+    return said
+
+
+@pytest.fixture(scope="module")
+def data(planted_profile, command, tmp_path_factory):
+    """The stages that read logged text, and their report: the folder with all their output, and what the processes printed."""
+    folder = tmp_path_factory.mktemp("data")
+    return folder, carry_out(command, folder, False, planted_profile)
+
+
+@pytest.fixture(scope="module")
+def run(planted_profile, command, tmp_path_factory):
+    """A whole run and its reports."""
+    folder = tmp_path_factory.mktemp("run")
+    return folder, carry_out(command, folder, True, planted_profile)
 
 
 def json_paths(profile):
     return yaml.safe_load(profile.read_text())["ingest"]["paths"][0]
 
 
-def test_no_planted_secret_is_in_data_tracking_or_logs(run):
-    folder, said = run
+@pytest.mark.parametrize("made", ["data", pytest.param("run", marks=pytest.mark.slow)])
+def test_no_planted_secret_is_in_data_tracking_or_logs(made, request):
+    folder, said = request.getfixturevalue(made)
     assert found_in([*below(folder), *((name, text.encode()) for name, text in said.items())]) == {}
 
 
-def test_the_run_writes_every_kind_of_file_that_is_searched(run):
-    folder, said = run
-    report = json.loads(next(folder.glob("store/ingest-*/report.json")).read_text())
+def test_every_way_to_quarantine_and_kind_of_secret_is_tried(data):
+    folder, _ = data
+    report = json.loads((folder / "traces" / "report.json").read_text())
     assert report["quarantined"] >= 15
     assert len(report["by_reason"]) >= 8
     assert set(report["redacted"]) >= {"email", "phone", "card", "iban", "ip", "private_key", "password", "jwt"}
+    assert (folder / "quality" / "quality.html").is_file()
+
+
+@pytest.mark.slow
+def test_the_run_writes_every_kind_of_file_that_is_searched(run):
+    folder, said = run
     assert (folder / "mlflow.db").is_file()
     assert list(folder.glob("artifacts/**/*.html"))
     assert (folder / "quality" / "quality.html").is_file()

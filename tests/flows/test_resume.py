@@ -53,6 +53,7 @@ def mlflow_runs(summary):
     return [run.info.run_id for run in runs]
 
 
+@pytest.mark.slow
 def test_a_killed_run_resumes(finished, duration, profile, command, spawn, entries, tmp_path):
     check_kills(
         1,
@@ -82,12 +83,12 @@ def test_twenty_kills_and_resumes_give_the_same_adapter(finished, duration, prof
     )
 
 
-def test_a_second_run_in_the_same_folder_is_refused(finished, profile, command):
+def test_a_second_run_in_the_same_folder_is_refused(finished, profile, run):
     from tracewheel.core.store import Store
 
     folder, _, _ = finished
     with Store(folder / "store").exclusive():
-        refused = command("retrain", profile, "--run-dir", folder)
-    assert refused.returncode == 1
-    assert "in use by another run (process" in refused.stderr
-    assert "Traceback" not in refused.stderr
+        code, _, err = run("retrain", profile, "--run-dir", folder)
+    assert code == 1
+    assert "in use by another run (process" in err
+    assert "Traceback" not in err

@@ -164,11 +164,11 @@ def test_a_second_run_reuses_everything_with_the_same_results(finished, profile,
 
 @pytest.mark.usefixtures("finished")
 class TestOnAFinishedRun:
-    def test_the_plan_finds_everything_stored(self, finished, profile, command):
+    def test_the_plan_finds_everything_stored(self, finished, profile, run):
         folder, _, summary = finished
-        done = command("retrain", profile, "--run-dir", folder, "--dry-run", "--json")
-        plan = json.loads(done.stdout)
-        assert done.returncode == 0
+        code, out, _ = run("retrain", profile, "--run-dir", folder, "--dry-run", "--json")
+        plan = json.loads(out)
+        assert code == 0
         assert plan["complete"]
         assert plan["run_id"] == summary["run_id"]
         assert plan["power"]["level"] == summary["gate"]["level"] and plan["power"]["tasks"] == 12
@@ -176,10 +176,9 @@ class TestOnAFinishedRun:
             (stage["results"], 0.0) for stage in plan["stages"]
         ]
 
-    def test_the_plan_starts_at_the_first_stage_that_a_changed_setting_affects(self, finished, profile, command):
+    def test_the_plan_starts_at_the_first_stage_that_a_changed_setting_affects(self, finished, profile, run):
         folder, _, _ = finished
-        done = command("retrain", profile, "--run-dir", folder, "--set", "learner.kl=0.5", "--dry-run", "--json")
-        plan = json.loads(done.stdout)
+        plan = json.loads(run("retrain", profile, "--run-dir", folder, "--set", "learner.kl=0.5", "--dry-run", "--json")[1])
         stored = {stage["stage"]: (stage["stored"], stage["results"]) for stage in plan["stages"]}
         assert plan["next"] == "rollout 1 of 2"  # the task posterior of the finished run chooses other tasks
         assert stored["curate"] == (1, 1)
@@ -188,9 +187,9 @@ class TestOnAFinishedRun:
         assert plan["estimated_seconds"] > 0
         assert plan["estimate"] == "from earlier runs in this work folder"
 
-    def test_the_plan_counts_the_episodes_of_the_run(self, finished, profile, command, tmp_path):
+    def test_the_plan_counts_the_episodes_of_the_run(self, finished, profile, run, tmp_path):
         folder, _, _ = finished
-        plan = json.loads(command("retrain", profile, "--run-dir", tmp_path, "--dry-run", "--json").stdout)
+        plan = json.loads(run("retrain", profile, "--run-dir", tmp_path, "--dry-run", "--json")[1])
         assert plan["next"] == "ingest" and not plan["complete"]
         planned = {stage["stage"]: stage["results"] for stage in plan["stages"]}
         made = Counter(path.name.rpartition("-")[0] for path in (folder / "store").iterdir() if path.name[0] != ".")
@@ -225,16 +224,20 @@ class TestOnAFinishedRun:
         states = Counter(line.split()[-3] for line in again.stderr.splitlines() if line.endswith(" s"))
         assert states["Completed"] == 1 and states["Cached"] > 6
 
-    def test_status_lists_the_run(self, finished, profile, command):
+    def test_status_lists_the_run(self, finished, profile, run):
         folder, _, summary = finished
-        status = json.loads(command("status", profile, "--run-dir", folder, "--json").stdout)
-        (run,) = status["runs"]
-        assert (run["run_id"], run["state"], run["verdict"]) == (summary["run_id"], "complete", summary["gate"]["verdict"])
+        status = json.loads(run("status", profile, "--run-dir", folder, "--json")[1])
+        (listed,) = status["runs"]
+        assert (listed["run_id"], listed["state"], listed["verdict"]) == (
+            summary["run_id"],
+            "complete",
+            summary["gate"]["verdict"],
+        )
 
-    def test_the_report_can_be_written_again(self, finished, profile, command, tmp_path):
+    def test_the_report_can_be_written_again(self, finished, profile, run, tmp_path):
         folder, _, summary = finished
-        done = command("report", profile, "--run-dir", folder, "--out", tmp_path / "again.html", "--json")
-        assert done.returncode == 0, done.stderr
+        code, _, err = run("report", profile, "--run-dir", folder, "--out", tmp_path / "again.html", "--json")
+        assert code == 0, err
         assert (tmp_path / "again.html").read_bytes() == Path(summary["report"]).read_bytes()
 
     @pytest.mark.usefixtures("prefect_harness")
@@ -277,15 +280,15 @@ class TestOnAFinishedRun:
         show_summary(found)
         assert "warm start, all logs" not in capsys.readouterr().out
 
-    def test_promote_exits_by_the_verdict_and_registers_no_second_version(self, finished, profile, command):
+    def test_promote_exits_by_the_verdict_and_registers_no_second_version(self, finished, profile, run):
         folder, _, summary = finished
-        done = command("promote", profile, "--run-dir", folder, "--json")
-        assert done.returncode == {"promoted": 0, "refused": 3}[summary["gate"]["verdict"]]
-        result = json.loads(done.stdout)
+        code, out, _ = run("promote", profile, "--run-dir", folder, "--json")
+        assert code == {"promoted": 0, "refused": 3}[summary["gate"]["verdict"]]
+        result = json.loads(out)
         assert result["verdict"] == summary["gate"]["verdict"]
         assert result["model_version"] == summary["model_version"]
 
-    def test_a_run_that_is_not_stored_cannot_be_reported(self, profile, command, tmp_path):
-        done = command("report", profile, "--run-dir", tmp_path)
-        assert done.returncode == 2
-        assert "run `tracewheel retrain` first" in done.stderr
+    def test_a_run_that_is_not_stored_cannot_be_reported(self, profile, run, tmp_path):
+        code, _, err = run("report", profile, "--run-dir", tmp_path)
+        assert code == 2
+        assert "run `tracewheel retrain` first" in err
