@@ -83,12 +83,12 @@ def test_twenty_kills_and_resumes_give_the_same_adapter(finished, duration, prof
     )
 
 
-def test_a_second_run_in_the_same_folder_is_refused(finished, profile, run):
+def test_a_second_run_in_the_same_folder_is_refused(finished, profile, command):
     from tracewheel.core.store import Store
 
     folder, _, _ = finished
     with Store(folder / "store").exclusive():
-        code, _, err = run("retrain", profile, "--run-dir", folder)
-    assert code == 1
-    assert "in use by another run (process" in err
-    assert "Traceback" not in err
+        refused = command("retrain", profile, "--run-dir", folder)
+    assert refused.returncode == 1
+    assert "in use by another run (process" in refused.stderr
+    assert "Traceback" not in refused.stderr
