@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from flows.check_template import add_check_template_command
+from flows.compare import add_compare_command
 from flows.data import add_data_commands
 from flows.deploy_options import add_deploy_options
 from flows.dvc import add_dvc_commands
@@ -20,15 +21,25 @@ from flows.gc import add_gc_command
 from flows.ingest import add_ingest_command
 from flows.lineage import add_lineage_command
 from flows.outputs import check_out
+from flows.reproduce import add_reproduce_command
 from tracewheel import __version__
 from tracewheel.core import stopping
-from tracewheel.core.errors import DoubtfulData, GateRefused, InputError, TracewheelError, UnhealthyRun, UntrainableBase
+from tracewheel.core.errors import (
+    DoubtfulData,
+    GateRefused,
+    InputError,
+    NotReproduced,
+    TracewheelError,
+    UnhealthyRun,
+    UntrainableBase,
+)
 from tracewheel.core.processes import end_with_spawner
 from tracewheel.learner.backends.processes import is_first, started
 
-DONE, FAILED, BAD_INPUT, REFUSED, UNHEALTHY, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 4, 130, 143
+DONE, FAILED, BAD_INPUT, REFUSED, UNHEALTHY, WITHIN, PARTED, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 4, 5, 6, 130, 143
 EXIT_CODES = (
     "exit codes: 0 done, 2 bad input or config, 3 gate refused, 4 the doctor found something severe, "
+    "5 a run made again is equal within tolerance, 6 it parts, "
     "130 interrupted, 143 stopped by SIGTERM, 1 anything else"
 )
 Command = Callable[[argparse.Namespace], dict[str, Any]]
@@ -80,6 +91,10 @@ def _carry_out(options: argparse.Namespace) -> int:
         _show(options, finding.args[1])
         print(f"tracewheel: doctor: {finding}", file=sys.stderr)
         return UNHEALTHY
+    except NotReproduced as finding:
+        _show(options, finding.result)
+        print(f"tracewheel: {clean(str(finding))}", file=sys.stderr)
+        return WITHIN if finding.within else PARTED
     except UntrainableBase as refusal:
         if refusal.shown is None:
             return _fail(options, refusal)
@@ -235,6 +250,9 @@ def build_parser() -> argparse.ArgumentParser:
 
     doctor = _command(commands, "doctor", "flows.doctor:doctor", "look for the known failure modes in a run's records")
     doctor.add_argument("--run", metavar="RUN_ID", help="which run of the work folder (default: the profile's)")
+
+    add_compare_command(commands, EXIT_CODES)
+    add_reproduce_command(commands, EXIT_CODES)
 
     batches = _command(commands, "batches", "flows.batches:batches", "the batches of new logs: which are held, why; let one in")
     which = batches.add_mutually_exclusive_group()

@@ -59,7 +59,8 @@ def test_the_readme_lists_every_command():
 def test_the_readme_lists_every_exit_code():
     section = (ROOT / "README.md").read_text().split("## Commands")[1].split("\n## ")[0]
     codes = [int(code) for code in re.findall(r"^\| (\d+) \|", section, re.MULTILINE)]
-    assert codes == [cli.DONE, cli.FAILED, cli.BAD_INPUT, cli.REFUSED, cli.UNHEALTHY, cli.INTERRUPTED, cli.TERMINATED]
+    ends = (cli.DONE, cli.FAILED, cli.BAD_INPUT, cli.REFUSED, cli.UNHEALTHY, cli.WITHIN, cli.PARTED)
+    assert codes == [*ends, cli.INTERRUPTED, cli.TERMINATED]
 
 
 def test_the_readmes_python_runs():

@@ -2,7 +2,7 @@
 
 A failed rollout is data (a stop reason), never an exception. These errors are for what a person has to fix: every message
 names the file, line or field, and says what to do. The command line turns `InputError` into exit code 2, `GateRefused`
-into 3 and `UnhealthyRun` into 4.
+into 3, `UnhealthyRun` into 4 and `NotReproduced` into 5 or 6.
 """
 
 from typing import Any
@@ -79,3 +79,15 @@ class UnhealthyRun(TracewheelError):
 
     def __str__(self) -> str:
         return str(self.args[0])
+
+
+class NotReproduced(TracewheelError):
+    """A run that was made again is not the same bit by bit.
+
+    `result` is what the command shows of it, `within` whether all stages are within their tolerances.
+    """
+
+    def __init__(self, message: str, result: Any, *, within: bool) -> None:
+        super().__init__(message)
+        self.result = result
+        self.within = within

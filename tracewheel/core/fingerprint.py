@@ -73,6 +73,17 @@ def code_version(module: str, plugins: tuple[str, ...] = ()) -> str:
         plugins: Modules of the user's own classes, whose source is included.
     """
     hashes: dict[str, str] = {}
+    for name, path in code_files(module).items():
+        source = _source_module(path, path.stat().st_mtime_ns)
+        hashes[name] = source.hash
+        hashes |= {f"{name} {asset.name}": digest_file(asset) for asset in _assets(source.assets, path.parent)}
+    hashes |= plugin_digests(plugins)
+    return content_hash([SCHEMA_VERSION, sorted(hashes.items())])
+
+
+def code_files(module: str) -> dict[str, Path]:
+    """The files of a `tracewheel` module and of what it imports from `tracewheel`, by module; without assets and plugins."""
+    found: dict[str, Path] = {}
     waiting, seen = [module], set[str]()
     while waiting:
         name = waiting.pop()
@@ -81,12 +92,9 @@ def code_version(module: str, plugins: tuple[str, ...] = ()) -> str:
         seen.add(name)
         path = _source(name)
         if path is not None:
-            source = _source_module(path, path.stat().st_mtime_ns)
-            hashes[name] = source.hash
-            hashes |= {f"{name} {asset.name}": digest_file(asset) for asset in _assets(source.assets, path.parent)}
-            waiting += source.imported
-    hashes |= plugin_digests(plugins)
-    return content_hash([SCHEMA_VERSION, sorted(hashes.items())])
+            found[name] = path
+            waiting += _source_module(path, path.stat().st_mtime_ns).imported
+    return found
 
 
 def plugin_digests(plugins: Iterable[str]) -> dict[str, str]:

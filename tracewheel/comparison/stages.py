@@ -1,0 +1,103 @@
+"""The stages of a run beside those of the same run made again, in the order in which the run asked for them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from tracewheel.comparison.contents import FileDifference, compare_folders
+from tracewheel.comparison.differences import setting_differences
+from tracewheel.comparison.finished_run import FinishedRun, StoredEntry
+from tracewheel.comparison.tolerances import tolerance_of
+
+EQUAL, SAME_VALUES, WITHIN, PARTS = "equal", "same values", "within tolerance", "parts"
+NOT_COMPARED, NOT_MADE = "not compared", "not made"
+MADE = ("code", "settings", "packages", "arguments")
+
+
+@dataclass(frozen=True)
+class StageResult:
+    """One stage of both runs.
+
+    Attributes:
+        label: The stage and its place among its like, as in "update 3", or its label where the record has it.
+        before: Digest of the output; `after` that of the run made again; "" where it is not known.
+        state: One of the constants above.
+        same_key: Whether both were made from the same things by the same code; None where it was not made again.
+        files: What differs in the output.
+        made: What of the key differs, where both say it: `code`, `settings`, `packages`, `arguments`.
+        seconds: How long it took, before and after.
+    """
+
+    stage: str
+    label: str
+    before: str
+    after: str
+    state: str
+    same_key: bool | None = None
+    files: Sequence[FileDifference] = ()
+    made: Sequence[dict[str, Any]] = ()
+    tolerance: str = ""
+    seconds: Sequence[float | None] = field(default=(None, None))
+
+    def to_record(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def compare_stages(before: FinishedRun, after: FinishedRun, last: int | None = None) -> list[StageResult]:
+    """Compare the outputs of two runs, each stage with the one at the same place among its like.
+
+    Args:
+        before: The finished run.
+        after: The run that was made again.
+        last: Number of stages to compare; None for all.
+    """
+    made_again = dict(_placed(after.entries))
+    results = []
+    for place, entry in list(_placed(before.entries))[:last]:
+        results.append(_compare(place, entry, made_again.pop(place, None)))
+    if last is None:
+        for (stage, number), entry in made_again.items():
+            results.append(StageResult(stage, _label(stage, number, entry), "", entry.digest, PARTS, None))
+    return results
+
+
+def _placed(entries: Sequence[StoredEntry]) -> Iterator[tuple[tuple[str, int], StoredEntry]]:
+    """Each entry with its stage and its number among those of the stage, from 1."""
+    seen: Counter[str] = Counter()
+    for entry in entries:
+        seen[entry.stage] += 1
+        yield (entry.stage, seen[entry.stage]), entry
+
+
+def _compare(place: tuple[str, int], before: StoredEntry, after: StoredEntry | None) -> StageResult:
+    stage, label = before.stage, _label(*place, before)
+    if after is None or not after.is_stored:
+        return StageResult(stage, label, before.digest, "", NOT_MADE)
+    seconds = (before.metadata.get("seconds"), after.metadata.get("seconds"))
+    shared: dict[str, Any] = {"same_key": before.name == after.name, "made": _made(before, after), "seconds": seconds}
+    if before.digest == after.digest:
+        return StageResult(stage, label, before.digest, after.digest, EQUAL, **shared)
+    if not before.is_stored:
+        state = PARTS if before.digest else NOT_COMPARED
+        return StageResult(stage, label, before.digest, after.digest, state, **shared)
+    tolerance = tolerance_of(stage)
+    files = compare_folders(before.path, after.path)
+    if all(difference.same_values for difference in files):
+        state = SAME_VALUES
+    else:
+        state = WITHIN if tolerance.holds(before.path, after.path, files) else PARTS
+    return StageResult(stage, label, before.digest, after.digest, state, files=files, tolerance=tolerance.says, **shared)
+
+
+def _made(before: StoredEntry, after: StoredEntry) -> list[dict[str, Any]]:
+    """What two entries say that they were made from, where it differs; empty where one says nothing."""
+    if not before.made or not after.made:
+        return []
+    return setting_differences([{name: entry.made.get(name) for name in MADE} for entry in (before, after)])
+
+
+def _label(stage: str, number: int, entry: StoredEntry) -> str:
+    return str(entry.made.get("label") or f"{stage} {number}")
