@@ -37,9 +37,9 @@ def add_compare_command(commands: Any, exit_codes: str) -> None:
 
 
 def add_format(parser: argparse.ArgumentParser) -> None:
-    """`--format`, `--to` and the options that all commands have."""
+    """`--format`, `--out` and the options that all commands have."""
     parser.add_argument("--format", choices=FORMATS, default="text", help="default: text")
-    parser.add_argument("--to", dest="show", metavar="FILE", help="write it to a file instead of standard output")
+    parser.add_argument("--out", metavar="FILE", help="write it to a file instead of standard output")
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output (--format json)")
     parser.add_argument("--debug", action="store_true", help="show stack traces")
 
@@ -68,14 +68,14 @@ def shown(options: argparse.Namespace, found: dict[str, Any], title: str, sectio
     """A result in the format that was asked for, on standard output or in a file."""
     if options.json:
         return found
-    if options.show or options.format != "text":
+    if options.out or options.format != "text":
         text = as_format(options.format, found, title, sections)
-        if not options.show:
+        if not options.out:
             return {"show": lambda: sys.stdout.write(text)}
         from tracewheel.core.store import write_whole
 
-        write_whole(Path(options.show), text)
-        return {"show": lambda: print(f"{title}: {options.show}")}
+        write_whole(Path(options.out), text)
+        return {"show": lambda: print(f"{title}: {options.out}")}
     return {"show": lambda: show_sections(title, sections)}
 
 

@@ -49,7 +49,8 @@ OUTPUTS = {
     "flows.data:record": Writes(("calls.parquet", "recording.json")),
     "flows.data:report": Writes(("quality.html", "quality.json")),
 }
-PAGES = {"flows.commands:report", "flows.lineage:lineage"}  # their `--out` is a file
+# Their `--out` is a file.
+PAGES = {"flows.commands:report", "flows.lineage:lineage", "flows.compare:compare", "flows.reproduce:reproduce"}
 FILES = ("show", "splits")  # options that name a file to write
 
 

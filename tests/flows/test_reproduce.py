@@ -1,0 +1,152 @@
+"""Finished runs made again by the command line: equal bit by bit, and where they part once a stage's code has changed."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+from flows.cli import BAD_INPUT, DONE, PARTED, REFUSED
+from flows.setup import resolve_config
+from tasks.drivers import StoredDriver
+from tasks.reading import last_run
+from tasks.registry import register
+from tasks.run import Run
+from tasks.tracking import Tracking
+from tracewheel.core.files import read_json
+from tracewheel.core.fingerprint import PACKAGE
+
+ROOT = PACKAGE.parent
+SHORT = ["--set", "comparison={}"]
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory, environment):
+    """A clone of the code with what is not committed, as a user's repository; and a command that runs its `tracewheel`."""
+    folder = tmp_path_factory.mktemp("clone") / "code"
+    subprocess.run(["git", "clone", "-q", "--shared", str(ROOT), str(folder)], check=True)
+    diff = subprocess.run(["git", "diff", "--binary", "HEAD"], cwd=ROOT, check=True, capture_output=True).stdout
+    if diff:
+        subprocess.run(["git", "apply", "--binary"], cwd=folder, input=diff, check=True)
+        identity = ["-c", "user.name=t", "-c", "user.email=t@localhost"]
+        subprocess.run(["git", *identity, "commit", "-qam", "not committed"], cwd=folder, check=True)
+
+    def command(*arguments):
+        return subprocess.run(
+            [sys.executable, "-m", "flows.cli", *map(str, arguments)],
+            cwd=folder,
+            env=environment | {"PYTHONPATH": str(folder)},
+            capture_output=True,
+            text=True,
+            timeout=1800,
+        )
+
+    return folder, command
+
+
+@pytest.fixture(scope="module")
+def first(checkout, profile, tmp_path_factory):
+    """A finished run of the clone."""
+    _, command = checkout
+    folder = tmp_path_factory.mktemp("first")
+    done = command("retrain", profile, *SHORT, "--run-dir", folder, "--json")
+    assert done.returncode in (DONE, REFUSED), done.stderr
+    return folder, json.loads(done.stdout)["run_id"]
+
+
+def crown(profile, folder):
+    """Make the last update the champion, whatever the gate decided."""
+    config = resolve_config(str(profile), ["comparison={}"], str(folder))
+    run = last_run(config, StoredDriver())
+    updates = [path for path in run.store.root.iterdir() if path.name.startswith("update-")]
+    adapter = next(path / "adapter" for path in updates if read_json(path / "adapter" / "adapter.json")["version"] == 2)
+    tracking = Tracking.open(config, run.record)
+    with tracking.closing():
+        register(Run(config, run.store, run.record, tracking=tracking), adapter, {"verdict": "promoted"})
+
+
+@pytest.mark.slow
+def test_a_short_run_is_equal_bit_by_bit(checkout, first):
+    _, command = checkout
+    folder, run_id = first
+    done = command("reproduce", run_id, "--run-dir", folder, "--json")
+    assert done.returncode == DONE, done.stderr
+    found = json.loads(done.stdout)
+    assert found["verdict"] == "equal"
+    assert {"ingest", "curate", "warm_start", "rollout", "score", "update", "evaluate", "gate"} == {
+        stage["stage"] for stage in found["stages"]
+    }
+    assert all(stage["same_key"] for stage in found["stages"])
+
+
+@pytest.mark.slow
+def test_a_run_from_a_champion_is_equal_bit_by_bit(checkout, first, profile):
+    _, command = checkout
+    folder, _ = first
+    crown(profile, folder)
+    done = command("retrain", profile, *SHORT, "--set", "learner.kl=0.02", "--run-dir", folder, "--json")
+    assert done.returncode in (DONE, REFUSED), done.stderr
+    run_id = json.loads(done.stdout)["run_id"]
+    assert read_json(folder / run_id / "start.json")["champion"]
+    again = command("reproduce", folder / run_id, "--json")
+    assert again.returncode == DONE, again.stderr
+    assert "champion" in {stage["stage"] for stage in json.loads(again.stdout)["stages"]}
+
+
+@pytest.mark.slow
+def test_a_run_with_dpo_is_equal_bit_by_bit(checkout, profile, tmp_path):
+    _, command = checkout
+    values = yaml.safe_load(profile.read_text())
+    values["learner"] = {
+        "kind": "dpo",
+        **{name: value for name, value in values["learner"].items() if name != "constant_length"},
+    }
+    (tmp_path / "dpo.yaml").write_text(yaml.safe_dump(values))
+    done = command("retrain", tmp_path / "dpo.yaml", *SHORT, "--run-dir", tmp_path / "runs", "--json")
+    assert done.returncode in (DONE, REFUSED), done.stderr
+    again = command("reproduce", tmp_path / "runs", "--json")
+    assert again.returncode == DONE, again.stderr
+
+
+@pytest.mark.slow
+def test_changed_code_parts_at_its_stage_and_is_named(checkout, first, tmp_path):
+    clone, command = checkout
+    folder, run_id = first
+    file = clone / "tracewheel" / "learner" / "learning_rate.py"
+    before = file.read_text()
+    file.write_text(before.replace("    return settings.rate * (", "    return 0.5 * settings.rate * ("))
+    try:
+        wrong = command(
+            "reproduce", folder / run_id, "--code", "here", "--stages", "update", "--folder", tmp_path / "out", "--json"
+        )
+        assert wrong.returncode == PARTED, wrong.stderr
+        right = command("reproduce", folder / run_id, "--stages", "update", "--json")
+        assert right.returncode == DONE, right.stderr
+    finally:
+        file.write_text(before)
+    found = json.loads(wrong.stdout)
+    states = {stage["label"]: stage["state"] for stage in found["stages"]}
+    first_update = next(stage for stage in found["stages"] if stage["stage"] == "update")
+    assert found["first"] == first_update["label"]
+    assert {state for label, state in states.items() if label.startswith(("ingest", "curate", "warm_start", "rollout"))} >= {
+        "equal"
+    }
+    assert any(file["place"].startswith("tensor") for file in first_update["files"])
+    assert any("tracewheel/learner/learning_rate.py: learning_rate" in why for why in found["why"])
+    assert "gate" not in {stage["stage"] for stage in found["stages"]}
+
+
+@pytest.mark.slow
+def test_a_commit_that_is_lost_is_refused(checkout, first):
+    _, command = checkout
+    folder, run_id = first
+    record = folder / run_id
+    lineage = read_json(record / "lineage.json")
+    (record / "lineage.json").write_text(json.dumps({**lineage, "git": {**lineage["git"], "commit": "0" * 40}}))
+    try:
+        lost = command("reproduce", record)
+    finally:
+        (record / "lineage.json").write_text(json.dumps(lineage, indent=2) + "\n")
+    assert lost.returncode == BAD_INPUT
+    assert "--code here" in lost.stderr

@@ -1,0 +1,101 @@
+"""The work folder of a run that is made again holds what the run began with, and nothing else."""
+
+import json
+from typing import get_args
+
+import pytest
+import yaml
+
+from flows.reproduce import STAGES
+from tasks.checkout import Code
+from tasks.reproduction import make_again, prepare
+from tasks.stage_code import module_of
+from tracewheel.comparison.finished_run import FinishedRun
+from tracewheel.comparison.tolerances import TOLERANCES
+from tracewheel.config.profile import StageName
+from tracewheel.core.errors import DataError, InfrastructureError
+from tracewheel.core.files import read_json
+from tracewheel.core.fingerprint import digest_of
+from tracewheel.core.run_record import RunRecord
+from tracewheel.core.store import Store, remove
+
+SNAPSHOT = {"settings": "s", "files": [], "skipped": [], "unfinished": {}, "earlier": None, "forgotten": ["f" * 64]}
+PROFILE = {
+    "work_dir": "runs",
+    "tracking": {"uri": "http://mlflow.example", "model_name": "m"},
+    "ingest": {"paths": ["logs"]},
+    "screening": {"hold": True},
+    "threads": 1,
+}
+
+
+def gate(run, level):
+    return {"evidence": f"{run}-{run}", "run": run, "baseline": "base", "began": "2026-11-01T00:00:00+00:00", "level": level}
+
+
+@pytest.fixture
+def began(tmp_path):
+    """A run that began with a champion, an earlier curation, its record of splits, and a gate before its own."""
+    work = tmp_path / "work"
+    record = work / "second"
+    record.mkdir(parents=True)
+    weights = work / "champion" / "adapter"
+    weights.mkdir(parents=True)
+    (weights / "adapter_model.safetensors").write_bytes(b"weights")
+    digest = digest_of(weights)
+    weights.parent.rename(work / "held")
+    (work / "champion").mkdir()
+    (work / "held").rename(work / "champion" / digest[:16])
+    earlier = Store(work / "store").make("curate", "c" * 16, lambda out: (out / "tasks.parquet").write_bytes(b"tasks"))
+    (work / "first").mkdir()
+    (work / "first" / "splits.parquet").write_bytes(b"splits")
+    lost = {"curated": f"curate-{'9' * 16}", "digest": "d", "run": "first"}
+    start = {"champion": {"version": "3", "run_id": "first", "digest": digest}, "evidence": earlier.path.name, "splits": lost}
+    lineage = {"started": "2026-11-02", "git": None, "inputs": {}, "packages": {}}
+    files = {"start.json": start, "snapshot.json": SNAPSHOT, "lineage.json": lineage, "gate.json": {"look": 2}}
+    for name, value in files.items():
+        (record / name).write_text(json.dumps(value))
+    (record / "config.yaml").write_text(yaml.safe_dump(PROFILE))
+    (record / "entries.txt").write_text("ingest-1\n")
+    (work / "gates.json").write_text(json.dumps([gate("first", 0.01), gate("second", 0.005), gate("third", 0.001)]))
+    return FinishedRun(RunRecord(work, "second"))
+
+
+def test_a_run_begins_with_its_parents_and_a_place_of_its_own(began, tmp_path):
+    says = prepare(began, tmp_path / "out", ["/logs/a"])
+    work = tmp_path / "out" / "work"
+    profile = yaml.safe_load((tmp_path / "out" / "profile.yaml").read_text())
+    assert profile["tracking"] == {"uri": f"sqlite:///{work}/mlflow.db", "model_name": "m"}
+    assert (profile["work_dir"], profile["ingest"]["paths"], profile["screening"]["hold"]) == (str(work), ["/logs/a"], False)
+    digest = read_json(began.record.path / "start.json")["champion"]["digest"]
+    assert digest_of(work / "champion" / digest[:16] / "adapter") == digest
+    assert Store(work / "store").find("curate", "c" * 16)
+    assert (work / "first" / "splits.parquet").read_bytes() == b"splits"
+    assert [gate["run"] for gate in read_json(work / "gates.json")] == ["first", "second"]
+    assert read_json(work / "forgotten.json")["hashes"] == ["f" * 64]
+    assert "1 entries" in says[0]
+    assert {path.name for path in (work / "second").iterdir()} == {"config.yaml", "lineage.json", "snapshot.json", "start.json"}
+    assert not (work / "second" / "summary.json").exists(), "so that retrain makes it"
+
+
+def test_a_lost_parent_is_refused(began, tmp_path):
+    remove(began.store / f"curate-{'c' * 16}")
+    with pytest.raises(DataError, match=r"pass rates the run resumed: it is no longer in the store"):
+        prepare(began, tmp_path / "out", [])
+    remove(began.work_dir / "champion")
+    with pytest.raises(DataError, match=r"no weights with digest .* version 3"):
+        prepare(began, tmp_path / "again", [])
+
+
+def test_a_run_that_fails_again_says_its_last_lines(began, tmp_path):
+    prepare(began, tmp_path / "out", [])
+    code = Code(tmp_path, tmp_path, "recorded", "", ())
+    (tmp_path / "flows").mkdir()
+    (tmp_path / "flows" / "cli.py").write_text("print('no such key: rollout.engine'); raise SystemExit(2)")
+    with pytest.raises(InfrastructureError, match=r"exit code 2:\n.*no such key"):
+        make_again(began, code, tmp_path / "out", python="python", stages=1, say=lambda line: None)
+
+
+def test_every_stage_has_a_module_and_a_tolerance():
+    assert set(STAGES) == set(get_args(StageName)) == set(TOLERANCES)
+    assert all(module_of(stage).startswith("tracewheel.") for stage in STAGES)
