@@ -146,7 +146,7 @@ def _made_again(run: FinishedRun, options: argparse.Namespace, out: Path) -> dic
         "says": _says(verdict, results, first),
         "stages": [item.to_record() for item in results],
         "first": first.label if first else None,
-        "why": _why(run, code, python, results, first) if verdict != "equal" else [],
+        "why": _why(run, code, python, results, first) if first or any(item.same_key is False for item in results) else [],
     }
 
 
@@ -194,7 +194,7 @@ def _why(run: FinishedRun, code: Code, python: str, results: Sequence[StageResul
 
     why: list[str] = []
     other = next((item for item in results if item.same_key is False), None)
-    stage = other or first
+    stage = first or other
     before: Mapping[str, Any] = run.lineage
     git = before.get("git") or {}
     if stage is not None and code.kind == "here" and git.get("commit"):

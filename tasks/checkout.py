@@ -96,6 +96,7 @@ def _repository_with(commit: str, places: list[Path], remote: str | None) -> Pat
 
 def _clone(run: FinishedRun, state: Mapping[str, Any], source: Path, out: Path) -> list[str]:
     """Clone a repository at a commit with recorded changes; returns what is not as it was."""
+    out.parent.mkdir(parents=True, exist_ok=True)
     _must(out.parent, "clone", "-q", "--no-checkout", "--shared", str(source), str(out))
     _must(out, "-c", "advice.detachedHead=false", "checkout", "-q", "--detach", state["commit"])
     says = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -21,6 +22,7 @@ from tracewheel.traces.forgotten import read_forgotten
 from tracewheel.traces.snapshot import LogSlices, Snapshot, placed
 
 DVC_SECONDS = 1800
+LOCAL = Path(".dvc") / "config.local"
 OWN = ("work_dir", "tracking", "name")
 
 
@@ -127,11 +129,16 @@ def from_dvc(folder: Path, name: str) -> bool:
     top = next((place for place in [folder, *folder.parents] if (place / ".dvc").is_dir()), None)
     if source is None or top is None or source.resolve() == top.resolve() or not _is_tracked(folder, top, name):
         return False
+    if (source / LOCAL).is_file():  # credentials of remotes; the clone is this user's own
+        shutil.copyfile(source / LOCAL, top / LOCAL)
     _dvc(top, "config", "--local", "cache.dir", str((source / ".dvc" / "cache").resolve()))
     for line in (_dvc(source, "remote", "list") or "").splitlines():
-        remote, _, url = line.partition("\t")
-        if remote and url:
-            _dvc(top, "remote", "modify", "--local", remote.strip(), "url", url.split()[0])
+        words = line.split()
+        if len(words) >= 2:
+            url = words[1] if "://" in words[1] else str((source / ".dvc" / words[1]).resolve())
+            _dvc(top, "remote", "add", "--local", "--force", words[0], url)
+    if default := (_dvc(source, "config", "core.remote") or "").strip():
+        _dvc(top, "config", "--local", "core.remote", default)
     return any(
         _dvc(folder, *way, name) is not None and (folder / name).exists() for way in (("checkout", "-q"), ("pull", "-q"))
     )

@@ -113,28 +113,25 @@ def test_a_run_with_dpo_is_equal_bit_by_bit(checkout, profile, tmp_path):
 def test_changed_code_parts_at_its_stage_and_is_named(checkout, first, tmp_path):
     clone, command = checkout
     folder, run_id = first
-    file = clone / "tracewheel" / "learner" / "learning_rate.py"
+    file = clone / "tracewheel" / "learner" / "warm_start" / "fine_tuning.py"
     before = file.read_text()
-    file.write_text(before.replace("    return settings.rate * (", "    return 0.5 * settings.rate * ("))
+    file.write_text(before.replace("else (steps - step) /", "else 0.5 * (steps - step) /"))
     try:
         wrong = command(
-            "reproduce", folder / run_id, "--code", "here", "--stages", "update", "--folder", tmp_path / "out", "--json"
+            "reproduce", folder / run_id, "--code", "here", "--stages", "warm_start", "--folder", tmp_path / "out", "--json"
         )
         assert wrong.returncode == PARTED, wrong.stderr
-        right = command("reproduce", folder / run_id, "--stages", "update", "--json")
+        right = command("reproduce", folder / run_id, "--stages", "warm_start", "--json")
         assert right.returncode == DONE, right.stderr
     finally:
         file.write_text(before)
     found = json.loads(wrong.stdout)
-    states = {stage["label"]: stage["state"] for stage in found["stages"]}
-    first_update = next(stage for stage in found["stages"] if stage["stage"] == "update")
-    assert found["first"] == first_update["label"]
-    assert {state for label, state in states.items() if label.startswith(("ingest", "curate", "warm_start", "rollout"))} >= {
-        "equal"
-    }
-    assert any(file["place"].startswith("tensor") for file in first_update["files"])
-    assert any("tracewheel/learner/learning_rate.py: learning_rate" in why for why in found["why"])
-    assert "gate" not in {stage["stage"] for stage in found["stages"]}
+    states = {stage["stage"]: stage["state"] for stage in found["stages"]}
+    assert states == {"ingest": "equal", "curate": "equal", "warm_start": found["stages"][-1]["state"]}
+    parted = found["stages"][-1]
+    assert (parted["label"], parted["same_key"]) == (found["first"], False)
+    assert parted["files"][0]["place"].startswith("tensor ")
+    assert any("tracewheel/learner/warm_start/fine_tuning.py: linear_schedule" in why for why in found["why"])
 
 
 @pytest.mark.slow

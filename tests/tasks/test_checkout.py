@@ -12,7 +12,9 @@ import yaml
 from tasks.checkout import check_out
 from tasks.data_versions import bring_logs, from_dvc
 from tracewheel.comparison.finished_run import FinishedRun
+from tracewheel.config import load_config
 from tracewheel.core.errors import DataError
+from tracewheel.core.fingerprint import PACKAGE
 from tracewheel.core.run_record import RunRecord
 from tracewheel.traces.forgotten import Forgotten
 from tracewheel.traces.snapshot import take_snapshot
@@ -85,13 +87,11 @@ def test_unrecorded_changes_are_said(project, run_of, tmp_path):
 @pytest.fixture
 def logged(run_of, project):
     """A run that has read a log, and the log."""
-    from tracewheel.config import IngestConfig, RetrainConfig
-
     log = project / "logs" / "app.jsonl"
     log.parent.mkdir()
     log.write_text('{"messages": []}\n' * 3)
     run = run_of({"commit": git(project, "rev-parse", "HEAD").decode().strip(), "changed": False})
-    config = RetrainConfig(ingest=IngestConfig(paths=("logs/app.jsonl",)))
+    config = load_config(PACKAGE.parent / "configs" / "tiny-short.yaml", ["ingest.paths=[logs/app.jsonl]"])
     (run.record.path / "config.yaml").write_text(yaml.safe_dump(config.model_dump(mode="json")))
     snapshot = take_snapshot(config.ingest)
     (run.record.path / "snapshot.json").write_text(json.dumps({"settings": "s", **snapshot.to_record()}))

@@ -32,6 +32,9 @@ def sections_of(found: Found) -> list[Section]:
     sections = [Section("Stages, in the order of the run", parts=[Table(headings, rows)])]
     if parted := [item for item in found["stages"] if item["files"] or item["state"] == "not made"]:
         sections.insert(0, _first(parted[0], found))
+    elif other := [item["label"] for item in found["stages"] if item["same_key"] is False]:
+        changed = f"Made by other code, settings or packages than in the run, with the same output: {', '.join(other)}."
+        sections.insert(0, Section("What differs all the same", [changed, *(f"{why}." for why in found["why"])]))
     if found["notes"]:
         sections.append(Section("What it was made with", found["notes"]))
     if found["verdict"] != "equal":
