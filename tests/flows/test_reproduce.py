@@ -18,7 +18,8 @@ from tracewheel.core.files import read_json
 from tracewheel.core.fingerprint import PACKAGE
 
 ROOT = PACKAGE.parent
-SHORT = ["--set", "comparison={}"]
+# The shipped short profile takes one step of a warm start, at a learning rate of 0: no change of code could change it.
+SHORT = ["--set", "comparison={}", "--set", "warm_start.batch_size=4", "--set", "warm_start.epochs=2"]
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +58,7 @@ def first(checkout, profile, tmp_path_factory):
 
 def crown(profile, folder):
     """Make the last update the champion, whatever the gate decided."""
-    config = resolve_config(str(profile), ["comparison={}"], str(folder))
+    config = resolve_config(str(profile), SHORT[1::2], str(folder))
     run = last_run(config, StoredDriver())
     updates = [path for path in run.store.root.iterdir() if path.name.startswith("update-")]
     adapter = next(path / "adapter" for path in updates if read_json(path / "adapter" / "adapter.json")["version"] == 2)
