@@ -108,17 +108,24 @@ def _bring_parents(run: FinishedRun, work: Path) -> list[str]:
         else:
             (work / splits["run"]).mkdir(exist_ok=True)
             shutil.copyfile(copy, work / splits["run"] / SPLITS_FILE)
-    gates = read_ledger(str(run.work_dir))
-    own = next((place for place, gate in enumerate(gates) if gate["run"] == run.run_id), None)
-    if own is not None:
-        write_whole(work / LEDGER_FILE, json.dumps(gates[: own + 1], indent=2) + "\n")
-    elif gates and run.gate:
-        says.append("the gate of the run repeats an earlier one's evidence; its place among the gates is taken from there")
-        write_whole(work / LEDGER_FILE, json.dumps(gates[: int(run.gate.get("look") or 0)], indent=2) + "\n")
+    if gates := gates_before(run, datetime.now(UTC)):
+        write_whole(work / LEDGER_FILE, json.dumps(gates, indent=2) + "\n")
     if forgotten := Snapshot.from_record(run.record.snapshot or {}).forgotten:
         forgotten.write(work)
         says.append(f"{FORGOTTEN_FILE}: as the run had it, {len(forgotten.hashes)} entries")
     return says
+
+
+def gates_before(run: FinishedRun, now: datetime) -> list[dict[str, Any]]:
+    """The gates before the run's own, moved in time as the run is: so its gate has, now, the place and the level it had."""
+    gates = read_ledger(str(run.work_dir))
+    look = run.gate.get("look")
+    own = next((place for place, gate in enumerate(gates) if gate["run"] == run.run_id), look - 1 if look else None)
+    if own is None or own >= len(gates):
+        return []
+    later = now - datetime.fromisoformat(gates[own]["began"])
+    moved = [datetime.fromisoformat(gate["began"]) + later for gate in gates[:own]]
+    return [{**gate, "began": began.isoformat(timespec="seconds")} for gate, began in zip(gates, moved, strict=False)]
 
 
 def _bring_ingest(run: FinishedRun, work: Path) -> list[str]:

@@ -1,6 +1,7 @@
 """The work folder of a run that is made again holds what the run began with, and nothing else."""
 
 import json
+from datetime import UTC, datetime
 from typing import get_args
 
 import pytest
@@ -29,8 +30,14 @@ PROFILE = {
 }
 
 
-def gate(run, level):
-    return {"evidence": f"{run}-{run}", "run": run, "baseline": "base", "began": "2026-11-01T00:00:00+00:00", "level": level}
+def gate(run, level, day):
+    return {
+        "evidence": f"{run}-{run}",
+        "run": run,
+        "baseline": "base",
+        "began": f"2026-11-0{day}T00:00:00+00:00",
+        "level": level,
+    }
 
 
 @pytest.fixture
@@ -57,7 +64,7 @@ def began(tmp_path):
         (record / name).write_text(json.dumps(value))
     (record / "config.yaml").write_text(yaml.safe_dump(PROFILE))
     (record / "entries.txt").write_text("ingest-1\n")
-    (work / "gates.json").write_text(json.dumps([gate("first", 0.01), gate("second", 0.005), gate("third", 0.001)]))
+    (work / "gates.json").write_text(json.dumps([gate("first", 0.01, 1), gate("second", 0.005, 2), gate("third", 0.001, 3)]))
     return FinishedRun(RunRecord(work, "second"))
 
 
@@ -71,7 +78,10 @@ def test_a_run_begins_with_its_parents_and_a_place_of_its_own(began, tmp_path):
     assert digest_of(work / "champion" / digest[:16] / "adapter") == digest
     assert Store(work / "store").find("curate", "c" * 16)
     assert (work / "first" / "splits.parquet").read_bytes() == b"splits"
-    assert [gate["run"] for gate in read_json(work / "gates.json")] == ["first", "second"]
+    gates = read_json(work / "gates.json")
+    assert [gate["run"] for gate in gates] == ["first"]
+    days = datetime.now(UTC) - datetime.fromisoformat(gates[0]["began"])
+    assert days.total_seconds() == pytest.approx(86400, abs=60), "it was a day before the run's own gate"
     assert read_json(work / "forgotten.json")["hashes"] == ["f" * 64]
     assert "1 entries" in says[0]
     assert {path.name for path in (work / "second").iterdir()} == {"config.yaml", "lineage.json", "snapshot.json", "start.json"}
