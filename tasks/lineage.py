@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tasks.run import Policy, Run, named
-from tracewheel.core.errors import DataError
+from tracewheel.core.errors import DataError, TracewheelError
 from tracewheel.core.files import read_json
 from tracewheel.core.fingerprint import digest_file
 from tracewheel.core.run_record import LINEAGE_FILE, LOOP_FILE, SNAPSHOT_FILE, loops_of
-from tracewheel.core.store import FACTS, Entry, read_metadata, write_whole
+from tracewheel.core.store import FACTS, PARTIAL, Entry, read_metadata, write_whole
 from tracewheel.curation.curated_folder import SPLITS_FILE
 from tracewheel.evaluation.gate import GATE_FILE
+from tracewheel.lineage.backward import LEARNED_FILE, learned_rows
+from tracewheel.lineage.work_folder import WorkFolder
 from tracewheel.policy.adapters import adapter_digests
 
 if TYPE_CHECKING:
@@ -71,7 +73,28 @@ def write_results(run: Run, outcome: Outcome, summary: Mapping[str, Any]) -> Non
         "sha256": digest_file(run.record.path / GATE_FILE),
     }
     lineage["mlflow_run"] = summary["mlflow_run"]
+    if learned := _note_learned(run, outcome.policies["rl"]):
+        lineage["learned"] = learned
     write_whole(run.record.path / LINEAGE_FILE, json.dumps(lineage, indent=2) + "\n")
+
+
+def _note_learned(run: Run, policy: Policy) -> dict[str, Any] | None:
+    """Write which traces the adapter learned from into the record: the store may be freed, and the adapter still serve.
+
+    It costs no run its end: where the store does not say it, the console does.
+    """
+    assert policy.entry is not None
+    try:
+        folder = WorkFolder(run.record.path.parent)
+        rows = learned_rows(folder, policy.entry.path.name)
+    except TracewheelError as error:
+        run.reporter.say(f"lineage: which traces the adapter learned from was not noted ({error})")
+        return None
+    path = run.record.path / LEARNED_FILE
+    partial = path.with_name(f"{PARTIAL}{path.name}")
+    rows.to_parquet(partial, index=False)
+    partial.replace(path)
+    return {"file": LEARNED_FILE, "sha256": digest_file(path), "traces": int(rows["trace_id"].nunique())}
 
 
 def _iterations(run: Run, loop: Mapping[str, Any]) -> dict[str, Any]:

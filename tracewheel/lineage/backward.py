@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tracewheel.core.files import read_table
 from tracewheel.core.fingerprint import digest_file
 from tracewheel.lineage.graph import Graph, Node
-from tracewheel.lineage.log_lines import Lines, ingest_of, lines_of, slice_of
+from tracewheel.lineage.log_lines import Lines, find_traces, ingest_of, lines_of, slice_of
 from tracewheel.lineage.roads import COLUMNS, PASSED_ON, curated_of, learned
 from tracewheel.lineage.work_folder import UNSAID, WorkFolder, stage_of
 
@@ -84,6 +84,24 @@ def trace_back(folder: WorkFolder, entry: str, limit: int = 20) -> Backward:
     found = Backward(graph, entries, table.drop_duplicates(), missing=missing)
     _draw_traces(folder, found, limit)
     return found
+
+
+def learned_rows(folder: WorkFolder, entry: str) -> pd.DataFrame:
+    """The table of `trace_back` with `user`, `session`, `source_file` and `source_line` of each trace, sorted."""
+    table = trace_back(folder, entry, limit=1).learned
+    parts = []
+    for curated, rows in table.groupby("curated", sort=True):
+        ingest = ingest_of(folder, str(curated))
+        if ingest is None or not folder.path_of(ingest).is_dir():
+            parts.append(rows)
+            continue
+        traces = find_traces(folder.path_of(ingest), "id", set(rows["trace_id"])).rename_axis(None)
+        named = traces[["id", "user", "session", "source_file", "source_line"]].rename(columns={"id": "trace_id"})
+        parts.append(rows.merge(named, on="trace_id", how="left"))
+    import pandas as pd
+
+    every = pd.concat(parts, ignore_index=True) if parts else table
+    return every.sort_values(["trace_id", "task_id", "road", "entry"], ignore_index=True)
 
 
 def node_of(folder: WorkFolder, entry: str) -> Node:
