@@ -27,7 +27,7 @@ from tasks.foresight import foresee_run
 from tasks.gate import gate_policy, is_clear, power_before
 from tasks.housekeeping import keep_house_after
 from tasks.improvement import candidate_rates
-from tasks.lineage import log_lineage
+from tasks.lineage import log_lineage, told
 from tasks.reading import begin_run, waits_for_logs
 from tasks.registry import promote_policy
 from tasks.report import Outcome, write_report
@@ -116,7 +116,7 @@ def whole(run: Run, reporter: TerminalReporter, *, scheduled: bool) -> dict[str,
             raise Skipped(decision.why)
         if scheduled:
             reporter.say(f"starts: {decision.why}")
-        with tracked(run) as run:
+        with tracked(run) as run, told(run):
             outcome = replace(learn(run, prepared), started=started)
             version = run.driver.call(promote_policy, run, outcome.policies["rl"], outcome.gate)
             summary = run.driver.call(write_report, run, outcome, version)
