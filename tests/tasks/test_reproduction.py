@@ -93,7 +93,7 @@ def test_a_lost_parent_is_refused(began, tmp_path):
     with pytest.raises(DataError, match=r"pass rates the run resumed: it is no longer in the store"):
         prepare(began, tmp_path / "out", [])
     remove(began.work_dir / "champion")
-    with pytest.raises(DataError, match=r"no weights with digest .* version 3"):
+    with pytest.raises(DataError, match=r"no weights with digest .* .version 3. that the run began with"):
         prepare(began, tmp_path / "again", [])
 
 
