@@ -158,6 +158,20 @@ def evaluate_card(options: Options, result: Result) -> Card:
     )
 
 
+def export_card(options: Options, result: Result) -> Card:
+    unknown = result["license"] == "unknown"
+    refused = result["verdict"] not in (None, "promoted")
+    notes = ["the licence of the base is unknown: find it out before you pass this on"] if unknown else []
+    notes += [f"the gate's verdict was '{result['verdict']}'"] if refused else []
+    return Card(
+        f"{result['name']} written to {result['out']} as {result['format']}",
+        rows_of({name: result[name] for name in ("dtype", "license", "run_id", "verdict", "policy_digest") if result[name]}),
+        look_at="; ".join(notes),
+        tone="warning" if notes else "good",
+        next=[f"read {result['out']}/README.md, the model card"],
+    )
+
+
 def merge_card(options: Options, result: Result) -> Card:
     if not result["evaluated"]:
         return Card(
@@ -332,6 +346,7 @@ CARDS: dict[str, Callable[[Options, Result], Card]] = {
     "flows.loop_command:improve": improve_card,
     "flows.single:evaluate": evaluate_card,
     "flows.merge:merge": merge_card,
+    "flows.export:export": export_card,
     "flows.commands:promote": promote_card,
     "flows.commands:report": report_card,
     "flows.commands:rollback": rollback_card,

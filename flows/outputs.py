@@ -43,6 +43,10 @@ OUTPUTS = {
         ("evaluation.json", "results.parquet"), (*MODES, "attempts.parquet", "trajectories.parquet")
     ),
     "flows.merge:merge": Writes(("adapter", "merge.json"), ("adapter/*", "comparison.json", "validation/*")),
+    "flows.export:export": Writes(
+        ("README.md", "export.json"),
+        ("*.safetensors", "*.json", "*.gguf", "tokenizer*", "chat_template*", "vocab.*", "merges.txt", "spiece.model"),
+    ),
     "flows.commands:promote": Writes(("gate.json",)),
     "flows.dvc:keys": Writes(tuple(f"{stage}.json" for stage in DVC_STAGES)),
     "flows.dvc:figures": Writes(("metrics.json", "learning.csv", "training.csv", "tiers.csv", "families.csv")),

@@ -212,6 +212,21 @@ def fetch_weights(client: Any, name: str, version: str, out: Path) -> Path:
     return weights
 
 
+@bounded
+def fetch_registered(uri: str, name: str, version: str | None, alias: str | None, out: Path) -> Path:
+    """Download a registered version, or the one that an alias names, and check that its files are those registered.
+
+    Raises:
+        InfrastructureError: MLflow does not answer, has no such version, or its files are others.
+    """
+    client = make_client(uri)
+    found = client.get_model_version(name, version) if version else client.get_model_version_by_alias(name, alias)
+    weights = fetch_weights(client, name, str(found.version), out)
+    if digest_of(weights) != found.tags.get("adapter_digest"):
+        raise InfrastructureError(f"{name} version {found.version}: the registry's files are not those that were registered")
+    return weights
+
+
 @prefect.task(name="promote_policy", retries=2, retry_delay_seconds=1, cache_policy=NO_CACHE)
 def promote_policy(run: Run, policy: Policy, verdict: dict[str, Any]) -> str:
     """Register the challenger's weights; on promotion make it the champion. Returns the model version."""

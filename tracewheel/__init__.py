@@ -29,6 +29,7 @@ PUBLIC = {
         "TimeLimitError",
         "TracewheelError",
         "UnhealthyRun",
+        "WeightsError",
     ),
     "tracewheel.core.types": ("Score", "Task", "Trace", "Trajectory", "Turn", "canonical_json", "content_hash"),
     "tracewheel.environments.base": ("Environment", "GoalFinder", "Observation", "OpeningProvider", "Solver", "VariantMaker"),

@@ -69,6 +69,11 @@ RESULTS = {
         "out": "m", "settings": {"method": "ties", "weight": None}, "parts": {"a": {}, "b": {}}, "evaluated": True,
         "accepted": False, "rate": 0.3, "best_part": "a", "best_part_rate": 0.4, "rates": {"a": 0.4, "b": None, "merged": 0.3},
     },
+    "flows.export:export": {
+        "out": "e", "format": "gguf", "name": "base-abc", "dtype": "float32", "architecture": "qwen3", "license": "unknown",
+        "run_id": "abc", "verdict": "refused", "policy_version": 2, "policy_digest": "0" * 64, "base_hash": "1" * 16,
+        "files": {"base-abc.gguf": "2" * 64},
+    },
     "flows.commands:promote": VERDICT,
     "flows.commands:report": {"report": "runs/1/report.html"},
     "flows.commands:rollback": {"restored": "1", "run_id": "abc", "rolled_back": "2", "why": "loops"},

@@ -58,6 +58,17 @@ class AdapterMismatchError(InputError):
     """An adapter was trained for another base model than the one it should run on."""
 
 
+class WeightsError(DataError):
+    """A file of weights cannot be trusted, or does not fit its base.
+
+    `file` is its path, `tensor` the tensor that is wrong, None where it is the file as a whole.
+    """
+
+    def __init__(self, why: str, file: Any, tensor: str | None = None) -> None:
+        super().__init__(f"{file}: {f'{tensor}: ' if tensor else ''}{why}")
+        self.file, self.tensor = str(file), tensor
+
+
 class SamplerMismatchError(InputError):
     """The sampler's log-probabilities are too far from the trainer's."""
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
 from tracewheel.core.errors import AdapterMismatchError, ConfigError
 from tracewheel.core.fingerprint import files_hash
+from tracewheel.policy.adapter_form import beyond_vllm, largest_rank, read_form
 from tracewheel.policy.adapters import CONFIG, WEIGHTS, PolicyRef, check_adapter
 
 
@@ -32,17 +32,23 @@ class AdapterFiles:
         return cls(folder, _digest(folder))
 
     def check(self, max_rank: int) -> None:
-        """Check that the files are unchanged and that their rank is at most `max_rank`.
+        """Check that the files are unchanged, that their rank is at most `max_rank`, and that vLLM computes their form.
 
         Raises:
             AdapterMismatchError: the files have changed.
-            ConfigError: the rank is too large.
+            ConfigError: the rank is too large, or vLLM does not compute the form.
         """
         if _digest(self.folder) != self.digest:
             raise AdapterMismatchError(
                 f"{self.folder}: its files have changed since the engine loaded them; write each version to a folder of its own"
             )
-        rank = json.loads((Path(self.folder) / CONFIG).read_text())["r"]
+        form = read_form(Path(self.folder))
+        if unknown := beyond_vllm(form):
+            raise ConfigError(
+                f"{self.folder}: vLLM does not compute {unknown}: set rollout.engine.kind to 'transformers', or use its merged "
+                "weights as the base (`tracewheel export --format merged`)"
+            )
+        rank = largest_rank(form)
         if rank > max_rank:
             raise ConfigError(
                 f"{self.folder}: has rank {rank}, and the engine takes at most {max_rank}: set rollout.engine.max_lora_rank"

@@ -16,7 +16,10 @@ from typing import TYPE_CHECKING, Any
 from tracewheel.config import LoraShape
 from tracewheel.core.errors import AdapterMismatchError, DataError
 from tracewheel.core.fingerprint import digest_file, digest_of, files_hash
+from tracewheel.policy.adapter_check import WEIGHTS, check_adapter_files, check_model_files
+from tracewheel.policy.adapter_form import CONFIG
 from tracewheel.policy.gguf_base import converted_folder, gguf_file, is_gguf
+from tracewheel.policy.weights_file import refuse_pickles
 
 if TYPE_CHECKING:
     from peft import PeftModel
@@ -24,7 +27,6 @@ if TYPE_CHECKING:
 
 ADAPTER, MODEL = "adapter", "model"
 ADAPTER_INFO, MODEL_INFO = "adapter.json", "model.json"
-WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
 # A model's tokenizer and template files.
 TEXT_FILES = (
     "tokenizer*",
@@ -124,7 +126,9 @@ def write_adapter(
     write_info(out / ADAPTER_INFO, base_hash(base), version)
 
 
-def write_full_model(model: Any, out: Path, base: str, version: int, weights: Mapping[str, Tensor] | None = None) -> None:
+def write_full_model(
+    model: Any, out: Path, base: str, version: int, weights: Mapping[str, Tensor] | None = None, dtype: str | None = None
+) -> None:
     """Write a whole model to `out`: weights, config, the base's tokenizer, and `model.json` with the base's hash.
 
     The folder can be loaded like any model. Weights keep the type that they are trained in, so that training resumes
@@ -135,7 +139,8 @@ def write_full_model(model: Any, out: Path, base: str, version: int, weights: Ma
         out: The folder to write.
         base: The base that it was trained from, as the profile names it.
         version: The policy version.
-        weights: All of the model's weights by name, if the model itself holds only a shard.
+        weights: All of the model's weights by name, if the model itself holds only a shard, or other numbers.
+        dtype: Their type, if it is not the model's.
     """
     out.mkdir(parents=True, exist_ok=True)
     if weights is not None:
@@ -145,7 +150,7 @@ def write_full_model(model: Any, out: Path, base: str, version: int, weights: Ma
     # Trainers change a model's config (use_cache, for one), so it is the base's, with the weights' type.
     settings = json.loads((base_folder(base) / "config.json").read_text())
     settings.pop("torch_dtype", None)
-    settings["dtype"] = str(model.dtype).removeprefix("torch.")
+    settings["dtype"] = dtype or str(model.dtype).removeprefix("torch.")
     (out / "config.json").write_text(json.dumps(settings, indent=2) + "\n")
     for pattern in TEXT_FILES:
         for file in sorted(base_folder(base).glob(pattern)):
@@ -201,23 +206,29 @@ def adapter_digests(state: Path) -> dict[str, Any]:
 
 
 def check_adapter(adapter: str | Path, base: str) -> int:
-    """Check that an adapter belongs to a base; returns its policy version.
+    """Check that an adapter belongs to a base and that its files can be loaded; returns its policy version.
 
     Raises:
         DataError: the folder holds no adapter of Tracewheel.
         AdapterMismatchError: it was trained for another base.
+        WeightsError: a file or a tensor is not as it must be (`adapter_check.py`).
     """
-    return _check(Path(adapter), ADAPTER_INFO, WEIGHTS, base, "an adapter")
+    version = _check(Path(adapter), ADAPTER_INFO, WEIGHTS, base, "an adapter")
+    check_adapter_files(Path(adapter), base_folder(base))
+    return version
 
 
 def check_model(model: str | Path, base: str) -> int:
-    """Check that a whole model was trained from a base; returns its policy version.
+    """Check that a whole model was trained from a base and that its files can be loaded; returns its policy version.
 
     Raises:
         DataError: the folder holds no model of Tracewheel.
         AdapterMismatchError: it was trained from another base.
+        WeightsError: a file or a tensor is not as it must be.
     """
-    return _check(Path(model), MODEL_INFO, "*.safetensors", base, "a model")
+    version = _check(Path(model), MODEL_INFO, "*.safetensors", base, "a model")
+    check_model_files(Path(model))
+    return version
 
 
 def _check(folder: Path, info_name: str, weights: str, base: str, kind: str) -> int:
@@ -229,6 +240,7 @@ def _check(folder: Path, info_name: str, weights: str, base: str, kind: str) -> 
         raise DataError(f"{info_path}: no such file; {folder} is not {kind} of Tracewheel") from error
     except (ValueError, KeyError, TypeError) as error:
         raise DataError(f"{info_path}: not the description of {kind}: {error}") from error
+    refuse_pickles(folder)
     if not any(folder.glob(weights)):
         raise DataError(f"{folder / weights}: no such file; {folder} is incomplete")
     actual = base_hash(base)

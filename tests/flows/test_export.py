@@ -1,0 +1,275 @@
+"""`tracewheel export`: an adapter in three forms, loaded again without us; the card; what is refused."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from huggingface_hub import ModelCard
+from peft import PeftModel, get_peft_model
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from flows.cli import main
+from tracewheel.config import LoraShape, PolicyConfig
+from tracewheel.policy.adapters import PolicyRef, base_hash, check_adapter, check_model, peft_config, write_adapter
+from tracewheel.policy.base_card import base_license, hub_name
+from tracewheel.policy.gguf_export import _in_pairs, check_architecture
+from tracewheel.policy.gguf_tokenizer import _rule
+from tracewheel.policy.loading import load_base, load_for_generation
+
+IDS = torch.arange(1, 50)[None]
+SECRET = "kent@example.com"
+SUMMARY = {
+    "run_id": "abc123",
+    "n_held_out": 24,
+    "success": {"base": 0.25, "rl": 0.5, "warm_start": None},
+    "sampled": {"rl": 0.4},
+    "harder": {"rl": 0.1},
+    "intervals": {"success": {"rl": [0.3, 0.7], "base": [0.1, 0.4]}, "sampled": {"rl": None}, "harder": {"rl": [0.0, 0.2]}},
+    "gate": {
+        "verdict": "promoted",
+        "baseline": "base",
+        "pairs": 24,
+        "difference": 0.25,
+        "interval": [0.05, 0.45],
+        "reasons": [],
+    },
+    "intake": {"found": 786, "read": 786, "kept": 762, "examples": {"not JSON": f"{SECRET}.jsonl:3"}},
+    "splits": {"sides": {"train": 300, "test": 24}},
+}
+SNAPSHOT = {"files": [{"name": f"{SECRET}.jsonl", "slices": [{"sha256": "e" * 64, "line": 1, "next_line": 787}]}]}
+
+
+@pytest.fixture(scope="module")
+def adapter(base, tmp_path_factory):
+    """An adapter on the base that is not the identity, of version 3."""
+    torch.manual_seed(11)
+    model = get_peft_model(load_base(PolicyConfig(), base), peft_config(LoraShape(rank=4, alpha=8)))
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "lora_B" in name:
+                parameter.normal_(0.0, 0.01)
+    folder = tmp_path_factory.mktemp("state") / "adapter"
+    write_adapter(model, folder, "default", base, version=3)
+    return folder
+
+
+@pytest.fixture
+def other_base(base, tmp_path):
+    """The same base with other weights."""
+    folder = Path(shutil.copytree(base, tmp_path / "other"))
+    weights = {name: tensor * 1.01 for name, tensor in load_file(folder / "model.safetensors").items()}
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    return folder
+
+
+def bytes_of(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.fixture
+def run(adapter, base, tmp_path):
+    """The record of a complete run, whose adapter it holds."""
+    folder = tmp_path / "runs" / "abc123"
+    shutil.copytree(adapter, folder / "adapter")
+    config = {"policy": {"base": base}, "learner": {"kind": "grpo", "learning_rate": 0.001}, "seed": 0}
+    (folder / "config.yaml").write_text(yaml.safe_dump(config))
+    lineage = {"git": {"commit": "f" * 40, "changed": False}, "inputs": {}, "packages": {"torch": "2.13.0"}}
+    for name, value in {"summary": SUMMARY, "snapshot": SNAPSHOT, "lineage": lineage}.items():
+        (folder / f"{name}.json").write_text(json.dumps(value))
+    return folder
+
+
+def exported(capsys, *arguments):
+    assert main(["export", *map(str, arguments), "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def logits(model):
+    with torch.no_grad():
+        return model.eval()(input_ids=IDS).logits
+
+
+@pytest.fixture(scope="module")
+def expected(adapter, base):
+    return logits(load_for_generation(PolicyConfig(), PolicyRef(base, str(adapter))))
+
+
+def test_a_run_as_merged_weights_loads_without_peft(run, base, expected, tmp_path, capsys):
+    result = exported(capsys, run, "--format", "merged", "--out", tmp_path / "out")
+    model = AutoModelForCausalLM.from_pretrained(tmp_path / "out")
+    assert not hasattr(model, "peft_config")
+    assert torch.equal(logits(model), expected)
+    assert AutoTokenizer.from_pretrained(tmp_path / "out").chat_template == AutoTokenizer.from_pretrained(base).chat_template
+    assert check_model(tmp_path / "out", base) == 3
+    assert result["files"].keys() | {"export.json"} == {path.name for path in (tmp_path / "out").iterdir()}
+    first = bytes_of(tmp_path / "out")
+    exported(capsys, run, "--format", "merged", "--out", tmp_path / "out")
+    assert bytes_of(tmp_path / "out") == first
+
+
+def test_a_base_in_bfloat16_is_rounded_once_after_the_sum(adapter, base, tmp_path, capsys):
+    half = Path(shutil.copytree(base, tmp_path / "half"))
+    model = load_base(PolicyConfig(dtype="bfloat16"), base)
+    model.save_pretrained(half)
+    moved = Path(shutil.copytree(adapter, tmp_path / "adapter"))
+    info = json.loads((moved / "adapter.json").read_text()) | {"base_hash": base_hash(str(half))}
+    (moved / "adapter.json").write_text(json.dumps(info))
+    exported(capsys, moved, "--base", half, "--format", "merged", "--out", tmp_path / "out")
+    merged = AutoModelForCausalLM.from_pretrained(tmp_path / "out")
+    assert merged.dtype == torch.bfloat16
+    precise = PeftModel.from_pretrained(load_base(PolicyConfig(base=str(half)), str(half)), moved).merge_and_unload()
+    weight = "model.layers.1.mlp.up_proj.weight"
+    assert torch.equal(merged.get_parameter(weight), precise.get_parameter(weight).to(torch.bfloat16))
+
+
+def test_a_run_as_an_adapter_loads_with_plain_peft(run, base, expected, tmp_path, capsys):
+    result = exported(capsys, run, "--format", "adapter", "--base-name", "someone/base", "--out", tmp_path / "out")
+    model = PeftModel.from_pretrained(load_base(PolicyConfig(), base), tmp_path / "out")
+    assert torch.allclose(logits(model), expected, atol=1e-4)
+    assert check_adapter(tmp_path / "out", base) == 3
+    config = (tmp_path / "out" / "adapter_config.json").read_text()
+    assert json.loads(config)["base_model_name_or_path"] == "someone/base"
+    assert str(tmp_path) not in config and result["dtype"] == "float32"
+
+
+def test_a_gguf_file_holds_the_merged_weights_the_tokenizer_and_the_template(run, base, tmp_path, capsys):
+    from gguf import GGUFReader
+
+    exported(capsys, run, "--format", "gguf", "--name", "tiny", "--out", tmp_path / "out")
+    first = (tmp_path / "out" / "tiny.gguf").read_bytes()
+    reader = GGUFReader(tmp_path / "out" / "tiny.gguf")
+    fields = {name: field.contents() for name, field in reader.fields.items()}
+    merged = load_for_generation(PolicyConfig(), PolicyRef(base, str(run / "adapter")))
+    tensors = {tensor.name: torch.from_numpy(tensor.data.copy()) for tensor in reader.tensors}
+    assert torch.equal(tensors["blk.2.ffn_up.weight"].view(256, 128), merged.model.layers[2].mlp.up_proj.weight)
+    assert torch.equal(tensors["blk.0.attn_q_norm.weight"], merged.model.layers[0].self_attn.q_norm.weight)
+    assert len(tensors) == len(list(merged.parameters()))
+    tokenizer = AutoTokenizer.from_pretrained(base)
+    assert len(fields["tokenizer.ggml.tokens"]) == 432
+    assert fields["tokenizer.ggml.tokens"][258] == "<|im_end|>" and fields["tokenizer.ggml.token_type"][258] == 3
+    assert fields["tokenizer.ggml.eos_token_id"] == tokenizer.eos_token_id
+    assert fields["tokenizer.chat_template"] == tokenizer.chat_template
+    assert (fields["general.architecture"], fields["qwen3.attention.key_length"]) == ("qwen3", 32)
+    exported(capsys, run, "--format", "gguf", "--name", "tiny", "--out", tmp_path / "again")
+    assert (tmp_path / "again" / "tiny.gguf").read_bytes() == first
+
+
+def test_the_card_is_valid_and_holds_no_word_of_the_logs(run, tmp_path, capsys):
+    (run / "code.txt").write_text(SECRET)
+    exported(
+        capsys,
+        run,
+        "--format",
+        "adapter",
+        "--base-name",
+        "someone/base",
+        "--dataset",
+        "someone/logs",
+        "--out",
+        tmp_path / "out",
+    )
+    text = (tmp_path / "out" / "README.md").read_text()
+    data = ModelCard(text).data
+    assert (data.base_model, data.license, data.library_name, data.datasets) == (
+        "someone/base",
+        "unknown",
+        "peft",
+        ["someone/logs"],
+    )
+    figures = {result.metric_name: (result.metric_value, result.metric_args) for result in data.eval_results}
+    assert figures["greedy success"] == (0.5, {"interval_95": [0.3, 0.7]})
+    assert figures["sampled success"] == (0.4, None)
+    for told in (
+        "786",
+        "e" * 64,
+        "**promoted**",
+        "+0.050 to +0.450",
+        "`abc123`",
+        "f" * 40,
+        "25.0% (10.0% to 40.0%)",
+        "licence",
+    ):
+        assert told in text
+    for kept in (SECRET, str(tmp_path), "jsonl"):
+        assert kept not in text
+
+
+def test_what_is_not_known_is_said(adapter, base, tmp_path, capsys):
+    result = exported(capsys, adapter, "--format", "adapter", "--out", tmp_path / "out")
+    text = (tmp_path / "out" / "README.md").read_text()
+    assert "licence of the base is unknown" in text and "No figure is known of it" in text
+    assert (result["run_id"], result["license"]) == (None, "unknown")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["nowhere"], "neither a folder nor a version of the registry"),
+        (["{adapter}", "--base", "{other}"], "was trained for the base with hash"),
+        (["{run}", "--run", "{adapter}"], "no run's record"),
+    ],
+)
+def test_what_cannot_be_exported_leaves_nothing(arguments, says, run, adapter, other_base, tmp_path, capsys):
+    places = {"adapter": adapter, "other": other_base, "run": run}
+    given = [argument.format(**places) for argument in arguments]
+    assert main(["export", *given, "--format", "merged", "--out", str(tmp_path / "out")]) == 2
+    assert says in capsys.readouterr().err
+    assert not (tmp_path / "out").exists() and not list(tmp_path.glob(".partial*"))
+
+
+def test_an_incomplete_run_and_a_folder_of_ones_own_are_refused(run, tmp_path, capsys):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes.txt").touch()
+    assert main(["export", str(run), "--format", "adapter", "--out", str(tmp_path / "mine")]) == 2
+    assert "notes.txt" in capsys.readouterr().err
+    (run / "summary.json").unlink()
+    assert main(["export", str(run), "--format", "adapter", "--out", str(tmp_path / "out")]) == 2
+    assert "the run is not complete" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"architectures": ["MixtralForCausalLM"]}, "MixtralForCausalLM is none of"),
+        ({"rope_parameters": {"rope_type": "yarn", "factor": 4.0}}, "rotations are scaled"),
+        ({"use_sliding_window": True}, "sliding window"),
+    ],
+)
+def test_other_architectures_are_sent_to_llama_cpps_converter(base, change, says):
+    config = json.loads(Path(base, "config.json").read_text()) | change
+    with pytest.raises(Exception, match=says) as caught:
+        check_architecture(Path(base), config)
+    assert "convert_hf_to_gguf.py" in str(caught.value)
+
+
+def test_tokenizers_are_known_by_their_rule():
+    def content(*steps):
+        return {"model": {"merges": [["a", "b"]]}, "pre_tokenizer": {"type": "Sequence", "pretokenizers": list(steps)}}
+
+    words = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True}
+    assert _rule(Path("t"), content(words)) == "gpt-2"
+    assert _rule(Path("t"), content({"type": "Digits", "individual_digits": True}, words)) == "smollm"
+    with pytest.raises(Exception, match=r"convert_hf_to_gguf\.py"):
+        _rule(Path("t"), content({"type": "Whitespace"}))
+
+
+def test_rows_of_a_head_are_interleaved():
+    """Two heads of four rows: the halves 0 1 | 2 3 become the pairs 0 2, 1 3."""
+    rows = torch.arange(8.0)[:, None]
+    found = _in_pairs("model.layers.0.self_attn.q_proj.weight", rows, {"num_attention_heads": 2})
+    assert found[:, 0].tolist() == [0, 2, 1, 3, 4, 6, 5, 7]
+
+
+def test_licence_and_name_of_a_base(base, tmp_path):
+    folder = Path(shutil.copytree(base, tmp_path / "base"))
+    assert (base_license(str(folder)), hub_name(str(folder)), hub_name("org/model")) == ("unknown", None, "org/model")
+    (folder / "LICENSE").write_text("                 Apache License\n           Version 2.0, January 2004\n")
+    assert base_license(str(folder)) == "apache-2.0"
+    (folder / "LICENSE").write_text("My own terms")
+    assert base_license(str(folder)) == "other"
+    (folder / "README.md").write_text("---\nlicense: gemma\n---\n# Model\n")
+    assert base_license(str(folder)) == "gemma"

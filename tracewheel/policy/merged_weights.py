@@ -1,0 +1,94 @@
+"""A policy as one plain model that needs no PEFT: what `tracewheel export --format merged` writes.
+
+The adapter is added to the base in float32, whatever type the base is stored in, and the sum is rounded once.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tracewheel.config import PolicyConfig
+from tracewheel.core.errors import DataError
+from tracewheel.core.files import read_json
+from tracewheel.policy.adapters import PolicyRef, base_folder, write_full_model
+from tracewheel.policy.chat_template import TEMPLATE_NAME
+from tracewheel.policy.probe import write_probe
+from tracewheel.policy.weights_file import read_header
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+DTYPES = {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}
+
+
+def merged_weights(policy: PolicyRef) -> tuple[Any, dict[str, Tensor], str]:
+    """The policy's model in float32, its weights in the type of its base, and that type's name.
+
+    Raises:
+        AdapterMismatchError: the adapter was trained for another base.
+        DataError: the base's weights are stored in a type that cannot be trained.
+    """
+    import torch
+
+    from tracewheel.policy.loading import load_for_generation
+
+    dtype = stored_dtype(base_folder(policy.base))
+    model = load_for_generation(PolicyConfig(base=policy.base, dtype="float32", device="cpu"), policy)
+    tied = read_json(base_folder(policy.base) / "config.json").get("tie_word_embeddings", True)
+    if tied and not model.config.get_text_config().tie_word_embeddings:
+        raise DataError(
+            f"{policy.adapter}: trains one of two embeddings that its base has in common, which one model of that base cannot "
+            "hold; export it with --format adapter"
+        )
+    kind = getattr(torch, dtype)
+    state = {name: tensor.detach() for name, tensor in model.state_dict().items()}
+    return model, {name: tensor.to(kind) if tensor.is_floating_point() else tensor for name, tensor in state.items()}, dtype
+
+
+def stored_dtype(base: Path) -> str:
+    """The type that a base is stored in, by its config, or else by its largest file.
+
+    Raises:
+        DataError: it is none of float32, bfloat16 and float16.
+    """
+    config = read_json(base / "config.json")
+    named = config.get("dtype") or config.get("torch_dtype")
+    if named is None:
+        files = sorted(base.glob("*.safetensors"), key=lambda file: file.stat().st_size)
+        types = [stored.dtype for stored in read_header(files[-1]).values()]
+        named = DTYPES.get(max(set(types), key=types.count))
+    if named not in DTYPES.values():
+        raise DataError(f"{base}: its weights are of type {named}; an export needs a base in {', '.join(DTYPES.values())}")
+    return str(named)
+
+
+def write_merged(policy: PolicyRef, base: str, out: Path) -> dict[str, Any]:
+    """Write a policy as one model: safetensors, config, tokenizer, chat template, generation config, and a probe.
+
+    What was written is loaded again, without PEFT, to make the probe.
+
+    Args:
+        policy: The base with its adapter, or a whole model.
+        base: The base that it was trained from.
+        out: The folder to write.
+
+    Returns:
+        `dtype`.
+    """
+    from tracewheel.policy.loading import load_base
+
+    model, weights, dtype = merged_weights(policy)
+    write_full_model(model, out, base, policy.version, weights, dtype)
+    if template := own_template(policy):
+        shutil.copyfile(template, out / TEMPLATE_NAME)
+    del model, weights
+    write_probe(load_base(PolicyConfig(base=base, dtype="float32", device="cpu"), str(out)), out)
+    return {"dtype": dtype}
+
+
+def own_template(policy: PolicyRef) -> Path | None:
+    """The chat template that a policy was trained with, where it is not the base's."""
+    template = Path(policy.adapter or policy.base) / TEMPLATE_NAME
+    return template if template.is_file() else None

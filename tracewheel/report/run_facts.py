@@ -1,0 +1,111 @@
+"""What a model card says of a run, from the run's record: counts, digests and figures, and no word of a user."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tracewheel.core.errors import DataError
+from tracewheel.core.files import read_json
+from tracewheel.core.fingerprint import digest_file
+from tracewheel.core.run_record import CONFIG_FILE, LINEAGE_FILE, SNAPSHOT_FILE, SUMMARY_FILE
+
+POLICY = "rl"
+FIGURES = {"success": "greedy success", "sampled": "sampled success", "harder": "greedy success, harder tier"}
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A rate of the policy, or of another one, with its 95% interval."""
+
+    policy: str
+    kind: str
+    value: float
+    interval: tuple[float, float] | None
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """A complete run.
+
+    Attributes:
+        run_id: The run.
+        config: Its resolved profile.
+        config_digest: SHA-256 of that file.
+        held_out: Number of held-out tasks.
+        figures: Rates of all policies, the exported one's among them.
+        gate: The gate's verdict.
+        intake: Counts of what was read.
+        sides: Number of tasks by side of the split.
+        slices: SHA-256 and number of lines of each part of the logs that was read.
+        lineage: Commit, input digests, packages.
+    """
+
+    run_id: str
+    config: Mapping[str, Any]
+    config_digest: str
+    held_out: int
+    figures: list[Figure]
+    gate: Mapping[str, Any]
+    intake: Mapping[str, Any]
+    sides: Mapping[str, int]
+    slices: list[tuple[str, int]]
+    lineage: Mapping[str, Any] = field(default_factory=dict)
+
+
+def is_run(folder: Path) -> bool:
+    """Whether a folder is the record of a run."""
+    return (folder / LINEAGE_FILE).is_file()
+
+
+def run_facts(folder: Path) -> RunFacts:
+    """Read the record of a complete run.
+
+    Raises:
+        DataError: it is no such record, or the run is not complete.
+    """
+    if not is_run(folder):
+        raise DataError(
+            f"{folder}: no run's record (it has no {LINEAGE_FILE}); name a run's folder, as `tracewheel status` lists it"
+        )
+    if not (folder / SUMMARY_FILE).is_file():
+        raise DataError(f"{folder}: the run is not complete (no {SUMMARY_FILE}); finish it with `tracewheel retrain`")
+    summary = read_json(folder / SUMMARY_FILE)
+    config_file = folder / CONFIG_FILE
+    try:
+        config = yaml.safe_load(config_file.read_text(encoding="utf-8"))
+        base = config["policy"]["base"]
+    except (OSError, yaml.YAMLError, KeyError, TypeError) as error:
+        raise DataError(f"{config_file}: not the resolved profile of a run ({error})") from error
+    snapshot = read_json(folder / SNAPSHOT_FILE) if (folder / SNAPSHOT_FILE).is_file() else {}
+    assert base
+    return RunFacts(
+        run_id=str(summary["run_id"]),
+        config=config,
+        config_digest=digest_file(config_file),
+        held_out=int(summary.get("n_held_out", 0)),
+        figures=_figures(summary),
+        gate=summary.get("gate", {}),
+        intake=summary.get("intake", {}),
+        sides=(summary.get("splits") or {}).get("sides", {}),
+        slices=[
+            (part["sha256"], part["next_line"] - part["line"])
+            for file in snapshot.get("files", [])
+            for part in file.get("slices", [])
+        ],
+        lineage=read_json(folder / LINEAGE_FILE),
+    )
+
+
+def _figures(summary: Mapping[str, Any]) -> list[Figure]:
+    found = []
+    for kind in FIGURES:
+        for policy, value in summary.get(kind, {}).items():
+            interval = summary.get("intervals", {}).get(kind, {}).get(policy)
+            if value is not None:
+                found.append(Figure(policy, kind, value, (interval[0], interval[1]) if interval else None))
+    return found
