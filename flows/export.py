@@ -55,6 +55,11 @@ def add_export_command(commands: Any, exit_codes: str) -> None:
     parser.add_argument(
         "--uri", metavar="URI", help="the MLflow store of a MODEL_VERSION (default: that of a run without settings)"
     )
+    parser.add_argument(
+        "--adopt",
+        action="store_true",
+        help="an adapter of plain PEFT that was trained on --base: check and record it",
+    )
     parser.add_argument("--out", required=True, metavar="DIR", help="folder to write; replaced if it is an earlier export")
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
     parser.add_argument("--debug", action="store_true", help="show stack traces and the libraries' logs")
@@ -96,17 +101,46 @@ def find_source(options: argparse.Namespace, folder: Path) -> Source:
         weights = _fetch(options, folder)
     elif is_run(named):
         run = run or named
-        weights = next((named / kind for kind in (ADAPTER, MODEL) if (named / kind).is_dir()), None)
-        if weights is None:
+        found = [named / kind for kind in (ADAPTER, MODEL) if (named / kind).is_dir()]
+        if not found:
             raise DataError(f"{named}: the run left no adapter and no model, so there is nothing to export")
+        weights = found[0]
+    elif options.adopt:
+        weights = _adopt(named, options.base, folder / ADAPTER)
     else:
         weights = weights_folder(named)
-        beside = weights.resolve().parent
-        run = run or (beside if is_run(beside) else None)
+    if run is None and is_run(weights.resolve().parent):
+        run = weights.resolve().parent
     base = options.base or (run_facts(run).config["policy"]["base"] if run else _base_in(weights))
     if not base:
         raise DataError(f"{options.policy}: does not name its base; give --base")
     return Source(weights, base, run)
+
+
+def _adopt(folder: Path, base: str | None, out: Path) -> Path:
+    """Copy the weights and the config of an adapter that plain PEFT wrote, with the hash of the base that a person names.
+
+    Raises:
+        DataError: no base is named, or the folder is no adapter.
+        WeightsError: the adapter does not fit the base.
+    """
+    from tracewheel.config import PolicyConfig
+    from tracewheel.policy.adapter_check import check_adapter_files
+    from tracewheel.policy.adapters import ADAPTER_INFO, PolicyRef, base_folder, base_hash, write_info
+    from tracewheel.policy.loading import load_for_generation
+    from tracewheel.policy.probe import write_probe
+
+    if base is None:
+        raise DataError("--adopt: name the model that the adapter was trained on with --base")
+    check_adapter_files(folder, base_folder(base))
+    out.mkdir()
+    for name in OWN_FILES:
+        if (folder / name).is_file() and name.startswith("adapter_"):
+            shutil.copyfile(folder / name, out / name)
+    write_info(out / ADAPTER_INFO, base_hash(base), 0)
+    whole = PolicyConfig(base=base, dtype="float32", device="cpu")
+    write_probe(load_for_generation(whole, PolicyRef(base, str(out))), out)
+    return out
 
 
 def _base_in(weights: Path) -> str | None:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from tracewheel.core.errors import AdapterMismatchError, ConfigError
 from tracewheel.core.fingerprint import files_hash
-from tracewheel.policy.adapter_form import beyond_vllm, largest_rank, read_form
-from tracewheel.policy.adapters import CONFIG, WEIGHTS, PolicyRef, check_adapter
+from tracewheel.policy.adapter_check import WEIGHTS
+from tracewheel.policy.adapter_form import CONFIG, beyond_vllm, largest_rank, read_form
+from tracewheel.policy.adapters import PolicyRef, check_adapter
 
 
 @dataclass(frozen=True)

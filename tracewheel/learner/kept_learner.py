@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 from tracewheel.config import UpdateSections
 from tracewheel.core.fingerprint import files_hash
 from tracewheel.core.types import content_hash
-from tracewheel.policy.adapters import CONFIG, base_hash, weights_folder
+from tracewheel.policy.adapter_form import CONFIG
+from tracewheel.policy.adapters import base_hash, weights_folder
 
 if TYPE_CHECKING:
     from tracewheel.learner.learner import Learner

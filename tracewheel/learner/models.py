@@ -45,7 +45,7 @@ class LoraModels:
         """
         from safetensors.torch import load_file
 
-        from tracewheel.policy.adapters import WEIGHTS
+        from tracewheel.policy.adapter_check import WEIGHTS
 
         adapter = policy_of(state, self._base).adapter
         if adapter is None:

@@ -191,6 +191,11 @@ def weights_folder(state: str | Path) -> Path:
     if (state / ADAPTER_INFO).is_file() or (state / MODEL_INFO).is_file():
         return state
     found = [state / name for name in (ADAPTER, MODEL) if (state / name).is_dir()]
+    if (state / CONFIG).is_file():
+        raise DataError(
+            f"{state}: an adapter without {ADAPTER_INFO}, so nothing says which base it was trained on; if you know, "
+            "`tracewheel export … --adopt --base MODEL --format adapter` checks it and writes one that has it"
+        )
     if len(found) != 1:
         what = "both adapter/ and model/" if found else "neither adapter/ nor model/"
         raise DataError(f"{state}: holds {what}; name the output of a warm start or an update")
