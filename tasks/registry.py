@@ -221,6 +221,11 @@ def fetch_registered(uri: str, name: str, version: str | None, alias: str | None
     """
     client = make_client(uri)
     found = client.get_model_version(name, version) if version else client.get_model_version_by_alias(name, alias)
+    if FORGOTTEN_TAG in found.tags:
+        raise InfrastructureError(
+            f"{name} version {found.version} learnt from somebody who was forgotten since ({found.tags[FORGOTTEN_TAG]}); name "
+            "another version"
+        )
     weights = fetch_weights(client, name, str(found.version), out)
     if digest_of(weights) != found.tags.get("adapter_digest"):
         raise InfrastructureError(f"{name} version {found.version}: the registry's files are not those that were registered")

@@ -198,33 +198,17 @@ def test_the_card_is_valid_and_holds_no_word_of_the_logs(run, tmp_path, capsys):
         assert kept not in text
 
 
-def test_an_adapter_of_plain_peft_is_adopted_for_the_base_that_one_names(base, other_base, tmp_path, capsys):
+def test_an_adapter_of_plain_peft_is_adopted_for_the_base_that_one_names(base, tmp_path, capsys):
     theirs = get_peft_model(load_base(PolicyConfig(), base), peft_config(LoraShape(rank=2, alpha=4)))
     theirs.save_pretrained(tmp_path / "theirs")
-    assert (
-        main(["export", str(tmp_path / "theirs"), "--format", "adapter", "--base", base, "--out", str(tmp_path / "out")]) == 2
-    )
+    given = ["export", str(tmp_path / "theirs"), "--base", base, "--format", "adapter", "--out"]
+    assert main([*given, str(tmp_path / "out")]) == 2
     assert "--adopt" in capsys.readouterr().err
-    exported(capsys, tmp_path / "theirs", "--adopt", "--base", base, "--format", "adapter", "--out", tmp_path / "out")
+    assert main([*given, str(tmp_path / "out"), "--adopt"]) == 0
     assert check_adapter(tmp_path / "out", base) == 0
     assert (tmp_path / "out" / "probe.json").is_file()
     (tmp_path / "theirs" / "training_args.bin").write_bytes(b"")
-    assert (
-        main(
-            [
-                "export",
-                str(tmp_path / "theirs"),
-                "--adopt",
-                "--base",
-                base,
-                "--format",
-                "adapter",
-                "--out",
-                str(tmp_path / "two"),
-            ]
-        )
-        == 2
-    )
+    assert main([*given, str(tmp_path / "two"), "--adopt"]) == 2
     assert "training_args.bin" in capsys.readouterr().err
 
 
