@@ -84,6 +84,7 @@ def run(adapter, base, tmp_path):
 
 
 def exported(capsys, *arguments):
+    capsys.readouterr()  # libraries print, too
     assert main(["export", *map(str, arguments), "--json"]) == 0
     return json.loads(capsys.readouterr().out)
 

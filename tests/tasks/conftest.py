@@ -1,8 +1,11 @@
 """Shared by the task tests: a profile, a run of it in a fresh folder, one MLflow store."""
 
+import zlib
 from dataclasses import replace
 
 import pytest
+import torch
+from safetensors.torch import save_file
 
 from tasks.reading import begin_run
 from tasks.tracking import Tracking
@@ -41,14 +44,23 @@ def make_run(base, tracking_uri, tmp_path, request):
     return make
 
 
+def write_small_adapter(folder, value):
+    """Weights and config of an adapter of rank 1 on the first layer's output projection."""
+    layer = "base_model.model.model.layers.0.self_attn.o_proj"
+    weights = {f"{layer}.lora_A.weight": torch.full((1, 128), value), f"{layer}.lora_B.weight": torch.ones(128, 1)}
+    save_file(weights, folder / "adapter_model.safetensors")
+    form = {"peft_type": "LORA", "r": 1, "lora_alpha": 1, "target_modules": ["layers.0.self_attn.o_proj"]}
+    write_json(folder / "adapter_config.json", form)
+
+
 @pytest.fixture
 def adapter(base, tmp_path):
-    """Makes folders that look like adapters for the base."""
+    """Makes small adapters for the base, other numbers under each name."""
 
     def make(name):
         folder = tmp_path / name
         folder.mkdir()
-        (folder / "adapter_model.safetensors").write_bytes(name.encode())
+        write_small_adapter(folder, float(zlib.crc32(name.encode())))
         write_json(folder / ADAPTER_INFO, {"base_hash": base_hash(base), "version": 7})
         return folder
 

@@ -1,6 +1,7 @@
 """The guard of a loop: what it does about an alarm, what it records, and the same again after a resume."""
 
 import json
+import shutil
 
 import pandas as pd
 import pytest
@@ -141,18 +142,17 @@ def test_a_resumed_loop_and_a_plan_of_it_decide_the_same_and_a_plan_writes_nothi
     assert plan.guard.see(6, {0: 0.1}, rollouts=[placeholder], scores=[placeholder], update=placeholder, last=False) is None
 
 
-def test_going_back_keeps_the_bytes_and_gives_them_a_version(base, tmp_path):
+def test_going_back_keeps_the_bytes_and_gives_them_a_version(base, adapter, tmp_path):
     loop = Loop(tmp_path, policy={"base": base})
     state = loop.entry("update-2")
-    for name in ("optimizer.pt", "adapter/adapter_model.safetensors"):
-        (state.path / name).parent.mkdir(exist_ok=True)
-        (state.path / name).write_bytes(name.encode())
+    (state.path / "optimizer.pt").write_bytes(b"optimizer.pt")
+    weights = shutil.copytree(adapter("one"), state.path / "adapter") / "adapter_model.safetensors"
     info = {"base_hash": base_hash(base), "version": 2}
     (state.path / "adapter" / "adapter.json").write_text(json.dumps(info, indent=2) + "\n")
     found = go_back_to(loop.run, state=state, iteration=7)
     assert policy_of(found.path, base).version == 7
     assert policy_of(state.path, base).version == 2, "the original is as it was"
     assert (found.path / "optimizer.pt").read_bytes() == b"optimizer.pt"
-    assert (found.path / "adapter" / "adapter_model.safetensors").read_bytes() == b"adapter/adapter_model.safetensors"
+    assert (found.path / "adapter" / "adapter_model.safetensors").read_bytes() == weights.read_bytes()
     assert go_back_to(loop.run, state=state, iteration=8).digest != found.digest
     assert go_back_to(loop.run, state=state, iteration=7).reused

@@ -301,7 +301,7 @@ def test_damaged_weights_of_the_registry_are_replaced_by_the_copy_that_is_right(
     load_champion.make(run, tmp_path / "again", version=version, digest=digest)
     assert digest_of(tmp_path / "again" / "adapter") == digest
     assert "not those that were registered" in said[0] and "has the right digest and is used instead" in said[0]
-    assert said[1].endswith("was repaired in the registry") and damaged.read_text() == "one"
+    assert said[1].endswith("was repaired in the registry") and digest_of(damaged.parent) == digest
     damaged.write_text("damaged")
     shutil.rmtree(tmp_path / "runs" / "champion")
     (tmp_path / "third").mkdir()

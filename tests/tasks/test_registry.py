@@ -1,6 +1,8 @@
 """The champion: promoted once, kept on refusal, ignored for another base."""
 
 import pytest
+import torch
+from safetensors.torch import save_file
 
 from tasks.registry import find_champion, load_champion, register
 from tracewheel.core.errors import InfrastructureError
@@ -79,7 +81,7 @@ def test_a_champion_for_another_base_is_ignored_with_a_reason(make_run, adapter,
 def test_a_whole_model_is_champion_only_for_full_fine_tuning(make_run, base, tmp_path):
     model = tmp_path / "whole" / "model"
     model.mkdir(parents=True)
-    (model / "model.safetensors").write_bytes(b"weights")
+    save_file({"weights": torch.ones(3)}, model / "model.safetensors")
     write_json(model / MODEL_INFO, {"base_hash": base_hash(base), "version": 4})
     run = make_run(tracked=True, learner={"weights": "full"})
     version = register(run, model, PROMOTED)
