@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 from tracewheel.config import LoraShape
 from tracewheel.core.errors import AdapterMismatchError, DataError
 from tracewheel.core.fingerprint import digest_file, digest_of, files_hash
-from tracewheel.policy.adapter_check import WEIGHTS, check_adapter_files, check_model_files
+from tracewheel.policy.adapter_check import WEIGHTS as WEIGHTS
+from tracewheel.policy.adapter_check import check_adapter_files, check_model_files
 from tracewheel.policy.adapter_form import CONFIG
 from tracewheel.policy.gguf_base import converted_folder, gguf_file, is_gguf
 from tracewheel.policy.weights_file import refuse_pickles
