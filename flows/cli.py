@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from flows.backtest import add_backtest_command
 from flows.check_template import add_check_template_command
 from flows.compare import add_compare_command
 from flows.data import add_data_commands
@@ -265,6 +266,7 @@ def build_parser() -> argparse.ArgumentParser:
     add_lineage_command(commands, _command)
     add_gc_command(commands, _command)
     add_forget_command(commands, _command)
+    add_backtest_command(commands, _command)
     add_check_template_command(commands, EXIT_CODES)
     add_export_command(commands, EXIT_CODES)
     add_data_commands(commands, EXIT_CODES)

@@ -42,6 +42,7 @@ OUTPUTS = {
     "flows.baseline:baseline": Writes(
         ("evaluation.json", "results.parquet"), (*MODES, "attempts.parquet", "trajectories.parquet")
     ),
+    "flows.backtest:backtest": Writes(("plan.json",), ("*",)),
     "flows.merge:merge": Writes(("adapter", "merge.json"), ("adapter/*", "comparison.json", "validation/*")),
     "flows.export:export": Writes(
         ("README.md", "export.json"),

@@ -29,14 +29,14 @@ EVERY_SECONDS = 30.0
 
 
 class TerminalReporter:
-    """Writes to standard error; standard output is for results.
+    """Writes to standard error, or to a console that is given; standard output is for results.
 
     A terminal shows a bar. Without one, a stage that runs for longer than `every` seconds prints a line that often, also when
     it reports nothing itself.
     """
 
-    def __init__(self, every: float = EVERY_SECONDS) -> None:
-        self.console = Console(stderr=True, highlight=False)
+    def __init__(self, every: float = EVERY_SECONDS, console: Console | None = None) -> None:
+        self.console = console or Console(stderr=True, highlight=False)
         self._bars = Progress(
             SpinnerColumn(),
             TextColumn("{task.description}"),

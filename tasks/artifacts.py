@@ -12,6 +12,7 @@ from prefect.artifacts import (
     create_table_artifact,
     update_progress_artifact,
 )
+from prefect.runtime import flow_run
 
 from tracewheel.core.progress import Listener, Progress
 
@@ -86,7 +87,12 @@ class LoopProgress:
 
 
 def publish_summary(summary: Mapping[str, Any]) -> bool:
-    """The before-and-after table and the gate's verdict; returns whether Prefect's server took them."""
+    """The before-and-after table and the gate's verdict; returns whether Prefect's server took them.
+
+    Outside of a flow run there is no page to put them on, and asking for one would start a server.
+    """
+    if not flow_run.id:
+        return False
     try:
         _publish(summary)
     except Exception:  # a server that does not answer must not end the run, which is complete
@@ -105,6 +111,8 @@ def _publish(summary: Mapping[str, Any]) -> None:
 
 
 def show_skip(run_id: str, reason: str) -> None:
-    """Why a scheduled run was skipped, as a page."""
+    """Why a scheduled run was skipped, as a page of its flow run."""
+    if not flow_run.id:
+        return
     text = f"**skipped**\n\n{reason}\n"
     create_markdown_artifact(text, key="skipped", description=f"Why run {run_id} was skipped")

@@ -11,7 +11,7 @@ import contextlib
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from tasks.gate_ledger import read_ledger
 from tasks.run import Run
 from tasks.split_chain import latest_curation
 from tasks.worth import DECISION_FILE, describe, weigh_worth
+from tracewheel.core import clock
 from tracewheel.core.errors import DataError
 from tracewheel.core.locks import hold
 from tracewheel.core.run_record import LOOP_FILE, SUMMARY_FILE
@@ -59,7 +60,7 @@ def nothing_new(run: Run, now: datetime | None = None) -> str | None:
     last = last_decision(run.config.work_dir)
     if not last or last["starts"] or last["run"] != run.record.run_id or last.get("schedule") != _schedule(run) or _begun(run):
         return None
-    now = now or datetime.now(UTC)
+    now = now or clock.now()
     if _too_old(run, _days_since(last.get("champion_since"), now)):
         return None
     if not run.planning:
@@ -88,13 +89,11 @@ def decide(run: Run, curated: Entry, start: dict[str, Any], *, asked: bool) -> D
     """
     if _begun(run):
         return Decision(True, "it has begun, and is resumed")
-    decision = (
-        weigh(run, curated, start, datetime.now(UTC)) if asked else Decision(True, BY_HAND, figures_of(run, curated, start))
-    )
+    decision = weigh(run, curated, start, clock.now()) if asked else Decision(True, BY_HAND, figures_of(run, curated, start))
     if run.planning:
         return decision
     if asked:
-        now = _written(datetime.now(UTC))
+        now = _written(clock.now())
         line = {"at": now, "run": run.record.run_id, "ticks": 1, "last": now, "schedule": _schedule(run)}
         note(run.config.work_dir, line | decision.to_record())
     if decision.starts:

@@ -10,12 +10,13 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from tasks.run import Run
 from tracewheel.config import GateConfig
+from tracewheel.core import clock
 from tracewheel.core.errors import DataError
 from tracewheel.core.files import read_json
 from tracewheel.core.locks import hold
@@ -40,7 +41,7 @@ def look_at(run: Run, evidence: str, baseline: str) -> Look:
         DataError: the ledger is not what a run wrote.
     """
     if run.planning:
-        return place_in(read_ledger(run.config.work_dir), evidence, datetime.now(UTC))
+        return place_in(read_ledger(run.config.work_dir), evidence, clock.now())
     return note(run.config.work_dir, run.config.gate, {"evidence": evidence, "run": run.record.run_id, "baseline": baseline})
 
 
@@ -50,7 +51,7 @@ def look_of_run(run: Run) -> tuple[Look, float | None]:
     ours = next((gate["evidence"] for gate in reversed(gates) if gate["run"] == run.record.run_id), "")
     records = [Path(run.config.work_dir) / gate["run"] / GATE_FILE for gate in reversed(gates) if gate["run"]]
     last: dict[str, Any] = next((read_json(record) for record in records if record.is_file()), {})
-    return place_in(gates, ours, datetime.now(UTC)), last.get("spread")
+    return place_in(gates, ours, clock.now()), last.get("spread")
 
 
 def note(work_dir: str, config: GateConfig, gate: dict[str, str], now: datetime | None = None) -> Look:
@@ -63,7 +64,7 @@ def note(work_dir: str, config: GateConfig, gate: dict[str, str], now: datetime 
     Raises:
         DataError: the ledger is not what a run wrote.
     """
-    now = now or datetime.now(UTC)
+    now = now or clock.now()
     with _locked(work_dir):
         gates = read_ledger(work_dir)
         look = place_in(gates, gate["evidence"], now)

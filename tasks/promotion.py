@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tasks.mlflow_client import sqlite_file
+from tracewheel.core import clock
 from tracewheel.core.errors import InfrastructureError
 from tracewheel.core.fingerprint import digest_of
 from tracewheel.core.locks import hold
@@ -150,4 +151,4 @@ def alias_held(uri: str, folder: Path) -> Iterator[None]:
 
 
 def now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
+    return clock.written()

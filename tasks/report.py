@@ -139,7 +139,7 @@ def write_report(run: Run, outcome: Outcome, model_version: str) -> dict[str, An
     if not run.tracking.settle():
         summary["mlflow_waiting"] = run.tracking.waiting
     if not publish_summary(summary):
-        run.reporter.say("Prefect's server does not answer: it has neither the table nor the verdict; the report has both")
+        run.reporter.say("Prefect's pages have neither the table nor the verdict; the report has both")
     if run.record.summary is None:
         write_whole(Path(run.config.work_dir) / POSTERIOR_FILE, canonical_json(outcome.sampler) + "\n")
         start = run.record.started() or {}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from tasks.reading import begin_run
 from tasks.run import Run
 from tracewheel.config import CurateSections
 from tracewheel.config.notify import HELD_EVENT
+from tracewheel.core import clock
 from tracewheel.core.errors import DoubtfulData
 from tracewheel.core.store import Entry
 from tracewheel.curation.outcomes import REPLAYED, replayed_outcomes, selected
@@ -96,7 +97,7 @@ def tell_prefect(batch: Batch) -> None:
 
 def screen_batch(run: Run, batches: Batches, new: Sequence[LogPart]) -> Batch:
     """Ingest what a run reads, screen what is new in it, and note the decision."""
-    now = datetime.now(UTC)
+    now = clock.now()
     accepted = batches.accepted()
     traces = ingest_traces(run, snapshot=run.snapshot)
     profile = profile_of(run, traces, new, accepted, now)

@@ -21,6 +21,7 @@ from tasks.inputs import NOT_IDENTITY
 from tasks.mlflow_client import MlflowAway, bounded
 from tasks.traces import EvaluationTags
 from tracewheel.config import RetrainConfig, TrackingConfig
+from tracewheel.core import clock
 from tracewheel.core.errors import DataError, InfrastructureError
 from tracewheel.core.run_record import RunRecord
 from tracewheel.curation.curated_folder import TASKS_FILE
@@ -286,7 +287,7 @@ def _silent(text: str) -> None:
 
 
 def _now() -> int:
-    return int(time.time() * 1000)
+    return clock.milliseconds()
 
 
 def _known(metrics: Mapping[str, float | None]) -> dict[str, float]:

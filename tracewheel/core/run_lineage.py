@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from tracewheel.core import clock
 from tracewheel.core.code_state import code_state, dirty_diff, installed_packages, lock_text
 from tracewheel.core.fingerprint import (
     CURATION_PACKAGES,
@@ -122,4 +122,4 @@ def _comparable(value: Any) -> Any:
 
 
 def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
+    return clock.written()

@@ -10,10 +10,10 @@ import contextlib
 import json
 import os
 import socket
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from tracewheel.core import clock
 from tracewheel.core.errors import DataError
 from tracewheel.core.files import read_json
 from tracewheel.core.store import write_whole
@@ -142,4 +142,4 @@ def _json(values: dict[str, Any]) -> str:
 
 
 def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
+    return clock.written()

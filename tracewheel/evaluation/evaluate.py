@@ -45,7 +45,7 @@ def evaluate(
     Without tasks every rate is None.
 
     Args:
-        samples: Sampled episodes per task.
+        samples: Sampled episodes per task; with 0 only greedy ones are played.
         seed: Seed of the sampled episodes.
         progress: Called with (finished episodes, all episodes) of each mode.
 
@@ -61,18 +61,26 @@ def evaluate(
     scores, spent = {}, {"episodes": 0.0, "generated_tokens": 0.0}
     if not tasks:  # a profile without a harder tier
         for mode in MODES:
-            (out / mode).mkdir(parents=True)
-            write_records(out / mode / TRAJECTORIES_FILE, [])
-            write_scores(out / mode / SCORES_FILE, [])
+            _play_none(out / mode)
         return write_evaluation(settings, config.rubric, tasks, {mode: [] for mode in MODES}, out, spent)
     for mode, greedy in (("greedy", True), ("sampled", False)):
         folder = out / mode
+        if not greedy and not samples:
+            _play_none(folder)
+            scores[mode] = []
+            continue
         plan = RolloutPlan(tasks, samples=1 if greedy else samples, seed=seed, greedy=greedy)
         metrics = rollout(config, policy, plan, folder, progress=progress)
         spent = {key: spent[key] + metrics[key] for key in spent}
         score(config, tasks, folder / TRAJECTORIES_FILE, folder)
         scores[mode] = read_scores(folder / SCORES_FILE)
     return write_evaluation(config.evaluation, config.rubric, tasks, scores, out, spent)
+
+
+def _play_none(folder: Path) -> None:
+    folder.mkdir(parents=True)
+    write_records(folder / TRAJECTORIES_FILE, [])
+    write_scores(folder / SCORES_FILE, [])
 
 
 def join(config: EvaluateSections, tasks: list[Task], parts: list[Path], out: Path) -> dict[str, Any]:
