@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from flows.backtest import add_backtest_command
+from flows.backtest_plan import add_backtest_command
 from flows.check_template import add_check_template_command
 from flows.compare import add_compare_command
 from flows.data import add_data_commands

@@ -42,7 +42,9 @@ OUTPUTS = {
     "flows.baseline:baseline": Writes(
         ("evaluation.json", "results.parquet"), (*MODES, "attempts.parquet", "trajectories.parquet")
     ),
-    "flows.backtest:backtest": Writes(("plan.json",), ("*",)),
+    "flows.backtest:backtest": Writes(
+        ("plan.json",), ("branches/*", "reference/*", "store/*", "mlflow/*", "backtest.*", "costs.json")
+    ),
     "flows.merge:merge": Writes(("adapter", "merge.json"), ("adapter/*", "comparison.json", "validation/*")),
     "flows.export:export": Writes(
         ("README.md", "export.json"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 ENDS = ("promoted", "refused", "skipped", "held", "failed", "no logs")
 Used = tuple[frozenset[str], frozenset[str]]
+UNUSED: Used = (frozenset(), frozenset())
 
 
 class Tick(Protocol):
@@ -133,11 +134,16 @@ def _over_first(
 
 
 def _held(ticks: Sequence[Tick]) -> dict[str, Any]:
-    """Ticks with a batch that was held, and the records in it."""
-    held = [tick for tick in ticks if tick.held]
+    """Ticks with a batch that was held, its records, and the days that it is of: all since the tick before.
+
+    What was logged before the first tick is no day of the window.
+    """
+    held = [(place, tick) for place, tick in enumerate(ticks) if tick.held]
+    moments = [datetime.fromisoformat(tick.at) for tick in ticks]
     return {
-        "ticks": [tick.at for tick in held],
-        "records": sum(batch["records"] for tick in held for batch in tick.held),
+        "ticks": [tick.at for _, tick in held],
+        "records": sum(batch["records"] for _, tick in held for batch in tick.held),
+        "days": sum((moments[place] - moments[place - 1]) / timedelta(days=1) for place, _ in held if place),
     }
 
 

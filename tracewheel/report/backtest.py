@@ -81,7 +81,7 @@ def row_of(name: str, branch: Mapping[str, Any], costs: Mapping[str, Any]) -> tu
         str(runs["refused"]),
         str(runs["skipped"]),
         str(runs["failed"]),
-        str(len(branch["held"]["ticks"])),
+        f"{branch['held']['days']:g}",
         expected,
         f"{hours:.2f}",
         f"{total['tokens']:,}",

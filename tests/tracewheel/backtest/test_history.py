@@ -70,9 +70,7 @@ def test_a_poisoned_future_changes_no_earlier_byte(tmp_path_factory, lines, toda
     for name, records in (("clean", past), ("poisoned", mixed)):
         write(folder / name / "a.jsonl", records or [record(9999, text_of(day(20)))])
         history_of(folder / name).extend(folder / f"{name}-view", None, day(today))
-    views = [
-        {path.name: path.read_bytes() for path in (folder / f"{name}-view").glob("*")} for name in ("clean", "poisoned")
-    ]
+    views = [{path.name: path.read_bytes() for path in (folder / f"{name}-view").glob("*")} for name in ("clean", "poisoned")]
     assert views[0] == views[1]
 
 
