@@ -15,8 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from flows.outputs import OUTPUTS
 from flows.setup import resolve_config
 from tracewheel.core.errors import DataError
+from tracewheel.core.out_folder import check_out_folder
 
 if TYPE_CHECKING:
     from flows.progress import TerminalReporter
@@ -71,6 +73,7 @@ def checked(options: argparse.Namespace) -> Backtest:
         InputError: an option, the profile or the logs are wrong; or the folder holds another backtest.
     """
     from tasks.run import Run
+    from tasks.template import checked_template
     from tracewheel.backtest.history import read_history
     from tracewheel.backtest.plan import Branch, Window, parse_cadences, parse_gates
 
@@ -83,13 +86,14 @@ def checked(options: argparse.Namespace) -> Backtest:
     gates = parse_gates(options.gate, config.gate)
     if options.exam is not None and options.exam < 1:
         raise DataError(f"--exam {options.exam}: give 1 or more tasks a day")
-    Run.unread(config)
+    checked_template(Run.unread(config))
     history = read_history(config.ingest)
     history.check_zones(assume_utc=options.assume_utc)
     _check_window(history, window)
     for sentence in history.says():
         say(sentence)
     out = Path(options.out or f"{config.work_dir.rstrip('/')}-backtest").resolve()
+    check_out_folder(out, OUTPUTS["flows.backtest:backtest"], by="backtest")
     branches = tuple(Branch(cadence, gate) for gate in gates for cadence in cadences)
     plan = Backtest(config, history, window, branches, out, options.exam)
     _keep_plan(plan)

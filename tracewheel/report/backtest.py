@@ -120,6 +120,9 @@ def sentences(result: Mapping[str, Any], costs: Mapping[str, Any]) -> list[str]:
             f"{name}: of {asked['all']} tasks of days, {asked['used_before']} had been trained or selected on before and do not"
             f" count; {asked['related_to_used']} are of users, sessions or copies of such, and count in the first figure only"
         )
+        failed = [tick for tick in branch["ticks"] if tick["end"] == "failed"]
+        for why in dict.fromkeys(tick["figures"]["why"] for tick in failed):
+            said.append(f"{name}: {sum(tick['figures']['why'] == why for tick in failed)} runs failed: {why}")
         if over := branch["over_first_champion"]:
             interval = f"{points(over['low'])} to {points(over['high'])}"
             said.append(f"{name}: {points(over['points'])} point-days over its own first champion ({interval})")

@@ -1,0 +1,81 @@
+"""The result of two branches from their ticks, and its text, page and plot."""
+
+import json
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from xml.etree import ElementTree
+
+import pandas as pd
+import pytest
+
+from tracewheel.backtest.plan import Window
+from tracewheel.backtest.result import UNUSED, BranchRecord, result_of
+from tracewheel.backtest.serving import FIRST
+from tracewheel.report.backtest import headline, shown, write_backtest
+
+DAYS = (2, 3, 4, 5)
+TASKS = [(day, f"{day}-{number}") for day in DAYS for number in range(30)]
+
+
+def tick(day, end, champion=None, held=()):
+    at = f"2026-10-{day:02}T00:00:00+00:00"
+    return SimpleNamespace(at=at, end=end, run=None, figures={"why": "a <b>"}, champion=champion, held=list(held), new=9)
+
+
+@pytest.fixture(scope="module")
+def result():
+    asked = pd.DataFrame(
+        {
+            "day": [f"2026-10-{day:02}" for day, _ in TASKS],
+            "at": [round(datetime(2026, 10, day, 9, tzinfo=UTC).timestamp() * 1_000_000) for day, _ in TASKS],
+            "task_id": [name for _, name in TASKS],
+            "fingerprint": [name for _, name in TASKS],
+            "keys": [[name] for _, name in TASKS],
+            "success": [float(place % 2) for place in range(len(TASKS))],
+        }
+    )
+    scores = {FIRST: {name: float(place % 5 == 0) for place, (_, name) in enumerate(TASKS)}}
+    scores["good"] = {name: float(place % 5 < 4) for place, (_, name) in enumerate(TASKS)}
+    batch = {"id": "b", "records": 45, "reasons": ["rewards"]}
+    daily = [tick(2, "refused"), tick(3, "promoted", "good"), tick(4, "skipped", "good", [batch]), tick(5, "failed", "good")]
+    second = [tick(2, "no logs"), tick(4, "refused")]
+    used = {"1d": [UNUSED, (frozenset({"3-0", "4-0"}), frozenset({"4-0", "4-1"})), UNUSED, UNUSED], "2d": [UNUSED] * 2}
+    branches = {"1d": BranchRecord("1d", {}, daily), "2d": BranchRecord("2d", {}, second)}
+    exam = {"tasks": 120, "asked": 120, "days": 4, "blocks": ["block-001"], "left_out": {"another environment": 3}}
+    return result_of(Window.of("2026-10-02", "2026-10-05", "UTC"), asked, exam, branches, used, scores)
+
+
+def test_points_runs_held_days_and_promotions(result):
+    daily, second = result["branches"]["1d"], result["branches"]["2d"]
+    assert second["points"]["points"] == 0 and second["false_promotions"]["promotions"] == 0
+    assert daily["asked"] == {"all": 120, "used_before": 2, "related_to_used": 1}
+    assert daily["runs"]["promoted"] == 1 and daily["runs"]["failed"] == 1 and second["runs"]["no logs"] == 1
+    assert daily["held"] == {"ticks": ["2026-10-04T00:00:00+00:00"], "records": 45, "days": 1.0}
+    assert round(daily["days"][0]["success"], 2) == 0.2, "the first policy serves the first day"
+    assert daily["points"]["points"] == pytest.approx(180, abs=5) and daily["points"]["days"] == 4
+    assert daily["points_unrelated"]["rows"] == daily["points"]["rows"] - 1
+    assert daily["over_first_champion"]["points"] == 0
+    (promotion,) = daily["promotions"]
+    assert promotion["verdict"] == "better" and promotion["replaced"] == FIRST and promotion["tasks"] == 90 - 3
+    assert result["comparison"]["all"]["best"] == "1d" and result["comparison"]["all"]["clear"]
+
+
+def test_text_page_and_plot(result, tmp_path):
+    total = {"seconds": 3600.0, "tokens": 12000, "money": 2.0, "currency": "EUR"}
+    spent = {"seconds": {"rollout": 3600.0}, "tokens": {"rollout": 12000}, "total": total}
+    costs = {"branches": {"1d": spent, "2d": spent}, "exam": spent, "backtest": spent, "shared": 4}
+    files = write_backtest(tmp_path, result, costs)
+    text = shown(result, costs, files)
+    assert text.startswith("best: 1d, +") and "better than each other branch" in text
+    assert "1d: 1 runs failed: a <b>" in text and "left out: 3 another environment" in text and "12,000" in text
+    assert json.loads((tmp_path / "backtest.json").read_text()) == result
+    plot = ElementTree.fromstring((tmp_path / "backtest.svg").read_text())
+    assert plot.attrib["aria-label"].startswith("Backtest from 2026-10-02 to 2026-10-05: 1d 1")
+    lines = [line.attrib["points"].split() for line in plot.iter("{http://www.w3.org/2000/svg}polyline")]
+    assert [len(points) for points in lines] == [5, 5]
+    page = (tmp_path / "backtest.html").read_text()
+    assert "a &lt;b&gt;" in page and "<b>" not in page.split("<ul>")[1].split("</ul>")[0] and "<svg" in page
+    again = write_backtest(tmp_path, result, costs)
+    assert again == files
+    alone = {**result, "comparison": {"all": {"best": "1d", "differences": {}, "clear": False}}}
+    assert headline(alone).startswith("1d: +")
