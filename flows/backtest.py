@@ -63,10 +63,8 @@ def _stoppable() -> Iterator[None]:
 def make_exam(plan: Backtest) -> Entry:
     """The exam: the logs as screening lets them in day by day, and the tasks that users asked for in the window."""
     from flows.intake import take_in
-    from tasks.drivers import DirectDriver
     from tasks.exam import set_exam
-    from tasks.reading import begin_run
-    from tasks.screening import screened
+    from tasks.ticks import lend_states
     from tracewheel.core import clock
     from tracewheel.core.errors import DoubtfulData
 
@@ -76,8 +74,9 @@ def make_exam(plan: Backtest) -> Entry:
         for moment in [plan.window.begin, *(day.end for day in plan.window.days())]:
             if plan.history.extend(Path(config.ingest.paths[0]), before, moment):
                 with clock.at(moment), contextlib.suppress(DoubtfulData):  # all that there is so far is held
-                    run = screened(begin_run(config, reporter, DirectDriver()))
+                    run = _begin(config, reporter)
                     traces = take_in(run)
+                    lend_states(run)
             before = moment
         if run is None or traces is None:
             raise DataError("all records of the logs are held by screening: there is nothing to replay")
@@ -118,7 +117,7 @@ def run_tick(config: RetrainConfig, moment: datetime, new: int, reporter: Termin
 
     What an input is wrong with ends the tick, as it would have ended the run; anything else ends the backtest, which resumes.
     """
-    from tasks.ticks import HELD_BACK, NO_LOGS, Tick, add_tick, begin_tick, held_at, outcome, serving
+    from tasks.ticks import HELD_BACK, NO_LOGS, Tick, add_tick, begin_tick, held_at, lend_states, outcome, serving
     from tracewheel.core import clock
     from tracewheel.core.errors import DoubtfulData
 
@@ -145,6 +144,8 @@ def run_tick(config: RetrainConfig, moment: datetime, new: int, reporter: Termin
         if nothing:
             found |= {"end": nothing, "figures": {}}
         champion, weights = serving(run) if run else (None, None)
+        if run:
+            lend_states(run)
     tick = Tick(at=at, champion=champion, weights=weights, held=held_at(folder, at), new=new, **found)
     add_tick(folder, tick)
     return tick
@@ -154,8 +155,11 @@ def _begin(config: RetrainConfig, reporter: TerminalReporter) -> Run:
     from tasks.drivers import DirectDriver
     from tasks.reading import begin_run
     from tasks.screening import screened
+    from tasks.ticks import borrow_state
 
-    return screened(begin_run(config, reporter, DirectDriver()))
+    run = screened(begin_run(config, reporter, DirectDriver()))
+    borrow_state(run)
+    return run
 
 
 def _scheduled(run: Run, reporter: TerminalReporter, work: Work | None) -> None:

@@ -14,16 +14,18 @@ from typing import Any
 
 from tasks.champion import known_champion
 from tasks.decisions import last_decision
+from tasks.reading import FOLDER as INGESTED
 from tasks.registry import load_champion
 from tasks.run import Run
 from tracewheel.core.errors import DataError
 from tracewheel.core.files import read_json
 from tracewheel.core.run_record import RunRecord, find_runs
-from tracewheel.core.store import write_whole
+from tracewheel.core.store import PARTIAL, link, remove, write_whole
 from tracewheel.operations.batches import HELD, Batches
 from tracewheel.report.doctor.run_records import LOOP_FILE
 
 TICKS_FILE, BEGUN_FILE = "ticks.json", "tick.json"
+STATES = ".ingested"  # in the store that the branches share
 SKIPPED, FAILED, HELD_BACK, NO_LOGS = "skipped", "failed", "held", "no logs"
 GATE = ("difference", "interval", "level", "baseline", "look", "reasons")
 
@@ -96,6 +98,31 @@ def begin_tick(work_dir: Path, at: str) -> list[str]:
 def complete_runs(work_dir: Path) -> list[str]:
     """The runs of a work folder that came to a verdict."""
     return sorted(record.run_id for record in find_runs(work_dir) if record.summary)
+
+
+def borrow_state(run: Run) -> None:
+    """Place what the run's ingest leaves for the next one, where another branch has made that ingest.
+
+    The store has its output, and what it leaves lies in the work folder of that branch; without it the next ingest would begin
+    anew, and be another one.
+    """
+    links = run.snapshot.links
+    if links is None or links.state.is_dir():
+        return
+    kept = run.store.root / STATES / links.state.name
+    if kept.is_dir():
+        link(kept, links.state)
+
+
+def lend_states(run: Run) -> None:
+    """Keep what the ingests of a work folder have left, for the other branches."""
+    for state in Path(run.config.work_dir, INGESTED).glob("*"):
+        kept = run.store.root / STATES / state.name
+        if state.is_dir() and not kept.exists():
+            partial = kept.with_name(f"{PARTIAL}{state.name}")
+            remove(partial)
+            link(state, partial)
+            partial.rename(kept)
 
 
 def outcome(work_dir: Path, run: Run | None, at: str, before: list[str], problem: Exception | None) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from tracewheel.core.errors import ConfigError, DataError
 
 ROOT = Path(__file__).parents[2]
 SIZES = {"train_tasks": 100, "validation_tasks": 4, "held_out_tasks": 4, "harder_tasks": 4, "min_attempts": 1}
-HISTORY, DAILY = 110, 14
+HISTORY, DAILY = 80, 10
 GATE = {"verdict": "refused", "reasons": ["a test"], "baseline": "base", "difference": 0.0}
 
 
