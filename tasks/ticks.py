@@ -19,10 +19,9 @@ from tasks.registry import load_champion
 from tasks.run import Run
 from tracewheel.core.errors import DataError
 from tracewheel.core.files import read_json
-from tracewheel.core.run_record import RunRecord, find_runs
+from tracewheel.core.run_record import LOOP_FILE, RunRecord, find_runs
 from tracewheel.core.store import PARTIAL, link, remove, write_whole
 from tracewheel.operations.batches import HELD, Batches
-from tracewheel.report.doctor.run_records import LOOP_FILE
 
 TICKS_FILE, BEGUN_FILE = "ticks.json", "tick.json"
 STATES = ".ingested"  # in the store that the branches share

@@ -58,7 +58,8 @@ def evaluate(
     settings = config.evaluation
     sampling = {"temperature": settings.temperature, "top_p": settings.top_p, "exploration": ExplorationConfig()}
     config = config.model_copy(update={"rollout": config.rollout.model_copy(update=sampling)})
-    scores, spent = {}, {"episodes": 0.0, "generated_tokens": 0.0}
+    scores: dict[str, list[Score]] = {}
+    spent = {"episodes": 0.0, "generated_tokens": 0.0}
     if not tasks:  # a profile without a harder tier
         for mode in MODES:
             _play_none(out / mode)
