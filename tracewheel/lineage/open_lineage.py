@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from tracewheel.core import clock
 from tracewheel.lineage.work_folder import WorkFolder, stage_of
 
 PRODUCER = "https://pypi.org/project/tracewheel/"
@@ -86,7 +87,7 @@ def _event(
     outputs: Iterable[dict[str, Any]],
     at: float | None = None,
 ) -> dict[str, Any]:
-    moment = datetime.now(UTC) if at is None else datetime.fromtimestamp(at, UTC)
+    moment = clock.now() if at is None else datetime.fromtimestamp(at, UTC)
     return {
         "eventType": state,
         "eventTime": moment.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
