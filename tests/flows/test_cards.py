@@ -31,7 +31,10 @@ OWN_TABLES = {
     "flows.backtest:backtest",
     "flows.commands:retrain", "flows.doctor:doctor", "flows.check_template:check_template", "flows.baseline:baseline",
     "flows.data:diff", "flows.data:filter_dry_run", "flows.dvc:params",
+    "flows.compare:compare", "flows.forget:forget", "flows.lineage:lineage", "flows.reproduce:reproduce",
 }  # fmt: skip
+# Whose card names a file to read, and no command.
+NOTHING_NEXT = {"flows.data:report", "flows.export:export"}
 MODE = {"rate": 0.375, "interval": [0.137, 0.694], "n": 8}
 NO_RATE = {"rate": None, "interval": None, "n": 0}
 VERDICT = {
@@ -147,7 +150,7 @@ def test_no_dictionary_is_printed_and_narrow_terminals_hold_every_line(command, 
     text = shown(options, RESULTS[command], monkeypatch)
     said = re.sub(r"next: .*", "", text)
     assert "\x1b" not in text and not re.search(r"[{}\[\]]|None|null|True|False", said)
-    assert "next: tracewheel" in text or "next: dvc" in text or command == "flows.data:report"
+    assert "next: tracewheel" in text or "next: dvc" in text or command in NOTHING_NEXT
     if "my profile" in text:
         assert "'my profile.yaml' --set seed=1" in text  # as it is typed
     lines = re.sub(r"\x1b\[[0-9;]*m", "", shown(options, RESULTS[command], monkeypatch, columns=60)).splitlines()
