@@ -166,9 +166,9 @@ def export_card(options: Options, result: Result) -> Card:
     return Card(
         f"{result['name']} written to {result['out']} as {result['format']}",
         rows_of({name: result[name] for name in ("dtype", "license", "run_id", "verdict", "policy_digest") if result[name]}),
-        look_at="; ".join(notes),
+        look_at="; ".join([*notes, f"the model card is {result['out']}/README.md"]),
         tone="warning" if notes else "good",
-        next=[f"read {result['out']}/README.md, the model card"],
+        next=[f"tracewheel lineage {options.policy}"],
     )
 
 

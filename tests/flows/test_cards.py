@@ -28,7 +28,8 @@ ROOT = Path(__file__).parents[2]
 RECORD = {"messages": [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hello."}]}
 # Commands that print tables of their own.
 OWN_TABLES = {
-    "flows.backtest:backtest",
+    "flows.backtest:backtest", "flows.lineage:lineage", "flows.compare:compare", "flows.forget:forget",
+    "flows.reproduce:reproduce",
     "flows.commands:retrain", "flows.doctor:doctor", "flows.check_template:check_template", "flows.baseline:baseline",
     "flows.data:diff", "flows.data:filter_dry_run", "flows.dvc:params",
     "flows.compare:compare", "flows.forget:forget", "flows.lineage:lineage", "flows.reproduce:reproduce",
@@ -116,7 +117,7 @@ RESULTS = {
 }  # fmt: skip
 TYPED = argparse.Namespace(
     config="my profile.yaml", overrides=["seed=1"], run_dir=None, curated="data/curated", out="out", traces="data/ingested",
-    trajectories="ro/trajectories.parquet", split="validation", keep=None,
+    trajectories="ro/trajectories.parquet", split="validation", keep=None, policy="runs/abc",
 )  # fmt: skip
 
 
