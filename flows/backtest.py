@@ -31,9 +31,10 @@ Work = Callable[["Run", "TerminalReporter"], dict[str, Any]]
 
 def backtest(options: argparse.Namespace) -> dict[str, Any]:
     """Replay the past, and write what it shows."""
+    from flows.setup import use_threads
+
     plan = checked(options)
     prepare_environment(str(plan.out), debug=options.debug)
-    from flows.setup import use_threads
     from tracewheel.report.backtest import shown, write_backtest
 
     use_threads(plan.config.threads)

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flows.outputs import OUTPUTS
-from flows.setup import resolve_config
 from tracewheel.core.errors import DataError
 from tracewheel.core.out_folder import check_out_folder
 
@@ -72,6 +71,7 @@ def checked(options: argparse.Namespace) -> Backtest:
     Raises:
         InputError: an option, the profile or the logs are wrong; or the folder holds another backtest.
     """
+    from flows.setup import resolve_config
     from tasks.run import Run
     from tasks.template import checked_template
     from tracewheel.backtest.history import read_history

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from flows.arguments import folder_of
-from flows.setup import prepare_environment, resolve_config
 from tracewheel.core.errors import DataError
 
 Options = argparse.Namespace
@@ -55,6 +54,7 @@ def params(options: Options) -> dict[str, Any]:
     """
     import yaml
 
+    from flows.setup import resolve_config
     from tasks.stage_keys import all_sections
     from tracewheel.config.loading import read_values
 
@@ -75,6 +75,8 @@ def params(options: Options) -> dict[str, Any]:
 
 def keys(options: Options) -> dict[str, Any]:
     """Write a file for each stage of `dvc.yaml`; see `tasks.stage_keys`."""
+    from flows.setup import prepare_environment, resolve_config
+
     config = resolve_config(options.config, options.overrides)
     prepare_environment(None, debug=options.debug)
     from tasks.stage_keys import stage_keys
@@ -101,6 +103,8 @@ def figures(options: Options) -> dict[str, Any]:
     Raises:
         DataError: a folder lacks something.
     """
+    from flows.setup import resolve_config
+
     config = resolve_config(options.config, options.overrides)
     from flows.loop_command import REPORT_FILE
     from tracewheel.core.files import read_json

@@ -14,7 +14,7 @@ from tracewheel.curation.leaks import check_curated
 from tracewheel.curation.split_record import SplitRecord
 from tracewheel.traces.ingest import ingest
 
-FEW = {"train_tasks": 8, "validation_tasks": 4, "held_out_tasks": 6, "harder_tasks": 2, "min_attempts": 1}
+FEW = {"train_tasks": 8, "validation_tasks": 4, "held_out_tasks": 6, "harder_tasks": 2, "min_attempts": 1, "recent_share": 0.0}
 
 
 @pytest.fixture(scope="module")

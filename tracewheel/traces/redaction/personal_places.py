@@ -125,8 +125,8 @@ def personal_places() -> dict[str, list[Detector]]:
         "bank_account": [
             Detector(
                 "bank_account",
-                rf"(?i)(?:ac(?:coun|c)t|routing|sort[ _\-]?code|(?:aba|bsb)(?:[^0-9A-Za-z]|num|no)|kontonr|kontonummer|compte"
-                rf"|clabe|ifsc){_ESCAPED_BETWEEN}*"
+                rf"(?i)(?:ac(?:coun|c)t|routing|sort[ _\-]?code|(?:aba|bsb)(?:[^0-9A-Za-z]|numbers?|num|no)|kontonr|kontonummer"
+                rf"|compte|clabe|ifsc){_ESCAPED_BETWEEN}*"
                 rf"(?:(?:number|num|no|nr|n|id|is|was|est|ist|es)s?{_ESCAPED_BETWEEN}*){{0,3}}[A-Z]{{0,4}}[0-9]",
                 _ACCOUNT,
                 1,
