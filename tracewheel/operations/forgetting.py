@@ -16,6 +16,7 @@ from tracewheel.config import RedactionConfig
 from tracewheel.core.errors import ConfigError
 from tracewheel.core.files import read_batches
 from tracewheel.core.types import Trace
+from tracewheel.curation.benchmark_items import texts_in
 from tracewheel.operations.file_search import Searcher
 from tracewheel.traces.forgotten import hash_of_identity, hash_of_record
 from tracewheel.traces.ingested_folder import QUARANTINE_FILE, TRACES_FOLDER
@@ -186,20 +187,9 @@ def _texts(row: dict[str, Any]) -> Iterator[str]:
     """The texts of a trace that are long enough to be somebody's."""
     for name in ("messages", "environment"):
         if row[name]:
-            for text in _strings(json.loads(row[name])):
+            for text in texts_in(json.loads(row[name])):
                 if len(text) >= SHORTEST_TEXT:
                     yield text[:LONGEST_TEXT]
-
-
-def _strings(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for entry in value.values():
-            yield from _strings(entry)
-    elif isinstance(value, list):
-        for entry in value:
-            yield from _strings(entry)
 
 
 def _take_quarantine(file: Path, wanted: Wanted, theirs: Theirs) -> bool:
