@@ -8,7 +8,7 @@ from tracewheel.traces.redaction.detector import Detector, when
 from tracewheel.traces.redaction.unescaped import QUOTES
 
 _BETWEEN = rf"[ \t:=#.,()*°º№{QUOTES}\-]"
-_NUMBERED = r"(?:[ _.\-]?(?:numbers?|num|no|nr|id|n°|nº|#)(?![A-Za-z]))*"
+_NUMBERED = r"(?:[ _.\-]?(?:numbers?|num|no|nr|id|n°|nº|#)(?![A-Za-z])){0,3}"
 _LEAD = rf"{_NUMBERED}{_BETWEEN}{{1,8}}(?:(?:is|was|ist|est|es){_BETWEEN}{{1,4}})?"
 _ESCAPED_BETWEEN = r"(?:[^0-9A-Za-z]|\\[nrtbf]|\\+u[0-9a-fA-F]{4})"
 
@@ -125,9 +125,9 @@ def personal_places() -> dict[str, list[Detector]]:
         "bank_account": [
             Detector(
                 "bank_account",
-                rf"(?i)(?:ac(?:coun|c)t|routing|sort[ _\-]?code|(?:aba|bsb)(?:[^0-9A-Za-z]|numbers?|num|no)|kontonr|kontonummer"
-                rf"|compte|clabe|ifsc){_ESCAPED_BETWEEN}*"
-                rf"(?:(?:number|num|no|nr|n|id|is|was|est|ist|es)s?{_ESCAPED_BETWEEN}*){{0,3}}[A-Z]{{0,4}}[0-9]",
+                rf"(?i)(?:ac(?:coun|c)t|routing|sort[ _\-]?code|(?:aba|bsb)(?:[^0-9A-Za-z]|numbers?|num|n[or]?|id)"
+                rf"|kontonr|kontonummer|compte|clabe|ifsc){_ESCAPED_BETWEEN}*"
+                rf"(?:(?:number|num|no|nr|n|id|is|was|est|ist|es)s?{_ESCAPED_BETWEEN}*){{0,5}}[A-Z]{{0,4}}[0-9]",
                 _ACCOUNT,
                 1,
                 more,
