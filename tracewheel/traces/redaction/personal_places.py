@@ -125,7 +125,7 @@ def personal_places() -> dict[str, list[Detector]]:
         "bank_account": [
             Detector(
                 "bank_account",
-                rf"(?i)(?:ac(?:coun|c)t|routing|sort[ _\-]?code|(?:aba|bsb)(?:[^0-9A-Za-z]|numbers?|num|n[or]?|id)"
+                rf"(?i)(?:ac(?:coun|c)t|routing|sort[ _\-]?code|(?:aba|bsb)(?:{_ESCAPED_BETWEEN}|numbers?|num|n[or]?|id)"
                 rf"|kontonr|kontonummer|compte|clabe|ifsc){_ESCAPED_BETWEEN}*"
                 rf"(?:(?:number|num|no|nr|n|id|is|was|est|ist|es)s?{_ESCAPED_BETWEEN}*){{0,5}}[A-Z]{{0,4}}[0-9]",
                 _ACCOUNT,
