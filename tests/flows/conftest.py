@@ -22,6 +22,7 @@ from tracewheel.core.store import Store
 
 ROOT = Path(__file__).parents[2]
 SERVER_PATIENCE = 400
+MANY_TASKS = {"train_tasks": 100, "validation_tasks": 4, "held_out_tasks": 4, "harder_tasks": 4, "min_attempts": 1}
 # For runs in which nothing is asserted of the policies that are evaluated for comparison alone: they are half of a short run.
 WITHOUT_COMPARISONS = {"warm_starts": "one", "policies": "gate", "aa": False}
 
@@ -162,6 +163,85 @@ def entries():
         return {name: entry and entry.digest for name, entry in found.items()}
 
     return read
+
+
+@pytest.fixture
+def work(profile, tmp_path):
+    """A work folder: `write` writes the first lines of the logs, `complete` ends a run on them without training."""
+    import pandas as pd
+
+    from flows.opening import earlier_curation, starting_facts
+    from flows.retrain import retrain
+    from flows.setup import resolve_config
+    from tasks.curate import curate_tasks
+    from tasks.decisions import JOURNAL_FILE, decide
+    from tasks.evidence import remember
+    from tasks.ingest import ingest_traces
+    from tasks.reading import begin_run
+    from tasks.split_chain import earlier_splits, remember_splits
+
+    values = yaml.safe_load(profile.read_text())
+    with open(values["ingest"]["paths"][0], "rb") as stream:
+        logs = stream.readlines()
+    (tmp_path / "logged").mkdir()
+    values["ingest"], values["curation"] = {"paths": [str(tmp_path / "logged")]}, MANY_TASKS
+    values["name"] = f"work-{tmp_path.name}"
+    (tmp_path / "profile.yaml").write_text(yaml.safe_dump(values))
+
+    class Work:
+        name = values["name"]
+        profile, folder, log = str(tmp_path / "profile.yaml"), tmp_path / "run", tmp_path / "logged" / "log.jsonl"
+
+        def write(self, lines):
+            self.log.write_bytes(b"".join(logs[:lines]))
+
+        def run(self, *overrides):
+            return begin_run(resolve_config(self.profile, list(overrides), str(self.folder)))
+
+        def curated(self, run):
+            traces = ingest_traces(run, snapshot=run.snapshot)
+            start = starting_facts(run, traces)
+            splits, lost = earlier_splits(run, start)
+            earlier = earlier_curation(run, start)
+            return traces, start, curate_tasks(run, traces=traces, earlier=earlier, splits=splits, splits_lost=lost)
+
+        def solved_and_failed(self, lines):
+            """Log lines of attempts by how they end when they are replayed."""
+            self.write(lines)
+            run = self.run()
+            with run.hold():
+                _, _, curated = self.curated(run)
+            success = pd.read_parquet(curated.path / "outcomes.parquet").set_index("trace_id")["success"]
+            known = [(success.get(line[7:24].decode(errors="replace")), line) for line in logs[:lines]]
+            return ([line for outcome, line in known if outcome == value] for value in (1.0, 0.0))
+
+        def complete(self, lines=None):
+            if lines:
+                self.write(lines)
+            run = self.run()
+            with run.hold():
+                return run, self.finish(run)
+
+        def finish(self, run):
+            traces, start, curated = self.curated(run)
+            remember(run, traces, curated, start["evidence"])
+            remember_splits(run, traces, curated, start["splits"])
+            run.record.write("summary.json", {"gate": {"verdict": "refused"}})
+            return curated
+
+        def decide(self, *overrides, asked=True):
+            run = self.run(*overrides)
+            with run.hold():
+                _, start, curated = self.curated(run)
+                return run, curated, decide(run, curated, start, asked=asked)
+
+        def tick(self, *overrides):
+            return retrain(self.profile, list(overrides), str(self.folder), scheduled=True, return_state=True)
+
+        def journal(self):
+            return [json.loads(line) for line in (self.folder / JOURNAL_FILE).read_text().splitlines()]
+
+    return Work()
 
 
 class PrefectServer:

@@ -5,74 +5,11 @@ from datetime import UTC, datetime, timedelta
 
 import pandas as pd
 import pytest
-import yaml
 
-from flows.opening import earlier_curation, starting_facts
 from flows.plan import make_plan
-from flows.retrain import retrain
-from flows.setup import resolve_config
-from tasks.curate import curate_tasks
-from tasks.decisions import DECISION_FILE, JOURNAL_FILE, decide, nothing_new, weigh
-from tasks.evidence import remember
-from tasks.ingest import ingest_traces
-from tasks.reading import begin_run
-from tasks.split_chain import earlier_splits, remember_splits
+from tasks.decisions import DECISION_FILE, nothing_new, weigh
 
 pytestmark = pytest.mark.usefixtures("prefect_harness")
-SIZES = {"train_tasks": 100, "validation_tasks": 4, "held_out_tasks": 4, "harder_tasks": 4, "min_attempts": 1}
-
-
-@pytest.fixture
-def work(profile, tmp_path):
-    """A work folder: `write` writes the first lines of the logs, `complete` ends a run on them without training."""
-    values = yaml.safe_load(profile.read_text())
-    with open(values["ingest"]["paths"][0], "rb") as stream:
-        logs = stream.readlines()
-    values["ingest"], values["curation"] = {"paths": [str(tmp_path / "log.jsonl")]}, SIZES
-    (tmp_path / "profile.yaml").write_text(yaml.safe_dump(values))
-
-    class Work:
-        profile, folder = str(tmp_path / "profile.yaml"), tmp_path / "run"
-
-        def write(self, lines):
-            (tmp_path / "log.jsonl").write_bytes(b"".join(logs[:lines]))
-
-        def run(self, *overrides):
-            return begin_run(resolve_config(self.profile, list(overrides), str(self.folder)))
-
-        def curated(self, run):
-            traces = ingest_traces(run, snapshot=run.snapshot)
-            start = starting_facts(run, traces)
-            splits, lost = earlier_splits(run, start)
-            earlier = earlier_curation(run, start)
-            return traces, start, curate_tasks(run, traces=traces, earlier=earlier, splits=splits, splits_lost=lost)
-
-        def complete(self, lines):
-            self.write(lines)
-            run = self.run()
-            with run.hold():
-                return run, self.finish(run)
-
-        def finish(self, run):
-            traces, start, curated = self.curated(run)
-            remember(run, traces, curated, start["evidence"])
-            remember_splits(run, traces, curated, start["splits"])
-            run.record.write("summary.json", {"gate": {"verdict": "refused"}})
-            return curated
-
-        def decide(self, *overrides, asked=True):
-            run = self.run(*overrides)
-            with run.hold():
-                _, start, curated = self.curated(run)
-                return run, curated, decide(run, curated, start, asked=asked)
-
-        def tick(self, *overrides):
-            return retrain(self.profile, list(overrides), str(self.folder), scheduled=True, return_state=True)
-
-        def journal(self):
-            return [json.loads(line) for line in (self.folder / JOURNAL_FILE).read_text().splitlines()]
-
-    return Work()
 
 
 def test_a_night_with_few_new_tasks_is_skipped_and_they_add_up(work):
@@ -139,24 +76,15 @@ def test_a_deployment_that_waits_for_its_first_log_is_skipped_and_a_lost_log_is_
 
 
 @pytest.mark.slow
-def test_drift_starts_a_run_and_ticks_with_little_more_are_the_same_look(work, tmp_path):
+def test_drift_starts_a_run_and_ticks_with_little_more_are_the_same_look(work):
     """Success as replayed: the first night holds solved attempts only, and then none is."""
-    work.write(400)
-    run = work.run()
-    with run.hold():
-        _, _, curated = work.curated(run)
-    success = pd.read_parquet(curated.path / "outcomes.parquet").set_index("trace_id")["success"]
-    logs = (tmp_path / "log.jsonl").read_bytes().splitlines(keepends=True)
-    named = [(success.get(line[7:24].decode(errors="replace")), line) for line in logs if line.startswith(b'{"id":"chat-')]
-    solved, failed = ([line for known, line in named if known == value] for value in (1.0, 0.0))
+    solved, failed = work.solved_and_failed(400)
 
     def write(lines):
-        (tmp_path / "log.jsonl").write_bytes(b"".join(lines))
+        work.log.write_bytes(b"".join(lines))
 
     write([*solved[:80], *failed[:20]])
-    run = work.run()
-    with run.hold():
-        work.finish(run)
+    work.complete()
     never = ("schedule.min_new_tasks=1000",)
     write([*solved[:86], *failed[:22]])
     quiet = work.decide(*never)[2]
