@@ -71,7 +71,7 @@ def test_a_scheduled_run_over_its_time_stops_and_the_next_tick_resumes_it(server
         runs = [run for run in server.runs(work.name) if run["state_type"] in ENDED]
         return runs if len(runs) >= least else None
 
-    stored = set()
+    stored = {}
     for starts in (1, 2):
         server.start_run(work.name)
         run = server.until(lambda least=starts: over(least), f"end {starts}")[-1]
@@ -81,7 +81,7 @@ def test_a_scheduled_run_over_its_time_stops_and_the_next_tick_resumes_it(server
         (path,) = work.folder.glob("*/state.json")
         state = json.loads(path.read_text())
         assert (state["state"], state["starts"], state["message"]) == ("stopped", starts, message)
-        entries = {path.name for path in (work.folder / "store").glob("[!.]*-*")}
-        assert entries > stored, "it went on from what was complete"
+        entries = {path.name: path.stat().st_mtime_ns for path in (work.folder / "store").glob("[!.]*-*")}
+        assert entries and entries.items() >= stored.items(), "it went on from what was complete"
         stored = entries
     assert process.poll() is None, "the schedule goes on"

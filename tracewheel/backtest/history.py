@@ -147,21 +147,24 @@ class History:
 
 
 def read_history(config: IngestConfig) -> History:
-    """Read all logs once, for the times of their records.
+    """Read all logs once, for the times of their records. Files without a record are left out.
 
     Raises:
-        DataError: a path has no log file, or one cannot be read.
+        DataError: a path has no log file, one cannot be read, or none has a record.
     """
     history = History([])
     for name, path in find_files(config.paths).items():
         try:
-            history.logs.append(_index(config, name, path, history))
+            if log := _index(config, name, path, history):
+                history.logs.append(log)
         except OSError as error:
             raise DataError(f"{path}: cannot be read: {error.strerror or error}") from error
+    if not history.logs:
+        raise DataError(f"{', '.join(config.paths)}: none of the log files has a record")
     return history
 
 
-def _index(config: IngestConfig, name: str, path: Path, history: History) -> LogHistory:
+def _index(config: IngestConfig, name: str, path: Path, history: History) -> LogHistory | None:
     pieces, whole = whole_file_pieces(path), True
     if pieces is None:
         log = LogFile(path, largest=config.largest_record_mib << 20)
@@ -176,12 +179,14 @@ def _index(config: IngestConfig, name: str, path: Path, history: History) -> Log
             if isinstance(item, Trace):
                 lines.made(item)
     times, source = lines.times(), "records"
-    if not len(times) or times.max() == NEVER:
+    if not len(times):
+        return None
+    if times.max() == NEVER:
         dated = DATED.search(path.name)
         moment, source = _file_time(path, dated), "name" if dated else "change"
-        times = np.full(1 if whole else max(1, len(times)), moment, dtype=np.int64)
+        times = np.full(1 if whole else len(times), moment, dtype=np.int64)
     begins, lengths = (np.frombuffer(values, dtype=np.int64) for values in (lines.begins, lines.lengths))
-    if whole or not len(begins):
+    if whole:
         times = np.array([times.max()])
         begins, lengths = np.zeros(1, np.int64), np.zeros(1, np.int64)
     elif begins[0] == 0:  # a byte order mark is no part of the first line

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -93,15 +93,18 @@ def row_of(name: str, branch: Mapping[str, Any], costs: Mapping[str, Any]) -> tu
 def headline(result: Mapping[str, Any]) -> str:
     """The best branch, and whether that is certain."""
     found = result["comparison"]["all"]
-    best = found["best"]
+    best, others = found["best"], found["differences"]
     area = result["branches"][best]["points"]
     gained = f"{points(area['points'])} point-days over the first policy ({points(area['low'])} to {points(area['high'])})"
-    if not found["differences"]:
+    if not others:
         return f"{best}: {gained}"
-    if found["clear"]:
-        return f"best: {best}, {gained}; better than each other branch with 95% confidence"
-    open_ = [name for name, one in found["differences"].items() if one["low"] <= 0]
-    return f"most points: {best}, {gained}; not certainly more than {', '.join(open_)}"
+    alike = [name for name, one in others.items() if _is_tie(one)]
+    if len(alike) == len(others):
+        return f"a tie of {_listed([best, *alike])}, equal on all tasks that count in both; {best}: {gained}"
+    leader = f"{best} (a tie with {_listed(alike)})" if alike else best
+    if open_ := [name for name, one in others.items() if one["low"] <= 0 and name not in alike]:
+        return f"most points: {leader}, {gained}; not certainly more than {_listed(open_)}"
+    return f"best: {leader}, {gained}; better than each other branch with 95% confidence"
 
 
 def sentences(result: Mapping[str, Any], costs: Mapping[str, Any]) -> list[str]:
@@ -109,11 +112,15 @@ def sentences(result: Mapping[str, Any], costs: Mapping[str, Any]) -> list[str]:
     found, said = result["comparison"]["all"], []
     for name, one in found["differences"].items():
         interval = f"{points(one['low'])} to {points(one['high'])}"
-        said.append(f"{found['best']} minus {name}: {points(one['points'])} point-days ({interval}, all together 95%)")
-    if result["comparison"]["unrelated"]["best"] != found["best"]:
-        said.append(
-            f"on tasks that are not related to used ones, {result['comparison']['unrelated']['best']} has the most points"
-        )
+        difference = f"{points(one['points'])} point-days ({interval}, all together 95%)"
+        if not one["rows"]:
+            difference = "unknown, no task counts in both"
+        elif _is_tie(one):
+            difference = f"0, equal on all {one['rows']} tasks of days that count in both"
+        said.append(f"{found['best']} minus {name}: {difference}")
+    unrelated = result["comparison"]["unrelated"]
+    if unrelated["best"] != found["best"] and not _is_tie(unrelated["differences"][found["best"]]):
+        said.append(f"on tasks that are not related to used ones, {unrelated['best']} has the most points")
     for name, branch in result["branches"].items():
         asked = branch["asked"]
         said.append(
@@ -139,3 +146,12 @@ def sentences(result: Mapping[str, Any], costs: Mapping[str, Any]) -> list[str]:
 def points(value: float) -> str:
     """Points with their sign."""
     return f"{value:+.0f}" if abs(value) >= 10 else f"{value:+.1f}"
+
+
+def _is_tie(difference: Mapping[str, Any]) -> bool:
+    """Whether two branches have the same success on all tasks that count in both; their points may differ by others."""
+    return bool(difference["rows"]) and difference["low"] == difference["high"] == 0
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:-1]) + f" and {names[-1]}" if len(names) > 1 else names[0]

@@ -124,6 +124,18 @@ def test_without_times_a_file_counts_by_its_name_or_its_last_change(tmp_path):
     ]
 
 
+def test_a_file_without_a_record_counts_on_no_day(tmp_path):
+    (tmp_path / "logs").mkdir()
+    for name, text in (("agent-2026-10-02.jsonl", ""), ("blank.jsonl", "\n\n"), ("list.json", "[]")):
+        (tmp_path / "logs" / name).write_text(text)
+    with pytest.raises(DataError, match="logs: none of the log files has a record"):
+        history_of(tmp_path / "logs")
+    write(tmp_path / "logs/a.jsonl", [record(1, text_of(day(3)))])
+    history = history_of(tmp_path / "logs")
+    assert history.extend(tmp_path / "view", None, day(3)) == 0 and not history.says()
+    assert history.span == (day(3), day(3)) and set(history.digests) == {"a.jsonl"}
+
+
 def test_zones_are_compared_in_utc_and_a_mix_with_none_is_refused(tmp_path):
     write(tmp_path / "one/a.jsonl", [record(1, "2026-10-02T01:00:00+02:00"), record(2, "2026-10-01T22:30:00Z")])
     history, view = history_of(tmp_path / "one"), tmp_path / "view"

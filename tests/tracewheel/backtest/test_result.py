@@ -11,7 +11,7 @@ import pytest
 from tracewheel.backtest.plan import Window
 from tracewheel.backtest.result import UNUSED, BranchRecord, result_of
 from tracewheel.backtest.serving import FIRST
-from tracewheel.report.backtest import headline, shown, write_backtest
+from tracewheel.report.backtest import headline, sentences, shown, write_backtest
 
 DAYS = (2, 3, 4, 5)
 TASKS = [(day, f"{day}-{number}") for day in DAYS for number in range(30)]
@@ -79,3 +79,31 @@ def test_text_page_and_plot(result, tmp_path):
     assert again == files
     alone = {**result, "comparison": {"all": {"best": "1d", "differences": {}, "clear": False}}}
     assert headline(alone).startswith("1d: +")
+
+
+def test_a_tie_is_called_a_tie(result):
+    """Two gates with the same verdicts serve the same policies; more points by a task that only one had used is no lead."""
+    area = {"points": 0.0, "low": 0.0, "high": 0.0, "days": 4, "rows": 100, "a_day": 0.0}
+    behind = area | {"points": 9.0, "low": -2.0, "high": 20.0}
+
+    def compared(**differences):
+        compared = {"best": "1d", "differences": differences, "clear": False}
+        branches = dict.fromkeys(("1d", *differences), result["branches"]["1d"])
+        return {**result, "branches": branches, "comparison": {"all": compared, "unrelated": compared}}
+
+    assert headline(compared(second=area, third=area)).startswith("a tie of 1d, second and third, equal on all tasks that")
+    some = headline(compared(second=area, third=behind))
+    assert some.startswith("most points: 1d (a tie with second), +") and some.endswith("; not certainly more than third")
+    certain = headline(compared(second=area, third=behind | {"low": 1.0}))
+    assert certain.startswith("best: 1d (a tie with second), +") and certain.endswith(
+        "than each other branch with 95% confidence"
+    )
+    assert "not certainly more than second" in headline(compared(second=area | {"rows": 0}))
+
+    spent = {"total": {"seconds": 1.0}}
+    said = sentences(compared(second=area, third=behind, fourth=area | {"rows": 0}), {"backtest": spent, "shared": 0})
+    assert said[:3] == [
+        "1d minus second: 0, equal on all 100 tasks of days that count in both",
+        "1d minus third: +9.0 point-days (-2.0 to +20, all together 95%)",
+        "1d minus fourth: unknown, no task counts in both",
+    ]
