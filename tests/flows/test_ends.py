@@ -1,15 +1,20 @@
 """How runs end when they are told to, or killed: real processes, real signals, the server's own database."""
 
+import contextlib
 import json
 import os
 import shutil
 import signal
 import sqlite3
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import psutil
 import pytest
 
+ROOT = Path(__file__).parents[2]
 SECONDS = 30
 
 
@@ -19,6 +24,11 @@ def flow_runs(folder):
                join flow_run_state state on state.id = run.state_id where run.state_type != 'SCHEDULED'"""
     with sqlite3.connect(folder / ".prefect" / "prefect.db") as connection:
         return connection.execute(query).fetchall()
+
+
+def flow_run_states(folder):
+    with contextlib.suppress(sqlite3.OperationalError), sqlite3.connect(folder / ".prefect" / "prefect.db") as connection:
+        return [row[0] for row in connection.execute("select state_type from flow_run where state_type != 'SCHEDULED'")]
 
 
 def state_of(folder):
@@ -111,3 +121,46 @@ def test_a_killed_deploy_leaves_no_process_and_no_lock_and_the_next_start_mends_
     wait_for(lambda: "are Crashed now" in log.read_text(), again, log)
     crashed = [message for kind, _, message in flow_runs(folder) if kind == "CRASHED"]
     assert len(crashed) == 1 and "the next run resumes it" in crashed[0]
+
+
+@pytest.mark.slow
+def test_a_signal_that_comes_when_the_run_is_complete_changes_nothing(begun, finished):
+    process, folder, log = begun("retrain")
+    wait_for(lambda: list(folder.glob("*/summary.json")), process, log)
+    process.terminate()
+    verdict = finished[2]["gate"]["verdict"]
+    assert process.wait(timeout=SECONDS) == (3 if verdict == "refused" else 0), log.read_text()
+    assert state_of(folder)["state"] == verdict
+    assert [name for _, name, _ in flow_runs(folder)] == [verdict.capitalize()]
+
+
+@pytest.mark.parametrize("command", ["retrain", "deploy"])
+@pytest.mark.slow
+def test_a_signal_before_the_run_has_begun_ends_the_command_in_order(command, profile, spawn, tmp_path):
+    log, folder = tmp_path / "log", tmp_path / "runs"
+    options = ("--cron", "0 3 1 1 *") if command == "deploy" else ()
+    process = spawn(command, profile, "--run-dir", folder, *options, log=log)
+    wait_for(lambda: (folder / "prefect-server.log").is_file(), process, log)
+    children = psutil.Process(process.pid).children(recursive=True)
+    process.terminate()
+    assert process.wait(timeout=SECONDS) == 143, log.read_text()
+    assert not psutil.wait_procs(children, timeout=5)[1]
+    assert "stopped (SIGTERM)" in log.read_text()
+
+
+@pytest.mark.slow
+def test_a_signal_to_a_group_whose_run_is_starting_stops_it_and_does_not_crash_it(profile, environment, finished, tmp_path):
+    folder, log = tmp_path / "runs", tmp_path / "log"
+    shutil.copytree(finished[0] / "store", folder / "store")
+    command = [sys.executable, "-m", "flows.cli", "deploy", str(profile), "--run-dir", str(folder), "--interval", "5"]
+    with log.open("w") as stream:
+        process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=stream, stderr=stream, start_new_session=True)
+    try:
+        wait_for(lambda: flow_run_states(folder) == ["PENDING"], process, log)
+        os.killpg(process.pid, signal.SIGTERM)
+        assert process.wait(timeout=SECONDS + 5) == 143, log.read_text()
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    assert [(kind, name) for kind, name, _ in flow_runs(folder)] == [("CANCELLED", "Stopped")], log.read_text()
+    assert "before the run began" in flow_runs(folder)[0][2]
