@@ -14,10 +14,10 @@ from tracewheel.report.charts import integer_ticks, nice_ticks, number
 WIDTH, LEFT, RIGHT, TOP, UPPER, ROW, FOOT = 860, 190, 24, 34, 270, 22, 58
 COLOURS = ("#35699a", "#d2491c", "#4d9a8a", "#7b5ea7", "#a07a16", "#5d7286")
 DASHES = ("", "6 3", "2 3")
+PALEST = 0.35
 MARKS = {"promoted": "#14713d", "refused": "#98a1ae", "skipped": "#c9d0d8", "held": "#a32018", "failed": "#d2491c"}
 STYLE = (
-    "text{font:12px system-ui,sans-serif;fill:#1c2430}.soft{fill:#5b6675;font-size:11px}.grid{stroke:#dde2e9}"
-    ".line{fill:none;stroke-width:2}"
+    "text{font:12px system-ui,sans-serif;fill:#1c2430}.soft{fill:#5b6675;font-size:11px}.grid{stroke:#dde2e9}.line{fill:none}"
 )
 
 
@@ -30,7 +30,9 @@ def draw(result: Mapping[str, Any]) -> str:
     cadences = list(dict.fromkeys(branch["cadence"] for branch in branches.values()))
     gates = list(dict.fromkeys(str(branch["gate"]) for branch in branches.values()))
     looks = {
-        name: (COLOURS[cadences.index(one["cadence"]) % len(COLOURS)], DASHES[gates.index(str(one["gate"])) % len(DASHES)])
+        name: Markup('stroke="{}" {}').format(
+            COLOURS[cadences.index(one["cadence"]) % len(COLOURS)], _stroke(gates.index(str(one["gate"])), len(gates))
+        )
         for name, one in branches.items()
     }
     sums = {name: _sums(one["days"], days) for name, one in branches.items()}
@@ -57,21 +59,18 @@ def draw(result: Mapping[str, Any]) -> str:
             ).format(LEFT, WIDTH - RIGHT, LEFT - 6, up(tick) + 4, number(tick), y=up(tick))
         )
     for name, values_of in sums.items():
-        colour, dash = looks[name]
         path = " ".join(f"{across(place):.1f},{up(value):.1f}" for place, value in enumerate(values_of))
         parts.append(
-            Markup('<polyline class="line" stroke="{}" stroke-dasharray="{}" points="{}"><title>{}</title></polyline>').format(
-                colour, dash, path, f"{name}: {values_of[-1]:.0f} point-days"
+            Markup('<polyline class="line" {} points="{}"><title>{}</title></polyline>').format(
+                looks[name], path, f"{name}: {values_of[-1]:.0f} point-days"
             )
         )
     for row, (name, branch) in enumerate(branches.items()):
         y = bottom + 46 + ROW * row
-        colour, dash = looks[name]
         parts.append(
-            Markup(
-                '<line x1="8" x2="36" y1="{y}" y2="{y}" stroke="{}" stroke-width="2" stroke-dasharray="{}"/>'
-                '<text x="42" y="{:.1f}">{}</text>'
-            ).format(colour, dash, y + 4, name, y=y)
+            Markup('<line x1="8" x2="36" y1="{y}" y2="{y}" {}/><text x="42" y="{:.1f}">{}</text>').format(
+                looks[name], y + 4, name, y=y
+            )
         )
         parts += [_mark(tick, across(_place(tick["at"], days)), y) for tick in branch["ticks"]]
     for place in integer_ticks(0, len(days) - 1):
@@ -93,26 +92,37 @@ def draw(result: Mapping[str, Any]) -> str:
     )
 
 
+def _stroke(gate: int, gates: int) -> Markup:
+    """How the lines of a gate are drawn. Those of two gates often coincide: earlier ones are wide and pale, and lie below."""
+    above = gates - 1 - gate
+    opacity = 1.0 if not above else PALEST + (1.0 - PALEST) * gate / gates
+    return Markup('stroke-width="{}" stroke-opacity="{:.2f}" stroke-dasharray="{}"').format(
+        2 + 4 * above, opacity, DASHES[gate % len(DASHES)]
+    )
+
+
 def _mark(tick: Mapping[str, Any], x: float, y: float) -> Markup:
-    kind = "held" if tick["held"] else tick["end"]
-    tip = f"{tick['at'][:16]}: {tick['end']}" + (", a batch is held" if tick["held"] else "")
+    """How a scheduled run ended, in a red frame where it held a batch."""
+    kind = tick["end"]
+    tip = f"{tick['at'][:16]}: {kind}" + (", a batch is held" if tick["held"] else "")
     if kind == "promoted":
-        shape = Markup('<path d="M{:.1f} {:.1f} l6 11 h-12 z" fill="{}">').format(x, y - 6, MARKS[kind])
-        return shape + Markup("<title>{}</title></path>").format(tip)
-    if kind == "held":
-        shape = Markup('<rect x="{:.1f}" y="{:.1f}" width="9" height="9" fill="{}">').format(x - 4.5, y - 4.5, MARKS[kind])
-        return shape + Markup("<title>{}</title></rect>").format(tip)
-    size = 2.5 if kind == "skipped" else 4
-    shape = Markup('<circle cx="{:.1f}" cy="{:.1f}" r="{}" fill="{}">').format(x, y, size, MARKS.get(kind, "#c9d0d8"))
-    return shape + Markup("<title>{}</title></circle>").format(tip)
+        shape = Markup('<path d="M{:.1f} {:.1f} l6 11 h-12 z" fill="{}"/>').format(x, y - 6, MARKS[kind])
+    else:
+        size = 2.5 if kind == "skipped" else 4
+        shape = Markup('<circle cx="{:.1f}" cy="{:.1f}" r="{}" fill="{}"/>').format(x, y, size, MARKS.get(kind, "#c9d0d8"))
+    if tick["held"]:
+        shape += Markup('<rect x="{:.1f}" y="{:.1f}" width="16" height="16" fill="none" stroke="{}" stroke-width="2"/>').format(
+            x - 8, y - 8, MARKS["held"]
+        )
+    return Markup("<g><title>{}</title>{}</g>").format(tip, shape)
 
 
 def _legend(y: float) -> Markup:
     """What the marks mean."""
     parts, x = [], float(LEFT)
     for kind in ("promoted", "refused", "skipped", "held", "failed"):
-        tick = {"held": kind == "held", "end": kind, "at": kind}
-        parts.append(_mark(tick, x, y) + Markup('<text class="soft" x="{}" y="{}">{}</text>').format(x + 10, y + 4, kind))
+        tick = {"held": kind == "held", "end": "skipped" if kind == "held" else kind, "at": kind}
+        parts.append(_mark(tick, x, y) + Markup('<text class="soft" x="{}" y="{}">{}</text>').format(x + 13, y + 4, kind))
         x += 96
     return Markup("").join(parts)
 

@@ -12,6 +12,7 @@ from tracewheel.backtest.plan import Window
 from tracewheel.backtest.result import UNUSED, BranchRecord, result_of
 from tracewheel.backtest.serving import FIRST
 from tracewheel.report.backtest import headline, sentences, shown, write_backtest
+from tracewheel.report.backtest_chart import draw
 
 DAYS = (2, 3, 4, 5)
 TASKS = [(day, f"{day}-{number}") for day in DAYS for number in range(30)]
@@ -107,3 +108,17 @@ def test_a_tie_is_called_a_tie(result):
         "1d minus third: +9.0 point-days (-2.0 to +20, all together 95%)",
         "1d minus fourth: unknown, no task counts in both",
     ]
+
+
+def test_the_plot_shows_both_lines_of_gates_that_agree_and_a_promotion_beside_a_held_batch(result):
+    daily = result["branches"]["1d"]
+    both = {**daily, "ticks": [{**daily["ticks"][1], "held": [{"id": "b"}]}]}
+    gates = {f"gate {value}": {**both, "gate": {"confidence": value}} for value in (0.8, 0.9)}
+    plot = ElementTree.fromstring(draw({**result, "branches": gates}))
+    lines = list(plot.iter("{http://www.w3.org/2000/svg}polyline"))
+    assert [line.attrib["stroke-width"] for line in lines] == ["6", "2"]
+    assert lines[0].attrib["points"] == lines[1].attrib["points"] and lines[1].attrib["stroke-opacity"] == "1.00"
+    marks = [
+        mark for mark in plot.iter("{http://www.w3.org/2000/svg}g") if "promoted, a batch is held" in "".join(mark.itertext())
+    ]
+    assert [[part.tag.split("}")[1] for part in mark] for mark in marks] == [["title", "path", "rect"]] * 2
