@@ -71,7 +71,8 @@ def export(options: argparse.Namespace) -> dict[str, Any]:
     Raises:
         AdapterMismatchError: the adapter was trained for another base.
         InfrastructureError: a MODEL_VERSION is not in the registry, or its files are others than those registered.
-        DataError: there is no such policy, or it cannot be written in this format; the message says what can.
+        DataError: there is no such policy, it learnt from somebody who was forgotten, or it cannot be written in this format;
+            the message says what can.
         WeightsError: its files cannot be loaded.
     """
     from flows.setup import prepare_environment
@@ -79,6 +80,7 @@ def export(options: argparse.Namespace) -> dict[str, Any]:
     prepare_environment(None, debug=options.debug)
     with tempfile.TemporaryDirectory(prefix="tracewheel-export-") as folder:
         source = find_source(options, Path(folder))
+        _refuse_forgotten(options.policy, source)
         record = produce_whole(Path(options.out), lambda out: _write(options, source, out))
     return {"out": options.out, **record}
 
@@ -141,6 +143,25 @@ def _adopt(folder: Path, base: str | None, out: Path) -> Path:
     whole = PolicyConfig(base=base, dtype="float32", device="cpu")
     write_probe(load_for_generation(whole, PolicyRef(base, str(out))), out)
     return out
+
+
+def _refuse_forgotten(policy: str, source: Source) -> None:
+    """Refuse weights that learnt from somebody whom the work folder around them, or the usual one, has forgotten.
+
+    Raises:
+        DataError: they did.
+    """
+    from tracewheel.config import RetrainConfig
+    from tracewheel.policy.adapters import digests_of
+    from tracewheel.traces.forgotten import list_with_adapter
+
+    around = [parent for path in (source.weights, source.run) if path for parent in path.resolve().parents]
+    usual = Path(RetrainConfig.model_fields["work_dir"].default)
+    if found := list_with_adapter(digests_of(source.weights).values(), dict.fromkeys([*around, usual])):
+        raise DataError(
+            f"{policy}: this policy learnt from somebody who was forgotten since ({found}), so it is not exported; "
+            "train without them (`tracewheel retrain PROFILE`), export that run, and delete this policy's files"
+        )
 
 
 def _base_in(weights: Path) -> str | None:

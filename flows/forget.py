@@ -64,7 +64,7 @@ def forget(options: argparse.Namespace) -> dict[str, Any]:
     wanted = Wanted.of(options.users, options.sessions, options.traces, config.ingest.redaction)
     require_mlflow(config, "forget", lambda text: print(text, file=sys.stderr))
     affected = look_for(config, wanted)
-    if not (affected.theirs or affected.search.found or affected.mlflow.traces):
+    if not (affected.theirs or affected.search.found or affected.mlflow.traces or affected.in_dvc):
         raise DataError(
             f"nothing of {', '.join(wanted.names)} is in the logs, in {config.work_dir} or in MLflow; check the name"
         )
@@ -122,10 +122,25 @@ def _show(found: dict[str, Any]) -> None:
     lines.append(f"MLflow      {len(mlflow['traces'])} traces, artifacts: {_some(mlflow['artifacts'])}")
     champion = f"; version {mlflow['champion']} is champion" if mlflow["champion"] else ""
     lines.append(f"adapters    model versions: {_some(mlflow['versions'])}{champion}")
+    lines += _dvc_lines(found["dvc"])
     lines.append(
         "next: the same with --yes deletes all this, and keeps them out of later ingests (--rewrite-logs: out of the logs, too)"
     )
     print("\n".join(lines))
+
+
+def _dvc_lines(dvc: dict[str, list[str]]) -> list[str]:
+    """What DVC holds, and what to do about it: a cache may serve other commits and projects, so it is left to its owner."""
+    lines = []
+    if dvc["files"]:
+        lines += [
+            f"DVC         {len(dvc['files'])} files of its outputs, cache and local remotes: {_some(dvc['files'])}",
+            "            forget leaves these, and what was made of them. After --yes, `dvc repro --force --downstream ingest`",
+            "            makes the outputs without them; commit dvc.lock; `dvc gc --workspace --cloud` deletes the others",
+        ]
+    if dvc["not_searched"]:
+        lines.append(f"DVC         remotes that were not searched: {_some(dvc['not_searched'])}")
+    return lines
 
 
 def _some(values: list[str]) -> str:
@@ -150,6 +165,7 @@ def _show_done(result: dict[str, Any]) -> None:
         )
     elif done["log_lines_deleted"]:
         lines.append(f"logs        {done['log_lines_deleted']} lines deleted")
+    lines += _dvc_lines(found["dvc"])
     if effect := result.get("effect"):
         low, high = effect["interval"]
         lines.append(

@@ -27,9 +27,11 @@ from tracewheel.curation.split_record import identity_key
 from tracewheel.lineage import forward
 from tracewheel.lineage.backward import LEARNED_FILE
 from tracewheel.lineage.work_folder import WorkFolder
+from tracewheel.operations.dvc_places import DvcPlaces, dvc_places
 from tracewheel.operations.file_search import Search, Searcher
 from tracewheel.operations.forgetting import Theirs, Wanted, find_theirs
 from tracewheel.operations.scrubbing import Scrubber, drop_lines, drop_rows, vacuum
+from tracewheel.policy.adapters import ADAPTER, MODEL, digests_of
 from tracewheel.traces.discovery import find_files
 from tracewheel.traces.forgotten import read_forgotten
 from tracewheel.traces.ingest import ingest
@@ -48,12 +50,14 @@ class Reader:
         entries: What it asked for of the store.
         learnt: Whether its adapter learnt from them, itself or through the champion that it began with; also where neither the
             store nor the run's record can tell.
+        adapters: Digests of these adapters: of the one that it ended with, and of those in the store.
     """
 
     record: RunRecord
     sides: frozenset[str]
     entries: frozenset[str]
     learnt: bool
+    adapters: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,8 @@ class Affected:
         search: The search through the work folder and MLflow's local files.
         mlflow: What MLflow holds.
         lines: File and line of what the logs still hold.
+        dvc: Where DVC keeps copies of data; None outside of a project of DVC's.
+        in_dvc: Outputs of DVC's stages, and files of its cache and of local remotes, that hold something.
     """
 
     wanted: Wanted
@@ -75,6 +81,8 @@ class Affected:
     search: Search
     mlflow: InMlflow
     lines: list[tuple[str, int]]
+    dvc: DvcPlaces | None = None
+    in_dvc: tuple[Path, ...] = ()
 
     def to_record(self, work_dir: Path) -> dict[str, Any]:
         """JSON types."""
@@ -90,6 +98,10 @@ class Affected:
             "runs": runs,
             "files": files,
             "mlflow": self.mlflow.to_record(),
+            "dvc": {
+                "files": [str(_shown(path, self.dvc.project)) for path in self.in_dvc] if self.dvc else [],
+                "not_searched": list(self.dvc.remotes) if self.dvc else [],
+            },
         }
 
 
@@ -113,7 +125,9 @@ def look_for(config: RetrainConfig, wanted: Wanted) -> Affected:
         {reader.record.run_id for reader in readers if reader.learnt},
         needles,
     )
-    return Affected(wanted, theirs, readers, Searcher(needles).search(roots_of(config)), mlflow, lines)
+    searcher, roots, dvc = Searcher(needles), roots_of(config), dvc_places(Path.cwd())
+    in_dvc = dvc.search(searcher, [*roots, *find_files(config.ingest.paths).values()]) if dvc else []
+    return Affected(wanted, theirs, readers, searcher.search(roots), mlflow, lines, dvc, tuple(in_dvc))
 
 
 def _ingested_now(config: RetrainConfig, place: Path) -> list[Path]:
@@ -150,7 +164,11 @@ def _readers(work_dir: Path, theirs: Theirs, wanted: Wanted) -> list[Reader]:
         sides = frozenset(split for hold in held for split in hold.splits)
         known = (record.path / LEARNED_FILE).is_file() or any((folder.store / name).is_dir() for name in entries)
         learnt = any(run.adapter for run in of_run) or any(hold.adapter for hold in held)
-        readers.append(Reader(record, sides, entries, learnt=learnt or not known))
+        learnt = learnt or not known
+        own = [record.path / kind for kind in (ADAPTER, MODEL) if (record.path / kind).is_dir()] if learnt else []
+        digests = {digest for hold in held for digest in hold.adapter.values()}
+        digests |= {digest for weights in own for digest in digests_of(weights).values()}
+        readers.append(Reader(record, sides, entries, learnt, frozenset(digests)))
     return readers
 
 
@@ -183,7 +201,8 @@ def forget(
     work_dir, wanted, theirs = Path(config.work_dir), affected.wanted, affected.theirs
     needles = theirs.needles(wanted)
     with Store(work_dir / "store").exclusive():
-        read_forgotten(work_dir).adding(wanted.hashes | theirs.hashes).write(work_dir)
+        adapters = frozenset[str]().union(*(reader.adapters for reader in affected.readers))
+        read_forgotten(work_dir).adding(wanted.hashes | theirs.hashes, adapters).write(work_dir)
         dropped = _drop_log_lines(config, affected) if rewrite_logs else 0
         forget_in_mlflow(config, affected.mlflow, delete_adapters=delete_adapters)
         files = _clean_records(work_dir, affected, needles, delete_adapters=delete_adapters)
@@ -232,7 +251,7 @@ def _clean_records(work_dir: Path, affected: Affected, needles: list[str], *, de
             remove(page)
             changed.append(page)
         if delete_adapters and reader.learnt:
-            for weights in ("adapter", "model"):
+            for weights in (ADAPTER, MODEL):
                 remove(reader.record.path / weights)
         rows = ((SPLITS_FILE, "key", _identity_keys(affected)), (LEARNED_FILE, "trace_id", sorted(affected.theirs.traces)))
         for name, column, values in rows:

@@ -20,7 +20,8 @@ from tracewheel.curation.split_record import SplitRecord, identity_key
 from tracewheel.operations.file_search import Searcher
 from tracewheel.operations.forgetting import Wanted
 from tracewheel.operations.scrubbing import drop_lines
-from tracewheel.traces.forgotten import read_forgotten
+from tracewheel.policy.adapters import digests_of
+from tracewheel.traces.forgotten import FORGOTTEN_FILE, list_with_adapter, read_forgotten
 
 ROOT = Path(__file__).parents[2]
 LOG = ROOT / "data" / "traces" / "workspace.jsonl"
@@ -63,15 +64,18 @@ def night(config, adapter):
             frame[["trace_id", "user", "session"]].to_parquet(run.record.path / "learned.parquet")
             run.record.write("lineage.json", {**run.record.lineage, "policies": {"rl": {"adapter": {"folder": name}}}})
             run.tracking.log_files([curated.path / "quality.json", run.record.path / "intake.json"], folder="data")
-            register(run, adapter(name), PROMOTED)
+            shutil.copytree(adapter(name), run.record.path / "adapter")
+            register(run, run.record.path / "adapter", PROMOTED)
             run.tracking.settle()
         return run, traces, curated
 
     return start
 
 
-def test_a_user_is_forgotten(config, night, tmp_path):
+def test_a_user_is_forgotten(config, night, tmp_path, monkeypatch):
     run, traces, curated = night("one")
+    _dvc_project(tmp_path, traces.path / "traces.parquet" / "part-00000.parquet")
+    monkeypatch.chdir(tmp_path)
     wanted = Wanted.of([USER], [], [], config.ingest.redaction)
     theirs = pandas.read_parquet(traces.path / "traces.parquet").query("user == @USER")
     affected = look_for(config, wanted)
@@ -82,6 +86,7 @@ def test_a_user_is_forgotten(config, night, tmp_path):
     assert found["mlflow"]["champion"] in found["mlflow"]["versions"]
     assert any(path.endswith("intake.json") for path in found["mlflow"]["artifacts"])
     assert {f"{run.record.run_id}/intake.json", f"store/{traces.path.name}/quarantine.jsonl"} <= set(found["files"])
+    assert found["dvc"] == {"files": ["kept.parquet", ".dvc/cache/files/copy"], "not_searched": ["far"]}
     before = SplitRecord.read(run.record.path)
 
     done = forget(config, affected)
@@ -95,6 +100,11 @@ def test_a_user_is_forgotten(config, night, tmp_path):
     assert USER not in set(learned["user"]) and len(learned) > 200
     champion, why = find_champion(config)
     assert champion is None and "forgotten since" in why
+    # The adapter that it left is known by its digest, wherever it lies; DVC's copies are its owner's to delete.
+    kept = tmp_path / "elsewhere" / "copy"
+    shutil.copytree(run.record.path / "adapter", kept)
+    assert list_with_adapter(digests_of(kept).values(), [Path(config.work_dir)]) == Path(config.work_dir) / FORGOTTEN_FILE
+    assert not list_with_adapter(["0" * 64], [Path(config.work_dir)]) and (tmp_path / "kept.parquet").is_file()
     names = [path.name for path in Path(config.work_dir).glob("forgotten*")]
     assert sorted(names) == ["forgotten", "forgotten.json"] and not Searcher([USER]).search([Path(config.work_dir)]).found
 
@@ -151,6 +161,15 @@ def test_nobody_and_a_store_that_is_in_use(config, night):
     with run.hold(), pytest.raises(InfrastructureError):
         forget(config, affected)
     assert traces.path.exists() and not read_forgotten(config.work_dir)
+
+
+def _dvc_project(folder, part):
+    """A project whose cache and one of whose outputs are copies of an ingest's part."""
+    (folder / ".dvc" / "cache" / "files").mkdir(parents=True)
+    for copy in (folder / ".dvc" / "cache" / "files" / "copy", folder / "kept.parquet"):
+        shutil.copyfile(part, copy)
+    (folder / ".dvc" / "config").write_text("['remote \"far\"']\n    url = ssh://host/place\n")
+    (folder / "kept.parquet.dvc").write_text("outs: [{path: kept.parquet, md5: a}]\n")
 
 
 def _interrupt(*_):

@@ -16,11 +16,10 @@ from typing import Any
 from tracewheel.config import RetrainConfig, load_config
 from tracewheel.core.errors import ConfigError, DataError
 from tracewheel.core.files import read_json
-from tracewheel.core.fingerprint import digest_file, digest_of
 from tracewheel.core.housekeeping import entries_of
 from tracewheel.core.run_record import CONFIG_FILE, LOOP_FILE, RunRecord, find_runs, loops_of
 from tracewheel.core.store import FACTS, read_metadata
-from tracewheel.policy.adapters import ADAPTER, MODEL, WEIGHTS
+from tracewheel.policy.adapters import ADAPTER, MODEL, digests_of
 
 UNSAID = "as the run's record says: an earlier version made it"
 TRAINED = ("update", "go_back", "merge", "warm_start", "champion")
@@ -110,10 +109,8 @@ class WorkFolder:
     @functools.cache  # noqa: B019
     def _hashed(self, entry: str) -> dict[str, str]:
         for name in (ADAPTER, MODEL):
-            folder = self.store / entry / name
-            if folder.is_dir():
-                weights = folder / WEIGHTS
-                return {"digest": digest_of(folder), **({"weights": digest_file(weights)} if weights.is_file() else {})}
+            if (folder := self.store / entry / name).is_dir():
+                return digests_of(folder)
         return {}
 
     def by_digest(self, digest: str) -> list[str]:

@@ -206,9 +206,13 @@ def weights_folder(state: str | Path) -> Path:
 def adapter_digests(state: Path) -> dict[str, Any]:
     """Of a state folder with an adapter, as `adapter`, the digest of its folder and of the file of its weights; else empty."""
     folder = state / ADAPTER
-    if not (folder / WEIGHTS).is_file():
-        return {}
-    return {"adapter": {"digest": digest_of(folder), "weights": digest_file(folder / WEIGHTS)}}
+    return {"adapter": digests_of(folder)} if (folder / WEIGHTS).is_file() else {}
+
+
+def digests_of(weights: Path) -> dict[str, str]:
+    """Digests of a folder with an adapter or a whole model: `digest` of the folder, `weights` of an adapter's file of them."""
+    file = weights / WEIGHTS
+    return {"digest": digest_of(weights), **({"weights": digest_file(file)} if file.is_file() else {})}
 
 
 def check_adapter(adapter: str | Path, base: str) -> int:

@@ -12,6 +12,7 @@ from typing import Any
 
 from tracewheel import __version__
 from tracewheel.policy.base_card import UNKNOWN
+from tracewheel.report.card_lineage import learned_rows, run_rows
 from tracewheel.report.run_facts import FIGURES, POLICY, Figure, RunFacts
 
 NAMES = {
@@ -157,6 +158,7 @@ def _data(run: RunFacts | None) -> str:
         if name in intake
     ]
     rows += [f"| tasks: {side} | {count:,} |" for side, count in run.sides.items()]
+    rows += [f"| {name} | {count:,} |" for name, count in learned_rows(run)]
     slices = [f"| {lines:,} | `{digest}` |" for digest, lines in run.slices]
     parts = [_wrapped(text)]
     if rows:
@@ -222,21 +224,15 @@ def _gate(run: RunFacts | None) -> str:
 
 def _lineage(exported: Exported, run: RunFacts | None) -> str:
     rows = [("policy, SHA-256", f"`{exported.digest}`"), ("base, hash", f"`{exported.base_hash}`")]
-    if run is not None:
-        git = run.lineage.get("git") or {}
-        rows += [("run", f"`{run.run_id}`"), ("profile, SHA-256", f"`{run.config_digest}`")]
-        if git:
-            rows.append(("commit", f"`{git['commit']}`{' with changes' if git.get('changed') else ''}"))
-        packages = run.lineage.get("packages", {})
-        rows += [(name, packages[name]) for name in ("torch", "transformers", "peft") if name in packages]
+    rows += run_rows(run) if run else []
     rows += [(f"`{name}`, SHA-256", f"`{digest}`") for name, digest in exported.files.items()]
     table = "\n".join(["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows)])
     if run is None:
         return table
     return (
         f"{table}\n\n"
-        + _wrapped("To repeat it, with the profile and the logs of these digests:")
-        + "\n\n```\ntracewheel retrain config.yaml\n```"
+        + _wrapped("To repeat it, with the commit, the profile and the logs of these digests:")
+        + f"\n\n```\ntracewheel reproduce {run.run_id}\n```"
     )
 
 

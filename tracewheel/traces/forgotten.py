@@ -1,14 +1,15 @@
 """Who was forgotten: users, sessions and traces whose records ingest leaves out, wherever a log still holds them.
 
 `forgotten.json` of a work folder lists them as hashes, so that the list itself names nobody. Whoever knows a name can test
-whether it is listed, as with the record of splits.
+whether it is listed, as with the record of splits. It also lists the digests of adapters that learnt from them, which may lie
+anywhere.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +24,15 @@ FORGOTTEN_FILE, VERSION = "forgotten.json", 1
 
 @dataclass(frozen=True)
 class Forgotten:
-    """Hashes of what is left out; see `hash_of_identity`."""
+    """Who is left out.
+
+    Attributes:
+        hashes: Of what is left out; see `hash_of_identity`.
+        adapters: SHA-256 of adapters that learnt from them, of the folder and of the file of weights. Ingest reads none.
+    """
 
     hashes: frozenset[str] = frozenset()
+    adapters: frozenset[str] = field(default=frozenset(), compare=False)
 
     def __bool__(self) -> bool:
         return bool(self.hashes)
@@ -46,13 +53,13 @@ class Forgotten:
         """Whether a record in quarantine is forgotten."""
         return bool(self.hashes) and hash_of_record(item.to_record()) in self.hashes
 
-    def adding(self, hashes: Iterable[str]) -> Forgotten:
-        """The list with further hashes."""
-        return Forgotten(self.hashes | frozenset(hashes))
+    def adding(self, hashes: Iterable[str], adapters: Iterable[str] = ()) -> Forgotten:
+        """The list with further hashes, and digests of adapters."""
+        return Forgotten(self.hashes | frozenset(hashes), self.adapters | frozenset(adapters))
 
     def write(self, work_dir: str | Path) -> None:
         """Write the list into a work folder."""
-        record = {"version": VERSION, "hashes": sorted(self.hashes)}
+        record = {"version": VERSION, "hashes": sorted(self.hashes), "adapters": sorted(self.adapters)}
         write_whole(Path(work_dir) / FORGOTTEN_FILE, json.dumps(record, indent=1) + "\n")
 
 
@@ -77,10 +84,25 @@ def read_forgotten_file(path: Path) -> Forgotten:
     if not path.is_file():
         raise DataError(f"{path}: does not exist; `tracewheel forget` writes it")
     record = read_json(path)
-    hashes = record.get("hashes") if isinstance(record, dict) and record.get("version") == VERSION else None
-    if not isinstance(hashes, list) or not all(isinstance(entry, str) for entry in hashes):
+    lists = [record.get("hashes"), record.get("adapters", [])] if _is_list(record) else []
+    if not lists or not all(isinstance(one, list) and all(isinstance(entry, str) for entry in one) for one in lists):
         raise DataError(f"{path}: is no list of forgotten users; restore it from a copy: without it they would be read again")
-    return Forgotten(frozenset(hashes))
+    hashes, adapters = map(frozenset, lists)
+    return Forgotten(hashes, adapters)
+
+
+def _is_list(record: Any) -> bool:
+    return isinstance(record, dict) and record.get("version") == VERSION
+
+
+def list_with_adapter(digests: Collection[str], folders: Iterable[Path]) -> Path | None:
+    """The list, of those that lie in some folders, that names an adapter by one of its digests; None without one.
+
+    Raises:
+        DataError: a list is damaged.
+    """
+    lists = (folder / FORGOTTEN_FILE for folder in folders)
+    return next((path for path in lists if path.is_file() and read_forgotten_file(path).adapters.intersection(digests)), None)
 
 
 def hash_of_identity(kind: str, value: str) -> str:
