@@ -108,7 +108,9 @@ def drawn_episodes(place: Place, chosen: str) -> list[tuple[str, str, str]]:
         for rollout in made["rollouts"]:
             tasks = pd.read_parquet(place.store(rollout) / "trajectories.parquet", columns=["task_id"])["task_id"]
             every += [("rollout", task, "") for task in tasks]
-    return random.Random(SEED).sample(every, EPISODES)
+    imitated_ones = [one for one in every if one[0] == "demonstration"]
+    draw = random.Random(SEED)
+    return [*draw.sample(imitated_ones, EPISODES // 2), *draw.sample(every[len(imitated_ones) :], EPISODES // 2)]
 
 
 def imitated(place: Place, kind: str) -> pd.DataFrame:
@@ -141,6 +143,15 @@ def adapters_of(place: Place, user: str) -> set[str]:
         if touched:
             found.add(one["update"])
     return found
+
+
+def drawn_users(place: Place) -> list[str]:
+    """Half of those that a task of the training set is of, who left something in adapters, and half of all others."""
+    every = sorted(lines_of(place.log))
+    trained = set(place.episodes["trace_id"])
+    groups = [[user for user in every if bool(place.ids_of(user) & trained) is in_training] for in_training in (True, False)]
+    draw = random.Random(SEED)
+    return [user for group in groups for user in draw.sample(group, USERS // 2)]
 
 
 def check_users(place: Place, users: list[str]) -> dict[str, Any]:
@@ -193,7 +204,9 @@ def check_forgotten(place: Place, users: list[str]) -> dict[str, Any]:
     """Forget them, and search again, for all their texts."""
     needles = needles_of(place.log, users)
     before, _, _ = search(place.roots, needles, place.decode)
-    weights = {path.read_bytes() for path in place.work.rglob("adapter_model.safetensors")}
+    learned = set().union(*(adapters_of(place, user) for user in users))
+    weights = {(place.store(name) / "adapter" / "adapter_model.safetensors").read_bytes() for name in learned}
+    copies = [path for root in place.roots for path in root.rglob("adapter_model.safetensors") if path.read_bytes() in weights]
     named = [word for user in users for word in ("--user", user)]
     done = place.ask("forget", *named, "--yes", "--rewrite-logs", "--delete-adapters")
     after, files, size = search(place.roots, needles, place.decode)
@@ -203,6 +216,7 @@ def check_forgotten(place: Place, users: list[str]) -> dict[str, Any]:
     return {
         "searched_for": sum(map(len, needles.values())),
         "files_before": len(before),
+        "adapters_before": len(copies),
         "kinds_before": sorted({path.suffix or path.name for path in before}),
         "databases_before": sorted(path.name for path in before if path.suffix == ".db"),
         "entries_deleted": done["done"]["entries_deleted"],
@@ -223,7 +237,7 @@ def main() -> None:
     parser.add_argument("--out", required=True)
     options = parser.parse_args()
     place = Place(options.profile)
-    users = random.Random(SEED).sample(sorted(lines_of(place.log)), USERS)
+    users = drawn_users(place)
     found: dict[str, Any] = {"machine": machine(1), "lines": check_lines(place)}
     print(json.dumps(found["lines"]), flush=True)
     found["users"] = check_users(place, users)

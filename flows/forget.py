@@ -121,7 +121,8 @@ def _show(found: dict[str, Any]) -> None:
     mlflow = found["mlflow"]
     lines.append(f"MLflow      {len(mlflow['traces'])} traces, artifacts: {_some(mlflow['artifacts'])}")
     champion = f"; version {mlflow['champion']} is champion" if mlflow["champion"] else ""
-    lines.append(f"adapters    model versions: {_some(mlflow['versions'])}{champion}")
+    copies = f"; {len(mlflow['adapters'])} artifacts of runs" if mlflow["adapters"] else ""
+    lines.append(f"adapters    model versions: {_some(mlflow['versions'])}{champion}{copies}")
     lines += _dvc_lines(found["dvc"])
     lines.append(
         "next: the same with --yes deletes all this, and keeps them out of later ingests (--rewrite-logs: out of the logs, too)"

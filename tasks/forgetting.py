@@ -122,7 +122,7 @@ def look_for(config: RetrainConfig, wanted: Wanted) -> Affected:
     mlflow = look_in_mlflow(
         config,
         {reader.record.run_id for reader in readers},
-        {reader.record.run_id for reader in readers if reader.learnt},
+        {reader.record.run_id: reader.adapters for reader in readers if reader.learnt},
         needles,
     )
     searcher, roots, dvc = Searcher(needles), roots_of(config), dvc_places(Path.cwd())

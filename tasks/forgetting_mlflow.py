@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from tasks.promotion import CHAMPION, FORGOTTEN_TAG, now
 from tracewheel.config import RetrainConfig
 from tracewheel.core.store import remove
 from tracewheel.operations.file_search import Searcher
+from tracewheel.policy.adapters import MODEL_INFO, WEIGHTS, digests_of
 
 PAGE = 200
 
@@ -26,29 +27,35 @@ class InMlflow:
     Attributes:
         traces: Ids of MLflow traces with a text of theirs.
         artifacts: Run to the artifacts with a text of theirs.
+        adapters: Run to the artifact folders with an adapter, or a whole model, that learnt from them.
         versions: Model versions whose adapter learnt from them, or from an adapter that did.
         champion: The one of these that has the alias, or None.
     """
 
     traces: list[str] = field(default_factory=list)
     artifacts: dict[str, list[str]] = field(default_factory=dict)
+    adapters: dict[str, list[str]] = field(default_factory=dict)
     versions: list[str] = field(default_factory=list)
     champion: str | None = None
 
     def to_record(self) -> dict[str, Any]:
         """Counts and names."""
         found = [f"{run}/{path}" for run, paths in self.artifacts.items() for path in paths]
-        return {"traces": self.traces, "artifacts": found, "versions": self.versions, "champion": self.champion}
+        adapters = [f"{run}/{path}" for run, paths in self.adapters.items() for path in paths]
+        named = {"artifacts": found, "adapters": adapters, "versions": self.versions, "champion": self.champion}
+        return {"traces": self.traces, **named}
 
 
 @bounded
-def look_in_mlflow(config: RetrainConfig, runs: Collection[str], tainted: Collection[str], needles: list[str]) -> InMlflow:
+def look_in_mlflow(
+    config: RetrainConfig, runs: Collection[str], tainted: Mapping[str, Collection[str]], needles: list[str]
+) -> InMlflow:
     """Look through the traces and artifacts of the experiment and the versions of the model.
 
     Args:
         config: The profile.
         runs: Ids of the pipeline's runs that have read something of theirs.
-        tainted: Of these, the runs whose adapters learnt from it.
+        tainted: Of these, the runs whose adapters learnt from it, with the digests of these adapters.
         needles: What to search for.
 
     Raises:
@@ -64,8 +71,8 @@ def look_in_mlflow(config: RetrainConfig, runs: Collection[str], tainted: Collec
             if searcher.texts_in_bytes(trace.to_json().encode("utf-8", "surrogatepass")):
                 found.traces.append(trace.info.trace_id)
         for run in _pages(client.search_runs, experiment_ids=[experiment.experiment_id]):
-            if run.data.tags.get(RUN_TAG) in runs:
-                found.artifacts |= _artifacts(client, run.info.run_id, searcher)
+            if (of_run := run.data.tags.get(RUN_TAG)) in runs:
+                _look_in_artifacts(client, run.info.run_id, searcher, tainted.get(of_run, ()), found)
     for version in client.search_model_versions(f"name = '{config.tracking.model_name}'"):
         if version.tags.get("run_id") in tainted:
             found.versions.append(str(version.version))
@@ -84,11 +91,15 @@ def _pages(search: Any, **arguments: Any) -> Iterator[Any]:
             return
 
 
-def _artifacts(client: Any, run_id: str, searcher: Searcher) -> dict[str, list[str]]:
+def _look_in_artifacts(client: Any, run_id: str, searcher: Searcher, adapters: Collection[str], found: InMlflow) -> None:
+    """Add the artifacts of a run that hold a text of theirs, and the folders of these adapters."""
     with tempfile.TemporaryDirectory(prefix="tracewheel-forget-") as place:
         root = Path(client.download_artifacts(run_id, "", place)).resolve()
-        found = [str(held.path.relative_to(root)) for held in searcher.search([root]).found]
-    return {run_id: found} if found else {}
+        texts = [str(held.path.relative_to(root)) for held in searcher.search([root]).found]
+        folders = sorted({file.parent for name in (WEIGHTS, MODEL_INFO) for file in root.rglob(name)} if adapters else ())
+        learnt = [str(folder.relative_to(root)) for folder in folders if not digests_of(folder).values().isdisjoint(adapters)]
+    found.artifacts |= {run_id: texts} if texts else {}
+    found.adapters |= {run_id: learnt} if learnt else {}
 
 
 @bounded
@@ -107,7 +118,8 @@ def forget_in_mlflow(config: RetrainConfig, found: InMlflow, *, delete_adapters:
     experiment = client.get_experiment_by_name(config.tracking.experiment)
     for begin in range(0, len(found.traces), 100):
         client.delete_traces(experiment.experiment_id, trace_ids=found.traces[begin : begin + 100])
-    for run_id, paths in found.artifacts.items():
+    gone = [*found.artifacts.items(), *(found.adapters.items() if delete_adapters else ())]
+    for run_id, paths in gone:
         repository = get_artifact_repository(client.get_run(run_id).info.artifact_uri, tracking_uri=config.tracking.uri)
         for path in paths:
             repository.delete_artifacts(path)
@@ -115,11 +127,9 @@ def forget_in_mlflow(config: RetrainConfig, found: InMlflow, *, delete_adapters:
         if delete_adapters:
             registered = client.get_model_version(name, version)
             run = client.get_run(registered.run_id)
-            root = f"{run.info.artifact_uri}/"
-            if registered.source.startswith(root):
-                get_artifact_repository(run.info.artifact_uri, tracking_uri=config.tracking.uri).delete_artifacts(
-                    registered.source.removeprefix(root)
-                )
+            root, gone_already = f"{run.info.artifact_uri}/", found.adapters.get(registered.run_id, ())
+            if registered.source.startswith(root) and (path := registered.source.removeprefix(root)) not in gone_already:
+                get_artifact_repository(run.info.artifact_uri, tracking_uri=config.tracking.uri).delete_artifacts(path)
             client.delete_model_version(name, version)
         else:
             client.set_model_version_tag(name, version, FORGOTTEN_TAG, now())
