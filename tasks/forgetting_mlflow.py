@@ -97,7 +97,9 @@ def _look_in_artifacts(client: Any, run_id: str, searcher: Searcher, adapters: C
         root = Path(client.download_artifacts(run_id, "", place)).resolve()
         texts = [str(held.path.relative_to(root)) for held in searcher.search([root]).found]
         folders = sorted({file.parent for name in (WEIGHTS, MODEL_INFO) for file in root.rglob(name)} if adapters else ())
-        learnt = [str(folder.relative_to(root)) for folder in folders if not digests_of(folder).values().isdisjoint(adapters)]
+        learnt = [
+            str(folder.relative_to(root)) for folder in folders if set(digests_of(folder).values()).intersection(adapters)
+        ]
     found.artifacts |= {run_id: texts} if texts else {}
     found.adapters |= {run_id: learnt} if learnt else {}
 
