@@ -14,11 +14,13 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from flows.cli import main
 from tracewheel.config import LoraShape, PolicyConfig
-from tracewheel.policy.adapters import PolicyRef, base_hash, check_adapter, check_model, peft_config, write_adapter
+from tracewheel.core.fingerprint import digest_of
+from tracewheel.policy.adapters import PolicyRef, base_hash, check_adapter, check_model, digests_of, peft_config, write_adapter
 from tracewheel.policy.base_card import base_license, hub_name
 from tracewheel.policy.gguf_export import _in_pairs, check_architecture
 from tracewheel.policy.gguf_tokenizer import _rule
 from tracewheel.policy.loading import load_base, load_for_generation
+from tracewheel.traces.forgotten import NOBODY
 
 IDS = torch.arange(1, 50)[None]
 SECRET = "kent@example.com"
@@ -39,6 +41,27 @@ SUMMARY = {
     },
     "intake": {"found": 786, "read": 786, "kept": 762, "examples": {"not JSON": f"{SECRET}.jsonl:3"}},
     "splits": {"sides": {"train": 300, "test": 24}},
+}
+# As a run writes it at its end, with names that a card must not have.
+LINEAGE = {
+    "schema": 2,
+    "git": {"commit": "f" * 40, "branch": SECRET, "changed": True, "remote": SECRET},
+    "project": None,
+    "environment": {"file": "environment.txt", "sha256": "1" * 64, "packages": 275},
+    "machine": {"kind": {"system": "Linux", "architecture": "x86_64", "processor": "AMD EPYC", "gpus": []}, "threads": 2},
+    "inputs": {f"{SECRET}.jsonl": "e" * 64},
+    "packages": {"torch": "2.13.0"},
+    "parent": {"version": "7", "run_id": "earlier", "digest": "2" * 64},
+    "datasets": {
+        "traces": {"entry": "ingest-1", "digest": "3" * 64},
+        "curated": {"entry": "curate-1", "digest": "4" * 64},
+        "splits": {"file": "splits.parquet", "sha256": "5" * 64},
+    },
+    "iterations": {"rl": {"1": {}, "2": {}}},
+    "chosen": {"policy": "rl", "iteration": 2, "model_version": "8"},
+    "evaluations": {"rl": {"held_out": {"entry": "evaluate-1", "digest": "6" * 64}}},
+    "gate": {"verdict": "promoted", "file": "gate.json", "sha256": "7" * 64},
+    "learned": {"file": "learned.parquet", "sha256": "8" * 64, "traces": 289},
 }
 SNAPSHOT = {"files": [{"name": f"{SECRET}.jsonl", "slices": [{"sha256": "e" * 64, "line": 1, "next_line": 787}]}]}
 
@@ -77,8 +100,7 @@ def run(adapter, base, tmp_path):
     shutil.copytree(adapter, folder / "adapter")
     config = {"policy": {"base": base}, "learner": {"kind": "grpo", "learning_rate": 0.001}, "seed": 0}
     (folder / "config.yaml").write_text(yaml.safe_dump(config))
-    lineage = {"git": {"commit": "f" * 40, "changed": False}, "inputs": {}, "packages": {"torch": "2.13.0"}}
-    for name, value in {"summary": SUMMARY, "snapshot": SNAPSHOT, "lineage": lineage}.items():
+    for name, value in {"summary": SUMMARY, "snapshot": SNAPSHOT, "lineage": LINEAGE}.items():
         (folder / f"{name}.json").write_text(json.dumps(value))
     return folder
 
@@ -193,10 +215,82 @@ def test_the_card_is_valid_and_holds_no_word_of_the_logs(run, tmp_path, capsys):
         "f" * 40,
         "25.0% (10.0% to 40.0%)",
         "licence",
+        "with changes",
+        "version 7, run `earlier`",
+        "| iteration | 2 of 2 |",
+        "| traces that the policy learned from | 289 |",
+        "Linux, x86_64, AMD EPYC; threads 2",
+        *(str(digit) * 64 for digit in range(1, 9)),
     ):
         assert told in text
     for kept in (SECRET, str(tmp_path), "jsonl"):
         assert kept not in text
+
+
+def test_the_card_of_a_run_of_an_earlier_version_has_what_that_one_noted(run, tmp_path, capsys):
+    (run / "lineage.json").write_text(json.dumps({"git": None, "inputs": {}, "packages": {"torch": "2.13.0"}}))
+    exported(capsys, run, "--format", "adapter", "--out", tmp_path / "out")
+    text = (tmp_path / "out" / "README.md").read_text()
+    assert "| torch | 2.13.0 |" in text and "commit |" not in text and "learned from" not in text
+
+
+def test_a_policy_that_learnt_from_somebody_forgotten_is_refused(run, adapter, tmp_path, capsys, monkeypatch):
+    work = run.parent
+    NOBODY.adding(["a" * 64], digests_of(adapter).values()).write(work)
+    copy = Path(shutil.copytree(adapter, tmp_path / "elsewhere" / "copy"))
+    (copy / "README.md").write_text("its card: the folder has another digest, its weights have not")
+    for number, given in enumerate(([run], [run / "adapter"], [copy, "--run", run])):
+        assert main(["export", *map(str, given), "--format", "adapter", "--out", str(tmp_path / f"out-{number}")]) == 2
+        said = " ".join(capsys.readouterr().err.split())
+        assert "somebody who was forgotten" in said and "tracewheel retrain" in said and "forgotten.json" in said
+        assert not (tmp_path / f"out-{number}").exists()
+    monkeypatch.chdir(work.parent)  # the usual work folder lies here
+    assert main(["export", str(copy), "--format", "merged", "--out", str(tmp_path / "out")]) == 2
+    NOBODY.adding(["a" * 64], ["0" * 64]).write(work)
+    exported(capsys, run, "--format", "adapter", "--out", tmp_path / "out")
+
+
+@pytest.fixture(scope="module")
+def registry(adapter, tmp_path_factory):
+    """A store with two versions of a model, the first of which is champion: as a run registers them."""
+    import mlflow
+
+    uri = f"sqlite:///{tmp_path_factory.mktemp('registry')}/mlflow.db"
+    client = mlflow.MlflowClient(uri, uri)
+    experiment = client.create_experiment("own", artifact_location=f"{tmp_path_factory.mktemp('artifacts')}")
+    of = client.create_run(experiment).info.run_id
+    client.create_registered_model("agent")
+    for number in ("1", "2"):
+        client.log_artifacts(of, str(adapter), f"adapters/{number}")
+        tags = {"adapter_digest": digest_of(adapter), "weights": "adapter", "run_id": "abc123"}
+        source = f"{client.get_run(of).info.artifact_uri}/adapters/{number}"
+        client.create_model_version("agent", source, of, tags=tags)
+    client.set_registered_model_alias("agent", "champion", "1")
+    return uri, client, Path(client.get_run(of).info.artifact_uri.removeprefix("file://"))
+
+
+def test_a_registered_version_is_fetched_checked_and_exported(registry, base, expected, tmp_path, capsys):
+    uri, client, artifacts = registry
+    for number, named in enumerate(("agent/1", "agent@champion", "models:/agent/2")):
+        result = exported(
+            capsys, named, "--uri", uri, "--base", base, "--format", "merged", "--out", tmp_path / f"out-{number}"
+        )
+        assert torch.equal(logits(AutoModelForCausalLM.from_pretrained(tmp_path / f"out-{number}")), expected)
+        assert result["policy_version"] == 3
+
+    def refused(named, says):
+        given = ["export", named, "--uri", uri, "--base", base, "--format", "adapter", "--out", str(tmp_path / "out")]
+        assert main(given) == 1
+        assert says in " ".join(capsys.readouterr().err.split())
+        assert not (tmp_path / "out").exists()
+
+    refused("agent/9", "version=9) not found")
+    refused("agent@nobody", "nobody")
+    client.set_model_version_tag("agent", "1", "forgotten", "2026-11-01")
+    refused("agent@champion", "learnt from somebody who was forgotten since (2026-11-01); name another version")
+    weights = artifacts / "adapters" / "2" / "adapter_model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-4] + b"\1\2\3\4")
+    refused("agent/2", "the registry's files are not those that were registered")
 
 
 def test_an_adapter_of_plain_peft_is_adopted_for_the_base_that_one_names(base, tmp_path, capsys):
