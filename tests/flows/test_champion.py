@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,12 @@ from tasks.registry import find_champion, register
 from tasks.run import Run
 from tasks.tracking import Tracking
 from tracewheel.core.files import read_json
+from tracewheel.lineage.backward import parent_of, trace_back
+from tracewheel.lineage.forward import affected
+from tracewheel.lineage.work_folder import WorkFolder, stage_of
+from tracewheel.traces.places import read_stretch
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +50,27 @@ def test_the_next_run_starts_from_the_champion_and_is_compared_with_it(crowned, 
     expected = summary["model_version"] if summary["gate"]["verdict"] == "promoted" else version
     assert champion.version == expected
     assert {"ingest", "curate", "warm_start"} <= set(summary["cached"])
+    leads_back_through_the_champion(folder, summary["run_id"])
+
+
+def leads_back_through_the_champion(folder, run):
+    """The adapter learned from what the champion's own run learned from, down to the log lines."""
+    known = WorkFolder(folder)
+    chosen = known.runs[run].lineage["policies"]["rl"]["entry"]
+    back = trace_back(known, chosen, limit=10**9)
+    (champion,) = [name for name in back.entries if stage_of(name) == "champion"]
+    parent = parent_of(known, champion)
+    earlier = trace_back(known, parent, limit=10**9)
+    assert stage_of(parent) == "update" and set(earlier.entries) <= set(back.entries)
+    assert "demonstration" in earlier.roads() and set(earlier.learned["trace_id"]) <= set(back.learned["trace_id"])
+    lines = {trace: places for found in back.lines.values() for trace, places in found.stretches.items()}
+    log = ROOT / "data" / "traces" / "workspace.jsonl"
+    for trace in set(earlier.learned["trace_id"]):
+        (place,) = lines[trace]
+        assert trace.startswith(json.loads(read_stretch(log, place))["id"])
+    imitated = set(earlier.learned.loc[earlier.learned["road"] == "demonstration", "trace_id"])
+    held = affected(known, "trace", [min(imitated)]).holds
+    assert {parent, champion, chosen} <= set(held)
 
 
 def test_without_comparisons_a_run_from_a_champion_has_no_warm_start(crowned, profile):

@@ -24,6 +24,7 @@ from tracewheel.policy.loading import load_base, load_renderer
 
 pytestmark = pytest.mark.slow
 PROMPTS, LENGTH = 8, 24
+QUIET = {"VLLM_CPU_KVCACHE_SPACE": "1"}  # GiB: the default is a share of the machine's memory
 VLLM = """
 import json, sys
 from vllm import LLM, SamplingParams
@@ -126,7 +127,7 @@ def answered(python, program, folder, asked, *arguments, **variables):
 def test_vllm_answers_as_peft(form, adapter, base, asked, expected, tmp_path):
     out = exported(adapter, base, form, tmp_path / "out")
     given = (base, out) if form == "adapter" else (out, "")
-    assert answered(sys.executable, VLLM, tmp_path, asked, *given, **environment(in_process=False)) == expected
+    assert answered(sys.executable, VLLM, tmp_path, asked, *given, **QUIET, **environment(in_process=True)) == expected
 
 
 def test_llama_cpp_answers_as_peft_and_reads_texts_alike(adapter, base, asked, expected, tmp_path):

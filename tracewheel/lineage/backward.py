@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tracewheel.core.files import read_table
 from tracewheel.core.fingerprint import digest_file
 from tracewheel.lineage.graph import Graph, Node
-from tracewheel.lineage.log_lines import Lines, find_traces, ingest_of, lines_of, slice_of
+from tracewheel.lineage.log_lines import Lines, find_traces, ingest_of, lines_of, slice_of, snapshot_of
 from tracewheel.lineage.roads import COLUMNS, PASSED_ON, curated_of, learned
 from tracewheel.lineage.work_folder import UNSAID, WorkFolder, stage_of
 
@@ -220,7 +220,7 @@ def _draw(folder: WorkFolder, found: Backward, ingest: str, row: dict[str, Any],
     task = Node("task", row["task_id"], facts={"curated": row["curated"]})
     found.graph.link(trace, task, "asks for it")
     found.graph.link(task, node_of(folder, row["entry"]), row["road"])
-    snapshot = next((folder.runs[run].snapshot for run in folder.runs_with(ingest)), None)
+    snapshot = folder.once(("snapshot", ingest), lambda: snapshot_of(folder, ingest))
     for place in lines.stretches.get(row["trace_id"], ()):
         facts = {"file": place.file, "line": place.line}
         facts |= {"offset": place.offset, "size": place.size} if place.size else {}

@@ -63,9 +63,15 @@ def with_places(found: pd.DataFrame, places_folder: Path) -> Lines:
     return Lines(found, stretches, places.copies)
 
 
-def slice_of(snapshot: Mapping[str, Any] | None, stretch: Stretch) -> dict[str, Any] | None:
+def snapshot_of(folder: WorkFolder, ingest: str) -> Snapshot | None:
+    """What the first run that asked for an ingest read of the logs; None where it did not note it."""
+    record = next((folder.runs[run].snapshot for run in folder.runs_with(ingest)), None)
+    return Snapshot.from_record(record) if record else None
+
+
+def slice_of(snapshot: Snapshot | None, stretch: Stretch) -> dict[str, Any] | None:
     """The slice of a run's snapshot that holds a stretch: its bytes, lines and SHA-256; None where the run has not read it."""
-    for log in Snapshot.from_record(dict(snapshot)).files if snapshot else ():
+    for log in snapshot.files if snapshot else ():
         for part in log.slices if log.name == stretch.file else ():
             in_lines = part.line <= stretch.line < max(part.next_line, part.line + 1)
             if in_lines or not log.grows:

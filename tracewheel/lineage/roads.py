@@ -101,7 +101,7 @@ def _imitated(folder: WorkFolder, entry: str, curated: Path) -> pd.DataFrame:
         roads = [HINDSIGHT if name != bare else DEMONSTRATION for name, bare in zip(every["trace_id"], own, strict=True)]
         parts = [pd.DataFrame({"trace_id": own, "task_id": every["task_id"], "road": roads})]
     else:
-        episodes = training_traces(curated)
+        episodes = folder.once(("training", curated.name), lambda: training_traces(curated))
         chosen = episodes[passed(episodes)] if kind == "verified" else episodes
         parts = [chosen[["trace_id", "task_id"]].assign(road=DEMONSTRATION)]
     for taught in settings.extra_demonstrations if settings else ():
@@ -114,13 +114,14 @@ def _imitated(folder: WorkFolder, entry: str, curated: Path) -> pd.DataFrame:
 
 def _played(folder: WorkFolder, entry: str, curated: Path) -> pd.DataFrame:
     played = task_ids(folder, entry)
-    known = set(read_table(curated / TASKS_FILE, ["id"])["id"])
+    known = folder.once(("tasks", curated.name), lambda: frozenset(read_table(curated / TASKS_FILE, ["id"])["id"]))
+    episodes = folder.once(("training", curated.name), lambda: training_traces(curated))
     if variants := played - known:
         origins = _origins(folder)
         played |= {origins[task] for task in variants if task in origins}
     config = folder.config(entry)
     road = PAIRS if config is not None and config.learner.kind == "dpo" else ROLLOUTS
-    return training_traces(curated, played)[["trace_id", "task_id"]].assign(road=road)
+    return episodes.loc[episodes["task_id"].isin(played), ["trace_id", "task_id"]].assign(road=road)
 
 
 def _origins(folder: WorkFolder) -> dict[str, str]:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tracewheel.config import RetrainConfig, load_config
 from tracewheel.core.errors import ConfigError, DataError
@@ -21,6 +21,7 @@ from tracewheel.core.run_record import CONFIG_FILE, LOOP_FILE, RunRecord, find_r
 from tracewheel.core.store import FACTS, read_metadata
 from tracewheel.policy.adapters import ADAPTER, MODEL, digests_of
 
+T = TypeVar("T")
 UNSAID = "as the run's record says: an earlier version made it"
 TRAINED = ("update", "go_back", "merge", "warm_start", "champion")
 
@@ -52,6 +53,7 @@ class WorkFolder:
         if not self.runs and not self.store.is_dir():
             raise DataError(f"{path}: holds no run of Tracewheel; give the work folder (work_dir, or --run-dir) of one")
         self.entries = sorted(entries_of(self.store))
+        self._kept: dict[tuple[str, str], Any] = {}
 
     @functools.cache  # noqa: B019 (lives as long as the folder's object)
     def facts(self, entry: str) -> dict[str, Any]:
@@ -86,11 +88,22 @@ class WorkFolder:
     def config(self, entry: str) -> RetrainConfig | None:
         """The profile with which an entry was made: that of its run, or of a run that asked for it."""
         named = self.made(entry).get("run")
-        for run in [*([named] if named else []), *self.runs_with(entry)]:
-            path = self.path / run / CONFIG_FILE
-            with contextlib.suppress(ConfigError):  # a profile of an earlier version may have other keys
-                return load_config(path)
+        runs = [*([named] if named else []), *self.runs_with(entry)]
+        return next(
+            (config for run in runs if (config := self.once(("profile", run), functools.partial(self._profile, run)))), None
+        )
+
+    def _profile(self, run: str) -> RetrainConfig | None:
+        with contextlib.suppress(ConfigError):  # a profile of an earlier version may have other keys
+            return load_config(self.path / run / CONFIG_FILE)
         return None
+
+    def once(self, key: tuple[str, str], read: Callable[[], T]) -> T:
+        """What `read` gives; it is read once for each key."""
+        if key not in self._kept:
+            self._kept[key] = read()
+        kept: T = self._kept[key]
+        return kept
 
     def path_of(self, entry: str) -> Path:
         return self.store / entry
