@@ -250,6 +250,23 @@ def test_openlineage_gets_the_run_and_its_stages_over_http_and_in_a_file(finishe
         assert {"eventTime", "producer", "schemaURL", "run", "job"} <= event.keys() and event["job"]["namespace"] == "here"
 
 
+@pytest.mark.slow
+def test_a_whole_run_tells_a_receiver_of_itself(command, profile, receiver, tmp_path):
+    taker = receiver()
+    settings = ["--set", f"tracking.openlineage={{url: '{taker.url}', namespace: here}}", "--set", "comparison={}"]
+    done = command("retrain", profile, "--run-dir", tmp_path / "runs", "--json", *settings)
+    assert done.returncode in (0, 3), done.stderr
+    assert "OpenLineage" not in done.stderr
+    events, made = taker.events, WorkFolder(tmp_path / "runs")
+    record = made.runs[json.loads(done.stdout)["run_id"]].lineage
+    assert (events[0]["eventType"], events[-1]["eventType"]) == ("START", "COMPLETE")
+    assert events[0]["run"]["runId"] == events[-1]["run"]["runId"]
+    assert [one["name"] for one in events[-1]["outputs"]] == [record["policies"]["rl"]["entry"]]
+    stages = [event for event in events if "parent" in event["run"]["facets"]]
+    assert {one["name"] for event in stages for one in event["outputs"]} == set(made.entries)
+    assert {one["namespace"] for event in events for one in (*event["inputs"], *event["outputs"])} == {"here"}
+
+
 @pytest.mark.parametrize("status", [500, None])
 def test_a_receiver_that_fails_or_is_away_stops_no_run(finished, profile, receiver, status):
     taker, said = receiver(status or 201), []
