@@ -103,6 +103,9 @@ def check_tracking(uri: str) -> None:
 def make_client(uri: str) -> Any:
     """An MLflow client for a store that has been checked; a sqlite store's folder is made, and a moved store is put right.
 
+    Runs and model versions lie in one store: with another project's `MLFLOW_REGISTRY_URI` in the environment, a run in a store
+    of its own, made again or replayed, would otherwise register there, and move that project's champion.
+
     Raises:
         InfrastructureError: a store was moved, and cannot be written.
         MlflowAway: no server answers.
@@ -116,7 +119,7 @@ def make_client(uri: str) -> Any:
         _make_database(database)
         follow(database)
     mlflow.set_tracking_uri(uri)
-    return mlflow.MlflowClient(uri)
+    return mlflow.MlflowClient(uri, registry_uri=uri if database or urlparse(uri).scheme in ("http", "https") else None)
 
 
 def forget_database(uri: str) -> None:

@@ -221,8 +221,9 @@ def make_again(run: FinishedRun, code: Code, out: Path, *, python: str, stages: 
 
 
 def _environment(run: FinishedRun, code: Code) -> dict[str, str]:
-    """The variables of this process, without a Prefect server of the user's, and with the run's numeric settings."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PREFECT_", "MLFLOW_TRACKING"))}
+    """The variables of this process, without Prefect and MLflow servers of the user's, and with the run's numeric settings."""
+    users = ("PREFECT_", "MLFLOW_TRACKING", "MLFLOW_REGISTRY")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(users)}
     recorded = (run.lineage.get("machine") or {}).get("variables") or {}
     return {**kept, **recorded, "PYTHONPATH": str(code.root), "PYTHONUNBUFFERED": "1"}
 

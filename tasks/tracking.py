@@ -206,13 +206,17 @@ class Tracking:
         self.end("FINISHED")
         self._close()
 
-    def _close(self) -> None:
+    def stop(self) -> None:
+        """End the thread that delivers; what waits stays in the queue, and the MLflow run stays open."""
         with self._news:
             self._closed = True
             self._news.notify()
-        self.settle()
         if self._thread:
             self._thread.join()
+
+    def _close(self) -> None:
+        self.stop()
+        self.settle()
         if waiting := self.waiting:
             self._say(f"{waits(waiting)} in {self._delivery.spool.root}: the next run delivers them, or `tracewheel sync`")
 

@@ -1,5 +1,6 @@
 """Finished runs made again by the command line: equal bit by bit, and where they part once a stage's code has changed."""
 
+import contextlib
 import json
 import subprocess
 import sys
@@ -18,7 +19,8 @@ from tracewheel.core.files import read_json
 from tracewheel.core.fingerprint import PACKAGE
 
 ROOT = PACKAGE.parent
-# The shipped short profile takes one step of a warm start, at a learning rate of 0: no change of code could change it.
+# The shipped short profile takes one step of a warm start, at a learning rate of 0: no change of code could change it. With
+# these all steps are in the rise of the learning rate, and the first update has a group with a signal.
 SHORT = ["--set", "comparison={}", "--set", "warm_start.batch_size=4", "--set", "warm_start.epochs=2"]
 
 
@@ -30,14 +32,13 @@ def checkout(tmp_path_factory, environment):
     diff = subprocess.run(["git", "diff", "--binary", "HEAD"], cwd=ROOT, check=True, capture_output=True).stdout
     if diff:
         subprocess.run(["git", "apply", "--binary"], cwd=folder, input=diff, check=True)
-        identity = ["-c", "user.name=t", "-c", "user.email=t@localhost"]
-        subprocess.run(["git", *identity, "commit", "-qam", "not committed"], cwd=folder, check=True)
+        git(folder, "commit", "-qam", "not committed")
 
-    def command(*arguments):
+    def command(*arguments, code=folder):
         return subprocess.run(
             [sys.executable, "-m", "flows.cli", *map(str, arguments)],
-            cwd=folder,
-            env=environment | {"PYTHONPATH": str(folder)},
+            cwd=code,
+            env=environment | {"PYTHONPATH": str(code)},
             capture_output=True,
             text=True,
             timeout=1800,
@@ -65,6 +66,31 @@ def crown(profile, folder):
     tracking = Tracking.open(config, run.record)
     with tracking.closing():
         register(Run(config, run.store, run.record, tracking=tracking), adapter, {"verdict": "promoted"})
+
+
+@contextlib.contextmanager
+def changed(clone, path, old, new, *, commit=False):
+    """A change of a file of the clone, committed or not; the end takes it back."""
+    file = clone / "tracewheel" / "learner" / path
+    before = file.read_text()
+    assert before.count(old) == 1
+    file.write_text(before.replace(old, new))
+    if commit:
+        git(clone, "commit", "-qam", "a change")
+    try:
+        yield
+    finally:
+        if commit:
+            git(clone, "reset", "-q", "--hard", "HEAD~1")
+        else:
+            file.write_text(before)
+
+
+def git(clone, *arguments):
+    subprocess.run(["git", "-c", "user.name=t", "-c", "user.email=t@localhost", *arguments], cwd=clone, check=True)
+
+
+WITHOUT_BASELINE = ("advantages/group.py", "statistics.rewards - statistics.mean[index]", "statistics.rewards")
 
 
 @pytest.mark.slow
@@ -114,18 +140,13 @@ def test_a_run_with_dpo_is_equal_bit_by_bit(checkout, profile, tmp_path):
 def test_changed_code_parts_at_its_stage_and_is_named(checkout, first, tmp_path):
     clone, command = checkout
     folder, run_id = first
-    file = clone / "tracewheel" / "learner" / "warm_start" / "fine_tuning.py"
-    before = file.read_text()
-    file.write_text(before.replace("else (steps - step) /", "else 0.5 * (steps - step) /"))
-    try:
+    with changed(clone, "warm_start/fine_tuning.py", "return step / warmup if", "return 0.5 * step / warmup if"):
         wrong = command(
             "reproduce", folder / run_id, "--code", "here", "--stages", "warm_start", "--folder", tmp_path / "out", "--json"
         )
         assert wrong.returncode == PARTED, wrong.stderr
         right = command("reproduce", folder / run_id, "--stages", "warm_start", "--json")
         assert right.returncode == DONE, right.stderr
-    finally:
-        file.write_text(before)
     found = json.loads(wrong.stdout)
     states = {stage["stage"]: stage["state"] for stage in found["stages"]}
     assert states == {"ingest": "equal", "curate": "equal", "warm_start": found["stages"][-1]["state"]}
@@ -133,6 +154,45 @@ def test_changed_code_parts_at_its_stage_and_is_named(checkout, first, tmp_path)
     assert (parted["label"], parted["same_key"]) == (found["first"], False)
     assert parted["files"][0]["place"].startswith("tensor ")
     assert any("tracewheel/learner/warm_start/fine_tuning.py: linear_schedule" in why for why in found["why"])
+
+
+@pytest.mark.slow
+def test_a_committed_change_of_the_advantages_parts_at_the_first_update(checkout, first):
+    clone, command = checkout
+    folder, run_id = first
+    with changed(clone, *WITHOUT_BASELINE, commit=True):
+        parted = command("reproduce", folder / run_id, "--code", "here", "--keep", "--json")
+        page = command("reproduce", folder / run_id, "--code", "here", "--stages", "update", "--format", "markdown")
+        recorded = command("reproduce", folder / run_id, "--stages", "update", "--json")
+    assert parted.returncode == PARTED, parted.stderr
+    found = json.loads(parted.stdout)
+    labels = [stage["label"] for stage in found["stages"]]
+    place = labels.index(found["first"])
+    assert found["first"] == "update 1" and {"rollout 1", "score 1", "curate 1"} <= set(labels[:place])
+    assert {stage["state"] for stage in found["stages"][:place]} == {"equal"}
+    files = {file["file"]: file for file in found["stages"][place]["files"]}
+    assert files["adapter/adapter_model.safetensors"]["place"].startswith("tensor ")
+    assert files["metrics.json"]["before"] != files["metrics.json"]["after"]
+    assert any("tracewheel/learner/advantages/group.py: group_advantages" in why for why in found["why"])
+    assert "The first stage that differs: update 1" in page.stdout
+    assert recorded.returncode == DONE, "the run's own commit still makes it: " + recorded.stderr
+
+
+@pytest.mark.slow
+def test_a_run_of_changed_files_is_made_again_from_another_clone(checkout, profile, tmp_path):
+    clone, command = checkout
+    with changed(clone, *WITHOUT_BASELINE, commit=True):
+        with changed(clone, "warm_start/fine_tuning.py", "return step / warmup if", "return 0.5 * step / warmup if"):
+            done = command("retrain", profile, *SHORT, "--run-dir", tmp_path / "runs", "--json")
+    assert done.returncode in (DONE, REFUSED), done.stderr
+    run = tmp_path / "runs" / json.loads(done.stdout)["run_id"]
+    assert "0.5 * step" in (run / read_json(run / "lineage.json")["git"]["diff"]["file"]).read_text()
+    lost = command("reproduce", run, code=ROOT)
+    assert lost.returncode == BAD_INPUT and "--repository DIR" in lost.stderr
+    again = command("reproduce", run, "--repository", clone, "--stages", "update", "--json", code=ROOT)
+    assert again.returncode == DONE, again.stderr
+    stages = {stage["stage"] for stage in json.loads(again.stdout)["stages"]}
+    assert {"warm_start", "rollout", "update"} <= stages
 
 
 @pytest.mark.slow

@@ -1,12 +1,15 @@
 """Shared by the task tests: a profile, a run of it in a fresh folder, one MLflow store."""
 
+import sqlite3
 import zlib
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
 import torch
 from safetensors.torch import save_file
 
+from tasks.mlflow_client import make_client
 from tasks.reading import begin_run
 from tasks.tracking import Tracking
 from tracewheel.config import RetrainConfig
@@ -21,7 +24,35 @@ def tracking_uri(tmp_path_factory):
 
 
 @pytest.fixture
-def make_run(base, tracking_uri, tmp_path, request):
+def copy_store(tracking_uri):
+    """Copies the shared store to a path, as it is at one moment: a copy of the file alone could be torn by a writer."""
+
+    def copy(path):
+        make_client(tracking_uri)  # makes it, should this test be the first
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with closing(sqlite3.connect(tracking_uri.removeprefix("sqlite:///"))) as store, closing(sqlite3.connect(path)) as out:
+            store.backup(out)
+        return path
+
+    return copy
+
+
+@pytest.fixture
+def track():
+    """Opens a run's tracking. Its thread ends with the test: it would go on with this test's stores beside the next ones."""
+    opened = []
+
+    def start(run):
+        opened.append(Tracking.open(run.config, run.record))
+        return replace(run, tracking=opened[-1])
+
+    yield start
+    for tracking in opened:
+        tracking.stop()
+
+
+@pytest.fixture
+def make_run(base, tracking_uri, tmp_path, request, track):
     """Makes runs with names of their own in the shared MLflow store."""
     traces = tmp_path / "traces.jsonl"
     traces.write_text('{"messages": []}\n')
@@ -39,7 +70,7 @@ def make_run(base, tracking_uri, tmp_path, request):
             **changes,
         }
         run = begin_run(RetrainConfig.model_validate(values))
-        return replace(run, tracking=Tracking.open(run.config, run.record)) if tracked else run
+        return track(run) if tracked else run
 
     return make
 

@@ -10,7 +10,7 @@ import pyarrow
 import pytest
 
 from tasks.datasets import leaks_of, log_datasets, mlflow_schema
-from tasks.tracking import LONGEST_TAG, Tracking
+from tasks.tracking import LONGEST_TAG
 from tracewheel.config import CurationConfig, IngestConfig, RetrainConfig
 from tracewheel.core.store import Entry
 from tracewheel.curation.curate import curate
@@ -79,7 +79,7 @@ def test_a_split_has_the_digest_of_its_own_tasks(make_run, made, tmp_path):
     assert {name for name in digests[0] if digests[0][name] != digests[1][name]} == {"curated tasks", "held-out tasks"}
 
 
-def test_the_quality_report_is_an_artifact_and_a_resumed_run_adds_nothing(make_run, made):
+def test_the_quality_report_is_an_artifact_and_a_resumed_run_adds_nothing(make_run, made, track):
     traces, curated = made
     run = make_run(tracked=True)
     log_datasets(run, traces, curated)
@@ -90,7 +90,7 @@ def test_the_quality_report_is_an_artifact_and_a_resumed_run_adds_nothing(make_r
     assert stored.read_bytes() == (curated.path / "quality.json").read_bytes()
     assert "tracewheel.leaks" not in logged(run)[1]
     stored.write_text("as it was")
-    resumed = replace(run, tracking=Tracking.open(run.config, run.record))
+    resumed = track(run)
     log_datasets(resumed, traces, curated)
     assert len(logged(resumed)[0]) == 6 and stored.read_text() == "as it was"
     log_datasets(resumed, traces, replace(curated, digest="f" * 64))

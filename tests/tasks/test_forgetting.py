@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import pandas
@@ -14,7 +13,6 @@ from tasks.drivers import DirectDriver
 from tasks.forgetting import forget, look_for
 from tasks.reading import begin_run
 from tasks.registry import find_champion, register
-from tasks.tracking import Tracking
 from tracewheel.core.errors import ConfigError, InfrastructureError
 from tracewheel.curation.split_record import SplitRecord, identity_key
 from tracewheel.operations.file_search import Searcher
@@ -30,28 +28,24 @@ PROMOTED = {"verdict": "promoted", "reasons": []}
 
 
 @pytest.fixture
-def config(make_run, tmp_path):
+def config(make_run, copy_store, tmp_path):
     lines = LOG.read_bytes().splitlines(keepends=True)[:300]
     broken = b'{"user": "user-003", "messages": [{"role": "user", "content": "cut\n'
     (tmp_path / "traces.jsonl").write_bytes(b"".join([*lines, broken]))
-    config = make_run(tracked=True).config
-    database = tmp_path / "mlflow" / "mlflow.db"  # its own: the search goes through all that is beside it
-    database.parent.mkdir()
-    shutil.copyfile(config.tracking.uri.removeprefix("sqlite:///"), database)
+    config = make_run().config
+    database = copy_store(tmp_path / "mlflow" / "mlflow.db")  # its own: the search goes through all that is beside it
     tracking = config.tracking.model_copy(update={"uri": f"sqlite:///{database}", "experiment": "own", "model_name": "own"})
     sizes = {"train_tasks": 100, "validation_tasks": 4, "held_out_tasks": 8, "harder_tasks": 2, "counts": "auto"}
     curation = config.curation.model_copy(update=sizes)
-    shutil.rmtree(config.work_dir)
     return config.model_copy(update={"curation": curation, "tracking": tracking})
 
 
 @pytest.fixture
-def night(config, adapter):
+def night(config, adapter, track):
     """A run up to its curation, as if it had trained, been tracked and promoted an adapter."""
 
     def start(name):
-        run = begin_run(config, driver=DirectDriver())
-        run = replace(run, tracking=Tracking.open(run.config, run.record))
+        run = track(begin_run(config, driver=DirectDriver()))
         with run.hold():
             run.record.start(lambda: {"champion": None, "splits": None})
             traces = take_in(run)
@@ -66,7 +60,8 @@ def night(config, adapter):
             run.tracking.log_files([curated.path / "quality.json", run.record.path / "intake.json"], folder="data")
             shutil.copytree(adapter(name), run.record.path / "adapter")
             register(run, run.record.path / "adapter", PROMOTED)
-            run.tracking.settle()
+            assert run.tracking.settle()
+            run.tracking.stop()  # the run has ended, and nothing writes beside the search
         return run, traces, curated
 
     return start

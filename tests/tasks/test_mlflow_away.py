@@ -52,18 +52,25 @@ class Server:
 @pytest.fixture(scope="module")
 def stores(tmp_path_factory):
     """The environment of MLflow's server, which reads it once."""
+    import mlflow
+
     folder = tmp_path_factory.mktemp("server")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("_MLFLOW_SERVER_FILE_STORE", f"sqlite:///{folder}/mlflow.db")
         patch.setenv("_MLFLOW_SERVER_ARTIFACT_ROOT", (folder / "artifacts").as_uri())
+        patch.setenv("MLFLOW_REGISTRY_URI", "")  # the server sets it for the whole process, and a variable of that name
         mlflow_client.make_client(f"sqlite:///{folder}/mlflow.db")
         yield folder
+        mlflow.set_registry_uri(None)
 
 
 @pytest.fixture
 def server(stores, monkeypatch):
     monkeypatch.setattr(tracking, "PAUSES", (0.0, 0.1))
     monkeypatch.setattr(tracking, "AWAY_PAUSES", (0.1,))
+    # A port that is closed is refused at once; a server that shares a busy machine with other tests may take its time.
+    monkeypatch.setattr(mlflow_client, "PROBE_SECONDS", 60.0)
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "60")
     server = Server()
     server.start()
     yield server
@@ -230,21 +237,19 @@ def test_what_one_run_is_refused_does_not_hold_up_another(served, server):
     with pytest.raises(InfrastructureError), run.tracking.closing():
         assert run.tracking.client
     other = served(experiment="another", seed=1)
-    other.tracking.log_iteration(1, {"reward": 0.7})
-    assert other.tracking.settle()
+    with other.tracking.closing():  # ends its thread, which tries what was refused again and again: one delivers at a time
+        other.tracking.log_iteration(1, {"reward": 0.7})
+        assert other.tracking.settle()
+    (found,) = runs_of(other)
+    assert found.info.status == "FINISHED"
     done = Delivery(run.config.work_dir, print).deliver()
     assert done.waiting == 2 and "must be in the 'active' state" in done.refused[run.record.run_id]
 
 
 @pytest.fixture
-def database(tmp_path, tracking_uri):
-    """A sqlite store of the test's own, as a copy of an empty one: making one takes seconds."""
-    empty = tracking_uri.removeprefix("sqlite:///")
-    mlflow_client.make_client(tracking_uri)
-    path = tmp_path / "mlflow" / "mlflow.db"
-    path.parent.mkdir()
-    shutil.copy(empty, path)
-    return path
+def database(copy_store, tmp_path):
+    """A sqlite store of the test's own."""
+    return copy_store(tmp_path / "mlflow" / "mlflow.db")
 
 
 def test_a_locked_sqlite_store_is_waited_for(make_run, database, monkeypatch):

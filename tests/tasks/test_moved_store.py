@@ -2,7 +2,6 @@
 
 import shutil
 import sqlite3
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,15 +16,13 @@ from tracewheel.core.run_record import RunRecord
 
 
 @pytest.fixture
-def original(tracking_uri, make_run, tmp_path):
+def original(copy_store, make_run, track, tmp_path):
     """A work folder with a store of its own: the shared one, emptied of what other tests logged by another experiment name."""
-    run = make_run(tracked=True)  # makes the shared store, should this test be the first
-    folder = tmp_path / "original"
-    folder.mkdir()
-    shutil.copy(Path(tracking_uri.removeprefix("sqlite:///")), folder / "mlflow.db")
+    run, folder = make_run(), tmp_path / "original"
+    copy_store(folder / "mlflow.db")
     tracking = run.config.tracking.model_copy(update={"uri": f"sqlite:///{folder}/mlflow.db", "experiment": "moved"})
     run = begin_run(run.config.model_copy(update={"work_dir": str(folder), "tracking": tracking}))
-    yield replace(run, tracking=Tracking.open(run.config, run.record))
+    yield track(run)
     forget_database(run.config.tracking.uri)
 
 
@@ -54,6 +51,7 @@ def test_a_copy_is_read_by_mlflows_own_client_when_the_original_is_gone(original
     client.create_registered_model("moved")
     source = f"{client.get_run(run_id).info.artifact_uri}/{place}"
     client.create_model_version("moved", source, run_id)
+    original.tracking.stop()  # nothing writes into a folder that is copied and deleted
     old = tmp_path / "original"
     copy = tmp_path / "else where"
     shutil.copytree(old, copy)
@@ -67,8 +65,9 @@ def test_a_copy_is_read_by_mlflows_own_client_when_the_original_is_gone(original
     assert run.info.artifact_uri.startswith(location_of(copy / "mlflow.db"))
     fetched = own.download_artifacts(run.info.run_id, "adapters/rl", str(tmp_path))
     assert digest_of(Path(fetched)) == digest_of(weights)
-    mlflow.set_tracking_uri(uri)
-    registered = mlflow.artifacts.download_artifacts(artifact_uri="models:/moved/1", dst_path=str(tmp_path / "registered"))
+    registered = mlflow.artifacts.download_artifacts(
+        artifact_uri="models:/moved/1", dst_path=str(tmp_path / "registered"), tracking_uri=uri, registry_uri=uri
+    )
     assert digest_of(Path(registered)) == digest_of(weights)
 
     moved = RunRecord(copy, original.record.run_id)
@@ -95,6 +94,7 @@ def test_a_location_that_someone_chose_stays(original, tmp_path):
 
 def test_a_copy_that_cannot_be_written_says_so(original, tmp_path):
     assert original.tracking.settle()
+    original.tracking.stop()
     copy = tmp_path / "copy"
     shutil.copytree(tmp_path / "original", copy)
     with sqlite3.connect(copy / "mlflow.db") as store:

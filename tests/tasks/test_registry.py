@@ -32,6 +32,14 @@ def test_a_promoted_adapter_becomes_champion_and_can_be_fetched(make_run, adapte
     assert digest_of(out / "adapter") == digest_of(folder)
 
 
+def test_the_registry_of_another_project_is_left_alone(make_run, adapter, monkeypatch, tmp_path):
+    monkeypatch.setenv("MLFLOW_REGISTRY_URI", f"sqlite:///{tmp_path}/others.db")
+    run = make_run(tracked=True)
+    version = register(run, adapter("one"), PROMOTED)
+    assert find_champion(run.config)[0].version == version
+    assert not (tmp_path / "others.db").exists()
+
+
 def test_a_champion_whose_files_were_changed_is_refused(make_run, adapter, tmp_path):
     run = make_run(tracked=True)
     version = register(run, adapter("one"), PROMOTED)
