@@ -15,6 +15,7 @@ from tasks.reading import last_run
 from tasks.registry import register
 from tasks.run import Run
 from tasks.tracking import Tracking
+from tracewheel.comparison.reproduce_page import sections_of
 from tracewheel.core.files import read_json
 from tracewheel.core.fingerprint import PACKAGE
 
@@ -90,6 +91,7 @@ def git(clone, *arguments):
     subprocess.run(["git", "-c", "user.name=t", "-c", "user.email=t@localhost", *arguments], cwd=clone, check=True)
 
 
+SLOWER = ("warm_start/fine_tuning.py", "return step / warmup if", "return 0.5 * step / warmup if")
 WITHOUT_BASELINE = ("advantages/group.py", "statistics.rewards - statistics.mean[index]", "statistics.rewards")
 
 
@@ -140,7 +142,7 @@ def test_a_run_with_dpo_is_equal_bit_by_bit(checkout, profile, tmp_path):
 def test_changed_code_parts_at_its_stage_and_is_named(checkout, first, tmp_path):
     clone, command = checkout
     folder, run_id = first
-    with changed(clone, "warm_start/fine_tuning.py", "return step / warmup if", "return 0.5 * step / warmup if"):
+    with changed(clone, *SLOWER):
         wrong = command(
             "reproduce", folder / run_id, "--code", "here", "--stages", "warm_start", "--folder", tmp_path / "out", "--json"
         )
@@ -157,12 +159,11 @@ def test_changed_code_parts_at_its_stage_and_is_named(checkout, first, tmp_path)
 
 
 @pytest.mark.slow
-def test_a_committed_change_of_the_advantages_parts_at_the_first_update(checkout, first):
+def test_a_committed_change_of_the_advantages_parts_at_the_first_update(checkout, first, tmp_path):
     clone, command = checkout
     folder, run_id = first
     with changed(clone, *WITHOUT_BASELINE, commit=True):
-        parted = command("reproduce", folder / run_id, "--code", "here", "--keep", "--json")
-        page = command("reproduce", folder / run_id, "--code", "here", "--stages", "update", "--format", "markdown")
+        parted = command("reproduce", folder / run_id, "--code", "here", "--folder", tmp_path / "out", "--json")
         recorded = command("reproduce", folder / run_id, "--stages", "update", "--json")
     assert parted.returncode == PARTED, parted.stderr
     found = json.loads(parted.stdout)
@@ -174,16 +175,15 @@ def test_a_committed_change_of_the_advantages_parts_at_the_first_update(checkout
     assert files["adapter/adapter_model.safetensors"]["place"].startswith("tensor ")
     assert files["metrics.json"]["before"] != files["metrics.json"]["after"]
     assert any("tracewheel/learner/advantages/group.py: group_advantages" in why for why in found["why"])
-    assert "The first stage that differs: update 1" in page.stdout
+    assert sections_of(found)[0].title == "The first stage that differs: update 1 (parts)"
     assert recorded.returncode == DONE, "the run's own commit still makes it: " + recorded.stderr
 
 
 @pytest.mark.slow
 def test_a_run_of_changed_files_is_made_again_from_another_clone(checkout, profile, tmp_path):
     clone, command = checkout
-    with changed(clone, *WITHOUT_BASELINE, commit=True):
-        with changed(clone, "warm_start/fine_tuning.py", "return step / warmup if", "return 0.5 * step / warmup if"):
-            done = command("retrain", profile, *SHORT, "--run-dir", tmp_path / "runs", "--json")
+    with changed(clone, *WITHOUT_BASELINE, commit=True), changed(clone, *SLOWER):
+        done = command("retrain", profile, *SHORT, "--run-dir", tmp_path / "runs", "--json")
     assert done.returncode in (DONE, REFUSED), done.stderr
     run = tmp_path / "runs" / json.loads(done.stdout)["run_id"]
     assert "0.5 * step" in (run / read_json(run / "lineage.json")["git"]["diff"]["file"]).read_text()
