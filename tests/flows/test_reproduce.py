@@ -175,7 +175,7 @@ def test_a_committed_change_of_the_advantages_parts_at_the_first_update(checkout
     assert files["adapter/adapter_model.safetensors"]["place"].startswith("tensor ")
     assert files["metrics.json"]["before"] != files["metrics.json"]["after"]
     assert any("tracewheel/learner/advantages/group.py: group_advantages" in why for why in found["why"])
-    assert sections_of(found)[0].title == "The first stage that differs: update 1 (parts)"
+    assert sections_of(found)[0].heading == "The first stage that differs: update 1 (parts)"
     assert recorded.returncode == DONE, "the run's own commit still makes it: " + recorded.stderr
 
 
