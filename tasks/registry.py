@@ -208,7 +208,9 @@ def fetch_weights(client: Any, name: str, version: str, out: Path) -> Path:
 
     weights = out / client.get_model_version(name, version).tags.get("weights", ADAPTER)
     weights.mkdir()
-    mlflow.artifacts.download_artifacts(artifact_uri=f"models:/{name}/{version}", dst_path=str(weights))
+    # MLflow would look an address of the form models:/ up in the registry of the process, not in this client's.
+    source = client.get_model_version_download_uri(name, version)
+    mlflow.artifacts.download_artifacts(artifact_uri=source, dst_path=str(weights), tracking_uri=client.tracking_uri)
     return weights
 
 

@@ -65,9 +65,8 @@ def test_a_copy_is_read_by_mlflows_own_client_when_the_original_is_gone(original
     assert run.info.artifact_uri.startswith(location_of(copy / "mlflow.db"))
     fetched = own.download_artifacts(run.info.run_id, "adapters/rl", str(tmp_path))
     assert digest_of(Path(fetched)) == digest_of(weights)
-    registered = mlflow.artifacts.download_artifacts(
-        artifact_uri="models:/moved/1", dst_path=str(tmp_path / "registered"), tracking_uri=uri, registry_uri=uri
-    )
+    mlflow.set_tracking_uri(uri)
+    registered = mlflow.artifacts.download_artifacts(artifact_uri="models:/moved/1", dst_path=str(tmp_path / "registered"))
     assert digest_of(Path(registered)) == digest_of(weights)
 
     moved = RunRecord(copy, original.record.run_id)

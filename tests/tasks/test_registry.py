@@ -4,7 +4,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from tasks.registry import find_champion, load_champion, register
+from tasks.registry import fetch_weights, find_champion, load_champion, register
 from tracewheel.core.errors import InfrastructureError
 from tracewheel.core.files import write_json
 from tracewheel.core.fingerprint import digest_of
@@ -34,9 +34,10 @@ def test_a_promoted_adapter_becomes_champion_and_can_be_fetched(make_run, adapte
 
 def test_the_registry_of_another_project_is_left_alone(make_run, adapter, monkeypatch, tmp_path):
     monkeypatch.setenv("MLFLOW_REGISTRY_URI", f"sqlite:///{tmp_path}/others.db")
-    run = make_run(tracked=True)
-    version = register(run, adapter("one"), PROMOTED)
+    run, folder = make_run(tracked=True), adapter("one")
+    version = register(run, folder, PROMOTED)
     assert find_champion(run.config)[0].version == version
+    assert digest_of(fetch_weights(run.tracking.client, run.config.tracking.model_name, version, tmp_path)) == digest_of(folder)
     assert not (tmp_path / "others.db").exists()
 
 
