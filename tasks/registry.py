@@ -204,13 +204,13 @@ def _upload(config: ChampionSections, version: str, weights: Path) -> None:
 
 def fetch_weights(client: Any, name: str, version: str, out: Path) -> Path:
     """Download a version's weights to a folder in `out`, named after their kind."""
-    import mlflow
+    from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 
     weights = out / client.get_model_version(name, version).tags.get("weights", ADAPTER)
     weights.mkdir()
     # MLflow would look an address of the form models:/ up in the registry of the process, not in this client's.
     source = client.get_model_version_download_uri(name, version)
-    mlflow.artifacts.download_artifacts(artifact_uri=source, dst_path=str(weights), tracking_uri=client.tracking_uri)
+    get_artifact_repository(source, tracking_uri=client.tracking_uri).download_artifacts("", str(weights))
     return weights
 
 
