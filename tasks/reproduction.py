@@ -32,6 +32,7 @@ from tasks.reading import FOLDER as INGESTED
 from tracewheel.comparison.finished_run import FinishedRun
 from tracewheel.core.errors import DataError, InfrastructureError
 from tracewheel.core.files import read_json
+from tracewheel.core.machine import NUMERIC_VARIABLES
 from tracewheel.core.run_record import CONFIG_FILE, ENTRIES_FILE, LINEAGE_FILE, SNAPSHOT_FILE, START_FILE, RunRecord
 from tracewheel.core.store import FACTS, Store, write_whole
 from tracewheel.curation.curated_folder import SPLITS_FILE
@@ -224,8 +225,10 @@ def _environment(run: FinishedRun, code: Code) -> dict[str, str]:
     """The variables of this process, without Prefect and MLflow servers of the user's, and with the run's numeric settings."""
     users = ("PREFECT_", "MLFLOW_TRACKING", "MLFLOW_REGISTRY")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(users)}
-    recorded = (run.lineage.get("machine") or {}).get("variables") or {}
-    return {**kept, **recorded, "PYTHONPATH": str(code.root), "PYTHONUNBUFFERED": "1"}
+    machine = run.lineage.get("machine") or {}
+    if machine:  # a numeric setting of this process that the run did not have would change its bits
+        kept = {name: value for name, value in kept.items() if name not in NUMERIC_VARIABLES}
+    return {**kept, **(machine.get("variables") or {}), "PYTHONPATH": str(code.root), "PYTHONUNBUFFERED": "1"}
 
 
 def _watch(process: subprocess.Popen[str], entries: Path, stages: int, every: int) -> bool:

@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from flows.reproduce import STAGES
+from tasks import reproduction
 from tasks.checkout import Code
 from tasks.reproduction import make_again, prepare
 from tasks.stage_code import module_of
@@ -17,7 +18,7 @@ from tracewheel.config.profile import StageName
 from tracewheel.core.errors import DataError, InfrastructureError
 from tracewheel.core.files import read_json
 from tracewheel.core.fingerprint import digest_of
-from tracewheel.core.run_record import RunRecord
+from tracewheel.core.run_record import LINEAGE_FILE, RunRecord
 from tracewheel.core.store import Store, remove
 
 SNAPSHOT = {"settings": "s", "files": [], "skipped": [], "unfinished": {}, "earlier": None, "forgotten": ["f" * 64]}
@@ -86,6 +87,17 @@ def test_a_run_begins_with_its_parents_and_a_place_of_its_own(began, tmp_path):
     assert "1 entries" in says[0]
     assert {path.name for path in (work / "second").iterdir()} == {"config.yaml", "lineage.json", "snapshot.json", "start.json"}
     assert not (work / "second" / "summary.json").exists(), "so that retrain makes it"
+
+
+def test_the_settings_of_this_process_stay_out(began, tmp_path, monkeypatch):
+    for name in ("OMP_NUM_THREADS", "MKL_CBWR", "PREFECT_API_URL", "MLFLOW_TRACKING_URI", "MLFLOW_REGISTRY_URI", "HTTPS_PROXY"):
+        monkeypatch.setenv(name, "this process's")
+    code, lineage = Code(tmp_path, tmp_path, "here", ""), read_json(began.record.path / LINEAGE_FILE)
+    machine = {"machine": {"variables": {"OMP_NUM_THREADS": "2"}}}
+    (began.record.path / LINEAGE_FILE).write_text(json.dumps({**lineage, **machine}))
+    found = reproduction._environment(FinishedRun(began.record), code)
+    assert (found["OMP_NUM_THREADS"], found["HTTPS_PROXY"]) == ("2", "this process's")
+    assert not {"MKL_CBWR", "PREFECT_API_URL", "MLFLOW_TRACKING_URI", "MLFLOW_REGISTRY_URI"} & found.keys()
 
 
 def test_a_lost_parent_is_refused(began, tmp_path):
