@@ -169,13 +169,13 @@ def test_a_committed_change_of_the_advantages_parts_at_the_first_update(checkout
     found = json.loads(parted.stdout)
     labels = [stage["label"] for stage in found["stages"]]
     place = labels.index(found["first"])
-    assert found["first"] == "update 1" and {"rollout 1", "score 1", "curate 1"} <= set(labels[:place])
+    assert found["first"] == "update 1 of 2" and {"curate", "rollout 1 of 2", "score 1 of 2"} <= set(labels[:place])
     assert {stage["state"] for stage in found["stages"][:place]} == {"equal"}
     files = {file["file"]: file for file in found["stages"][place]["files"]}
     assert files["adapter/adapter_model.safetensors"]["place"].startswith("tensor ")
     assert files["metrics.json"]["before"] != files["metrics.json"]["after"]
     assert any("tracewheel/learner/advantages/group.py: group_advantages" in why for why in found["why"])
-    assert sections_of(found)[0].heading == "The first stage that differs: update 1 (parts)"
+    assert sections_of(found)[0].heading == "The first stage that differs: update 1 of 2 (parts)"
     assert recorded.returncode == DONE, "the run's own commit still makes it: " + recorded.stderr
 
 
