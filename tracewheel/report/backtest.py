@@ -15,6 +15,7 @@ from tracewheel.report.backtest_chart import draw
 
 HERE = Path(__file__).parent
 FILES = {"result": "backtest.json", "costs": "costs.json", "plot": "backtest.svg", "page": "backtest.html"}
+LEAST = 0.001
 HEAD = (
     "branch", "point-days", "95% interval", "a day", "unrelated tasks", "promoted", "refused", "skipped", "failed", "days held",
     "false promotions", "hours", "tokens", "money", "hours a point",
@@ -68,9 +69,6 @@ def row_of(name: str, branch: Mapping[str, Any], costs: Mapping[str, Any]) -> tu
     area, runs, false = branch["points"], branch["runs"], branch["false_promotions"]
     total = costs["branches"][name]["total"]
     a_day, hours = area["a_day"], total["seconds"] / 3600
-    expected = (
-        f"{false['expected']:.2g} ± {false['deviation']:.2g} of {false['judged']}" if false["judged"] else "none to judge"
-    )
     return (
         name,
         points(area["points"]),
@@ -82,7 +80,7 @@ def row_of(name: str, branch: Mapping[str, Any], costs: Mapping[str, Any]) -> tu
         str(runs["skipped"]),
         str(runs["failed"]),
         f"{branch['held']['days']:g}",
-        expected,
+        _expected(false),
         f"{hours:.2f}",
         f"{total['tokens']:,}",
         "–" if total["money"] is None else f"{total['money']:.2f} {total['currency']}",
@@ -130,7 +128,10 @@ def sentences(result: Mapping[str, Any], costs: Mapping[str, Any]) -> list[str]:
         failed = [tick for tick in branch["ticks"] if tick["end"] == "failed"]
         for why in dict.fromkeys(tick["figures"]["why"] for tick in failed):
             said.append(f"{name}: {sum(tick['figures']['why'] == why for tick in failed)} runs failed: {why}")
-        if over := branch["over_first_champion"]:
+        over = branch["over_first_champion"]
+        if over and _is_tie(over):
+            said.append(f"{name}: equal to its own first champion on all tasks since")
+        elif over:
             interval = f"{points(over['low'])} to {points(over['high'])}"
             said.append(f"{name}: {points(over['points'])} point-days over its own first champion ({interval})")
     exam = result["exam"]
@@ -146,6 +147,14 @@ def sentences(result: Mapping[str, Any], costs: Mapping[str, Any]) -> list[str]:
 def points(value: float) -> str:
     """Points with their sign."""
     return f"{value:+.0f}" if abs(value) >= 10 else f"{value:+.1f}"
+
+
+def _expected(false: Mapping[str, Any]) -> str:
+    """The expected number of false promotions."""
+    if not false["judged"]:
+        return "none to judge"
+    known = f"{false['expected']:.2g} ± {false['deviation']:.2g}" if false["expected"] >= LEAST else f"under {LEAST:g}"
+    return f"{known} of {false['judged']}"
 
 
 def _is_tie(difference: Mapping[str, Any]) -> bool:

@@ -108,6 +108,7 @@ def test_a_tie_is_called_a_tie(result):
         "1d minus third: +9.0 point-days (-2.0 to +20, all together 95%)",
         "1d minus fourth: unknown, no task counts in both",
     ]
+    assert "1d: equal to its own first champion on all tasks since" in said
 
 
 def test_the_plot_shows_both_lines_of_gates_that_agree_and_a_promotion_beside_a_held_batch(result):
