@@ -66,7 +66,7 @@ def action_logprobs(
     hidden, index = _body(inner, batch, layout)
     actions = batch.action_mask.bool()
     targets = batch.token_ids[:, 1:][actions[:, 1:]]
-    states = hidden[batch.at_preceding(index)[actions[:, 1:]]]
+    states = rows_at(hidden, batch.at_preceding(index)[actions[:, 1:]])
     temperature = batch.temperature.unsqueeze(-1).expand(actions.shape)[:, 1:][actions[:, 1:]]
     factor = temperature.to(at_least_float32(states[:0]).dtype).reciprocal()
     scored = _score(inner, states, targets, factor, chunk, entropy_gradient)
@@ -78,7 +78,16 @@ def action_logprobs(
 def hidden_states(model: PreTrainedModel | PeftModel, batch: Batch, layout: Layout = "padded") -> Tensor:
     """The body's last hidden states [B, T, H]; `[b, t]` is the state after `token_ids[b, t]`, 0 at padding."""
     hidden, index = _body(language_model(model), batch, layout)
-    return hidden[index].masked_fill(~batch.attention_mask.bool().unsqueeze(-1), 0.0)
+    return rows_at(hidden, index).masked_fill(~batch.attention_mask.bool().unsqueeze(-1), 0.0)
+
+
+def rows_at(hidden: Tensor, places: Tensor) -> Tensor:
+    """Rows of `hidden` [N, H] at places [...], as `hidden[places]`, with a gradient that has the same bits each time.
+
+    Rows of a shared prefix are taken many times. Several threads add up the gradient of an index in an order of chance and
+    that of an embedding in the order of the places.
+    """
+    return nn.functional.embedding(places, hidden)
 
 
 def _body(inner: Any, batch: Batch, layout: Layout) -> tuple[Tensor, Tensor]:

@@ -24,7 +24,7 @@ from transformers import (
 from tracewheel.learner.batch import Batch, micro_batches
 from tracewheel.learner.kernels import fused_logprobs
 from tracewheel.learner.kernels.language_model import checkpoint_activations
-from tracewheel.learner.kernels.token_logprobs import action_logprobs, hidden_states
+from tracewheel.learner.kernels.token_logprobs import action_logprobs, hidden_states, rows_at
 
 VOCABULARY = 61
 SIZES = {
@@ -431,3 +431,22 @@ def test_only_the_padded_layout_computes_a_shared_beginning_of_rows_again(forked
         real = int(forked.attention_mask.sum())
         assert lengths[0] == {"padded": 9 * 26, "packed": real}.get(layout, lengths[0])
         assert layout != "shared_prefix" or lengths[0] < real
+
+
+def test_the_gradient_of_rows_that_are_taken_many_times_has_the_same_bits_each_time():
+    """As of the end of a prompt that a group shares. Two threads add up the gradient of an index in an order of chance."""
+    draw = torch.Generator().manual_seed(0)
+    hidden = torch.randn(40, 128, generator=draw, requires_grad=True)
+    places, weights = torch.randint(0, 40, (4000,), generator=draw), torch.randn(4000, 128, generator=draw)
+
+    def gradient(threads):
+        torch.set_num_threads(threads)
+        (found,) = torch.autograd.grad((rows_at(hidden, places) * weights).sum(), hidden)
+        return found
+
+    before = torch.get_num_threads()
+    try:
+        one, *more = [gradient(threads) for threads in (1, *[2] * 30)]
+    finally:
+        torch.set_num_threads(before)
+    assert torch.equal(rows_at(hidden, places), hidden[places]) and all(torch.equal(found, one) for found in more)
