@@ -36,16 +36,22 @@ def texts_of(record: Any) -> set[str]:
 
 
 def needles_of(log: Path, users: Collection[str]) -> dict[str, set[str]]:
-    """User to their name, sessions, ids of conversations, and texts of 24 characters or more that nobody else has logged."""
+    """User to their name, sessions, ids of conversations, and texts of 24 characters or more that no one else's texts hold."""
     found: dict[str, set[str]] = {user: {user} for user in users}
     owners: Counter[str] = Counter()
-    for user, lines in lines_of(log).items():
+    every = lines_of(log)
+    for user, lines in every.items():
         texts = set().union(*(texts_of(record["messages"]) for record in lines))
         texts = {text for text in texts if len(text) >= SHORTEST_TEXT}
         owners.update(texts)
         if user in found:
             found[user] |= texts | {str(record[name]) for record in lines for name in ("session", "id") if record.get(name)}
-    return {user: {text for text in texts if owners[text] < 2} for user, texts in found.items()}
+    written = {user: "\0".join(set().union(*(texts_of(record["messages"]) for record in every[user]))) for user in every}
+    alone = {user: {text for text in texts if owners[text] < 2} for user, texts in found.items()}
+    return {
+        user: {text for text in texts if not any(text in other for owner, other in written.items() if owner != user)}
+        for user, texts in alone.items()
+    }
 
 
 def lines_of(log: Path) -> dict[str, list[dict[str, Any]]]:
