@@ -17,6 +17,7 @@ from prefect.runtime import flow_run
 from tracewheel.core.progress import Listener, Progress
 
 EVERY_SECONDS = 10.0
+FUNNEL = ("found", "held", "read", "duplicates", "quarantined", "kept")
 
 
 class StageProgress:
@@ -86,28 +87,29 @@ class LoopProgress:
             self._gone = True
 
 
-def publish_summary(summary: Mapping[str, Any]) -> bool:
-    """The before-and-after table and the gate's verdict; returns whether Prefect's server took them.
+def publish_summary(summary: Mapping[str, Any], note: str) -> bool:
+    """The before-and-after table, the funnel of the traces, the note on the run; returns whether Prefect's server took them.
 
     Outside of a flow run there is no page to put them on, and asking for one would start a server.
     """
     if not flow_run.id:
         return False
     try:
-        _publish(summary)
+        _publish(summary, note)
     except Exception:  # a server that does not answer must not end the run, which is complete
         return False
     return True
 
 
-def _publish(summary: Mapping[str, Any]) -> None:
-    names = ("success", "sampled", "harder")
+def _publish(summary: Mapping[str, Any], note: str) -> None:
+    names, run_id = ("success", "sampled", "harder"), summary["run_id"]
     rows = [{"policy": policy} | {name: summary[name][policy] for name in names} for policy in summary["success"]]
-    create_table_artifact(rows, key="success", description=f"Success of run {summary['run_id']}")
-    gate = summary["gate"]
-    reasons = "\n".join(f"- {reason}" for reason in gate["reasons"])
-    text = f"**{gate['verdict']}**, compared with {gate['baseline']}\n\n{reasons}\n\nReport: `{summary['report']}`\n"
-    create_markdown_artifact(text, key="gate", description=f"Verdict on run {summary['run_id']}")
+    create_table_artifact(rows, key="success", description=f"Success of run {run_id}")
+    if intake := summary.get("intake"):
+        counts = [{"traces": name, "count": intake[name]} for name in FUNNEL if name in intake]
+        reasons = [{"traces": f"quarantined: {reason}", "count": count} for reason, count in intake["by_reason"].items()]
+        create_table_artifact(counts + reasons, key="funnel", description=f"What run {run_id} took in")
+    create_markdown_artifact(note, key="gate", description=f"Verdict on run {run_id}")
 
 
 def show_skip(run_id: str, reason: str) -> None:

@@ -31,7 +31,8 @@ from tracewheel.core.store import write_whole
 from tracewheel.curation.curated_folder import load_tasks
 
 RECORD_TAG, RUN_TAG = "tracewheel.record", "tracewheel.run_id"
-ITERATION_METRIC = "rl/reward"
+ITERATION_METRIC = "rollout/reward"
+NOTE_TAG = "mlflow.note.content"  # what a run's page shows as its description
 MOST_PARAMETERS = 100
 FILES = "files"
 Say = Callable[[str], None]
@@ -258,6 +259,27 @@ def _files(target: Target, record: Mapping[str, Any], folder: Path) -> None:
     target.client.log_artifacts(target.mlflow_run_id, str(folder / FILES), record["folder"])
 
 
+def _curve(target: Target, record: Mapping[str, Any], folder: Path) -> None:
+    for step, metrics in record["points"].items():
+        new = {name: value for name, value in metrics.items() if int(step) not in _steps(target, name)}
+        if new:
+            _log(target, new, record["time"], int(step))
+
+
+def _steps(target: Target, name: str) -> set[int]:
+    return {metric.step for metric in target.client.get_metric_history(target.mlflow_run_id, name)}
+
+
+def _describe(target: Target, record: Mapping[str, Any], folder: Path) -> None:
+    target.client.set_tag(target.mlflow_run_id, NOTE_TAG, record["note"])
+    client, name = target.client, target.settings.model_name
+    for version in client.search_model_versions(f"name = '{name}'"):
+        if record["version"].items() <= version.tags.items():
+            client.update_model_version(name, version.version, description=record["note"])
+            for key, value in record["tags"].items():
+                client.set_model_version_tag(name, version.version, key, value)
+
+
 def _traces(target: Target, record: Mapping[str, Any], folder: Path) -> None:
     evaluated = EvaluationTags(**record["evaluated"])
     tasks = load_tasks(folder / FILES, evaluated.split)
@@ -279,6 +301,8 @@ KINDS: dict[str, Callable[[Target, Mapping[str, Any], Path], None]] = {
     "iteration": _iteration,
     "results": _results,
     "files": _files,
+    "curve": _curve,
+    "describe": _describe,
     "traces": _traces,
     "tags": _tags,
     "end": _end,

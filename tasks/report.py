@@ -21,10 +21,11 @@ from tasks.lineage import write_results
 from tasks.run import Policy, Run
 from tasks.screening import intake_tags
 from tasks.split_chain import remember_splits, shared_held_out
-from tasks.summary import costs, harder_differences, intervals, rates, result_metrics
+from tasks.summary import cost_metrics, costs, harder_differences, intervals, rates, result_metrics
 from tasks.worth import worth_afterwards, worth_metrics
 from tracewheel.core import stopping
 from tracewheel.core.files import read_json
+from tracewheel.core.fingerprint import digest_of
 from tracewheel.core.run_record import CONFIG_FILE, LINEAGE_FILE, SUMMARY_FILE
 from tracewheel.core.store import PARTIAL, Entry, produce_whole, write_whole
 from tracewheel.core.types import canonical_json
@@ -36,6 +37,7 @@ from tracewheel.policy.adapters import ADAPTER
 from tracewheel.policy.merge import MERGES_FILE
 from tracewheel.report import ReportData, RunResults, load_report_data
 from tracewheel.report import write_report as write_page
+from tracewheel.report.run_note import run_note
 from tracewheel.sampling.guard import GuardEvent
 
 PAGE_FILE = "report.html"
@@ -132,13 +134,18 @@ def write_report(run: Run, outcome: Outcome, model_version: str) -> dict[str, An
         if policy.weights and policy.weights.name == ADAPTER and name != "rl":
             run.tracking.log_weights(name, policy.weights)
     shares = {"splits/held_out_shared": float(shared["shared"])} if shared else {}
-    run.tracking.log_results(result_metrics(data.policies, outcome.gate) | worth_metrics(summary["worth"]) | shares)
+    figures = result_metrics(data.policies, outcome.gate) | cost_metrics(summary) | worth_metrics(summary["worth"])
+    run.tracking.log_results(figures | shares)
+    points = {step: {f"eval/validation/{name}": rates[name] for name in rates} for step, rates in outcome.validation.items()}
+    run.tracking.log_curve(points)
     write_results(run, outcome, summary)
+    note = run_note(summary, read_json(changes), stored_findings(run.record))
+    run.tracking.describe(note, {"run_id": run.record.run_id, "adapter_digest": digest_of(weights)}, version_tags(run, summary))
     run.tracking.log_files([run.record.path / name for name in (CONFIG_FILE, LINEAGE_FILE, PAGE_FILE)] + [gate, changes])
     run.tracking.log_files(findings_file(run.record))
     if not run.tracking.settle():
         summary["mlflow_waiting"] = run.tracking.waiting
-    if not publish_summary(summary):
+    if not publish_summary(summary, note):
         run.reporter.say("Prefect's pages have neither the table nor the verdict; the report has both")
     if run.record.summary is None:
         write_whole(Path(run.config.work_dir) / POSTERIOR_FILE, canonical_json(outcome.sampler) + "\n")
@@ -148,6 +155,26 @@ def write_report(run: Run, outcome: Outcome, model_version: str) -> dict[str, An
     run.record.write(SUMMARY_FILE, summary)
     stopping.done()
     return summary
+
+
+def version_tags(run: Run, summary: dict[str, Any]) -> dict[str, str]:
+    """What the registry says of a version beside its verdict: the gain, and what it was made from."""
+    gate, lineage = summary["gate"], run.record.lineage
+    low, high = gate.get("interval") or (None, None)
+    datasets, git = lineage.get("datasets") or {}, lineage.get("git") or {}
+    found = {
+        "gain": gate.get("difference"),
+        "gain_interval": f"{low:.4f} to {high:.4f}" if low is not None else None,
+        "baseline": gate.get("baseline"),
+        "success": (summary.get("success") or {}).get("rl"),
+        "code": git.get("commit") and f"{git['commit']}{' and a diff' if git.get('changed') else ''}",
+        "traces": (datasets.get("traces") or {}).get("digest"),
+        "curated": (datasets.get("curated") or {}).get("digest"),
+        "parent": (lineage.get("parent") or {}).get("run_id"),
+    }
+    return {
+        name: f"{value:.4f}" if isinstance(value, float) else str(value) for name, value in found.items() if value is not None
+    }
 
 
 def noise_of(run: Run, outcome: Outcome) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from tracewheel.core import clock
 from tracewheel.core.errors import DataError, InfrastructureError
 from tracewheel.core.run_record import RunRecord
 from tracewheel.curation.curated_folder import TASKS_FILE
+from tracewheel.report.glossary import iteration_name
 from tracewheel.rollout.rollout import TRAJECTORIES_FILE
 from tracewheel.scoring.score import SCORES_FILE
 
@@ -156,7 +157,23 @@ class Tracking:
 
     def log_iteration(self, iteration: int, metrics: Mapping[str, float | None]) -> None:
         """One iteration's metrics in one batch, unless MLflow has them."""
-        self._put("iteration", {"step": iteration, "metrics": _known({f"rl/{name}": metrics[name] for name in metrics})})
+        self._put(
+            "iteration", {"step": iteration, "metrics": _known({iteration_name(name): metrics[name] for name in metrics})}
+        )
+
+    def log_curve(self, points: Mapping[int, Mapping[str, float | None]]) -> None:
+        """Figures by step, unless MLflow has them."""
+        self._put("curve", {"points": {str(step): _known(metrics) for step, metrics in points.items()}})
+
+    def describe(self, note: str, version: Mapping[str, str], tags: Mapping[str, str]) -> None:
+        """A note in Markdown on the page of the run and on that of its model version.
+
+        Args:
+            version: Tags by which the version is found.
+            tags: Tags that it gets.
+        """
+        short = {name: value[:LONGEST_TAG] for name, value in tags.items()}
+        self._put("describe", {"note": note[:LONGEST_TAG], "version": dict(version), "tags": short})
 
     def log_results(self, metrics: Mapping[str, float | None], once: Mapping[str, str] | None = None) -> None:
         """Figures in one batch, unless the MLflow run has the tags `once`."""

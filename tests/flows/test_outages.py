@@ -112,7 +112,7 @@ def test_mlflow_killed_in_mid_run_costs_nothing_and_gets_everything_later(
     client = mlflow.MlflowClient(mlflow_server.uri)
     (experiment,) = [found for found in client.search_experiments() if found.name == "tracewheel"]
     (found,) = client.search_runs([experiment.experiment_id])
-    history = client.get_metric_history(found.info.run_id, "rl/reward")
+    history = client.get_metric_history(found.info.run_id, "rollout/reward")
     assert [metric.step for metric in history] == [1, 2]
     assert found.info.status == "FINISHED" and found.data.metrics["gate/difference"] == here["gate"]["difference"]
     assert {item.path for item in client.list_artifacts(found.info.run_id)} >= {"adapters", "report.html", "data"}

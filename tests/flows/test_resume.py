@@ -48,7 +48,7 @@ def mlflow_runs(summary):
 
     client = mlflow.MlflowClient(summary["mlflow_uri"])
     runs = client.search_runs([experiment.experiment_id for experiment in client.search_experiments()])
-    history = client.get_metric_history(summary["mlflow_run"], "rl/reward")
+    history = client.get_metric_history(summary["mlflow_run"], "rollout/reward")
     assert [metric.step for metric in history] == [1, 2]
     return [run.info.run_id for run in runs]
 

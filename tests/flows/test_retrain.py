@@ -24,6 +24,7 @@ from tracewheel.core.fingerprint import digest_of
 from tracewheel.core.out_folder import visible_files
 from tracewheel.core.store import remove
 from tracewheel.policy.adapters import base_hash
+from tracewheel.report.glossary import knows
 
 KEYS = {"deployed", "base", "warm_start", "warm_start_verified", "rl"}
 
@@ -130,8 +131,16 @@ def test_mlflow_has_the_run(finished, profile):
     assert run.info.status == "FINISHED"
     assert run.data.tags["tracewheel.run_id"] == summary["run_id"]
     assert run.data.params["training.iterations"] == "2"
-    assert run.data.metrics["held_out/rl/greedy"] == summary["success"]["rl"]
-    assert [metric.step for metric in client.get_metric_history(summary["mlflow_run"], "rl/reward")] == [1, 2]
+    assert run.data.metrics["eval/held_out/rl/greedy"] == summary["success"]["rl"]
+    assert [metric.step for metric in client.get_metric_history(summary["mlflow_run"], "rollout/reward")] == [1, 2]
+    assert [name for name in run.data.metrics if not knows(name)] == []
+    assert run.data.metrics["cost/tokens/rollout"] == summary["tokens"]["rollout"]
+    validation = client.get_metric_history(summary["mlflow_run"], "eval/validation/sampled")
+    assert {str(metric.step): metric.value for metric in validation} == {
+        step: rates["sampled"] for step, rates in summary["validation"].items()
+    }
+    note = run.data.tags["mlflow.note.content"]
+    assert summary["gate"]["reasons"][0] in note and "| rl |" in note and "tracewheel dashboard" in note
     splits = {f"{split} tasks" for split in ("train", "validation", "held-out", "harder")}
     assert {item.dataset.name for item in run.inputs.dataset_inputs} == {"traces", "curated tasks"} | splits
     assert {item.path for item in client.list_artifacts(summary["mlflow_run"], "data")} == {
@@ -143,6 +152,9 @@ def test_mlflow_has_the_run(finished, profile):
     assert {item.path for item in client.list_artifacts(summary["mlflow_run"])} >= {"report.html", "gate.json", "adapters"}
     (version,) = client.search_model_versions(f"name = '{load_config(profile).tracking.model_name}'")
     assert version.tags["adapter_digest"] == digest_of(Path(summary["adapter"]))
+    assert version.description == note
+    assert float(version.tags["gain"]) == pytest.approx(summary["gate"]["difference"], abs=1e-4)
+    assert {"baseline", "gain_interval", "traces", "curated", "verdict"} <= set(version.tags)
     mlflow.set_tracking_uri(summary["mlflow_uri"])
     traces = mlflow.search_traces(
         locations=[run.info.experiment_id], run_id=summary["mlflow_run"], return_type="list", max_results=500

@@ -122,7 +122,7 @@ def test_a_run_goes_on_without_mlflow_and_its_records_come_later_in_order_with_t
     (found,) = runs_of(run)
     assert (found.info.status, found.info.end_time) == ("FINISHED", times["end"])
     assert 0 <= times["begin"] - found.info.start_time < 1000
-    history = run.tracking.client.get_metric_history(found.info.run_id, "rl/reward")
+    history = run.tracking.client.get_metric_history(found.info.run_id, "rollout/reward")
     assert [(metric.step, metric.value) for metric in history] == [(1, 0.5), (2, 0.7)]
     assert history[1].timestamp == times["iteration"]
     assert found.data.tags["tracewheel.guard"] == "quiet"
@@ -143,7 +143,7 @@ def test_a_server_killed_half_way_and_started_again_loses_and_repeats_nothing(se
         assert not run.tracking.settle()
         server.start()
     assert run.tracking.waiting == 0
-    history = run.tracking.client.get_metric_history(run.tracking.mlflow_run_id, "rl/reward")
+    history = run.tracking.client.get_metric_history(run.tracking.mlflow_run_id, "rollout/reward")
     assert [metric.step for metric in history] == [1, 2, 3]
     assert len(runs_of(run)) == 1
     assert "and the run goes on" in said[0] and "MLflow answers again" in said[1]
@@ -162,7 +162,7 @@ def test_a_kill_between_mlflows_answer_and_its_note_repeats_nothing(served, serv
     for folder in ("here", "as it was"):
         assert deliver_waiting(tmp_path / folder, print).count == 5
     (found,) = runs_of(run)
-    for name in ("rl/reward", "gate/difference"):
+    for name in ("rollout/reward", "gate/difference"):
         assert len(run.tracking.client.get_metric_history(found.info.run_id, name)) == 1
     ((version, tags),) = versions_of(run).items()
     assert tags["crowned"] == "yes" and find_champion(run.config)[0].version == version
@@ -266,7 +266,7 @@ def test_a_locked_sqlite_store_is_waited_for(make_run, database, monkeypatch):
     holder.close()
     os.replace(database.with_name("away.db"), database)
     assert run.tracking.settle()
-    history = run.tracking.client.get_metric_history(run.tracking.mlflow_run_id, "rl/reward")
+    history = run.tracking.client.get_metric_history(run.tracking.mlflow_run_id, "rollout/reward")
     assert [metric.step for metric in history] == [1]
 
 
@@ -287,7 +287,7 @@ def test_a_deleted_sqlite_store_is_made_anew_and_that_is_said(make_run, database
     os.replace(empty, database)
     run.tracking.log_iteration(2, {"reward": 0.7})
     assert run.tracking.settle()
-    history = run.tracking.client.get_metric_history(run.tracking.mlflow_run_id, "rl/reward")
+    history = run.tracking.client.get_metric_history(run.tracking.mlflow_run_id, "rollout/reward")
     assert [metric.step for metric in history] == [2], "written to the file that is there now"
     assert f"{database} was deleted or replaced" in said[0]
 

@@ -56,7 +56,7 @@ def test_a_resumed_run_continues_its_mlflow_run(make_run):
     assert again.mlflow_run_id == run.tracking.mlflow_run_id
     again.log_iteration(1, {"reward": 0.5})
     again.log_iteration(2, {"reward": 0.7})
-    history = again.client.get_metric_history(again.mlflow_run_id, "rl/reward")
+    history = again.client.get_metric_history(again.mlflow_run_id, "rollout/reward")
     assert [(metric.step, metric.value) for metric in history] == [(1, 0.5), (2, 0.7)]
     with again.closing():
         pass
