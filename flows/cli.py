@@ -13,6 +13,7 @@ from typing import Any
 from flows.backtest_plan import add_backtest_command
 from flows.check_template import add_check_template_command
 from flows.compare import add_compare_command
+from flows.dashboard import add_dashboard_command
 from flows.data import add_data_commands
 from flows.deploy_options import add_deploy_options
 from flows.dvc import add_dvc_commands
@@ -253,6 +254,7 @@ def build_parser() -> argparse.ArgumentParser:
     doctor = _command(commands, "doctor", "flows.doctor:doctor", "look for the known failure modes in a run's records")
     doctor.add_argument("--run", metavar="RUN_ID", help="which run of the work folder (default: the profile's)")
 
+    add_dashboard_command(commands, EXIT_CODES)
     add_compare_command(commands, EXIT_CODES)
     add_reproduce_command(commands, EXIT_CODES)
 

@@ -1,0 +1,43 @@
+"""The application: pages behind the guard, and files of style and script."""
+
+from __future__ import annotations
+
+from fastapi import FastAPI
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.staticfiles import StaticFiles
+
+from tracewheel.core.errors import TracewheelError
+from tracewheel.dashboard.guard import Access, Guard
+from tracewheel.dashboard.library import Library, NotThere
+from tracewheel.dashboard.pages import ROUTERS
+from tracewheel.dashboard.run_rows import RunRows
+from tracewheel.dashboard.view import HERE, View
+
+
+def create_app(library: Library, access: Access | None = None) -> FastAPI:
+    """The dashboard of some run folders.
+
+    Args:
+        library: What is shown.
+        access: Who may ask; this machine alone by default.
+    """
+    access = access or Access()
+    app = FastAPI(title="Tracewheel", docs_url=None, redoc_url=None, openapi_url=None)
+    app.state.view = view = View(library, access)
+    app.state.library = library
+    app.state.rows = RunRows(library)
+    for router in ROUTERS:
+        app.include_router(router)
+    app.mount("/static", StaticFiles(directory=HERE / "static"), name="static")
+    app.middleware("http")(Guard(access))
+
+    @app.exception_handler(NotThere)
+    def not_there(request: Request, error: NotThere) -> Response:
+        return view.page(request, "problem.html", status=404, title="Not here", message=str(error))
+
+    @app.exception_handler(TracewheelError)
+    def unreadable(request: Request, error: TracewheelError) -> Response:
+        return view.page(request, "problem.html", status=422, title="This cannot be shown", message=str(error))
+
+    return app

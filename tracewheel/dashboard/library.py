@@ -1,0 +1,120 @@
+"""The work folders and runs that the dashboard shows, by names that are safe in an address."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tracewheel.comparison.finished_run import FinishedRun
+from tracewheel.core.errors import DataError
+from tracewheel.core.run_record import LINEAGE_FILE, RunRecord
+
+RUN_ID = re.compile(r"[0-9a-f]{4,64}")
+ENTRY = re.compile(r"[a-z_]{2,40}-[0-9a-f]{8,64}")
+
+
+class NotThere(DataError):
+    """An address names something that does not exist."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A work folder.
+
+    Attributes:
+        name: Its name in addresses.
+        only: The runs that are shown; empty for all.
+    """
+
+    name: str
+    path: Path
+    only: frozenset[str] = frozenset()
+
+    def run_ids(self) -> Iterator[str]:
+        """The runs of the folder that are shown, in no order."""
+        for file in self.path.glob(f"*/{LINEAGE_FILE}"):
+            name = file.parent.name
+            if RUN_ID.fullmatch(name) and (not self.only or name in self.only):
+                yield name
+
+
+class Library:
+    """What the dashboard was pointed at.
+
+    Args:
+        folders: Work folders, and folders of runs. A work folder may be empty yet, but it must exist.
+
+    Raises:
+        DataError: one of them is neither.
+    """
+
+    def __init__(self, folders: Sequence[Path]) -> None:
+        chosen: dict[Path, set[str]] = {}
+        for folder in folders:
+            path = folder.resolve()
+            if not path.is_dir():
+                raise DataError(
+                    f"{folder}: no such folder; give a work folder (work_dir, or --run-dir), or a run's folder in it"
+                )
+            if (path / LINEAGE_FILE).is_file():
+                runs = chosen.setdefault(path.parent, {path.name})
+                if runs:
+                    runs.add(path.name)
+            else:
+                chosen[path] = set()  # the whole folder, whatever was named of it before
+        named: dict[str, Place] = {}
+        for path, only in chosen.items():
+            name = _slug(path, taken=named)
+            named[name] = Place(name, path, frozenset(only))
+        self.places = named
+
+    def place(self, name: str) -> Place:
+        """A work folder by its name.
+
+        Raises:
+            NotThere: there is none of that name.
+        """
+        if name not in self.places:
+            raise NotThere(f"no work folder {name!r}; there are {', '.join(self.places)}")
+        return self.places[name]
+
+    def run(self, place: str, run_id: str) -> FinishedRun:
+        """A run by its address.
+
+        Raises:
+            NotThere: there is none, or it is not shown.
+        """
+        where = self.place(place)
+        shown = RUN_ID.fullmatch(run_id) and (not where.only or run_id in where.only)
+        if not shown or not (where.path / run_id / LINEAGE_FILE).is_file():
+            raise NotThere(f"{place} has no run {run_id!r}")
+        return FinishedRun(RunRecord(where.path, run_id))
+
+    def runs(self) -> Iterator[tuple[Place, str]]:
+        """All runs that are shown, in no order."""
+        for place in self.places.values():
+            for run_id in place.run_ids():
+                yield place, run_id
+
+
+def entry_path(run: FinishedRun, entry: str) -> Path:
+    """The folder of an entry that a run asked for.
+
+    Raises:
+        NotThere: the run asked for no such entry, or the store has lost it.
+    """
+    if not ENTRY.fullmatch(entry) or entry not in (run.record.needs() or ()):
+        raise NotThere(f"run {run.run_id} has no stored result {entry!r}")
+    path = run.store / entry
+    if not path.is_dir():
+        raise NotThere(f"{entry}: the store no longer has it (`tracewheel gc` frees what no kept run needs)")
+    return path
+
+
+def _slug(path: Path, taken: dict[str, Place]) -> str:
+    """A name for a folder in addresses: its own, with the beginning of a digest where that is taken."""
+    name = re.sub(r"[^a-z0-9]+", "-", path.name.lower()).strip("-") or "runs"
+    return name if name not in taken else f"{name}-{hashlib.sha256(str(path).encode()).hexdigest()[:6]}"
