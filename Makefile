@@ -31,7 +31,7 @@ export GIT_PYTHON_REFRESH := quiet
 # Containers often forbid compiled files; then each test process rewrites every test's asserts and each command compiles all our modules.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup setup-vllm demo demo-smollm2 demo-vllm repro mlflow test test-vllm test-vllm-all test-all check format clean
+.PHONY: help setup setup-vllm demo demo-smollm2 demo-vllm repro mlflow test test-dashboard test-vllm test-vllm-all test-all check format clean
 
 help:
 	@echo "make demo       install what is missing and run the whole loop on $(PROFILE)"
@@ -39,7 +39,7 @@ help:
 	@echo "make demo-vllm  the same on vLLM, in an environment of its own"
 	@echo "make repro      the same stages through DVC"
 	@echo "make mlflow     the MLflow server over the local store, on http://127.0.0.1:5000"
-	@echo "make test       the tests (test-all: with the slow ones; test-vllm and test-vllm-all: those of vLLM, in an environment of their own)"
+	@echo "make test       the tests (test-all: with the slow ones; test-dashboard: in a browser; test-vllm and test-vllm-all: those of vLLM, in an environment of their own)"
 	@echo "make check      format, lint, types and import contracts (format: put the first two right)"
 	@echo "make clean      remove runs, caches and the environment"
 
@@ -89,7 +89,12 @@ mlflow: setup
 # A file's tests share what they set up, so a file stays in one process. The long files, those of the flows, come first in the
 # folders' order; by number of tests they would come last, and leave one process idle.
 test: setup
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow and not vllm" -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow and not vllm and not browser" -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
+
+# A browser drives every page of the dashboard: Debian's chromium, or the one that TRACEWHEEL_BROWSER names.
+test-dashboard: setup
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[browser]"
+	$(BIN)/python -m pytest -m browser tests/browser
 
 test-vllm: setup-vllm
 	$(VLLM_BIN)/python -m pytest -m "vllm and not slow"
@@ -99,7 +104,7 @@ test-vllm-all: setup-vllm
 	$(VLLM_BIN)/python -m pytest -m "vllm"
 
 test-all: setup
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not vllm" -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not vllm and not browser" -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
 
 check: setup
 	$(BIN)/ruff format --check .

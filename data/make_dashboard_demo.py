@@ -1,6 +1,5 @@
 """Make the small run folder that the dashboard ships: `python data/make_dashboard_demo.py`, two short trainings.
 
-
 The first training sees part of the shipped logs and is promoted; the second sees all of them and starts from its champion.
 What only a training needs (weights, optimiser, caches, databases) is left out. The zip's bytes follow from the run folder's.
 """
