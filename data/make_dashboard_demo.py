@@ -1,22 +1,26 @@
 """Make the small run folder that the dashboard ships: `python data/make_dashboard_demo.py`, two short trainings.
 
-The first training sees part of the shipped logs and is promoted; the second sees all of them and starts from its champion.
-What only a training needs (weights, optimiser, caches, databases) is left out. The zip's bytes follow from the run folder's.
+The first training sees part of the shipped logs and is promoted; the second sees all of them, starts from its champion and
+is refused. What only a training needs (weights, optimiser, caches, databases) is left out, and paths and the name of the
+machine are replaced. The archive's bytes follow from the run folder's.
 """
 
 from __future__ import annotations
 
 import argparse
+import io
+import json
+import socket
 import subprocess
 import sys
+import tarfile
 import tempfile
-import zipfile
 from pathlib import Path
 
 import yaml
 
 LOGS = Path("data/traces/workspace.jsonl")
-OUT = Path("tracewheel/dashboard/demo_run.zip")
+OUT = Path("tracewheel/dashboard/demo_run.tar.xz")
 FIRST_LINES = 520
 LEFT_OUT = (
     ".prefect",
@@ -24,12 +28,18 @@ LEFT_OUT = (
     ".lock",
     "artifacts",
     "mlflow",
+    "prefect-server",
     "report.html",
+    "quality.html",
     "adapter_model",
     "optimizer.pt",
-    "prefect-server",
-    "quality.html",
+    "probe.json",
+    "environment.txt",
+    "/sets/",
+    "sampled/trajectories",
 )
+TEXT = (".json", ".yaml", ".jsonl", ".txt")
+LINEAGE = "lineage.json"
 PROFILE = {
     "name": "demo",
     "curation": {"train_tasks": 60, "validation_tasks": 16, "held_out_tasks": 60, "harder_tasks": 16},
@@ -44,11 +54,13 @@ PROFILE = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--work", type=Path, help="where to train (default: a temporary folder)")
+    parser.add_argument("--pack", action="store_true", help="only archive what --work holds")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         work = arguments.work or Path(temporary)
-        train(work)
-        count = pack(work / "runs", OUT)
+        if not arguments.pack:
+            train(work)
+        count = pack(work, OUT)
     print(f"{OUT}: {count} files, {OUT.stat().st_size} bytes")
 
 
@@ -73,13 +85,31 @@ def train(work: Path) -> None:
             raise SystemExit(f"the training on {name} ended with {ended}")
 
 
-def pack(runs: Path, out: Path) -> int:
-    """Zip a run folder without what only a training needs; returns the number of files."""
+def pack(work: Path, out: Path) -> int:
+    """Archive the run folder of `work` without what only a training needs; returns the number of files."""
+    runs = work / "runs"
     files = [path for path in sorted(runs.rglob("*")) if path.is_file() and not any(word in str(path) for word in LEFT_OUT)]
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+    with tarfile.open(out, "w:xz", preset=9) as archive:
         for path in files:
-            archive.writestr(zipfile.ZipInfo(str(path.relative_to(runs))), path.read_bytes(), zipfile.ZIP_DEFLATED)
+            data = path.read_bytes()
+            if path.suffix in TEXT:
+                data = data.replace(str(work).encode(), b"demo").replace(json.dumps(socket.gethostname()).encode(), b'"demo"')
+            if path.name == LINEAGE:
+                data = anonymous(data)
+            entry = tarfile.TarInfo(str(path.relative_to(runs)))
+            entry.size = len(data)
+            archive.addfile(entry, io.BytesIO(data))
     return len(files)
+
+
+def anonymous(lineage: bytes) -> bytes:
+    """A lineage without the names of branches and remotes."""
+    values = json.loads(lineage)
+    for place in ("git", "project"):
+        if values.get(place):
+            values[place] |= {"branch": "main", "remote": None}
+    values["machine"]["platform"] = "Linux"
+    return json.dumps(values, indent=2).encode() + b"\n"
 
 
 if __name__ == "__main__":

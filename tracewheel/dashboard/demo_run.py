@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import zipfile
+import tarfile
 from pathlib import Path
 
-ARCHIVE = Path(__file__).parent / "demo_run.zip"
+ARCHIVE = Path(__file__).parent / "demo_run.tar.xz"
 NAME = "demo"
 
 
@@ -20,6 +20,6 @@ def unpack_demo(folder: Path) -> Path:
     """
     work = folder / NAME
     work.mkdir(parents=True, exist_ok=True)
-    with zipfile.ZipFile(ARCHIVE) as archive:
-        archive.extractall(work)
+    with tarfile.open(ARCHIVE) as archive:
+        archive.extractall(work, filter="data")
     return work
