@@ -9,6 +9,7 @@ from starlette.staticfiles import StaticFiles
 
 from tracewheel.core.errors import TracewheelError
 from tracewheel.dashboard.guard import Access, Guard
+from tracewheel.dashboard.index.process import Indexes
 from tracewheel.dashboard.library import Library, NotThere
 from tracewheel.dashboard.pages import ROUTERS
 from tracewheel.dashboard.run_rows import RunRows
@@ -27,6 +28,7 @@ def create_app(library: Library, access: Access | None = None) -> FastAPI:
     app.state.view = view = View(library, access)
     app.state.library = library
     app.state.rows = RunRows(library)
+    app.state.indexes = Indexes(library)
     for router in ROUTERS:
         app.include_router(router)
     app.mount("/static", StaticFiles(directory=HERE / "static"), name="static")

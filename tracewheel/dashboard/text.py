@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import orjson
@@ -110,6 +110,16 @@ def moment(written: str | None) -> str:
         return written
 
 
+def clock(seconds: float | None) -> str:
+    """Seconds since 1970, in UTC to the minute."""
+    return "–" if seconds is None else datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M")
+
+
+def visible(text: str) -> str:
+    """The text of a token with signs for what leaves no mark."""
+    return text.replace("\n", "⏎").replace("\t", "⇥").replace("\r", "␍")
+
+
 FILTERS: Mapping[str, Any] = {
     "cut": cut,
     "percent": percent,
@@ -121,4 +131,6 @@ FILTERS: Mapping[str, Any] = {
     "plain": plain,
     "pretty": pretty,
     "moment": moment,
+    "clock": clock,
+    "visible": visible,
 }

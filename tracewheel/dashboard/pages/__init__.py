@@ -1,5 +1,15 @@
 """The pages, each in a module of its own with its routes."""
 
-from tracewheel.dashboard.pages import run, runs
+from tracewheel.dashboard.pages import episodes, groups, pair, run, runs, search, tasks, tokens, trajectory
 
-ROUTERS = (runs.router, run.router)
+ROUTERS = (
+    runs.router,
+    run.router,
+    tasks.router,
+    groups.router,
+    pair.router,
+    episodes.router,
+    tokens.router,
+    trajectory.router,
+    search.router,
+)

@@ -1,0 +1,152 @@
+"""Advantages of an iteration's episodes, by the learner's own function from what is stored."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from tracewheel.comparison.finished_run import FinishedRun
+from tracewheel.core.errors import ConfigError, DataError
+from tracewheel.dashboard.sources import Source
+from tracewheel.scoring.adjustments import PROCESS
+
+COLUMNS = ("id", "group", "turns", "stop_reason")
+SCORED = ("trajectory_id", "total", "turn_rewards", "baseline", "breakdown")
+NOT_KEPT = "the learner computed them with a {}, whose values are not stored"
+
+
+@dataclass(frozen=True)
+class Advantages:
+    """Advantages of an iteration.
+
+    Attributes:
+        turns: Trajectory id to the advantage of each of its turns; missing where the episode took no part in the update.
+        why: Why there are none; "" where there are.
+        note: What the stored data cannot reproduce.
+    """
+
+    turns: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    why: str = ""
+    note: str = ""
+
+    def of(self, trajectory: str) -> Sequence[float]:
+        """Of one episode; empty where it has none."""
+        return self.turns.get(trajectory, ())
+
+
+def advantages_of(run: FinishedRun, sources: Sequence[Source]) -> Advantages:
+    """The advantages of the episodes of one iteration.
+
+    Args:
+        run: For its settings.
+        sources: All rollouts of the iteration: some advantages compare all of them.
+    """
+    if not sources or any(source.scores is None for source in sources):
+        return Advantages(why="the episodes are not scored yet")
+    try:
+        learner = run.config.learner
+    except (ConfigError, DataError) as flaw:
+        return Advantages(why=f"this version does not know the run's settings: {flaw}")
+    files = tuple((source.trajectories, source.scores or source.trajectories) for source in sources)
+    return _cached(learner.model_dump_json(), run.run_id, files, _Held(learner))
+
+
+class _Held:
+    """A value that a cache does not compare."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Held)
+
+    def __hash__(self) -> int:
+        return 0
+
+
+def warm_up() -> None:
+    """Import what the learner needs in the background: it takes seconds, once."""
+    threading.Thread(target=_learner, name="learner", daemon=True).start()
+
+
+def _learner() -> Any:
+    from tracewheel.learner import token_advantages
+
+    return token_advantages
+
+
+@lru_cache(maxsize=16)
+def _cached(settings: str, run_id: str, files: tuple[tuple[Path, Path], ...], held: _Held) -> Advantages:
+    return _computed(held.value, files)
+
+
+def _computed(learner: Any, files: Sequence[tuple[Path, Path]]) -> Advantages:
+    import numpy as np
+
+    from tracewheel.config import GaeAdvantageConfig, PolicyGradientConfig, TeacherAdvantageConfig
+
+    if not isinstance(learner, PolicyGradientConfig):
+        return Advantages(why=f"the learner {learner.kind!r} has no advantages")
+    if isinstance(learner.advantage, GaeAdvantageConfig):
+        return Advantages(why=NOT_KEPT.format("critic"))
+    if isinstance(learner.advantage, TeacherAdvantageConfig):
+        return Advantages(why=NOT_KEPT.format("teacher model"))
+    frame = _frame(files)
+    taking_part = np.isfinite(frame["reward"].to_numpy(dtype="float64")) & (frame["turns"].map(len) > 0).to_numpy()
+    if learner.truncated == "mask":
+        from tracewheel.learner.scored_trajectories import truncated
+
+        taking_part &= ~truncated(frame)
+    frame = frame[taking_part].reset_index(drop=True)
+    from tracewheel.learner.token_advantages import RewardKl, advantages_by_group
+    from tracewheel.learner.trajectory_table import TrajectoryTable
+
+    try:
+        kept, values = advantages_by_group(learner, TrajectoryTable(frame), RewardKl(0.0, "reverse"))
+    except DataError as flaw:
+        return Advantages(why=str(flaw))
+    # One token stands for each turn, with one between: see `_frame`.
+    rows = {str(frame["id"][at]): [float(value) for value in values[at][::2]] for at in kept.tolist()}
+    return Advantages(rows, note=_note(learner))
+
+
+def _note(learner: Any) -> str:
+    missing = []
+    if learner.reward_normalisation != "none":
+        missing.append("the normalisation of rewards, whose scales the learner carries along")
+    if learner.kl.place == "reward":
+        missing.append("the KL penalty on the reward, whose log-probabilities are not stored")
+    if learner.off_policy.max_staleness is not None:
+        missing.append("the limit of staleness")
+    return f"Without {', and '.join(missing)}." if missing else ""
+
+
+def _frame(files: Sequence[tuple[Path, Path]]) -> Any:
+    """The episodes with a mask in which one token stands for each turn: advantages are equal within a turn."""
+    import pandas as pd
+
+    from tracewheel.core.files import read_columns, read_table
+
+    tables = []
+    for trajectories, scores in files:
+        there = set(read_columns(scores))
+        scored = read_table(scores, [name for name in SCORED if name in there])
+        tables.append(read_table(trajectories, list(COLUMNS)).merge(scored, left_on="id", right_on="trajectory_id", how="left"))
+    frame = pd.concat(tables, ignore_index=True)
+    frame["turns"] = frame["turns"].map(orjson.loads)
+    frame["action_mask"] = frame["turns"].map(lambda turns: [1, 0] * len(turns))
+    frame["reward"] = frame["total"].astype("float64")
+    process = frame["breakdown"].map(lambda text: (orjson.loads(text) if isinstance(text, str) else {}).get(PROCESS, 0.0))
+    frame["outcome"] = frame["reward"] - process.astype("float64")
+    if "turn_rewards" in frame:
+        given = [None if rewards is None or isinstance(rewards, float) else list(rewards) for rewards in frame["turn_rewards"]]
+        frame["turn_rewards"] = pd.Series(given, index=frame.index, dtype=object)
+    if "baseline" in frame and frame["baseline"].isna().all():
+        frame = frame.drop(columns="baseline")
+    return frame.drop(columns=["trajectory_id", "breakdown"])

@@ -1,0 +1,165 @@
+"""A trajectory turn by turn: what was said, which tools were called with which results, and what each turn earned."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from tracewheel.comparison.differences import ABSENT, value_differences
+from tracewheel.core.types import first_turn
+from tracewheel.curation.invalid_calls import invalid_argument
+from tracewheel.environments.recorded.calls import parameters_of
+from tracewheel.scoring.adjustments import ADJUSTMENTS
+
+
+@dataclass(frozen=True)
+class Call:
+    """A tool call: what is wrong with it ("" for nothing), and its reply."""
+
+    name: str
+    arguments: str
+    trouble: str = ""
+    reply: str | None = None
+    failed: bool = False
+
+
+@dataclass(frozen=True)
+class Step:
+    """A message, with the replies to its calls.
+
+    Attributes:
+        number: Position of the message in the conversation.
+        turn: Number of the episode's own turn, from 0; None for context.
+        start, end: The tokens that the policy sampled; None for context.
+        versions: Of the policies that sampled it.
+        reward: Of the turn; None where there is none.
+    """
+
+    number: int
+    role: str
+    text: str
+    thinking: str = ""
+    calls: Sequence[Call] = ()
+    turn: int | None = None
+    start: int | None = None
+    end: int | None = None
+    versions: Sequence[int] = ()
+    malformed: int = 0
+    reward: float | None = None
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a score: its place below the verifier, and whether it adds to or subtracts from the reward."""
+
+    name: str
+    value: float
+    is_adjustment: bool = False
+
+
+def transcript_of(found: Mapping[str, Any], tools: Sequence[Mapping[str, Any]]) -> list[Step]:
+    """The steps of a trajectory.
+
+    Args:
+        found: A trajectory as `one_trajectory` has it.
+        tools: What the environment offers; empty where that is not known.
+    """
+    messages, turns = _listed(found.get("messages")), _listed(found.get("turns"))
+    rewards = found.get("turn_rewards")
+    rewards = [] if rewards is None else list(rewards)
+    begin, parameters = first_turn(messages, turns), parameters_of(tools)
+    shown: set[int] = set()
+    known = {str(tool["function"]["name"]) for tool in tools}
+    steps: list[Step] = []
+    turn = 0
+    for number, message in enumerate(messages):
+        role = str(message.get("role") or "")
+        if number in shown:
+            continue  # stands beside its call
+        replies = _replies(messages, number)
+        calls = []
+        for call in message.get("tool_calls") or ():
+            place = replies.pop(str(call.get("id") or ""), None)
+            shown |= set() if place is None else {place}
+            reply = None if place is None else text_of(messages[place].get("content"))
+            calls.append(_call(call, reply, known, parameters))
+        own: dict[str, Any] = {}
+        if role == "assistant" and number >= begin and turn < len(turns):
+            at = turns[turn]
+            own = {
+                "turn": turn,
+                "start": at["start"],
+                "end": at["end"],
+                "versions": sorted({at["policy_version"], *(version for _, version in at.get("changes") or ())}),
+                "malformed": at.get("malformed") or 0,
+                "reward": rewards[turn] if turn < len(rewards) else at.get("reward"),
+            }
+            turn += 1
+        steps.append(Step(number, role, text_of(message.get("content")), _thinking(message), calls, **own))
+    return steps
+
+
+def parts_of(breakdown: Any) -> list[Part]:
+    """The parts of a score, success first."""
+    if not isinstance(breakdown, Mapping):
+        return []
+    found = [Part(str(name), float(value), name in ADJUSTMENTS) for name, value in breakdown.items()]
+    return sorted(found, key=lambda part: (part.is_adjustment, part.name != "success", part.name))
+
+
+def state_changes(before: Any, after: Any, most: int = 200) -> list[tuple[str, str, Any, Any]]:
+    """How the world of an episode changed: what (`added`, `gone`, `changed`), where, before and after."""
+    found: list[tuple[str, str, Any, Any]] = []
+    for path, one, other in value_differences(before, after):
+        if len(found) == most:
+            break
+        kind = "added" if one == ABSENT else "gone" if other == ABSENT else "changed"
+        found.append((kind, path, None if one == ABSENT else one, None if other == ABSENT else other))
+    return found
+
+
+def text_of(content: Any) -> str:
+    """The text of a message's content, of parts too."""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list):
+        return "\n".join(str(part.get("text") or f"({part.get('type')})") for part in content if isinstance(part, Mapping))
+    return ""
+
+
+def _call(call: Mapping[str, Any], reply: str | None, known: set[str], parameters: Mapping[str, Mapping[str, Any]]) -> Call:
+    function = call.get("function") or {}
+    name, arguments = str(function.get("name") or ""), str(function.get("arguments") or "")
+    trouble = "no such tool" if known and name not in known else ""
+    if known and not trouble:
+        trouble = _flaw(arguments, parameters.get(name, {}))
+    return Call(name, arguments, trouble, reply, (reply or "").lstrip().lower().startswith("error"))
+
+
+def _flaw(arguments: str, schema: Mapping[str, Any]) -> str:
+    try:
+        values = orjson.loads(arguments or "{}")
+    except orjson.JSONDecodeError:
+        return "arguments are no JSON"
+    return (invalid_argument(values, schema) or "") if isinstance(values, dict) else "arguments are no object"
+
+
+def _replies(messages: Sequence[Mapping[str, Any]], number: int) -> dict[str, int]:
+    """The places of the tool messages that follow a message, by the id of the call that they answer."""
+    found: dict[str, int] = {}
+    for place in range(number + 1, len(messages)):
+        if messages[place].get("role") != "tool":
+            break
+        found.setdefault(str(messages[place].get("tool_call_id") or ""), place)
+    return found
+
+
+def _thinking(message: Mapping[str, Any]) -> str:
+    return next((message[key] for key in ("reasoning_content", "reasoning") if isinstance(message.get(key), str)), "")
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
