@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +18,7 @@ from tracewheel.core.errors import ConfigError, DataError
 from tracewheel.dashboard.sources import Source
 from tracewheel.scoring.adjustments import PROCESS
 
+LEARNER = "tracewheel.learner.token_advantages"
 COLUMNS = ("id", "group", "turns", "stop_reason")
 SCORED = ("trajectory_id", "total", "turn_rewards", "baseline", "breakdown")
 NOT_KEPT = "the learner computed them with a {}, whose values are not stored"
@@ -29,11 +32,13 @@ class Advantages:
         turns: Trajectory id to the advantage of each of its turns; missing where the episode took no part in the update.
         why: Why there are none; "" where there are.
         note: What the stored data cannot reproduce.
+        is_pending: Whether they follow in a moment.
     """
 
     turns: Mapping[str, Sequence[float]] = field(default_factory=dict)
     why: str = ""
     note: str = ""
+    is_pending: bool = False
 
     def of(self, trajectory: str) -> Sequence[float]:
         """Of one episode; empty where it has none."""
@@ -53,6 +58,9 @@ def advantages_of(run: FinishedRun, sources: Sequence[Source]) -> Advantages:
         learner = run.config.learner
     except (ConfigError, DataError) as flaw:
         return Advantages(why=f"this version does not know the run's settings: {flaw}")
+    if LEARNER not in sys.modules:  # torch takes seconds, which no page waits for
+        warm_up()
+        return Advantages(why="the learner is being loaded, which takes a few seconds once", is_pending=True)
     files = tuple((source.trajectories, source.scores or source.trajectories) for source in sources)
     return _cached(learner.model_dump_json(), run.run_id, files, _Held(learner))
 
@@ -72,13 +80,8 @@ class _Held:
 
 def warm_up() -> None:
     """Import what the learner needs in the background: it takes seconds, once."""
-    threading.Thread(target=_learner, name="learner", daemon=True).start()
-
-
-def _learner() -> Any:
-    from tracewheel.learner import token_advantages
-
-    return token_advantages
+    if LEARNER not in sys.modules and not any(thread.name == LEARNER for thread in threading.enumerate()):
+        threading.Thread(target=importlib.import_module, args=(LEARNER,), name=LEARNER, daemon=True).start()
 
 
 @lru_cache(maxsize=16)

@@ -27,7 +27,7 @@ def episodes(request: Request, place: str, run_id: str) -> Response:
     asked = request.query_params
     first, sort = whole(asked.get("from")), one_of(asked.get("sort"), find.SORTS, "iteration")
     rows: list[dict[str, Any]] = []
-    choices: dict[str, list[tuple[str, int]]] = dict.fromkeys(find.CHOICES, [])
+    choices: dict[str, list[tuple[str, int]]] = {key: [] for key in find.CHOICES}
     found, pending = 0, None
     with indexes.reading(view.library.place(place)) as database:
         number = None if database is None else find.run_number(database, run_id)

@@ -57,8 +57,7 @@ def tokens(request: Request, place: str, run_id: str, entry: str, part: str, tra
         first=first,
         page_size=SHOWN,
         texts=texts,
-        why=advantages.why,
-        note=advantages.note,
+        advantages=advantages,
         opened=None if at is None else _opened(every, texts, at),
     )
 
