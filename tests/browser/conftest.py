@@ -40,7 +40,9 @@ def chromium():
     playwright = pytest.importorskip("playwright.sync_api", reason="`make test-dashboard` installs playwright")
     path = installed_browser()
     if path is None:
-        pytest.skip(f"no browser: install Debian's chromium, or name one in TRACEWHEEL_BROWSER (looked for {', '.join(BROWSERS)})")
+        pytest.skip(
+            f"no browser: install Debian's chromium, or name one in TRACEWHEEL_BROWSER (looked for {', '.join(BROWSERS)})"
+        )
     with playwright.sync_playwright() as started:
         browser = started.chromium.launch(executable_path=path, args=["--no-sandbox"])
         yield browser
@@ -84,7 +86,9 @@ def visit(chromium, dashboard) -> Iterator[Visit]:
     visitor = Visit(page, dashboard)
     page.on("console", lambda message: visitor.complaints.append(message.text) if message.type == "error" else None)
     page.on("pageerror", lambda error: visitor.complaints.append(str(error)))
-    page.on("request", lambda request: visitor.complaints.append(request.url) if not request.url.startswith(dashboard) else None)
+    page.on(
+        "request", lambda request: visitor.complaints.append(request.url) if not request.url.startswith(dashboard) else None
+    )
     page.on("requestfailed", lambda request: visitor.complaints.append(f"{request.url} {request.failure}"))
     yield visitor
     context.close()

@@ -1,4 +1,4 @@
-"""Every page in a browser: no complaint of it, readable in both themes and on a telephone, and nothing that keeps people out."""
+"""Every page in a browser: no complaint of it, readable in both themes and on a telephone, and open to everybody."""
 
 import pytest
 
