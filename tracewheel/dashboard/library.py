@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import re
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from tracewheel.comparison.finished_run import FinishedRun
 from tracewheel.core.errors import DataError
-from tracewheel.core.run_record import LINEAGE_FILE, RunRecord
+from tracewheel.core.run_record import CONFIG_FILE, ENTRIES_FILE, LINEAGE_FILE, LOOP_FILE, SUMMARY_FILE, RunRecord
+from tracewheel.evaluation.gate import GATE_FILE
 
 RUN_ID = re.compile(r"[0-9a-f]{4,64}")
+# Files of a record; what was read of a run holds while they stay as they are.
+READ = (CONFIG_FILE, LINEAGE_FILE, ENTRIES_FILE, LOOP_FILE, GATE_FILE, SUMMARY_FILE)
+MOST_RUNS = 12  # of which what was read is kept
 ENTRY = re.compile(r"[a-z_]{2,40}-[0-9a-f]{8,64}")
 
 
@@ -70,6 +75,8 @@ class Library:
             name = _slug(path, taken=named)
             named[name] = Place(name, path, frozenset(only))
         self.places = named
+        self._runs: dict[Path, tuple[tuple[tuple[int, int] | None, ...], FinishedRun]] = {}
+        self._lock = threading.Lock()
 
     def place(self, name: str) -> Place:
         """A work folder by its name.
@@ -91,7 +98,19 @@ class Library:
         shown = RUN_ID.fullmatch(run_id) and (not where.only or run_id in where.only)
         if not shown or not (where.path / run_id / LINEAGE_FILE).is_file():
             raise NotThere(f"{place} has no run {run_id!r}")
-        return FinishedRun(RunRecord(where.path, run_id))
+        return self._kept(RunRecord(where.path, run_id))
+
+    def _kept(self, record: RunRecord) -> FinishedRun:
+        """What was read of a run, until a file of its record changes."""
+        signs = tuple(_sign(record.path / name) for name in READ)
+        with self._lock:
+            known = self._runs.pop(record.path, None)
+            if known is None or known[0] != signs:
+                known = signs, FinishedRun(record)
+            self._runs[record.path] = known
+            while len(self._runs) > MOST_RUNS:
+                del self._runs[next(iter(self._runs))]
+            return known[1]
 
     def runs(self) -> Iterator[tuple[Place, str]]:
         """All runs that are shown, in no order."""
@@ -112,6 +131,14 @@ def entry_path(run: FinishedRun, entry: str) -> Path:
     if not path.is_dir():
         raise NotThere(f"{entry}: the store no longer has it (`tracewheel gc` frees what no kept run needs)")
     return path
+
+
+def _sign(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size
 
 
 def _slug(path: Path, taken: dict[str, Place]) -> str:

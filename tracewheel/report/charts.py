@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping
 
 from markupsafe import Markup
 
@@ -14,12 +14,11 @@ LEFT, RIGHT, TOP, BOTTOM = 44, 12, 10, 34
 PLOT_RIGHT, PLOT_BOTTOM = WIDTH - RIGHT, HEIGHT - BOTTOM
 TICKS = 4
 
-Point = tuple[int, float | None]
 Place = Callable[[float, float], tuple[float, float]]
 
 
 def line_chart(curve: Curve) -> Markup:
-    """Draw a curve: axes, a line and dots for each series, the marked iteration.
+    """Draw a curve: axes, a line and dots for each series, the intervals that it has, the marked iteration.
 
     Dots have tooltips with their values; the chart has a text alternative.
     """
@@ -27,7 +26,8 @@ def line_chart(curve: Curve) -> Markup:
     if not measured:
         return Markup("")
     x_low, x_high = min(x for x, _ in measured), max(x for x, _ in measured)
-    y_low, y_high = curve.bounds or padded_range([y for _, y in measured])
+    ends = [end for band in curve.bands.values() for _, *both in band for end in both]
+    y_low, y_high = curve.bounds or padded_range([*(y for _, y in measured), *ends])
     y_ticks = nice_ticks(y_low, y_high)
     y_low, y_high = min(y_low, y_ticks[0]), max(y_high, y_ticks[-1])
 
@@ -49,33 +49,47 @@ def line_chart(curve: Curve) -> Markup:
         for x in integer_ticks(x_low, x_high)
     ]
     middle = (LEFT + PLOT_RIGHT) / 2
-    parts.append(Markup('<text class="axis" x="{}" y="{}" text-anchor="middle">iteration</text>').format(middle, HEIGHT - 4))
+    parts.append(
+        Markup('<text class="axis" x="{}" y="{}" text-anchor="middle">{}</text>').format(middle, HEIGHT - 4, curve.axis)
+    )
     if curve.marked is not None and x_low <= curve.marked <= x_high:
         x = place(curve.marked, y_low)[0]
-        tip = f"chosen: iteration {curve.marked}"
+        tip = f"chosen: {curve.axis} {curve.marked}"
         parts.append(
             Markup('<line class="marked" x1="{0:.1f}" x2="{0:.1f}" y1="{1}" y2="{2}"><title>{3}</title></line>').format(
                 x, TOP, PLOT_BOTTOM, tip
             )
         )
-    for index, (label, points) in enumerate(curve.series.items()):
-        parts.append(_series(label, points, index, place))
+    for index, label in enumerate(curve.series):
+        bands = {x: (low, high) for x, low, high in curve.bands.get(label, ())}
+        parts += [_band(bands, index, place)] if bands else []
+        parts.append(_series(curve, label, index, place))
     return Markup('<svg viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>').format(
         WIDTH, HEIGHT, describe(curve), Markup("").join(parts)
     )
 
 
-def _series(label: str, points: Sequence[Point], index: int, place: Place) -> Markup:
+def _band(ends: Mapping[int, tuple[float, float]], index: int, place: Place) -> Markup:
+    """The intervals of a series as an area; that of a single point as a line."""
+    upper = [place(x, high) for x, (_, high) in sorted(ends.items())]
+    lower = [place(x, low) for x, (low, _) in sorted(ends.items(), reverse=True)]
+    path = "M" + " L".join(f"{x:.1f} {y:.1f}" for x, y in upper + lower) + " Z"
+    return Markup('<path class="band s{}{}" d="{}"/>').format(index, " alone" if len(ends) == 1 else "", path)
+
+
+def _series(curve: Curve, label: str, index: int, place: Place) -> Markup:
     stretches: list[list[tuple[float, float]]] = [[]]
     dots = []
-    for x, y in points:
+    ends = {x: (low, high) for x, low, high in curve.bands.get(label, ())}
+    for x, y in curve.series[label]:
         if y is None or not math.isfinite(y):
             stretches.append([])
             continue
         spot = place(x, y)
         stretches[-1].append(spot)
-        tip = f"{label}, iteration {x}: {number(y)}"
-        dots.append(Markup('<circle cx="{:.1f}" cy="{:.1f}" r="2.6"><title>{}</title></circle>').format(*spot, tip))
+        tip = f"{label}, {curve.axis} {x}: {number(y)}" + (f" ({' to '.join(map(number, ends[x]))})" if x in ends else "")
+        dot = Markup('<circle cx="{:.1f}" cy="{:.1f}" r="2.6"><title>{}</title></circle>').format(*spot, tip)
+        dots.append(Markup('<a href="{}">{}</a>').format(curve.links[x], dot) if x in curve.links else dot)
     path = " ".join("M" + " L".join(f"{x:.1f} {y:.1f}" for x, y in stretch) for stretch in stretches if stretch)
     return Markup('<g class="series s{}"><path d="{}"/>{}</g>').format(index, path, Markup("").join(dots))
 
@@ -86,7 +100,7 @@ def describe(curve: Curve) -> str:
     for label, points in curve.series.items():
         measured = [(x, y) for x, y in points if y is not None]
         (first_x, first_y), (last_x, last_y) = measured[0], measured[-1]
-        phrases.append(f"{label} from {number(first_y)} at iteration {first_x} to {number(last_y)} at iteration {last_x}")
+        phrases.append(f"{label} from {number(first_y)} at {curve.axis} {first_x} to {number(last_y)} at {curve.axis} {last_x}")
     return f"{curve.title}: {'; '.join(phrases)}"
 
 

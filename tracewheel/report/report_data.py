@@ -62,7 +62,9 @@ class Group:
 class Curve:
     """A chart over iterations. `series` maps a label to (iteration, value) points; None is a gap.
 
-    `bounds` fixes the vertical axis; `marked` is an iteration to highlight, such as the chosen one.
+    `bounds` fixes the vertical axis; `marked` is an iteration to highlight, such as the chosen one. `bands` maps labels of
+    `series` to (iteration, low, high). `axis` names what is counted along the horizontal axis, and `links` are addresses that
+    its points lead to.
     """
 
     title: str
@@ -70,6 +72,9 @@ class Curve:
     note: str = ""
     bounds: tuple[float, float] | None = None
     marked: int | None = None
+    bands: Mapping[str, Sequence[tuple[int, float, float]]] = field(default_factory=dict)
+    axis: str = "iteration"
+    links: Mapping[int, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
