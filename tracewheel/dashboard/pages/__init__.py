@@ -1,10 +1,11 @@
 """The pages, each in a module of its own with its routes."""
 
-from tracewheel.dashboard.pages import episodes, groups, pair, run, runs, search, tasks, tokens, trajectory
+from tracewheel.dashboard.pages import episodes, groups, pair, rollouts, run, runs, search, tasks, tokens, trajectory
 
 ROUTERS = (
     runs.router,
     run.router,
+    rollouts.router,
     tasks.router,
     groups.router,
     pair.router,
