@@ -196,6 +196,19 @@ def merge_card(options: Options, result: Result) -> Card:
     )
 
 
+def approve_card(options: Options, result: Result) -> Card:
+    """A decision on a promotion that waited."""
+    promoted = result["outcome"] == "promoted"
+    rows = [("decided by", result["by"]), ("at", result["at"]), *([("note", result["note"])] if result["note"] else [])]
+    return Card(
+        f"Run {result['run_id']}: {result['decision']}",
+        rows,
+        look_at="it is the champion now" if promoted else "the champion stays as it was",
+        tone="good" if promoted else "warning",
+        next=[f"tracewheel dashboard {options.run}"],
+    )
+
+
 def promote_card(options: Options, result: Result) -> Card:
     promoted = result["verdict"] == "promoted"
     interval = result.get("interval")
@@ -348,6 +361,7 @@ CARDS: dict[str, Callable[[Options, Result], Card]] = {
     "flows.merge:merge": merge_card,
     "flows.export:export": export_card,
     "flows.commands:promote": promote_card,
+    "flows.approve:approve": approve_card,
     "flows.commands:report": report_card,
     "flows.commands:rollback": rollback_card,
     "flows.commands:status": status_card,

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from flows.approve import add_approve_command
 from flows.backtest_plan import add_backtest_command
 from flows.check_template import add_check_template_command
 from flows.compare import add_compare_command
@@ -243,6 +244,8 @@ def build_parser() -> argparse.ArgumentParser:
     back = _command(commands, "rollback", "flows.commands:rollback", "restore the champion that the present one replaced")
     back.add_argument("--to", metavar="VERSION", help="restore this version, which was champion (default: the one before)")
     back.add_argument("--why", metavar="TEXT", help="the reason, kept with the version that is rolled back")
+
+    add_approve_command(commands, EXIT_CODES)
 
     report = _command(commands, "report", "flows.commands:report", "write the report of a complete run again")
     report.add_argument("--out", metavar="FILE", help="where to write it (default: in the run's record)")

@@ -10,7 +10,7 @@ from typing import Any
 from flows.arguments import best_evaluation, named_folder
 from flows.setup import prepare_environment, resolve_config
 from tracewheel.config import RetrainConfig
-from tracewheel.core.errors import DataError, GateRefused, InfrastructureError
+from tracewheel.core.errors import ConfigError, DataError, GateRefused, InfrastructureError
 from tracewheel.core.spool import Spool
 from tracewheel.core.stopping import Stopped, requested, stoppable
 
@@ -189,6 +189,11 @@ def _promote_evaluation(options: argparse.Namespace, config: RetrainConfig) -> d
     if options.verdict_only:
         return verdict
     if options.adapter:
+        if config.gate.approval == "required":
+            raise ConfigError(
+                "gate.approval is required: only a run can wait for it, with its record; leave --adapter out, or set"
+                " gate.approval=none"
+            )
         from flows.opening import tracked
         from tasks.reading import begin_run
         from tasks.registry import register

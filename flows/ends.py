@@ -4,6 +4,7 @@
 |---|---|---|
 | the gate promoted | promoted | Completed, named Promoted |
 | the gate refused | refused | Completed, named Refused |
+| it would promote, and `gate.approval` is required | awaiting approval | Completed, named AwaitingApproval |
 | nothing to learn | skipped | Completed, named Skipped |
 | an error | failed | Failed |
 | SIGTERM, interrupt | stopped | Cancelled, named Stopped |
@@ -39,6 +40,7 @@ from tracewheel.core.errors import InfrastructureError
 from tracewheel.core.locks import hold
 from tracewheel.core.processes import end_with_parent
 from tracewheel.core.store import PARTIAL, disk_errors
+from tracewheel.operations.approval import Approval, approval_of
 
 NOTES = ".flow_runs"
 UNBEGUN = "stopped ({}) before the run began; the next start begins it"
@@ -130,9 +132,22 @@ def complete(run: Run, summary: Summary) -> State[Any]:
     gate = summary["gate"]
     promoted = gate["verdict"] != "refused"
     reasons = "; ".join(gate["reasons"])
+    approval = approval_of(run.record.path) if promoted else None
+    if approval is not None and approval.outcome != run_state.PROMOTED:
+        return _undecided(run, summary, approval)
     message = f"run {run.record.run_id} {gate['verdict']} against {gate['baseline']}: {reasons} (report: {summary['report']})"
     run.record.state.end(run_state.PROMOTED if promoted else run_state.REFUSED, reasons)
     return Completed(name="Promoted" if promoted else "Refused", message=message, data=summary)
+
+
+def _undecided(run: Run, summary: Summary, approval: Approval) -> State[Any]:
+    """The end of a run that the gate would promote: it waits for a person, or was decided on otherwise."""
+    name, state = ("Refused", run_state.REFUSED) if approval.outcome else ("AwaitingApproval", run_state.AWAITING)
+    message = f"the gate would promote run {run.record.run_id}: {'; '.join(summary['gate']['reasons'])}. It {approval.says}"
+    if approval.waits:
+        message += f" (`tracewheel approve {run.record.path} --by NAME`)"
+    run.record.state.end(state, message)
+    return Completed(name=name, message=f"{message} (report: {summary['report']})", data=summary)
 
 
 def skipped(run: Run, reason: str) -> State[Any]:

@@ -20,10 +20,11 @@ EVENTS: dict[Happening, tuple[str, ...]] = {
     "stopped": (f"{RUN}.Stopped", f"{RUN}.Cancelled"),
     "refused": (f"{RUN}.Refused",),
     "held": (HELD_EVENT,),
+    "awaiting": (f"{RUN}.AwaitingApproval",),
     "promoted": (f"{RUN}.Promoted",),
     "skipped": (f"{RUN}.Skipped",),
 }
-COMPLETE = (f"{RUN}.Completed", f"{RUN}.Promoted", f"{RUN}.Refused")
+COMPLETE = (f"{RUN}.Completed", f"{RUN}.Promoted", f"{RUN}.Refused", f"{RUN}.AwaitingApproval")
 # Jinja, filled in by Prefect. `text` is what chat services show; the rest is for programs.
 TOLD = """{
   "text": {{ ("retrain/NAME: " ~ (event.resource.get("prefect.state-name") or event.event) ~ ": "

@@ -54,6 +54,9 @@ def show_summary(summary: Mapping[str, Any], profile: str = "PROFILE.yaml") -> N
     console.print(f"gate        [{colour}]{gate['verdict']}[/], compared with {LABELS.get(gate['baseline'], gate['baseline'])}")
     for reason in gate["reasons"]:
         console.print(f"            {reason}", markup=False, soft_wrap=True)
+    if (approval := summary.get("approval")) and not approval["decision"]:
+        text = f"approval    waits for a person: `tracewheel approve {summary['run_id']} --by NAME`, or the dashboard"
+        console.print(text, style="yellow", markup=False, soft_wrap=True)
     for point in summary.get("pareto", []):
         values = ", ".join(f"{name} {'–' if value is None else f'{value:.3f}'}" for name, value in point["objectives"].items())
         beaten = f"beaten by {', '.join(point['beaten_by'])}" if point["beaten_by"] else "not compared"

@@ -7,9 +7,7 @@ newest `MOST_LINES`. A run that starts has its decision in `decision.json` of it
 
 from __future__ import annotations
 
-import contextlib
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -22,7 +20,7 @@ from tasks.split_chain import latest_curation
 from tasks.worth import DECISION_FILE, describe, weigh_worth
 from tracewheel.core import clock
 from tracewheel.core.errors import DataError
-from tracewheel.core.locks import hold
+from tracewheel.core.locks import hold_beside
 from tracewheel.core.run_record import LOOP_FILE, SUMMARY_FILE
 from tracewheel.core.store import Entry, remove, write_whole
 from tracewheel.operations.batches import Batches
@@ -174,7 +172,7 @@ def last_decision(work_dir: str) -> dict[str, Any] | None:
 def note(work_dir: str, line: dict[str, Any], replaces: dict[str, Any] | None = None) -> None:
     """Add a line to the journal, in place of the last one where that is `replaces`."""
     path = Path(work_dir) / JOURNAL_FILE
-    with _locked(path):
+    with hold_beside(path):
         lines = _read(path)
         if replaces is not None and lines and lines[-1] == replaces:
             lines.pop()
@@ -192,15 +190,6 @@ def _read(path: Path) -> list[dict[str, Any]]:
     if not all(isinstance(line, dict) and {"at", "run", "starts", "why", "ticks"} <= line.keys() for line in lines):
         raise DataError(f"{path}: not decisions with at, run, starts, why and ticks; delete it, and only the journal is lost")
     return lines
-
-
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    lock = path.with_name(f".{path.name}.lock")
-    lock.touch()
-    with hold(lock, wait=True):
-        yield
 
 
 def _begun(run: Run) -> bool:

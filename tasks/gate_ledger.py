@@ -7,9 +7,7 @@ resumed or repeated finds its place again, and spends nothing.
 
 from __future__ import annotations
 
-import contextlib
 import json
-from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -19,7 +17,7 @@ from tracewheel.config import GateConfig
 from tracewheel.core import clock
 from tracewheel.core.errors import DataError
 from tracewheel.core.files import read_json
-from tracewheel.core.locks import hold
+from tracewheel.core.locks import hold_beside
 from tracewheel.core.store import Entry, write_whole
 from tracewheel.evaluation.error_budget import Look, level_of
 from tracewheel.evaluation.gate import GATE_FILE
@@ -65,7 +63,7 @@ def note(work_dir: str, config: GateConfig, gate: dict[str, str], now: datetime 
         DataError: the ledger is not what a run wrote.
     """
     now = now or clock.now()
-    with _locked(work_dir):
+    with hold_beside(Path(work_dir) / LEDGER_FILE):
         gates = read_ledger(work_dir)
         look = place_in(gates, gate["evidence"], now)
         level = level_of(config, look)
@@ -100,16 +98,6 @@ def read_ledger(work_dir: str) -> list[dict[str, Any]]:
     if not isinstance(gates, list) or not all(map(_is_gate, gates)):
         raise DataError(f"{path}: not a list of gates with {', '.join(FIELDS)}; {way_on}")
     return gates
-
-
-@contextlib.contextmanager
-def _locked(work_dir: str) -> Iterator[None]:
-    folder = Path(work_dir)
-    folder.mkdir(parents=True, exist_ok=True)
-    lock = folder / f".{LEDGER_FILE}.lock"
-    lock.touch()
-    with hold(lock, wait=True):
-        yield
 
 
 def _is_gate(value: Any) -> bool:

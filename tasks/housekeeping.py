@@ -23,6 +23,7 @@ from tracewheel.core.files import read_json
 from tracewheel.core.housekeeping import Freeable, bytes_in, entries_of, free, freeable
 from tracewheel.core.run_record import SUMMARY_FILE, RunRecord, find_runs
 from tracewheel.core.store import Store
+from tracewheel.operations.approval import approval_of
 from tracewheel.policy.adapters import ADAPTER, MODEL
 
 WEIGHTS = "weights of old runs"
@@ -131,6 +132,9 @@ def _kept_runs(config: RetrainConfig, runs: list[RunRecord], keep: int) -> tuple
     for record in runs:
         if summaries[record.run_id] is None and str(record.lineage["started"]) >= oldest:
             reasons[record.run_id] = "not complete: it may be running, or be resumed"
+    for record in runs:
+        if (approval := approval_of(record.path)) and not approval.outcome:
+            reasons[record.run_id] = "its promotion waits for approval"
     try:
         champion, note = find_champion(config, certain=True)
     except InfrastructureError as error:

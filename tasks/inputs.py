@@ -9,6 +9,7 @@ import functools
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from tracewheel.config import RetrainConfig
 from tracewheel.core.errors import DataError
@@ -77,9 +78,16 @@ def identify(config: RetrainConfig, inputs: dict[str, str]) -> str:
 
 def identify_settings(config: RetrainConfig, others: dict[str, str]) -> str:
     """Equal for equal settings and inputs other than the logs (`other_inputs`)."""
-    settings = {key: value for key, value in config.model_dump(mode="json").items() if key not in NOT_IDENTITY}
+    settings = identity_of(config)
     settings["ingest"] = {key: value for key, value in settings["ingest"].items() if key != "paths"}
     return content_hash([settings, others])
+
+
+def identity_of(config: RetrainConfig) -> dict[str, Any]:
+    """The settings that make a run, as JSON types. Who has to agree with a promotion does not change what is promoted."""
+    settings = {key: value for key, value in config.model_dump(mode="json").items() if key not in NOT_IDENTITY}
+    settings["gate"] = {key: value for key, value in settings["gate"].items() if key != "approval"}
+    return settings
 
 
 def named_inputs(config: RetrainConfig, section: str) -> dict[str, str]:

@@ -41,7 +41,8 @@ def deliver_registration(target: Target, record: Mapping[str, Any], folder: Path
     Args:
         target: The MLflow run that the version belongs to.
         record: `tags` of the version, `weights` (adapter or model), `verdict`, `evidence`, and `started_from`: the champion at
-            the start of the run, null without one; absent where no run started.
+            the start of the run, null without one; absent where no run started. `withheld` is why a promotion does not come
+            yet, or never: it waits for a person, or one has refused it. `decision`: tags that tell of it.
         folder: Holds the weights.
         say: Told of a promotion that changes nothing.
 
@@ -65,7 +66,11 @@ def deliver_registration(target: Target, record: Mapping[str, Any], folder: Path
         client.log_artifacts(target.mlflow_run_id, str(weights), place)
         source = f"{client.get_run(target.mlflow_run_id).info.artifact_uri}/{place}"
         version = client.create_model_version(name, source, target.mlflow_run_id, tags={**tags, "weights": record["weights"]})
-    if record["verdict"] == PROMOTED and version.tags.get("crowned") != "yes":
+    for key, value in record.get("decision", {}).items():
+        client.set_model_version_tag(name, version.version, key, value)
+    if withheld := record.get("withheld"):
+        client.set_model_version_tag(name, version.version, "not_champion", withheld)
+    elif record["verdict"] == PROMOTED and version.tags.get("crowned") != "yes":
         with alias_held(target.settings.uri, folder.parent):
             _crown(target, record, str(version.version), say)
     return str(version.version)
@@ -74,7 +79,8 @@ def deliver_registration(target: Target, record: Mapping[str, Any], folder: Path
 def _crown(target: Target, record: Mapping[str, Any], version: str, say: Callable[[str], None]) -> None:
     """Make a version champion. Its record comes first, so that a kill leaves no champion without one."""
     client, name = target.client, target.settings.model_name
-    if client.get_model_version(name, version).tags.get("crowned") == "yes":
+    known = client.get_model_version(name, version).tags
+    if known.get("crowned") == "yes":
         return  # another process was first
     champion = version_by_alias(client, name)
     if why := _rival(client, name, record, champion):
@@ -89,6 +95,8 @@ def _crown(target: Target, record: Mapping[str, Any], version: str, say: Callabl
             client.set_model_version_tag(name, version, key, value)
         client.set_registered_model_alias(name, CHAMPION, version)
     client.set_model_version_tag(name, version, "crowned", "yes")
+    if "not_champion" in known:  # it waited for a person, or for a rival that was rolled back since
+        client.delete_model_version_tag(name, version, "not_champion")
 
 
 def _rival(client: Any, name: str, record: Mapping[str, Any], champion: Any) -> str:

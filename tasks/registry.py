@@ -14,6 +14,7 @@ from typing import Any
 import prefect
 from prefect.cache_policies import NO_CACHE
 
+from tasks.approval import approval_values
 from tasks.champion import (
     Champion,
     champion_of,
@@ -267,9 +268,10 @@ def register(run: Run, weights: Path, verdict: dict[str, Any]) -> str:
     start = run.record.started()
     if start is not None:
         values["started_from"] = start.get("champion")
+    values |= approval_values(run, verdict)
     if run.tracking.register(weights, values):
         return _version_of(run, tags)
-    if verdict["verdict"] == PROMOTED and _may_lead(run, start):
+    if verdict["verdict"] == PROMOTED and "withheld" not in values and _may_lead(run, start):
         keep_weights(run.config.work_dir, weights, tags["adapter_digest"], kind)
         champion = Champion(WAITING, tags["run_id"], tags["adapter_digest"])
         remember_champion(run.config.work_dir, champion, {**tags, "weights": kind})

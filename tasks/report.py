@@ -32,6 +32,7 @@ from tracewheel.core.types import canonical_json
 from tracewheel.evaluation.changes import CHANGES_FILE, changed_tasks, noise_floor
 from tracewheel.evaluation.gate import GATE_FILE
 from tracewheel.evaluation.pareto import pareto_points
+from tracewheel.operations.approval import approval_of
 from tracewheel.operations.intake_record import INTAKE_FILE
 from tracewheel.policy.adapters import ADAPTER
 from tracewheel.policy.merge import MERGES_FILE
@@ -101,6 +102,8 @@ def write_report(run: Run, outcome: Outcome, model_version: str) -> dict[str, An
         "mlflow_uri": run.config.tracking.uri,
     }
     summary["worth"] = worth_afterwards(run, outcome.gate, summary)
+    if approval := approval_of(run.record.path):
+        summary["approval"] = approval.to_record()
     summary["splits"] = outcome.curated.result.get("split_ledger")
     if shared := shared_held_out(run, outcome.curated):
         summary["held_out_shared"] = shared

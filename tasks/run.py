@@ -37,6 +37,7 @@ UNKEYED = {
     "rollout": {"mode", "max_staleness", "workers"},
     "ingest": {"allow_quarantine", "paths"},
     "curation": {"allow_drift"},
+    "gate": {"approval"},
 }
 WORDS_OF_A_BASE = (".json", ".txt", ".jinja", ".model")
 

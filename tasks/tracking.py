@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tasks.delivery import FILES, Delivered, Delivery, Say, Target
-from tasks.inputs import NOT_IDENTITY
+from tasks.inputs import identity_of
 from tasks.mlflow_client import MlflowAway, bounded
 from tasks.traces import EvaluationTags
 from tracewheel.config import RetrainConfig, TrackingConfig
@@ -85,8 +85,8 @@ class Tracking:
         now = _now()
         run = {"place": str(record.path.resolve()), "run_id": record.run_id, "name": f"{config.name}-{record.run_id}"}
         tracking = cls(config.tracking, {**run, "began": now}, Delivery(Path(config.work_dir), say or _silent), say or _silent)
-        values = {key: value for key, value in config.model_dump(mode="json").items() if key not in NOT_IDENTITY}
-        begin = tracking._put("begin", {"parameters": {key: str(value) for key, value in _flatten(values)}})
+        parameters = {key: str(value) for key, value in _flatten(identity_of(config))}
+        begin = tracking._put("begin", {"parameters": parameters})
         tracking.settle()
         if reason := tracking._last.refused.get(record.run_id):
             if begin.exists():

@@ -11,9 +11,9 @@ from pydantic import AfterValidator, Field, SecretStr, model_validator
 from tracewheel.config.base import Positive, Strict
 from tracewheel.core.errors import ConfigError
 
-Happening = Literal["failed", "crashed", "stopped", "refused", "held", "promoted", "skipped"]
+Happening = Literal["failed", "crashed", "stopped", "refused", "held", "awaiting", "promoted", "skipped"]
 HELD_EVENT = "tracewheel.batch.held"
-WHAT_NEEDS_A_PERSON: tuple[Happening, ...] = ("failed", "crashed", "held")
+WHAT_NEEDS_A_PERSON: tuple[Happening, ...] = ("failed", "crashed", "held", "awaiting")
 
 
 def _address(url: SecretStr) -> SecretStr:

@@ -42,6 +42,16 @@ def hold(path: Path, *, wait: bool = False) -> Iterator[bool]:
         os.close(handle)
 
 
+@contextlib.contextmanager
+def hold_beside(path: Path) -> Iterator[None]:
+    """Hold the lock of a file that is replaced or grows: a hidden file beside it. Waits for its holder."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lock = path.with_name(f".{path.name}.lock")
+    lock.touch()
+    with hold(lock, wait=True):
+        yield
+
+
 def _lock(handle: int, wait: bool) -> bool | None:
     """Whether it is locked; None where the file system has no locks."""
     from filelock import lock_descriptor  # not at the top: `tracewheel --help` imports this module

@@ -20,7 +20,7 @@ from tracewheel.core.store import write_whole
 
 STATE_FILE = "state.json"
 RUNNING, CRASHED, STOPPED, FAILED, SKIPPED = "running", "crashed", "stopped", "failed", "skipped"
-PROMOTED, REFUSED = "promoted", "refused"
+PROMOTED, REFUSED, AWAITING = "promoted", "refused", "awaiting approval"
 NEXT = {
     RUNNING: "wait for it; SIGTERM stops it at the next safe point",
     CRASHED: "`tracewheel retrain` or the next tick resumes it",
@@ -111,6 +111,12 @@ class RunState:
             values["failures"] = _one_more(values) if state == FAILED else NO_FAILURES
         self._write(values)
         self._values = None
+
+    def settled(self, state: str, message: str) -> None:
+        """What a run that has ended awaited has come: its new end."""
+        before = self.read()
+        if before.get("state") == AWAITING:
+            write_whole(self._path, _json({**before, "state": state, "message": message}))
 
     def crashed(self) -> None:
         """Write down that the process of a run that says `running` is gone; for who holds the store."""
