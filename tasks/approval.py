@@ -40,7 +40,12 @@ def approval_values(run: Run, verdict: dict[str, Any]) -> dict[str, Any]:
     approval = known or ask(run.record.path)
     if approval.waits:
         return {"withheld": WAITS, "decision": {"approval": "awaited"}}
-    told = {"approval": approval.decision, "approval_by": approval.by, "approval_note": approval.note, "approval_at": approval.at}
+    told = {
+        "approval": approval.decision,
+        "approval_by": approval.by,
+        "approval_note": approval.note,
+        "approval_at": approval.at,
+    }
     return {"decision": told} | ({} if approval.decision == APPROVED else {"withheld": approval.says})
 
 

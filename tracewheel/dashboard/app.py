@@ -8,25 +8,28 @@ from starlette.responses import Response
 from starlette.staticfiles import StaticFiles
 
 from tracewheel.core.errors import TracewheelError
+from tracewheel.dashboard.forms import Forged
 from tracewheel.dashboard.guard import Access, Guard
 from tracewheel.dashboard.index.process import Indexes
 from tracewheel.dashboard.library import Library, NotThere
 from tracewheel.dashboard.pages import ROUTERS
+from tracewheel.dashboard.pages.review import Decide
 from tracewheel.dashboard.run_rows import RunRows
 from tracewheel.dashboard.view import HERE, View
 
 
-def create_app(library: Library, access: Access | None = None) -> FastAPI:
+def create_app(library: Library, access: Access | None = None, decide: Decide | None = None) -> FastAPI:
     """The dashboard of some run folders.
 
     Args:
         library: What is shown.
         access: Who may ask; this machine alone by default.
+        decide: Carries out the decision on a promotion that waits; without it, the pages name the command.
     """
     access = access or Access()
     app = FastAPI(title="Tracewheel", docs_url=None, redoc_url=None, openapi_url=None)
     app.state.view = view = View(library, access)
-    app.state.library = library
+    app.state.library, app.state.decide = library, decide
     app.state.rows = RunRows(library)
     app.state.indexes = Indexes(library)
     for router in ROUTERS:
@@ -37,6 +40,10 @@ def create_app(library: Library, access: Access | None = None) -> FastAPI:
     @app.exception_handler(NotThere)
     def not_there(request: Request, error: NotThere) -> Response:
         return view.page(request, "problem.html", status=404, title="Not here", message=str(error))
+
+    @app.exception_handler(Forged)
+    def forged(request: Request, error: Forged) -> Response:
+        return view.page(request, "problem.html", status=403, title="Refused", message=str(error))
 
     @app.exception_handler(TracewheelError)
     def unreadable(request: Request, error: TracewheelError) -> Response:

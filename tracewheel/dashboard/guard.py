@@ -82,6 +82,8 @@ class Guard:
         name = f"[{host.hostname}]" if ":" in (host.hostname or "") else (host.hostname or "")
         if name not in self._access.hosts:
             return PlainTextResponse(f"No dashboard under the name {name!r}.\n", 421)
+        if request.method not in ("GET", "POST"):
+            return PlainTextResponse(f"{request.method} is not answered: pages are read with GET, forms sent with POST.\n", 405)
         if request.method in WRITING and _foreign(request):
             return PlainTextResponse("Refused: the request comes from a page of another site.\n", 403)
         if not self._access.token:

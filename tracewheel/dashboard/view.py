@@ -83,6 +83,7 @@ class View:
         names = {**common, **values}
         if names["part"]:
             context = found.new_context(names)
+            next(iter(found.root_render_func(context)), "")  # the macros of the template's top, which the block may use
             html = "".join(found.blocks[names["part"]](context))
         else:
             html = found.render(names)

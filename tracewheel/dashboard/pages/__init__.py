@@ -1,6 +1,20 @@
 """The pages, each in a module of its own with its routes."""
 
-from tracewheel.dashboard.pages import episodes, groups, pair, rollouts, run, runs, search, tasks, tokens, trajectory
+from tracewheel.dashboard.pages import (
+    episodes,
+    groups,
+    lineage,
+    pair,
+    review,
+    rollouts,
+    run,
+    runs,
+    search,
+    tasks,
+    tokens,
+    traces,
+    trajectory,
+)
 
 ROUTERS = (
     runs.router,
@@ -13,4 +27,7 @@ ROUTERS = (
     tokens.router,
     trajectory.router,
     search.router,
+    traces.router,
+    lineage.router,
+    review.router,
 )

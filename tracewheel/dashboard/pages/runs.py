@@ -9,6 +9,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
+from tracewheel.core.run_state import AWAITING, REFUSED
 from tracewheel.dashboard.run_rows import RunRow, RunRows
 from tracewheel.dashboard.view import View
 from tracewheel.report.doctor.finding import SEVERITIES
@@ -38,7 +39,7 @@ def runs(request: Request) -> Response:
     chosen = [row for row in every if _passes(row, asked.get("q", ""), asked.get("state", ""), asked.get("place", ""))]
     sort = asked.get("sort", "started")
     chosen.sort(key=SORTS.get(sort, SORTS["started"]), reverse=asked.get("up") is None)
-    first = max(0, _whole(asked.get("from"), 0))
+    first = max(0, whole(asked.get("from"), 0))
     return view.page(
         request,
         "runs.html",
@@ -59,7 +60,9 @@ def runs(request: Request) -> Response:
 
 def champions(rows: Iterable[RunRow]) -> list[RunRow]:
     """The promoted runs in the order of their start."""
-    return sorted((row for row in rows if row.verdict == "promoted"), key=lambda row: row.started)
+    return sorted(
+        (row for row in rows if row.verdict == "promoted" and row.state not in (AWAITING, REFUSED)), key=lambda row: row.started
+    )
 
 
 def _passes(row: RunRow, words: str, state: str, place: str) -> bool:
@@ -75,5 +78,6 @@ def _least(value: float | None) -> float:
     return float("-inf") if value is None else value
 
 
-def _whole(text: str | None, otherwise: int) -> int:
+def whole(text: str | None, otherwise: int) -> int:
+    """A small whole number of a request."""
     return int(text) if text and text.isascii() and text.isdigit() and len(text) < 10 else otherwise
