@@ -209,6 +209,37 @@ def approve_card(options: Options, result: Result) -> Card:
     )
 
 
+def dashboard_card(options: Options, result: Result) -> Card:
+    """What an export wrote, or where the dashboard was."""
+    if "out" not in result:
+        return Card(f"The dashboard at {result['address']} has ended", next=["tracewheel dashboard"])
+    rows = [("pages", ", ".join(result["pages"])), ("bytes", number(result["bytes"]))]
+    return Card(f"Written to {result['out']}", rows, look_at=f"open {result['out']}", next=["tracewheel dashboard"])
+
+
+def labels_card(options: Options, result: Result) -> Card:
+    """What people said of a run."""
+    told = result["mlflow"]
+    rows = [(name, number(count)) for name, count in result["labels"].items()]
+    if told is not None:
+        rows.append(("MLflow", ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in told.items())))
+    table = [
+        [
+            f"{row['grader']}, {row['group'] or 'all labelled'}",
+            percent(row["rate"]),
+            f"{row['interval'][0]:.1%} to {row['interval'][1]:.1%}",
+            f"{row['agreeing']} of {row['labelled']}",
+        ]
+        for row in result["agreement"]
+    ]
+    return Card(
+        f"Labels of run {result['run_id']}",
+        rows,
+        [Grid(("grader agrees with people", "rate", "interval", "trajectories"), table)] if table else [],
+        next=[f"tracewheel dashboard {options.run}"],
+    )
+
+
 def promote_card(options: Options, result: Result) -> Card:
     promoted = result["verdict"] == "promoted"
     interval = result.get("interval")
@@ -362,6 +393,8 @@ CARDS: dict[str, Callable[[Options, Result], Card]] = {
     "flows.export:export": export_card,
     "flows.commands:promote": promote_card,
     "flows.approve:approve": approve_card,
+    "flows.labels:labels": labels_card,
+    "flows.dashboard:dashboard": dashboard_card,
     "flows.commands:report": report_card,
     "flows.commands:rollback": rollback_card,
     "flows.commands:status": status_card,

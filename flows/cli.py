@@ -23,6 +23,7 @@ from flows.export import add_export_command
 from flows.forget import add_forget_command
 from flows.gc import add_gc_command
 from flows.ingest import add_ingest_command
+from flows.labels import add_labels_command
 from flows.lineage import add_lineage_command
 from flows.outputs import check_out
 from flows.reproduce import add_reproduce_command
@@ -258,6 +259,7 @@ def build_parser() -> argparse.ArgumentParser:
     doctor.add_argument("--run", metavar="RUN_ID", help="which run of the work folder (default: the profile's)")
 
     add_dashboard_command(commands, EXIT_CODES)
+    add_labels_command(commands, EXIT_CODES)
     add_compare_command(commands, EXIT_CODES)
     add_reproduce_command(commands, EXIT_CODES)
 

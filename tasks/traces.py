@@ -95,6 +95,13 @@ def log_traces(
     return len(missing)
 
 
+def trace_id_of(mlflow_run_id: str, policy: str, trajectory: str) -> str:
+    """The id under which MLflow has a trajectory of an evaluation, if it was logged."""
+    from mlflow.tracing.utils import generate_mlflow_trace_id_from_otel_trace_id
+
+    return str(generate_mlflow_trace_id_from_otel_trace_id(_number(mlflow_run_id, policy, trajectory, bits=128)))
+
+
 @dataclass(frozen=True)
 class _Step:
     """A span: messages `first` to `last` of the conversation."""

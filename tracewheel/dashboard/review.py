@@ -13,11 +13,10 @@ from tracewheel.core.errors import DataError
 from tracewheel.core.files import read_json
 from tracewheel.curation.curated_folder import HELD_OUT
 from tracewheel.dashboard.episodes import cursor, parsed
-from tracewheel.dashboard.library import NotThere
 from tracewheel.dashboard.sources import Source, sources_of
 from tracewheel.evaluation.changes import CHANGES_FILE
 from tracewheel.operations.label_agreement import RANDOM, Scored
-from tracewheel.operations.labels import Label
+from tracewheel.operations.labels import Label, labels_of
 
 LOST, UNSCORED, BORDERLINE = "lost", "unscored", "borderline"
 REASONS = {
@@ -75,16 +74,9 @@ def queue_of(run: FinishedRun, most: int = 20) -> dict[str, list[Candidate]]:
     }
 
 
-def source_at(run: FinishedRun, entry: str, part: str) -> Source:
-    """The episodes that an address names.
-
-    Raises:
-        NotThere: the run has none there.
-    """
-    found = next((one for one in sources_of(run) if (one.entry, one.part) == (entry, part)), None)
-    if found is None:
-        raise NotThere(f"run {run.run_id} has no episodes in {entry!r} {part!r}")
-    return found
+def labels_at(run: FinishedRun, entry: str, part: str, trajectory: str) -> list[Label]:
+    """What people say of one trajectory."""
+    return [label for label in labels_of(run.record.path) if label.place == (entry, part, trajectory)]
 
 
 def scores_at(run: FinishedRun, labels: Sequence[Label]) -> dict[Place, Scored]:
@@ -153,8 +145,8 @@ def _rows(sources: Sequence[Source], where: str, values: list[Any]) -> list[dict
 
 
 def _candidate(why: str, source: Source, row: dict[str, Any]) -> Candidate:
-    texts = (str(row[name] or "") for name in ("trajectory_id", "task_id", "family", "status"))
-    return Candidate(why, source, *texts, row["total"], str(row["detail"] or ""))
+    trajectory, task, family, status = (str(row[name] or "") for name in ("trajectory_id", "task_id", "family", "status"))
+    return Candidate(why, source, trajectory, task, family, status, row["total"], str(row["detail"] or ""))
 
 
 def _scored(row: dict[str, Any]) -> Scored:

@@ -16,7 +16,8 @@ from tracewheel.core.run_record import RunRecord
 from tracewheel.dashboard.forms import leads_to, read_form, remembered
 from tracewheel.dashboard.library import NotThere
 from tracewheel.dashboard.pages.common import crumbs_of, run_of
-from tracewheel.dashboard.review import REASONS, has_trajectory, queue_of, scores_at, source_at
+from tracewheel.dashboard.places import NO_PART, source_at
+from tracewheel.dashboard.review import REASONS, has_trajectory, labels_at, queue_of, scores_at
 from tracewheel.dashboard.sources import PARTS, sources_of
 from tracewheel.dashboard.view import Crumb, View, address
 from tracewheel.operations.approval import DECISIONS, approval_of
@@ -67,7 +68,7 @@ def one(request: Request, place: str, run_id: str, entry: str, part: str, trajec
     part = part if part in PARTS else ""
     where = _existing(run, entry, part, trajectory)
     crumbs = crumbs_of(row, Crumb("Review", address("runs", place, run_id, "review")), Crumb(trajectory))
-    labels = [label for label in labels_of(run.record.path) if label.place == (entry, part, trajectory)]
+    labels = labels_at(run, entry, part, trajectory)
     score = scores_at(run, [Label(entry, part, trajectory, "", "")]).get((entry, part, trajectory))
     return view.page(
         request,
@@ -136,7 +137,7 @@ def _keep(run: FinishedRun, said: Label) -> None:
 
 
 def _existing(run: FinishedRun, entry: str, part: str, trajectory: str) -> Any:
-    source = source_at(run, entry, part)
+    source = source_at(run, entry, part or NO_PART)
     if not has_trajectory(source, trajectory):
         raise NotThere(f"{source.label} has no trajectory {trajectory!r}")
     return source

@@ -12,13 +12,16 @@ from starlette.responses import Response
 from tracewheel.comparison.finished_run import FinishedRun
 from tracewheel.dashboard.advantages import Advantages, advantages_of
 from tracewheel.dashboard.episodes import Episodes, one_trajectory, parsed
+from tracewheel.dashboard.forms import remembered
 from tracewheel.dashboard.index.episode_facts import EpisodeFacts, facts_of, tools_of
 from tracewheel.dashboard.pages.common import crumbs_of, run_of
 from tracewheel.dashboard.places import rollouts_of, source_at
+from tracewheel.dashboard.review import labels_at
 from tracewheel.dashboard.sources import Source
 from tracewheel.dashboard.task_matrix import one_task
 from tracewheel.dashboard.transcript import parts_of, state_changes, transcript_of
 from tracewheel.dashboard.view import Crumb, View, address
+from tracewheel.operations.labels import LABELS
 
 router = APIRouter()
 
@@ -54,6 +57,9 @@ def trajectory(request: Request, place: str, run_id: str, entry: str, part: str,
         facts=episode_facts(found, tools),
         advantages=advantages_at(run, source),
         others=others_of(source, found),
+        labels=labels_at(run, entry, source.part, found["id"]),
+        who=remembered(request),
+        choices=LABELS,
     )
 
 

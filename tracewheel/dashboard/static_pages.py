@@ -1,0 +1,174 @@
+"""Several pages of the dashboard as one HTML file: their style in it, no script, links between them inside the file.
+
+A page is taken as a visitor gets it and written again tag by tag. What stays is what `KEPT` and `ATTRIBUTES` name; links to
+pages of the file lead to their places, links elsewhere become text, and forms leave what they show.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from html import escape
+from html.parser import HTMLParser
+from urllib.parse import urlsplit
+
+VOID = {"br", "hr", "wbr", "img", "col"}
+TEXT_TAGS = (
+    "h1 h2 h3 h4 p div span section article main ol ul li dl dt dd table thead tbody tfoot tr th td caption colgroup col "
+    "a b i em strong small code pre kbd abbr sub sup mark del ins time details summary figure figcaption hr br wbr blockquote"
+)
+SVG_TAGS = "svg g path rect circle line polyline polygon text tspan title desc defs marker ellipse"
+KEPT = frozenset(TEXT_TAGS.split()) | frozenset(SVG_TAGS.split())
+# With all that is in them.
+DROPPED = {"script", "style", "noscript", "button", "select", "textarea", "template", "iframe", "object", "embed"}
+NAMES = {"id", "aria-labelledby", "aria-describedby", "aria-controls", "for"}
+SHOWN = (
+    "class role tabindex title colspan rowspan scope open lang dir datetime start value viewbox preserveaspectratio "
+    "x y x1 x2 y1 y2 r rx ry cx cy d points width height transform text-anchor dominant-baseline dx dy fill stroke "
+    "stroke-width stroke-dasharray opacity fill-opacity refx refy markerwidth markerheight orient"
+)
+ATTRIBUTES = NAMES | frozenset(SHOWN.split())
+POLICY = "default-src 'none'; style-src 'sha256-{digest}'; form-action 'none'; base-uri 'none'"
+CASED = {"viewbox": "viewBox", "preserveaspectratio": "preserveAspectRatio", "refx": "refX", "refy": "refY"}
+CASED |= {"markerwidth": "markerWidth", "markerheight": "markerHeight"}
+FRAME = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<title>{title}</title>
+<style>{style}</style>
+</head>
+<body>
+<header class="top"><div class="inner"><span class="brand">Tracewheel</span><nav aria-label="Pages">{links}</nav></div></header>
+<main class="inner">
+{pages}
+</main>
+<footer class="inner"><p class="soft">A copy of pages of the dashboard; nothing in it is loaded from elsewhere.</p></footer>
+</body>
+</html>
+"""
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page to be kept.
+
+    Attributes:
+        address: Its path and query in the dashboard.
+        label: Its name in the file's own links.
+        html: As a visitor gets it.
+    """
+
+    address: str
+    label: str
+    html: str
+
+
+def one_file(title: str, pages: Sequence[Page], style: str) -> str:
+    """Pages as one file.
+
+    Args:
+        title: Of the file.
+        pages: In their order.
+        style: CSS.
+    """
+    from base64 import b64encode
+
+    anchors = {_key(page.address): f"page{number}" for number, page in enumerate(pages)}
+    digest = b64encode(sha256(style.encode()).digest()).decode()
+    links = "".join(f'<a href="#page{number}">{escape(page.label)}</a>' for number, page in enumerate(pages))
+    parts = [
+        f'<article id="page{number}" aria-label="{escape(page.label)}">{_rewritten(page, f"p{number}-", anchors)}</article>'
+        for number, page in enumerate(pages)
+    ]
+    return FRAME.format(
+        policy=POLICY.format(digest=digest), title=escape(title), style=style, links=links, pages="\n<hr>\n".join(parts)
+    )
+
+
+def _rewritten(page: Page, prefix: str, anchors: Mapping[str, str]) -> str:
+    writer = _Writer(prefix, anchors)
+    writer.feed(page.html)
+    writer.close()
+    return "".join(writer.parts)
+
+
+def _key(address: str) -> str:
+    parts = urlsplit(address)
+    return parts.path.rstrip("/") + (f"?{parts.query}" if parts.query else "")
+
+
+class _Writer(HTMLParser):
+    """Writes what is in `<main>` again, without what could run, load or send."""
+
+    def __init__(self, prefix: str, anchors: Mapping[str, str]) -> None:
+        super().__init__(convert_charrefs=True)
+        self.parts: list[str] = []
+        self._prefix, self._anchors = prefix, anchors
+        self._inside, self._dropping = 0, ""
+        self._depth = 0  # of the element that is dropped, in elements of its own kind
+        self._links: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if self._dropping:
+            self._depth += tag == self._dropping
+            return
+        if tag == "main":
+            self._inside += 1
+            return
+        if not self._inside:
+            return
+        values = dict(attrs)
+        if tag in DROPPED or "crumbs" in (values.get("class") or "").split():
+            self._dropping, self._depth = tag, 1
+            return
+        if tag == "a":
+            target = self._target(values.get("href") or "")
+            self._links.append("a" if target else "span")
+            values = {**values, "href": None}
+            self.parts.append(f'<a href="#{escape(target)}"{self._kept(values)}>' if target else f"<span{self._kept(values)}>")
+        elif tag in KEPT:
+            self.parts.append(f"<{tag}{self._kept(values)}>")
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self.handle_endtag(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if self._dropping:
+            self._depth -= tag == self._dropping
+            if not self._depth:
+                self._dropping = ""
+            return
+        if tag == "main":
+            self._inside -= 1
+        elif self._inside and tag == "a" and self._links:
+            self.parts.append(f"</{self._links.pop()}>")
+        elif self._inside and tag in KEPT and tag not in VOID and tag != "a":
+            self.parts.append(f"</{tag}>")
+
+    def handle_data(self, data: str) -> None:
+        if self._inside and not self._dropping:
+            self.parts.append(escape(data))
+
+    def _target(self, href: str) -> str:
+        """The place in the file that a link leads to; "" where it leads elsewhere."""
+        if href.startswith("#"):
+            return self._prefix + href[1:]
+        return self._anchors.get(_key(href), "")
+
+    def _kept(self, values: Mapping[str, str | None]) -> str:
+        words = []
+        for name, value in values.items():
+            if name not in ATTRIBUTES and not re.fullmatch(r"aria-[a-z]+", name):
+                continue
+            if name in NAMES:
+                value = " ".join(self._prefix + word for word in (value or "").split())
+            words.append(f" {CASED.get(name, name)}" + ("" if value is None else f'="{escape(value)}"'))
+        return "".join(words)
