@@ -15,7 +15,7 @@ from typing import Any
 
 from tracewheel.core.errors import DataError
 from tracewheel.core.files import read_json
-from tracewheel.core.run_record import LINEAGE_FILE, LOOP_FILE, SUMMARY_FILE
+from tracewheel.core.run_record import CONFIG_FILE, LINEAGE_FILE, LOOP_FILE, SUMMARY_FILE
 from tracewheel.core.run_state import CRASHED, RUNNING, STATE_FILE
 from tracewheel.dashboard.library import Library, Place
 from tracewheel.evaluation.gate import GATE_FILE
@@ -155,11 +155,20 @@ def read_row(place: str, folder: Path) -> RunRow:
             damaged.append(f"{file}: {flaw}" if isinstance(flaw, DataError) else f"{file}: not as this version writes it")
     if found.get("state") in (None, "incomplete") and (folder / SUMMARY_FILE).is_file():
         found["state"] = found.get("verdict") or "complete"
+    found["name"] = found.get("name") or _name(folder)
     baseline = found.get("baseline", "")
     for key in ("before", "before_interval"):
         found[key] = (found.pop(f"_{key}", None) or {}).get(baseline)
     found["before_interval"] = tuple(found["before_interval"] or ())
     return RunRow(**found, damaged="; ".join(damaged))
+
+
+def _name(folder: Path) -> str:
+    """The profile's name, which is its first line, for a run that has no summary yet; parsing all of it would take long."""
+    with contextlib.suppress(OSError, UnicodeDecodeError), (folder / CONFIG_FILE).open(encoding="utf-8") as file:
+        key, _, name = file.readline(200).partition(":")
+        return name.strip().strip("'\"") if key == "name" else ""
+    return ""
 
 
 def _lineage(values: dict[str, Any]) -> dict[str, Any]:

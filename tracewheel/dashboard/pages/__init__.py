@@ -1,8 +1,10 @@
 """The pages, each in a module of its own with its routes."""
 
 from tracewheel.dashboard.pages import (
+    compare,
     episodes,
     groups,
+    help,
     lineage,
     pair,
     review,
@@ -20,6 +22,8 @@ ROUTERS = (
     runs.router,
     run.router,
     rollouts.router,
+    compare.router,
+    help.router,
     tasks.router,
     groups.router,
     pair.router,

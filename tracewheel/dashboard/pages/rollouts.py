@@ -65,7 +65,6 @@ def rollouts(request: Request, place: str, run_id: str) -> Response:
         examples=_examples(total, digests),
         tools=_tool_rows(total),
         by_iteration=by_iteration,
-        entries={one.iteration: one.entry for one in reversed(chosen)},
     )
 
 

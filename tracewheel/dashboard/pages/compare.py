@@ -1,0 +1,93 @@
+"""Two or more runs side by side: what differs in their settings, metrics, tasks gained and lost, costs."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from tracewheel.comparison.compare import compare_runs
+from tracewheel.comparison.compare_page import as_text
+from tracewheel.comparison.finished_run import FinishedRun
+from tracewheel.core.errors import DataError, TracewheelError
+from tracewheel.dashboard import bars
+from tracewheel.dashboard.library import NotThere
+from tracewheel.dashboard.run_rows import RunRow, RunRows
+from tracewheel.dashboard.view import Crumb, View
+from tracewheel.evaluation.changes import GREEDY
+
+router = APIRouter()
+MOST_RUNS, MOST_CHANGES, MOST_KEPT = 6, 200, 16
+_kept: dict[tuple[tuple[Path, int], ...], dict[str, Any]] = {}
+_lock = threading.Lock()
+
+
+@router.get("/compare")
+def compare(request: Request) -> Response:
+    """The comparison of the runs that the address names (`run=PLACE/RUN`, the first is the base), or how to choose some."""
+    view: View = request.app.state.view
+    rows: RunRows = request.app.state.rows
+    names = list(dict.fromkeys(name for name in request.query_params.getlist("run") if name))
+    chosen = [_chosen(view, rows, name) for name in names[:MOST_RUNS]]
+    found: dict[str, Any] = {}
+    trouble = ""
+    if len(chosen) > 1:
+        try:
+            found = _compared([run for run, _ in chosen])
+        except TracewheelError as flaw:
+            trouble = str(flaw)
+        except (KeyError, OSError) as flaw:  # a run that has only begun, or that an earlier version made
+            trouble = f"one of the runs has no record that can be compared yet ({type(flaw).__name__}: {flaw})"
+    return view.page(
+        request,
+        "compare.html",
+        crumbs=[Crumb("Runs", "/"), Crumb("Compare")],
+        chosen=[row for _, row in chosen],
+        names=names,
+        too_many=len(names) > MOST_RUNS,
+        found=found,
+        trouble=trouble,
+        every=[row for row in rows.all() if f"{row.place}/{row.run_id}" not in names][:200],
+        bars=bars,
+        as_text=as_text,
+        axes=[_axis(one) for one in found.get("comparisons", ())],
+        most=MOST_CHANGES,
+        part_name=GREEDY,
+    )
+
+
+def _chosen(view: View, rows: RunRows, name: str) -> tuple[FinishedRun, RunRow]:
+    place, _, run_id = name.partition("/")
+    if not run_id:
+        raise NotThere(f"{name!r} names no run; give run=FOLDER/RUN, as the list of runs does")
+    return view.library.run(place, run_id), rows.of(place, run_id)
+
+
+def _compared(runs: list[FinishedRun]) -> dict[str, Any]:
+    """The comparison, kept until a record of one of the runs changes."""
+    key = tuple((run.record.path, _changed(run.record.path)) for run in runs)
+    with _lock:
+        known = _kept.get(key)
+    if known is None:
+        known = compare_runs(runs, excerpts=0)
+        with _lock:
+            while len(_kept) >= MOST_KEPT:
+                del _kept[next(iter(_kept))]
+            _kept[key] = known
+    return known
+
+
+def _changed(record: Path) -> int:
+    try:
+        return max(file.stat().st_mtime_ns for file in record.iterdir())
+    except OSError as flaw:
+        raise DataError(f"{record}: cannot be read: {flaw}") from flaw
+
+
+def _axis(comparison: dict[str, Any]) -> tuple[float, float]:
+    rows = [row for part in comparison["splits"].values() if part["paired"] for row in part["paired"]["rows"]]
+    return bars.axis_of(end for row in rows for end in (row["difference"], *(row["interval"] or ())))
