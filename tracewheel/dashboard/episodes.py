@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import orjson
 
 from tracewheel.core.errors import DataError
 from tracewheel.dashboard.library import NotThere
 from tracewheel.dashboard.sources import Source
+from tracewheel.dashboard.text import value_of
 
 MEMORY, THREADS = "192MB", 2
 # All columns but the lists of tokens, which only the page of one trajectory reads.
@@ -140,8 +140,8 @@ def parsed(text: Any) -> Any:
     if not isinstance(text, str | bytes):
         return text
     try:
-        return orjson.loads(text)
-    except orjson.JSONDecodeError:
+        return value_of(text)
+    except ValueError:
         return text
 
 

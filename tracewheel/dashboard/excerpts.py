@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import duckdb
-import orjson
 
 from tracewheel.dashboard.episodes import cursor
 from tracewheel.dashboard.index.episode_facts import words_of
 from tracewheel.dashboard.library import Place
 from tracewheel.dashboard.sources import TRAJECTORIES
+from tracewheel.dashboard.text import value_of
 
 AROUND = 110
 
@@ -29,8 +29,8 @@ def with_excerpts(place: Place, rows: Sequence[dict[str, Any]], words: Sequence[
                 f"SELECT id, messages FROM read_parquet(?) WHERE id IN ({holes})",
                 [files, *(row["trajectory"] for row in rows)],
             )
-            texts = {name: words_of(orjson.loads(messages)) for name, messages in found.fetchall()}
-        except (duckdb.Error, orjson.JSONDecodeError):
+            texts = {name: words_of(value_of(messages)) for name, messages in found.fetchall()}
+        except (duckdb.Error, ValueError):
             pass  # freed or damaged since it was read: the rows are shown without their words
         finally:
             database.close()

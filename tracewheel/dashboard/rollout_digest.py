@@ -11,13 +11,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import orjson
-
 from tracewheel.core.types import first_turn
 from tracewheel.curation.divergence import Path as Calls
 from tracewheel.curation.divergence import first_divergence
 from tracewheel.dashboard.episodes import Episodes
 from tracewheel.dashboard.sources import Source
+from tracewheel.dashboard.text import value_of
 from tracewheel.scoring.flaws import FLAWS, NO_CALL, steps_of
 
 MOST = 1_000  # episodes of a result that are read: whole groups, drawn by a hash of their names
@@ -135,7 +134,7 @@ def digest(source: Source, tools: frozenset[str] | None, most: int = MOST) -> Di
     found = Digest(episodes=every, read=len(rows), stops=stops)
     groups: dict[str, list[tuple[str, Calls]]] = {}
     for row in rows:
-        messages, turns = orjson.loads(row["messages"]), orjson.loads(row["turns"])
+        messages, turns = value_of(row["messages"]), value_of(row["turns"])
         _look(found, row, messages, turns, tools)
         own = messages[first_turn(messages, turns) :]
         groups.setdefault(row["group"], []).append((row["outcome"], Calls.of(row["id"], own, ())))

@@ -21,6 +21,8 @@ TEXT_TAGS = (
 )
 SVG_TAGS = "svg g path rect circle line polyline polygon text tspan title desc defs marker ellipse"
 KEPT = frozenset(TEXT_TAGS.split()) | frozenset(SVG_TAGS.split())
+# Classes of what only serves somebody who clicks: the way here, filters, forms.
+UNKEPT = {"crumbs", "controls", "label-form", "live", "anchor"}
 # With all that is in them.
 DROPPED = {"script", "style", "noscript", "button", "select", "textarea", "template", "iframe", "object", "embed"}
 NAMES = {"id", "aria-labelledby", "aria-describedby", "aria-controls", "for"}
@@ -124,7 +126,7 @@ class _Writer(HTMLParser):
         if not self._inside:
             return
         values = dict(attrs)
-        if tag in DROPPED or "crumbs" in (values.get("class") or "").split():
+        if tag in DROPPED or UNKEPT & set((values.get("class") or "").split()):
             self._dropping, self._depth = tag, 1
             return
         if tag == "a":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Mapping
@@ -16,12 +17,29 @@ _UNSEEN = re.compile(
     "[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff]"
     "|[\U000e0000-\U000e0fff]"
 )
+_HALVES = re.compile("[\ud800-\udfff]")
 CUT = 20_000
 
 
 def seen(text: str) -> str:
     """Text with each unseen character named: ⟦U+202E⟧; tabs and line ends stay."""
     return _UNSEEN.sub(lambda match: f"⟦U+{ord(match.group()):04X}⟧", text)
+
+
+def value_of(text: str | bytes) -> Any:
+    """The value of JSON, with halves of surrogate pairs named as `seen` does: JSON can hold them, and UTF-8 cannot.
+
+    Raises:
+        ValueError: it is no JSON, or nests too deeply.
+    """
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        try:
+            written = json.dumps(json.loads(text), ensure_ascii=False)
+        except RecursionError as error:
+            raise ValueError("it nests too deeply") from error
+        return orjson.loads(_HALVES.sub(lambda match: f"⟦U+{ord(match.group()):04X}⟧", written))
 
 
 def finalize(value: Any) -> Any:
@@ -97,7 +115,12 @@ def plain(value: Any) -> str:
 
 def pretty(value: Any, indent: bool = True) -> str:
     """A value as JSON."""
-    return orjson.dumps(value, default=str, option=(orjson.OPT_INDENT_2 if indent else 0) | orjson.OPT_NON_STR_KEYS).decode()
+    try:
+        return orjson.dumps(
+            value, default=str, option=(orjson.OPT_INDENT_2 if indent else 0) | orjson.OPT_NON_STR_KEYS
+        ).decode()
+    except TypeError:  # it nests too deeply, or holds what UTF-8 cannot
+        return json.dumps(value, default=str, indent=2 if indent else None)
 
 
 def moment(written: str | None) -> str:

@@ -21,6 +21,7 @@ from tracewheel.dashboard.index import schema
 from tracewheel.dashboard.index.episode_facts import facts_of, marks_of, tools_of, words_of
 from tracewheel.dashboard.library import RUN_ID, Place
 from tracewheel.dashboard.sources import SCORES, TRAJECTORIES, Source, sources_of
+from tracewheel.dashboard.text import value_of
 
 BATCH = 512
 SIGNED = (LINEAGE_FILE, ENTRIES_FILE, LOOP_FILE, SUMMARY_FILE)
@@ -196,7 +197,7 @@ def _add(
     score: Mapping[str, Any],
     tools: Sequence[Mapping[str, Any]],
 ) -> None:
-    messages, turns, stop = orjson.loads(row["messages"]), orjson.loads(row["turns"]), str(row["stop_reason"])
+    messages, turns, stop = value_of(row["messages"]), value_of(row["turns"]), str(row["stop_reason"])
     facts = facts_of(messages, turns, stop, score, tools)
     versions = [turn["policy_version"] for turn in turns] or [row["policy_version"]]
     group = None if row["group"] == row["task_id"] else row["group"]

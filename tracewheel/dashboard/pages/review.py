@@ -76,7 +76,7 @@ def one(request: Request, place: str, run_id: str, entry: str, part: str, trajec
         run=row,
         crumbs=crumbs,
         source=where,
-        part=part or "-",
+        part_name=part or NO_PART,
         trajectory=trajectory,
         labels=labels,
         score=score,
