@@ -24,6 +24,7 @@ from tracewheel.core.store import FACTS, Store, beside, remove, write_whole
 from tracewheel.core.types import content_hash
 from tracewheel.curation.curated_folder import SPLITS_FILE
 from tracewheel.curation.split_record import identity_key
+from tracewheel.dashboard.index.schema import FOLDER as DASHBOARD
 from tracewheel.lineage import forward
 from tracewheel.lineage.backward import LEARNED_FILE
 from tracewheel.lineage.work_folder import WorkFolder
@@ -127,7 +128,8 @@ def look_for(config: RetrainConfig, wanted: Wanted) -> Affected:
     )
     searcher, roots, dvc = Searcher(needles), roots_of(config), dvc_places(Path.cwd())
     in_dvc = dvc.search(searcher, [*roots, *find_files(config.ingest.paths).values()]) if dvc else []
-    return Affected(wanted, theirs, readers, searcher.search(roots), mlflow, lines, dvc, tuple(in_dvc))
+    found = searcher.search(roots, without=[work_dir / DASHBOARD])  # deleted whole, whatever it holds
+    return Affected(wanted, theirs, readers, found, mlflow, lines, dvc, tuple(in_dvc))
 
 
 def _ingested_now(config: RetrainConfig, place: Path) -> list[Path]:
@@ -203,10 +205,12 @@ def forget(
     with Store(work_dir / "store").exclusive():
         adapters = frozenset[str]().union(*(reader.adapters for reader in affected.readers))
         read_forgotten(work_dir).adding(wanted.hashes | theirs.hashes, adapters).write(work_dir)
+        remove(work_dir / DASHBOARD)
         dropped = _drop_log_lines(config, affected) if rewrite_logs else 0
         forget_in_mlflow(config, affected.mlflow, delete_adapters=delete_adapters)
         files = _clean_records(work_dir, affected, needles, delete_adapters=delete_adapters)
         entries = _free_store(work_dir, affected)
+        remove(work_dir / DASHBOARD)  # again: a dashboard that is open may have begun to read what was still there
         for database in _databases(config):
             vacuum(database)
         done = {

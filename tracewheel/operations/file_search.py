@@ -13,7 +13,7 @@ import json
 import re
 import sqlite3
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -68,12 +68,12 @@ class Searcher:
         self._triggers = Triggers([expression for _, expression in sought])
         self._overlap = max((len(expression) for _, expression in sought), default=0)
 
-    def search(self, roots: Iterable[Path]) -> Search:
-        """Search folders and files; links are not followed."""
+    def search(self, roots: Iterable[Path], without: Collection[Path] = ()) -> Search:
+        """Search folders and files, but for some folders; links are not followed."""
         done = Search()
         for root in roots:
             for path in sorted(root.rglob("*")) if root.is_dir() else [root]:
-                if not path.is_file() or path.is_symlink():
+                if not path.is_file() or path.is_symlink() or any(folder in path.parents for folder in without):
                     continue
                 done.files += 1
                 done.bytes += path.stat().st_size

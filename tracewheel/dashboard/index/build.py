@@ -24,6 +24,7 @@ from tracewheel.dashboard.sources import SCORES, TRAJECTORIES, Source, sources_o
 from tracewheel.dashboard.text import value_of
 
 BATCH = 512
+LISTED = 500  # stored results that are chosen at once
 SIGNED = (LINEAGE_FILE, ENTRIES_FILE, LOOP_FILE, SUMMARY_FILE)
 NEEDED = ("id", "task_id", "group", "sample", "policy_version", "turns", "messages", "stop_reason", "action_mask")
 DROP_ABOVE = 0.5  # share of words of results that are gone, above which the index is made anew
@@ -162,16 +163,24 @@ class Indexer:
     def _pending(self, database: sqlite3.Connection) -> Iterator[tuple[int, str, str, str, str]]:
         """The results that are not read yet: those of the run that somebody looks at first, then the latest."""
         while True:
-            first = self._folder / schema.FIRST
-            wanted = first.read_text(encoding="ascii", errors="replace")[:64] if first.is_file() else ""
-            row = database.execute(
-                "SELECT s.id, s.entry, s.part, s.scored, u.environment FROM sources s JOIN uses u ON u.source = s.id "
-                "JOIN runs r ON r.id = u.run WHERE s.episodes IS NULL ORDER BY r.run = ? DESC, s.finished DESC, s.id LIMIT 1",
-                (wanted if RUN_ID.fullmatch(wanted) else "",),
-            ).fetchone()
-            if row is None:
+            first = self._first()
+            rows = database.execute(
+                "SELECT s.id, s.entry, s.part, s.scored, max(u.environment) FROM sources s JOIN uses u ON u.source = s.id "
+                "JOIN runs r ON r.id = u.run WHERE s.episodes IS NULL GROUP BY s.id "
+                "ORDER BY max(r.run = ?) DESC, s.finished DESC, s.id LIMIT ?",
+                (first, LISTED),
+            ).fetchall()
+            if not rows:
                 return
-            yield row
+            for row in rows:
+                yield row
+                if self._first() != first:
+                    break
+
+    def _first(self) -> str:
+        file = self._folder / schema.FIRST
+        wanted = file.read_text(encoding="ascii", errors="replace")[:64] if file.is_file() else ""
+        return wanted if RUN_ID.fullmatch(wanted) else ""
 
     def _index(self, database: sqlite3.Connection, source: int, entry: str, part: str, scored: str, environment: str) -> None:
         """One stored result, whole or not at all."""

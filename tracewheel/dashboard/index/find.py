@@ -137,58 +137,49 @@ def search(
     return [_row(row) | _use_of(database, row["source"], numbers) for row in rows], count
 
 
-def task_history(database: sqlite3.Connection, task: str, runs: Collection[int]) -> dict[str, Any] | None:
+def task_history(
+    database: sqlite3.Connection, task: str, runs: Collection[int], begin: int = 0, shown: int = 100
+) -> dict[str, Any] | None:
     """Everything that was played of a task.
+
+    Args:
+        database: An index.
+        task: Id of the task.
+        runs: Only these; all where it is empty.
+        begin: How many rows to leave out.
+        shown: At most so many rows.
 
     Returns:
         `family`, `tier`, `prompt`, `splits`, `first` and `last` (seconds since 1970 of the stored results), the figures of
-        `rate_of` over all episodes, and `rows`: the same for each run and policy. None for a task that no run has.
+        `rate_of` over all episodes, and `rows`: the same for each run and policy, the latest run first. None for a task
+        that no run has.
     """
     known = database.execute("SELECT id, family, tier, prompt FROM tasks WHERE task = ?", (task,)).fetchone()
     if known is None:
         return None
     numbers = list(runs)
     only = f" AND u.run IN ({', '.join('?' for _ in numbers)})" if numbers else ""
-    # Counted by stored result first, so that one that several runs share counts once in the total.
-    sources = database.execute(
-        "SELECT e.source, count(*) episodes, count(e.success) attempts, coalesce(sum(e.success), 0) successes, s.finished, "
-        "s.part FROM episodes e JOIN sources s ON s.id = e.source "
-        f"WHERE e.task = ? AND e.source IN (SELECT u.source FROM uses u WHERE 1{only}) GROUP BY e.source",
+    # A stored result that several runs share counts once in the total, and in the row of each of them.
+    total = database.execute(
+        "SELECT count(*) episodes, count(e.success) attempts, coalesce(sum(e.success), 0) successes, min(s.finished) first, "
+        "max(s.finished) last FROM episodes e JOIN sources s ON s.id = e.source "
+        f"WHERE e.task = ? AND e.source IN (SELECT u.source FROM uses u WHERE 1{only})",
         (known["id"], *numbers),
+    ).fetchone()
+    rows = database.execute(
+        "SELECT r.run, r.started, u.kind, CASE u.kind WHEN 'rollout' THEN '' ELSE u.policy END policy, u.split, count(*) episodes, "
+        "count(e.success) attempts, coalesce(sum(e.success), 0) successes, min(u.iteration) first, max(u.iteration) last "
+        "FROM episodes e JOIN uses u ON u.source = e.source JOIN runs r ON r.id = u.run "
+        f"WHERE e.task = ?{only} GROUP BY r.id, u.kind, 4, u.split ORDER BY r.started DESC, r.id, min(u.place) LIMIT ? OFFSET ?",
+        (known["id"], *numbers, shown, begin),
     ).fetchall()
-    by_source = {row["source"]: row for row in sources}
-    rows: dict[tuple[str, str, str, str], dict[str, Any]] = {}
-    holes = ", ".join("?" for _ in by_source) or "NULL"
-    uses = database.execute(
-        "SELECT r.run, r.started, u.source, u.kind, u.policy, u.split, u.iteration, u.place FROM uses u "
-        f"JOIN runs r ON r.id = u.run WHERE u.source IN ({holes}){only} ORDER BY r.started DESC, u.place",
-        (*by_source, *numbers),
-    ).fetchall()
-    for use in uses:
-        key = (use["run"], use["kind"], "" if use["kind"] == "rollout" else use["policy"], use["split"])
-        row = rows.setdefault(
-            key,
-            {"run": use["run"], "started": use["started"], "kind": use["kind"], "policy": key[2], "split": use["split"]}
-            | {"episodes": 0, "attempts": 0, "successes": 0.0, "iterations": [], "finished": None},
-        )
-        source = by_source[use["source"]]
-        row["episodes"] += source["episodes"]
-        row["attempts"] += source["attempts"]
-        row["successes"] += source["successes"]
-        row["finished"] = max(filter(None, (row["finished"], source["finished"])), default=None)
-        if use["iteration"] is not None:
-            row["iterations"].append(use["iteration"])
-    times = [row["finished"] for row in sources if row["finished"] is not None]
-    total = {name: sum(row[name] for row in sources) for name in ("episodes", "attempts", "successes")}
     splits = database.execute("SELECT DISTINCT split FROM sides WHERE task = ? ORDER BY split", (known["id"],)).fetchall()
     return {
         **{name: known[name] for name in ("family", "tier", "prompt")},
         "splits": [row[0] or "not used" for row in splits],
-        "first": min(times, default=None),
-        "last": max(times, default=None),
-        **total,
+        **dict(total),
         **rate_of(total["successes"], total["attempts"]),
-        "rows": [{**row, **rate_of(row["successes"], row["attempts"])} for row in rows.values()],
+        "rows": [{**dict(row), **rate_of(row["successes"], row["attempts"])} for row in rows],
     }
 
 

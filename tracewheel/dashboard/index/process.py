@@ -154,7 +154,7 @@ def main(words: list[str]) -> None:
     """The program of the process: work folder, folder of the index, process id of the dashboard, runs (default: all)."""
     path, folder, parent, *only = words
     end_with_parent(int(parent))
-    os.nice(10)
+    os.nice(5)
     Indexer(Place("", Path(path), frozenset(only)), Path(folder)).run()
 
 

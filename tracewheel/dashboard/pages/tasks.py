@@ -89,10 +89,10 @@ def task(request: Request, place: str, run_id: str, task: str) -> Response:
     run, row = run_of(request, place, run_id)
     progress = progress_of(request, place, run_id)
     where = view.library.place(place)
-    history = None
+    history, first = None, whole(request.query_params.get("from"))
     with indexes.reading(where) as database:
         if database is not None:
-            history = find.task_history(database, task, find.numbers_of(database, where.only))
+            history = find.task_history(database, task, find.numbers_of(database, where.only), first, SHOWN)
     curated = one_task(run, task)
     if curated is None and history is None and progress.is_whole:
         raise NotThere(f"neither the curation of run {run_id} nor another run of {place} has a task {task!r}")
@@ -106,6 +106,8 @@ def task(request: Request, place: str, run_id: str, task: str) -> Response:
         state=parsed((curated or {}).get("initial_state")),
         goal=parsed((curated or {}).get("goal")),
         history=history,
+        first=first,
+        page_size=SHOWN,
         progress=progress,
         here=_here(run, task),
     )

@@ -1,0 +1,236 @@
+"""Times the dashboard over many runs: server time of each page, memory, and what the index costs.
+
+The runs are the two shipped ones, copied with new ids and varied words: about 1,070 episodes each. They are deleted afterwards.
+
+    python benchmarks/dashboard_scale.py --runs 1000
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import hashlib
+import os
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import httpx
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tracewheel.core.processes import free_port
+from tracewheel.dashboard.demo_run import unpack_demo
+from tracewheel.dashboard.index import schema
+from tracewheel.dashboard.library import RUN_ID
+
+ROWS = 72  # of each rollout: nine groups of eight
+SHARED = ("ingest", "curate", "champion")
+WORDS = ("urgent", "inbox", "manifest", "vault", "report", "queue")
+
+
+def make_runs(work: Path, out: Path, count: int) -> int:
+    """Copies of the runs in a work folder; returns the number of their episodes."""
+    runs = [path for path in sorted(work.iterdir()) if RUN_ID.fullmatch(path.name) and (path / "lineage.json").is_file()]
+    store = out / "store"
+    (store / ".facts").mkdir(parents=True)
+    for entry in (work / "store").iterdir():
+        if entry.is_dir() and entry.name.startswith(SHARED):
+            shutil.copytree(entry, store / entry.name)
+            shutil.copy(work / "store" / ".facts" / f"{entry.name}.json", store / ".facts")
+    return sum(_copy_run(runs[number % len(runs)], out, number) for number in range(count))
+
+
+def _copy_run(run: Path, out: Path, number: int) -> int:
+    new = _digest(f"{run.name}{number}", 12)
+    names = {name: _renamed(name, number) for name in (run / "entries.txt").read_text().split()}
+    pattern = re.compile("|".join([*map(re.escape, names), run.name]))
+    (out / new).mkdir()
+    started = f"2026-{1 + number // 28 % 12:02}-{1 + number % 28:02}T{number % 24:02}:00:00+00:00"
+    for file in run.iterdir():
+        if file.suffix in (".json", ".txt", ".yaml"):
+            text = pattern.sub(lambda found: names.get(found.group(), new), file.read_text())
+            text = re.sub(r'("started": ")[^"]*', rf"\g<1>{started}", text) if file.name == "lineage.json" else text
+            (out / new / file.name).write_text(text)
+        elif file.is_file():
+            os.link(file, out / new / file.name)
+    episodes = 0
+    for old, name in names.items():
+        facts = run.parent / "store" / ".facts" / f"{old}.json"
+        if old.startswith(SHARED) or not facts.is_file():
+            continue
+        (out / "store" / ".facts" / f"{name}.json").write_text(
+            pattern.sub(lambda found: names.get(found.group(), new), facts.read_text())
+        )
+        for file in (run.parent / "store" / old).rglob("*"):
+            if file.is_dir() or file.suffix == ".safetensors":
+                continue
+            target = out / "store" / name / file.relative_to(run.parent / "store" / old)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if file.name in ("trajectories.parquet", "scores.parquet"):
+                episodes += _copy_table(file, target, number)
+            else:
+                os.link(file, target)
+    return episodes
+
+
+def _copy_table(file: Path, target: Path, number: int) -> int:
+    table = _read(file)
+    column = "id" if "id" in table.column_names else "trajectory_id"
+    mark = f"{number:04x}"
+    ids = pa.array([mark + name[4:] for name in table[column].to_pylist()])
+    table = table.set_column(table.column_names.index(column), column, ids)
+    if column == "id":
+        place = table.column_names.index("messages")
+        words = pc.replace_substring(table["messages"], WORDS[number % len(WORDS)], f"word{number % 997}")
+        table = table.set_column(place, "messages", words)
+    pq.write_table(table, target)
+    return table.num_rows if column == "id" else 0
+
+
+@functools.cache
+def _read(file: Path) -> pa.Table:
+    return pq.read_table(file).slice(0, ROWS)
+
+
+def _renamed(name: str, number: int) -> str:
+    return name if name.startswith(SHARED) else f"{name.rpartition('-')[0]}-{_digest(f'{name}{number}', 16)}"
+
+
+def _digest(text: str, length: int) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:length]
+
+
+def pages_of(visitor: httpx.Client, work: str, run: str) -> Iterator[tuple[str, str]]:
+    """The pages, by name and address, as links of other pages lead to them."""
+    here = f"/runs/{work}/{run}"
+    yield "runs", "/"
+    yield "runs, searched", "/?q=refused"
+    yield "a run", here
+    yield "tasks", f"{here}/tasks"
+    yield "tasks, train", f"{here}/tasks?split=train"
+    yield "a task over all runs", _link(visitor, f"{here}/tasks", "/tasks/")
+    yield "before and after", _link(visitor, f"{here}/tasks", "/pair?")
+    yield "groups", f"{here}/groups"
+    group = _link(visitor, f"{here}/groups", "/groups/")
+    yield "a group", group
+    episode = _link(visitor, group, "/episodes/")
+    yield "a trajectory", episode
+    yield "its tokens", f"{episode}/tokens?by=advantage"
+    yield "what was seen at a token", f"{episode}/tokens?at=60"
+    yield "episodes", f"{here}/episodes"
+    yield "episodes, filtered", f"{here}/episodes?outcome=failed&tool=move_file&sort=tokens"
+    yield "search, a rare word", "/search?q=word41"
+    yield "search, a common word", "/search?q=json"
+    yield "search, common and filtered", "/search?q=json&outcome=failed&fault=loop"
+    yield "search, nothing found", "/search?q=nowhere"
+    for name in ("rollouts", "traces", "lineage", "review"):
+        yield name, f"{here}/{name}"
+    yield "two runs compared", _comparison(visitor, work, run)
+    yield "whose data", "/lineage?user=user-001"
+
+
+def _comparison(visitor: httpx.Client, work: str, run: str) -> str:
+    values = re.findall(rf'value="({work}/[0-9a-f]+)"', visitor.get("/").text)
+    return f"/compare?run={work}/{run}&run={next(value for value in values if not value.endswith(run))}"
+
+
+def _link(visitor: httpx.Client, address: str, part: str) -> str:
+    found = (link.replace("&amp;", "&") for link in re.findall(r'href="([^"]+)"', visitor.get(address).text))
+    return next((link for link in found if part in link), f"{address}/none")
+
+
+def measure(work: Path, repeat: int) -> None:
+    """Start the dashboard, ask for each page several times, and print the table."""
+    port = free_port()
+    command = [sys.executable, "-m", "flows.cli", "dashboard", str(work), "--port", str(port)]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as server, httpx.Client(timeout=120) as visitor:
+        visitor.base_url = httpx.URL(f"http://127.0.0.1:{port}")
+        try:
+            for _ in range(600):
+                try:
+                    begun = time.perf_counter()
+                    first = visitor.get("/")
+                    break
+                except httpx.ConnectError:
+                    time.sleep(0.2)
+            print(f"\nfirst request of all, which reads every run: {time.perf_counter() - begun:.2f} s ({first.status_code})")
+            run = sorted(path.name for path in work.iterdir() if RUN_ID.fullmatch(path.name))[7]
+            pages = list(pages_of(visitor, work.name, run))
+            _wait_for_the_learner(visitor, dict(pages)["a group"])
+            print("\n| page | server time, median | slowest | size |\n|---|---:|---:|---:|")
+            for name, address in pages:
+                print(_row(visitor, name, address, repeat), flush=True)
+            status = Path(f"/proc/{server.pid}/status").read_text()
+            peak, now = (int(re.search(rf"{key}:\s+(\d+)", status)[1]) / 1024 for key in ("VmHWM", "VmRSS"))  # type: ignore[index]
+            print(f"\nmemory of the server: {now:.0f} MiB, at most {peak:.0f} MiB")
+        finally:
+            server.terminate()
+
+
+def _wait_for_the_learner(visitor: httpx.Client, group: str) -> None:
+    for _ in range(300):
+        if "Advantages follow" not in visitor.get(group).text:
+            return
+        time.sleep(0.2)
+
+
+def _row(visitor: httpx.Client, name: str, address: str, repeat: int) -> str:
+    seconds, answer = [], visitor.get(address)
+    if answer.status_code != 200:
+        return f"| {name} | not there ({answer.status_code}) | | |"
+    for _ in range(repeat):
+        begun = time.perf_counter()
+        answer = visitor.get(address)
+        seconds.append(time.perf_counter() - begun)
+    size = len(answer.content) / 1024
+    return f"| {name} | {1000 * statistics.median(seconds):.0f} ms | {1000 * max(seconds):.0f} ms | {size:.0f} KB |"
+
+
+def compare_with_scan(work: Path) -> None:
+    """The same search without an index: DuckDB over the Parquet files."""
+    files = [str(path) for path in (work / "store").rglob("trajectories.parquet")]
+    database = duckdb.connect(config={"memory_limit": "192MB", "threads": 2})
+    begun = time.perf_counter()
+    row = database.execute("SELECT count(*) FROM read_parquet(?) WHERE contains(messages, 'word41')", [files]).fetchone()
+    print(f"without the index, DuckDB over {len(files):,} files: {time.perf_counter() - begun:.1f} s ({row})")
+
+
+def main() -> None:
+    """Make, index, measure, delete."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=1000)
+    parser.add_argument("--repeat", type=int, default=7)
+    parser.add_argument("--folder", type=Path, help="keep the runs there, and take those that are there already")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="dashboard-scale-") as place:
+        work = (options.folder or Path(place)) / "scale"
+        begun = time.perf_counter()
+        if not work.is_dir():
+            episodes = make_runs(unpack_demo(work.parent), work, options.runs)
+            print(f"{options.runs:,} runs with {episodes:,} episodes made in {time.perf_counter() - begun:.0f} s", flush=True)
+        begun = time.perf_counter()
+        folder = work / schema.FOLDER
+        builder = [sys.executable, "-m", "tracewheel.dashboard.index.process", str(work), str(folder), str(os.getpid())]
+        with subprocess.Popen(builder) as process:
+            _, _, used = os.wait4(process.pid, 0)
+        size = (folder / schema.FILE).stat().st_size / 2**20
+        print(
+            f"indexed in {time.perf_counter() - begun:.0f} s ({used.ru_utime + used.ru_stime:.0f} s of CPU, "
+            f"at most {used.ru_maxrss / 1024:.0f} MiB); the index has {size:.0f} MiB",
+            flush=True,
+        )
+        compare_with_scan(work)
+        measure(work, options.repeat)
+
+
+if __name__ == "__main__":
+    main()
