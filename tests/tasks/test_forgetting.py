@@ -15,6 +15,7 @@ from tasks.reading import begin_run
 from tasks.registry import find_champion, register
 from tracewheel.core.errors import ConfigError, InfrastructureError
 from tracewheel.curation.split_record import SplitRecord, identity_key
+from tracewheel.dashboard.index.schema import FOLDER as DASHBOARD
 from tracewheel.operations.file_search import Searcher
 from tracewheel.operations.forgetting import Wanted
 from tracewheel.operations.scrubbing import drop_lines
@@ -83,8 +84,13 @@ def test_a_user_is_forgotten(config, night, tmp_path, monkeypatch):
     assert {f"{run.record.run_id}/intake.json", f"store/{traces.path.name}/quarantine.jsonl"} <= set(found["files"])
     assert found["dvc"] == {"files": ["kept.parquet", ".dvc/cache/files/copy"], "not_searched": ["far"]}
     before = SplitRecord.read(run.record.path)
+    index = Path(config.work_dir) / DASHBOARD
+    index.mkdir()
+    (index / "index.db").write_text(f"words of {USER}")
+    assert not any(path.startswith(DASHBOARD) for path in look_for(config, wanted).to_record(Path(config.work_dir))["files"])
 
     done = forget(config, affected)
+    assert not index.exists()
     assert done["proof"]["found"] == 0 and done["entries_deleted"] >= 2
     assert not traces.path.exists() and not curated.path.exists() and not (run.record.path / "report.html").exists()
     assert json.loads((run.record.path / "intake.json").read_text())["examples"] == ["(forgotten) said so", "user-0031 too"]

@@ -1,5 +1,7 @@
 """The shipped runs, unpacked once, and a dashboard over them."""
 
+import sqlite3
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,6 +10,9 @@ from starlette.testclient import TestClient
 
 from tracewheel.dashboard.app import create_app
 from tracewheel.dashboard.demo_run import unpack_demo
+from tracewheel.dashboard.index import schema
+from tracewheel.dashboard.index.build import Indexer
+from tracewheel.dashboard.index.process import is_current
 from tracewheel.dashboard.library import Library
 
 LOCAL = "http://127.0.0.1"
@@ -29,6 +34,18 @@ def client(library) -> Iterator[TestClient]:
     """A visitor of this machine."""
     with TestClient(create_app(library), base_url=LOCAL, follow_redirects=False) as visitor:
         yield visitor
+
+
+@pytest.fixture(scope="session")
+def indexed(library) -> sqlite3.Connection:
+    """The index of the shipped runs."""
+    place = next(iter(library.places.values()))
+    folder = place.path / schema.FOLDER
+    while not is_current(place, folder):  # a page may have begun it in a process of its own
+        Indexer(place, folder).run() or time.sleep(0.2)
+    database = schema.open_for_reading(folder)
+    assert database is not None
+    return database
 
 
 @pytest.fixture(scope="session")

@@ -167,10 +167,11 @@ def task_history(
         (known["id"], *numbers),
     ).fetchone()
     rows = database.execute(
-        "SELECT r.run, r.started, u.kind, CASE u.kind WHEN 'rollout' THEN '' ELSE u.policy END policy, u.split, count(*) episodes, "
-        "count(e.success) attempts, coalesce(sum(e.success), 0) successes, min(u.iteration) first, max(u.iteration) last "
-        "FROM episodes e JOIN uses u ON u.source = e.source JOIN runs r ON r.id = u.run "
-        f"WHERE e.task = ?{only} GROUP BY r.id, u.kind, 4, u.split ORDER BY r.started DESC, r.id, min(u.place) LIMIT ? OFFSET ?",
+        "SELECT r.run, r.started, u.kind, CASE u.kind WHEN 'rollout' THEN '' ELSE u.policy END policy, u.split, "
+        "count(*) episodes, count(e.success) attempts, coalesce(sum(e.success), 0) successes, "
+        "min(u.iteration) first, max(u.iteration) last FROM episodes e JOIN uses u ON u.source = e.source "
+        f"JOIN runs r ON r.id = u.run WHERE e.task = ?{only} GROUP BY r.id, u.kind, 4, u.split ORDER BY r.started DESC, r.id, "
+        "min(u.place) LIMIT ? OFFSET ?",
         (known["id"], *numbers, shown, begin),
     ).fetchall()
     splits = database.execute("SELECT DISTINCT split FROM sides WHERE task = ? ORDER BY split", (known["id"],)).fetchall()
