@@ -58,6 +58,7 @@ class Indexes:
     def __init__(self, library: Library, *, builds: bool = True) -> None:
         self.library, self._builds = library, builds
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._looking: dict[str, threading.Thread] = {}
         self._looked: dict[str, float] = {}
         self._elsewhere: tempfile.TemporaryDirectory[str] | None = None
         self._lock = threading.RLock()
@@ -80,8 +81,7 @@ class Indexes:
         """
         if self._builds:
             self._start(place, first)
-        process = self._processes.get(place.name)
-        return progress_of(self.folder(place), is_building=process is not None and process.poll() is None)
+        return progress_of(self.folder(place), is_building=self._is_building(place))
 
     @contextlib.contextmanager
     def reading(self, place: Place) -> Iterator[sqlite3.Connection | None]:
@@ -94,28 +94,38 @@ class Indexes:
                 database.close()
 
     def _start(self, place: Place, first: str) -> None:
+        """Look in the background whether runs have changed, and build where they have: no page waits for either."""
+        folder = self.folder(place)
         with self._lock:
-            process = self._processes.get(place.name)
+            process, looking = self._processes.get(place.name), self._looking.get(place.name)
             if process is not None and process.poll() is None:
-                _put_first(self.folder(place), first)
+                _put_first(folder, first)
+                return
+            if looking is not None and looking.is_alive():
                 return
             if time.monotonic() - self._looked.get(place.name, -LOOKS_EVERY) < LOOKS_EVERY:
                 return
             self._looked[place.name] = time.monotonic()
-        folder = self.folder(place)
+            looking = threading.Thread(target=self._build, args=(place, folder, first), name="index", daemon=True)
+            self._looking[place.name] = looking
+            looking.start()
+
+    def _build(self, place: Place, folder: Path, first: str) -> None:
         if is_current(place, folder):
             return
+        program = [sys.executable, "-m", "tracewheel.dashboard.index.process"]
+        words = [str(place.path), str(folder), str(os.getpid()), *sorted(place.only)]
+        process = subprocess.Popen([*program, *words], stdin=subprocess.DEVNULL)
         with self._lock:
-            command = [
-                sys.executable,
-                "-m",
-                "tracewheel.dashboard.index.process",
-                str(place.path),
-                str(folder),
-                str(os.getpid()),
-            ]
-            self._processes[place.name] = subprocess.Popen([*command, *sorted(place.only)], stdin=subprocess.DEVNULL)
+            self._processes[place.name] = process
         _put_first(folder, first)
+
+    def _is_building(self, place: Place) -> bool:
+        with self._lock:
+            process, looking = self._processes.get(place.name), self._looking.get(place.name)
+        if process is not None and process.poll() is None:
+            return True
+        return looking is not None and looking.is_alive() and not (self.folder(place) / schema.FILE).is_file()
 
 
 def is_current(place: Place, folder: Path) -> bool:

@@ -95,6 +95,7 @@ def test_a_process_of_its_own_builds_it(own):
     own_place = next(iter(indexes.library.places.values()))
     first = indexes.fresh(own_place, sorted(own_place.run_ids())[0])
     assert first.is_building and not first.is_whole
+    indexes._looking[own_place.name].join(timeout=60)
     assert indexes._processes[own_place.name].wait(timeout=60) == 0
     assert indexes.fresh(own_place).is_whole and is_current(own_place, folder)
 
