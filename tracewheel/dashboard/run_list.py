@@ -68,14 +68,23 @@ SORTS: dict[str, Callable[[RunRow], Any]] = {
 }
 
 
-def champions(rows: Iterable[RunRow]) -> list[RunRow]:
-    """The promoted runs in the order of their start."""
-    return sorted((row for row in rows if row.verdict == "promoted"), key=lambda row: row.started)
+def champions(rows: Iterable[RunRow], place: str = "") -> list[RunRow]:
+    """The promoted runs of one folder in the order of their start: each folder has a champion of its own.
+
+    Args:
+        rows: All runs.
+        place: The folder; "" for the one with the most promotions.
+    """
+    found: dict[str, list[RunRow]] = {}
+    for row in rows:
+        if row.verdict == "promoted" and place in ("", row.place):
+            found.setdefault(row.place, []).append(row)
+    return sorted(max(found.values(), key=len, default=[]), key=lambda row: row.started)
 
 
-def champion_curve(rows: list[RunRow]) -> Curve | None:
+def champion_curve(promoted: list[RunRow]) -> Curve | None:
     """Success of the champions, one after another, with that of the baselines that they beat; None below two."""
-    shown = [row for row in champions(rows) if row.after is not None][-MOST_CHAMPIONS:]
+    shown = [row for row in promoted if row.after is not None][-MOST_CHAMPIONS:]
     if len(shown) < 2:
         return None
     numbered = list(enumerate(shown, 1))
@@ -84,7 +93,7 @@ def champion_curve(rows: list[RunRow]) -> Curve | None:
         "policy it beat": [(number, *row.before_interval) for number, row in numbered if len(row.before_interval) == 2],
     }
     return Curve(
-        "Champions",
+        f"Champions of {shown[0].place}",
         {
             "champion": [(number, row.after) for number, row in numbered],
             "policy it beat": [(number, row.before) for number, row in numbered],

@@ -65,3 +65,12 @@ def test_numbers_and_descriptions_are_short():
     assert [number(v) for v in (0, 0.25, 0.04000001, 12345.6, 0.00002)] == ["0", "0.25", "0.04", "12,346", "2.0e-05"]
     text = describe(Curve("KL", {"KL": [(1, 0.1), (2, None), (3, 0.3)]}))
     assert re.fullmatch(r"KL: KL from 0\.1 at iteration 1 to 0\.3 at iteration 3", text)
+
+
+def test_intervals_are_drawn_and_said_and_points_lead_somewhere():
+    curve = Curve("Success", {"a": [(1, 0.5), (2, 0.7)]}, bands={"a": [(1, 0.4, 0.6)]}, axis="run", links={2: "/runs/x"})
+    svg = line_chart(curve)
+    assert 'class="band s0 alone"' in svg
+    assert "a, run 1: 0.5 (0.4 to 0.6)" in svg
+    assert '<a href="/runs/x"><circle' in svg
+    assert "iteration" not in svg

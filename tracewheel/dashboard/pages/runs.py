@@ -30,6 +30,7 @@ def runs(request: Request) -> Response:
     sort = one_of(asked.get("sort"), SORTS, "started")
     chosen.sort(key=SORTS[sort], reverse=asked.get("up") is None)
     first = whole(asked.get("from"))
+    promoted = champions(every, asked.get("place", ""))
     running = [row for row in every if row.is_running][:MOST_RUNNING]
     return view.page(
         request,
@@ -44,8 +45,8 @@ def runs(request: Request) -> Response:
         severities=[*SEVERITIES, "not looked"],
         places=list(view.library.places),
         asked=asked,
-        champions=champions(every),
-        curve=champion_curve(every),
+        champions=promoted,
+        curve=champion_curve(promoted),
         line_chart=line_chart,
         running=[(row, progress_of(view.library.run(row.place, row.run_id))) for row in running],
     )

@@ -1,0 +1,122 @@
+"""The pages of runs, over the shipped ones and over what a run leaves that was killed, is running, or lost its store."""
+
+import json
+import os
+import shutil
+import socket
+from datetime import UTC, datetime
+
+import pytest
+from starlette.testclient import TestClient
+
+from tracewheel.dashboard.app import create_app
+from tracewheel.dashboard.library import Library
+
+
+@pytest.fixture
+def copied(shown, tmp_path, run_ids):
+    """A copy of the last run that a test may change, and a dashboard over it."""
+    work = tmp_path / "work"
+    shutil.copytree(shown, work)
+    client = TestClient(create_app(Library([work])), base_url="http://127.0.0.1")
+    return work / run_ids[-1], client, f"/runs/work/{run_ids[-1]}"
+
+
+def running(record, process):
+    """Make the record that of a run whose gate has not come yet."""
+    for name in ("summary.json", "gate.json", "changes.json", "doctor.json"):
+        (record / name).unlink(missing_ok=True)
+    loop = json.loads((record / "loop.json").read_text())
+    last = max(loop["iterations"], key=int)
+    del loop["iterations"][last]
+    (record / "loop.json").write_text(json.dumps(loop))
+    state = {"state": "running", "stage": f"rollout {last}", "process": process, "host": socket.gethostname()}
+    (record / "state.json").write_text(json.dumps(state | {"started": datetime.now(UTC).isoformat()}))
+    return len(loop["iterations"])
+
+
+def test_a_run_shows_road_gate_families_findings_and_costs(client, run_ids):
+    text = client.get(f"/runs/demo/{run_ids[-1]}").text
+    for words in ("The road", "all tasks", "Holm", "Validation success", "traces kept", "The doctor", "all stages", "Lineage"):
+        assert words in text, words
+    assert 'class="band s0' in text  # intervals of the validations
+    assert f"compare?run=demo%2F{run_ids[0]}&amp;run=demo%2F{run_ids[-1]}" in text  # its settings beside its parent's
+
+
+def test_links_of_a_run_lead_somewhere(client, run_ids):
+    import re
+
+    text = client.get(f"/runs/demo/{run_ids[-1]}").text
+    links = set(re.findall(r'href="(/runs/[^"#]*(?:episodes|pair|tasks|rollouts)[^"#]*)"', text))
+    assert any("/pair?" in link for link in links)
+    for link in sorted(links)[:25]:
+        assert client.get(link.replace("&amp;", "&")).status_code == 200, link
+
+
+def test_a_running_run_says_how_far_it_is_and_its_page_is_loaded_anew_at_its_end(copied):
+    record, client, address = copied
+    done = running(record, os.getpid())
+    page = client.get(address).text
+    assert 'hx-trigger="every 2s"' in page
+    assert "No gate has decided on this run yet" in page
+    answer = client.get(f"{address}/live", headers={"hx-request": "true", "hx-target": "moving"})
+    assert f"iteration {done} of {done + 1} complete" in answer.text
+    assert "HX-Refresh" not in answer.headers
+    running(record, 2**22 + 1)  # no such process
+    ended = client.get(f"{address}/live", headers={"hx-request": "true"})
+    assert ended.headers["HX-Refresh"] == "true"
+    assert "crashed" in client.get(address).text
+
+
+def test_a_run_without_its_store_says_what_is_missing(copied):
+    record, client, address = copied
+    shutil.rmtree(record.parent / "store")
+    page = client.get(address)
+    assert page.status_code == 200
+    assert "has freed what these curves are drawn from" in page.text
+    assert "The store holds no rollouts of this run" in client.get(f"{address}/rollouts").text
+
+
+def test_rollouts_count_every_episode_and_follow_filters(client, run_ids):
+    address = f"/runs/demo/{run_ids[-1]}/rollouts"
+    text = client.get(address).text
+    for _ in range(20):  # digests are made within a budget of time
+        if "still being read" not in text:
+            break
+        text = client.get(address).text
+    assert "still being read" not in text
+    for words in ("Stop reasons", "Parts of the reward", "Diversity within groups", "At which step they fail", "move_file"):
+        assert words in text, words
+    assert 'id="iteration-2"' in text
+    assert 'id="iteration-2"' not in client.get(f"{address}?from=1&to=1").text
+
+
+def test_two_runs_are_compared_and_their_changed_tasks_link_to_both_episodes(client, run_ids):
+    import re
+
+    text = client.get("/compare", params=[("run", f"demo/{name}") for name in run_ids]).text
+    assert "all families" in text
+    assert "Costs" in text
+    for name in run_ids:
+        links = re.findall(rf'href="(/runs/demo/{name}/episodes/[^"]+)"', text)
+        assert not links or client.get(links[0]).status_code == 200
+    assert client.get("/compare").status_code == 200
+    assert client.get("/compare?run=demo/ffffffff&run=x").status_code == 404
+
+
+def test_prices_of_the_address_price_the_runs(client):
+    assert " USD" in client.get("/?hour=3600&currency=USD").text
+    assert " USD" not in client.get("/?hour=dear&currency=USD").text
+
+
+def test_filters_leave_out_runs(client, run_ids):
+    assert all(name in client.get("/").text for name in run_ids)
+    none = client.get("/?since=2999-01-01", headers={"hx-target": "table"}).text
+    assert "No run passes these filters" in none
+    assert "<html" not in none
+
+
+def test_help_explains_each_figure_with_its_unit(client):
+    text = client.get("/help").text
+    assert "nats a token" in text
+    assert 'id="metrics"' in text
