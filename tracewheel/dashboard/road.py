@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from tracewheel.comparison.finished_run import RL, FinishedRun
@@ -15,7 +15,7 @@ from tracewheel.dashboard.progress import Progress
 from tracewheel.dashboard.text import percent, points, thousands
 from tracewheel.operations.intake_record import INTAKE_FILE
 
-Stands = Literal["done", "now", "ahead"]
+Stands = Literal["done", "now", "halted", "ahead"]
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Station:
         name: Its heading.
         figure: The number that counts there; "" where it is not known.
         notes: At most three short lines.
-        stands: Whether the run is past it, at it, or not there yet.
+        stands: Whether the run is past it, at it, ended there, or is not there yet.
         page: Where it leads, below the run's address.
     """
 
@@ -54,7 +54,9 @@ def curation_report(run: FinishedRun) -> dict[str, Any]:
         return {}
 
 
-def stations_of(run: FinishedRun, evaluations: list[Evaluation], progress: list[Progress]) -> list[Station]:
+def stations_of(
+    run: FinishedRun, evaluations: list[Evaluation], progress: list[Progress], *, is_running: bool
+) -> list[Station]:
     """The eight stations of a run."""
     intake, report = read_small(run.record.path / INTAKE_FILE), curation_report(run)
     rates = held_out(evaluations)
@@ -69,7 +71,8 @@ def stations_of(run: FinishedRun, evaluations: list[Evaluation], progress: list[
         _gate(run),
     ]
     ahead = max((place for place, one in enumerate(found) if one.stands == "done"), default=-1)
-    return [_passed(one, place <= ahead) for place, one in enumerate(found)]
+    passed = [_passed(one, place <= ahead) for place, one in enumerate(found)]
+    return passed if is_running else [replace(one, stands="halted") if one.stands == "now" else one for one in passed]
 
 
 def funnel_of(run: FinishedRun) -> list[Step]:

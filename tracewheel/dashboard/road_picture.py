@@ -9,8 +9,8 @@ from markupsafe import Markup
 from tracewheel.dashboard.road import Station
 
 WIDE, HIGH, GAP, DROP = 222, 110, 34, 34
-MARKS = {"done": "✓", "now": "…", "ahead": "○"}
-WORDS = {"done": "done", "now": "going on", "ahead": "not yet"}
+MARKS = {"done": "✓", "now": "…", "halted": "✕", "ahead": "○"}
+WORDS = {"done": "done", "now": "going on", "halted": "ended here", "ahead": "not yet"}
 
 
 def road_picture(stations: Sequence[Station], base: str, columns: int) -> Markup:

@@ -79,7 +79,10 @@ def champions(rows: Iterable[RunRow], place: str = "") -> list[RunRow]:
     for row in rows:
         if row.verdict == "promoted" and place in ("", row.place):
             found.setdefault(row.place, []).append(row)
-    return sorted(max(found.values(), key=len, default=[]), key=lambda row: row.started)
+    if not found:
+        return []
+    most = max(found.values(), key=len)
+    return sorted(most, key=lambda row: row.started)
 
 
 def champion_curve(promoted: list[RunRow]) -> Curve | None:

@@ -12,6 +12,7 @@ from starlette.responses import Response
 from tracewheel.comparison.compare import costs_of
 from tracewheel.comparison.finished_run import FinishedRun
 from tracewheel.core.errors import DataError
+from tracewheel.core.run_state import NEXT
 from tracewheel.dashboard import bars, evidence, road
 from tracewheel.dashboard.findings import findings_of
 from tracewheel.dashboard.learning import FIRST, learning_curves
@@ -79,7 +80,7 @@ def live(request: Request, place: str, run_id: str) -> Response:
 def _moving(run: FinishedRun, row: RunRow, evaluations: list[Evaluation]) -> dict[str, Any]:
     """What of the page changes while a run goes on."""
     progress = progress_of(run)
-    stations = road.stations_of(run, evaluations, progress)
+    stations = road.stations_of(run, evaluations, progress, is_running=row.is_running)
     base = address("runs", row.place, row.run_id)
     chosen = run.summary.get("best_iteration")
     return {
@@ -89,6 +90,7 @@ def _moving(run: FinishedRun, row: RunRow, evaluations: list[Evaluation]) -> dic
         "roads": [road_picture(stations, base, columns) for columns in (4, 1)],
         "curves": {name: learning_curves(run, folder, evaluations, chosen) for name, folder in loops(run).items()},
         "first": FIRST,
+        "advice": NEXT.get(row.state, ""),
     }
 
 
