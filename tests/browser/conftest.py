@@ -64,8 +64,8 @@ class Visit:
     clicks: int = 0
 
     def open(self, path: str) -> None:
-        """Go to an address of the dashboard; no click."""
-        self.page.goto(self.address + path)
+        """Go to an address of the dashboard, and wait for what it loads later; no click."""
+        self.page.goto(self.address + path, wait_until="networkidle")
 
     def click(self, name: str, role: str = "link") -> None:
         """Click the first link (or button) of this name."""
@@ -89,6 +89,11 @@ def visit(chromium, dashboard) -> Iterator[Visit]:
     page.on(
         "request", lambda request: visitor.complaints.append(request.url) if not request.url.startswith(dashboard) else None
     )
-    page.on("requestfailed", lambda request: visitor.complaints.append(f"{request.url} {request.failure}"))
+    page.on("requestfailed", lambda request: visitor.complaints.extend(gone_wrong(request)))
     yield visitor
     context.close()
+
+
+def gone_wrong(request):
+    """A request that failed; not one that the browser gave up because it left the page."""
+    return [] if request.failure == "net::ERR_ABORTED" else [f"{request.url} {request.failure}"]

@@ -62,5 +62,5 @@ def test_the_list_narrows_as_one_types(visit):
     before = visit.page.locator("tr[data-row]").count()
     visit.page.keyboard.press("/")
     visit.page.keyboard.type("no such run")
-    visit.page.wait_for_function("document.querySelectorAll('tr[data-row]').length === 0")
+    visit.page.locator("tr[data-row]").first.wait_for(state="detached")
     assert before > 0 and "q=no+such+run" in visit.page.url.replace("%20", "+")
