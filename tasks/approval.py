@@ -10,43 +10,23 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tasks.mlflow_client import bounded
+from tasks.registry import register
+from tasks.run import Run
+from tasks.sync import require_mlflow
+from tasks.tracking import Tracking
 from tracewheel.config import RetrainConfig, load_config
 from tracewheel.core import run_state
 from tracewheel.core.errors import ConfigError, DataError
 from tracewheel.core.run_record import CONFIG_FILE, SUMMARY_FILE, RunRecord
 from tracewheel.core.run_state import PROMOTED
 from tracewheel.core.store import write_whole
-from tracewheel.operations.approval import APPROVED, OVERTAKEN, Approval, approval_of, ask, carried_out, decide
+from tracewheel.operations.approval import APPROVED, OVERTAKEN, Approval, approval_of, carried_out, decide
 from tracewheel.policy.adapters import ADAPTER, MODEL
 
-if TYPE_CHECKING:
-    from tasks.run import Run
-
-WAITS = "its promotion waits for approval"
 Say = Callable[[str], None]
-
-
-def approval_values(run: Run, verdict: dict[str, Any]) -> dict[str, Any]:
-    """What registering has to know of the approval: `withheld` and `decision`; nothing where none is needed.
-
-    A run that has waited once keeps to its decision, whatever the profile says since.
-    """
-    known = approval_of(run.record.path)
-    if verdict["verdict"] != PROMOTED or (known is None and run.config.gate.approval == "none"):
-        return {}
-    approval = known or ask(run.record.path)
-    if approval.waits:
-        return {"withheld": WAITS, "decision": {"approval": "awaited"}}
-    told = {
-        "approval": approval.decision,
-        "approval_by": approval.by,
-        "approval_note": approval.note,
-        "approval_at": approval.at,
-    }
-    return {"decision": told} | ({} if approval.decision == APPROVED else {"withheld": approval.says})
 
 
 def approve(record: RunRecord, decision: str, by: str, note: str, say: Say) -> Approval:
@@ -91,11 +71,6 @@ def _what_waits(record: RunRecord) -> tuple[RetrainConfig, dict[str, Any], Path]
 @bounded
 def carry_out(config: RetrainConfig, record: RunRecord, gate: dict[str, Any], weights: Path, say: Say) -> Approval:
     """Carry out the decision that the run's record holds; see `approve`."""
-    from tasks.registry import register
-    from tasks.run import Run
-    from tasks.sync import require_mlflow
-    from tasks.tracking import Tracking
-
     require_mlflow(config, "a decision", say)
     tracking = Tracking.open(config, record, say)
     with tracking.closing():

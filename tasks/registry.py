@@ -14,7 +14,7 @@ from typing import Any
 import prefect
 from prefect.cache_policies import NO_CACHE
 
-from tasks.approval import approval_values
+from tasks.awaited import approval_values
 from tasks.champion import (
     Champion,
     champion_of,

@@ -91,7 +91,7 @@ def test_an_approval_loses_against_a_champion_that_came_in_between(ended):
 def test_a_decision_whose_work_was_cut_off_is_carried_out_by_the_same_one_again(ended, monkeypatch):
     run, version = ended("one")
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr("tasks.registry.register", interrupt)
+        patched.setattr("tasks.approval.register", interrupt)
         approve(run.record, "approved", **NOTES)
     assert approval_of(run.record.path).outcome == ""
     with pytest.raises(InputError, match="not carried out yet"):

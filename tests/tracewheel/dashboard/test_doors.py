@@ -163,7 +163,9 @@ def test_no_part_of_an_address_leads_to_a_file(client, run_ids):
                 assert "root:" not in answer.text
     for bad in PATHS:
         answer = client.get(f"/static/{bad}")
-        assert answer.status_code in (400, 404, 405, 414), bad
+        left = not answer.request.url.path.startswith("/static/")  # the client itself has gone a folder up
+        assert answer.status_code in (400, 404, 405, 414) or left, bad
+        assert "root:" not in answer.text and "import " not in answer.text, bad
 
 
 def test_the_token_is_asked_for_on_every_page_and_form(library):
