@@ -78,6 +78,7 @@ def checked(options: argparse.Namespace) -> Backtest:
     from tracewheel.backtest.plan import Branch, Window, parse_cadences, parse_gates
 
     overrides = [*options.overrides, *([f"ingest.paths={json.dumps([options.logs])}"] if options.logs else [])]
+    overrides.append("gate.approval=none")  # nobody approves in a replay
     config = resolve_config(options.config, overrides, options.run_dir)
     window = Window.of(options.first, options.last, options.timezone or config.schedule.timezone or "UTC")
     cadences = parse_cadences(options.cadence)

@@ -231,6 +231,7 @@ def labels_card(options: Options, result: Result) -> Card:
             f"{row['agreeing']} of {row['labelled']}",
         ]
         for row in result["agreement"]
+        if row["grader"] == "score" or not row["group"]
     ]
     return Card(
         f"Labels of run {result['run_id']}",

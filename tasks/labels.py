@@ -43,11 +43,11 @@ def log_labels(record: RunRecord) -> dict[str, int]:
     labels = labels_of(record.path)
     make_client(config.tracking.uri).get_run(mlflow_run)
     client, counts = TracingClient(config.tracking.uri), Counter[str]()
-    policies = {(source.entry, source.part): source.policy for source in sources_of(FinishedRun(record))}
+    policies = _policies(FinishedRun(record))
     present = _traces_of(client, config.tracking, mlflow_run)
     wanted: dict[str, dict[str, Label]] = {}
     for label in labels:
-        trace = trace_id_of(mlflow_run, policies.get((label.entry, label.part), ""), label.trajectory)
+        trace = trace_id_of(mlflow_run, policies.get(label.entry, ""), label.trajectory)
         if trace in present and label.part == "greedy":
             wanted.setdefault(trace, {})[label.who] = label
         else:
@@ -55,6 +55,12 @@ def log_labels(record: RunRecord) -> dict[str, int]:
     for trace, info in present.items():
         counts.update(_settle(client, trace, info, wanted.get(trace, {})))
     return {name: counts[name] for name in ("logged", "unchanged", "withdrawn", "without_trace")}
+
+
+def _policies(run: FinishedRun) -> dict[str, str]:
+    """Entry of an evaluation to the policy that played it, also where an earlier version did not note it."""
+    named = {entry.name: policy for policy in run.policies if (entry := run.evaluation(policy))}
+    return {source.entry: source.policy for source in sources_of(run) if source.policy} | named
 
 
 def _traces_of(client: Any, settings: Any, mlflow_run: str) -> dict[str, Any]:

@@ -11,7 +11,6 @@ import duckdb
 from tracewheel.comparison.finished_run import RL, FinishedRun
 from tracewheel.core.errors import DataError
 from tracewheel.core.files import read_json
-from tracewheel.curation.curated_folder import HELD_OUT
 from tracewheel.dashboard.episodes import cursor, parsed
 from tracewheel.dashboard.sources import Source, sources_of
 from tracewheel.evaluation.changes import CHANGES_FILE
@@ -63,7 +62,8 @@ def queue_of(run: FinishedRun, most: int = 20) -> dict[str, list[Candidate]]:
         DataError: a file is damaged.
     """
     sources = [source for source in sources_of(run) if source.scores]
-    ends = [one for one in sources if one.policy == RL and one.split == HELD_OUT]
+    final = run.evaluation(RL)  # also of a run of an earlier version, whose entries do not say it
+    ends = [one for one in sources if final is not None and one.entry == final.name]
     odd = "status <> 'scored' ORDER BY trajectory_id"
     between = "status = 'scored' AND total > 0 AND total < 1 ORDER BY abs(total - 0.5), trajectory_id"
     return {
