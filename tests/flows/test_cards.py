@@ -90,6 +90,11 @@ RESULTS = {
     },
     "flows.deploy:deploy": {"deployment": "retrain/tiny"},
     "flows.data:record": {"out": "rec", "traces": 100, "agreement": None, "shared": True, "environment": "recorded:rec"},
+    "flows.approve:approve": {
+        "run_id": "abc", "decision": "approved", "by": "Ada", "at": "2026-11-23", "note": "well", "outcome": "promoted",
+    },
+    "flows.labels:labels": {"run_id": "abc", "labels": {"right": 1}, "agreement": [], "mlflow": {"without_trace": 1}},
+    "flows.dashboard:dashboard": {"out": "run.html", "pages": ["Overview"], "bytes": 12},
     "flows.sync:sync": {"delivered": 12, "waiting": 0},
     "flows.gc:gc": {
         "work_dir": "runs", "freed": False, "bytes": 5_000_000, "kinds": {"rollout": {"entries": 3, "bytes": 5_000_000}},
