@@ -205,7 +205,7 @@ def approve_card(options: Options, result: Result) -> Card:
         rows,
         look_at="it is the champion now" if promoted else "the champion stays as it was",
         tone="good" if promoted else "warning",
-        next=[f"tracewheel dashboard {options.run}"],
+        next=["tracewheel dashboard"],
     )
 
 
@@ -237,7 +237,7 @@ def labels_card(options: Options, result: Result) -> Card:
         f"Labels of run {result['run_id']}",
         rows,
         [Grid(("grader agrees with people", "rate", "interval", "trajectories"), table)] if table else [],
-        next=[f"tracewheel dashboard {options.run}"],
+        next=["tracewheel dashboard"],
     )
 
 
