@@ -140,7 +140,7 @@ def clock(seconds: float | None) -> str:
 
 def visible(text: str) -> str:
     """The text of a token with signs for what leaves no mark."""
-    return text.replace("\n", "⏎").replace("\t", "⇥").replace("\r", "␍")
+    return text.replace("\n", "⏎\n").replace("\t", "⇥").replace("\r", "␍")
 
 
 FILTERS: Mapping[str, Any] = {

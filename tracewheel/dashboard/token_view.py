@@ -95,7 +95,7 @@ class Tokens:
                     self._kind(at, by, known),
                     self.turns[at],
                     self.said(at),
-                    "\n" in text or (at + 1 < end and self.mask[at + 1] != self.mask[at] and not self.mask[at + 1]),
+                    at + 1 < end and self.mask[at] == 1 and self.mask[at + 1] == 0,
                     begins.get(at),
                 )
             )
