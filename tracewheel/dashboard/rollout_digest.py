@@ -19,9 +19,9 @@ from tracewheel.dashboard.sources import Source
 from tracewheel.dashboard.text import value_of
 from tracewheel.scoring.flaws import FLAWS, NO_CALL, steps_of
 
-MOST = 1_000  # episodes of a result that are read: whole groups, drawn by a hash of their names
+MOST = 512  # episodes of a result that are read: whole groups, drawn by a hash of their names
 EXAMPLES = 3
-BUDGET = 0.25  # seconds in which a request makes digests; the page asks again for those that are left
+BUDGET = 0.2  # seconds in which a request makes digests; the page asks again for those that are left
 COLUMNS = 'id, task_id, "group", turns, messages, stop_reason, outcome'
 
 
