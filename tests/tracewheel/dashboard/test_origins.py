@@ -1,0 +1,60 @@
+"""Where a run's data came from, where it went, and what of a run is worth a look: figures against the files themselves."""
+
+import json
+
+import pandas as pd
+import pytest
+
+from tracewheel.core.files import read_json
+from tracewheel.dashboard.intake import intake_of, quarantine_of
+from tracewheel.dashboard.lineage import roads_of, runs_taught, teachers_of, traces_of
+from tracewheel.dashboard.review import queue_of
+
+
+@pytest.fixture
+def run(library, run_ids):
+    return library.run("demo", run_ids[0])
+
+
+def test_the_intake_is_what_ingest_and_curation_counted(run):
+    found = intake_of(run)
+    report = read_json(run.store / found.entry / "report.json")
+    assert found.report == report and not found.missing
+    assert sum(row["traces"] for row in found.sources) == report["kept"]
+    assert {row["reason"]: row["count"] for row in found.quarantine} == report["by_reason"]
+    tasks = pd.read_parquet(run.store / found.curated / "tasks.parquet")
+    assert {row["split"]: row["tasks"] for row in found.difficulty["splits"]} == tasks.groupby("split").size().to_dict()
+
+
+def test_a_quarantine_with_lines_too_long_to_hold_still_says_where(tmp_path):
+    record = {"file": "log.jsonl", "line": 7, "offset": 9, "reason": "not JSON", "detail": "cut", "raw": "x" * 200_000}
+    (tmp_path / "q.jsonl").write_text(json.dumps(record, separators=(",", ":")) + "\n{broken\n")
+    (row,) = quarantine_of(tmp_path / "q.jsonl", {"not JSON": 5})
+    assert row["count"] == 5 and row["advice"].startswith("Usually a line")
+    assert row["examples"] == [{"file": "log.jsonl", "line": 7, "offset": 9, "detail": "cut", "text": None, "length": None}]
+
+
+def test_back_to_the_traces_and_forward_to_the_adapters(library, run):
+    learned = pd.read_parquet(run.record.path / "learned.parquet")
+    roads = {row["road"]: row["traces"] for row in roads_of(run)}
+    assert roads == learned.groupby("road")["trace_id"].nunique().to_dict()
+    _, every = teachers_of(run, "", "", 0, 10)
+    assert every == learned["trace_id"].nunique()
+    user = learned["user"].dropna().iloc[0]
+    of_user = learned[learned["user"] == user]
+    rows, found = teachers_of(run, str(user), "", 0, 500)
+    assert {row["trace_id"] for row in rows if row["user"] == user} == set(of_user["trace_id"]) and found >= len(rows)
+    taught = {row["run_id"]: row["traces"] for row in runs_taught(library, "user", str(user))}
+    assert taught[run.run_id] == of_user["trace_id"].nunique()
+    stored = traces_of(library.place("demo"), "user", str(user))
+    assert set(of_user["trace_id"]) <= {row["id"] for row in stored}
+    assert runs_taught(library, "user", "' OR 1=1 --") == [] and traces_of(library.place("demo"), "trace", "%") == []
+
+
+def test_the_queue_names_the_lost_tasks_and_a_sample_that_stays(run):
+    queue = queue_of(run)
+    lost = [one["task_id"] for one in read_json(run.record.path / "changes.json") if one["change"] == "lost"]
+    assert [one.task for one in queue["lost"]] == lost[:20]
+    assert all(one.rival for one in queue["lost"])
+    assert 0 < len(queue["random"]) <= 20 and queue_of(run) == queue
+    assert all(one.status == "scored" and 0 < one.total < 1 for one in queue["borderline"])
