@@ -84,11 +84,17 @@ class Indexer:
         return file.is_file() and file.stat().st_ino == made
 
     def _drop_lost(self) -> None:
-        """Forget results that the store no longer has; too many of them, and the index is made anew."""
+        """Forget runs that are gone, and results that the store or every run has lost; too many, and the index is made anew."""
         with contextlib.closing(schema.open_for_writing(self._folder)) as database:
-            rows = database.execute("SELECT id, entry, scored, coalesce(episodes, 0) FROM sources").fetchall()
+            for number, run_id in database.execute("SELECT id, run FROM runs").fetchall():
+                if not (self._place.path / run_id / LINEAGE_FILE).is_file():
+                    database.execute("DELETE FROM uses WHERE run = ?", (number,))
+                    database.execute("DELETE FROM runs WHERE id = ?", (number,))
+            rows = database.execute(
+                "SELECT id, entry, scored, coalesce(episodes, 0), EXISTS (SELECT 1 FROM uses u WHERE u.source = s.id) FROM sources s"
+            ).fetchall()
             known = {path.name for path in self._store.iterdir()} if self._store.is_dir() else set()
-            lost = [row for row in rows if row[1] not in known or (row[2] and row[2] not in known)]
+            lost = [row for row in rows if row[1] not in known or (row[2] and row[2] not in known) or not row[4]]
             written = database.execute("SELECT coalesce(max(id), 0) FROM episodes").fetchone()[0]
             there = database.execute("SELECT count(*) FROM episodes").fetchone()[0] if lost else written
             anew = bool(lost) and there - sum(row[3] for row in lost) < (1 - DROP_ABOVE) * written

@@ -137,7 +137,10 @@ def is_current(place: Place, folder: Path) -> bool:
         with contextlib.closing(database):
             known = dict(database.execute("SELECT run, signs FROM runs").fetchall())
             pending = database.execute("SELECT 1 FROM sources WHERE episodes IS NULL LIMIT 1").fetchone()
-        return pending is None and all(known.get(run_id) == signs_of(place.path / run_id) for run_id in place.run_ids())
+        run_ids = set(place.run_ids())
+        if pending is not None or not (place.only or known.keys() <= run_ids):
+            return False
+        return all(known.get(run_id) == signs_of(place.path / run_id) for run_id in run_ids)
     return False
 
 

@@ -63,6 +63,17 @@ def test_what_the_store_freed_leaves_the_index(own):
     assert found and entry not in {row["entry"] for row in found}
 
 
+def test_a_run_that_was_deleted_leaves_the_index(own, run_ids):
+    place, folder = own
+    shutil.rmtree(place.path / run_ids[1])
+    assert not is_current(place, folder)
+    Indexer(place, folder).run()
+    assert is_current(place, folder)
+    database = schema.open_for_reading(folder)
+    found = find.search(database, "manifest", {}, [], 0, 10_000)[0]
+    assert found and {row["run"] for row in found} == {run_ids[0]}
+
+
 def test_a_damaged_result_is_named_and_the_rest_is_found(own):
     place, folder = own
     file = sorted((place.path / "store").glob("rollout-*/trajectories.parquet"))[0]
