@@ -91,7 +91,7 @@ class Indexer:
                     database.execute("DELETE FROM uses WHERE run = ?", (number,))
                     database.execute("DELETE FROM runs WHERE id = ?", (number,))
             rows = database.execute(
-                "SELECT id, entry, scored, coalesce(episodes, 0), EXISTS (SELECT 1 FROM uses u WHERE u.source = s.id) FROM sources s"
+                "SELECT id, entry, scored, coalesce(episodes, 0), id IN (SELECT source FROM uses) FROM sources"
             ).fetchall()
             known = {path.name for path in self._store.iterdir()} if self._store.is_dir() else set()
             lost = [row for row in rows if row[1] not in known or (row[2] and row[2] not in known) or not row[4]]
