@@ -13,12 +13,15 @@ from starlette.responses import Response
 from tracewheel.comparison.finished_run import FinishedRun
 from tracewheel.core.errors import InputError
 from tracewheel.core.run_record import RunRecord
+from tracewheel.dashboard.episodes import one_trajectory
 from tracewheel.dashboard.forms import leads_to, read_form, remembered
 from tracewheel.dashboard.library import NotThere
 from tracewheel.dashboard.pages.common import crumbs_of, run_of
+from tracewheel.dashboard.pages.trajectory import environment_tools
 from tracewheel.dashboard.places import NO_PART, source_at
 from tracewheel.dashboard.review import REASONS, has_trajectory, labels_at, queue_of, scores_at
 from tracewheel.dashboard.sources import PARTS, sources_of
+from tracewheel.dashboard.transcript import transcript_of
 from tracewheel.dashboard.view import Crumb, View, address
 from tracewheel.operations.approval import DECISIONS, approval_of
 from tracewheel.operations.label_agreement import between_people, calibrate
@@ -80,6 +83,7 @@ def one(request: Request, place: str, run_id: str, entry: str, part: str, trajec
         trajectory=trajectory,
         labels=labels,
         score=score,
+        steps=transcript_of(one_trajectory(where, trajectory), environment_tools(run)),
         why=request.query_params.get("why", ""),
         who=remembered(request),
         choices=LABELS,
