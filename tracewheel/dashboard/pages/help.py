@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from tracewheel.dashboard import words
 from tracewheel.dashboard.view import Crumb, View
+from tracewheel.report.glossary import glossary_rows
 
 router = APIRouter()
 
@@ -16,4 +17,4 @@ router = APIRouter()
 def help_page(request: Request) -> Response:
     """Keys, words and addresses."""
     view: View = request.app.state.view
-    return view.page(request, "help.html", crumbs=[Crumb("Runs", "/"), Crumb("Help")], words=words)
+    return view.page(request, "help.html", crumbs=[Crumb("Runs", "/"), Crumb("Help")], words=words, figures=glossary_rows())
