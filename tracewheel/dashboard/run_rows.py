@@ -9,10 +9,11 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from tracewheel.core import clock
 from tracewheel.core.errors import DataError
 from tracewheel.core.files import read_json
 from tracewheel.core.run_record import CONFIG_FILE, LINEAGE_FILE, LOOP_FILE, SUMMARY_FILE
@@ -87,7 +88,7 @@ class RunRow:
     def since(self, now: datetime | None = None) -> float | None:
         """Seconds from its start to its end, or to now."""
         with contextlib.suppress(ValueError):
-            end = datetime.fromisoformat(self.ended) if self.ended else (now or datetime.now(UTC))
+            end = datetime.fromisoformat(self.ended) if self.ended else (now or clock.now())
             return (end - datetime.fromisoformat(self.started)).total_seconds()
         return None
 
