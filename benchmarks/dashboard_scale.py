@@ -2,12 +2,13 @@
 
 The runs are the two shipped ones, copied with new ids and varied words: about 1,070 episodes each. They are deleted afterwards.
 
-    python benchmarks/dashboard_scale.py --runs 1000
+    python benchmarks/dashboard_scale.py --runs 1000 --browser
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
 import hashlib
 import os
@@ -18,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import duckdb
@@ -33,6 +34,11 @@ from tracewheel.dashboard.index import schema
 from tracewheel.dashboard.library import RUN_ID
 
 ROWS = 72  # of each rollout: nine groups of eight
+PAINTED = """() => new Promise(done => new PerformanceObserver(list => {
+    const paint = list.getEntriesByName("first-contentful-paint")[0];
+    if (paint) done(paint.startTime);
+}).observe({type: "paint", buffered: true}))"""
+Paint = Callable[[str, int], str]
 SHARED = ("ingest", "curate", "champion")
 WORDS = ("urgent", "inbox", "manifest", "vault", "report", "queue")
 
@@ -148,7 +154,7 @@ def _link(visitor: httpx.Client, address: str, part: str) -> str:
     return next((link for link in found if part in link), f"{address}/none")
 
 
-def measure(work: Path, repeat: int) -> None:
+def measure(work: Path, repeat: int, paint: Paint) -> None:
     """Start the dashboard, ask for each page several times, and print the table."""
     port = free_port()
     command = [sys.executable, "-m", "flows.cli", "dashboard", str(work), "--port", str(port)]
@@ -163,17 +169,43 @@ def measure(work: Path, repeat: int) -> None:
                 except httpx.ConnectError:
                     time.sleep(0.2)
             print(f"\nfirst request of all, which reads every run: {time.perf_counter() - begun:.2f} s ({first.status_code})")
-            run = sorted(path.name for path in work.iterdir() if RUN_ID.fullmatch(path.name))[7]
+            run = sorted(path.name for path in work.iterdir() if RUN_ID.fullmatch(path.name))[:8][-1]
             pages = list(pages_of(visitor, work.name, run))
             _wait_for_the_learner(visitor, dict(pages)["a group"])
-            print("\n| page | server time, median | slowest | size |\n|---|---:|---:|---:|")
+            print("\n| page | server time, median | slowest | size | first paint, median |\n|---|---:|---:|---:|---:|")
             for name, address in pages:
-                print(_row(visitor, name, address, repeat), flush=True)
+                painted = paint(f"{visitor.base_url}{address}".replace("//runs", "/runs"), repeat)
+                print(f"{_row(visitor, name, address, repeat)} {painted} |", flush=True)
             status = Path(f"/proc/{server.pid}/status").read_text()
             peak, now = (int(re.search(rf"{key}:\s+(\d+)", status)[1]) / 1024 for key in ("VmHWM", "VmRSS"))  # type: ignore[index]
             print(f"\nmemory of the server: {now:.0f} MiB, at most {peak:.0f} MiB")
         finally:
             server.terminate()
+
+
+@contextlib.contextmanager
+def painter(wanted: bool) -> Iterator[Paint]:
+    """What says when a browser has painted a page for the first time (First Contentful Paint), as the median of several."""
+    if not wanted:
+        yield lambda address, repeat: "not measured"
+        return
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        path = os.environ.get("TRACEWHEEL_BROWSER") or shutil.which("chromium")
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+
+        def paint(address: str, repeat: int) -> str:
+            found = []
+            for _ in range(repeat):
+                page = browser.new_page()  # with an empty cache
+                page.goto(address)
+                found.append(page.evaluate(PAINTED))
+                page.close()
+            return f"{statistics.median(found):.0f} ms"
+
+        yield paint
+        browser.close()
 
 
 def _wait_for_the_learner(visitor: httpx.Client, group: str) -> None:
@@ -209,6 +241,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=1000)
     parser.add_argument("--repeat", type=int, default=7)
+    parser.add_argument("--browser", action="store_true", help="measure first paints too, with playwright and Chromium")
     parser.add_argument("--folder", type=Path, help="keep the runs there, and take those that are there already")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="dashboard-scale-") as place:
@@ -229,7 +262,8 @@ def main() -> None:
             flush=True,
         )
         compare_with_scan(work)
-        measure(work, options.repeat)
+        with painter(options.browser) as paint:
+            measure(work, options.repeat, paint)
 
 
 if __name__ == "__main__":
