@@ -23,10 +23,21 @@ def installed_browser() -> str | None:
 
 
 @pytest.fixture(scope="session")
-def dashboard(tmp_path_factory) -> Iterator[str]:
-    """The address of `tracewheel dashboard` over the shipped runs."""
+def short(tmp_path_factory) -> Path:
+    """The work folder of a run of `configs/tiny-short.yaml`, made now."""
+    folder = tmp_path_factory.mktemp("short")
+    command = [sys.executable, "-m", "flows.cli", "retrain", "configs/tiny-short.yaml", "--run-dir", str(folder / "short")]
+    command += ["--set", f"tracking.uri=sqlite:///{folder / 'mlflow.db'}"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode in (0, 3), done.stderr[-2000:]
+    return folder / "short"
+
+
+@pytest.fixture(scope="session")
+def dashboard(tmp_path_factory, short) -> Iterator[str]:
+    """The address of `tracewheel dashboard` over the shipped runs and the short one."""
     work = unpack_demo(tmp_path_factory.mktemp("browser"))
-    command = [sys.executable, "-m", "flows.cli", "dashboard", str(work), "--port", "0"]
+    command = [sys.executable, "-m", "flows.cli", "dashboard", str(work), str(short), "--port", "0"]
     process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
     line = process.stderr.readline()
     threading.Thread(target=process.stderr.read, daemon=True).start()

@@ -12,7 +12,27 @@ SEVERE = ("serious", "critical")
 def addresses(visit):
     visit.open("/")
     links = visit.page.eval_on_selector_all("th a[href^='/runs/']", "all => all.map((a) => a.getAttribute('href'))")
-    return [*PAGES, *(links[0] + path for path in OF_A_RUN)]
+    runs = [next(link for link in links if link.startswith(f"/runs/{place}/")) for place in ("demo", "short")]
+    found = [*PAGES, *(run + path for run in runs for path in OF_A_RUN)]
+    return [*found, *(address for run in runs for address in deeper(visit, run))]
+
+
+def deeper(visit, run):
+    """One task of a run, one group, one episode with its tokens, two episodes side by side, one to label."""
+    for page, part in (
+        ("/tasks", "/tasks/"),
+        ("/groups", "/groups/"),
+        ("/episodes", "/episodes/"),
+        ("/tasks", "/pair?"),
+        ("/review", "/review/"),
+    ):
+        visit.open(run + page)
+        links = visit.page.locator(f"main a[href*='{part}']")
+        if links.count():  # a run that has changed nothing has no pair
+            address = links.first.get_attribute("href")
+            yield address
+            if part == "/episodes/":
+                yield f"{address}/tokens"
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
@@ -44,7 +64,7 @@ def test_keys_lead_everywhere(visit, addresses):
     visit.open("/")
     visit.page.keyboard.press("j")
     visit.page.keyboard.press("Enter")
-    visit.page.wait_for_url("**/runs/demo/*")
+    visit.page.wait_for_url("**/runs/short/*")
     visit.page.keyboard.press("g")
     visit.page.keyboard.press("t")
     visit.page.wait_for_url("**/tasks")

@@ -15,7 +15,7 @@ def test_pictures_of_the_documents(visit, tmp_path, theme):
     visit.page.emulate_media(color_scheme=theme)
     visit.open("/")
     addresses = {"runs": "/"}
-    run = visit.page.locator("th a[href^='/runs/']").first.get_attribute("href")
+    run = visit.page.locator("th a[href^='/runs/demo/']").first.get_attribute("href")
     addresses |= {name: run + path for name, path in OF_A_RUN.items()}
     visit.open(run)
     addresses["tokens"] = visit.page.locator("a[href*='/episodes/evaluate-']").first.get_attribute("href") + "/tokens"
