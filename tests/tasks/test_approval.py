@@ -119,3 +119,23 @@ def test_what_nobody_waits_for_cannot_be_decided(ended):
 
 def interrupt(*_, **__):
     raise KeyboardInterrupt
+
+
+def test_a_run_that_waits_ends_as_such_and_is_told_of_as_such(ended):
+    from flows.ends import complete
+    from flows.notifying import COMPLETE, EVENTS
+
+    run, _ = ended("one")
+    summary = {"gate": PROMOTED | {"baseline": "champion"}, "report": "report.html"}
+    state = complete(run, summary)
+    assert (state.name, state.data) == ("AwaitingApproval", summary) and "tracewheel approve" in state.message
+    assert EVENTS["awaiting"][0].endswith(f".{state.name}") and EVENTS["awaiting"][0] in COMPLETE
+    approve(run.record, "refused", **NOTES)
+    assert complete(run, summary).name == "Refused"
+
+
+def test_a_run_that_needs_nobody_is_promoted(ended):
+    from flows.ends import complete
+
+    run, _ = ended("one", approval="none")
+    assert complete(run, {"gate": PROMOTED | {"baseline": "champion"}, "report": "report.html"}).name == "Promoted"
