@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import FastAPI
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import FileResponse, Response
 from starlette.staticfiles import StaticFiles
 
 from tracewheel.core.errors import TracewheelError
@@ -15,7 +15,7 @@ from tracewheel.dashboard.library import Library, NotThere
 from tracewheel.dashboard.pages import ROUTERS
 from tracewheel.dashboard.pages.review import Decide
 from tracewheel.dashboard.run_rows import RunRows
-from tracewheel.dashboard.view import HERE, View
+from tracewheel.dashboard.view import HERE, PAGE_STYLE, View
 
 
 def create_app(library: Library, access: Access | None = None, decide: Decide | None = None) -> FastAPI:
@@ -34,6 +34,7 @@ def create_app(library: Library, access: Access | None = None, decide: Decide | 
     app.state.indexes = Indexes(library)
     for router in ROUTERS:
         app.include_router(router)
+    app.get("/static/page.css")(page_style)
     app.mount("/static", StaticFiles(directory=HERE / "static"), name="static")
     app.middleware("http")(Guard(access))
 
@@ -50,3 +51,8 @@ def create_app(library: Library, access: Access | None = None, decide: Decide | 
         return view.page(request, "problem.html", status=422, title="This cannot be shown", message=str(error))
 
     return app
+
+
+def page_style() -> FileResponse:
+    """The style that the dashboard shares with reports."""
+    return FileResponse(PAGE_STYLE, media_type="text/css")

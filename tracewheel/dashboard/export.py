@@ -16,7 +16,7 @@ from tracewheel.dashboard.app import create_app
 from tracewheel.dashboard.index.process import Indexes
 from tracewheel.dashboard.library import Library
 from tracewheel.dashboard.static_pages import Page, one_file
-from tracewheel.dashboard.view import HERE, RUN_PAGES, address
+from tracewheel.dashboard.view import HERE, PAGE_STYLE, RUN_PAGES, address
 
 HOST = "127.0.0.1"
 PATIENCE = 600.0
@@ -55,7 +55,8 @@ def export_runs(records: Sequence[RunRecord], out: Path) -> dict[str, Any]:
 
 def style_of() -> str:
     """All style of the dashboard."""
-    files = sorted((HERE / "static").glob("*.css"), key=lambda file: (file.name != "dashboard.css", file.name))
+    own = sorted((HERE / "static").glob("*.css"), key=lambda file: (file.name != "dashboard.css", file.name))
+    files = [PAGE_STYLE, *own]
     return "\n".join(file.read_text(encoding="utf-8") for file in files)
 
 

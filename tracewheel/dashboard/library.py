@@ -102,7 +102,7 @@ class Library:
 
     def _kept(self, record: RunRecord) -> FinishedRun:
         """What was read of a run, until a file of its record changes."""
-        signs = tuple(_sign(record.path / name) for name in READ)
+        signs = tuple(sign(record.path / name) for name in READ)
         with self._lock:
             known = self._runs.pop(record.path, None)
             if known is None or known[0] != signs:
@@ -133,7 +133,8 @@ def entry_path(run: FinishedRun, entry: str) -> Path:
     return path
 
 
-def _sign(path: Path) -> tuple[int, int] | None:
+def sign(path: Path) -> tuple[int, int] | None:
+    """What changes when a file is written: its time and size; None without one."""
     try:
         found = path.stat()
     except OSError:

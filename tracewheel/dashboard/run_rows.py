@@ -18,7 +18,7 @@ from tracewheel.core.errors import DataError
 from tracewheel.core.files import read_json
 from tracewheel.core.run_record import CONFIG_FILE, LINEAGE_FILE, LOOP_FILE, SUMMARY_FILE
 from tracewheel.core.run_state import CRASHED, RUNNING, STATE_FILE
-from tracewheel.dashboard.library import Library, Place
+from tracewheel.dashboard.library import Library, Place, sign
 from tracewheel.evaluation.gate import GATE_FILE
 from tracewheel.report.doctor.finding import SEVERITIES, worst
 
@@ -125,7 +125,7 @@ class RunRows:
 
     def _row(self, place: Place, run_id: str) -> RunRow:
         folder = place.path / run_id
-        signs = tuple(_sign(folder / name) for name in READ)
+        signs = tuple(sign(folder / name) for name in READ)
         known = self._known.get((place.name, run_id))
         if known is None or known[0] != signs:
             known = signs, read_row(place.name, folder)
@@ -246,11 +246,3 @@ def is_alive(process: int | None, host: str) -> bool:
     except PermissionError:
         return True
     return True
-
-
-def _sign(path: Path) -> tuple[int, int] | None:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size

@@ -12,11 +12,13 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
+from tracewheel.core import pages
 from tracewheel.dashboard.guard import Access
 from tracewheel.dashboard.library import Library
 from tracewheel.dashboard.text import FILTERS, finalize
 
 HERE = Path(__file__).parent
+PAGE_STYLE = pages.HERE / pages.STYLE  # of the other pages of HTML, too
 # The pages of a run: where, what a reader calls it, and the key that leads there after "g".
 RUN_PAGES = (
     ("", "Overview", "o"),
