@@ -37,6 +37,29 @@ def base() -> str:
 
 
 @pytest.fixture(scope="session")
+def make_adapter(base):
+    """Writes an adapter on the base that is not the identity, `folder/adapter`."""
+
+    def make(folder: Path, *, rank: int = 4, noise: float = 0.01, version: int = 3) -> Path:
+        from peft import get_peft_model
+
+        from tracewheel.config import LoraShape, PolicyConfig
+        from tracewheel.policy.adapters import peft_config, write_adapter
+        from tracewheel.policy.loading import load_base
+
+        torch.manual_seed(11)
+        model = get_peft_model(load_base(PolicyConfig(), base), peft_config(LoraShape(rank=rank, alpha=2 * rank)))
+        with torch.no_grad():
+            for name, parameter in model.named_parameters():
+                if "lora_B" in name:
+                    parameter.normal_(0.0, noise)
+        write_adapter(model, folder / "adapter", "default", base, version=version)
+        return folder / "adapter"
+
+    return make
+
+
+@pytest.fixture(scope="session")
 def prefect_harness():
     """One temporary Prefect server and database for all tests that run tasks or flows."""
     from prefect.testing.utilities import prefect_test_harness

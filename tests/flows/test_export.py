@@ -15,7 +15,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from flows.cli import main
 from tracewheel.config import LoraShape, PolicyConfig
 from tracewheel.core.fingerprint import digest_of
-from tracewheel.policy.adapters import PolicyRef, base_hash, check_adapter, check_model, digests_of, peft_config, write_adapter
+from tracewheel.policy.adapters import PolicyRef, base_hash, check_adapter, check_model, digests_of, peft_config
 from tracewheel.policy.base_card import base_license, hub_name
 from tracewheel.policy.gguf_export import _in_pairs, check_architecture
 from tracewheel.policy.gguf_tokenizer import _rule
@@ -67,17 +67,9 @@ SNAPSHOT = {"files": [{"name": f"{SECRET}.jsonl", "slices": [{"sha256": "e" * 64
 
 
 @pytest.fixture(scope="module")
-def adapter(base, tmp_path_factory):
+def adapter(make_adapter, tmp_path_factory):
     """An adapter on the base that is not the identity, of version 3."""
-    torch.manual_seed(11)
-    model = get_peft_model(load_base(PolicyConfig(), base), peft_config(LoraShape(rank=4, alpha=8)))
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            if "lora_B" in name:
-                parameter.normal_(0.0, 0.01)
-    folder = tmp_path_factory.mktemp("state") / "adapter"
-    write_adapter(model, folder, "default", base, version=3)
-    return folder
+    return make_adapter(tmp_path_factory.mktemp("state"))
 
 
 @pytest.fixture

@@ -12,14 +12,13 @@ import sys
 
 import pytest
 import torch
-from peft import PeftModel, get_peft_model
+from peft import PeftModel
 
 from flows.cli import main
-from tracewheel.config import LoraShape, PolicyConfig
+from tracewheel.config import PolicyConfig
 from tracewheel.engines.vllm_settings import environment
 from tracewheel.environments.workspace.environment import TOOLS
 from tracewheel.environments.workspace.tasks import FAMILIES, make_task
-from tracewheel.policy.adapters import peft_config, write_adapter
 from tracewheel.policy.loading import load_base, load_renderer
 
 pytestmark = pytest.mark.slow
@@ -67,17 +66,9 @@ os._exit(0)
 
 
 @pytest.fixture(scope="module")
-def adapter(base, tmp_path_factory):
+def adapter(make_adapter, tmp_path_factory):
     """An adapter that changes the base's answers."""
-    torch.manual_seed(11)
-    model = get_peft_model(load_base(PolicyConfig(), base), peft_config(LoraShape(rank=8, alpha=16)))
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            if "lora_B" in name:
-                parameter.normal_(0.0, 0.08)
-    folder = tmp_path_factory.mktemp("state") / "adapter"
-    write_adapter(model, folder, "default", base, version=3)
-    return folder
+    return make_adapter(tmp_path_factory.mktemp("state"), rank=8, noise=0.08)
 
 
 @pytest.fixture(scope="module")

@@ -69,19 +69,9 @@ def tasks():
 
 
 @pytest.fixture(scope="session")
-def adapter(base, tmp_path_factory):
+def adapter(make_adapter, tmp_path_factory):
     """An adapter on the base that is not the identity."""
-    from peft import get_peft_model
-
-    torch.manual_seed(11)
-    model = get_peft_model(load_base(PolicyConfig(), base), peft_config(LoraConfig(rank=4, alpha=8)))
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            if "lora_B" in name:
-                parameter.normal_(0.0, 0.01)
-    folder = tmp_path_factory.mktemp("state") / "adapter"
-    write_adapter(model, folder, "default", base, version=ADAPTER_VERSION)
-    return folder
+    return make_adapter(tmp_path_factory.mktemp("state"), version=ADAPTER_VERSION)
 
 
 @pytest.fixture(scope="session")
