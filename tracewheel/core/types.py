@@ -22,7 +22,11 @@ SCHEMA_VERSION = 1
 GREEDY_FILE = "greedy.parquet"
 TRACE_SCHEMA_VERSION = 2
 
-StopReason = Literal["finished", "no_tool_call", "max_turns", "max_tokens", "infrastructure_failed"]
+StopReason = Literal[
+    "finished", "no_tool_call", "max_turns", "max_tokens", "user_failed", "harness_failed", "infrastructure_failed"
+]
+# Who is to blame for an episode that went wrong; only `model` and `harness` can be the policy's fault.
+Fault = Literal["", "model", "harness", "environment", "tool", "user", "judge", "machine"]
 INFRASTRUCTURE_FAILED: StopReason = "infrastructure_failed"
 ScoreStatus = Literal["scored", "unscored", "infrastructure_failed"]
 
@@ -46,11 +50,15 @@ class Record:
     """Conversion between a dataclass and a flat row. `JSON_FIELDS` are stored as JSON text."""
 
     JSON_FIELDS: frozenset[str] = frozenset()
+    # Left out of the row where they are empty, so that files without them stay as they were.
+    OPTIONAL_FIELDS: frozenset[str] = frozenset()
 
     def to_record(self) -> dict[str, Any]:
         row = {}
         for spec in fields(self):  # type: ignore[arg-type]
             value = getattr(self, spec.name)
+            if not value and spec.name in self.OPTIONAL_FIELDS:
+                continue
             row[spec.name] = stored_json(value) if spec.name in self.JSON_FIELDS else value
         return row
 
@@ -61,6 +69,8 @@ class Record:
             if spec.name not in row:
                 continue
             value = row[spec.name]
+            if spec.name in cls.OPTIONAL_FIELDS and (value is None or value != value):  # NaN: other rows of its file have it
+                continue
             if spec.name in cls.JSON_FIELDS:
                 value = json.loads(value)
             elif hasattr(value, "tolist"):
@@ -169,9 +179,15 @@ class Trajectory(Record):
 
     Each token is stored once. Where the chat template rewrote earlier turns, `forks` says which token a stretch of tokens
     follows instead of the one before it (`tracewheel/core/forks.py`); a turn's `start` and `end` are flat indices.
+
+    An agent that brings its own loop may send histories that part. Then `branches` has an entry for each of them, in the order
+    in which they began: `reason`, why it parted from what was said before ("" for the first); `turns`, the numbers of the turns
+    sampled in it; `messages`, its whole conversation; and `agent`, the name the program gave it. `messages` is the conversation
+    of the last turn. `fault` says who is to blame for an episode that went wrong, `traceback` holds the exception.
     """
 
-    JSON_FIELDS = frozenset({"turns", "final_state", "messages", "forks"})
+    JSON_FIELDS = frozenset({"turns", "final_state", "messages", "forks", "branches"})
+    OPTIONAL_FIELDS = frozenset({"branches", "fault", "traceback"})
 
     id: str
     task_id: str
@@ -189,6 +205,9 @@ class Trajectory(Record):
     stop_reason: StopReason
     detail: str = ""
     forks: list[list[int]] = field(default_factory=list)
+    branches: list[dict[str, Any]] = field(default_factory=list)
+    fault: Fault = ""
+    traceback: str = ""
     schema_version: int = SCHEMA_VERSION
 
     @classmethod
@@ -242,10 +261,11 @@ class Score(Record):
 
     `family` is the task family. `turn_rewards` has one number for each turn, which sum to the total before penalties; None
     where neither the rubric nor the environment gives any. `baseline` is the total of the task's greedy episode, where one
-    was played and scored.
+    was played and scored. `answer` is what the verifier took for the agent's answer, `explanation` why it scored as it did.
     """
 
     JSON_FIELDS = frozenset({"breakdown"})
+    OPTIONAL_FIELDS = frozenset({"answer", "explanation"})
 
     trajectory_id: str
     task_id: str
@@ -257,4 +277,6 @@ class Score(Record):
     family: str = ""
     turn_rewards: list[float] | None = None
     baseline: float | None = None
+    answer: str = ""
+    explanation: str = ""
     schema_version: int = SCHEMA_VERSION
