@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 Message = dict[str, Any]
 FinishReason = Literal["stop", "tool_calls", "length"]
@@ -22,6 +22,8 @@ class ChatRequest:
         top_p: As `temperature`.
         stop: Texts before which the turn ends.
         tool: The name of the tool that must be called; None: the model chooses.
+        must_call: Whether the turn must call a tool, `tool` where that is given.
+        parallel: Whether the turn may hold several calls.
         logprobs: How many alternatives of each token are wanted; None: no log-probabilities.
         seed: The program's own seed, None without.
     """
@@ -34,6 +36,8 @@ class ChatRequest:
     top_p: float | None = None
     stop: tuple[str, ...] = ()
     tool: str | None = None
+    must_call: bool = False
+    parallel: bool = True
     logprobs: int | None = None
     seed: int | None = None
 
@@ -45,11 +49,16 @@ class ChatRequest:
 
 @dataclass(frozen=True)
 class SampledToken:
-    """A token of a reply as a vendor's `logprobs` show it."""
+    """A token of a reply as a vendor's `logprobs` show it.
+
+    `alternatives` are the likeliest tokens at its place, texts with log-probabilities, likeliest first; empty where the
+    engine knows none.
+    """
 
     id: int
     text: str
     logprob: float
+    alternatives: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -65,6 +74,7 @@ class ChatReply:
         id: Of this turn, unique within the gateway.
         stop_sequence: Which of the request's `stop` ended it, None for none.
         policy_version: The version that sampled its last token.
+        prompt_ids: Ids of its context, empty where they are not told.
     """
 
     message: Message
@@ -75,12 +85,18 @@ class ChatReply:
     cached_tokens: int = 0
     stop_sequence: str | None = None
     policy_version: int = 0
+    prompt_ids: tuple[int, ...] = ()
 
 
 class Refusal(Exception):
     """A request that is answered with an error, in the words of the dialect that it came in.
 
-    `kind` is one of `KINDS`, which give the HTTP status; `param` names the field at fault.
+    Attributes:
+        kind: One of `KINDS`, which give the HTTP status.
+        param: The field at fault, as in `messages[2].content`.
+        code: The vendor's word for it, where the kind does not say it.
+        retry_after: Seconds after which the same request may be answered. None: asking again is of no use, and clients
+            are told so; but what is overloaded may always be asked again.
     """
 
     KINDS: ClassVar[dict[str, int]] = {
@@ -94,9 +110,12 @@ class Refusal(Exception):
         "overloaded": 503,
     }
 
-    def __init__(self, kind: str, message: str, param: str | None = None) -> None:
+    def __init__(
+        self, kind: str, message: str, param: str | None = None, *, code: str | None = None, retry_after: float | None = None
+    ) -> None:
         super().__init__(message)
         self.kind, self.message, self.param = kind, message, param
+        self.code, self.retry_after = code, retry_after
 
     @property
     def status(self) -> int:
@@ -106,6 +125,10 @@ class Refusal(Exception):
 
 class Door(Protocol):
     """Who answers requests: an episode's tree in training, the served policy otherwise."""
+
+    def admits(self, key: str, episode: str | None) -> bool:
+        """Whether `key` may ask at the base URL of `episode`, or at the common one (None)."""
+        ...
 
     async def answer(self, key: str, request: ChatRequest) -> ChatReply:
         """The next turn for the program that holds `key`.
@@ -120,5 +143,18 @@ class Door(Protocol):
 
         Raises:
             Refusal: the key is unknown.
+        """
+        ...
+
+
+@runtime_checkable
+class CountsTokens(Protocol):
+    """A door that also tells how long a request's context is."""
+
+    async def count_tokens(self, key: str, request: ChatRequest) -> int:
+        """The tokens of the context that `request` would have.
+
+        Raises:
+            Refusal: the key is unknown, or the request cannot be answered.
         """
         ...
