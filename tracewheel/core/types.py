@@ -27,6 +27,7 @@ StopReason = Literal[
 ]
 # Who is to blame for an episode that went wrong; only `model` and `harness` can be the policy's fault.
 Fault = Literal["", "model", "harness", "environment", "tool", "user", "judge", "machine"]
+POLICY_FAULTS: tuple[Fault, ...] = ("", "model", "harness")
 INFRASTRUCTURE_FAILED: StopReason = "infrastructure_failed"
 ScoreStatus = Literal["scored", "unscored", "infrastructure_failed"]
 

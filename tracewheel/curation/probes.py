@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from tracewheel.core.ordered_map import OrderedMap
 from tracewheel.core.types import Task, canonical_json
-from tracewheel.curation.openings import after_opening
 from tracewheel.curation.replay import judge
 from tracewheel.curation.task_records import Call, Solutions
-from tracewheel.environments import Environment, Solver, make_environment
-from tracewheel.environments.recorded.calls import calls_in
+from tracewheel.curation.text_turns import calls_of
+from tracewheel.environments import Environment, Solver, make_environment, repeat
 from tracewheel.environments.recorded.environment import PREFIX as RECORDED
 
 if TYPE_CHECKING:
@@ -157,7 +156,10 @@ def verified_solutions(replayed: pandas.DataFrame, tasks: Mapping[str, Task]) ->
         tasks: The tasks by id.
     """
     won = replayed[replayed["success"] >= 1.0]
-    made = [calls_of(json.loads(text), tasks[task_id]) for task_id, text in zip(won["task_id"], won["messages"], strict=True)]
+    made = [
+        calls_of(json.loads(text), tasks[task_id], make_environment(tasks[task_id].environment))
+        for task_id, text in zip(won["task_id"], won["messages"], strict=True)
+    ]
     return shortest(zip(won["id"], won["task_id"], made, strict=True))
 
 
@@ -170,12 +172,6 @@ def shortest(solutions: Iterable[tuple[str, str, list[Call]]]) -> dict[str, list
     return found
 
 
-def calls_of(messages: list[dict[str, Any]], task: Task) -> list[Call]:
-    """The calls of a task's episode, without those whose arguments are broken."""
-    made = calls_in(after_opening(messages, task, make_environment(task.environment)))
-    return [(call.name, call.arguments) for call in made if isinstance(call.arguments, dict)]
-
-
 def _known_solution(task: Task, environment: Environment, given: Sequence[Call] | None) -> Sequence[Call] | None:
     own = environment.solution(task) if isinstance(environment, Solver) else None
     return given if own is None else own
@@ -185,9 +181,9 @@ def _play(task: Task, environment: Environment, calls: Sequence[Call]) -> _Run:
     environment.reset(task)
     seen = [canonical_json(environment.snapshot())]
     for name, arguments in calls:
-        observation = environment.step(name, dict(arguments))
+        observation = repeat(environment, name, dict(arguments))
         seen.append(observation.text)
-        if observation.done:
+        if observation.done or observation.fault:
             break
     seen.append(canonical_json(environment.snapshot()))
     return _Run(*judge(task, environment), seen)

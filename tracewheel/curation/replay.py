@@ -14,7 +14,8 @@ from tracewheel.core.types import Task, Trace, canonical_json
 from tracewheel.curation.agreement import OTHER_REPLIES, Difference, OtherReply
 from tracewheel.curation.labels import label_of
 from tracewheel.curation.openings import after_opening
-from tracewheel.environments import Environment, make_environment
+from tracewheel.curation.text_turns import is_text_turn
+from tracewheel.environments import Environment, Observation, make_environment, repeats_replies
 from tracewheel.environments.recorded.calls import parsed_arguments, reports_failure
 from tracewheel.environments.recorded.environment import PREFIX as RECORDED
 from tracewheel.scoring.verifiers import make_verifier
@@ -188,15 +189,26 @@ def play(messages: list[dict[str, Any]], environment: Environment) -> tuple[bool
 
     A call with broken arguments is the failure that it was: no tool sees it, and any reply that reports a failure is the
     logged one. A reply that reports none says that the log's agent had the arguments repaired, which no replay can repeat.
+
+    An environment that answers turns without a call is told of them, unless its answers differ from time to time. What it
+    answers is not compared: the log says what the user said.
+
+    Raises:
+        DataError: the environment blames someone for a failure.
     """
     replies: dict[str, str | None] = {}
+    answers = repeats_replies(environment)
     for place, message in enumerate(messages):
+        if answers and is_text_turn(messages, place):
+            if _going_on(environment.reply(message["content"] or "")).done:  # type: ignore[attr-defined]
+                return True, None
+            continue
         for call in message.get("tool_calls") or []:
             arguments = parsed_arguments(call["function"]["arguments"])
             if not isinstance(arguments, dict):
                 replies[call["id"]] = None
                 continue
-            observation = environment.step(call["function"]["name"], arguments)
+            observation = _going_on(environment.step(call["function"]["name"], arguments))
             if observation.done:
                 return True, None
             replies[call["id"]] = observation.text
@@ -205,6 +217,12 @@ def play(messages: list[dict[str, Any]], environment: Environment) -> tuple[bool
             if not reports_failure(said) if expected is None else said != expected:
                 return False, OtherReply(place, BROKEN_CALL if expected is None else expected)
     return False, None
+
+
+def _going_on(observation: Observation) -> Observation:
+    if observation.fault:
+        raise DataError(f"the replay fails, through the fault of the {observation.fault}: {observation.text}")
+    return observation
 
 
 def _judged(info: Mapping[str, Any]) -> float | None:

@@ -18,8 +18,8 @@ from tracewheel.curation.contamination import BenchmarkIndex, Overlap
 from tracewheel.curation.duplicates import SKETCH_COLUMNS, sketches
 from tracewheel.curation.faults import FinishedEpisode, fault_word
 from tracewheel.curation.labels import conversation_ended
-from tracewheel.curation.probes import calls_of
 from tracewheel.curation.replay import replayed_rows
+from tracewheel.curation.text_turns import calls_of
 from tracewheel.environments import Environment, Solver, make_environment
 from tracewheel.environments.recorded.environment import PREFIX as RECORDED
 
@@ -76,7 +76,7 @@ def trace_results(work: Work) -> pyarrow.Table:
             row["failure"] = _failure(said[row["opening"] :], json.loads(tools), row, recorded)
             row["verifier"], row["task_record"] = task.verifier, json.dumps(task.to_record())
             if row["success"] >= 1.0 and not solved[task.id]:
-                row["calls"] = json.dumps(calls_of(said, task))
+                row["calls"] = json.dumps(calls_of(said, task, solver))
         row["difference"] = None if row["difference"] is None else json.dumps(asdict(row["difference"]))
         found.append(row)
     usable = np.array([not row["dropped"] for row in found], dtype=bool)

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from tracewheel.core.plugins import load_class
 from tracewheel.environments.base import (
+    TEXT_TURN,
     Environment,
     GoalFinder,
     Observation,
     OpeningProvider,
+    Replier,
     Solver,
     VariantMaker,
     opening_messages,
     opening_of,
+    repeat,
+    repeats_replies,
 )
 from tracewheel.environments.order_desk.environment import OrderDeskEnvironment
 from tracewheel.environments.recorded.environment import PREFIX, RecordedEnvironment
@@ -21,15 +25,19 @@ ENVIRONMENTS: dict[str, type] = {kind.kind: kind for kind in (OrderDeskEnvironme
 
 __all__ = [
     "ENVIRONMENTS",
+    "TEXT_TURN",
     "Environment",
     "GoalFinder",
     "Observation",
     "OpeningProvider",
+    "Replier",
     "Solver",
     "VariantMaker",
     "make_environment",
     "opening_messages",
     "opening_of",
+    "repeat",
+    "repeats_replies",
 ]
 
 

@@ -9,22 +9,29 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-from tracewheel.core.types import Task
+from tracewheel.core.types import Fault, Task
+
+# In a list of calls, as of a known solution: what the agent says without a call, as {"text": ...}.
+TEXT_TURN = "(text)"
 
 
 @dataclass(frozen=True)
 class Observation:
-    """The reply to a call. `done` ends the episode; `error` marks a failed call.
+    """The reply to a call, or to what the agent said. `done` ends the episode; `error` marks a failed call.
 
     `reward` is a process reward: a finite number, or None. Those of a turn's calls are added up and credited to that turn,
     on top of what the verifier gives for the end (see `rubric.process_weight`). So return no reward here for what the
     verifier already rewards.
+
+    `fault` ends the episode and says who is to blame; `text` then says what went wrong. With `model` or `harness` the episode
+    is scored as it stands; any other is no fault of the policy, and leaves it without a score.
     """
 
     text: str
     error: bool = False
     done: bool = False
     reward: float | None = None
+    fault: Fault = ""
 
 
 class Environment(Protocol):
@@ -63,6 +70,19 @@ class Environment(Protocol):
 
 
 @runtime_checkable
+class Replier(Environment, Protocol):
+    """Optional protocol: an environment that answers what the agent says, as a user or a form would.
+
+    Without it, a turn without a call ends the episode. An environment that may answer the same words otherwise another time,
+    as a model would, says so with `repeatable = False`: then replays of an episode do not ask it again.
+    """
+
+    def reply(self, text: str) -> Observation:
+        """The answer to a turn without a call: its text is the user's next message, and `done` ends the episode."""
+        ...
+
+
+@runtime_checkable
 class VariantMaker(Environment, Protocol):
     """Optional protocol: an environment with a task generator, for the self-evolving curriculum."""
 
@@ -95,7 +115,10 @@ class Solver(Environment, Protocol):
     """
 
     def solution(self, task: Task) -> list[tuple[str, dict[str, Any]]] | None:
-        """Calls, as (tool, arguments), that solve the task from its start; None where no solution is known."""
+        """Calls, as (tool, arguments), that solve the task from its start; None where no solution is known.
+
+        A turn without a call, which a `Replier` answers, is the tool `TEXT_TURN` with `{"text": ...}`.
+        """
         ...
 
 
@@ -123,6 +146,20 @@ def opening_messages(environment: Environment, task: Task) -> list[dict[str, Any
     """
     system = [{"role": "system", "content": environment.system_prompt}] if environment.system_prompt else []
     return [*system, *opening_of(environment, task), {"role": "user", "content": task.prompt}]
+
+
+def repeats_replies(environment: Environment) -> bool:
+    """Whether a replay of an episode may ask the environment again for its answers to turns without a call."""
+    return isinstance(environment, Replier) and bool(getattr(environment, "repeatable", True))
+
+
+def repeat(environment: Environment, tool: str, args: dict[str, Any]) -> Observation:
+    """Carry out a call of a known episode again, or a `TEXT_TURN`, which only a `Replier` answers."""
+    if tool != TEXT_TURN:
+        return environment.step(tool, args)
+    if isinstance(environment, Replier) and repeats_replies(environment):
+        return environment.reply(str(args.get("text", "")))
+    return Observation("")
 
 
 def function_tool(name: str, description: str, properties: dict[str, dict[str, Any]]) -> dict[str, Any]:

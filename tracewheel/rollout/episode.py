@@ -19,14 +19,16 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 from tracewheel.core.errors import TimeLimitError
 from tracewheel.core.strict_json import fresh_copy
 from tracewheel.core.time_limits import Job, Timer, WatchedThreads
-from tracewheel.core.types import StopReason, Task, canonical_json
-from tracewheel.environments import Environment, Observation, make_environment, opening_messages
+from tracewheel.core.types import INFRASTRUCTURE_FAILED, Fault, StopReason, Task, canonical_json
+from tracewheel.environments import Environment, Observation, Replier, make_environment, opening_messages
 
 Message = dict[str, Any]
 # Work in the environment, which may run in a thread; None is the policy's turn.
 Work = Job | None
 # Stop reasons of an episode that another try may finish.
 UNFINISHED = ("infrastructure_failed", "budget")
+# How an episode stops with an observation that blames someone; for any other fault the machinery failed.
+STOPS: dict[Fault, StopReason] = {"model": "finished", "harness": "harness_failed", "user": "user_failed"}
 
 
 @dataclass(frozen=True)
@@ -58,19 +60,21 @@ class Call(NamedTuple):
 
 
 class PolicyTurn(NamedTuple):
-    """A turn as the environment needs it: its calls, and whether a token limit cut it off."""
+    """A turn as the environment needs it: its calls, whether a token limit cut it off, and what it says beside its thinking."""
 
     calls: list[Call]
     cut_off: bool
+    text: str = ""
 
 
 @dataclass(frozen=True)
 class Stop:
-    """Why an episode stopped. `error` is the exception of an environment that failed."""
+    """Why an episode stopped, and whose fault it is. `error` is the exception of an environment that failed."""
 
     reason: StopReason | Literal["refused", "budget"]
     detail: str = ""
     error: Exception | None = field(default=None, compare=False)
+    fault: Fault = ""
 
     @classmethod
     def failed(cls, error: Exception) -> Stop:
@@ -120,7 +124,7 @@ class Transcript(Protocol[Reply]):
         ...
 
     def add_results(self, results: list[Message], *, interrupted: bool) -> None:
-        """Record the tools' messages; `interrupted` when the episode stopped before the turn's last call."""
+        """Record what followed the turn; `interrupted` when the episode stopped before the turn's last call."""
         ...
 
     def observe(self, results: list[Message]) -> Stop | None:
@@ -155,10 +159,10 @@ def play(
             rewards.append(None)
             if turn.cut_off:
                 stop = Stop("max_tokens")
-            elif not turn.calls:
+            elif not turn.calls and not opening.replies:
                 stop = Stop("no_tool_call")
             else:
-                results, rewards[-1], stop = yield world.job(functools.partial(world.carry_out, turn.calls))
+                results, rewards[-1], stop = yield world.job(functools.partial(world.answer, turn))
                 transcript.add_results(results, interrupted=stop is not None)
                 if stop is None:
                     stop = Stop("max_turns") if len(rewards) >= max_turns else transcript.observe(results)
@@ -196,12 +200,20 @@ def run_alone(steps: Generator[Work, Any, Ending], reply: Callable[[], Any], too
             send, result = steps.throw, job.error
 
 
+# The messages that answer a turn, up to a stop, and the turn's process reward.
+Answered = tuple[list[Message], float | None, Stop | None]
+
+
 class _Opened(NamedTuple):
-    """How an episode opens: the messages that the policy is given first, the tools, and whether the reset failed."""
+    """How an episode opens: the messages that the policy is given first, the tools, and whether the reset failed.
+
+    `replies`: the environment answers turns without a call.
+    """
 
     messages: list[Message]
     tools: list[dict[str, Any]]
     stop: Stop | None
+    replies: bool
 
 
 class _World:
@@ -230,9 +242,26 @@ class _World:
             messages = opening_messages(self.environment, self._task)
         except Exception as error:  # as at reset
             messages, stop = [{"role": "user", "content": self._task.prompt}], stop or Stop.failed(error)
-        return _Opened(messages, self.environment.tools(), stop)
+        return _Opened(messages, self.environment.tools(), stop, isinstance(self.environment, Replier))
 
-    def carry_out(self, calls: list[Call]) -> tuple[list[Message], float | None, Stop | None]:
+    def answer(self, turn: PolicyTurn) -> Answered:
+        """Carry out a turn's calls; one without calls is answered with the user's next message."""
+        return self._carry_out(turn.calls) if turn.calls else self._reply(turn.text)
+
+    def _reply(self, text: str) -> Answered:
+        assert isinstance(self.environment, Replier)
+        try:
+            self._timer.begin("reply")
+            observation = self.environment.reply(text)
+            observation.text.encode()
+            reward = _process_reward(observation, "reply")
+        except Exception as error:  # as at reset
+            return [], None, Stop.failed(error)
+        if stop := _stop_of(observation):
+            return [], reward, stop
+        return [{"role": "user", "content": observation.text}], reward, None
+
+    def _carry_out(self, calls: list[Call]) -> Answered:
         """Carry out a turn's calls. Returns the tools' messages up to a stop, and the turn's process reward."""
         results: list[Message] = []
         total: float | None = None
@@ -249,8 +278,8 @@ class _World:
                         total = reward + (total or 0.0)
                 except Exception as error:  # as at reset
                     return results, total, Stop.failed(error)
-            if observation.done:
-                return results, total, Stop("finished")
+            if stop := _stop_of(observation):
+                return results, total, stop
             results.append({"role": "tool", "tool_call_id": call.id, "name": call.name, "content": observation.text})
         return results, total, None
 
@@ -265,6 +294,13 @@ class _World:
         return Ending(stop, state)
 
 
+def _stop_of(observation: Observation) -> Stop | None:
+    """Why the episode ends with this observation; None where it goes on."""
+    if observation.fault:
+        return Stop(STOPS.get(observation.fault, INFRASTRUCTURE_FAILED), observation.text, fault=observation.fault)
+    return Stop("finished") if observation.done else None
+
+
 def _process_reward(observation: Observation, tool: str) -> float | None:
     """The reward of an observation.
 
@@ -275,5 +311,5 @@ def _process_reward(observation: Observation, tool: str) -> float | None:
         return None
     reward = float(observation.reward)
     if not math.isfinite(reward):
-        raise ValueError(f"the reward of tool '{tool}' is {reward}; an observation's reward is a finite number or None")
+        raise ValueError(f"the reward of '{tool}' is {reward}; an observation's reward is a finite number or None")
     return reward

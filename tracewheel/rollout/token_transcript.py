@@ -98,15 +98,15 @@ class TokenTranscript:
         self._turns.append(Turn(start, len(self._tree.ids), len(parsed.calls), malformed, versions[0], self._forced, changes))
         message = self._renderer.assistant_message(text, parsed, f"call-{len(self._turns)}")
         self._messages.append(message)
-        return PolicyTurn(_calls(parsed, message), cut_off=reply.ended_by == "length")
+        return PolicyTurn(_calls(parsed, message), cut_off=reply.ended_by == "length", text=message["content"] or "")
 
     def add_results(self, results: list[Message], *, interrupted: bool) -> None:
-        """Record the tools' messages; the results of an interrupted turn, which no policy observes, are left out."""
+        """Record the messages that follow the turn; those of an interrupted turn, which no policy observes, are left out."""
         if not interrupted:
             self._messages += results
 
     def observe(self, results: list[Message]) -> Stop | None:
-        """Append the ids of the tools' messages, in a new row where the template rewrites earlier turns."""
+        """Append the ids of the messages that followed the turn, in a new row where the template rewrites earlier turns."""
         keep, observed, _ = self._conversation.observe(results, self._tree)
         if keep + len(observed) >= self._config.max_tokens:
             return Stop("max_tokens")
@@ -137,6 +137,7 @@ class TokenTranscript:
             stop_reason=cast(StopReason, ending.stop.reason),
             detail=ending.stop.detail,
             forks=self._tree.forks,
+            fault=ending.stop.fault,
         )
 
     def _add_context(self, ids: list[int] | tuple[int, ...]) -> None:

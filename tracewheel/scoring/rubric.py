@@ -9,7 +9,7 @@ from typing import Any
 
 from tracewheel.config import RubricConfig
 from tracewheel.core.errors import DataError
-from tracewheel.core.types import Score, Task, Trajectory
+from tracewheel.core.types import POLICY_FAULTS, Score, Task, Trajectory
 from tracewheel.scoring.adjustments import FLAWED, MALFORMED, OVERLONG, overlong_penalty, with_penalty, with_process_rewards
 from tracewheel.scoring.flaws import HALF, LEAST_STEP, flaws_of, offered_tools
 from tracewheel.scoring.objectives import PREFIX, objective_values, state_share, weighted
@@ -49,13 +49,17 @@ class Rubric:
     def score(self, task: Task, trajectory: Trajectory) -> Score:
         """The score of one trajectory.
 
-        An infrastructure failure has status `infrastructure_failed`. If a verifier raises or returns a number outside
+        An infrastructure failure has status `infrastructure_failed`, and an episode that failed through anyone's fault but the
+        model's or its harness's is `unscored`. If a verifier raises or returns a number outside
         [0, 1], or an objective's part is missing, the status is `unscored` and `detail` says why. Neither has a total,
         because an unscored episode is not a failure of the policy. If turn rewards cannot be computed, the score keeps its
         total and `detail` says why.
         """
         if trajectory.stop_reason == "infrastructure_failed":
             return without_total(task, trajectory, "infrastructure_failed", trajectory.detail)
+        if trajectory.fault not in POLICY_FAULTS:
+            detail = f"the fault of the {trajectory.fault}: {trajectory.detail}".removesuffix(": ")
+            return without_total(task, trajectory, "unscored", detail)
         breakdown: dict[str, float] = {}
         totals = []
         for term in self._config.verifiers:

@@ -8,14 +8,14 @@ Undiscounted, they change the credit of turns but not which policy is optimal.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any
 
 from tracewheel.chat.formats import AUTO, WELL_FORMED, make_format
 from tracewheel.core.errors import DataError
 from tracewheel.core.types import Task, Trajectory, canonical_json
-from tracewheel.environments import make_environment, opening_messages
+from tracewheel.environments import Environment, Observation, Replier, make_environment, opening_messages, repeats_replies
 
 Message = dict[str, Any]
 
@@ -24,7 +24,8 @@ def replay_turns(task: Task, trajectory: Trajectory, tool_format: str = "hermes"
     """The environment's state at the start and after each of the trajectory's N turns: N + 1 snapshots.
 
     The calls of each turn are executed in a fresh environment, as in the rollout: malformed calls and turns that hit the
-    token limit do nothing.
+    token limit do nothing. A turn without a call is told to an environment that answers those, unless its answers differ
+    from time to time.
 
     Raises:
         DataError: the numbers of assistant messages and turns differ, or the replay ends in another state than the
@@ -39,12 +40,11 @@ def replay_turns(task: Task, trajectory: Trajectory, tool_format: str = "hermes"
         raise DataError(f"trajectory {trajectory.id}: {len(own)} assistant messages for {len(trajectory.turns)} turns")
     states = [environment.snapshot()]
     done = False
-    for index in own:
+    for index, turn in zip(own, trajectory.turns, strict=True):
         truncated = trajectory.stop_reason == "max_tokens" and index == len(trajectory.messages) - 1
-        for name, arguments in [] if done or truncated else _calls(trajectory.messages[index], tool_format):
-            if environment.step(name, arguments).done:
-                done = True
-                break
+        if not done and not truncated:
+            observations = _repeated(environment, trajectory.messages[index], turn["calls"], tool_format)
+            done = any(observation.done or observation.fault for observation in observations)
         states.append(environment.snapshot())
     if canonical_json(states[-1]) != canonical_json(trajectory.final_state):
         raise DataError(f"trajectory {trajectory.id}: its replay ends in another state")
@@ -75,6 +75,14 @@ def turn_rewards(
         DataError: it cannot be replayed (see `replay_turns`).
     """
     return shaped_rewards([potential(state) for state in replay_turns(task, trajectory, tool_format)], total)
+
+
+def _repeated(environment: Environment, message: Message, calls: int, tool_format: str) -> Iterator[Observation]:
+    """Carry out a turn again, call by call; without any call, the environment answers its words."""
+    if calls:
+        yield from (environment.step(name, arguments) for name, arguments in _calls(message, tool_format))
+    elif isinstance(environment, Replier) and repeats_replies(environment):
+        yield environment.reply(message.get("content") or "")
 
 
 def _calls(message: Message, tool_format: str) -> list[tuple[str, dict[str, Any]]]:

@@ -13,7 +13,7 @@ from typing import Any
 from tracewheel.core.errors import InputError, TimeLimitError
 from tracewheel.core.strict_json import parse_json
 from tracewheel.core.time_limits import WatchedThreads
-from tracewheel.core.types import first_turn
+from tracewheel.core.types import Fault, first_turn
 from tracewheel.engines.chat_reply import Message, Reply
 from tracewheel.rollout.episode import (
     NO_LIMITS,
@@ -59,6 +59,7 @@ class Attempt:
     turns: list[dict[str, Any]] = field(default_factory=list)
     stop_reason: str = ""
     detail: str = ""
+    fault: Fault = ""
     final_state: dict[str, Any] | None = None
 
     @property
@@ -128,7 +129,7 @@ class ChatTranscript:
         turn = {name: record[name] for name in ("usage", "tokens", "without_tokens")}
         self.turns.append({"calls": len(calls), "malformed": sum(bool(call.malformed) for call in calls), **turn})
         self.messages.append(reply.message)
-        return PolicyTurn(calls, cut_off=reply.ended_by == "length")
+        return PolicyTurn(calls, cut_off=reply.ended_by == "length", text=reply.message.get("content") or "")
 
     def add_results(self, results: list[Message], *, interrupted: bool) -> None:
         self.messages += results
@@ -167,7 +168,7 @@ def attempt_episode(speak: Speak, episode: EndpointEpisode, max_turns: int, limi
     if transcript.asked:
         attempt.messages, attempt.tools = transcript.messages, transcript.tools
         attempt.turns = ending.with_rewards(transcript.turns)
-    attempt.stop_reason, attempt.detail = ending.stop.reason, ending.stop.detail
+    attempt.stop_reason, attempt.detail, attempt.fault = ending.stop.reason, ending.stop.detail, ending.stop.fault
     attempt.final_state = ending.final_state if attempt.finished else None
     return attempt
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tracewheel.config import RolloutConfig
-from tracewheel.core.types import Task, content_hash
+from tracewheel.core.types import POLICY_FAULTS, Task, content_hash
 from tracewheel.rollout.episode import UNFINISHED
 from tracewheel.scoring.verifiers import make_verifier
 from tracewheel.teacher.attempt import Attempt
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def verified(attempt: Attempt, task: Task) -> tuple[float | None, str]:
     """The verifier's score of an episode, None when there is none, and a detail."""
-    if attempt.final_state is None:
+    if attempt.final_state is None or attempt.fault not in POLICY_FAULTS:
         return None, attempt.detail
     try:
         return float(make_verifier(task.verifier).verify(task, attempt.final_state)[0]), attempt.detail

@@ -67,6 +67,7 @@ def to_trajectory(attempt: Attempt, *, processed_logprobs: bool) -> tuple[Trajec
         messages=attempt.messages,
         stop_reason=stop_reason,  # type: ignore[arg-type]
         detail=attempt.detail,
+        fault=attempt.fault,
     )
     return trajectory, why
 
