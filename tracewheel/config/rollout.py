@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from tracewheel.config.base import Count, Positive, Share, Strict
 from tracewheel.config.engines import EngineConfig, TransformersEngineConfig
+from tracewheel.config.harness import HarnessConfig
 from tracewheel.config.workers import LocalWorkersConfig, WorkersConfig
 
 
@@ -41,6 +42,9 @@ class RolloutConfig(Strict):
     together (generation does not count). An episode over a limit has failed through the infrastructure, and the others go on.
     null is no limit; without both limits and threads, environments are stepped in the main thread. A tool that runs a test
     suite takes minutes, so the limits are wide: they are there for what never ends.
+
+    With `harness`, an episode is a program of yours that talks to the policy through the gateway. It has its own loop, so
+    `max_turns` does not bound it (`harness.max_requests` does), and no turn of it is forced.
     """
 
     engine: EngineConfig = TransformersEngineConfig()
@@ -57,6 +61,24 @@ class RolloutConfig(Strict):
     step_seconds: Positive | None = 300.0
     episode_seconds: Positive | None = 3600.0
     workers: WorkersConfig = LocalWorkersConfig()
+    harness: HarnessConfig | None = None
+
+    @model_validator(mode="after")
+    def _check_harness(self) -> RolloutConfig:
+        if self.harness and self.exploration.epsilon:
+            raise ValueError(
+                "rollout.exploration.epsilon forces calls in our own loop, and with rollout.harness the program has the loop: "
+                "set it to 0, and explore with temperature_spread or temperature_end"
+            )
+        return self
+
+    @model_serializer(mode="wrap")
+    def _without_harness(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """A profile without a harness reads as it did before there was one, so that its results keep their names."""
+        values: dict[str, Any] = dump(self)
+        if values.get("harness", self) is None:
+            del values["harness"]
+        return values
 
     @property
     def lag(self) -> int:
