@@ -144,7 +144,7 @@ def play(
     Returns:
         How the episode ended.
     """
-    world = _World(task, limits)
+    world = World(task, limits)
     rewards: list[float | None] = []
     try:
         opening = yield world.job(world.open)
@@ -204,7 +204,7 @@ def run_alone(steps: Generator[Work, Any, Ending], reply: Callable[[], Any], too
 Answered = tuple[list[Message], float | None, Stop | None]
 
 
-class _Opened(NamedTuple):
+class Opened(NamedTuple):
     """How an episode opens: the messages that the policy is given first, the tools, and whether the reset failed.
 
     `replies`: the environment answers turns without a call.
@@ -216,7 +216,7 @@ class _Opened(NamedTuple):
     replies: bool
 
 
-class _World:
+class World:
     """An episode's environment. Its methods may run in a thread: they touch nothing that episodes share."""
 
     environment: Environment
@@ -229,7 +229,7 @@ class _World:
         """Work of this environment as a job with the episode's timer."""
         return Job(work, self._timer)
 
-    def open(self) -> _Opened:
+    def open(self) -> Opened:
         """Make the environment and reset it; without opening messages of its own, the task's prompt opens."""
         self._timer.begin("reset")
         self.environment = make_environment(self._task.environment)
@@ -242,43 +242,49 @@ class _World:
             messages = opening_messages(self.environment, self._task)
         except Exception as error:  # as at reset
             messages, stop = [{"role": "user", "content": self._task.prompt}], stop or Stop.failed(error)
-        return _Opened(messages, self.environment.tools(), stop, isinstance(self.environment, Replier))
+        return Opened(messages, self.environment.tools(), stop, isinstance(self.environment, Replier))
 
     def answer(self, turn: PolicyTurn) -> Answered:
         """Carry out a turn's calls; one without calls is answered with the user's next message."""
         return self._carry_out(turn.calls) if turn.calls else self._reply(turn.text)
 
-    def _reply(self, text: str) -> Answered:
+    def call(self, tool: str, arguments: dict[str, Any]) -> tuple[Observation, Stop | None]:
+        """Carry out one call. Returns what the environment says, and why the episode ends with it, None where it goes on."""
+        # A copy: episodes with the same reply share the parsed arguments.
+        return self._observed(f"step {tool}", lambda: self.environment.step(tool, fresh_copy(arguments)))
+
+    def say(self, text: str) -> tuple[Observation, Stop | None]:
+        """What the environment, a `Replier`, answers to a turn without a call; as `call`."""
         assert isinstance(self.environment, Replier)
+        return self._observed("reply", functools.partial(self.environment.reply, text))
+
+    def _observed(self, doing: str, act: Callable[[], Observation]) -> tuple[Observation, Stop | None]:
         try:
-            self._timer.begin("reply")
-            observation = self.environment.reply(text)
+            self._timer.begin(doing)
+            observation = act()
             observation.text.encode()
-            reward = _process_reward(observation, "reply")
+            observation = replace(observation, reward=_process_reward(observation, doing.removeprefix("step ")))
         except Exception as error:  # as at reset
-            return [], None, Stop.failed(error)
-        if stop := _stop_of(observation):
-            return [], reward, stop
-        return [{"role": "user", "content": observation.text}], reward, None
+            return Observation("", error=True), Stop.failed(error)
+        return observation, _stop_of(observation)
+
+    def _reply(self, text: str) -> Answered:
+        observation, stop = self.say(text)
+        return [] if stop else [{"role": "user", "content": observation.text}], observation.reward, stop
 
     def _carry_out(self, calls: list[Call]) -> Answered:
         """Carry out a turn's calls. Returns the tools' messages up to a stop, and the turn's process reward."""
         results: list[Message] = []
         total: float | None = None
         for call in calls:
+            stop = None
             if call.malformed:
                 observation = Observation(call.malformed, error=True)
             else:
-                try:
-                    self._timer.begin(f"step {call.name}")
-                    # A copy: episodes with the same reply share the parsed arguments.
-                    observation = self.environment.step(call.name, fresh_copy(call.arguments))
-                    observation.text.encode()
-                    if (reward := _process_reward(observation, call.name)) is not None:
-                        total = reward + (total or 0.0)
-                except Exception as error:  # as at reset
-                    return results, total, Stop.failed(error)
-            if stop := _stop_of(observation):
+                observation, stop = self.call(call.name, call.arguments)
+                if observation.reward is not None:
+                    total = observation.reward + (total or 0.0)
+            if stop:
                 return results, total, stop
             results.append({"role": "tool", "tool_call_id": call.id, "name": call.name, "content": observation.text})
         return results, total, None
