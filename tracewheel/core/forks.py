@@ -23,7 +23,7 @@ Forks = Sequence[Sequence[int]]
 
 @dataclass
 class TokenTree:
-    """A tree that grows at the end of one row. `row` holds the flat indices of that row."""
+    """A tree that grows at the end of one row. `row` holds the flat indices of that row; another one may be put in its place."""
 
     ids: list[int] = field(default_factory=list)
     mask: list[int] = field(default_factory=list)
@@ -42,6 +42,34 @@ class TokenTree:
     def cut(self, count: int) -> None:
         """Continue after the row's first `count` tokens."""
         del self.row[count:]
+
+    def follow(self, ids: Sequence[int]) -> int:
+        """Continue the row with tokens that the tree holds already, as many of `ids` as there are; ties go to the latest.
+
+        Returns:
+            How many of `ids` the row has been continued with.
+        """
+        followers: dict[int, list[int]] = {}
+        for start, after in self.forks:
+            followers.setdefault(after, []).append(start)
+        forked = {start for start, _ in self.forks}
+        found = self._longest(ids, self.row[-1] if self.row else -1, followers, forked)
+        self.row += found
+        return len(found)
+
+    def _longest(self, ids: Sequence[int], last: int, followers: dict[int, list[int]], forked: set[int]) -> list[int]:
+        path: list[int] = []
+        for at, wanted in enumerate(ids):
+            after = [last + 1] if last + 1 < len(self.ids) and last + 1 not in forked else []
+            fitting = [index for index in (*after, *followers.get(last, ())) if self.ids[index] == wanted]
+            if len(fitting) > 1:
+                tails = [[index, *self._longest(ids[at + 1 :], index, followers, forked)] for index in reversed(fitting)]
+                return path + max(tails, key=len)
+            if not fitting:
+                return path
+            last = fitting[0]
+            path.append(last)
+        return path
 
     def row_ids(self, start: int = 0) -> list[int]:
         """The ids of the row's tokens from the position `start` on."""

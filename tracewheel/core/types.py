@@ -149,6 +149,9 @@ class Turn:
     first token. `changes` lists (position in the trajectory, new version) where weights were updated within the turn.
     `reward` is the sum of the process rewards that the environment returned for the turn's calls; None without any, and the
     stored turn then has no such key.
+
+    `credit` says whom the episode's reward is for, in the same way: None is every turn, "" is not this one, and the name of an
+    agent is this agent's share (`rollout.harness.credit`).
     """
 
     start: int
@@ -159,10 +162,11 @@ class Turn:
     forced: int = 0
     changes: list[list[int]] = field(default_factory=list)
     reward: float | None = None
+    credit: str | None = None
 
     def to_record(self) -> dict[str, Any]:
-        """The turn as it is stored, without `reward` where there is none."""
-        return {name: value for name, value in vars(self).items() if name != "reward" or value is not None}
+        """The turn as it is stored, without `reward` and `credit` where there is none."""
+        return {name: value for name, value in vars(self).items() if name not in ("reward", "credit") or value is not None}
 
     @property
     def oldest_version(self) -> int:

@@ -12,11 +12,12 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tracewheel.chat.turns import turn_reader
 from tracewheel.config import RolloutConfig
 from tracewheel.core.time_limits import Job, WatchedThreads
 from tracewheel.core.types import Trajectory
 from tracewheel.rollout.episode import Ending, EpisodeLimits, EpisodeSpec, Work, play
-from tracewheel.rollout.token_transcript import TokenTranscript, turn_reader
+from tracewheel.rollout.token_transcript import TokenTranscript
 
 if TYPE_CHECKING:
     from tracewheel.chat.renderer import ChatRenderer

@@ -7,14 +7,13 @@ as sampled.
 
 from __future__ import annotations
 
-import functools
 import itertools
 import json
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
 from tracewheel.chat.conversation import Conversation
 from tracewheel.chat.formats import ParsedTurn
+from tracewheel.chat.turns import ReadTurn, call_head, prompt_ids
 from tracewheel.config import RolloutConfig
 from tracewheel.core.forks import TokenTree
 from tracewheel.core.types import StopReason, Trajectory, Turn, content_hash
@@ -25,10 +24,6 @@ from tracewheel.rollout.exploration import ForcedCalls, offered_tools
 if TYPE_CHECKING:
     from tracewheel.chat.renderer import ChatRenderer
     from tracewheel.engines.base import Generation
-
-CACHED_TURNS = 65536
-# The text and the calls of a turn's ids, under the tools offered, as JSON.
-ReadTurn = Callable[[tuple[int, ...], str], tuple[str, ParsedTurn]]
 
 
 class TokenTranscript:
@@ -63,9 +58,9 @@ class TokenTranscript:
             ConfigError: `exploration.tools` names no tool that is offered.
         """
         self._messages, self._tools = messages, json.dumps(tools)
-        self._add_context(_prompt_ids(self._renderer, json.dumps(messages), self._tools))
+        self._add_context(prompt_ids(self._renderer, json.dumps(messages), self._tools))
         exploration = self._config.exploration
-        heads = [_call_head(self._renderer, json.dumps(tool)) for tool in offered_tools(exploration, tools)]
+        heads = [call_head(self._renderer, json.dumps(tool)) for tool in offered_tools(exploration, tools)]
         self._forced_calls = ForcedCalls(0.0 if self._spec.greedy else exploration.epsilon, heads, self._spec.seed)
         self._conversation = Conversation(self._renderer, messages, tools)
         prompt, most = len(self._tree.row), self._config.max_tokens
@@ -146,17 +141,6 @@ class TokenTranscript:
         self._logprobs += [0.0] * len(ids)
 
 
-def turn_reader(renderer: ChatRenderer) -> ReadTurn:
-    """Reads sampled turns; a turn that was read before is not parsed again."""
-
-    @functools.lru_cache(maxsize=CACHED_TURNS)
-    def read(ids: tuple[int, ...], tools: str) -> tuple[str, ParsedTurn]:
-        text = renderer.decode(list(ids[:-1] if ids[-1] in renderer.end_of_turn_ids else ids))
-        return text, renderer.parse(text, json.loads(tools))
-
-    return read
-
-
 def _calls(parsed: ParsedTurn, message: Message) -> list[Call]:
     """The calls of a turn with the ids that its message gives them; a malformed turn's message has none."""
     if named := message.get("tool_calls"):
@@ -165,13 +149,3 @@ def _calls(parsed: ParsedTurn, message: Message) -> list[Call]:
         Call("", call.name, call.arguments, f"error: malformed call {call.malformed}" if call.malformed else "")
         for call in parsed.calls
     ]
-
-
-@functools.lru_cache(maxsize=4096)
-def _call_head(renderer: ChatRenderer, tool: str) -> tuple[int, ...]:
-    return tuple(renderer.call_head(json.loads(tool)))
-
-
-@functools.lru_cache(maxsize=4096)
-def _prompt_ids(renderer: ChatRenderer, messages: str, tools: str) -> tuple[int, ...]:
-    return tuple(renderer.prompt_ids(json.loads(messages), json.loads(tools)))

@@ -1,0 +1,223 @@
+"""What a program and the policy said to each other, as one tree of tokens.
+
+Each request is rendered with the ids of the policy's own turns as they were sampled. As far as the tree holds the same tokens
+already, the context shares them; from there on it is a branch. So a token is stored once, what was sampled is never tokenised
+again, and the tree's rows are what the policy read at its turns.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import jinja2
+
+from tracewheel.chat.formats import WELL_FORMED
+from tracewheel.chat.rewriting import OwnTurn
+from tracewheel.chat.turns import ReadTurn, call_head, prompt_ids
+from tracewheel.core.errors import ConfigError, DataError
+from tracewheel.core.forks import TokenTree
+from tracewheel.core.types import Turn
+from tracewheel.gateway.exchange import ChatReply, ChatRequest, FinishReason, Message, Refusal, SampledToken
+from tracewheel.gateway.histories import THINKING, Histories, History
+from tracewheel.gateway.stop_texts import cut_at_stop
+
+if TYPE_CHECKING:
+    from tracewheel.chat.renderer import ChatRenderer
+    from tracewheel.engines.base import Generation
+
+
+@dataclass(frozen=True)
+class Context:
+    """What the policy reads for a turn: the `ids`, of which the last `forced` begin its turn. `known` of them are a row's."""
+
+    request: ChatRequest
+    history: History
+    ids: list[int]
+    known: tuple[int, ...] = ()
+    forced: int = 0
+
+
+@dataclass
+class Branch:
+    """A conversation that parted from all before for a `reason`: the numbers of its turns, and its messages so far."""
+
+    reason: str
+    agent: str
+    turns: list[int]
+    messages: list[Message]
+    foreign: int
+
+    def to_record(self) -> dict[str, Any]:
+        """As it is stored in a trajectory."""
+        return vars(self)
+
+
+@dataclass(frozen=True)
+class _Said:
+    """A turn: its ids with an end token, the flat indices of the row up to its last own token, and its branch."""
+
+    own: OwnTurn
+    row: tuple[int, ...]
+    ended: bool
+    branch: int
+
+
+class EpisodeTree:
+    """One program's tree.
+
+    Args:
+        renderer: Of the policy's chat format.
+        read: The renderer's `turn_reader`, which episodes share.
+    """
+
+    def __init__(self, renderer: ChatRenderer, read: ReadTurn) -> None:
+        self._renderer, self._read = renderer, read
+        self._histories = Histories()
+        self._said: list[_Said] = []
+        self.tokens = TokenTree()
+        self.logprobs: list[float] = []
+        self.turns: list[Turn] = []
+        self.branches: list[Branch] = []
+
+    @property
+    def last_row(self) -> tuple[int, ...]:
+        """The flat indices of the row that ends with the last turn."""
+        return self._said[-1].row if self._said else ()
+
+    def row_of(self, turn: int) -> tuple[int, ...]:
+        """The flat indices of the row that ends with a turn."""
+        return self._said[turn].row
+
+    def context(self, request: ChatRequest) -> Context:
+        """Render a request.
+
+        Raises:
+            Refusal: the template cannot render it, it has no message to answer, or it names a tool that it does not offer.
+        """
+        if not request.messages or request.messages[-1]["role"] == "assistant":
+            raise Refusal("invalid_request", "the last message must be one that the model can answer", "messages")
+        tools = json.dumps(request.tools)
+        history = self._histories.read(request.messages, tools, request.agent)
+        try:
+            ids, known = self._ids(request, history, tools)
+            head = self._head(request)
+        except (ConfigError, DataError, jinja2.TemplateError) as error:
+            raise Refusal("invalid_request", f"the model's chat template cannot write this: {error}", "messages") from error
+        return Context(request, history, [*ids, *head], known, len(head))
+
+    def add_turn(self, context: Context, generation: Generation, answer_id: str) -> ChatReply:
+        """Record a sampled turn and give the reply to it."""
+        request, history = context.request, context.history
+        ids, text, stop = cut_at_stop(self._renderer, generation.token_ids, request.stop)
+        logprobs, versions = generation.logprobs[: len(ids)], generation.versions[: len(ids)]
+        branch = self._place(context)
+        start = len(self.tokens.ids)
+        head = context.ids[len(context.ids) - context.forced :]
+        said = (*head, *ids)
+        whole, parsed = self._read(said, history.tools)
+        if stop is not None or generation.ended_by == "length":
+            whole = (self._renderer.decode(head) if head else "") + text
+            parsed = (
+                replace(self._renderer.parse(whole, request.tools), calls=[])
+                if stop is None
+                else (self._renderer.parse(whole, request.tools))
+            )
+        self.tokens.add(ids, sampled=True)
+        self.logprobs += logprobs
+        number = len(self.turns)
+        changes = [[start + at, new] for at, (old, new) in enumerate(itertools.pairwise(versions), 1) if new != old]
+        malformed = sum(bool(call.malformed) for call in parsed.calls)
+        self.turns.append(Turn(start, len(self.tokens.ids), len(parsed.calls), malformed, versions[0], context.forced, changes))
+        message = self._sent(self._renderer.assistant_message(whole, parsed, f"call-{number + 1}"))
+        self._histories.add(history, message)
+        ended = ids[-1] in self._renderer.end_of_turn_ids
+        closed = said if ended else (*said, self._renderer.end_of_turn_id)
+        own = self._renderer.own_turn(closed, request.messages[-1]["role"])
+        self._said.append(_Said(own, tuple(self.tokens.row), ended, branch))
+        self._extend(branch, context, message, number)
+        finish: FinishReason = "tool_calls" if message.get("tool_calls") else "stop"
+        if generation.ended_by == "length" and stop is None:
+            finish = "length"
+        shown = tuple(
+            SampledToken(token, self._renderer.decode([token]), logprob) for token, logprob in zip(ids, logprobs, strict=True)
+        )
+        return ChatReply(
+            message,
+            finish,
+            len(context.ids),
+            shown,
+            answer_id,
+            stop_sequence=stop,
+            policy_version=versions[-1],
+            prompt_ids=tuple(context.ids),
+        )
+
+    def _ids(self, request: ChatRequest, history: History, tools: str) -> tuple[list[int], tuple[int, ...]]:
+        """The ids of a history, and the flat indices of the row that they are known to begin with."""
+        messages = [self._own_key(message) for message in request.messages]
+        if not any(isinstance(item, int) for item in history.items):
+            return list(prompt_ids(self._renderer, json.dumps(messages), tools)), ()
+        if history.after is not None and self._renderer.appends:
+            rest = messages[history.items.index(history.after) + 1 :]
+            if not any(message["role"] == "assistant" for message in rest):
+                said = self._said[history.after]
+                row = [self.tokens.ids[index] for index in said.row]
+                end = [] if said.ended else [self._renderer.end_of_turn_id]
+                return [*row, *end, *self._renderer.observation_ids(rest)], said.row
+        mixed: list[Message | int] = [
+            item if isinstance(item, int) else message for item, message in zip(history.items, messages, strict=True)
+        ]
+        ids, _ = self._renderer.context_ids(mixed, [said.own for said in self._said], request.tools)
+        return ids, ()
+
+    def _head(self, request: ChatRequest) -> tuple[int, ...]:
+        """The ids that begin a turn which must call one tool."""
+        if request.tool is None:
+            return ()
+        for tool in request.tools:
+            if tool["function"]["name"] == request.tool:
+                return call_head(self._renderer, json.dumps(tool))
+        raise Refusal("invalid_request", f"tool_choice names '{request.tool}', which is not among the tools", "tool_choice")
+
+    def _place(self, context: Context) -> int:
+        """Put the context into the tree, and find its branch or begin one. The tree's row ends with the context then."""
+        history, tree = context.history, self.tokens
+        tree.row = list(context.known)
+        shared = len(context.known) + tree.follow(context.ids[len(context.known) :])
+        missing = context.ids[shared:]
+        tree.add(missing, sampled=False)
+        self.logprobs += [0.0] * len(missing)
+        if history.after is not None and history.reason is None:
+            before = self._said[history.after]
+            if tuple(tree.row[: len(before.row)]) == before.row:
+                return before.branch
+        reason = "template" if history.reason is None else history.reason
+        self.branches.append(Branch(reason, history.agent, [], [], history.foreign))
+        return len(self.branches) - 1
+
+    def _extend(self, branch: int, context: Context, message: Message, turn: int) -> None:
+        found = self.branches[branch]
+        found.turns.append(turn)
+        found.messages = [*context.request.messages, message]
+        found.foreign = context.history.foreign
+
+    def _own_key(self, message: Message) -> Message:
+        """The message with its thinking under the key that the policy's template reads."""
+        key = self._renderer.format.THINKING_KEY
+        if THINKING not in message or key == THINKING:
+            return message
+        return {key if name == THINKING else name: value for name, value in message.items()}
+
+    def _sent(self, message: Message) -> Message:
+        """The message as the program gets it."""
+        key = self._renderer.format.THINKING_KEY
+        return {THINKING if name == key else name: value for name, value in message.items() if name != WELL_FORMED}
+
+
+def rows_with(tree: EpisodeTree, turns: Sequence[int]) -> set[int]:
+    """The flat indices of the rows that end with these turns."""
+    return {index for turn in turns for index in tree.row_of(turn)}
