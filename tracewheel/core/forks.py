@@ -23,7 +23,7 @@ Forks = Sequence[Sequence[int]]
 
 @dataclass
 class TokenTree:
-    """A tree that grows at the end of one row. `row` holds the flat indices of that row; another one may be put in its place."""
+    """A tree that grows at the end of one row: `row` holds the flat indices of that row, and another may take its place."""
 
     ids: list[int] = field(default_factory=list)
     mask: list[int] = field(default_factory=list)

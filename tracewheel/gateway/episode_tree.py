@@ -175,13 +175,15 @@ class EpisodeTree:
         return ids, ()
 
     def _head(self, request: ChatRequest) -> tuple[int, ...]:
-        """The ids that begin a turn which must call one tool."""
-        if request.tool is None:
+        """The ids that begin a turn which must call a tool: what its call, or the calls of all tools, begin with."""
+        if not (request.tool or request.must_call):
             return ()
-        for tool in request.tools:
-            if tool["function"]["name"] == request.tool:
-                return call_head(self._renderer, json.dumps(tool))
-        raise Refusal("invalid_request", f"tool_choice names '{request.tool}', which is not among the tools", "tool_choice")
+        wanted = [tool for tool in request.tools if request.tool in (None, tool["function"]["name"])]
+        if not wanted:
+            raise Refusal("invalid_request", f"tool_choice: '{request.tool or 'any'}' is not among the tools", "tool_choice")
+        heads = [call_head(self._renderer, json.dumps(tool)) for tool in wanted]
+        shared = itertools.takewhile(lambda ids: len(set(ids)) == 1, zip(*heads, strict=False))
+        return tuple(ids[0] for ids in shared)
 
     def _place(self, context: Context) -> int:
         """Put the context into the tree, and find its branch or begin one. The tree's row ends with the context then."""

@@ -1,0 +1,180 @@
+"""An episode of a program that brings its own loop, while it runs."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from tracewheel.chat.turns import ReadTurn
+from tracewheel.config import RolloutConfig
+from tracewheel.core.errors import InfrastructureError
+from tracewheel.gateway.credit import Credit, credited_turns
+from tracewheel.gateway.engine_thread import Answer, Ask, EngineThread
+from tracewheel.gateway.episode_tree import Context, EpisodeTree
+from tracewheel.gateway.exchange import ChatReply, ChatRequest, Message, Refusal
+
+if TYPE_CHECKING:
+    from tracewheel.chat.renderer import ChatRenderer
+
+
+@dataclass(frozen=True)
+class Draw:
+    """How an episode's tokens are drawn: by its own seed, and not as the program asks where it is trained on.
+
+    With `by_request` the program's temperature counts, where it names one.
+    """
+
+    seed: int = 0
+    temperature: float | None = None
+    greedy: bool = False
+    by_request: bool = False
+
+
+@dataclass(frozen=True)
+class EpisodeTokens:
+    """What is left of an episode, as a trajectory holds it.
+
+    Attributes:
+        token_ids: [T], each token once.
+        action_mask: [T], 1 where the policy sampled.
+        logprobs: [T], of the sampled tokens.
+        forks: See `core/forks.py`.
+        turns: The turns' records, with their `credit`.
+        branches: The branches' records; none where the program's history never parted.
+        messages: The conversation of the last turn.
+        policy_version: The oldest version that sampled a token.
+        requests: How many were asked.
+        refused: How many were refused, by kind.
+        limit: The limit that ended it: `max_turns`, `max_tokens`, or "".
+    """
+
+    token_ids: list[int]
+    action_mask: list[int]
+    logprobs: list[float]
+    forks: list[list[int]]
+    turns: list[dict[str, Any]]
+    branches: list[dict[str, Any]]
+    messages: list[Message]
+    policy_version: int
+    requests: int
+    refused: dict[str, int]
+    limit: str
+
+
+class LiveEpisode:
+    """One program's episode. Its methods may be called from any thread.
+
+    Attributes:
+        key: What the program shows at the door.
+        number: Its place among the gateway's episodes, part of its address.
+        openai_url: For clients of OpenAI; ends with `/v1`.
+        anthropic_url: For clients of Anthropic.
+    """
+
+    def __init__(
+        self, number: int, key: str, engine: EngineThread, renderer: ChatRenderer, read: ReadTurn, config: RolloutConfig, draw: Draw
+    ) -> None:
+        self.number, self.key = number, key
+        self.openai_url = self.anthropic_url = ""
+        self._engine, self._renderer, self._config, self._draw = engine, renderer, config, draw
+        self._tree = EpisodeTree(renderer, read)
+        self._lock = threading.Lock()
+        self._requests, self._open = 0, 0
+        self._refused: Counter[str] = Counter()
+        self._limit = ""
+        self._closed = ""
+
+    async def answer(self, request: ChatRequest) -> ChatReply:
+        """The policy's next turn.
+
+        Raises:
+            Refusal: the episode has ended, a limit is reached, or the request cannot be answered.
+        """
+        with self._lock:
+            self._requests += 1
+        try:
+            return await self._answer(request)
+        except Refusal as refusal:
+            with self._lock:
+                self._refused[refusal.kind] += 1
+            raise
+
+    def end(self, why: str) -> None:
+        """Answer no more: `why` is what the program is told."""
+        self._closed = self._closed or why
+        self._engine.release(self.key)
+
+    def turns_so_far(self) -> int:
+        """How many turns the policy has had."""
+        return len(self._tree.turns)
+
+    def record(self, credit: Credit = "all") -> EpisodeTokens:
+        """What was said until now."""
+        with self._lock:
+            tree = self._tree
+            turns = credited_turns(tree, credit)
+            last = next((branch for branch in tree.branches if tree.turns and len(tree.turns) - 1 in branch.turns), None)
+            return EpisodeTokens(
+                list(tree.tokens.ids),
+                list(tree.tokens.mask),
+                list(tree.logprobs),
+                [list(fork) for fork in tree.tokens.forks],
+                [turn.to_record() for turn in turns],
+                [branch.to_record() for branch in tree.branches] if len(tree.branches) > 1 else [],
+                list(last.messages) if last else [],
+                min((turn.oldest_version for turn in tree.turns), default=self._engine.policy_version),
+                self._requests,
+                dict(self._refused),
+                self._limit,
+            )
+
+    async def _answer(self, request: ChatRequest) -> ChatReply:
+        with self._lock:
+            self._check()
+            context = self._tree.context(request)
+            ask = self._ask(context)
+            self._open += 1
+        try:
+            answer: Answer = await asyncio.wrap_future(self._engine.ask(ask))
+        except InfrastructureError as error:
+            raise Refusal("server_error", str(error)) from error
+        except asyncio.CancelledError:
+            if self._closed:  # the engine has let go of it; a client that left is told nothing
+                raise Refusal("invalid_request", self._closed) from None
+            raise
+        finally:
+            with self._lock:
+                self._open -= 1
+        with self._lock:
+            if self._closed:
+                raise Refusal("invalid_request", self._closed)
+            reply = self._tree.add_turn(context, answer.generation, f"{self.number}-{len(self._tree.turns) + 1}")
+        return replace(reply, cached_tokens=answer.cached)
+
+    def _check(self) -> None:
+        if self._closed:
+            raise Refusal("invalid_request", self._closed)
+        if len(self._tree.turns) + self._open >= self._config.max_turns:
+            self._limit = self._limit or "max_turns"
+            raise Refusal("invalid_request", f"the episode has had its {self._config.max_turns} turns (rollout.max_turns)")
+
+    def _ask(self, context: Context) -> Ask:
+        request, config, draw = context.request, self._config, self._draw
+        room = config.max_tokens - len(context.ids)
+        if room < 1:
+            self._limit = "max_tokens"
+            raise Refusal(
+                "context_length_exceeded",
+                f"the messages have {len(context.ids)} tokens, and {config.max_tokens} is the most (rollout.max_tokens)",
+                "messages",
+            )
+        most = min(room, config.max_turn_tokens - context.forced, request.max_tokens or room)
+        if most < 1:
+            raise Refusal("invalid_request", "tool_choice begins the turn with more tokens than a turn may have", "tool_choice")
+        temperature, greedy = draw.temperature, draw.greedy
+        if draw.by_request and request.temperature is not None:
+            temperature, greedy = (None, True) if request.temperature == 0 else (request.temperature, False)
+        return Ask(self.key, context.ids, most, draw.seed, temperature, greedy)
