@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
-
 from tracewheel.core.types import Turn
 
 if TYPE_CHECKING:

@@ -75,7 +75,14 @@ class LiveEpisode:
     """
 
     def __init__(
-        self, number: int, key: str, engine: EngineThread, renderer: ChatRenderer, read: ReadTurn, config: RolloutConfig, draw: Draw
+        self,
+        number: int,
+        key: str,
+        engine: EngineThread,
+        renderer: ChatRenderer,
+        read: ReadTurn,
+        config: RolloutConfig,
+        draw: Draw,
     ) -> None:
         self.number, self.key = number, key
         self.openai_url = self.anthropic_url = ""
