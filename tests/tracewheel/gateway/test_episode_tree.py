@@ -1,0 +1,295 @@
+"""Programs that rewrite their histories: the trees worked out by hand, and the gradients of an exact re-run."""
+
+import asyncio
+from collections import deque
+
+import pandas as pd
+import pytest
+import torch
+
+from tracewheel.config import RolloutConfig
+from tracewheel.core.forks import rows
+from tracewheel.engines.base import Generation
+from tracewheel.gateway.engine_thread import EngineThread
+from tracewheel.gateway.exchange import ChatRequest, Refusal
+from tracewheel.gateway.gateway import Gateway
+from tracewheel.gateway.live_episode import Draw
+from tracewheel.learner.batch import micro_batches
+from tracewheel.learner.kernels.token_logprobs import action_logprobs
+
+SYSTEM, USER = {"role": "system", "content": "S"}, {"role": "user", "content": "u"}
+
+
+def user(text):
+    return {"role": "user", "content": text}
+
+
+class Script:
+    """An engine that says given texts in turn; each session must be asked for exactly what its context lacks."""
+
+    policy_version = 4
+
+    def __init__(self, renderer, texts):
+        self._renderer, self._texts, self._asked, self.held = renderer, deque(texts), deque(), {}
+
+    @property
+    def idle(self):
+        return not self._asked
+
+    def submit(self, request):
+        held = self.held.setdefault(request.session, [])
+        self.held[request.session] = held[: request.keep] + request.new_ids
+        self._asked.append(request)
+
+    def step(self):
+        request = self._asked.popleft()
+        ids = [*self._renderer.tokenizer.encode(self._texts.popleft(), add_special_tokens=False), self._renderer.end_of_turn_id]
+        self.held[request.session] += ids
+        return [Generation(request.session, ids, [-0.5] * len(ids), "stop", [4] * len(ids))]
+
+    def close(self, session):
+        del self.held[session]
+
+
+class Talk:
+    """One program and what it was told."""
+
+    def __init__(self, renderer, texts, **limits):
+        self.thread = EngineThread(Script(renderer, texts))
+        self.gateway = Gateway(self.thread, renderer, RolloutConfig(**limits))
+        self.episode = self.gateway.open(Draw(1, 1.0))
+        self.replies = []
+
+    def ask(self, messages, model="policy", **more):
+        reply = asyncio.run(self.gateway.answer(self.episode.key, ChatRequest(messages, model=model, **more)))
+        self.replies.append(reply)
+        return reply.message
+
+
+@pytest.fixture
+def talk(renderer):
+    made = []
+
+    def start(*texts, **limits):
+        made.append(Talk(renderer, texts, **limits))
+        return made[-1]
+
+    yield start
+    for each in made:
+        each.thread.close()
+
+
+def strips_thinking(talk):
+    made = talk("<think>\na\n</think>\n\none", "<think>\nb\n</think>\n\ntwo", "three")
+    messages = [SYSTEM, USER]
+    for text in ("x", "y", "z"):
+        message = made.ask(messages)
+        messages = [*messages, {"role": "assistant", "content": message["content"]}, user(text)]
+    return made
+
+
+def compacts(talk):
+    made = talk("one", "two", "three", "four")
+    first = made.ask([SYSTEM, USER])
+    second = made.ask([SYSTEM, USER, first, user("x")])
+    third = made.ask([SYSTEM, USER, user("you said one"), second, user("y")])
+    made.ask([SYSTEM, USER, user("you said one"), second, user("y"), third, user("z")])
+    return made
+
+
+def has_two_sub_agents(talk):
+    made = talk("plan", "left", "right", "done")
+    plan = made.ask([SYSTEM, USER])
+    left = made.ask([{"role": "system", "content": "L"}, user("plan")], "policy/left")
+    right = made.ask([{"role": "system", "content": "R"}, user("plan")], "policy/right")
+    made.ask([SYSTEM, USER, plan, user(f"{left['content']} {right['content']}")])
+    return made
+
+
+def retries(talk):
+    made = talk("bad", "good", "end")
+    made.ask([SYSTEM, USER])
+    good = made.ask([SYSTEM, USER])
+    made.ask([SYSTEM, USER, good, user("x")])
+    return made
+
+
+def edits(talk):
+    made = talk("one two", "three", "four")
+    first = made.ask([SYSTEM, USER])
+    edited = {**first, "content": "one TWO"}
+    second = made.ask([SYSTEM, USER, edited, user("x")])
+    made.ask([SYSTEM, USER, edited, user("x"), second, user("y")])
+    return made
+
+
+# For each: the branches as (reason, turns), and of each row the numbers of the turns that are trained on in it.
+PROGRAMS = {
+    strips_thinking: ([("", [0]), ("thinking_stripped", [1]), ("thinking_stripped", [2])], [[0], [1], [2]]),
+    compacts: ([("", [0, 1]), ("compaction", [2, 3])], [[0, 1], [2, 3]]),
+    has_two_sub_agents: ([("", [0, 3]), ("sub_agent", [1]), ("sub_agent", [2])], [[1], [2], [0, 3]]),
+    retries: ([("", [0]), ("retry", [1, 2])], [[0], [1, 2]]),
+    edits: ([("", [0]), ("edited", [1, 2])], [[0], [1, 2]]),
+}
+
+
+@pytest.fixture(params=PROGRAMS, ids=lambda program: program.__name__)
+def program(request, talk):
+    return request.param(talk), *PROGRAMS[request.param]
+
+
+def test_the_tree_is_the_one_worked_out_by_hand(program, renderer):
+    talk, branches, turns_of_rows = program
+    found = talk.episode.record()
+    assert [(branch["reason"], branch["turns"]) for branch in found.branches] == branches
+    paths = rows(found.forks, len(found.token_ids))
+    own = [[number for number, turn in enumerate(found.turns) if turn["end"] - 1 in path] for path in paths]
+    assert own == turns_of_rows
+    for reply, turn in zip(talk.replies, found.turns, strict=True):
+        path = next(path for path in paths if turn["end"] - 1 in path)
+        read = path[: path.index(turn["start"])]
+        assert tuple(found.token_ids[at] for at in read) == reply.prompt_ids
+        assert found.token_ids[turn["start"] : turn["end"]] == [token.id for token in reply.tokens]
+    assert sum(found.action_mask) == sum(len(reply.tokens) for reply in talk.replies)
+
+
+def test_a_context_is_what_the_template_writes(program, renderer):
+    """Where the template only appends and ids and text agree, the context is that of the messages alone."""
+    talk, *_ = program
+    for branch in talk.episode.record().branches:
+        *before, last = branch["messages"]
+        reply = next(reply for reply in talk.replies if reply.message == last)
+        assert renderer.decode(list(reply.prompt_ids)) == renderer.decode(renderer.prompt_ids(before, []))
+
+
+def test_gradients_are_those_of_an_exact_rerun(program, model):
+    """Each turn alone, after the context that was read, against the tree in one pass."""
+    talk, *_ = program
+    found = talk.episode.record()
+    whole = pd.DataFrame(
+        [{"token_ids": found.token_ids, "action_mask": found.action_mask, "logprobs": found.logprobs, "forks": found.forks}]
+    )
+    alone = pd.DataFrame(
+        [
+            {
+                "token_ids": [*reply.prompt_ids, *(token.id for token in reply.tokens)],
+                "action_mask": [0] * len(reply.prompt_ids) + [1] * len(reply.tokens),
+                "logprobs": [0.0] * (len(reply.prompt_ids) + len(reply.tokens)),
+            }
+            for reply in talk.replies
+        ]
+    )
+    for layout in ("packed", "shared_prefix"):
+        expected = gradient(model, alone, layout)
+        assert torch.linalg.norm(gradient(model, whole, layout) - expected) < 1e-5 * torch.linalg.norm(expected)
+
+
+def gradient(model, table, layout):
+    model.zero_grad()
+    total = 0.0
+    for batch in micro_batches(table, [1.0] * len(table), 4000, layout=layout):
+        logprobs = action_logprobs(model, batch, layout=layout)[0]
+        total = total + (logprobs * batch.action_mask).sum()
+    total.backward()
+    found = torch.cat([parameter.grad.flatten() for parameter in model.parameters() if parameter.grad is not None])
+    model.zero_grad()
+    return found
+
+
+def test_a_reply_may_come_back_with_other_white_space_in_its_arguments(talk, call_text):
+    made = talk(call_text("read_file", path="a"), "end")
+    said = made.ask([USER])
+    [call] = said["tool_calls"]
+    call = {**call, "function": {**call["function"], "arguments": '{ "path":\n"a"}'}}
+    made.ask(
+        [USER, {**said, "content": "", "tool_calls": [call]}, {"role": "tool", "tool_call_id": call["id"], "content": "t"}]
+    )
+    found = made.episode.record()
+    assert not found.branches and not found.forks and len(found.turns) == 2
+
+
+def test_a_call_with_another_id_is_an_edit(talk, call_text):
+    made = talk(call_text("read_file", path="a"), "end")
+    said = made.ask([USER])
+    [call] = said["tool_calls"]
+    made.ask([USER, {**said, "tool_calls": [{**call, "id": "mine"}]}, {"role": "tool", "tool_call_id": "mine", "content": "t"}])
+    assert [branch["reason"] for branch in made.episode.record().branches] == ["", "edited"]
+
+
+@pytest.mark.parametrize(
+    ("histories", "reason"),
+    [
+        (([USER, "one", user("x")], [USER, "one", user("y")]), "parallel"),
+        (([USER], [user("other")]), "new_conversation"),
+    ],
+)
+def test_why_a_history_parts(talk, histories, reason):
+    made = talk("one", "two", "three")
+    said = made.ask([USER])
+    for history in histories:
+        made.ask([said if message == "one" else message for message in history])
+    assert made.episode.record().branches[-1]["reason"] == reason
+
+
+def test_other_tools_begin_a_branch(talk):
+    from tracewheel.environments.workspace.environment import TOOLS
+
+    made = talk("one", "two")
+    said = made.ask([USER], tools=TOOLS)
+    made.ask([USER, said, user("x")], tools=TOOLS[:2])
+    assert [branch["reason"] for branch in made.episode.record().branches] == ["", "tools_changed"]
+
+
+def test_a_stop_text_ends_a_turn_where_it_is_complete(talk, renderer):
+    made = talk("go on. Observation:none", "end")
+    said = made.ask([USER], stop=("Observation:",))
+    assert said["content"].strip() == "go on."
+    reply = made.replies[0]
+    assert reply.stop_sequence == "Observation:" and reply.finish_reason == "stop"
+    assert renderer.decode([token.id for token in reply.tokens]) == "go on. Observation:"
+    made.ask([USER, said, user("x")])
+    found = made.episode.record()
+    assert not found.branches and not found.forks
+    end = found.turns[0]["end"]
+    assert found.token_ids[end] == renderer.end_of_turn_id and found.action_mask[end] == 0
+
+
+def test_a_named_tool_begins_the_turn_and_is_not_trained_on(talk, call_text, renderer):
+    from tracewheel.environments.workspace.environment import TOOLS
+
+    head = renderer.call_head(next(tool for tool in TOOLS if tool["function"]["name"] == "read_file"))
+    rest = call_text("read_file", path="a").removeprefix(renderer.decode(head))
+    made = talk(rest)
+    said = made.ask([USER], tools=TOOLS, tool="read_file")
+    assert said["tool_calls"][0]["function"]["name"] == "read_file"
+    [turn] = made.episode.record().turns
+    assert turn["forced"] == len(head)
+
+
+def test_limits_and_what_cannot_be_answered(talk):
+    made = talk("one", "two", max_turns=1, max_tokens=200, max_turn_tokens=50)
+    for messages, kind in [
+        ([], "invalid_request"),
+        ([{"role": "assistant", "content": "I"}], "invalid_request"),
+        ([user("long " * 300)], "context_length_exceeded"),
+    ]:
+        with pytest.raises(Refusal) as refused:
+            made.ask(messages)
+        assert refused.value.kind == kind
+    said = made.ask([USER])
+    with pytest.raises(Refusal, match="rollout.max_turns"):
+        made.ask([USER, said, user("x")])
+    found = made.episode.record()
+    assert (found.limit, found.requests, len(found.turns)) == ("max_tokens", 5, 1)
+    made.gateway.close(made.episode)
+    with pytest.raises(Refusal) as refused:
+        made.ask([USER])
+    assert refused.value.kind == "authentication"
+
+
+@pytest.mark.parametrize(
+    ("credit", "expected"), [("all", [None] * 4), ("last", [None, "", "", None]), ("per_agent", [None, "left", "right", None])]
+)
+def test_credit_of_branches(talk, credit, expected):
+    found = has_two_sub_agents(talk).episode.record(credit)
+    assert [turn.get("credit") for turn in found.turns] == expected
