@@ -1,0 +1,103 @@
+"""Who asks, what they sent, and how they are refused."""
+
+from __future__ import annotations
+
+import uuid
+from collections import OrderedDict
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from tracewheel.core.strict_json import parse_json
+from tracewheel.gateway.dialects.anthropic import AnthropicMessages
+from tracewheel.gateway.dialects.chat import ChatCompletions
+from tracewheel.gateway.dialects.dialect import Dialect
+from tracewheel.gateway.dialects.said import Said
+from tracewheel.gateway.exchange import Door, Refusal
+
+KEYS = 10_000  # keys whose sayings are kept; the one that asked least recently goes first
+RETRY_SOON = 1.0  # seconds, where the door is overloaded and names no time
+
+
+class Knowledge:
+    """What each key was told."""
+
+    def __init__(self) -> None:
+        self._of: OrderedDict[str, Said] = OrderedDict()
+
+    def of(self, key: str) -> Said:
+        """What was said to a key."""
+        said = self._of.setdefault(key, Said())
+        self._of.move_to_end(key)
+        while len(self._of) > KEYS:
+            self._of.popitem(last=False)
+        return said
+
+
+def request_id(request: Request) -> str:
+    """The request's id, the same each time."""
+    if not hasattr(request.state, "id"):
+        request.state.id = f"req_{uuid.uuid4().hex}"
+    return str(request.state.id)
+
+
+def id_headers(request: Request) -> dict[str, str]:
+    """The request's id as both vendors name it."""
+    return {"x-request-id": request_id(request), "request-id": request_id(request)}
+
+
+def dialect_of(request: Request) -> Dialect:
+    """The dialect of a path that all share, by what the client says of itself."""
+    is_anthropic = "anthropic-version" in request.headers or "/v1/messages" in request.url.path
+    return AnthropicMessages() if is_anthropic else ChatCompletions()
+
+
+def check_key(door: Door, request: Request) -> str:
+    """The key of a request.
+
+    Raises:
+        Refusal: it has none, or may not ask at this URL.
+    """
+    bearer = request.headers.get("authorization", "")
+    key = request.headers.get("x-api-key") or (bearer[7:].strip() if bearer[:7].lower() == "bearer " else "")
+    if not key:
+        raise Refusal("authentication", "You did not provide an API key: send it as a bearer token or as x-api-key.")
+    if not door.admits(key, request.path_params.get("episode")):
+        raise Refusal("authentication", f"Incorrect API key provided: {_masked(key)}.")
+    return key
+
+
+def _masked(key: str) -> str:
+    return f"{key[:3]}***{key[-2:]}" if len(key) > 12 else "***"
+
+
+async def read_body(request: Request, most: int) -> Any:
+    """The JSON value that was sent.
+
+    Raises:
+        Refusal: it is larger than `most` bytes, or not JSON.
+    """
+    too_large = Refusal("too_large", f"Request exceeds the maximum size of {most} bytes.")
+    declared = request.headers.get("content-length", "0")
+    if declared.isdecimal() and int(declared) > most:
+        raise too_large
+    raw = bytearray()
+    async for chunk in request.stream():
+        raw += chunk
+        if len(raw) > most:
+            raise too_large
+    try:
+        return parse_json(raw.decode())
+    except ValueError as error:  # not UTF-8 is one, too
+        raise Refusal("invalid_request", f"We could not parse the JSON body of your request: {error!s:.200}.") from None
+
+
+def refused(request: Request, dialect: Dialect, refusal: Refusal, status: int | None = None) -> Response:
+    """A refusal in its dialect, with whether asking again is of use."""
+    wait = RETRY_SOON if refusal.kind == "overloaded" and refusal.retry_after is None else refusal.retry_after
+    headers = {**id_headers(request), "x-should-retry": "false" if wait is None else "true"}
+    if wait is not None:
+        headers["retry-after"] = f"{wait:g}"
+    body = dialect.error(refusal, request_id(request))
+    return JSONResponse(body, dialect.status(refusal) if status is None else status, headers)

@@ -1,0 +1,143 @@
+"""The input of a Responses request: items become messages."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Any
+
+from tracewheel.gateway.dialects.fields import Fields, refuse, wrong_type, wrong_value
+from tracewheel.gateway.dialects.messages import assistant, call, text_of, tool_reply
+from tracewheel.gateway.dialects.said import Said
+from tracewheel.gateway.exchange import Message
+
+ROLES = ("user", "assistant", "system", "developer")
+ITEMS = ("message", "reasoning", "function_call", "function_call_output", "item_reference")
+SEAL = b"tracewheel:"
+
+
+def sealed(reasoning: str) -> str:
+    """Thinking as `encrypted_content`: clients send it back as it is, also where they keep nothing else."""
+    return base64.b64encode(SEAL + reasoning.encode()).decode()
+
+
+def earlier_messages(fields: Fields, said: Said) -> list[Message]:
+    """The conversation up to the answer that `previous_response_id` names, without its instructions.
+
+    Raises:
+        Refusal: there is no such answer.
+    """
+    identity = fields.optional_text("previous_response_id")
+    if identity is None:
+        return []
+    found = said.response(identity)
+    if found is None:
+        text = f"Previous response with id {identity!r:.80} not found."
+        raise refuse(text, "previous_response_id", "previous_response_not_found")
+    return found.history
+
+
+def read_input(fields: Fields, said: Said) -> list[Message]:
+    """The messages of an input, a text or items. One answer's thinking, text and calls are one message.
+
+    Raises:
+        Refusal: there is none, or an item is wrong.
+    """
+    given = fields.get("input")
+    if given is None:
+        raise fields.missing("input")
+    if isinstance(given, str):
+        return [{"role": "user", "content": given}]
+    if not isinstance(given, list):
+        raise wrong_type(given, "one of a string or array of input items", "input")
+    reader = _Reader(said)
+    for item in fields.objects("input"):
+        reader.read(item)
+    return reader.finish()
+
+
+class _Reader:
+    """Collects items; `turn` holds what the assistant said since others said something."""
+
+    def __init__(self, said: Said) -> None:
+        self._said, self._messages = said, list[Message]()
+        self._text: str | None = None
+        self._thought, self._calls = "", list[dict[str, Any]]()
+
+    def finish(self) -> list[Message]:
+        """The messages."""
+        self._end_turn()
+        return self._messages
+
+    def read(self, item: Fields) -> None:
+        """Add an item."""
+        kind = item.optional_text("type") or "message"
+        match kind:
+            case "item_reference":
+                self.read(self._referred(item))
+            case "reasoning":
+                if self._text is not None or self._calls:
+                    self._end_turn()
+                self._thought += self._reasoning(item)
+            case "function_call":
+                self._calls.append(call(item.text("call_id"), item.text("name"), item.text("arguments")))
+            case "function_call_output":
+                self._end_turn()
+                self._messages.append(tool_reply(item.text("call_id"), _output(item)))
+            case "message":
+                self._message(item)
+            case _:
+                raise wrong_value(kind, ITEMS, item.at("type"))
+
+    def _message(self, item: Fields) -> None:
+        role = item.text("role")
+        if role not in ROLES:
+            raise wrong_value(role, ROLES, item.at("role"))
+        if item.get("content") is None:
+            raise item.missing("content")
+        text = text_of(item, "content")
+        if role != "assistant":
+            self._end_turn()
+            self._messages.append({"role": "system" if role == "developer" else role, "content": text})
+        elif self._calls:  # beside calls that wait for their results it is the same turn
+            self._text = (self._text or "") + text
+        else:
+            if self._text is not None:
+                self._end_turn()
+            self._text = text
+
+    def _referred(self, item: Fields) -> Fields:
+        found = self._said.item(item.text("id"))
+        if found is None:
+            raise refuse(f"Item with id {item.text('id')!r:.80} not found.", "input", "item_not_found")
+        return Fields(found, item.path)
+
+    def _reasoning(self, item: Fields) -> str:
+        """An item's thinking: what we sealed, or its text; what only has an id is looked up."""
+        seal = item.optional_text("encrypted_content")
+        if seal is not None and (thought := _unsealed(seal)) is not None:
+            return thought
+        for name in ("content", "summary"):
+            if texts := [part.text("text") for part in item.objects(name)]:
+                return ("" if name == "content" else "\n\n").join(texts)
+        kept = self._said.item(item.optional_text("id") or "")
+        return "".join(part["text"] for part in (kept or {}).get("content") or ())
+
+    def _end_turn(self) -> None:
+        if self._text is not None or self._calls or self._thought:
+            self._messages.append(assistant(self._text or "", self._thought, self._calls))
+        self._text, self._thought, self._calls = None, "", []
+
+
+def _unsealed(seal: str) -> str | None:
+    try:
+        raw = base64.b64decode(seal, validate=True)
+        return raw.removeprefix(SEAL).decode() if raw.startswith(SEAL) else None
+    except (binascii.Error, ValueError):
+        return None
+
+
+def _output(item: Fields) -> str:
+    if item.get("output") is None:
+        raise item.missing("output")
+    return text_of(item, "output")
