@@ -1,18 +1,19 @@
 """The off-policy estimate against the truth, on 200 simulated policies of the tiny agent.
 
     tracewheel retrain configs/tiny.yaml --run-dir /tmp/run
-    python benchmarks/off_policy.py /tmp/run --out docs/off_policy.json
+    python benchmarks/off_policy.py /tmp/run --work /tmp/off-policy --out docs/off_policy.json
 
 One policy of the run logs: `SAMPLES` episodes of each of `TASKS` tasks. A challenger is a policy of the run, or lies between
 the logging policy and one of them, or beyond it; two in five sample at another temperature. Its truth is the mean success of
-`TRUTH` fresh episodes of each task. A log is a draw of tasks with their episodes, as traffic is; each challenger gets `LOGS` logs
-of each size. Reported by effective episodes: bias, error, how often the 95% interval covers the truth, and what is refused.
+`TRUTH` fresh episodes of each task. A log is a draw of tasks, as traffic is, with `EACH` episodes of each; a challenger gets
+`LOGS` logs of each size. Reported by effective episodes: bias, error, how often the 95% interval covers the truth, and what is refused.
 The truth is itself measured: `covers truth` widens nothing, and `allowing for the truth` adds its variance.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import math
 import random
 import time
@@ -39,10 +40,9 @@ from tracewheel.policy.loading import PolicyWeights, policy_renderer
 from tracewheel.rollout.rollout import RolloutPlan, run_episodes
 from tracewheel.scoring.rubric import Rubric
 
-SEED, POLICIES, TASKS, SAMPLES, TRUTH, LOGS = 19, 200, 128, 8, 4, 5
+SEED, POLICIES, TASKS, SAMPLES, EACH, TRUTH, LOGS = 19, 200, 64, 16, 8, 5, 10
 SIZES = (32, 128)  # tasks in a log
 BINS = (0.0, 10.0, 25.0, 50.0, 100.0, 200.0, math.inf)
-KEPT_ALL = Limits(effective=0.0, effective_tasks=0.0, largest_share=1.0)
 NAMES = ("self_normalised", "doubly_robust")
 
 
@@ -89,53 +89,47 @@ def between(start: Path, end: Path, share: float, out: Path, base: str) -> Polic
     return PolicyRef(base, str(adapter), 1)
 
 
-def draws(log: LoggedEpisodes, size: int, stream: np.random.Generator) -> LoggedEpisodes:
-    """A log of `size` tasks drawn with replacement, each with its episodes."""
-    chosen = stream.integers(TASKS, size=size)
-    places = (chosen[:, None] * SAMPLES + np.arange(SAMPLES)).ravel()
-    names = np.repeat(np.arange(size), SAMPLES).astype(str)
-    return LoggedEpisodes([log.log_ratios[place] for place in places], log.rewards[places], names, log.families[places])
-
-
-def challenge(
-    number: int, agent: Agent, logged: pd.DataFrame, behaviour: Path, others: list[Path], work: Path
-) -> list[dict[str, Any]]:
-    """The rows of one challenger: its truth, and its estimates from all logs."""
-    rng, stream = random.Random(f"{SEED}-{number}"), np.random.default_rng([SEED, number])
-    share, temperature = (
-        math.exp(rng.uniform(math.log(0.02), math.log(1.25))),
-        rng.choice((1.0, 1.0, 1.0, rng.uniform(0.8, 1.0), rng.uniform(1.0, 1.2))),
-    )
-    policy = between(behaviour, rng.choice(others), share, work / str(number), agent.config.policy.base)
-    played = agent.play(policy, TRUTH, temperature, 1000 + number)
-    by_task = played.groupby("task_id")["total"]
-    truth = float(played["total"].mean())
-    truth_error = math.sqrt(float(by_task.var().mean()) / TRUTH / TASKS)
+def measure(number: int, agent: Agent, logged: pd.DataFrame, adapters: tuple[Path, list[Path]], work: Path) -> None:
+    """Write one challenger's truth and the log-weights of all logged episodes, unless they were written before."""
+    kept = work / f"{number}.npz"
+    if kept.is_file():
+        return
+    rng = random.Random(f"{SEED}-{number}")
+    share = math.exp(rng.uniform(math.log(0.02), math.log(1.25)))
+    temperature = rng.choice((1.0, 1.0, 1.0, rng.uniform(0.8, 1.0), rng.uniform(1.0, 1.2)))
+    behaviour, others = adapters
+    policy = between(behaviour, rng.choice(others), share, work / "adapters" / str(number), agent.config.policy.base)
+    by_task = agent.play(policy, TRUTH, temperature, 1000 + number).groupby("task_id")["total"]
     scored = score_tokens(agent.weights.load(policy), logged, temperature=temperature)
     log = logged_episodes(logged, scored, with_turn_rewards=False)
+    error = math.sqrt(float(by_task.var().mean()) / TRUTH / TASKS)
+    np.savez(kept, log_weights=log.log_weights(), truth=float(by_task.mean().mean()), truth_error=error)
+
+
+def estimates(number: int, logged: pd.DataFrame, work: Path) -> list[dict[str, Any]]:
+    """The rows of one challenger: its estimates from all logs."""
+    with np.load(work / f"{number}.npz") as kept:
+        log_weights, truth, truth_error = kept["log_weights"], float(kept["truth"]), float(kept["truth_error"])
+    stream = np.random.default_rng([SEED, number])
+    rewards, families = logged["total"].to_numpy(float), logged["family"].to_numpy(str)
     rows = []
     for size in SIZES:
         for _ in range(LOGS):
-            for clip in (None, math.sqrt(size * SAMPLES)):
-                found = preview(draws(log, size, stream), Limits(**{**vars(KEPT_ALL), "clip": clip}))
-                refused = bool(_judged(found))
-                row = {"policy": number, "size": size, "clip": clip is not None, "truth": truth, "refused": refused}
-                row |= {"truth_error": truth_error, "effective": found.effective, "logged": found.logged}
+            tasks = stream.integers(TASKS, size=size)
+            samples = np.array([stream.choice(SAMPLES, EACH, replace=False) for _ in tasks])
+            places = (tasks[:, None] * SAMPLES + samples).ravel()
+            names = np.repeat(np.arange(size), EACH).astype(str)
+            log = LoggedEpisodes([log_weights[[place]] for place in places], rewards[places], names, families[places])
+            for clip in (None, math.sqrt(len(places))):
+                found = preview(log, Limits(clip=clip))
+                row: dict[str, Any] = {"policy": number, "size": size, "clip": clip is not None, "truth": truth}
+                row |= {"truth_error": truth_error, "effective": found.effective, "refused": bool(found.refusal)}
                 row |= {"effective_tasks": found.effective_tasks, "largest_share": found.largest_share}
                 for name in NAMES:
                     each = found.estimates[name]
                     row |= {name: each.value, f"{name}_low": each.interval.low, f"{name}_high": each.interval.high}
                 rows.append(row)
     return rows
-
-
-def _judged(found: Any) -> bool:
-    limits = Limits()
-    return bool(
-        found.effective < limits.effective
-        or found.effective_tasks < limits.effective_tasks
-        or found.largest_share > limits.largest_share
-    )
 
 
 def figures(rows: pd.DataFrame, name: str) -> dict[str, float]:
@@ -157,12 +151,12 @@ def figures(rows: pd.DataFrame, name: str) -> dict[str, float]:
 def table(rows: pd.DataFrame) -> tuple[list[dict[str, Any]], str]:
     """Figures by size of log and effective episodes, and as Markdown."""
     lines = [
-        "| tasks in the log | effective episodes | logs | policies | refused | estimator | bias | RMSE | half-width | covers truth "
-        "| allowing for the truth |",
+        "| tasks in the log | effective episodes | logs | policies | refused | estimator | bias | RMSE | half-width "
+        "| covers truth | allowing for the truth |",
         "|---:|---|---:|---:|---:|---|---:|---:|---:|---:|---:|",
     ]
     found = []
-    parts = [("all", low, high) for low, high in zip(BINS, BINS[1:], strict=False)] + [("answered", 0.0, math.inf)]
+    parts = [("all", low, high) for low, high in itertools.pairwise(BINS)] + [("answered", 0.0, math.inf)]
     for size in SIZES:
         for kind, low, high in parts:
             part = rows[(rows["size"] == size) & (rows["effective"] >= low) & (rows["effective"] < high)]
@@ -188,32 +182,29 @@ def main() -> None:
     parser.add_argument("run", type=Path)
     parser.add_argument("--profile", default="configs/tiny.yaml")
     parser.add_argument("--policies", type=int, default=POLICIES)
-    parser.add_argument("--work", type=Path, default=Path("/tmp/off-policy"))
+    parser.add_argument("--work", type=Path, required=True, help="where challengers are kept, so that it can be resumed")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     config = load_config(Path(arguments.profile), [])
     rng = random.Random(SEED)
-    tasks = [make_task(FAMILIES[number % len(FAMILIES)], 1 + number // len(FAMILIES) % 3, rng) for number in range(TASKS)]
+    tasks = [make_task(FAMILIES[number % len(FAMILIES)], 1 + number // len(FAMILIES) % 2, rng) for number in range(TASKS)]
     agent = Agent(config, tasks)
     adapters = policies_of(arguments.run, config.policy.base)
     behaviour = adapters[len(adapters) // 3]
     begun = time.process_time()
     logged = agent.play(policy_of(behaviour, config.policy.base), SAMPLES, 1.0, SEED)
-    rows: list[dict[str, Any]] = []
-    for number in range(arguments.policies):
-        rows += challenge(number, agent, logged, behaviour, adapters, arguments.work)
-        if number % 20 == 19:
-            print(f"{number + 1} policies, {time.process_time() - begun:.0f} CPU s", flush=True)
-    frame = pd.DataFrame(rows)
     arguments.work.mkdir(parents=True, exist_ok=True)
-    frame.to_parquet(arguments.work / "rows.parquet")
+    for number in range(arguments.policies):
+        measure(number, agent, logged, (behaviour, adapters), arguments.work)
+    measured = time.process_time() - begun
+    frame = pd.DataFrame([row for number in range(arguments.policies) for row in estimates(number, logged, arguments.work)])
     plain, text = table(frame[~frame["clip"]])
     clipped, clipped_text = table(frame[frame["clip"]])
     truths = frame.groupby("policy")["truth"].first()
     result = {
         "machine": measuring.machine(1),
-        "cpu_s": round(time.process_time() - begun),
+        "cpu_s": round(measured),
         "policies": arguments.policies,
         "logged_success": float(logged["total"].mean()),
         "truth_range": [float(truths.min()), float(truths.max())],

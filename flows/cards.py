@@ -12,6 +12,7 @@ from flows.arguments import profile_words
 from flows.batches import batches_card, held_rows
 from flows.data_cards import curate_card, figures_card, ingest_card, keys_card, quality_card, recording_card
 from flows.look import Block, Card, Grid, number, percent, rows_of
+from flows.preview import preview_card
 from flows.review_cards import approve_card, dashboard_card, labels_card
 
 Options = argparse.Namespace
@@ -346,6 +347,7 @@ CARDS: dict[str, Callable[[Options, Result], Card]] = {
     "flows.single:update": update_card,
     "flows.loop_command:improve": improve_card,
     "flows.single:evaluate": evaluate_card,
+    "flows.preview:preview": preview_card,
     "flows.merge:merge": merge_card,
     "flows.export:export": export_card,
     "flows.commands:promote": promote_card,

@@ -220,6 +220,15 @@ def build_parser() -> argparse.ArgumentParser:
     stage.add_argument("--sampled-only", action="store_true", help="play no greedy episodes")
     _out(stage)
 
+    stage = _command(commands, "preview", "flows.preview:preview", "what a policy would score on logged episodes, unserved")
+    stage.add_argument("--state", required=True, metavar="DIR", help="the challenger: output of warm-start or an update")
+    stage.add_argument("--trajectories", nargs="+", metavar="FILE", help="trajectories.parquet of rollouts that were sampled")
+    stage.add_argument("--scores", nargs="+", metavar="FILE", help="their scores.parquet")
+    stage.add_argument("--traces", metavar="DIR", help="output of ingest, whose traces have tokens and outcomes")
+    stage.add_argument("--temperature", type=float, help="the challenger's temperature (default: that of each episode)")
+    stage.add_argument("--min-effective", type=float, default=50.0, metavar="N", help="refuse below N effective episodes (50)")
+    stage.add_argument("--clip", type=float, metavar="W", help="cut weights at W times their mean (default: do not)")
+
     stage = _command(commands, "merge", "flows.merge:merge", "several adapters into one, when it is no worse than its parts")
     stage.add_argument("--adapter", dest="adapters", action="append", required=True, metavar="NAME=DIR", help="once for each")
     stage.add_argument("--method", choices=("linear", "ties", "dare_linear", "dare_ties"), help="default: ties")

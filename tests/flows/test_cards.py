@@ -69,6 +69,13 @@ RESULTS = {
         "by_tier": {"5": {"greedy": MODE, "sampled": NO_RATE}}, "by_family": {},
         "missing": {"greedy": {"unscored": 1, "infrastructure_failed": 0}}, "generated_tokens": 1182.0,
     },
+    "flows.preview:preview": {
+        "state": "u", "logged": 0.5, "episodes": 24, "tasks": 6, "left_out": {"unscored": 2}, "effective": 3.2,
+        "effective_tasks": 2.0, "largest_share": 0.6, "mean_weight": 0.9, "clipped": 0.1, "refusal": "too few count",
+        "estimates": {
+            "doubly_robust": {"value": 0.6, "interval": [0.2, 1.1], "gain": 0.1, "gain_interval": [None, None]},
+        },
+    },
     "flows.merge:merge": {
         "out": "m", "settings": {"method": "ties", "weight": None}, "parts": {"a": {}, "b": {}}, "evaluated": True,
         "accepted": False, "rate": 0.3, "best_part": "a", "best_part_rate": 0.4, "rates": {"a": 0.4, "b": None, "merged": 0.3},

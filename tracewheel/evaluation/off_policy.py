@@ -256,8 +256,8 @@ def _student(freedom: float) -> float:
 
 def _refusal(found: Preview, limits: Limits) -> str:
     what = (
-        "log more episodes, or more tasks, with the policy that serves; or try a challenger nearer to it (fewer updates, a larger "
-        "KL weight), or serve this one to a share of traffic and measure it"
+        "log more episodes, or more tasks, with the policy that serves; or try a challenger nearer to it (fewer updates, a "
+        "larger KL weight), or serve this one to a share of traffic and measure it"
     )
     if found.effective < limits.effective:
         return (

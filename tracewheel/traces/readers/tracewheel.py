@@ -31,7 +31,7 @@ from tracewheel.traces.readers.tools import as_tools
 FORMAT = "tracewheel"
 OF_TRAJECTORY = {"token_ids", "action_mask", "logprobs", "stop_reason", "policy_version"}
 OF_TRACE = {"source_file", "source_line", "outcome"}
-KEPT = ("group", "policy_version", "stop_reason", "seed", "final_state", "turns", "detail")
+KEPT = ("group", "policy_version", "stop_reason", "seed", "temperature", "forks", "final_state", "turns", "detail")
 ROWS = 256
 
 

@@ -1,0 +1,146 @@
+"""What a policy would do on logged traffic, from files: stored trajectories with their scores, or ingested traces with tokens."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tracewheel.config import EngineSections
+from tracewheel.core.errors import DataError, InputError
+from tracewheel.core.files import read_table
+from tracewheel.evaluation.off_policy import Estimate, Limits, preview
+from tracewheel.evaluation.rescoring import logged_episodes, rescored, usable_episodes
+from tracewheel.policy.adapters import PolicyRef
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+NEEDED = ("id", "token_ids", "logprobs", "action_mask", "turns", "stop_reason", "temperature", "task_id")
+
+
+@dataclass(frozen=True)
+class PreviewPlan:
+    """What to preview, and how.
+
+    Attributes:
+        policy: The challenger.
+        temperature: At which it will be sampled; None: as the episodes were.
+        limits: When to refuse.
+    """
+
+    policy: PolicyRef
+    temperature: float | None
+    limits: Limits
+
+
+def preview_policy(config: EngineSections, episodes: pd.DataFrame, plan: PreviewPlan) -> dict[str, Any]:
+    """Estimate a challenger's mean reward on traffic like the episodes'.
+
+    Args:
+        config: How policies are loaded, and how the episodes were sampled.
+        episodes: Rows of `read_scored_trajectories` or `episodes_of_traces`.
+        plan: The challenger and the limits.
+
+    Returns:
+        `estimates` by name with `value`, `interval`, `gain` and `gain_interval`; `logged`, `episodes`, `tasks`, `left_out` by
+        reason, `effective`, `effective_tasks`, `largest_share`, `mean_weight`, `clipped`, and `refusal`, empty if there is none.
+
+    Raises:
+        AdapterMismatchError: the adapter belongs to another base.
+        DataError: no episode can be used.
+        InputError: episodes were sampled with top-p, whose log-probabilities are not stored.
+    """
+    if config.rollout.top_p < 1.0:
+        raise InputError(
+            f"rollout.top_p is {config.rollout.top_p:g}: log-probabilities are stored before top-p, so no weight can be made of "
+            "them; estimate from episodes that were sampled with top_p 1, and preview them with a profile that says so"
+        )
+    if missing := [name for name in NEEDED if name not in episodes]:
+        raise DataError(f"the episodes have no column {missing[0]}; give trajectories of `tracewheel rollout`")
+    usable = usable_episodes(episodes)
+    if not len(usable.frame):
+        reasons = ", ".join(f"{count} {reason}" for reason, count in usable.left_out.items()) or "there are none"
+        raise DataError(f"no episode can be used: {reasons}")
+    scored = rescored(config.policy, plan.policy, usable.frame, temperature=plan.temperature)
+    found = preview(logged_episodes(usable.frame, scored), plan.limits)
+    return {
+        "logged": found.logged,
+        "estimates": {name: _as_json(estimate) for name, estimate in found.estimates.items()},
+        "episodes": len(usable.frame),
+        "tasks": int(usable.frame["task_id"].nunique()),
+        "left_out": usable.left_out,
+        "effective": found.effective,
+        "effective_tasks": found.effective_tasks,
+        "largest_share": found.largest_share,
+        "mean_weight": found.mean_weight if math.isfinite(found.mean_weight) else None,
+        "clipped": found.clipped,
+        "refusal": found.refusal,
+    }
+
+
+def episodes_of_traces(paths: Sequence[Path]) -> pd.DataFrame:
+    """Ingested traces with tokens, as rows of trajectories with the logged outcome as `total`.
+
+    A turn is a stretch of sampled tokens. The task is the log's name of it, or the trace itself. Traces without tokens or
+    log-probabilities are left out; redaction drops the tokens of what it changes.
+
+    Raises:
+        DataError: a file is no table of traces, or none of them has tokens.
+    """
+    import pandas as pd
+
+    rows = [row for path in paths for record in read_table(path).to_dict("records") if (row := _row(path, record))]
+    if not rows:
+        raise DataError(
+            f"{', '.join(map(str, paths))}: no trace has tokens with log-probabilities; `tracewheel serve` logs them, and "
+            "`tracewheel ingest` keeps them where redaction changes nothing"
+        )
+    return pd.DataFrame(rows)
+
+
+def _row(path: Path, record: dict[str, Any]) -> dict[str, Any] | None:
+    try:
+        tokens, info = json.loads(record["tokens"]), json.loads(record["info"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise DataError(f"{path}: not a table of traces ({error}); give the output of `tracewheel ingest`") from error
+    if not tokens or tokens.get("logprobs") is None or tokens.get("action_mask") is None:
+        return None
+    outcome = record.get("outcome")
+    return {
+        "id": record["id"],
+        "token_ids": tokens["token_ids"],
+        "action_mask": tokens["action_mask"],
+        "logprobs": tokens["logprobs"],
+        "forks": json.dumps(info.get("forks") or []),
+        "turns": _stretches(tokens["action_mask"]),
+        "stop_reason": info.get("stop_reason", "finished"),
+        "temperature": float(info.get("temperature", 1.0)),
+        "task_id": record.get("task") if isinstance(record.get("task"), str) else record["id"],
+        "family": "",
+        "total": math.nan if outcome is None else float(outcome),
+    }
+
+
+def _stretches(mask: list[int]) -> list[dict[str, int]]:
+    """Start and end of each stretch of sampled tokens."""
+    edges = np.flatnonzero(np.diff([0, *mask, 0]))
+    return [{"start": int(start), "end": int(end)} for start, end in zip(edges[::2], edges[1::2], strict=True)]
+
+
+def _as_json(estimate: Estimate) -> dict[str, Any]:
+    return {
+        "value": estimate.value,
+        "interval": _finite(estimate.interval),
+        "gain": estimate.gain,
+        "gain_interval": _finite(estimate.gain_interval),
+    }
+
+
+def _finite(interval: tuple[float, float]) -> list[float | None]:
+    return [end if math.isfinite(end) else None for end in interval]
