@@ -6,7 +6,7 @@
 One policy of the run logs: `SAMPLES` episodes of each of `TASKS` tasks. A challenger is a policy of the run, or lies between
 the logging policy and one of them, or beyond it; two in five sample at another temperature. Its truth is the mean success of
 `TRUTH` fresh episodes of each task. A log is a draw of tasks, as traffic is, with `EACH` episodes of each; a challenger gets
-`LOGS` logs of each size. Reported by effective episodes: bias, error, how often the 95% interval covers the truth, and what is refused.
+`LOGS` logs of each size. Reported by effective episodes: bias, error, coverage of the 95% interval, and what is refused.
 The truth is itself measured: `covers truth` widens nothing, and `allowing for the truth` adds its variance.
 """
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from flows.arguments import folder_of
+from flows.arguments import folder_of, profile_words
 from flows.look import Card, Grid
 from flows.progress import stage_shown
 from flows.setup import prepare_environment, resolve_config
@@ -83,7 +83,7 @@ def preview_card(options: argparse.Namespace, result: Mapping[str, Any]) -> Card
         [Grid(("estimate", "mean reward", "95% interval", "gain", "95% interval"), rows)],
         look_at,
         tone,
-        [f"tracewheel evaluate {options.config} --curated DIR --split validation --state {result['state']} --out DIR"],
+        [f"tracewheel evaluate {profile_words(options)} --curated DIR --split validation --state {result['state']} --out DIR"],
     )
 
 

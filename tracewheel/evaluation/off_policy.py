@@ -65,13 +65,11 @@ class Limits:
     Attributes:
         effective: The fewest effective episodes.
         effective_tasks: The fewest effective tasks.
-        largest_share: The largest share of all weight that one task may have.
         clip: The largest weight as a multiple of their mean, as in Ionides 2008; None for no limit.
     """
 
     effective: float = 50.0
     effective_tasks: float = 20.0
-    largest_share: float = 0.2
     clip: float | None = None
 
 
@@ -266,9 +264,4 @@ def _refusal(found: Preview, limits: Limits) -> str:
         )
     if found.effective_tasks < limits.effective_tasks:
         return f"about {found.effective_tasks:.1f} tasks count (at least {limits.effective_tasks:g} are needed); {what}"
-    if found.largest_share > limits.largest_share:
-        return (
-            f"one task has {found.largest_share:.0%} of all weight (at most {limits.largest_share:.0%}), so it decides alone; "
-            f"{what}"
-        )
     return ""

@@ -1,4 +1,4 @@
-"""What a policy would do on logged traffic, from files: stored trajectories with their scores, or ingested traces with tokens."""
+"""What a policy would score on logged traffic: stored trajectories with their scores, or ingested traces with tokens."""
 
 from __future__ import annotations
 
@@ -48,8 +48,7 @@ def preview_policy(config: EngineSections, episodes: pd.DataFrame, plan: Preview
         plan: The challenger and the limits.
 
     Returns:
-        `estimates` by name with `value`, `interval`, `gain` and `gain_interval`; `logged`, `episodes`, `tasks`, `left_out` by
-        reason, `effective`, `effective_tasks`, `largest_share`, `mean_weight`, `clipped`, and `refusal`, empty if there is none.
+        The figures of `off_policy.Preview`, with `episodes` and `tasks` that were used and those `left_out` by reason.
 
     Raises:
         AdapterMismatchError: the adapter belongs to another base.
@@ -58,8 +57,8 @@ def preview_policy(config: EngineSections, episodes: pd.DataFrame, plan: Preview
     """
     if config.rollout.top_p < 1.0:
         raise InputError(
-            f"rollout.top_p is {config.rollout.top_p:g}: log-probabilities are stored before top-p, so no weight can be made of "
-            "them; estimate from episodes that were sampled with top_p 1, and preview them with a profile that says so"
+            f"rollout.top_p is {config.rollout.top_p:g}: log-probabilities are stored before top-p, so no weight can be "
+            "made of them; estimate from episodes that were sampled with top_p 1, and preview them with a profile that says so"
         )
     if missing := [name for name in NEEDED if name not in episodes]:
         raise DataError(f"the episodes have no column {missing[0]}; give trajectories of `tracewheel rollout`")
