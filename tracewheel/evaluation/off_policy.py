@@ -131,7 +131,7 @@ def preview(episodes: LoggedEpisodes, limits: Limits | None = None) -> Preview:
         raise ValueError("a preview needs at least one episode, and finite rewards and log-ratios")
     weights, clipped = relative_weights(log_weights, limits.clip)
     _, numbers = np.unique(episodes.tasks, return_inverse=True)
-    by_task = np.bincount(numbers, weights)
+    by_task = _sums(numbers, weights)
     values = task_values(episodes.rewards, episodes.tasks, episodes.families)
     estimates = {
         "self_normalised": _estimate(episodes.rewards, weights, np.zeros(len(episodes)), numbers),
@@ -177,12 +177,18 @@ def task_values(rewards: Vector, tasks: npt.NDArray[np.str_], families: npt.NDAr
     """
     _, task = np.unique(tasks, return_inverse=True)
     _, family = np.unique(families, return_inverse=True)
-    sums, counts = np.bincount(task, rewards), np.bincount(task)
-    family_sums, family_counts = np.bincount(family, rewards), np.bincount(family)
-    all_others = _mean_without(rewards.sum(), float(len(rewards)), sums[task], counts[task], np.zeros(len(rewards)))
+    ones = np.ones(len(rewards))
+    sums, counts = _sums(task, rewards), _sums(task, ones)
+    family_sums, family_counts = _sums(family, rewards), _sums(family, ones)
+    all_others = _mean_without(float(rewards.sum()), float(len(rewards)), sums[task], counts[task], np.zeros(len(rewards)))
     prior = _mean_without(family_sums[family], family_counts[family], sums[task], counts[task], all_others)
     own, own_count = sums[task] - rewards, counts[task] - 1.0
     return (own + SHRINKAGE * prior) / (own_count + SHRINKAGE)
+
+
+def _sums(numbers: npt.NDArray[np.intp], values: Vector) -> Vector:
+    """The sum of the values [N] of each number."""
+    return np.bincount(numbers, values).astype(np.float64)
 
 
 def _mean_without(total: Vector | float, count: Vector | float, part: Vector, part_count: Vector, otherwise: Vector) -> Vector:
@@ -233,7 +239,7 @@ def _interval(centre: float, influence: Vector, tasks: npt.NDArray[np.intp]) -> 
     The quantile is Student's, with as many degrees of freedom as tasks carry the variance: where few tasks have most of the
     weight, few tell how much they vary.
     """
-    by_task = np.bincount(tasks, influence)
+    by_task = _sums(tasks, influence)
     count = len(by_task)
     spread = float(np.square(by_task).sum())
     if count < 2:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -103,7 +103,7 @@ def episodes_of_traces(paths: Sequence[Path]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _row(path: Path, record: dict[str, Any]) -> dict[str, Any] | None:
+def _row(path: Path, record: Mapping[Any, Any]) -> dict[str, Any] | None:
     try:
         tokens, info = json.loads(record["tokens"]), json.loads(record["info"])
     except (KeyError, TypeError, ValueError) as error:
