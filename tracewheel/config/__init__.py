@@ -27,6 +27,7 @@ from tracewheel.config.endpoint import EndpointConfig, PricesConfig
 from tracewheel.config.engines import EngineConfig, TransformersEngineConfig, VllmConfig, VllmEngineConfig, VllmServerConfig
 from tracewheel.config.evaluation import AimsConfig, ComparisonConfig, EvaluationConfig, GateConfig
 from tracewheel.config.guard import GuardConfig
+from tracewheel.config.harness import HarnessConfig
 from tracewheel.config.ingest import IngestConfig, ReaderConfig
 from tracewheel.config.learner import (
     BufferConfig,
@@ -138,6 +139,7 @@ __all__ = [
     "GroupAdvantageConfig",
     "GspoConfig",
     "GuardConfig",
+    "HarnessConfig",
     "IngestConfig",
     "IngestSections",
     "KlConfig",

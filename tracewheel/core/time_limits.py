@@ -124,6 +124,7 @@ class _Thread:
                 if self.given_up:
                     return
                 self._owner.batch_done.put(None)
+                self._owner.notify()
         except _GivenUp:
             pass
 
@@ -170,9 +171,11 @@ class WatchedThreads:
     Args:
         count: How many threads.
         name: The beginning of their names.
+        notify: Called in one of them after each batch, for an owner who waits for more than these threads.
     """
 
-    def __init__(self, count: int, name: str = "tool") -> None:
+    def __init__(self, count: int, name: str = "tool", notify: Callable[[], None] = lambda: None) -> None:
+        self.notify = notify
         self.batches: SimpleQueue[list[Job] | None] = SimpleQueue()
         self.batch_done: SimpleQueue[None] = SimpleQueue()
         self.finished: deque[Job] = deque()

@@ -94,6 +94,11 @@ class TransformersEngine:
         self._new.append(request)
 
     @property
+    def most_sessions(self) -> int:
+        """How many sessions it holds at once; further ones wait until another is closed."""
+        return ROWS_PER_SLOT * self._slots
+
+    @property
     def idle(self) -> bool:
         return not (self._reading or self._generating or self._back or (self._new and self._has_row()))
 
@@ -138,7 +143,7 @@ class TransformersEngine:
         self._logits = OutputLogits(model)
 
     def _has_row(self) -> bool:
-        return len(self._sessions) < ROWS_PER_SLOT * self._slots
+        return len(self._sessions) < self.most_sessions
 
     def _admit(self) -> None:
         """Give slots to sessions with unread ids. Of new ones with the same prompt, one reads it for all."""

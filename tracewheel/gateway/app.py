@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,8 +67,8 @@ class _Rest:
         return JSONResponse({"input_tokens": await self.door.count_tokens(key, asked)})
 
 
-def create_app(door: Door, limits: Limits | None = None) -> Starlette:
-    """The application: `/v1/...`, and `/e/EPISODE/v1/...` for the keys of one episode."""
+def create_app(door: Door, limits: Limits | None = None, routes: Sequence[BaseRoute] = ()) -> Starlette:
+    """The application: `/v1/...`, and `/e/EPISODE/v1/...` for the keys of one episode; `routes` go before these."""
     limits, known = limits or Limits(), Knowledge()
     rest = _Rest(door, known, limits)
     paths: list[BaseRoute] = [
@@ -82,7 +82,7 @@ def create_app(door: Door, limits: Limits | None = None) -> Starlette:
         Route("/health", rest.health),
     ]
     handlers: Any = {Refusal: _on_refusal, HTTPException: _on_http, Exception: _on_error}
-    return Starlette(routes=[*paths, Mount("/e/{episode}", routes=paths)], exception_handlers=handlers)
+    return Starlette(routes=[*routes, *paths, Mount("/e/{episode}", routes=paths)], exception_handlers=handlers)
 
 
 async def _on_refusal(request: Request, error: Exception) -> Response:

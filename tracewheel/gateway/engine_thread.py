@@ -118,6 +118,15 @@ class EngineThread:
         self._inbox.put(done)
         return future
 
+    def check(self) -> None:
+        """Check that the engine still runs.
+
+        Raises:
+            InfrastructureError: it has failed; the cause is its own error.
+        """
+        if self._failed is not None:
+            raise InfrastructureError(f"the engine has ended: {self._failed}") from self._failed
+
     def close(self) -> None:
         """End the thread; requests that are open fail."""
         self._inbox.put(None)

@@ -118,6 +118,10 @@ class LiveEpisode:
         """How many turns the policy has had."""
         return len(self._tree.turns)
 
+    def requests_so_far(self) -> int:
+        """How many requests there were, those that were refused too."""
+        return self._requests
+
     def record(self, credit: Credit = "all") -> EpisodeTokens:
         """What was said until now."""
         with self._lock:
@@ -159,6 +163,7 @@ class LiveEpisode:
             if self._closed:
                 raise Refusal("invalid_request", self._closed)
             reply = self._tree.add_turn(context, answer.generation, f"{self.number}-{len(self._tree.turns) + 1}")
+            self._limit = ""  # a program that has made its history shorter goes on
         return replace(reply, cached_tokens=answer.cached)
 
     def _check(self) -> None:

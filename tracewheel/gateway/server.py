@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import threading
 import time
+from collections.abc import Sequence
 
 import uvicorn
+from starlette.routing import BaseRoute
 
 from tracewheel.core.errors import InfrastructureError, InputError
 from tracewheel.gateway.app import create_app
@@ -28,12 +31,18 @@ class GatewayServer:
         host: Where to listen.
         port: 0 for any free one.
         limits: Of bodies and streams.
+        routes: More paths, which go before the door's.
+
+    Attributes:
+        loop: Where the door's coroutines run, once it serves.
 
     Raises:
         InputError: the port is taken or not allowed.
     """
 
-    def __init__(self, door: Door, host: str = "127.0.0.1", port: int = 0, limits: Limits | None = None) -> None:
+    def __init__(
+        self, door: Door, host: str = "127.0.0.1", port: int = 0, limits: Limits | None = None, routes: Sequence[BaseRoute] = ()
+    ) -> None:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
             self._socket = socket.create_server((host, port), family=family, backlog=1024)
@@ -41,7 +50,7 @@ class GatewayServer:
             raise InputError(f"cannot listen on {host}:{port}: {error}") from error
         self.host, self.port = host, int(self._socket.getsockname()[1])
         config = uvicorn.Config(
-            create_app(door, limits),
+            create_app(door, limits, routes),
             log_level="warning",
             access_log=False,
             server_header=False,
@@ -89,4 +98,8 @@ class GatewayServer:
         return f"http://{host}:{self.port}" + ("" if episode is None else f"/e/{episode}")
 
     def _run(self) -> None:
-        self._server.run(sockets=[self._socket])
+        asyncio.run(self._serve())
+
+    async def _serve(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        await self._server.serve(sockets=[self._socket])

@@ -10,12 +10,13 @@ from __future__ import annotations
 import time
 from collections.abc import Generator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tracewheel.chat.turns import turn_reader
 from tracewheel.config import RolloutConfig
 from tracewheel.core.time_limits import Job, WatchedThreads
 from tracewheel.core.types import Trajectory
+from tracewheel.policy.adapters import PolicyRef
 from tracewheel.rollout.episode import Ending, EpisodeLimits, EpisodeSpec, Work, play
 from tracewheel.rollout.token_transcript import TokenTranscript
 
@@ -25,6 +26,37 @@ if TYPE_CHECKING:
 
 TOOL_WAIT_SECONDS = 0.2  # how long a step waits for tools when there is nothing else to do
 BATCH_WAIT_SECONDS = 5.0  # how long generation waits for the batch of a single thread; less than what makes a worker seem dead
+
+
+class Pool(Protocol):
+    """Runs episodes on an engine, each under a number that the caller chooses."""
+
+    @property
+    def open(self) -> int:
+        """How many episodes have begun and were not yet returned by `step`."""
+        ...
+
+    @property
+    def sampled(self) -> int:
+        """Tokens of all turns so far, those of open episodes too."""
+        ...
+
+    @property
+    def policy_version(self) -> int:
+        """The version of the policy that samples now."""
+        ...
+
+    def begin(self, number: int, spec: EpisodeSpec) -> None:
+        """Begin an episode under a number that no open episode has."""
+        ...
+
+    def step(self) -> list[tuple[int, Trajectory]]:
+        """Move on; returns the episodes that have ended, perhaps none."""
+        ...
+
+    def update_weights(self, policy: PolicyRef) -> None:
+        """Continue with this policy; see `Engine`."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -65,12 +97,26 @@ class EpisodePool:
         self._to_tools: list[Job] = []
         self._in_tools = 0
         self._ended: list[tuple[int, Trajectory]] = []
-        self.sampled = 0  # tokens of all turns so far, those of open episodes too
+        self._sampled = 0
 
     @property
     def open(self) -> int:
         """How many episodes have begun and were not yet returned by `step`."""
         return len(self._running) + len(self._ended)
+
+    @property
+    def sampled(self) -> int:
+        """Tokens of all turns so far, those of open episodes too."""
+        return self._sampled
+
+    @property
+    def policy_version(self) -> int:
+        """The version of the policy that samples now."""
+        return self._engine.policy_version
+
+    def update_weights(self, policy: PolicyRef) -> None:
+        """Continue with this policy; see `Engine`."""
+        self._engine.update_weights(policy)
 
     def begin(self, number: int, spec: EpisodeSpec) -> None:
         """Begin an episode under a number that no open episode has.
@@ -92,7 +138,7 @@ class EpisodePool:
         self._use_tools()
         if not self._engine.idle:
             for generation in self._engine.step():
-                self.sampled += len(generation.token_ids)
+                self._sampled += len(generation.token_ids)
                 self._advance(generation.session, generation)
         ended, self._ended = self._ended, []
         return ended

@@ -59,11 +59,13 @@ def check_prompts(config: RolloutSections, tasks: list[Task]) -> str | None:
     """Check that prompts leave room for a turn of `rollout.max_turn_tokens`.
 
     Returns:
-        A warning, where a few do not; None where all do.
+        A warning, where a few do not; None where all do, and for programs that bring their own prompts.
 
     Raises:
         ConfigError: more than a twentieth do not, or all; the message says what to set.
     """
+    if config.rollout.harness:  # what a program asks is its own
+        return None
     most, turn = config.rollout.max_tokens, config.rollout.max_turn_tokens
     lengths = prompt_lengths(config, tasks)
     long = [tokens for tokens in lengths.values() if tokens + turn > most]

@@ -17,7 +17,7 @@ from tracewheel.engines.making import make_engine
 from tracewheel.policy.adapters import PolicyRef
 from tracewheel.rollout.diversity import group_diversity
 from tracewheel.rollout.episode import EpisodeSpec
-from tracewheel.rollout.episode_pool import EpisodePool
+from tracewheel.rollout.episode_pool import EpisodePool, Pool
 from tracewheel.rollout.exploration import group_temperatures
 
 if TYPE_CHECKING:
@@ -112,7 +112,8 @@ def run_episodes(
     """Run the episodes of a plan; trajectories in the order of tasks, then samples. The greedy baselines follow, by task.
 
     Raises:
-        ConfigError: `exploration.tools` names no tool that is offered.
+        ConfigError: `exploration.tools` names no tool that is offered, or the program of `harness` cannot be started.
+        InfrastructureError: the engine failed under the programs of `harness`.
         TimeLimitError: too many environments hang.
     """
     config = plan.settings(config)
@@ -129,8 +130,7 @@ def run_episodes(
         ]
     found: dict[int, Trajectory] = {}
     told = 0
-    with tool_threads(config) as tools:
-        pool = EpisodePool(engine, renderer, config, tools, in_order=not config.tool_threads)
+    with episode_pool(engine, renderer, config) as pool:
         for number, spec in enumerate(wanted):
             pool.begin(number, spec)
         report(0, len(wanted), "episodes")
@@ -144,6 +144,24 @@ def run_episodes(
                 told = pool.sampled
                 report(len(found), len(wanted), "episodes", told)
     return [found[number] for number in range(len(wanted))]
+
+
+@contextmanager
+def episode_pool(engine: Engine, renderer: ChatRenderer, config: RolloutConfig) -> Iterator[Pool]:
+    """What runs episodes: our own loop, or the programs of `rollout.harness`.
+
+    Raises:
+        ConfigError: a program cannot be started.
+        InfrastructureError: the gateway does not start.
+    """
+    if config.harness is not None:
+        from tracewheel.rollout.harness.pool import HarnessPool
+
+        with HarnessPool(engine, renderer, config) as programs:
+            yield programs
+        return
+    with tool_threads(config) as tools:
+        yield EpisodePool(engine, renderer, config, tools, in_order=not config.tool_threads)
 
 
 def episode_seed(seed: int, task: Task, sample: int) -> int:

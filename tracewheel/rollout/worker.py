@@ -8,19 +8,15 @@ from __future__ import annotations
 
 import math
 import time
-from typing import TYPE_CHECKING
 
 from tracewheel.config import WorkerSections
 from tracewheel.core.types import Trajectory
 from tracewheel.engines.making import make_engine
 from tracewheel.rollout.episode import EpisodeSpec
-from tracewheel.rollout.episode_pool import EpisodePool
+from tracewheel.rollout.episode_pool import Pool
 from tracewheel.rollout.exploration import group_temperatures
 from tracewheel.rollout.orders import Order, RolloutSource
-from tracewheel.rollout.rollout import episode_seed, tool_threads
-
-if TYPE_CHECKING:
-    from tracewheel.engines.base import Engine
+from tracewheel.rollout.rollout import episode_pool, episode_seed
 
 POLL_SECONDS = 0.05
 BEAT_SECONDS = 1.0
@@ -42,8 +38,8 @@ def work(source: RolloutSource, config: WorkerSections, worker: str) -> None:
     """
     most = most_episodes(config)
     engine, renderer = make_engine(config, source.policy(), greedy=False, slots=most)
-    with tool_threads(config.rollout) as tools:
-        groups = Groups(EpisodePool(engine, renderer, config.rollout, tools, in_order=not config.rollout.tool_threads), config)
+    with episode_pool(engine, renderer, config.rollout) as pool:
+        groups = Groups(pool, config)
         beat = poll = 0.0
         while True:
             now = time.monotonic()
@@ -52,7 +48,7 @@ def work(source: RolloutSource, config: WorkerSections, worker: str) -> None:
                     return
                 beat = now + BEAT_SECONDS
             if now >= poll:
-                _take_over(engine, source)
+                _take_over(pool, source)
                 if room := (most - groups.episodes) // config.rollout.group_size:
                     for order in source.lease(worker, room):
                         groups.begin(order)
@@ -76,7 +72,7 @@ def most_episodes(config: WorkerSections) -> int:
 class Groups:
     """The groups that a worker is rolling out, on a pool of episodes."""
 
-    def __init__(self, pool: EpisodePool, config: WorkerSections) -> None:
+    def __init__(self, pool: Pool, config: WorkerSections) -> None:
         self._pool = pool
         self._spread = config.rollout.exploration.temperature_spread
         self._begun = 0
@@ -111,7 +107,7 @@ class Groups:
         return whole
 
 
-def _take_over(engine: Engine, source: RolloutSource) -> None:
+def _take_over(pool: Pool, source: RolloutSource) -> None:
     policy = source.policy()
-    if policy.version != engine.policy_version:
-        engine.update_weights(policy)
+    if policy.version != pool.policy_version:
+        pool.update_weights(policy)

@@ -1,0 +1,106 @@
+"""Why an episode of a program ended, whose fault that is, and what is left of it as a trajectory."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any, cast
+
+from tracewheel.config import RolloutConfig
+from tracewheel.core.forks import positions
+from tracewheel.core.strict_json import parse_json
+from tracewheel.core.types import INFRASTRUCTURE_FAILED, StopReason, Trajectory, content_hash
+from tracewheel.gateway.live_episode import EpisodeTokens
+from tracewheel.rollout.episode import Ending, EpisodeSpec, Stop
+from tracewheel.rollout.harness.programs import ProgramEnd
+
+# What whoever runs the machine sends; a program that ends by another signal has crashed.
+FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+PROGRAM = "program"
+LARGEST_RESULT = 1 << 20
+LONGEST_LINE = 300
+
+
+def stop_of(end: ProgramEnd, tokens: EpisodeTokens, cut_off: bool) -> Stop:
+    """Why an episode ended that its environment did not end.
+
+    Args:
+        end: How its program ended.
+        tokens: What was said.
+        cut_off: Whether a token limit cut off its last turn.
+    """
+    if end.lost:
+        return Stop(INFRASTRUCTURE_FAILED, "the process that starts programs was killed", fault="machine")
+    if end.killed:
+        return Stop("harness_failed", end.killed, fault="harness")
+    if end.signal:
+        name = signal.Signals(end.signal).name
+        if end.signal in FROM_OUTSIDE:
+            return Stop(INFRASTRUCTURE_FAILED, f"the program was killed from outside with {name}", fault="machine")
+        return Stop("harness_failed", f"the program crashed with {name}", fault="harness")
+    if tokens.refused.get("server_error"):
+        return Stop(INFRASTRUCTURE_FAILED, "the engine failed at a request", fault="machine")
+    if tokens.limit:
+        return Stop(cast(StopReason, tokens.limit), "the program asked for more than the limit allows", fault="model")
+    if end.exit_code:
+        return Stop("harness_failed", f"exit code {end.exit_code}{_last_line(end.errors)}", fault="harness")
+    if not tokens.turns:
+        refused = "".join(f"; {count} requests were refused: {kind}" for kind, count in sorted(tokens.refused.items()))
+        return Stop("harness_failed", f"the program never got an answer of the model{refused}", fault="harness")
+    return Stop("max_tokens", fault="model") if cut_off else Stop("finished")
+
+
+def is_cut_off(tokens: EpisodeTokens, config: RolloutConfig, ends: Collection[int]) -> bool:
+    """Whether the last turn has no end because of our limits, and not because the program wanted few tokens."""
+    if not tokens.turns or tokens.token_ids[tokens.turns[-1]["end"] - 1] in ends:
+        return False
+    turn = tokens.turns[-1]
+    length = positions(tokens.forks, len(tokens.token_ids))[turn["end"] - 1] + 1
+    return turn["end"] - turn["start"] + turn["forced"] >= config.max_turn_tokens or length >= config.max_tokens
+
+
+def said_state(end: ProgramEnd | None, result: Path) -> dict[str, Any]:
+    """What verifiers see of the program itself: `output`, `exit_code`, and `result` where it has written one."""
+    state: dict[str, Any] = {"output": end.output if end else "", "exit_code": end.exit_code if end else None}
+    try:
+        written = result.read_bytes() if result.is_file() and result.stat().st_size <= LARGEST_RESULT else None
+    except OSError:
+        written = None
+    if written is None:
+        return state
+    text = written.decode(errors="replace").replace("\0", "\N{REPLACEMENT CHARACTER}")
+    try:
+        return {**state, "result": parse_json(text)}
+    except ValueError:
+        return {**state, "result": text}
+
+
+def trajectory_of(spec: EpisodeSpec, tokens: EpisodeTokens, ending: Ending, opening: list[dict[str, Any]]) -> Trajectory:
+    """The record of an episode that has ended; `opening` are its messages where nothing was said."""
+    identity = [spec.task.id, spec.sample, spec.seed, tokens.policy_version, tokens.token_ids]
+    return Trajectory(
+        id=content_hash(identity),
+        task_id=spec.task.id,
+        group=spec.task.id,
+        sample=spec.sample,
+        seed=spec.seed,
+        policy_version=tokens.policy_version,
+        temperature=spec.temperature,
+        token_ids=tokens.token_ids,
+        action_mask=tokens.action_mask,
+        logprobs=tokens.logprobs,
+        turns=ending.with_rewards(tokens.turns),
+        final_state=ending.final_state or {},
+        messages=tokens.messages or opening,
+        stop_reason=cast(StopReason, ending.stop.reason),
+        detail=ending.stop.detail,
+        forks=tokens.forks,
+        branches=tokens.branches,
+        fault=ending.stop.fault,
+    )
+
+
+def _last_line(errors: str) -> str:
+    lines = errors.strip().splitlines()
+    return f": {lines[-1][:LONGEST_LINE]}" if lines else ""

@@ -1,0 +1,124 @@
+"""What a program is started with: its command, its variables and its task."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tracewheel.config import HarnessConfig
+from tracewheel.config.harness import PYTHONS
+from tracewheel.core.errors import ConfigError
+from tracewheel.core.types import Task
+from tracewheel.gateway.live_episode import LiveEpisode
+from tracewheel.rollout.episode import Opened
+from tracewheel.rollout.harness.programs import ProgramStart, find_program
+
+# Of our environment: where programs are and how texts are written. Nothing else, as it may be a secret.
+HARMLESS = (
+    "PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "TZ", "PYTHONPATH", "VIRTUAL_ENV",
+    "LD_LIBRARY_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_PATH",
+)  # fmt: skip
+# Output is not held back, so that a killed program's is kept; sets have the same order in each run; no proxy is in between.
+DEFAULTS = {
+    "PYTHONUNBUFFERED": "1",
+    "PYTHONHASHSEED": "0",
+    "NO_PROXY": "127.0.0.1,localhost",
+    "no_proxy": "127.0.0.1,localhost",
+}
+TASK_FILE, RESULT_FILE = "task.json", "result.json"
+LONGEST_VARIABLE = 120_000  # bytes; Linux refuses a variable of over 128 KiB
+MEGABYTE = 1 << 20
+
+
+class Starter:
+    """Starts programs as a profile says.
+
+    Args:
+        config: The profile's section.
+        given: Our environment.
+
+    Raises:
+        ConfigError: there is no such program, script, folder or variable.
+    """
+
+    def __init__(self, config: HarnessConfig, given: Mapping[str, str] = os.environ) -> None:
+        if missing := [name for name in config.pass_env if name not in given]:
+            raise ConfigError(f"rollout.harness.pass_env: {missing[0]} is not set; set it, or leave it out")
+        self._config = config
+        self.base = {name: given[name] for name in HARMLESS if name in given} | DEFAULTS
+        self.base |= {name: given[name] for name in config.pass_env} | config.env
+        self.cwd = str(Path(config.cwd).resolve()) if config.cwd else None
+        self.command = find_program(config.command, self.cwd, PYTHONS, self.base.get("PATH", os.defpath))
+
+    @property
+    def interpreter(self) -> str:
+        """The Python that preloads modules; ours where nothing is preloaded."""
+        return self.command[0] if self._config.preload else sys.executable
+
+    @property
+    def module_path(self) -> str:
+        """Where the program looks for modules first."""
+        folder = Path(self.cwd or ".")
+        script = self.command[1] if len(self.command) > 1 else "-m"
+        return str(folder.resolve() if script == "-m" else (folder / script).resolve().parent)
+
+    def start(self, task: Task, live: LiveEpisode, opened: Opened | None, folder: Path) -> ProgramStart:
+        """What to start for an episode.
+
+        Args:
+            task: The task.
+            live: The episode at the gateway.
+            opened: What its environment offers; None without one.
+            folder: The episode's own, which it leaves files in.
+        """
+        config = self._config
+        told = json.dumps(public_task(task, opened), ensure_ascii=False)
+        file = folder / TASK_FILE
+        file.write_text(told, encoding="utf-8")
+        env = {
+            **self.base,
+            "TMPDIR": str(folder),
+            "OPENAI_BASE_URL": live.openai_url,
+            "OPENAI_API_KEY": live.key,
+            "ANTHROPIC_BASE_URL": live.anthropic_url,
+            "ANTHROPIC_API_KEY": live.key,
+            "TRACEWHEEL_API_KEY": live.key,
+            "TRACEWHEEL_RESULT": str(folder / RESULT_FILE),
+        }
+        if config.task_on == "file":
+            env["TRACEWHEEL_TASK_FILE"] = str(file)
+        elif config.task_on == "env":
+            if len(told.encode()) > LONGEST_VARIABLE:
+                raise ConfigError(
+                    f"rollout.harness.task_on: the task {task.id} has {len(told.encode())} bytes, too many for a variable: set "
+                    "it to 'stdin' or 'file'"
+                )
+            env["TRACEWHEEL_TASK"] = told
+        if opened is not None:
+            env["TRACEWHEEL_TOOLS_URL"] = live.anthropic_url
+            if config.tools == "mcp":
+                env["TRACEWHEEL_MCP_URL"] = f"{live.anthropic_url}/mcp"
+        return ProgramStart(
+            self.command,
+            env,
+            self.cwd,
+            str(file) if config.task_on == "stdin" else None,
+            config.seconds,
+            config.output_bytes,
+            config.memory_mb and config.memory_mb * MEGABYTE,
+        )
+
+
+def public_task(task: Task, opened: Opened | None) -> dict[str, Any]:
+    """What a program may know of its task: never the goal, and nothing of the starting point but what it asks for.
+
+    `messages` are those that our own loop would begin with: the environment's system prompt, its opening, and the request.
+    """
+    told: dict[str, Any] = {"id": task.id, "prompt": task.prompt}
+    if opened is None:
+        return {**told, "messages": [{"role": "user", "content": task.prompt}], "tools": []}
+    return {**told, "messages": opened.messages, "tools": opened.tools, "replies": opened.replies}
