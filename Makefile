@@ -14,6 +14,10 @@ VLLM_VENV ?= .venv-vllm
 VLLM_BIN := $(VLLM_VENV)/bin
 VLLM_INSTALLED := $(VLLM_VENV)/.installed-$(LOCK)
 
+# Other projects, whose pins clash with ours, have environments of their own: their validators and environments (docs/standards.md).
+STANDARDS := .venv-standards
+STANDARDS_TESTS := tests/tracewheel/traces/writers
+
 # The real model's demo: the weights are in a registry package, the logs come from a script; git ignores both.
 SMOLLM2 := data/smollm2
 SMOLLM2_WEIGHTS := $(SMOLLM2)/SmolLM2-135M-Instruct.Q4_1.gguf
@@ -31,7 +35,7 @@ export GIT_PYTHON_REFRESH := quiet
 # Containers often forbid compiled files; then each test process rewrites every test's asserts and each command compiles all our modules.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup setup-vllm demo demo-smollm2 demo-vllm repro mlflow test test-dashboard test-vllm test-vllm-all test-all check format clean
+.PHONY: help setup setup-vllm setup-standards demo demo-smollm2 demo-vllm repro mlflow test test-dashboard test-vllm test-vllm-all test-standards test-all check format clean
 
 help:
 	@echo "make demo       install what is missing and run the whole loop on $(PROFILE)"
@@ -39,7 +43,7 @@ help:
 	@echo "make demo-vllm  the same on vLLM, in an environment of its own"
 	@echo "make repro      the same stages through DVC"
 	@echo "make mlflow     the MLflow server over the local store, on http://127.0.0.1:5000"
-	@echo "make test       the tests (test-all: with the slow ones; test-dashboard: in a browser; test-vllm and test-vllm-all: those of vLLM, in an environment of their own)"
+	@echo "make test       the tests (test-all: with the slow ones; test-dashboard: in a browser; test-vllm and test-vllm-all: those of vLLM, test-standards: those of other projects, in environments of their own)"
 	@echo "make check      format, lint, types and import contracts (format: put the first two right)"
 	@echo "make clean      remove runs, caches and the environment"
 
@@ -61,6 +65,20 @@ $(VLLM_INSTALLED):
 	$(VLLM_BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,vllm]"
 	$(VLLM_BIN)/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
 	@rm -f $(VLLM_VENV)/.installed-*
+	@touch $@
+
+setup-standards: $(STANDARDS)/harbor/.harbor-0.25.0 $(STANDARDS)/openenv/.openenv-0.10.0
+
+# Its validator needs only pydantic; the rest of Harbor wants Python 3.12.
+$(STANDARDS)/harbor/.harbor-%:
+	$(PYTHON) -m venv --clear $(STANDARDS)/harbor
+	$(STANDARDS)/harbor/bin/python -m pip install --quiet --disable-pip-version-check "pydantic>=2.12"
+	$(STANDARDS)/harbor/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --ignore-requires-python harbor==$*
+	@touch $@
+
+$(STANDARDS)/openenv/.openenv-%:
+	$(PYTHON) -m venv --clear $(STANDARDS)/openenv
+	$(STANDARDS)/openenv/bin/python -m pip install --quiet --disable-pip-version-check openenv==$*
 	@touch $@
 
 demo: setup
@@ -103,6 +121,10 @@ test-vllm: setup-vllm
 test-vllm-all: setup-vllm
 	$(VLLM_BIN)/python -m pytest -m "vllm"
 
+# Our exports before other projects' validators. `make test-all` runs these too, where they are installed.
+test-standards: setup setup-standards
+	$(BIN)/python -m pytest -m "slow" $(STANDARDS_TESTS)
+
 test-all: setup
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not vllm and not browser" -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
 
@@ -117,5 +139,5 @@ format: setup
 	$(BIN)/ruff check --fix .
 
 clean:
-	rm -rf $(VENV) $(VLLM_VENV) runs $(SMOLLM2) mlflow/mlflow.db* mlflow/artifacts .pytest_cache .mypy_cache .ruff_cache .import_linter_cache *.egg-info
+	rm -rf $(VENV) $(VLLM_VENV) $(STANDARDS) runs $(SMOLLM2) mlflow/mlflow.db* mlflow/artifacts .pytest_cache .mypy_cache .ruff_cache .import_linter_cache *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

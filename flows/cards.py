@@ -174,6 +174,17 @@ def export_card(options: Options, result: Result) -> Card:
     )
 
 
+def export_traces_card(options: Options, result: Result) -> Card:
+    left = [f"{number(count)} left out: {reason}" for reason, count in result["left_out"].items()]
+    again = [f"tracewheel ingest {result['out']}/episodes --out DIR"] if result["format"] == "atif" else []
+    return Card(
+        f"{number(result['episodes'])} episodes written to {result['out']} as {result['format']}",
+        rows_of({"files": result["files"]}),
+        look_at="; ".join(left),
+        next=again,
+    )
+
+
 def merge_card(options: Options, result: Result) -> Card:
     if not result["evaluated"]:
         return Card(
@@ -350,6 +361,7 @@ CARDS: dict[str, Callable[[Options, Result], Card]] = {
     "flows.preview:preview": preview_card,
     "flows.merge:merge": merge_card,
     "flows.export:export": export_card,
+    "flows.export_traces:export_traces": export_traces_card,
     "flows.commands:promote": promote_card,
     "flows.approve:approve": approve_card,
     "flows.labels:labels": labels_card,

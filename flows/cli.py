@@ -20,6 +20,7 @@ from flows.deploy_options import add_deploy_options
 from flows.dvc import add_dvc_commands
 from flows.encoding import clean, print_in_any_encoding
 from flows.export import add_export_command
+from flows.export_traces import add_export_traces_command
 from flows.forget import add_forget_command
 from flows.gc import add_gc_command
 from flows.ingest import add_ingest_command
@@ -285,6 +286,7 @@ def build_parser() -> argparse.ArgumentParser:
     add_backtest_command(commands, _command)
     add_check_template_command(commands, EXIT_CODES)
     add_export_command(commands, EXIT_CODES)
+    add_export_traces_command(commands, EXIT_CODES)
     add_data_commands(commands, EXIT_CODES)
     add_dvc_commands(commands, EXIT_CODES)
 

@@ -50,6 +50,7 @@ OUTPUTS = {
         ("README.md", "export.json"),
         ("*.safetensors", "*.json", "*.gguf", "tokenizer*", "chat_template*", "vocab.*", "merges.txt", "spiece.model"),
     ),
+    "flows.export_traces:export_traces": Writes(("export.json", "episodes"), ("episodes/*.json",)),
     "flows.commands:promote": Writes(("gate.json",)),
     "flows.dvc:keys": Writes(tuple(f"{stage}.json" for stage in DVC_STAGES)),
     "flows.dvc:figures": Writes(("metrics.json", "learning.csv", "training.csv", "tiers.csv", "families.csv")),

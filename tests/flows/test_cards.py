@@ -85,6 +85,7 @@ RESULTS = {
         "run_id": "abc", "verdict": "refused", "policy_version": 2, "policy_digest": "0" * 64, "base_hash": "1" * 16,
         "files": {"base-abc.gguf": "2" * 64},
     },
+    "flows.export_traces:export_traces": {"out": "e", "format": "atif", "episodes": 96, "files": 97, "left_out": {}},
     "flows.commands:promote": VERDICT,
     "flows.commands:report": {"report": "runs/1/report.html"},
     "flows.commands:rollback": {"restored": "1", "run_id": "abc", "rolled_back": "2", "why": "loops"},

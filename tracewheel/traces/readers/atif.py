@@ -33,6 +33,8 @@ from tracewheel.traces.readers.spans import nanoseconds
 from tracewheel.traces.readers.tools import as_tools
 
 FORMAT = "atif"
+# What our own writer adds to `extra`.
+OPENAI_MESSAGE, ARGUMENTS_TEXT = "openai_message", "arguments_text"
 CONTINUED = re.compile(r"-cont-\d+$")
 KEPT = ("schema_version", "final_metrics", "notes", "extra", "continued_trajectory_ref")
 
@@ -100,18 +102,25 @@ def _append(messages: list[dict[str, Any]], step: dict[str, Any], position: int)
     if source == "agent":
         _append_turn(messages, step, text)
     elif source == "user":
-        messages.append({"role": "user", "content": text})
+        messages.append({"role": "user", "content": text} | _kept(step))
     elif source == "system":
         # After the first assistant turn, the model sees the harness's messages as the user's.
         has_begun = any(message["role"] == "assistant" for message in messages)
         messages.append(
-            {"role": "user", "content": text, "name": "system"} if has_begun else {"role": "system", "content": text}
+            {"role": "user", "content": text, "name": "system"}
+            if has_begun
+            else {"role": "system", "content": text} | _kept(step)
         )
     else:
         raise InvalidRecord("unknown role", f"step {position} has the source {source!r:.40}")
     if source != "agent":
         results = list_field(object_field(step, "observation"), "results")
         messages += [{"role": "user", "content": _result_text(result)} for result in results if isinstance(result, dict)]
+
+
+def _kept(holder: dict[str, Any]) -> dict[str, Any]:
+    """What our own writer kept of the OpenAI message, for which ATIF has no field."""
+    return object_field(object_field(holder, "extra"), OPENAI_MESSAGE)
 
 
 def _append_turn(messages: list[dict[str, Any]], step: dict[str, Any], text: str | None) -> None:
@@ -121,28 +130,34 @@ def _append_turn(messages: list[dict[str, Any]], step: dict[str, Any], text: str
         message["tool_calls"] = calls
     if isinstance(step.get("reasoning_content"), str):
         message["reasoning"] = step["reasoning_content"]
-    messages.append(message)
+    messages.append(message | _kept(step))
     results = [result for result in list_field(object_field(step, "observation"), "results") if isinstance(result, dict)]
     if not calls:
         messages += [{"role": "user", "content": _result_text(result)} for result in results]
         return
-    named = [(call_id, _result_text(result)) for result in results if (call_id := identity_of(result.get("source_call_id")))]
+    named = [
+        (call_id, _result_text(result), _kept(result))
+        for result in results
+        if (call_id := identity_of(result.get("source_call_id")))
+    ]
     nameless = [result for result in results if not identity_of(result.get("source_call_id"))]
-    replied = {call_id for call_id, _ in named}
+    replied = {call_id for call_id, *_ in named}
     waiting = [call["id"] for call in calls if call["id"] not in replied] if nameless else []
     texts = [""] * (len(waiting) - len(nameless)) + [_result_text(result) for result in nameless]
     if nameless and not waiting:
         raise InvalidRecord("tool reply without a call", "a result names no call, and every call has one")
     if len(texts) > len(waiting) > 0:
         texts = [*texts[: len(waiting) - 1], "\n".join(texts[len(waiting) - 1 :])]
-    replies = [*named, *zip(waiting, texts, strict=True)]
-    messages += [{"role": "tool", "tool_call_id": call_id, "content": content} for call_id, content in replies]
+    replies = [*named, *((call_id, content, {}) for call_id, content in zip(waiting, texts, strict=True))]
+    messages += [{"role": "tool", "tool_call_id": call_id, "content": content} | kept for call_id, content, kept in replies]
 
 
 def _call(call: Any) -> dict[str, Any]:
     if not isinstance(call, dict):
         raise InvalidRecord("tool calls unreadable", "a tool call is not an object")
-    function = {"name": call.get("function_name"), "arguments": arguments_text(call.get("arguments"))}
+    written = object_field(call, "extra").get(ARGUMENTS_TEXT)
+    text = written if isinstance(written, str) else arguments_text(call.get("arguments"))
+    function = {"name": call.get("function_name"), "arguments": text}
     return {"id": identity_of(call.get("tool_call_id")), "type": "function", "function": function}
 
 
