@@ -19,9 +19,10 @@ from tracewheel.environments.base import (
 )
 from tracewheel.environments.order_desk.environment import OrderDeskEnvironment
 from tracewheel.environments.recorded.environment import PREFIX, RecordedEnvironment
+from tracewheel.environments.refund_desk.environment import RefundDeskEnvironment
 from tracewheel.environments.workspace.environment import WorkspaceEnvironment
 
-ENVIRONMENTS: dict[str, type] = {kind.kind: kind for kind in (OrderDeskEnvironment, WorkspaceEnvironment)}
+ENVIRONMENTS: dict[str, type] = {kind.kind: kind for kind in (OrderDeskEnvironment, RefundDeskEnvironment, WorkspaceEnvironment)}
 
 __all__ = [
     "ENVIRONMENTS",

@@ -6,9 +6,12 @@ from tracewheel.core.plugins import load_class
 from tracewheel.scoring.verifiers.base import GradedVerifier, Verifier, state_progress
 from tracewheel.scoring.verifiers.order_desk import OrderDeskVerifier
 from tracewheel.scoring.verifiers.recorded import RecordedVerifier
+from tracewheel.scoring.verifiers.refund_desk import RefundDeskVerifier
 from tracewheel.scoring.verifiers.workspace import WorkspaceVerifier
 
-VERIFIERS: dict[str, type] = {verifier.kind: verifier for verifier in (OrderDeskVerifier, RecordedVerifier, WorkspaceVerifier)}
+VERIFIERS: dict[str, type] = {
+    verifier.kind: verifier for verifier in (OrderDeskVerifier, RecordedVerifier, RefundDeskVerifier, WorkspaceVerifier)
+}
 
 __all__ = ["VERIFIERS", "GradedVerifier", "Verifier", "make_verifier", "state_progress"]
 

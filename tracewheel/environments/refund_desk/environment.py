@@ -1,0 +1,144 @@
+"""The refund desk: a database of orders, six tools, and a simulated customer."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from tracewheel.core.errors import DataError
+from tracewheel.core.types import Task
+from tracewheel.environments.base import Observation, function_tool
+from tracewheel.environments.refund_desk.agent import solution
+from tracewheel.environments.refund_desk.logged import check_state
+from tracewheel.environments.refund_desk.policy import (
+    CANCELLED,
+    CARD,
+    DELIVERED,
+    EXCHANGED,
+    OPEN,
+    OUTCOMES,
+    POLICY,
+    REFUNDED,
+    VOUCHER,
+    Order,
+)
+from tracewheel.environments.refund_desk.stock import ITEMS
+from tracewheel.environments.refund_desk.talk import brief_of
+from tracewheel.environments.refund_desk.tasks import make_task, refund_desk_task
+from tracewheel.environments.users import CheckedUser, ScriptedUser, UserSimulator
+
+ECHO_LIMIT = 32
+
+
+def _tool(name: str, description: str, **parameters: dict[str, Any]) -> dict[str, Any]:
+    return function_tool(name, description, {key: {"type": "string", **more} for key, more in parameters.items()})
+
+
+TOOLS = [
+    _tool("orders", "List a customer's orders.", customer={}),
+    _tool("find_order", "Item, days since delivery, payment and status of an order.", order={}),
+    _tool("refund", "Pay back a delivered order.", order={}, to={"enum": [CARD, VOUCHER]}),
+    _tool("exchange", "Send another item for a delivered order.", order={}, item={}),
+    _tool("cancel", "Cancel an order.", order={}),
+    _tool("close", "Close the ticket with what you did.", outcome={"enum": list(OUTCOMES)}),
+]
+PARAMETERS = {tool["function"]["name"]: tool["function"]["parameters"]["properties"] for tool in TOOLS}
+
+
+class RefundDeskEnvironment:
+    """Orders, a ticket, and a customer who says what it is asked.
+
+    State: `{"orders": [{"id", "customer", "item", "days", "paid", "status"}], "ticket": str}`; an order that is refunded or
+    exchanged also has `refunded_to` or `exchanged_for`. The tools do not enforce the policy: that is the agent's work. A call
+    that fails changes nothing; its observation says why. The customer's brief is in the task's `initial_state` and never in a
+    snapshot.
+    """
+
+    kind = "refund_desk"
+    system_prompt = POLICY
+
+    def __init__(self, user: UserSimulator | None = None) -> None:
+        self._user = CheckedUser(user or ScriptedUser())
+        self._orders: list[Order] = []
+        self._ticket = OPEN
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether the customer answers the same another time."""
+        return self._user.repeatable
+
+    def task_from_log(self, prompt: str, logged: dict[str, Any]) -> Task:
+        state = logged.get("initial_state")
+        check_state(state)
+        task = refund_desk_task(prompt, state)  # type: ignore[arg-type]  # checked above
+        if logged.get("goal") not in (None, task.goal):
+            raise DataError("'goal' is not what the policy makes of 'initial_state'; leave it out, or mend it")
+        return task
+
+    def variants(self, task: Task, n: int, seed: int) -> list[Task]:
+        """Tasks of the same family, of the same tier or the one below."""
+        rng = random.Random(f"variants-{task.id}-{seed}")
+        return [make_task(task.family, rng.randint(max(1, task.tier - 1), task.tier), rng) for _ in range(n)]
+
+    def solution(self, task: Task) -> list[tuple[str, dict[str, Any]]] | None:
+        """The questions and calls that solve the task in the most direct way."""
+        return solution(task)
+
+    def tools(self) -> list[dict[str, Any]]:
+        return TOOLS
+
+    def reset(self, task: Task) -> None:
+        self._orders = [dict(order) for order in task.initial_state["orders"]]
+        self._ticket = OPEN
+        self._user.begin(brief_of(task.initial_state, task.prompt))
+
+    def snapshot(self) -> dict[str, Any]:
+        return {"orders": [dict(order) for order in self._orders], "ticket": self._ticket}
+
+    def reply(self, text: str) -> Observation:
+        """The customer's answer; its goodbye ends the episode."""
+        return self._user.answer(text)
+
+    def step(self, tool: str, args: dict[str, Any]) -> Observation:
+        parameters = PARAMETERS.get(tool)
+        if parameters is None:
+            return _error(f"no tool named {tool[:ECHO_LIMIT]}")
+        if args.keys() != parameters.keys() or not all(isinstance(value, str) for value in args.values()):
+            return _error(f"arguments must be {', '.join(parameters)}, each a text")
+        for name, schema in parameters.items():
+            if args[name] not in schema.get("enum", [args[name]]):
+                return _error(f"{name} must be one of {', '.join(schema['enum'])}")
+        match tool:
+            case "orders":
+                return self._list(args["customer"])
+            case "close":
+                self._ticket = args["outcome"]
+                return Observation("closed", done=True)
+        order = next((order for order in self._orders if order["id"] == args["order"]), None)
+        return self._act(tool, order, args) if order else _error(f"no order {args['order'][:ECHO_LIMIT]}")
+
+    def _list(self, customer: str) -> Observation:
+        own = [order for order in self._orders if order["customer"].lower() == customer.lower()]
+        if not own:
+            return _error(f"no orders of {customer[:ECHO_LIMIT]}")
+        return Observation("\n".join(f"{order['id']} {order['item']}" for order in own))
+
+    def _act(self, tool: str, order: Order, args: dict[str, Any]) -> Observation:
+        if tool == "find_order":
+            return Observation(f"{order['item']}, {order['days']} days, {order['paid']}, {order['status']}")
+        if order["status"] not in (OPEN, DELIVERED):
+            return _error(f"{order['id']} is {order['status']}")
+        match tool:
+            case "refund":
+                order |= {"status": REFUNDED, "refunded_to": args["to"]}
+            case "exchange":
+                if args["item"] not in ITEMS:
+                    return _error(f"no item {args['item'][:ECHO_LIMIT]}")
+                order |= {"status": EXCHANGED, "exchanged_for": args["item"]}
+            case "cancel":
+                order["status"] = CANCELLED
+        return Observation("ok")
+
+
+def _error(text: str) -> Observation:
+    return Observation(f"error: {text}", error=True)
