@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING
 
 from tracewheel.chat.renderer import ChatRenderer
 from tracewheel.core.errors import ConfigError
-from tracewheel.demo.base_text import SKILLS, base_conversation
 from tracewheel.demo.base_tokenizer import CONTEXT_LENGTH, build_tokenizer
 from tracewheel.demo.config import BasePhaseConfig, BasePolicyConfig
-from tracewheel.environments.workspace.environment import TOOLS
+from tracewheel.demo.worlds import WORLDS
 
 if TYPE_CHECKING:
     import torch
@@ -41,12 +40,13 @@ def train_base_policy(config: BasePolicyConfig, out: Path) -> dict[str, float]:
     """
     import torch
 
-    unknown = {skill for phase in config.phases for skill in phase.skills} - set(SKILLS)
+    world = WORLDS[config.world]
+    unknown = {skill for phase in config.phases for skill in phase.skills} - set(world.skills)
     if unknown:
-        raise ConfigError(f"phases.skills: no such skill: {', '.join(sorted(unknown))}; there are {', '.join(SKILLS)}")
+        raise ConfigError(f"phases.skills: no such skill: {', '.join(sorted(unknown))}; there are {', '.join(world.skills)}")
     torch.set_num_threads(config.threads)
     torch.manual_seed(config.seed)
-    tokenizer = build_tokenizer()
+    tokenizer = build_tokenizer(world.pieces())
     renderer = ChatRenderer(tokenizer)
     model = _new_model(config, len(tokenizer), tokenizer.pad_token_id, tokenizer.eos_token_id)
     for number in range(len(config.phases)):
@@ -56,7 +56,7 @@ def train_base_policy(config: BasePolicyConfig, out: Path) -> dict[str, float]:
     tokenizer.save_pretrained(out)
     _write_replay(config, renderer, out / "replay.parquet")
     figures = {"parameters": float(model.num_parameters()), "final_loss": loss_value}
-    (out / "base.json").write_text(json.dumps({"config": config.model_dump(), "figures": figures}, indent=2) + "\n")
+    (out / "base.json").write_text(json.dumps({"config": config.as_written(), "figures": figures}, indent=2) + "\n")
     return figures
 
 
@@ -94,8 +94,9 @@ def train_phase(model: Qwen3ForCausalLM, renderer: ChatRenderer, config: BasePol
 def _examples(config: BasePolicyConfig, renderer: ChatRenderer, number: int, count: int, stream: str) -> list[Example]:
     rng = random.Random(f"base-text-{config.seed}-{stream}")
     skills = config.phases[number].skills
-    conversations = (base_conversation(rng, skills, config.complete_share, config.complete_families) for _ in range(count))
-    return [renderer.conversation_ids(conversation, TOOLS) for conversation in conversations]
+    world = WORLDS[config.world]
+    conversations = (world.conversation(rng, skills, config.complete_share, config.complete_families) for _ in range(count))
+    return [renderer.conversation_ids(conversation, world.tools) for conversation in conversations]
 
 
 def _new_model(config: BasePolicyConfig, vocabulary: int, padding: int, end: int) -> Qwen3ForCausalLM:

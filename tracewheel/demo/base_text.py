@@ -8,7 +8,7 @@ conversation in OpenAI chat format from a seeded generator.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from tracewheel.core.types import Task
@@ -24,22 +24,10 @@ LONGEST_WALK = 6
 LONGEST_COMPLETE = 4
 
 
-def base_conversation(
-    rng: random.Random, skills: Mapping[str, int], complete_share: float, complete_families: tuple[str, ...]
-) -> Conversation:
-    """One conversation of generic text.
-
-    Args:
-        rng: The random source.
-        skills: Relative frequency of each of `SKILLS`.
-        complete_share: Share of conversations that are complete episodes, in 0..1.
-        complete_families: The task families whose complete episodes may appear.
-    """
-    if complete_families and rng.random() < complete_share:
-        task = make_task(rng.choice(complete_families), rng.randint(1, LONGEST_COMPLETE), rng)
-        return play(task, solution(task))
-    (skill,) = rng.choices(list(skills), weights=list(skills.values()))
-    return SKILLS[skill](rng)
+def complete(rng: random.Random, families: tuple[str, ...]) -> Conversation:
+    """A complete episode of one of the families."""
+    task = make_task(rng.choice(families), rng.randint(1, LONGEST_COMPLETE), rng)
+    return play(task, solution(task))
 
 
 def _names(rng: random.Random, count: int) -> list[str]:

@@ -6,7 +6,9 @@ All other text falls back to a byte alphabet, so any text survives the round tri
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+import string
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 from tracewheel.demo.chat_template import CHAT_TEMPLATE
 from tracewheel.environments.workspace import tasks as words
@@ -59,8 +61,12 @@ PHRASES = (
 )
 
 
-def build_tokenizer() -> PreTrainedTokenizerFast:
-    """Build the tokenizer; deterministic."""
+def build_tokenizer(pieces: Iterable[str] | None = None) -> PreTrainedTokenizerFast:
+    """Build the tokenizer; deterministic.
+
+    Args:
+        pieces: The strings that are one token each; by default those of the workspace.
+    """
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
@@ -69,7 +75,7 @@ def build_tokenizer() -> PreTrainedTokenizerFast:
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.add_special_tokens([AddedToken(t, normalized=False) for t in (PADDING, START_OF_TURN, END_OF_TURN)])
-    tokenizer.add_tokens([AddedToken(piece, normalized=False) for piece in _pieces()])
+    tokenizer.add_tokens([AddedToken(piece, normalized=False) for piece in in_order(workspace_pieces() if pieces is None else pieces)])
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         eos_token=END_OF_TURN,
@@ -80,30 +86,37 @@ def build_tokenizer() -> PreTrainedTokenizerFast:
     )
 
 
-def _pieces() -> list[str]:
-    """The strings that are one token each, longest first, so that ids do not depend on set order."""
+def in_order(pieces: Iterable[str]) -> list[str]:
+    """Each piece once, longest first, so that ids do not depend on set order."""
+    return sorted(set(pieces), key=lambda piece: (-len(piece), piece))
+
+
+def workspace_pieces() -> set[str]:
+    """The strings of the workspace that are one token each."""
     pieces = {*words.STEMS, *words.STEM_GROUPS, *words.EXTENSIONS, *words.SOURCES, *words.DESTINATIONS, *words.WORDS}
     pieces |= {words.LIST_PATH, f"/{words.MANIFEST_NAME}", "/", "\n", '", "', '"]', '["', '\\", \\"', '[\\"', '\\"]'}
-    pieces |= set(PHRASES) | set(_prompt_pieces()) | set(_chat_pieces())
-    return sorted(pieces, key=lambda piece: (-len(piece), piece))
+    wordings = [wording for wordings in words.PROMPTS.values() for wording in wordings]
+    return pieces | set(PHRASES) | set(fixed_text(wordings)) | set(chat_pieces(SYSTEM_PROMPT, TOOLS, INVENTED_TOOLS, "path"))
 
 
-def _prompt_pieces() -> list[str]:
-    """The fixed text between the fields of each task wording."""
-    import string
-
-    texts = [
-        text for wordings in words.PROMPTS.values() for wording in wordings for text, *_ in string.Formatter().parse(wording)
-    ]
-    return [text for text in texts if text]
+def fixed_text(wordings: Iterable[str]) -> list[str]:
+    """The fixed text between the fields of each wording."""
+    return [text for wording in wordings for text, *_ in string.Formatter().parse(wording) if text]
 
 
-def _chat_pieces() -> list[str]:
-    """Tool-call syntax and the scaffolding around turns, as the chat template writes them."""
+def chat_pieces(system_prompt: str, tools: list[dict[str, Any]], invented: tuple[str, ...], argument: str) -> list[str]:
+    """Tool-call syntax and the scaffolding around turns, as the chat template writes them.
+
+    Args:
+        system_prompt: Of the world.
+        tools: Of the world.
+        invented: Names of tools that do not exist and that logs call all the same, with `argument`.
+        argument: The name of their first argument.
+    """
     pieces = ["<tool_call>", "</tool_call>", '"}}\n</tool_call>', "{}}\n</tool_call>", '"}', '": "']
-    for name in INVENTED_TOOLS:
-        pieces += [name, f'<tool_call>\n{{"name": "{name}", "arguments": {{"path": "']
-    for tool in TOOLS:
+    for name in invented:
+        pieces += [name, f'<tool_call>\n{{"name": "{name}", "arguments": {{"{argument}": "']
+    for tool in tools:
         function = tool["function"]
         head = f'<tool_call>\n{{"name": "{function["name"]}", "arguments": '
         required = function["parameters"]["required"]
@@ -120,7 +133,7 @@ def _chat_pieces() -> list[str]:
     )
     return [
         *pieces,
-        f"system\n{SYSTEM_PROMPT}",
+        f"system\n{system_prompt}",
         tools_help,
         f"\n</tools>\n\n{call_help}\n{example}",
         f"\n{START_OF_TURN}user\n<tool_response>\n",

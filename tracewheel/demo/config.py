@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -22,12 +22,13 @@ class BasePhaseConfig(Strict):
 
 
 class BasePolicyConfig(Strict):
-    """The tiny base policy: its size, its text and its training.
+    """The tiny base policy: its world, its size, its text and its training.
 
     `complete_share` of the conversations are complete episodes of `complete_families`; the rest are
-    single skills (`tracewheel/demo/base_text.py`). Tokens outside assistant turns count `prompt_weight`.
+    single skills of the world (`tracewheel/demo/base_text.py`, `refund_desk_text.py`). Tokens outside assistant turns count `prompt_weight`.
     """
 
+    world: Literal["workspace", "refund_desk"] = "workspace"
     seed: int = 0
     threads: Count = 2
     hidden_size: Count = 128
@@ -41,6 +42,10 @@ class BasePolicyConfig(Strict):
     batch_tokens: Count = 6144
     prompt_weight: Share = 0.2
     replay_rows: Count = 2000
+
+    def as_written(self) -> dict[str, Any]:
+        """The config for `base.json`; the workspace, the first of the worlds, is not named."""
+        return self.model_dump(exclude={"world"} if self.world == "workspace" else None)
 
 
 def load_base_config(path: str | Path, overrides: list[str] | None = None) -> BasePolicyConfig:

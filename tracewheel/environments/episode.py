@@ -7,13 +7,14 @@ from collections.abc import Iterable
 from typing import Any
 
 from tracewheel.core.types import Task
-from tracewheel.environments.base import Environment
+from tracewheel.environments.base import TEXT_TURN, Environment, Replier
 
 
 def play_calls(environment: Environment, task: Task, calls: Iterable[tuple[str, dict[str, Any]]]) -> list[dict[str, Any]]:
     """Execute calls, one a turn, from the start of a task, and return the episode as OpenAI chat messages.
 
-    The episode ends with the call that ends it, whose reply is not logged. The environment is left in its final state.
+    A `TEXT_TURN` is said to an environment that answers it. The episode ends with the turn that ends it, whose reply is not
+    logged. The environment is left in its final state.
     """
     environment.reset(task)
     messages: list[dict[str, Any]] = [
@@ -21,6 +22,13 @@ def play_calls(environment: Environment, task: Task, calls: Iterable[tuple[str, 
         {"role": "user", "content": task.prompt},
     ]
     for index, (name, args) in enumerate(calls):
+        if name == TEXT_TURN and isinstance(environment, Replier):
+            messages.append({"role": "assistant", "content": args["text"]})
+            answer = environment.reply(args["text"])
+            if answer.done:
+                break
+            messages.append({"role": "user", "content": answer.text})
+            continue
         call_id = f"call_{index}"
         function = {"name": name, "arguments": json.dumps(args)}
         messages.append(

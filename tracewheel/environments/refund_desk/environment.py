@@ -36,7 +36,7 @@ def _tool(name: str, description: str, **parameters: dict[str, Any]) -> dict[str
 
 TOOLS = [
     _tool("orders", "List a customer's orders.", customer={}),
-    _tool("find_order", "Item, days since delivery, payment and status of an order.", order={}),
+    _tool("find_order", "Item, age in days, payment and status of an order.", order={}),
     _tool("refund", "Pay back a delivered order.", order={}, to={"enum": [CARD, VOUCHER]}),
     _tool("exchange", "Send another item for a delivered order.", order={}, item={}),
     _tool("cancel", "Cancel an order.", order={}),

@@ -1,4 +1,4 @@
-"""The shop's policy: what an agent is told, and what it makes of a request. Days count from the delivery."""
+"""The shop's policy: what an agent is told, and what it makes of a request."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ DONE = {REFUND: REFUNDED, EXCHANGE: EXCHANGED, CANCEL: CANCELLED}
 
 POLICY = (
     "You work at a refund desk. Help the customer by these rules and no others. "
-    f"Refund what was delivered at most {REFUND_DAYS} days ago and was not used: to the card, "
-    "or as a voucher if a gift card paid. "
-    f"Exchange what was delivered at most {EXCHANGE_DAYS} days ago and was not used. "
+    f"Refund what is delivered, at most {REFUND_DAYS} days old and not used: to the card, or as a voucher if a gift card paid. "
+    f"Exchange what is delivered, at most {EXCHANGE_DAYS} days old and not used. "
     "Cancel what is still open. Refuse everything else. Ask the customer for what you do not know. "
     "Close the ticket with what you did."
 )

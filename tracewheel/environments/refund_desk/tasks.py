@@ -37,7 +37,7 @@ from tracewheel.environments.refund_desk.talk import ASKED, LOST, SAID, opening,
 FAMILIES = ("refund", "gift", "exchange", "cancel")
 TIERS = (1, 2, 3, 4)
 NUMBER = {1: SAID, 2: ASKED, 3: LOST, 4: ASKED}
-LATE_SHARE, USED_SHARE = 0.25, 0.5
+LATE_SHARE, USED_SHARE = 0.2, 0.4
 
 
 def make_task(family: str, tier: int, rng: random.Random) -> Task:

@@ -1,0 +1,54 @@
+"""The worlds that a tiny base policy can be trained for: tools, vocabulary and generic text of each."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tracewheel.demo import base_text, refund_desk_text
+from tracewheel.demo.base_tokenizer import workspace_pieces
+from tracewheel.environments.refund_desk import environment as refund_desk
+from tracewheel.environments.workspace import environment as workspace
+
+Conversation = list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class World:
+    """What the training of a base needs of a world.
+
+    Attributes:
+        tools: The tools' schemas.
+        pieces: Makes the strings that are one token each.
+        skills: The generators of generic text by name.
+        complete: Makes a complete episode of one of some task families.
+    """
+
+    tools: list[dict[str, Any]]
+    pieces: Callable[[], set[str]]
+    skills: Mapping[str, Callable[[random.Random], Conversation]]
+    complete: Callable[[random.Random, tuple[str, ...]], Conversation]
+
+    def conversation(
+        self, rng: random.Random, skills: Mapping[str, int], complete_share: float, complete_families: tuple[str, ...]
+    ) -> Conversation:
+        """One conversation of generic text.
+
+        Args:
+            rng: The random source.
+            skills: Relative frequency of each skill.
+            complete_share: Share of conversations that are complete episodes, in 0..1.
+            complete_families: The task families whose complete episodes may appear.
+        """
+        if complete_families and rng.random() < complete_share:
+            return self.complete(rng, complete_families)
+        (skill,) = rng.choices(list(skills), weights=list(skills.values()))
+        return self.skills[skill](rng)
+
+
+WORLDS: dict[str, World] = {
+    "workspace": World(workspace.TOOLS, workspace_pieces, base_text.SKILLS, base_text.complete),
+    "refund_desk": World(refund_desk.TOOLS, refund_desk_text.pieces, refund_desk_text.SKILLS, refund_desk_text.complete),
+}
