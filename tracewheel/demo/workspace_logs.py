@@ -54,7 +54,7 @@ FIRST_EPISODE = datetime(2026, 10, 1, 8, 0, tzinfo=UTC)
 def log_lines(seed: int = 0) -> Iterator[bytes]:
     """The lines of the log file, without line ends, in order of time; some are duplicates, some malformed."""
     rng = random.Random(seed)
-    episodes = _episodes(rng)
+    episodes = logged_episodes(rng, Deployment(FAMILIES, TRAINED_TIERS, HARDER_TIER, make_task, log_record))
     lines = [log_line(record) for record in episodes]
     for index in sorted(rng.sample(range(len(lines)), DUPLICATES), reverse=True):
         again = rng.randint(index + 1, min(index + 30, len(lines)))
@@ -142,9 +142,20 @@ def _choose_fault(task: Task, rng: random.Random) -> str:
     return rng.choice(SLIPS) if rng.random() < SLIP_RATE else ""
 
 
-def _episodes(rng: random.Random) -> list[dict[str, Any]]:
+@dataclass(frozen=True)
+class Deployment:
+    """A deployed agent whose logs are made: the families and tiers of its tasks, and what makes a task and a log record."""
+
+    families: tuple[str, ...]
+    trained_tiers: tuple[int, ...]
+    harder_tier: int
+    make_task: Callable[[str, int, random.Random], Task]
+    log_record: Callable[[Task, str, str, datetime, random.Random], dict[str, Any]]
+
+
+def logged_episodes(rng: random.Random, deployed: Deployment) -> list[dict[str, Any]]:
     """All episodes, in order of time, before duplicates and malformed lines are added."""
-    recurring, one_off = _tasks(rng)
+    recurring, one_off = _tasks(rng, deployed)
     jobs = [(task, f"user-{1 + index % RECURRING_USERS:03}") for index, task in enumerate(recurring * ATTEMPTS)]
     user = 100
     for index, task in enumerate(one_off):
@@ -157,28 +168,28 @@ def _episodes(rng: random.Random) -> list[dict[str, Any]]:
         time += timedelta(seconds=rng.randint(60, 1800))
         session = f"{who}-session-{1 + episodes_of[who] // 3}"
         episodes_of[who] += 1
-        records.append(log_record(task, who, session, time, rng))
+        records.append(deployed.log_record(task, who, session, time, rng))
     return records
 
 
-def _tasks(rng: random.Random) -> tuple[list[Task], list[Task]]:
+def _tasks(rng: random.Random, deployed: Deployment) -> tuple[list[Task], list[Task]]:
     """Recurring tasks, and one-off tasks including those of the harder tier; all are distinct."""
     seen: set[str] = set()
 
     def fresh(family: str, tier: int, count: int) -> list[Task]:
         tasks: list[Task] = []
         while len(tasks) < count:
-            task = make_task(family, tier, rng)
+            task = deployed.make_task(family, tier, rng)
             if task.fingerprint not in seen:
                 seen.add(task.fingerprint)
                 tasks.append(task)
         return tasks
 
-    strata = [(family, tier) for family in FAMILIES for tier in TRAINED_TIERS]
+    strata = [(family, tier) for family in deployed.families for tier in deployed.trained_tiers]
     recurring = [task for family, tier in strata for task in fresh(family, tier, RECURRING_PER_STRATUM)]
     one_off = [task for family, tier in strata for task in fresh(family, tier, ONE_OFF_PER_STRATUM)]
     rng.shuffle(one_off)
-    harder = [task for family in FAMILIES for task in fresh(family, HARDER_TIER, HARDER_PER_FAMILY)]
+    harder = [task for family in deployed.families for task in fresh(family, deployed.harder_tier, HARDER_PER_FAMILY)]
     return recurring, one_off + harder
 
 
