@@ -75,7 +75,9 @@ def build_tokenizer(pieces: Iterable[str] | None = None) -> PreTrainedTokenizerF
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.add_special_tokens([AddedToken(t, normalized=False) for t in (PADDING, START_OF_TURN, END_OF_TURN)])
-    tokenizer.add_tokens([AddedToken(piece, normalized=False) for piece in in_order(workspace_pieces() if pieces is None else pieces)])
+    tokenizer.add_tokens(
+        [AddedToken(piece, normalized=False) for piece in in_order(workspace_pieces() if pieces is None else pieces)]
+    )
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         eos_token=END_OF_TURN,

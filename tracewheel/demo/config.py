@@ -24,8 +24,8 @@ class BasePhaseConfig(Strict):
 class BasePolicyConfig(Strict):
     """The tiny base policy: its world, its size, its text and its training.
 
-    `complete_share` of the conversations are complete episodes of `complete_families`; the rest are
-    single skills of the world (`tracewheel/demo/base_text.py`, `refund_desk_text.py`). Tokens outside assistant turns count `prompt_weight`.
+    `complete_share` of the conversations are complete episodes of `complete_families`; the rest are single skills of the
+    world (`tracewheel/demo/base_text.py`, `refund_desk_text.py`). Tokens outside assistant turns count `prompt_weight`.
     """
 
     world: Literal["workspace", "refund_desk"] = "workspace"

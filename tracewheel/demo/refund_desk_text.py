@@ -30,7 +30,17 @@ from tracewheel.environments.refund_desk.agent import (
     solution,
 )
 from tracewheel.environments.refund_desk.environment import TOOLS, RefundDeskEnvironment
-from tracewheel.environments.refund_desk.policy import CANCEL, DONE, EXCHANGE, OPEN, OUTCOMES, POLICY, REFUND, final_wish, in_time
+from tracewheel.environments.refund_desk.policy import (
+    CANCEL,
+    DONE,
+    EXCHANGE,
+    OPEN,
+    OUTCOMES,
+    POLICY,
+    REFUND,
+    final_wish,
+    in_time,
+)
 from tracewheel.environments.refund_desk.stock import CUSTOMERS, ITEMS, LONGEST_AGO, ORDER_IDS
 from tracewheel.environments.refund_desk.tasks import FAMILIES, make_task
 from tracewheel.environments.users.scripted import GOODBYE, NUDGES
@@ -66,7 +76,18 @@ def pieces() -> set[str]:
     said = {*talk.USED, *talk.UNUSED, *talk.ORDER_LOST, *NUDGES, GOODBYE, ASK_ORDER, ASK_NAME, ASK_USED, ASK_INSTEAD}
     said |= {YES, NO, NOTED, REFUND, EXCHANGE, CANCEL, *OUTCOMES, OPEN, "delivered", "card", "gift", "voucher"}
     said |= {f", {days} days, " for days in range(1, LONGEST_AGO + 1)}
-    said |= {"ok", "closed", ", ", " ", "\n", ".", "error: ", "error: no order ", "error: no orders of ", "error: no tool named "}
+    said |= {
+        "ok",
+        "closed",
+        ", ",
+        " ",
+        "\n",
+        ".",
+        "error: ",
+        "error: no order ",
+        "error: no orders of ",
+        "error: no tool named ",
+    }
     return said | {*ITEMS, *CUSTOMERS, *ORDER_IDS, *fixed_text(wordings), *chat_pieces(POLICY, TOOLS, INVENTED, "order")}
 
 

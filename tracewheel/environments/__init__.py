@@ -22,7 +22,9 @@ from tracewheel.environments.recorded.environment import PREFIX, RecordedEnviron
 from tracewheel.environments.refund_desk.environment import RefundDeskEnvironment
 from tracewheel.environments.workspace.environment import WorkspaceEnvironment
 
-ENVIRONMENTS: dict[str, type] = {kind.kind: kind for kind in (OrderDeskEnvironment, RefundDeskEnvironment, WorkspaceEnvironment)}
+ENVIRONMENTS: dict[str, type] = {
+    kind.kind: kind for kind in (OrderDeskEnvironment, RefundDeskEnvironment, WorkspaceEnvironment)
+}
 
 __all__ = [
     "ENVIRONMENTS",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
+from tracewheel.config.base import Strict
 from tracewheel.core.errors import DataError
 from tracewheel.core.types import Task
 from tracewheel.environments.base import Observation, function_tool
@@ -25,7 +26,7 @@ from tracewheel.environments.refund_desk.policy import (
 from tracewheel.environments.refund_desk.stock import ITEMS
 from tracewheel.environments.refund_desk.talk import brief_of
 from tracewheel.environments.refund_desk.tasks import make_task, refund_desk_task
-from tracewheel.environments.users import CheckedUser, ScriptedUser, UserSimulator
+from tracewheel.environments.users import CheckedUser, UserConfig, make_user
 
 ECHO_LIMIT = 32
 
@@ -45,6 +46,12 @@ TOOLS = [
 PARAMETERS = {tool["function"]["name"]: tool["function"]["parameters"]["properties"] for tool in TOOLS}
 
 
+class RefundDeskArgs(Strict):
+    """Who the customer is played by."""
+
+    user: UserConfig = UserConfig()
+
+
 class RefundDeskEnvironment:
     """Orders, a ticket, and a customer who says what it is asked.
 
@@ -56,9 +63,10 @@ class RefundDeskEnvironment:
 
     kind = "refund_desk"
     system_prompt = POLICY
+    Args = RefundDeskArgs
 
-    def __init__(self, user: UserSimulator | None = None) -> None:
-        self._user = CheckedUser(user or ScriptedUser())
+    def __init__(self, args: RefundDeskArgs | None = None) -> None:
+        self._user = CheckedUser(make_user((args or RefundDeskArgs()).user))
         self._orders: list[Order] = []
         self._ticket = OPEN
 

@@ -1,7 +1,13 @@
-"""Simulated users: the protocol, a scripted one, and the check of what they say. The one behind an endpoint is in `engines/`."""
+"""Simulated users: the protocol, a scripted one, and the check of what they say. `engines/` has the one behind an endpoint."""
 
 from __future__ import annotations
 
+from typing import Any
+
+from pydantic import Field, ValidationError
+
+from tracewheel.config.base import Strict
+from tracewheel.core.errors import ConfigError
 from tracewheel.core.plugins import load_class
 from tracewheel.environments.users.base import Fact, UserBrief, UserSimulator, UserTurn
 from tracewheel.environments.users.checked import CheckedUser
@@ -12,13 +18,26 @@ USERS: dict[str, type] = {ScriptedUser.kind: ScriptedUser}
 ENDPOINT = "endpoint"
 ENDPOINT_CLASS = "tracewheel.engines.endpoint_user:EndpointUser"
 
-__all__ = ["USERS", "CheckedUser", "Fact", "ScriptedUser", "UserBrief", "UserSimulator", "UserTurn", "user_class"]
+__all__ = ["USERS", "CheckedUser", "Fact", "ScriptedUser", "UserBrief", "UserConfig", "UserSimulator", "UserTurn", "make_user"]
 
 
-def user_class(kind: str) -> type:
-    """The class of a user simulator: `scripted`, `endpoint`, or `module:Class` for your own.
+class UserConfig(Strict):
+    """Which user an environment talks to: `scripted`, `endpoint`, or `module:Class` for your own, and its arguments."""
+
+    kind: str = ScriptedUser.kind
+    args: dict[str, Any] = Field(default_factory=dict)
+
+
+def make_user(config: UserConfig) -> UserSimulator:
+    """Make a user simulator. A class with a model `Args` gets its arguments as such, any other as keywords.
 
     Raises:
-        ConfigError: there is no such user.
+        ConfigError: there is no such user, or its arguments are wrong.
     """
-    return load_class(ENDPOINT_CLASS if kind == ENDPOINT else kind, USERS, "user")
+    found = load_class(ENDPOINT_CLASS if config.kind == ENDPOINT else config.kind, USERS, "user")
+    model = getattr(found, "Args", None)
+    try:
+        user: UserSimulator = found(model.model_validate(config.args)) if model else found(**config.args)
+    except (ValidationError, TypeError) as error:
+        raise ConfigError(f"user '{config.kind}': args: {error}") from error
+    return user
