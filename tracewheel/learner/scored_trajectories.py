@@ -12,6 +12,7 @@ import numpy as np
 from tracewheel.core.errors import DataError
 from tracewheel.core.files import read_table
 from tracewheel.core.types import INFRASTRUCTURE_FAILED
+from tracewheel.learner.branch_credit import agent_rewards, with_credit
 from tracewheel.scoring.adjustments import PROCESS
 from tracewheel.scoring.rubric import success_of
 
@@ -25,7 +26,8 @@ REQUIRED, OPTIONAL = ("trajectory_id", "total"), ("family", "turn_rewards", "bas
 def read_scored_trajectories(trajectories: Sequence[Path], scores: Sequence[Path]) -> pd.DataFrame:
     """Trajectories with the columns of their scores: `total`, and `family` and `turn_rewards` where the files have them.
 
-    From the breakdowns come `success` (NaN where there is none) and `outcome`: the total without process rewards.
+    From the breakdowns come `success` (NaN where there is none) and `outcome`: the total without process rewards. Where the
+    reward of an episode is not for all of its turns, its row holds those that it is for (`learner/branch_credit.py`).
 
     Raises:
         DataError: a trajectory has no score or two, or a file lacks a column.
@@ -41,7 +43,8 @@ def read_scored_trajectories(trajectories: Sequence[Path], scores: Sequence[Path
     lost = rollouts[~rollouts["id"].isin(scored["trajectory_id"])]
     if len(lost):
         raise DataError(f"{len(lost)} trajectories have no score, the first is {lost.iloc[0]['id']}; score them again")
-    return rollouts.merge(scored, left_on="id", right_on="trajectory_id", how="left").drop(columns="trajectory_id")
+    joined = rollouts.merge(scored, left_on="id", right_on="trajectory_id", how="left")
+    return with_credit(joined).drop(columns=["trajectory_id", "agent_rewards"])
 
 
 def rewards_of(trajectories: pd.DataFrame) -> np.ndarray:
@@ -106,6 +109,7 @@ def _scores(path: Path) -> pd.DataFrame:
     breakdowns = [json.loads(text) for text in table["breakdown"]] if "breakdown" in table else [{}] * len(table)
     process = np.array([parts.get(PROCESS, 0.0) for parts in breakdowns], dtype="float64")
     return kept.assign(
+        agent_rewards=[agent_rewards(parts) for parts in breakdowns],
         success=[success_of(parts) for parts in breakdowns],
         outcome=table["total"].to_numpy(dtype="float64", na_value=np.nan) - process,
     )
