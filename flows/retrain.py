@@ -178,6 +178,7 @@ def learn(run: Run, prepared: Prepared | None = None) -> Outcome:
         baseline=evaluations[baseline]["held_out"],
         baseline_name=baseline,
         stopped_at=stopped_at,
+        updates=learned.updates.values(),
     )
     repeated = evaluated_again(run, curated, policies[baseline], stopped_at) if run.config.comparison.aa else None
     missed = missed_aim(run, evaluations["rl"]["harder"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tasks.gate_ledger import evidence_of, look_at, look_of_run
@@ -13,9 +14,10 @@ from tracewheel.core.store import Entry
 from tracewheel.curation.curated_folder import HELD_OUT, TASKS_FILE
 from tracewheel.evaluation.error_budget import Look, level_of
 from tracewheel.evaluation.evaluate import RESULTS_FILE
-from tracewheel.evaluation.gate import GATE_FILE, decide
+from tracewheel.evaluation.gate import GATE_FILE, decide, held_to_fidelity
 from tracewheel.evaluation.power import describe_power
 from tracewheel.evaluation.sequential import SequentialDesign
+from tracewheel.learner.fidelity import FIDELITY
 
 
 @stage_task("gate", code="tracewheel.evaluation.sequential", sections=GateSections)
@@ -28,18 +30,23 @@ def decide_gate(
     look_number: int,
     spent: float,
     stopped_at: int | None = None,
+    fidelity: float | None = None,
 ) -> dict[str, Any]:
-    """Compare two evaluations of the same tasks, pair by pair; `stopped_at` is the look that ended a sequential evaluation."""
+    """Compare two evaluations of the same tasks, pair by pair; `stopped_at` is the look that ended a sequential evaluation.
+
+    `fidelity` is that of the challenger's least faithful update, None where no programs were trained.
+    """
     config, look = context.config.gate, Look(look_number, spent)
     level = level_of(config, look)
-    verdict = decide(
+    decided = decide(
         config,
         read_table(challenger.path / RESULTS_FILE),
         read_table(baseline.path / RESULTS_FILE),
         baseline=baseline_name,
         look=look,
         level=level if stopped_at is None else SequentialDesign.of(level, config.looks).levels[stopped_at],
-    ).to_record()
+    )
+    verdict = (decided if fidelity is None else held_to_fidelity(config, decided, fidelity)).to_record()
     write_json(context.out / GATE_FILE, verdict)
     return verdict
 
@@ -67,12 +74,22 @@ def is_clear(run: Run, challenger: Entry, baseline: Entry, look: int) -> bool:
     return design.answer_on(run.config.gate, read_table(ours), read_table(theirs), look) != "continue"
 
 
-def gate_policy(run: Run, *, challenger: Entry, baseline: Entry, baseline_name: str, stopped_at: int | None = None) -> Entry:
+def gate_policy(
+    run: Run,
+    *,
+    challenger: Entry,
+    baseline: Entry,
+    baseline_name: str,
+    stopped_at: int | None = None,
+    updates: Iterable[Mapping[str, Any]] = (),
+) -> Entry:
     """The verdict on a challenger, at the level that the ledger of the work folder gives this gate.
 
     Args:
         stopped_at: The look that ended a sequential evaluation, from 0; None without one.
+        updates: The figures of the updates that made the challenger.
     """
+    measured = [update[FIDELITY] for update in updates if FIDELITY in update]
     look = look_at(run, evidence_of(challenger, baseline), baseline_name)
     return decide_gate(
         run,
@@ -82,4 +99,5 @@ def gate_policy(run: Run, *, challenger: Entry, baseline: Entry, baseline_name: 
         look_number=look.number,
         spent=look.spent,
         **({} if stopped_at is None else {"stopped_at": stopped_at}),
+        **({"fidelity": min(measured)} if measured else {}),
     )

@@ -346,7 +346,7 @@ class TestInPrefect:
         (roll_out, {"seed", "threads", "policy", "environment", "rollout"}),
         (collect_groups, {"rollout"}),
         (score_trajectories, {"policy", "environment", "rubric"}),
-        (update_policy, {"own_sampler", "seed", "threads", "policy", "learner", "training"}),
+        (update_policy, {"own_sampler", "certifies", "seed", "threads", "policy", "learner", "training"}),
         (evaluate_policy, {"seed", "threads", "policy", "environment", "rollout", "rubric", "evaluation"}),
         (merge_policies, {"seed", "policy"}),
         (decide_gate, {"gate"}),

@@ -31,6 +31,7 @@ class GateConfig(Strict):
     between: 365 for a run each night, 52 for one each week, 1 for a single comparison. `family_margin` is the largest drop
     allowed for a task family, `min_pairs` the minimum number of tasks scored for both policies. With `looks` above 1 the
     held-out tasks are played in so many parts, and the comparison ends after the first part that makes the answer clear.
+    A run whose programs were trained on less faithfully than `min_fidelity` is refused (docs/gateway.md).
     With `approval: required` a run that the gate would promote is registered and waits for a person (`tracewheel approve`).
     """
 
@@ -40,6 +41,7 @@ class GateConfig(Strict):
     family_margin: Share = 0.1
     min_pairs: Count = 20
     looks: Annotated[int, Field(ge=1, le=20)] = 1
+    min_fidelity: Share = 0.99
     approval: Literal["none", "required"] = "none"
 
 

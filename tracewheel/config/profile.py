@@ -236,6 +236,11 @@ class RetrainConfig(Strict):
         return isinstance(self.rollout.engine, TransformersEngineConfig)
 
     @property
+    def certifies(self) -> bool:
+        """Whether updates measure their fidelity: episodes are programs, which may rewrite their histories."""
+        return self.rollout.harness is not None
+
+    @property
     def greedy_baseline(self) -> bool:
         """Whether each task of an iteration is also played greedily, for the baseline of its rewards."""
         return isinstance(self.learner, PolicyGradientConfig) and self.learner.advantage.kind == "greedy_baseline"

@@ -100,7 +100,8 @@ class EvaluateSections(RolloutSections, ScoreSections):
 
 
 class UpdateSections(Sections):
-    """What an update reads. `own_sampler` decides whether it corrects for a mismatch of sampler and trainer.
+    """What an update reads. `own_sampler` decides whether it corrects for a mismatch of sampler and trainer, `certifies`
+    whether it measures how faithfully it trains on what programs were told.
 
     A kept learner writes the same bytes as a new one.
     """
@@ -109,6 +110,7 @@ class UpdateSections(Sections):
 
     placement: PlacementConfig
     own_sampler: bool
+    certifies: bool
     keeps_learner: bool
     seed: int
     threads: Count

@@ -29,6 +29,21 @@ StopReason = Literal[
 Fault = Literal["", "model", "harness", "environment", "tool", "user", "judge", "machine"]
 POLICY_FAULTS: tuple[Fault, ...] = ("", "model", "harness")
 INFRASTRUCTURE_FAILED: StopReason = "infrastructure_failed"
+# Why a branch of a program's histories parted: the same request once more; another message after the same turn; another system
+# prompt, toolset or agent; another first message; a reply without its thinking, or changed otherwise; turns left out; other
+# tools; the chat template renders earlier turns in another way.
+BranchReason = Literal[
+    "",
+    "retry",
+    "parallel",
+    "sub_agent",
+    "new_conversation",
+    "thinking_stripped",
+    "edited",
+    "compaction",
+    "tools_changed",
+    "template",
+]
 ScoreStatus = Literal["scored", "unscored", "infrastructure_failed"]
 
 
@@ -188,11 +203,14 @@ class Trajectory(Record):
     An agent that brings its own loop may send histories that part. Then `branches` has an entry for each of them, in the order
     in which they began: `reason`, why it parted from what was said before ("" for the first); `turns`, the numbers of the turns
     sampled in it; `messages`, its whole conversation; and `agent`, the name the program gave it. `messages` is the conversation
-    of the last turn. `fault` says who is to blame for an episode that went wrong, `traceback` holds the exception.
+    of the last turn. `requests` counts what the program asked: `asked`, `refused`, `unmatched` (with assistant messages that
+    the policy did not say), and `lost_tokens`, sampled for answers that nobody waited for any more.
+
+    `fault` says who is to blame for an episode that went wrong, `traceback` holds the exception.
     """
 
-    JSON_FIELDS = frozenset({"turns", "final_state", "messages", "forks", "branches"})
-    OPTIONAL_FIELDS = frozenset({"branches", "fault", "traceback"})
+    JSON_FIELDS = frozenset({"turns", "final_state", "messages", "forks", "branches", "requests"})
+    OPTIONAL_FIELDS = frozenset({"branches", "requests", "fault", "traceback"})
 
     id: str
     task_id: str
@@ -211,6 +229,7 @@ class Trajectory(Record):
     detail: str = ""
     forks: list[list[int]] = field(default_factory=list)
     branches: list[dict[str, Any]] = field(default_factory=list)
+    requests: dict[str, int] = field(default_factory=dict)
     fault: Fault = ""
     traceback: str = ""
     schema_version: int = SCHEMA_VERSION

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -160,6 +160,17 @@ def decide(
         spread=spread,
         power=power,
     )
+
+
+def held_to_fidelity(config: GateConfig, verdict: Verdict, fidelity: float) -> Verdict:
+    """The verdict on a policy whose least faithful update had this fidelity: refused below `min_fidelity`."""
+    if fidelity >= config.min_fidelity:
+        return verdict
+    reason = (
+        f"fidelity {fidelity:.3f} is below {config.min_fidelity:g} (gate.min_fidelity): the policy was not trained on what "
+        "programs were told; metrics.json of the updates says which share fell short"
+    )
+    return replace(verdict, verdict="refused", reasons=[reason, *(verdict.reasons if not verdict.promoted else [])])
 
 
 def promotes(config: GateConfig, paired: Paired, level: float) -> bool:

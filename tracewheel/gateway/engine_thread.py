@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -81,6 +82,7 @@ class EngineThread:
         self._opened: dict[str, int] = {}
         self._waiting: list[tuple[Ask, Future[Answer]]] = []
         self._numbers, self._clock = itertools.count(), itertools.count()
+        self._lost: Counter[str] = Counter()
         self._failed: BaseException | None = None
         self._closed = False
         self.sampled = 0  # tokens of all turns so far
@@ -100,6 +102,10 @@ class EngineThread:
         future: Future[Answer] = Future()
         self._inbox.put(lambda: self._waiting.append((ask, future)))
         return future
+
+    def lost_tokens(self, owner: str) -> int:
+        """How many tokens were sampled for requests of `owner` that were cancelled."""
+        return self._lost[owner]
 
     def release(self, owner: str) -> None:
         """Forget the sessions of a program; its open requests are cancelled."""
@@ -228,6 +234,8 @@ class EngineThread:
             self._close(session)
         if future.set_running_or_notify_cancel():
             future.set_result(Answer(generation, cached))
+        else:
+            self._lost[ask.owner] += len(generation.token_ids)
 
     def _release(self, owner: str) -> None:
         self._waiting = [(ask, future) for ask, future in self._waiting if ask.owner != owner or not future.cancel()]

@@ -11,27 +11,13 @@ import contextlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
+from tracewheel.core.types import BranchReason
 from tracewheel.gateway.exchange import Message
 
 THINKING = "reasoning_content"
 Item = str | int
-# Why a branch parted: the same request once more; another message after the same turn; another system prompt, toolset or agent;
-# another first message; a reply without its thinking, or changed otherwise; turns left out; other tools; the chat template
-# renders earlier turns in another way.
-Reason = Literal[
-    "",
-    "retry",
-    "parallel",
-    "sub_agent",
-    "new_conversation",
-    "thinking_stripped",
-    "edited",
-    "compaction",
-    "tools_changed",
-    "template",
-]
 
 
 @dataclass(frozen=True)
@@ -50,7 +36,7 @@ class History:
     tools: str
     agent: str
     after: int | None = None
-    reason: Reason | None = ""
+    reason: BranchReason | None = ""
 
     @property
     def foreign(self) -> int:
@@ -108,7 +94,7 @@ class Histories:
         before = self._turns[last].before
         return last if (before.items, before.tools) == (history.items[: numbers[-1]], history.tools) else None
 
-    def _reason(self, history: History, after: int | None) -> Reason | None:
+    def _reason(self, history: History, after: int | None) -> BranchReason | None:
         if not self._turns:
             return ""
         same = [turn for turn in self._turns if (turn.before.items, turn.before.tools) == (history.items, history.tools)]
@@ -122,7 +108,7 @@ class Histories:
             return "parallel" if turn.next else None
         return self._parting(history)
 
-    def _parting(self, history: History) -> Reason:
+    def _parting(self, history: History) -> BranchReason:
         """Why a history parts that continues no turn: from its first difference with the one that it shares most with."""
         shared, number = max((self._shared(history, number), number) for number in range(len(self._turns)))
         turn = self._turns[number]

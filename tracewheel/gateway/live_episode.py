@@ -46,7 +46,7 @@ class EpisodeTokens:
         branches: The branches' records; none where the program's history never parted.
         messages: The conversation of the last turn.
         policy_version: The oldest version that sampled a token.
-        requests: How many were asked.
+        requests: How many were `asked`, `refused` and `unmatched`, and the `lost_tokens`; see `Trajectory`.
         refused: How many were refused, by kind.
         limit: The limit that ended it: `max_turns`, `max_tokens`, or "".
     """
@@ -59,7 +59,7 @@ class EpisodeTokens:
     branches: list[dict[str, Any]]
     messages: list[Message]
     policy_version: int
-    requests: int
+    requests: dict[str, int]
     refused: dict[str, int]
     limit: str
 
@@ -89,7 +89,7 @@ class LiveEpisode:
         self._engine, self._renderer, self._config, self._draw = engine, renderer, config, draw
         self._tree = EpisodeTree(renderer, read)
         self._lock = threading.Lock()
-        self._requests, self._open = 0, 0
+        self._asked, self._unmatched, self._open = 0, 0, 0
         self._refused: Counter[str] = Counter()
         self._limit = ""
         self._closed = ""
@@ -101,7 +101,7 @@ class LiveEpisode:
             Refusal: the episode has ended, a limit is reached, or the request cannot be answered.
         """
         with self._lock:
-            self._requests += 1
+            self._asked += 1
         try:
             return await self._answer(request)
         except Refusal as refusal:
@@ -137,15 +137,24 @@ class LiveEpisode:
                 [branch.to_record() for branch in tree.branches] if len(tree.branches) > 1 else [],
                 list(last.messages) if last else [],
                 min((turn.oldest_version for turn in tree.turns), default=self._engine.policy_version),
-                self._requests,
+                self._counts(),
                 dict(self._refused),
                 self._limit,
             )
+
+    def _counts(self) -> dict[str, int]:
+        return {
+            "asked": self._asked,
+            "refused": sum(self._refused.values()),
+            "unmatched": self._unmatched,
+            "lost_tokens": self._engine.lost_tokens(self.key),
+        }
 
     async def _answer(self, request: ChatRequest) -> ChatReply:
         with self._lock:
             self._check()
             context = self._tree.context(request)
+            self._unmatched += bool(context.history.foreign)
             ask = self._ask(context)
             self._open += 1
         try:

@@ -36,7 +36,9 @@ def with_credit(trajectories: pd.DataFrame) -> pd.DataFrame:
 
     if not trajectories["turns"].map(lambda turns: '"credit"' in turns).any():
         return trajectories
-    rows = [row for _, given in trajectories.iterrows() for row in _rows(given.to_dict())]
+    rows = [
+        row for given in trajectories.to_dict("records") for row in _rows({str(name): value for name, value in given.items()})
+    ]
     return pd.DataFrame(rows, columns=trajectories.columns).astype(trajectories.dtypes.to_dict())
 
 

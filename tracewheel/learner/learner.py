@@ -23,6 +23,7 @@ from tracewheel.learner.backends.backend import Backend
 from tracewheel.learner.backends.select import make_policy_backend, models_loading
 from tracewheel.learner.batch import Batch, step_totals
 from tracewheel.learner.cross_entropy import add_cross_entropy
+from tracewheel.learner.fidelity import row_figures
 from tracewheel.learner.forward_passes import ForwardPasses
 from tracewheel.learner.kernels.language_model import checkpoint_activations
 from tracewheel.learner.kernels.token_logprobs import action_logprobs
@@ -223,12 +224,14 @@ class Learner:
         """
         settings = self.settings
         off_policy = settings.off_policy
-        if off_policy.proximal == "behaviour" and self.mismatch.action == "warn":
+        if off_policy.proximal == "behaviour" and self.mismatch.action == "warn" and not self.config.certifies:
             return table, off_policy, {}
         if "proximal" not in table.per_token:
             table = self.passes.with_proximal(table)
         mismatch = mismatch_of(table).figures()
         mismatch |= act_on(self.mismatch, mismatch)
+        if self.config.certifies:
+            mismatch |= row_figures(table, self.mismatch.threshold)
         if self.mismatch.action == "correct":
             off_policy = corrected(off_policy)
         if off_policy.proximal == "behaviour":

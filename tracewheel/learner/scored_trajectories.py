@@ -101,6 +101,8 @@ def describe(trajectories: pd.DataFrame) -> dict[str, float]:
 
 
 def _scores(path: Path) -> pd.DataFrame:
+    import pandas as pd
+
     table = read_table(path)
     missing = [name for name in REQUIRED if name not in table]
     if missing:
@@ -109,7 +111,7 @@ def _scores(path: Path) -> pd.DataFrame:
     breakdowns = [json.loads(text) for text in table["breakdown"]] if "breakdown" in table else [{}] * len(table)
     process = np.array([parts.get(PROCESS, 0.0) for parts in breakdowns], dtype="float64")
     return kept.assign(
-        agent_rewards=[agent_rewards(parts) for parts in breakdowns],
+        agent_rewards=pd.Series([agent_rewards(parts) for parts in breakdowns], index=table.index, dtype=object),
         success=[success_of(parts) for parts in breakdowns],
         outcome=table["total"].to_numpy(dtype="float64", na_value=np.nan) - process,
     )

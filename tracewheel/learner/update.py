@@ -27,6 +27,7 @@ def update(config: UpdateSections, files: UpdateFiles, *, iteration: int) -> dic
         return update_by_processes(config, files, iteration=iteration)
     import torch
 
+    from tracewheel.learner.fidelity import token_figures, with_fidelity
     from tracewheel.learner.policy_versions import staleness_figures
     from tracewheel.learner.scored_trajectories import describe, read_scored_trajectories, without_failed
     from tracewheel.policy.adapters import policy_of
@@ -35,6 +36,8 @@ def update(config: UpdateSections, files: UpdateFiles, *, iteration: int) -> dic
     trajectories = read_scored_trajectories(files.trajectories, files.scores)
     version = policy_of(files.state, config.policy.base).version
     metrics = describe(trajectories)
+    if config.certifies:
+        metrics |= token_figures(trajectories)
     trajectories = without_failed(trajectories)
     metrics |= staleness_figures(trajectories, version, iteration)
     if isinstance(config.learner, DpoConfig):
@@ -50,6 +53,8 @@ def update(config: UpdateSections, files: UpdateFiles, *, iteration: int) -> dic
         if not config.keeps_learner:
             del learner
             free_memory(config.policy.device)
+    if config.certifies:
+        metrics = with_fidelity(metrics)
     if processes.is_first():
         write_json(files.out / "metrics.json", metrics)
     return metrics

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from typing import get_args
+
+from tracewheel.core.types import BranchReason
 
 GROUPS = {
     "rollout": "what the policy did while it was trained, by iteration",
@@ -78,6 +81,18 @@ OF_AN_ITERATION: Mapping[str, Figure] = {
     "sampled_groups": Figure("rollout", COUNT, "groups that dynamic sampling played"),
     "signal_groups": Figure("rollout", COUNT, "those of them with more than one reward"),
     "sampling_capped": Figure("rollout", "", "1 where there are fewer of them than the profile asks for"),
+    "fidelity": Figure("train", SHARE, "the smaller of the next two: how faithfully programs' episodes are trained on"),
+    "fidelity_tokens": Figure("train", SHARE, "tokens sampled for programs that are trained on"),
+    "fidelity_rows": Figure("train", SHARE, "rows whose log-probabilities the learner computes as the sampler had them"),
+    "requests": Figure("rollout", COUNT, "requests of programs"),
+    "requests_refused": Figure("rollout", COUNT, "those that were answered with an error"),
+    "requests_unmatched": Figure("rollout", COUNT, "those whose history held an assistant message that the policy did not say"),
+    "lost_tokens": Figure("rollout", "tokens", "sampled for answers that no program waited for any more"),
+    **{
+        f"branches_{reason}": Figure("rollout", COUNT, f"branches of programs' histories: {reason.replace('_', ' ')}")
+        for reason in get_args(BranchReason)
+        if reason
+    },
     "guard_alarm": Figure("train", "", "1 where the guard stepped in"),
 }
 # Figures of a whole run, by their full names; `*` stands for a policy, a stage or a number.

@@ -10,7 +10,7 @@ import pytest
 from tracewheel.config import GateConfig
 from tracewheel.core.errors import DataError
 from tracewheel.evaluation.error_budget import Look, level_of
-from tracewheel.evaluation.gate import decide, promotes, shows_gain
+from tracewheel.evaluation.gate import decide, held_to_fidelity, promotes, shows_gain
 from tracewheel.evaluation.paired_outcomes import Outcomes, pair, read_outcomes
 
 ONCE = {"gates_per_year": 1}
@@ -41,6 +41,14 @@ def test_a_significant_gain_is_promoted():
     assert decision.families == pytest.approx({"list": 0.3, "pattern": 0.3})
     assert (decision.baseline, decision.pairs, decision.gained, decision.lost) == ("warm_start", 100, 30, 0)
     assert "+0.300" in decision.reasons[0] and "95% interval" in decision.reasons[0]
+
+
+def test_a_gain_that_was_trained_unfaithfully_is_refused():
+    decision, config = verdict([1.0] * 90 + [0.0] * 10, [1.0] * 60 + [0.0] * 40), GateConfig(**ONCE)
+    assert held_to_fidelity(config, decision, 0.99) == decision
+    refused = held_to_fidelity(config, decision, 0.98)
+    assert not refused.promoted and refused.difference == decision.difference
+    assert "fidelity 0.980 is below 0.99" in refused.reasons[0] and len(refused.reasons) == 1
 
 
 def test_an_insignificant_gain_is_refused_with_what_it_would_need():

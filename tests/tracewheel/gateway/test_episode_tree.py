@@ -280,7 +280,7 @@ def test_limits_and_what_cannot_be_answered(talk):
     with pytest.raises(Refusal, match="rollout.max_turns"):
         made.ask([USER, said, user("x")])
     found = made.episode.record()
-    assert (found.limit, found.requests, len(found.turns)) == ("max_tokens", 5, 1)
+    assert (found.limit, found.requests["asked"], found.requests["refused"], len(found.turns)) == ("max_tokens", 5, 4, 1)
     made.gateway.close(made.episode)
     with pytest.raises(Refusal) as refused:
         made.ask([USER])
