@@ -120,7 +120,7 @@ class LiveEpisode:
 
     def requests_so_far(self) -> int:
         """How many requests there were, those that were refused too."""
-        return self._requests
+        return self._asked
 
     def record(self, credit: Credit = "all") -> EpisodeTokens:
         """What was said until now."""

@@ -97,6 +97,7 @@ def trajectory_of(spec: EpisodeSpec, tokens: EpisodeTokens, ending: Ending, open
         detail=ending.stop.detail,
         forks=tokens.forks,
         branches=tokens.branches,
+        requests=tokens.requests,
         fault=ending.stop.fault,
     )
 
