@@ -11,10 +11,10 @@ RUN python -m pip install --no-cache-dir --disable-pip-version-check -c constrai
 COPY tracewheel tracewheel
 COPY tasks tasks
 COPY flows flows
+COPY data/base data/base
 RUN python -m pip install --no-cache-dir --disable-pip-version-check --no-deps --force-reinstall .
 
 COPY configs configs
-COPY data/base data/base
 COPY data/traces data/traces
 
 # Any user may run it, as clusters that allow no root want. Everything a run writes goes to its work folder or to /tmp.

@@ -347,7 +347,21 @@ def _signed(value: float | None) -> str:
     return "–" if value is None else f"{value:+.3f}"
 
 
+def init_card(options: Options, result: Result) -> Card:
+    parts = [Block("found", result["found"])] if result["found"] else []
+    steps = {"sample": "make demo", "logs": "tracewheel retrain profile.yaml --dry-run"}
+    return Card(
+        f"New project in {result['out']}",
+        rows_of({"files": len(result["files"])}),
+        parts,
+        look_at="; ".join(result["problems"]) or "README.md says what is where",
+        tone="warning" if result["problems"] else "good",
+        next=[f"cd {shlex.quote(result['out'])} && {steps[result['kind']]}"],
+    )
+
+
 CARDS: dict[str, Callable[[Options, Result], Card]] = {
+    "flows.init:init": init_card,
     "flows.ingest:ingest": ingest_card,
     "flows.single:curate": curate_card,
     "flows.single:base_policy": base_policy_card,

@@ -24,6 +24,7 @@ from flows.export_traces import add_export_traces_command
 from flows.forget import add_forget_command
 from flows.gc import add_gc_command
 from flows.ingest import add_ingest_command
+from flows.init import add_init_command
 from flows.labels import add_labels_command
 from flows.lineage import add_lineage_command
 from flows.outputs import check_out
@@ -126,6 +127,8 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"tracewheel {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    add_init_command(commands, EXIT_CODES)
 
     retrain = _command(commands, "retrain", "flows.commands:retrain", "the whole loop, from traces to a promoted adapter")
     retrain.add_argument("--dry-run", action="store_true", help="print the plan: stages, what is stored, sizes, estimated time")

@@ -33,8 +33,8 @@ OWN_TABLES = {
     "flows.data:diff", "flows.data:filter_dry_run", "flows.dvc:params",
     "flows.compare:compare", "flows.forget:forget", "flows.lineage:lineage", "flows.reproduce:reproduce",
 }  # fmt: skip
-# Whose card names a file to read, and no command.
-NOTHING_NEXT = {"flows.data:report", "flows.export:export"}
+# Whose card names a file to read and no command, or goes on in another folder.
+NOTHING_NEXT = {"flows.data:report", "flows.export:export", "flows.init:init"}
 MODE = {"rate": 0.375, "interval": [0.137, 0.694], "n": 8}
 NO_RATE = {"rate": None, "interval": None, "n": 0}
 VERDICT = {
@@ -97,6 +97,10 @@ RESULTS = {
         "champion": None, "note": "no champion yet",
     },
     "flows.deploy:deploy": {"deployment": "retrain/tiny"},
+    "flows.init:init": {
+        "out": "my-agent", "kind": "logs", "files": ["README.md"], "found": ["1 trace of 1 task, read as openai (1)"],
+        "problems": ["no logged success"],
+    },
     "flows.data:record": {"out": "rec", "traces": 100, "agreement": None, "shared": True, "environment": "recorded:rec"},
     "flows.approve:approve": {
         "run_id": "abc", "decision": "approved", "by": "Ada", "at": "2026-11-23", "note": "well", "outcome": "promoted",

@@ -1,0 +1,152 @@
+"""New projects: names, files, the sample's logs, and worlds made of logs that others wrote."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import yaml
+
+from flows.cli import main
+from tracewheel.config import CurateSections, IngestConfig, RetrainConfig
+from tracewheel.core.errors import DataError, InputError
+from tracewheel.curation.curate import curate
+from tracewheel.environments.workspace.environment import TOOLS
+from tracewheel.projects import tiny_base as base_module
+from tracewheel.projects.project import Project
+from tracewheel.projects.sample.environment import FileDesk
+from tracewheel.projects.sample_logs import sample_logs
+from tracewheel.projects.tiny_base import tiny_base
+from tracewheel.traces.ingest import ingest
+
+ROOT = Path(__file__).parents[3]
+SHARED = ROOT.parent / "shared" / "traces"
+
+
+@pytest.fixture(scope="module")
+def sample(tmp_path_factory):
+    """A sample project."""
+    folder = tmp_path_factory.mktemp("projects") / "my-agent"
+    assert main(["init", str(folder), "--json"]) == 0
+    return folder
+
+
+class TestNames:
+    @pytest.mark.parametrize(("given", "package"), [("my-agent", "my_agent"), ("Desk2", "desk2"), ("a_b", "a_b")])
+    def test_a_hyphen_becomes_an_underscore(self, given, package, tmp_path):
+        project = Project.at(str(tmp_path / given))
+        assert (project.name, project.package) == (given, package)
+
+    @pytest.mark.parametrize("given", ["2fast", "my agent", "class", "json", "tracewheel", "-x", "été", "logs"])
+    def test_what_python_cannot_import_or_would_mix_up_is_refused(self, given, tmp_path):
+        with pytest.raises(InputError, match="name"):
+            Project.at(str(tmp_path / given))
+
+    def test_nothing_is_replaced(self, sample, capsys):
+        before = {path: path.read_bytes() for path in sample.rglob("*") if path.is_file()}
+        assert main(["init", str(sample)]) == 2
+        assert "replaces nothing" in capsys.readouterr().err
+        assert {path: path.read_bytes() for path in sample.rglob("*") if path.is_file()} == before
+
+
+class TestSample:
+    def test_its_own_test_passes(self, sample):
+        env = {**os.environ, "PYTHONPATH": str(ROOT)}
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
+            cwd=sample,
+            env=env,
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stdout
+        assert "4 passed" in done.stdout
+
+    def test_files_are_plain_and_short_and_name_no_template(self, sample):
+        plain = [path for path in sample.rglob("*") if path.suffix in (".py", ".md", ".yaml", "") and path.is_file()]
+        assert len((sample / "README.md").read_text().splitlines()) <= 12
+        for path in plain:
+            text = path.read_text()
+            assert len(text.splitlines()) < 90, path
+            assert not any(word in text for word in ("PROJECT", "PACKAGE", "projects.sample")), path
+
+    def test_the_tiny_base_knows_its_tools_by_heart(self):
+        assert FileDesk().tools() == [TOOLS[0], TOOLS[2], TOOLS[4]]
+
+    def test_equal_seeds_give_equal_logs(self):
+        assert sample_logs("a:B", 1) == sample_logs("a:B", 1) != sample_logs("a:B", 2)
+
+    def test_its_logs_fill_the_sets_that_its_profile_asks_for(self, sample, tmp_path, monkeypatch):
+        profile = RetrainConfig.model_validate(yaml.safe_load((sample / "profile.yaml").read_text()))
+        monkeypatch.syspath_prepend(str(sample))
+        report = ingest(IngestConfig(paths=(str(sample / "logs"),)), tmp_path / "traces")
+        assert (report["kept"], report["quarantined"]) == (144, 0)
+        curate(CurateSections.of(profile), tmp_path / "traces", tmp_path / "curated")
+        tasks = pd.read_parquet(tmp_path / "curated" / "tasks.parquet")
+        assert tasks["split"].value_counts().to_dict() == {"held_out": 40, "train": 30, "validation": 8}
+        episodes = pd.read_parquet(tmp_path / "curated" / "episodes.parquet")
+        assert 0.3 < episodes["success"].mean() < 0.6
+
+    def test_an_installation_without_the_base_says_what_to_do(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(base_module, "CLONE", tmp_path)
+        monkeypatch.setattr(base_module, "_roots", lambda: [tmp_path])
+        with pytest.raises(InputError, match="--base DIR"):
+            tiny_base()
+        with pytest.raises(InputError, match=r"config\.json is missing"):
+            tiny_base(str(tmp_path))
+        assert tiny_base(str(ROOT / "data" / "base")).keys() >= {"config.json", "tokenizer.json"}
+
+
+class TestFromLog:
+    def test_tools_and_schemas_are_inferred_from_the_calls(self, tmp_path):
+        lines = []
+        for number in range(4):
+            call = {"id": "a", "type": "function", "function": {"name": "look", "arguments": json.dumps({"number": number})}}
+            said = [
+                {"role": "user", "content": f"How is {number}?"},
+                {"role": "assistant", "tool_calls": [call]},
+                {"role": "tool", "tool_call_id": "a", "content": "well"},
+                {"role": "assistant", "content": "Well."},
+            ]
+            lines.append(json.dumps({"messages": said, "reward": float(number > 0)}))
+        (tmp_path / "log.jsonl").write_text("\n".join(lines))
+        assert main(["init", str(tmp_path / "my-log"), "--logs", str(tmp_path / "log.jsonl")]) == 0
+        (tool,) = json.loads((tmp_path / "my-log" / "tools.json").read_text())
+        assert tool["function"]["parameters"]["properties"] == {"number": {"type": "integer"}}
+        profile = RetrainConfig.model_validate(yaml.safe_load((tmp_path / "my-log" / "profile.yaml").read_text()))
+        assert (profile.environment.kind, profile.ingest.paths) == ("recorded:recorded", ("../log.jsonl",))
+        readme = (tmp_path / "my-log" / "README.md").read_text()
+        assert "4 traces of 4 tasks, read as openai (4)" in readme and "3 successes, 1 failures" in readme
+        assert "inferred" in readme and "FOUND" not in readme
+
+    @pytest.mark.parametrize(
+        ("text", "says"),
+        [
+            (
+                '{"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hi."}]}',
+                "no world to record",
+            ),
+            ("not JSON\n", "no trace can be read"),
+        ],
+    )
+    def test_a_log_without_calls_or_traces_makes_no_project(self, text, says, tmp_path):
+        (tmp_path / "log.jsonl").write_text(text)
+        from tracewheel.projects.from_log import log_project
+
+        with pytest.raises(DataError, match=says):
+            log_project(Project.at(str(tmp_path / "new")), str(tmp_path / "log.jsonl"), None)
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["log.jsonl"]
+
+    @pytest.mark.skipif(not SHARED.is_dir(), reason="the shared traces are not on this machine")
+    def test_the_airline_traces_become_a_world_with_tasks(self, tmp_path, monkeypatch):
+        log = SHARED / "tau_bench" / "gpt-4o-airline.tasks0-24.json"
+        assert main(["init", str(tmp_path / "airline"), "--logs", str(log)]) == 0
+        monkeypatch.chdir(tmp_path / "airline")
+        readme = Path("README.md").read_text()
+        assert "100 traces of 25 tasks" in readme and "31 successes, 69 failures" in readme and "14 tools" in readme
+        assert main(["ingest", str(log), "--out", "data/ingested"]) == 0
+        assert main(["curate", "profile.yaml", "--traces", "data/ingested", "--out", "data/curated"]) == 0
+        assert len(pd.read_parquet("data/curated/tasks.parquet")) == 13
