@@ -13,7 +13,7 @@ import itertools
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
 from tracewheel.core.forks import read_forks
 
@@ -27,6 +27,7 @@ StopReason = Literal[
 ]
 # Who is to blame for an episode that went wrong; only `model` and `harness` can be the policy's fault.
 Fault = Literal["", "model", "harness", "environment", "tool", "user", "judge", "machine"]
+FAULTS: tuple[Fault, ...] = get_args(Fault)
 POLICY_FAULTS: tuple[Fault, ...] = ("", "model", "harness")
 INFRASTRUCTURE_FAILED: StopReason = "infrastructure_failed"
 # Why a branch of a program's histories parted: the same request once more; another message after the same turn; another system

@@ -19,6 +19,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 from tracewheel.core.errors import TimeLimitError
 from tracewheel.core.strict_json import fresh_copy
 from tracewheel.core.time_limits import Job, Timer, WatchedThreads
+from tracewheel.core.tracebacks import fault_of, short_traceback
 from tracewheel.core.types import INFRASTRUCTURE_FAILED, Fault, StopReason, Task, canonical_json
 from tracewheel.environments import Environment, Observation, Replier, make_environment, opening_messages
 
@@ -77,8 +78,14 @@ class Stop:
     fault: Fault = ""
 
     @classmethod
-    def failed(cls, error: Exception) -> Stop:
-        return cls("infrastructure_failed", f"{type(error).__name__}: {error}", error)
+    def failed(cls, error: Exception, fault: Fault = "environment") -> Stop:
+        """The stop of an exception; `fault` says whose code raised it, unless the exception says so itself."""
+        return cls(INFRASTRUCTURE_FAILED, f"{type(error).__name__}: {error}", error, fault_of(error, fault))
+
+    @property
+    def traceback(self) -> str:
+        """The traceback of the exception; "" without one, and for a time limit, which is raised elsewhere."""
+        return "" if self.error is None or isinstance(self.error, TimeLimitError) else short_traceback(self.error)
 
 
 @dataclass(frozen=True)

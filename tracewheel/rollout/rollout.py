@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -92,7 +93,10 @@ def rollout(
 
 
 def rollout_metrics(config: RolloutConfig, trajectories: list[Trajectory]) -> dict[str, float]:
-    """How much was sampled, and how much the episodes of a group differ: without those that the infrastructure failed."""
+    """How much was sampled, and how much the episodes of a group differ: without those that the infrastructure failed.
+
+    `fault_NAME` counts the episodes that went wrong through the fault of NAME, where there are any.
+    """
     whole = not_failed(trajectories)
     metrics: dict[str, float] = {
         "episodes": len(trajectories),
@@ -100,6 +104,8 @@ def rollout_metrics(config: RolloutConfig, trajectories: list[Trajectory]) -> di
         "generated_tokens": sum(sum(t.action_mask) for t in trajectories),
         **group_diversity([t.group for t in whole], [t.messages[first_turn(t.messages, t.turns) :] for t in whole]),
     }
+    faults = Counter(trajectory.fault for trajectory in trajectories if trajectory.fault)
+    metrics |= {f"fault_{name}": faults[name] for name in sorted(faults)}
     if config.exploration.epsilon:
         forced = [turn["forced"] for t in trajectories for turn in t.turns if turn["forced"]]
         metrics |= {"forced_turns": len(forced), "forced_tokens": sum(forced)}

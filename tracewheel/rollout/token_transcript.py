@@ -133,6 +133,7 @@ class TokenTranscript:
             detail=ending.stop.detail,
             forks=self._tree.forks,
             fault=ending.stop.fault,
+            traceback=ending.stop.traceback,
         )
 
     def _add_context(self, ids: list[int] | tuple[int, ...]) -> None:

@@ -60,6 +60,7 @@ class Attempt:
     stop_reason: str = ""
     detail: str = ""
     fault: Fault = ""
+    traceback: str = ""
     final_state: dict[str, Any] | None = None
 
     @property
@@ -121,7 +122,7 @@ class ChatTranscript:
         except BudgetReached as error:
             return Stop("budget", str(error))
         except Exception as error:  # whatever the endpoint does, other episodes continue
-            return Stop.failed(error)
+            return Stop.failed(error, "machine")
 
     def add_turn(self, reply: Reply) -> PolicyTurn:
         calls = [_call(call) for call in reply.message.get("tool_calls", [])]
@@ -169,6 +170,7 @@ def attempt_episode(speak: Speak, episode: EndpointEpisode, max_turns: int, limi
         attempt.messages, attempt.tools = transcript.messages, transcript.tools
         attempt.turns = ending.with_rewards(transcript.turns)
     attempt.stop_reason, attempt.detail, attempt.fault = ending.stop.reason, ending.stop.detail, ending.stop.fault
+    attempt.traceback = ending.stop.traceback
     attempt.final_state = ending.final_state if attempt.finished else None
     return attempt
 

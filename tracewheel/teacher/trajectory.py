@@ -67,7 +67,8 @@ def to_trajectory(attempt: Attempt, *, processed_logprobs: bool) -> tuple[Trajec
         messages=attempt.messages,
         stop_reason=stop_reason,  # type: ignore[arg-type]
         detail=attempt.detail,
-        fault=attempt.fault,
+        fault="machine" if attempt.stop_reason in STOP_REASONS else attempt.fault,
+        traceback=attempt.traceback,
     )
     return trajectory, why
 

@@ -21,7 +21,7 @@ router = APIRouter()
 SHOWN = 20
 MARKS = ("outcome", "fault", "stop", "tool")
 OUTCOMES = ("solved", "failed", "partial", "unscored", "infrastructure_failed", "not scored")
-STOPS = ("finished", "no_tool_call", "max_turns", "max_tokens", "infrastructure_failed")
+STOPS = ("finished", "no_tool_call", "max_turns", "max_tokens", "user_failed", "harness_failed", "infrastructure_failed")
 
 
 @router.get("/search")
