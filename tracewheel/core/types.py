@@ -164,7 +164,8 @@ class Turn:
     The `forced` tokens before `start` also belong to the turn, but exploration chose them. `policy_version` is that of the
     first token. `changes` lists (position in the trajectory, new version) where weights were updated within the turn.
     `reward` is the sum of the process rewards that the environment returned for the turn's calls; None without any, and the
-    stored turn then has no such key.
+    stored turn then has no such key. `errors` are the numbers of the calls that failed although their replies do not begin
+    as an error does; a stored turn without any has no such key.
 
     `credit` says whom the episode's reward is for, in the same way: None is every turn, "" is not this one, and the name of an
     agent is this agent's share (`rollout.harness.credit`).
@@ -179,10 +180,12 @@ class Turn:
     changes: list[list[int]] = field(default_factory=list)
     reward: float | None = None
     credit: str | None = None
+    errors: list[int] = field(default_factory=list)
 
     def to_record(self) -> dict[str, Any]:
-        """The turn as it is stored, without `reward` and `credit` where there is none."""
-        return {name: value for name, value in vars(self).items() if name not in ("reward", "credit") or value is not None}
+        """The turn as it is stored, without `reward`, `credit` and `errors` where there are none."""
+        optional = ("reward", "credit", "errors")
+        return {name: value for name, value in vars(self).items() if name not in optional or value not in (None, [])}
 
     @property
     def oldest_version(self) -> int:

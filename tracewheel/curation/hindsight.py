@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracewheel.core.types import Task
 from tracewheel.curation.faults import UNKNOWN, FinishedEpisode, find_fault
-from tracewheel.curation.replay import judge, no_op_problem, play
+from tracewheel.curation.replay import LoggedEpisode, judge, no_op_problem, play
 from tracewheel.environments import GoalFinder, make_environment
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def _relabelled(messages: list[dict[str, Any]], task: Task, taken: Collection[st
     reached = environment.task_reached(task, environment.snapshot()) if ended and not drifted else None
     if reached is None or reached.fingerprint == task.fingerprint or reached.fingerprint in taken:
         return None
-    if judge(reached, environment)[0] != 1.0 or no_op_problem(reached, environment):
+    if judge(reached, environment, LoggedEpisode(messages, ended=ended))[0] != 1.0 or no_op_problem(reached, environment):
         return None
     renamed = [{**message, "content": reached.prompt} if i == asked[0] else message for i, message in enumerate(messages)]
     return reached, renamed

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from tracewheel.core.ordered_map import OrderedMap
 from tracewheel.core.types import Task, canonical_json
-from tracewheel.curation.replay import judge
+from tracewheel.curation.replay import LoggedEpisode, judge
 from tracewheel.curation.task_records import Call, Solutions
 from tracewheel.curation.text_turns import calls_of
-from tracewheel.environments import Environment, Solver, make_environment, repeat
+from tracewheel.environments import Environment, Solver, make_environment, opening_messages, repeat
+from tracewheel.environments.episode import turn_messages
 from tracewheel.environments.recorded.environment import PREFIX as RECORDED
 
 if TYPE_CHECKING:
@@ -180,13 +181,17 @@ def _known_solution(task: Task, environment: Environment, given: Sequence[Call] 
 def _play(task: Task, environment: Environment, calls: Sequence[Call]) -> _Run:
     environment.reset(task)
     seen = [canonical_json(environment.snapshot())]
-    for name, arguments in calls:
+    messages = opening_messages(environment, task)
+    opening, ended = len(messages), False
+    for number, (name, arguments) in enumerate(calls):
         observation = repeat(environment, name, dict(arguments))
         seen.append(observation.text)
-        if observation.done or observation.fault:
+        ended = observation.done or bool(observation.fault)
+        messages += turn_messages(number, name, arguments, None if ended else observation.text)
+        if ended:
             break
     seen.append(canonical_json(environment.snapshot()))
-    return _Run(*judge(task, environment), seen)
+    return _Run(*judge(task, environment, LoggedEpisode(messages, opening, ended)), seen)
 
 
 def _difference(one: _Run, other: _Run) -> str:

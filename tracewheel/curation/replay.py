@@ -15,10 +15,10 @@ from tracewheel.curation.agreement import OTHER_REPLIES, Difference, OtherReply
 from tracewheel.curation.labels import label_of
 from tracewheel.curation.openings import after_opening
 from tracewheel.curation.text_turns import is_text_turn
-from tracewheel.environments import Environment, Observation, make_environment, repeats_replies
+from tracewheel.environments import Environment, Observation, make_environment, opening_messages, repeats_replies
 from tracewheel.environments.recorded.calls import parsed_arguments, reports_failure
 from tracewheel.environments.recorded.environment import PREFIX as RECORDED
-from tracewheel.scoring.verifiers import make_verifier
+from tracewheel.scoring.verifiers import Episode, episode_from, make_verifier, verdict_of
 
 if TYPE_CHECKING:
     import pandas
@@ -84,20 +84,21 @@ def replay_trace(trace: Trace, environment: Environment) -> Replay:
         return Replay(task, None, {}, ended, difference, unscored=OTHER_REPLIES, opening=opening)
     solution = "solves" in trace.environment and environment.kind.startswith(RECORDED)
     if solution and trace.environment["alone"]:
-        success, breakdown, unscored = _judged_by_others(task, trace.environment, environment)
+        logged = LoggedEpisode(trace.messages, opening, ended)
+        success, breakdown, unscored = _judged_by_others(task, trace.environment, environment, logged)
     else:
-        success, breakdown, unscored = judge(task, environment)
+        success, breakdown, unscored = judge(task, environment, LoggedEpisode(trace.messages, opening, ended))
     return Replay(task, success, breakdown, ended, unscored=unscored, opening=opening, solution=solution)
 
 
 def _judged_by_others(
-    task: Task, logged: dict[str, Any], environment: Environment
+    task: Task, logged: dict[str, Any], environment: Environment, episode: LoggedEpisode
 ) -> tuple[float | None, dict[str, float], str]:
     """As `judge`, in a recorded environment, against the successes of the task except the one with the trace's own calls."""
     others = [calls for place, calls in enumerate(logged["references"]) if place != logged["solves"]]
     if not others:
         return None, {}, NO_OTHER_SUCCESS
-    return judge(environment.task_from_log(task.prompt, {**logged, "references": others}), environment)
+    return judge(environment.task_from_log(task.prompt, {**logged, "references": others}), environment, episode)
 
 
 def no_op_problem(task: Task, environment: Environment) -> str:
@@ -174,14 +175,51 @@ def _row(
     }
 
 
-def judge(task: Task, environment: Environment) -> tuple[float | None, dict[str, float], str]:
-    """Total, breakdown, and why there is no total, or ""."""
+@dataclass(frozen=True)
+class LoggedEpisode:
+    """The conversation of a replayed episode, for verifiers that see it.
+
+    Attributes:
+        messages: All messages.
+        opening: How many of them are an earlier conversation.
+        ended: Whether a call or an answer ended it.
+    """
+
+    messages: list[dict[str, Any]]
+    opening: int = 0
+    ended: bool = False
+
+    def seen(self, state: dict[str, Any]) -> Episode:
+        """As a verifier sees it, with this final state."""
+        places = range(self.opening, len(self.messages))
+        start = next((place for place in places if self.messages[place]["role"] == "assistant"), len(self.messages))
+        said = len(self.messages) > start and is_text_turn(self.messages, len(self.messages) - 1)
+        stop_reason = "finished" if self.ended else "no_tool_call" if said else ""
+        return episode_from(self.messages, start, state, stop_reason=stop_reason)
+
+
+def judge(
+    task: Task, environment: Environment, episode: LoggedEpisode | None = None
+) -> tuple[float | None, dict[str, float], str]:
+    """Total, breakdown, and why there is no total, or "".
+
+    Args:
+        task: The task.
+        environment: In its final state.
+        episode: What was said; None: nothing was, after the opening messages.
+    """
     verifier = make_verifier(task.verifier)
     try:
-        total, breakdown = verifier.verify(task, environment.snapshot())
+        state = environment.snapshot()
+        verdict = verdict_of(verifier, task, state, lambda: (episode or _nothing_said(task, environment)).seen(state))
     except Exception as error:  # a user's verifier may raise anything on a state it cannot judge
         return None, {}, f"the verifier cannot judge: {type(error).__name__}: {error}"
-    return float(total), breakdown, ""
+    return verdict.total, dict(verdict.parts), ""
+
+
+def _nothing_said(task: Task, environment: Environment) -> LoggedEpisode:
+    messages = opening_messages(environment, task)
+    return LoggedEpisode(messages, len(messages))
 
 
 def play(messages: list[dict[str, Any]], environment: Environment) -> tuple[bool, OtherReply | None]:

@@ -10,6 +10,7 @@ from tracewheel.curation.openings import after_opening
 from tracewheel.curation.task_records import Call
 from tracewheel.environments import TEXT_TURN, Environment, repeats_replies
 from tracewheel.environments.recorded.calls import calls_in
+from tracewheel.scoring.verifiers import EpisodeVerifier, make_verifier
 
 Message = dict[str, Any]
 
@@ -23,7 +24,9 @@ def is_text_turn(messages: Sequence[Message], place: int) -> bool:
 
 
 def calls_of(messages: list[Message], task: Task, environment: Environment) -> list[Call]:
-    """The calls of a task's episode, without those whose arguments are broken; with its text turns, where they are answered.
+    """The calls of a task's episode, without those whose arguments are broken.
+
+    With its text turns, where the environment answers them or the verifier sees them.
 
     Args:
         messages: Of the episode.
@@ -32,7 +35,7 @@ def calls_of(messages: list[Message], task: Task, environment: Environment) -> l
     """
     own = after_opening(messages, task, environment)
     made = [(call.message, (call.name, call.arguments)) for call in calls_in(own) if isinstance(call.arguments, dict)]
-    if repeats_replies(environment):
+    if repeats_replies(environment) or isinstance(make_verifier(task.verifier), EpisodeVerifier):
         said = [place for place in range(len(own)) if is_text_turn(own, place)]
         made += [(place, (TEXT_TURN, {"text": own[place]["content"] or ""})) for place in said]
     return [call for _, call in sorted(made, key=lambda item: item[0])]

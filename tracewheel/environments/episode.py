@@ -23,19 +23,23 @@ def play_calls(environment: Environment, task: Task, calls: Iterable[tuple[str, 
     ]
     for index, (name, args) in enumerate(calls):
         if name == TEXT_TURN and isinstance(environment, Replier):
-            messages.append({"role": "assistant", "content": args["text"]})
-            answer = environment.reply(args["text"])
-            if answer.done:
-                break
-            messages.append({"role": "user", "content": answer.text})
-            continue
-        call_id = f"call_{index}"
-        function = {"name": name, "arguments": json.dumps(args)}
-        messages.append(
-            {"role": "assistant", "content": None, "tool_calls": [{"id": call_id, "type": "function", "function": function}]}
-        )
-        observation = environment.step(name, args)
+            observation = environment.reply(args["text"])
+        else:
+            observation = environment.step(name, args)
+        messages += turn_messages(index, name, args, None if observation.done else observation.text)
         if observation.done:
             break
-        messages.append({"role": "tool", "tool_call_id": call_id, "name": name, "content": observation.text})
+    return messages
+
+
+def turn_messages(number: int, tool: str, args: dict[str, Any], reply: str | None) -> list[dict[str, Any]]:
+    """The messages of a turn: a call, or the words of a `TEXT_TURN`; and the reply, where there is one."""
+    if tool == TEXT_TURN:
+        said = {"role": "assistant", "content": args["text"]}
+        return [said, {"role": "user", "content": reply}] if reply else [said]
+    call_id = f"call_{number}"
+    call = {"id": call_id, "type": "function", "function": {"name": tool, "arguments": json.dumps(args)}}
+    messages: list[dict[str, Any]] = [{"role": "assistant", "content": None, "tool_calls": [call]}]
+    if reply is not None:
+        messages.append({"role": "tool", "tool_call_id": call_id, "name": tool, "content": reply})
     return messages

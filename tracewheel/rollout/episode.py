@@ -22,6 +22,7 @@ from tracewheel.core.time_limits import Job, Timer, WatchedThreads
 from tracewheel.core.tracebacks import fault_of, short_traceback
 from tracewheel.core.types import INFRASTRUCTURE_FAILED, Fault, StopReason, Task, canonical_json
 from tracewheel.environments import Environment, Observation, Replier, make_environment, opening_messages
+from tracewheel.environments.recorded.calls import is_error
 
 Message = dict[str, Any]
 # Work in the environment, which may run in a thread; None is the policy's turn.
@@ -99,21 +100,33 @@ class EpisodeLimits:
 NO_LIMITS = EpisodeLimits()
 
 
+class Marks(NamedTuple):
+    """What the environment said of a turn: the sum of its process rewards, and the calls whose replies hide a failure."""
+
+    reward: float | None = None
+    errors: tuple[int, ...] = ()
+
+    def to_record(self) -> dict[str, Any]:
+        """As stored with the turn, which has no key for what there is not."""
+        reward = {} if self.reward is None else {"reward": self.reward}
+        return reward | ({"errors": list(self.errors)} if self.errors else {})
+
+
 @dataclass(frozen=True)
 class Ending:
     """How an episode ended. `final_state` is None when the environment could not give it, or it is not JSON.
 
-    `rewards` has for each turn the sum of the process rewards that the environment returned for its calls, None without any.
+    `marks` has what the environment said of each turn.
     """
 
     stop: Stop
     final_state: dict[str, Any] | None
-    rewards: tuple[float | None, ...] = ()
+    marks: tuple[Marks, ...] = ()
 
-    def with_rewards(self, turns: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Turns with their `reward`, where the environment returned one."""
-        rewards = itertools.chain(self.rewards, itertools.repeat(None))
-        return [turn if reward is None else {**turn, "reward": reward} for turn, reward in zip(turns, rewards, strict=False)]
+    def with_marks(self, turns: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Turns with their `reward` and `errors`, where the environment gave any."""
+        marks = itertools.chain(self.marks, itertools.repeat(Marks()))
+        return [turn | mark.to_record() for turn, mark in zip(turns, marks, strict=False)]
 
 
 Reply = TypeVar("Reply", contravariant=True)
@@ -152,7 +165,7 @@ def play(
         How the episode ended.
     """
     world = World(task, limits)
-    rewards: list[float | None] = []
+    marks: list[Marks] = []
     try:
         opening = yield world.job(world.open)
         full = transcript.open(opening.messages, opening.tools)
@@ -163,20 +176,21 @@ def play(
                 stop = reply
                 break
             turn = transcript.add_turn(reply)
-            rewards.append(None)
+            marks.append(Marks())
             if turn.cut_off:
                 stop = Stop("max_tokens")
             elif not turn.calls and not opening.replies:
                 stop = Stop("no_tool_call")
             else:
-                results, rewards[-1], stop = yield world.job(functools.partial(world.answer, turn))
+                answered: Answered = yield world.job(functools.partial(world.answer, turn))
+                results, stop, marks[-1] = answered.results, answered.stop, Marks(answered.reward, answered.errors)
                 transcript.add_results(results, interrupted=stop is not None)
                 if stop is None:
-                    stop = Stop("max_turns") if len(rewards) >= max_turns else transcript.observe(results)
+                    stop = Stop("max_turns") if len(marks) >= max_turns else transcript.observe(results)
         ending: Ending = yield world.job(functools.partial(world.end, stop))
     except TimeLimitError as error:  # its environment hangs: nothing more is asked of it
-        return Ending(Stop.failed(error), None, tuple(rewards))
-    return replace(ending, rewards=tuple(rewards))
+        return Ending(Stop.failed(error), None, tuple(marks))
+    return replace(ending, marks=tuple(marks))
 
 
 def run_alone(steps: Generator[Work, Any, Ending], reply: Callable[[], Any], tools: WatchedThreads | None = None) -> Ending:
@@ -207,8 +221,16 @@ def run_alone(steps: Generator[Work, Any, Ending], reply: Callable[[], Any], too
             send, result = steps.throw, job.error
 
 
-# The messages that answer a turn, up to a stop, and the turn's process reward.
-Answered = tuple[list[Message], float | None, Stop | None]
+class Answered(NamedTuple):
+    """What followed a turn: messages up to a stop, its process reward, and the numbers of failed calls.
+
+    A reply that begins as an error needs no mark: it says so itself.
+    """
+
+    results: list[Message]
+    reward: float | None
+    stop: Stop | None
+    errors: tuple[int, ...] = ()
 
 
 class Opened(NamedTuple):
@@ -277,13 +299,13 @@ class World:
 
     def _reply(self, text: str) -> Answered:
         observation, stop = self.say(text)
-        return [] if stop else [{"role": "user", "content": observation.text}], observation.reward, stop
+        return Answered([] if stop else [{"role": "user", "content": observation.text}], observation.reward, stop)
 
     def _carry_out(self, calls: list[Call]) -> Answered:
-        """Carry out a turn's calls. Returns the tools' messages up to a stop, and the turn's process reward."""
         results: list[Message] = []
         total: float | None = None
-        for call in calls:
+        errors: list[int] = []
+        for number, call in enumerate(calls):
             stop = None
             if call.malformed:
                 observation = Observation(call.malformed, error=True)
@@ -291,10 +313,12 @@ class World:
                 observation, stop = self.call(call.name, call.arguments)
                 if observation.reward is not None:
                     total = observation.reward + (total or 0.0)
+            if observation.error and not is_error(observation.text) and (stop is None or stop.error is None):
+                errors.append(number)
             if stop:
-                return results, total, stop
+                return Answered(results, total, stop, tuple(errors))
             results.append({"role": "tool", "tool_call_id": call.id, "name": call.name, "content": observation.text})
-        return results, total, None
+        return Answered(results, total, None, tuple(errors))
 
     def end(self, stop: Stop) -> Ending:
         """The ending with the final state; an environment that cannot give one has failed."""

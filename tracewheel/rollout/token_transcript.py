@@ -126,7 +126,7 @@ class TokenTranscript:
             token_ids=self._tree.ids,
             action_mask=self._tree.mask,
             logprobs=self._logprobs,
-            turns=ending.with_rewards([turn.to_record() for turn in self._turns]),
+            turns=ending.with_marks([turn.to_record() for turn in self._turns]),
             final_state=ending.final_state or {},
             messages=self._messages,
             stop_reason=cast(StopReason, ending.stop.reason),

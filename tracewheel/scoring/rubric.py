@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -14,7 +15,7 @@ from tracewheel.scoring.adjustments import FLAWED, MALFORMED, OVERLONG, overlong
 from tracewheel.scoring.flaws import HALF, LEAST_STEP, flaws_of, offered_tools
 from tracewheel.scoring.objectives import PREFIX, objective_values, state_share, weighted
 from tracewheel.scoring.turn_rewards import turn_rewards
-from tracewheel.scoring.verifiers import Verifier, make_verifier, state_progress
+from tracewheel.scoring.verifiers import AnyVerifier, episode_of, make_verifier, state_progress, verdict_of
 
 TASK_VERIFIER = "task"
 
@@ -44,7 +45,7 @@ class Rubric:
         named = {term.kind for term in config.verifiers} - {TASK_VERIFIER}
         if any(term.kind == TASK_VERIFIER for term in config.verifiers):
             named |= {task.verifier for task in tasks}
-        self._verifiers: dict[str, Verifier] = {kind: make_verifier(kind) for kind in sorted(named)}
+        self._verifiers: dict[str, AnyVerifier] = {kind: make_verifier(kind) for kind in sorted(named)}
 
     def score(self, task: Task, trajectory: Trajectory) -> Score:
         """The score of one trajectory.
@@ -61,20 +62,24 @@ class Rubric:
             detail = f"the fault of the {trajectory.fault}: {trajectory.detail}".removesuffix(": ")
             return without_total(task, trajectory, "unscored", detail)
         breakdown: dict[str, float] = {}
-        totals = []
+        totals, answers, explanations = [], [], []
         for term in self._config.verifiers:
             kind = task.verifier if term.kind == TASK_VERIFIER else term.kind
             try:
-                total, parts = self._verifiers[kind].verify(task, trajectory.final_state)
-                total, parts = float(total), {f"{kind}.{name}": float(value) for name, value in parts.items()}
+                found = verdict_of(
+                    self._verifiers[kind], task, trajectory.final_state, functools.partial(episode_of, trajectory)
+                )
             except Exception as error:  # a verifier is user code: whatever it raises, the episode is unscored
                 return without_total(task, trajectory, "unscored", f"verifier {kind}: {type(error).__name__}: {error}")
+            total, parts = found.total, {f"{kind}.{name}": value for name, value in found.parts.items()}
             if not 0.0 <= total <= 1.0 or not all(map(math.isfinite, parts.values())):
                 return without_total(
                     task, trajectory, "unscored", f"verifier {kind}: gave {total} with {parts}, outside 0 to 1"
                 )
             totals.append(total)
             breakdown |= {kind: total, **parts}
+            answers.append(found.answer)
+            explanations.append((kind, found.explanation))
         breakdown["success"] = float(totals[0] >= 1.0)
         reward = self._mean(totals)
         if self._config.objectives:
@@ -84,7 +89,17 @@ class Rubric:
                 return without_total(task, trajectory, "unscored", str(error))
             reward = weighted(self._config.objectives, values)
             breakdown |= {f"{PREFIX}{name}": value for name, value in values.items()}
-        scored = Score(trajectory.id, trajectory.task_id, trajectory.group, "scored", reward, breakdown, family=task.family)
+        scored = Score(
+            trajectory.id,
+            trajectory.task_id,
+            trajectory.group,
+            "scored",
+            reward,
+            breakdown,
+            family=task.family,
+            answer=next(filter(None, answers), ""),
+            explanation=_joined(explanations),
+        )
         if self._config.turn_rewards:
             scored = self._with_turn_rewards(scored, task, trajectory)
         flawed = bool(breakdown["success"]) and self._flawed(scored, task, trajectory, totals)
@@ -132,6 +147,12 @@ class Rubric:
     def _mean(self, values: list[float]) -> float:
         weights = [term.weight for term in self._config.verifiers]
         return sum(weight * value for weight, value in zip(weights, values, strict=True)) / sum(weights)
+
+
+def _joined(explanations: list[tuple[str, str]]) -> str:
+    """The verifiers' explanations, each under its kind where there are several verifiers."""
+    given = [(kind, text) for kind, text in explanations if text]
+    return "\n".join(text if len(explanations) == 1 else f"{kind}: {text}" for kind, text in given)
 
 
 def success_of(score: Score | Mapping[str, float]) -> float:

@@ -89,12 +89,14 @@ def _score_all(rubric: Rubric, episodes: list[tuple[Task, Trajectory]], seconds:
 def write_scores(path: Path, scores: list[Score], *, baselines: bool = False) -> None:
     """Write scores as Parquet, with a float column `total` and a list column `turn_rewards`, null where missing.
 
-    The float column `baseline` is only there with `baselines`.
+    The float column `baseline` is only there with `baselines`; `answer` and `explanation` only where a verifier gave some.
     """
     import pandas as pd
 
+    rows = [item.to_record() for item in scores]
     columns = list(Score("", "", "", "unscored", None).to_record())
-    table = pd.DataFrame([item.to_record() for item in scores], columns=columns)
+    columns += [name for name in sorted(Score.OPTIONAL_FIELDS) if any(name in row for row in rows)]
+    table = pd.DataFrame(rows, columns=columns)
     if not baselines:
         table = table.drop(columns="baseline")
     numbers = [name for name in ("total", "baseline") if name in table]

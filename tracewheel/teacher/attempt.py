@@ -45,8 +45,8 @@ class Attempt:
     """An episode that was played, however it ended.
 
     `turns` has for each of the model's turns its `calls`, how many of them were `malformed`, its reply's `usage`, `tokens`
-    and `without_tokens` (see `Reply`), and the process `reward` where the environment returned one. `final_state` is None
-    where the machinery failed.
+    and `without_tokens` (see `Reply`), and where the environment gave any, its `reward` and `errors` (see `Turn`).
+    `final_state` is None where the machinery failed.
     """
 
     key: str
@@ -168,7 +168,7 @@ def attempt_episode(speak: Speak, episode: EndpointEpisode, max_turns: int, limi
     attempt = Attempt(episode.key, episode.task.id, episode.sample, episode.seed, episode.temperature)
     if transcript.asked:
         attempt.messages, attempt.tools = transcript.messages, transcript.tools
-        attempt.turns = ending.with_rewards(transcript.turns)
+        attempt.turns = ending.with_marks(transcript.turns)
     attempt.stop_reason, attempt.detail, attempt.fault = ending.stop.reason, ending.stop.detail, ending.stop.fault
     attempt.traceback = ending.stop.traceback
     attempt.final_state = ending.final_state if attempt.finished else None

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 from tracewheel.config import RolloutConfig
-from tracewheel.core.types import POLICY_FAULTS, Task, content_hash
+from tracewheel.core.types import POLICY_FAULTS, Task, content_hash, first_turn
 from tracewheel.rollout.episode import UNFINISHED
-from tracewheel.scoring.verifiers import make_verifier
+from tracewheel.scoring.verifiers import Episode, episode_from, make_verifier, verdict_of
 from tracewheel.teacher.attempt import Attempt
 
 if TYPE_CHECKING:
@@ -19,9 +20,26 @@ def verified(attempt: Attempt, task: Task) -> tuple[float | None, str]:
     if attempt.final_state is None or attempt.fault not in POLICY_FAULTS:
         return None, attempt.detail
     try:
-        return float(make_verifier(task.verifier).verify(task, attempt.final_state)[0]), attempt.detail
+        verifier = make_verifier(task.verifier)
+        return verdict_of(verifier, task, attempt.final_state, functools.partial(_seen, attempt)).total, attempt.detail
     except Exception as error:  # a verifier may be anyone's code: whatever it raises, this episode is unscored
         return None, f"the verifier cannot judge: {type(error).__name__}: {error}"
+
+
+def _seen(attempt: Attempt) -> Episode:
+    """The episode as a verifier sees it."""
+    usages = [turn["usage"] for turn in attempt.turns]
+    known = all(usage["known"] for usage in usages)
+    return episode_from(
+        attempt.messages,
+        first_turn(attempt.messages, attempt.turns),
+        attempt.final_state or {},
+        attempt.turns,
+        stop_reason=attempt.stop_reason,
+        detail=attempt.detail,
+        fault=attempt.fault,
+        tokens=sum(usage["completion_tokens"] for usage in usages) if known else None,
+    )
 
 
 def find_faults(attempts: list[Attempt], marks: list[float | None], renderer: ChatRenderer, config: RolloutConfig) -> list[str]:

@@ -47,7 +47,15 @@ def to_trajectory(attempt: Attempt, *, processed_logprobs: bool) -> tuple[Trajec
     except NotTrainable as reason:
         tokens, why = _Tokens([], [], [], [(0, 0)] * len(attempt.turns)), str(reason)
     turns = [
-        Turn(start, end, turn["calls"], turn["malformed"], UNKNOWN_VERSION, reward=turn.get("reward")).to_record()
+        Turn(
+            start,
+            end,
+            turn["calls"],
+            turn["malformed"],
+            UNKNOWN_VERSION,
+            reward=turn.get("reward"),
+            errors=turn.get("errors", []),
+        ).to_record()
         for (start, end), turn in zip(tokens.spans, attempt.turns, strict=True)
     ]
     stop_reason = STOP_REASONS.get(attempt.stop_reason, attempt.stop_reason)

@@ -90,7 +90,7 @@ def trajectory_of(spec: EpisodeSpec, tokens: EpisodeTokens, ending: Ending, open
         token_ids=tokens.token_ids,
         action_mask=tokens.action_mask,
         logprobs=tokens.logprobs,
-        turns=ending.with_rewards(tokens.turns),
+        turns=ending.with_marks(tokens.turns),
         final_state=ending.final_state or {},
         messages=tokens.messages or opening,
         stop_reason=cast(StopReason, ending.stop.reason),
@@ -99,6 +99,7 @@ def trajectory_of(spec: EpisodeSpec, tokens: EpisodeTokens, ending: Ending, open
         branches=tokens.branches,
         requests=tokens.requests,
         fault=ending.stop.fault,
+        traceback=ending.stop.traceback,
     )
 
 

@@ -12,7 +12,7 @@ from tracewheel.core.errors import TimeLimitError
 from tracewheel.core.time_limits import CHECK_SECONDS, Job, WatchedThreads
 from tracewheel.core.types import Task
 from tracewheel.environments import Observation
-from tracewheel.rollout.episode import Ending, EpisodeLimits, Opened, Stop, World
+from tracewheel.rollout.episode import Ending, EpisodeLimits, Marks, Opened, Stop, World
 
 OVER = "the episode has ended"
 BEFORE_ANY_TURN = 0
@@ -128,16 +128,16 @@ class LiveWorld:
         async with self._turn_of_one:
             stop = self.stop or stop
             if isinstance(stop.error, TimeLimitError):  # its environment hangs: nothing more is asked of it
-                return Ending(stop, None, self.rewards())
+                return Ending(stop, None, self.marks())
             try:
                 ending: Ending = await self._do(functools.partial(self._world.end, stop))
             except TimeLimitError as error:
                 ending = Ending(Stop.failed(error), None)
-            return Ending(ending.stop, ending.final_state, self.rewards())
+            return Ending(ending.stop, ending.final_state, self.marks())
 
-    def rewards(self) -> tuple[float | None, ...]:
+    def marks(self) -> tuple[Marks, ...]:
         """The process rewards by turn."""
-        return tuple(self._rewards.get(turn) for turn in range(max(self._rewards, default=-1) + 1))
+        return tuple(Marks(self._rewards.get(turn)) for turn in range(max(self._rewards, default=-1) + 1))
 
     async def _observe(self, act: Callable[[], tuple[Observation, Stop | None]]) -> Observation:
         turn = max(BEFORE_ANY_TURN, self._turns() - 1)

@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from tracewheel.core.plugins import load_class
-from tracewheel.scoring.verifiers.base import GradedVerifier, Verifier, state_progress
+from tracewheel.scoring.verifiers.base import (
+    AnyVerifier,
+    EpisodeVerifier,
+    GradedVerifier,
+    Verifier,
+    state_progress,
+    verdict_of,
+)
+from tracewheel.scoring.verifiers.episode import Episode, EpisodeCall, Verdict, episode_from, episode_of
 from tracewheel.scoring.verifiers.order_desk import OrderDeskVerifier
 from tracewheel.scoring.verifiers.recorded import RecordedVerifier
 from tracewheel.scoring.verifiers.refund_desk import RefundDeskVerifier
@@ -13,14 +21,28 @@ VERIFIERS: dict[str, type] = {
     verifier.kind: verifier for verifier in (OrderDeskVerifier, RecordedVerifier, RefundDeskVerifier, WorkspaceVerifier)
 }
 
-__all__ = ["VERIFIERS", "GradedVerifier", "Verifier", "make_verifier", "state_progress"]
+__all__ = [
+    "VERIFIERS",
+    "AnyVerifier",
+    "Episode",
+    "EpisodeCall",
+    "EpisodeVerifier",
+    "GradedVerifier",
+    "Verdict",
+    "Verifier",
+    "episode_from",
+    "episode_of",
+    "make_verifier",
+    "state_progress",
+    "verdict_of",
+]
 
 
-def make_verifier(kind: str) -> Verifier:
+def make_verifier(kind: str) -> AnyVerifier:
     """Make a verifier: a built-in name, or `module:Class` for your own.
 
     Raises:
         ConfigError: there is no such verifier.
     """
-    verifier: Verifier = load_class(kind, VERIFIERS, "verifier")()
+    verifier: AnyVerifier = load_class(kind, VERIFIERS, "verifier")()
     return verifier

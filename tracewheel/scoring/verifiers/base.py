@@ -1,11 +1,13 @@
-"""The protocol of verifiers, which check the final state of an episode."""
+"""The protocols of verifiers, which check the final state of an episode, or all of it."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
 from tracewheel.core.types import Task
+from tracewheel.scoring.verifiers.episode import Episode, Verdict
 
 
 class Verifier(Protocol):
@@ -32,16 +34,63 @@ class GradedVerifier(Verifier, Protocol):
         ...
 
 
-def state_progress(verifier: Verifier, task: Task, state: dict[str, Any]) -> float:
+@runtime_checkable
+class EpisodeVerifier(Protocol):
+    """A verifier that sees the whole episode: what was said, the calls with their results, and how it ended.
+
+    It needs no `verify`. As any verifier it is pure, and may raise to leave an episode unscored. For turn rewards it also
+    needs `progress`, as a `GradedVerifier` has it, since only states are known between turns.
+    """
+
+    kind: str
+
+    def verify_episode(self, task: Task, episode: Episode) -> Verdict:
+        """What the episode is worth."""
+        ...
+
+
+AnyVerifier = Verifier | EpisodeVerifier
+
+
+def verdict_of(verifier: AnyVerifier, task: Task, final_state: dict[str, Any], episode: Callable[[], Episode]) -> Verdict:
+    """A verifier's result.
+
+    Args:
+        verifier: Any verifier.
+        task: The task.
+        final_state: The final state, for one that sees no more.
+        episode: Makes the episode, for one that sees it.
+
+    Raises:
+        TypeError: the verifier returned something else than it should.
+        Exception: whatever the verifier raises.
+    """
+    if not isinstance(verifier, EpisodeVerifier):
+        total, parts = verifier.verify(task, final_state)
+        return Verdict(float(total), {name: float(value) for name, value in parts.items()})
+    verdict = verifier.verify_episode(task, episode())
+    if not isinstance(verdict, Verdict):
+        raise TypeError(f"verify_episode is to return a Verdict, this is a {type(verdict).__name__}")
+    if not isinstance(verdict.answer, str) or not isinstance(verdict.explanation, str):
+        raise TypeError("a Verdict's answer and explanation are text")
+    parts = {str(name): float(value) for name, value in verdict.parts.items()}
+    return Verdict(float(verdict.total), parts, verdict.answer, verdict.explanation)
+
+
+def state_progress(verifier: AnyVerifier, task: Task, state: dict[str, Any]) -> float:
     """The progress of a state towards a task's goal.
 
     This is the verifier's `progress` where it has one, else the mean of its parts, else its total.
 
     Raises:
+        TypeError: the verifier judges whole episodes only.
         ValueError: it is outside [0, 1].
     """
-    if isinstance(verifier, GradedVerifier):
-        value = float(verifier.progress(task, state))
+    progress = getattr(verifier, "progress", None)
+    if callable(progress):
+        value = float(progress(task, state))
+    elif isinstance(verifier, EpisodeVerifier):
+        raise TypeError(f"verifier {verifier.kind} judges whole episodes; to judge a turn it needs progress(task, state)")
     else:
         total, parts = verifier.verify(task, state)
         value = sum(parts.values()) / len(parts) if parts else float(total)
