@@ -22,6 +22,8 @@ STANDARDS_TESTS := tests/tracewheel/traces/writers
 SMOLLM2 := data/smollm2
 SMOLLM2_WEIGHTS := $(SMOLLM2)/SmolLM2-135M-Instruct.Q4_1.gguf
 SMOLLM2_LOGS := $(SMOLLM2)/order_desk.jsonl
+# The dialogue's demo: its logs and its tiny base come from scripts; git ignores both.
+REFUND_DESK := data/refund_desk
 
 # Threads that spin while they wait make a busy machine many times slower (tracewheel/core/threads.py).
 export OMP_WAIT_POLICY ?= PASSIVE
@@ -35,11 +37,12 @@ export GIT_PYTHON_REFRESH := quiet
 # Containers often forbid compiled files; then each test process rewrites every test's asserts and each command compiles all our modules.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup setup-vllm setup-standards demo demo-smollm2 demo-vllm repro mlflow test test-dashboard test-vllm test-vllm-all test-standards test-all check format clean
+.PHONY: help setup setup-vllm setup-standards demo demo-smollm2 demo-refund-desk demo-vllm repro mlflow test test-dashboard test-vllm test-vllm-all test-standards test-all check format clean
 
 help:
 	@echo "make demo       install what is missing and run the whole loop on $(PROFILE)"
 	@echo "make demo-smollm2  the loop on a real language model, SmolLM2-135M-Instruct (docs/smollm2.md)"
+	@echo "make demo-refund-desk  the loop on a dialogue with a simulated customer (docs/dialogue.md)"
 	@echo "make demo-vllm  the same on vLLM, in an environment of its own"
 	@echo "make repro      the same stages through DVC"
 	@echo "make mlflow     the MLflow server over the local store, on http://127.0.0.1:5000"
@@ -94,6 +97,15 @@ $(SMOLLM2_WEIGHTS): | setup
 
 $(SMOLLM2_LOGS): data/make_traces.py tracewheel/demo/order_desk_logs.py $(wildcard tracewheel/environments/order_desk/*.py) | setup
 	$(BIN)/python data/make_traces.py order_desk
+
+demo-refund-desk: setup $(REFUND_DESK)/base/base.json $(REFUND_DESK)/refund_desk.jsonl
+	$(BIN)/tracewheel retrain configs/refund_desk.yaml || [ $$? -eq 3 ]
+
+$(REFUND_DESK)/base/base.json: configs/refund_desk_base.yaml | setup
+	$(BIN)/tracewheel base-policy configs/refund_desk_base.yaml --out $(@D)
+
+$(REFUND_DESK)/refund_desk.jsonl: data/make_traces.py tracewheel/demo/refund_desk_logs.py $(wildcard tracewheel/environments/refund_desk/*.py) | setup
+	$(BIN)/python data/make_traces.py refund_desk
 
 demo-vllm: setup-vllm
 	$(VLLM_BIN)/tracewheel retrain configs/tiny-vllm.yaml

@@ -69,7 +69,7 @@ def main() -> None:
     arguments = parser.parse_args()
     results = {}
     for seed in arguments.seeds:
-        run = _retrain(arguments.profile, seed, arguments.work / f"seed-{seed}")
+        run = retrain(arguments.profile, seed, arguments.work / f"seed-{seed}")
         config = load_config(arguments.profile, [f"seed={seed}"])
         wanted = arguments.control_seeds is None or seed in arguments.control_seeds
         controls = _controls(config, arguments.work / f"controls-{seed}") if wanted else {}
@@ -77,14 +77,14 @@ def main() -> None:
         print(f"seed {seed}: RL {run['success']['rl']:.3f}, harder {run['harder']['rl']:.3f}", file=sys.stderr)
     arguments.out.mkdir(parents=True, exist_ok=True)
     (arguments.out / "learning.json").write_text(json.dumps(results, indent=2) + "\n")
-    table = _table(results)
+    table = table_of(results)
     (arguments.out / "learning.md").write_text(table)
     _plot(results, arguments.out / "learning.png")
     print(json.dumps(results))
     print(table)
 
 
-def _retrain(profile: str, seed: int, run_dir: Path) -> dict[str, Any]:
+def retrain(profile: str, seed: int, run_dir: Path) -> dict[str, Any]:
     """Run the command line as a user would; a refusal by the gate (exit code 3) is a result too."""
     command = ["tracewheel", "retrain", profile, "--set", f"seed={seed}", "--run-dir", str(run_dir), "--json"]
     done = subprocess.run([str(Path(sys.executable).with_name("tracewheel")), *command[1:]], stdout=subprocess.PIPE, text=True)
@@ -169,7 +169,7 @@ def _unmask(config: RetrainConfig, policy: PolicyRef, trajectories: Path) -> Non
     table.to_parquet(trajectories, index=False)
 
 
-def _table(results: dict[str, Any]) -> str:
+def table_of(results: dict[str, Any]) -> str:
     """Markdown table: one row per policy; greedy and sampled held-out success and the harder tier, by seed."""
     seeds = list(results)
     lines = ["| policy | " + " | ".join(f"seed {seed}: greedy / sampled / harder" for seed in seeds) + " |"]

@@ -10,7 +10,7 @@ from tracewheel.config.profile import WITHOUT_DEFAULT
 from tracewheel.core.errors import ConfigError
 
 CONFIGS = Path(__file__).parents[3] / "configs"
-OTHER_PROFILES = {"base.yaml"}  # of `tracewheel base-policy`
+OTHER_PROFILES = {"base.yaml", "refund_desk_base.yaml"}  # of `tracewheel base-policy`
 
 
 @pytest.fixture

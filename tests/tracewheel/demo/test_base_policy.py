@@ -13,6 +13,7 @@ from tracewheel.core.errors import ConfigError
 from tracewheel.demo.base_policy import train_base_policy
 from tracewheel.demo.base_tokenizer import build_tokenizer
 from tracewheel.demo.config import BasePolicyConfig, load_base_config
+from tracewheel.demo.worlds import WORLDS
 from tracewheel.environments.workspace import tasks as words
 from tracewheel.environments.workspace.environment import TOOLS
 
@@ -32,11 +33,14 @@ def untrained(**changes):
 
 
 LARGEST = 12 * 2**20
-PROFILE = Path(__file__).parents[3] / "configs" / "base.yaml"
+CONFIGS = Path(__file__).parents[3] / "configs"
 
 
-def test_the_shipped_profile_parses():
-    assert load_base_config(PROFILE).phases
+@pytest.mark.parametrize(("name", "world"), [("base.yaml", "workspace"), ("refund_desk_base.yaml", "refund_desk")])
+def test_the_shipped_profiles_parse(name, world):
+    config = load_base_config(CONFIGS / name)
+    assert config.world == world
+    assert {skill for phase in config.phases for skill in phase.skills} <= set(WORLDS[world].skills)
 
 
 @pytest.fixture(scope="module")
