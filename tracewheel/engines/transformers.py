@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 from collections import deque
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -24,6 +25,7 @@ from tracewheel.engines.ragged_cache import RaggedCache
 from tracewheel.engines.ragged_session import RaggedSession
 from tracewheel.engines.token_distribution import TokenDistribution
 from tracewheel.policy.adapters import PolicyRef
+from tracewheel.policy.probe import PROBE, check_probe
 
 ROWS_PER_SLOT = 4  # sessions whose keys and values are kept, waiting ones included, for each that may be in a pass
 READ_CHUNK = 1024  # tokens of one session read in one pass: bounds the attention mask
@@ -47,6 +49,7 @@ class TransformersEngine:
         longest: The longest conversation in tokens; None if unknown.
 
     Raises:
+        AdapterMismatchError: the model is not the policy whose probe lies beside its weights.
         InputError: the engine would sample from another distribution than the model's own.
     """
 
@@ -74,6 +77,7 @@ class TransformersEngine:
         self._cache = RaggedCache(self._model, longest)
         with torch.inference_mode():
             check_model(self._model, self._probe, longest)
+        self._check_served(policy)
 
     def submit(self, request: Request) -> None:
         """Queue a turn.
@@ -103,10 +107,19 @@ class TransformersEngine:
         return not (self._reading or self._generating or self._back or (self._new and self._has_row()))
 
     def update_weights(self, policy: PolicyRef) -> None:
-        """Continue with this policy; see `Engine`. Open sessions are read again with the new weights."""
+        """Continue with this policy; see `Engine`. Open sessions are read again with the new weights.
+
+        Raises:
+            AdapterMismatchError: the adapter belongs to another base, or is not served as trained; the old policy stays.
+        """
         if policy == self._policy:
             return
         self._take_model(self._model_of(policy))
+        try:
+            self._check_served(policy)
+        except BaseException:
+            self._take_model(self._model_of(self._policy))
+            raise
         self._policy, self.policy_version = policy, policy.version
         for session in self._sessions.values():
             self._cache.lengths[session.row] = 0
@@ -141,6 +154,28 @@ class TransformersEngine:
         self._lean: LeanDecoder | None = None  # the copies of the model before are freed first
         self._lean = LeanDecoder(model) if LeanDecoder.suits(model) else None
         self._logits = OutputLogits(model)
+
+    def _check_served(self, policy: PolicyRef) -> None:
+        """Compare the model with the policy's probe, where it has one."""
+        if policy.adapter is None and not (Path(policy.base) / PROBE).is_file():
+            return
+
+        def base_score(ids: list[int]) -> list[float]:
+            self._take_model(self._model_of(PolicyRef(policy.base)))
+            return self._score(ids)
+
+        dtype = str(self._model.dtype).removeprefix("torch.")
+        check_probe(policy.adapter or policy.base, self._score, dtype, base_score if policy.adapter else None)
+
+    @torch.inference_mode()
+    def _score(self, ids: list[int]) -> list[float]:
+        """Log-probabilities [T - 1] of all but the first of `ids` [T], read in one pass in a cache of their own."""
+        cache = RaggedCache(self._model)
+        read = torch.tensor(ids[:-1])
+        hidden = self._hidden(cache, [cache.take_row()], [len(read)], read)
+        scored = torch.log_softmax(self._logits(hidden).float(), dim=-1).cpu()
+        found: list[float] = scored.gather(1, torch.tensor(ids[1:])[:, None])[:, 0].tolist()
+        return found
 
     def _has_row(self) -> bool:
         return len(self._sessions) < self.most_sessions
@@ -221,20 +256,22 @@ class TransformersEngine:
 
     def _read(self, cache: RaggedCache, rows: list[int], counts: list[int], ids: torch.Tensor) -> torch.Tensor:
         """Read `ids` [N], `counts` [R] of them for each of `rows` [R]. Returns the logits [R, V] after each row's last."""
-        positions = cache.begin(rows, counts)
-        device = self._model.device
-        if self._lean:
-            hidden = self._lean(ids, positions, cache)
-        else:
-            hidden = self._model.base_model(
-                input_ids=ids[None].to(device),
-                position_ids=positions,
-                attention_mask=torch.empty(1, 1, 1, 1),  # with four dimensions the model makes none itself
-                use_cache=False,
-                ragged=cache,
-            ).last_hidden_state[0]
         last = torch.tensor(counts).cumsum(0) - 1
-        return self._logits(hidden[last.to(device)])
+        return self._logits(self._hidden(cache, rows, counts, ids)[last.to(self._model.device)])
+
+    def _hidden(self, cache: RaggedCache, rows: list[int], counts: list[int], ids: torch.Tensor) -> torch.Tensor:
+        """Read as `_read`; returns the hidden states [N, H]."""
+        positions = cache.begin(rows, counts)
+        if self._lean:
+            return self._lean(ids, positions, cache)
+        hidden: torch.Tensor = self._model.base_model(
+            input_ids=ids[None].to(self._model.device),
+            position_ids=positions,
+            attention_mask=torch.empty(1, 1, 1, 1),  # with four dimensions the model makes none itself
+            use_cache=False,
+            ragged=cache,
+        ).last_hidden_state[0]
+        return hidden
 
     def _probe(self, prompts: list[list[int]]) -> torch.Tensor:
         """The logits [R, V] after the last of each prompt, read in two chunks along with the others, in a separate cache."""

@@ -17,7 +17,7 @@ from tracewheel.engines.draws import Draws
 from tracewheel.engines.vllm_server import VllmServer
 from tracewheel.engines.vllm_session import TurnRequest
 from tracewheel.engines.vllm_settings import VllmSettings
-from tracewheel.policy.probe import compare_logprobs, read_probe
+from tracewheel.policy.probe import compare_logprobs, is_rounding, read_probe
 
 T = TypeVar("T")
 GENERATE, ABORT = "/inference/v1/generate", "/inference/v1/abort_requests"
@@ -132,12 +132,14 @@ class VllmClient:
                 continue
 
     async def load(self, adapter: AdapterFiles | None) -> None:
-        """Load an adapter and check that it is served; raises like `generate`."""
+        """Load an adapter and check that it is served, even if it was loaded before; raises like `generate`."""
+        resident = adapter in self._loaded
 
-        async def nothing(_: str) -> None:
-            return
+        async def check(_: str) -> None:
+            if resident and adapter is not None:  # a new one is checked when it is loaded
+                await self._check_served(adapter)
 
-        await self._retrying(adapter, nothing)
+        await self._retrying(adapter, check)
 
     async def abort(self, names: list[str]) -> None:
         """Stop requests; they return what they have generated."""
@@ -243,13 +245,22 @@ class VllmClient:
         self._loaded[adapter] = 0
 
         try:
-            if probe := read_probe(adapter.folder):
-                turn = TurnRequest(probe.token_ids[:1], Draws(forced=tuple(probe.token_ids[1:])), len(probe.logprobs))
-                output = await self._generate(turn, adapter.digest, "")
-                compare_logprobs(adapter.folder, output.logprobs, probe, self._settings.dtype)
+            await self._check_served(adapter)
         except BaseException:
             self._loaded.pop(adapter, None)
             raise
+
+    async def _check_served(self, adapter: AdapterFiles) -> None:
+        """Compare the server's log-probabilities of the adapter's probe with the trainer's."""
+        probe = read_probe(adapter.folder)
+        if probe is None:
+            return
+        turn = TurnRequest(probe.token_ids[:1], Draws(forced=tuple(probe.token_ids[1:])), len(probe.logprobs))
+        found = (await self._generate(turn, adapter.digest, "")).logprobs
+        base = None
+        if self._base is not None and not is_rounding(found, probe, self._settings.dtype):
+            base = (await self._generate(turn, self._base, "")).logprobs  # to say what it serves instead
+        compare_logprobs(adapter.folder, found, probe, self._settings.dtype, base)
 
     async def _request(self, method: str, path: str, body: Any = None, refusal_allowed: bool = False) -> Any:
         try:

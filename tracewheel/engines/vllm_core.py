@@ -105,7 +105,10 @@ class VllmCore:
             return None
         adapter = AdapterFiles.of(policy)
         with self.lock:
+            resident = adapter in self._resident
             self._ensure_resident(adapter)
+            if resident:  # a new one was checked when it was loaded
+                self._check_served(adapter)
         return adapter
 
     def add(self, turn: TurnRequest, adapter: AdapterFiles | None, ended: Ended) -> str:
@@ -199,12 +202,15 @@ class VllmCore:
         self._engine.add_lora(request)
         self._resident[adapter] = request
         try:
-            check_probe(adapter.folder, self._scorer(adapter), self._settings.dtype)
+            self._check_served(adapter)
         except BaseException:
             self._remove(adapter)
             raise
         self._drop_unused(keep=self._settings.max_loras, never=adapter)
         return request
+
+    def _check_served(self, adapter: AdapterFiles) -> None:
+        check_probe(adapter.folder, self._scorer(adapter), self._settings.dtype, self._scorer(None))
 
     def _drop_unused(self, keep: int, never: AdapterFiles | None = None) -> None:
         used = {running.adapter for running in self._running.values()} | {never}

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tracewheel.core.errors import AdapterMismatchError, DataError
+from tracewheel.policy.canary import looks_like, remember
 
 PROBE = "probe.json"
 TOKENS = 32
@@ -52,13 +53,14 @@ def write_probe(model: Any, folder: Path) -> None:
     (folder / PROBE).write_text(json.dumps(probe) + "\n")
 
 
-def check_probe(folder: str | Path, score: Score, dtype: str) -> float | None:
+def check_probe(folder: str | Path, score: Score, dtype: str, base_score: Score | None = None) -> float | None:
     """Check that an engine serves the weights in a folder.
 
     Args:
         folder: The folder of the adapter or the whole model.
         score: The engine's log-probabilities [T - 1] of all but the first of ids [T], at temperature 1.
         dtype: The type of the engine's weights.
+        base_score: The same for the base without an adapter, asked only to say what a mismatch looks like.
 
     Returns:
         The mean absolute difference; None if the folder has no probe, with one warning.
@@ -68,7 +70,12 @@ def check_probe(folder: str | Path, score: Score, dtype: str) -> float | None:
         DataError: the probe cannot be read.
     """
     probe = read_probe(folder)
-    return None if probe is None else compare_logprobs(folder, score(probe.token_ids), probe, dtype)
+    if probe is None:
+        return None
+    found = score(probe.token_ids)
+    if base_score is not None and not is_rounding(found, probe, dtype):
+        return compare_logprobs(folder, found, probe, dtype, base_score(probe.token_ids))
+    return compare_logprobs(folder, found, probe, dtype)
 
 
 @dataclass(frozen=True)
@@ -101,18 +108,42 @@ def read_probe(folder: str | Path) -> Probe | None:
     return probe
 
 
-def compare_logprobs(folder: str | Path, found: list[float], probe: Probe, dtype: str) -> float:
+def is_rounding(found: list[float], probe: Probe, dtype: str) -> bool:
+    """Whether an engine's log-probabilities of a probe are the trainer's, up to rounding."""
+    return _difference(found, probe) <= _tolerance(dtype)
+
+
+def compare_logprobs(
+    folder: str | Path, found: list[float], probe: Probe, dtype: str, base: list[float] | None = None
+) -> float:
     """The mean absolute difference between an engine's log-probabilities of a probe and the trainer's.
 
+    Args:
+        folder: The policy's.
+        found: The engine's.
+        probe: The policy's.
+        dtype: The type of the engine's weights.
+        base: The engine's for the base without an adapter, if known.
+
     Raises:
-        AdapterMismatchError: it is more than rounding.
+        AdapterMismatchError: it is more than rounding; the message says what the engine seems to serve instead.
     """
-    difference = sum(abs(a - b) for a, b in zip(found, probe.logprobs, strict=True)) / len(found)
-    if not difference <= TOLERANCES[dtype]:
+    difference, tolerance = _difference(found, probe), _tolerance(dtype)
+    if not difference <= tolerance:
         raise AdapterMismatchError(
             f"{folder}: the engine's log-probabilities of {len(found)} probe tokens differ from the trainer's by "
-            f"{difference:.3g} on average (at most {TOLERANCES[dtype]:g} is rounding): it does not serve the weights of the "
-            "probe. If files of the folder were exchanged, train or copy it again; if not, the engine does not support this "
-            "kind of adapter: set rollout.engine.kind to 'transformers'"
+            f"{difference:.3g} on average (at most {tolerance:g} is rounding): it does not serve the weights of the "
+            f"probe. {looks_like(str(folder), found, probe.logprobs, base, tolerance)} If files of the folder were exchanged, "
+            "train or copy it again; if not, the engine does not support this kind of adapter: set rollout.engine.kind to "
+            "'transformers'"
         )
+    remember(str(folder), probe.logprobs)
     return difference
+
+
+def _difference(found: list[float], probe: Probe) -> float:
+    return sum(abs(a - b) for a, b in zip(found, probe.logprobs, strict=True)) / len(found)
+
+
+def _tolerance(dtype: str) -> float:
+    return TOLERANCES.get(dtype, max(TOLERANCES.values()))

@@ -1,9 +1,11 @@
 """What every engine must do, against the trainer's own model: transformers, vLLM in process, and vLLM's server."""
 
+import json
 import shutil
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from tracewheel.config import PolicyConfig
 from tracewheel.core.errors import AdapterMismatchError
@@ -208,21 +210,41 @@ def test_a_session_closed_in_the_middle_of_its_turn_returns_none(kind, versions)
     assert engine.idle
 
 
-@several_policies
-def test_exchanged_weights_are_detected(kind, versions, tmp_path):
-    one, other = versions.policy(1), versions.policy(2)
-    folder, openings = tmp_path / "adapter", kind.openings(2)
-    shutil.copytree(one.adapter, folder)
-    shutil.copyfile(f"{other.adapter}/adapter_model.safetensors", folder / "adapter_model.safetensors")
-    engine = kind.engine(one)
-    with pytest.raises(AdapterMismatchError, match="does not serve the weights"):
-        engine.update_weights(PolicyRef(one.base, str(folder), 5))
-    assert engine.policy_version == 1
+FAULTS = {"stale": "looks stale", "missing": "looks missing", "swapped": "looks swapped", "mis-scaled": "looks mis-scaled"}
+
+
+def with_fault(versions, fault, folder):
+    """The adapter of version 3, as an engine serves it that has been asked for it and has this fault."""
+    shutil.copytree(versions.policy(3).adapter, folder)
+    weights, form = folder / "adapter_model.safetensors", folder / "adapter_config.json"
+    if fault in ("stale", "swapped"):  # the engine still has the adapter before it, or has another one
+        shutil.copyfile(f"{versions.policy(2 if fault == 'stale' else 1).adapter}/adapter_model.safetensors", weights)
+    elif fault == "missing":
+        tensors = {name: torch.zeros_like(tensor) for name, tensor in load_file(weights).items()}
+        save_file(tensors, weights, metadata={"format": "pt"})
+    else:
+        settings = json.loads(form.read_text())
+        form.write_text(json.dumps(settings | {"lora_alpha": settings["lora_alpha"] / 2}))
+    return PolicyRef(versions.policy(3).base, str(folder), 3)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_canary_stops_what_is_not_served_as_trained(kind, versions, tmp_path, fault):
+    engine, openings = kind.engine(versions.policy(1)), kind.openings(2)
+    engine.update_weights(versions.policy(2))
+    with pytest.raises(AdapterMismatchError, match=f"does not serve the weights.*{FAULTS[fault]}"):
+        engine.update_weights(with_fault(versions, fault, tmp_path / "adapter"))
+    assert engine.policy_version == 2  # the old policy goes on
     kind.submit(engine, openings)
     assert versions.worst_difference(openings[0], kind.finish(engine, 2)[0]) < 1e-4
-    (folder / PROBE).unlink()
-    engine.update_weights(PolicyRef(one.base, str(folder), 5))  # no probe, no check
-    assert engine.policy_version == 5
+
+
+def test_an_adapter_without_a_probe_is_not_checked(kind, versions, tmp_path):
+    engine = kind.engine(versions.policy(1))
+    policy = with_fault(versions, "swapped", tmp_path / "adapter")
+    (tmp_path / "adapter" / PROBE).unlink()
+    engine.update_weights(policy)
+    assert engine.policy_version == 3
 
 
 @several_policies
