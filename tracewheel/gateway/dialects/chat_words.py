@@ -37,13 +37,13 @@ def usage(replies: Sequence[ChatReply]) -> dict[str, Any]:
     }
 
 
-def logprob_list(tokens: Sequence[SampledToken], alternatives: int) -> dict[str, Any]:
+def logprob_list(tokens: Sequence[SampledToken], alternatives: int) -> dict[str, Any] | None:
     """Log-probabilities of tokens; None where there is no token, as for a call without text."""
     content = [
         {**_logprob(token.text, token.logprob), "top_logprobs": [_logprob(*one) for one in token.alternatives[:alternatives]]}
         for token in tokens
     ]
-    return {"content": content or None, "refusal": None}
+    return {"content": content, "refusal": None} if content else None
 
 
 def _logprob(text: str, logprob: float) -> dict[str, Any]:

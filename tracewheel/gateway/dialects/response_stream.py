@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tracewheel.gateway.dialects.dialect import Asked, Event
-from tracewheel.gateway.dialects.pieces import call_pieces, content_pieces, reasoning_pieces
+from tracewheel.gateway.dialects.pieces import call_pieces, content_pieces, content_tokens, reasoning_pieces
 from tracewheel.gateway.dialects.response_output import logprob
 from tracewheel.gateway.exchange import ChatReply
 
@@ -38,7 +38,7 @@ def _within(item: dict[str, Any], reply: ChatReply, wanted: int | None) -> Itera
     for piece in reasoning_pieces(reply) if item["type"] == "reasoning" else content_pieces(reply):
         shown = [] if wanted is None or piece.token is None else [logprob(piece.token, wanted)]
         yield {"type": f"{name}.delta", "content_index": 0, "delta": piece.text} | _logprobs(item, shown)
-    bare = [{key: one[key] for key in ("token", "logprob", "top_logprobs")} for one in part.get("logprobs") or ()]
+    bare = [] if wanted is None else [logprob(token, wanted) for token in content_tokens(reply)]
     yield {"type": f"{name}.done", "content_index": 0, "text": part["text"]} | _logprobs(item, bare)
     yield _part("done", part)
 
