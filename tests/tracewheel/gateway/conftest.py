@@ -13,7 +13,7 @@ from tracewheel.gateway.engine_thread import EngineThread
 from tracewheel.gateway.exchange import ChatRequest
 from tracewheel.gateway.gateway import Gateway
 from tracewheel.policy.adapters import PolicyRef
-from tracewheel.policy.loading import load_base
+from tracewheel.policy.loading import PolicyWeights, load_base
 
 LIMITS = RolloutConfig(max_tokens=400, max_turn_tokens=48)
 
@@ -24,12 +24,13 @@ def model(config, base):
 
 
 @pytest.fixture
-def thread(model, base, renderer):
-    """Makes engine threads over the tiny base; they end with the test."""
+def thread(config, model, base, renderer):
+    """Makes engine threads over the tiny base, or a policy on it; they end with the test."""
     made = []
 
-    def make(slots=8, most=None):
-        engine = TransformersEngine(lambda _: model, PolicyRef(base), renderer.end_of_turn_ids, Sampling(), slots)
+    def make(slots=8, most=None, policy=None):
+        model_of = PolicyWeights(config.policy).load if policy else lambda _: model
+        engine = TransformersEngine(model_of, policy or PolicyRef(base), renderer.end_of_turn_ids, Sampling(), slots)
         made.append(EngineThread(engine, most))
         return made[-1]
 

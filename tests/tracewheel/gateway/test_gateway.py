@@ -1,9 +1,16 @@
 """Programs behind the gateway: their episodes are the built-in loop's, token by token."""
 
+import asyncio
+import contextlib
 import functools
+
+import pytest
 
 from tracewheel.engines.base import Sampling
 from tracewheel.engines.transformers import TransformersEngine
+from tracewheel.gateway.engine_thread import EngineThread
+from tracewheel.gateway.exchange import Refusal
+from tracewheel.gateway.gateway import Gateway
 from tracewheel.gateway.live_episode import Draw
 from tracewheel.policy.adapters import PolicyRef
 from tracewheel.rollout.rollout import RolloutPlan, episode_seed, run_episodes
@@ -20,3 +27,76 @@ def test_a_program_with_the_built_in_loop_has_the_same_tokens(
     for (_, episode), trajectory in zip(episodes, expected, strict=True):
         found = episode.record()
         assert found.token_ids == trajectory.token_ids
+
+
+def test_weights_change_under_a_running_program(thread, versions, renderer, tasks, limits, plain_agent, together):
+    """Each token knows its version, and the trainer's weights of that version say what the sampler said."""
+    running = thread(policy=versions.policy(1))
+    gateway = Gateway(running, renderer, limits)
+    episode = gateway.open(Draw(5, 1.0))
+    asked = 0
+
+    async def ask(request):
+        nonlocal asked
+        asked += 1
+        if asked == 2:
+            await asyncio.wrap_future(running.call(lambda engine: engine.update_weights(versions.policy(2))))
+        return await gateway.answer(episode.key, request)
+
+    together(plain_agent(ask, tasks[0]))
+    found = episode.record()
+    assert [turn["policy_version"] for turn in found.turns] == [1, *[2] * (len(found.turns) - 1)] and len(found.turns) > 2
+    for turn in found.turns:
+        rescored = versions.logprobs(turn["policy_version"], found.token_ids[: turn["end"]])
+        assert rescored[turn["start"] - 1 :] == pytest.approx(found.logprobs[turn["start"] : turn["end"]], abs=1e-4)
+
+
+def test_an_engine_with_few_sessions_serves_many_programs(thread, renderer, tasks, limits, plain_agent, together):
+    gateway = Gateway(thread(slots=2, most=3), renderer, limits)
+    episodes = [(task, gateway.open(Draw(n, 1.0))) for task in tasks for n in range(3)]
+    together(*(plain_agent(functools.partial(gateway.answer, episode.key), task) for task, episode in episodes))
+    assert all(episode.record().turns and not episode.record().forks for _, episode in episodes)
+
+
+def test_an_engine_that_fails_tells_every_program(renderer, limits, tasks, plain_agent, together):
+    class Broken:
+        policy_version, idle = 0, False
+
+        def submit(self, request):
+            pass
+
+        def step(self):
+            raise RuntimeError("out of memory")
+
+    broken = EngineThread(Broken())
+    gateway = Gateway(broken, renderer, limits)
+    episode = gateway.open(Draw())
+    for _ in range(2):
+        with pytest.raises(Refusal, match="out of memory") as refused:
+            together(plain_agent(functools.partial(gateway.answer, episode.key), tasks[0]))
+        assert refused.value.kind == "server_error"
+    broken.close()
+
+
+def test_a_client_that_leaves_loses_its_turn_and_no_other(thread, renderer, limits, tasks, plain_agent, together):
+    running = thread()
+    gateway = Gateway(running, renderer, limits)
+    episode, left = gateway.open(Draw(1, 1.0)), 0
+
+    async def impatient(request):
+        """Leaves once the engine has begun the turn, and asks again."""
+        nonlocal left
+        first = asyncio.create_task(gateway.answer(episode.key, request))
+        while not first.done():
+            if not await asyncio.wrap_future(running.call(lambda engine: engine.idle)):
+                left += first.cancel()
+                break
+        with contextlib.suppress(asyncio.CancelledError):
+            return await first
+        return await gateway.answer(episode.key, request)
+
+    together(plain_agent(impatient, tasks[0]))
+    found = episode.record()
+    assert left > 2 and found.requests["lost_tokens"] > left and len(found.turns) > 2
+    assert not found.branches and not found.forks
+    assert sum(found.action_mask) == sum(turn["end"] - turn["start"] for turn in found.turns)
