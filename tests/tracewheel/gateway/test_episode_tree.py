@@ -1,19 +1,13 @@
 """Programs that rewrite their histories: the trees worked out by hand, and the gradients of an exact re-run."""
 
-import asyncio
-from collections import deque
+import functools
 
 import pandas as pd
 import pytest
 import torch
 
-from tracewheel.config import RolloutConfig
 from tracewheel.core.forks import rows
-from tracewheel.engines.base import Generation
-from tracewheel.gateway.engine_thread import EngineThread
-from tracewheel.gateway.exchange import ChatRequest, Refusal
-from tracewheel.gateway.gateway import Gateway
-from tracewheel.gateway.live_episode import Draw
+from tracewheel.gateway.exchange import Refusal
 from tracewheel.learner.batch import micro_batches
 from tracewheel.learner.kernels.token_logprobs import action_logprobs
 
@@ -24,59 +18,9 @@ def user(text):
     return {"role": "user", "content": text}
 
 
-class Script:
-    """An engine that says given texts in turn; each session must be asked for exactly what its context lacks."""
-
-    policy_version = 4
-
-    def __init__(self, renderer, texts):
-        self._renderer, self._texts, self._asked, self.held = renderer, deque(texts), deque(), {}
-
-    @property
-    def idle(self):
-        return not self._asked
-
-    def submit(self, request):
-        held = self.held.setdefault(request.session, [])
-        self.held[request.session] = held[: request.keep] + request.new_ids
-        self._asked.append(request)
-
-    def step(self):
-        request = self._asked.popleft()
-        ids = [*self._renderer.tokenizer.encode(self._texts.popleft(), add_special_tokens=False), self._renderer.end_of_turn_id]
-        self.held[request.session] += ids
-        return [Generation(request.session, ids, [-0.5] * len(ids), "stop", [4] * len(ids))]
-
-    def close(self, session):
-        del self.held[session]
-
-
-class Talk:
-    """One program and what it was told."""
-
-    def __init__(self, renderer, texts, **limits):
-        self.thread = EngineThread(Script(renderer, texts))
-        self.gateway = Gateway(self.thread, renderer, RolloutConfig(**limits))
-        self.episode = self.gateway.open(Draw(1, 1.0))
-        self.replies = []
-
-    def ask(self, messages, model="policy", **more):
-        reply = asyncio.run(self.gateway.answer(self.episode.key, ChatRequest(messages, model=model, **more)))
-        self.replies.append(reply)
-        return reply.message
-
-
 @pytest.fixture
-def talk(renderer):
-    made = []
-
-    def start(*texts, **limits):
-        made.append(Talk(renderer, texts, **limits))
-        return made[-1]
-
-    yield start
-    for each in made:
-        each.thread.close()
+def talk(talk_with, renderer):
+    return functools.partial(talk_with, renderer)
 
 
 def strips_thinking(talk):
@@ -280,7 +224,7 @@ def test_limits_and_what_cannot_be_answered(talk):
     with pytest.raises(Refusal, match="rollout.max_turns"):
         made.ask([USER, said, user("x")])
     found = made.episode.record()
-    assert (found.limit, found.requests["asked"], found.requests["refused"], len(found.turns)) == ("max_tokens", 5, 4, 1)
+    assert (found.limit, found.requests["asked"], found.requests["refused"], len(found.turns)) == ("max_turns", 5, 4, 1)
     made.gateway.close(made.episode)
     with pytest.raises(Refusal) as refused:
         made.ask([USER])
