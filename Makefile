@@ -16,7 +16,7 @@ VLLM_INSTALLED := $(VLLM_VENV)/.installed-$(LOCK)
 
 # Other projects, whose pins clash with ours, have environments of their own: their validators and environments (docs/standards.md).
 STANDARDS := .venv-standards
-STANDARDS_TESTS := tests/tracewheel/traces/writers
+STANDARDS_TESTS := tests/tracewheel/traces/writers tests/tracewheel/environments
 
 # The real model's demo: the weights are in a registry package, the logs come from a script; git ignores both.
 SMOLLM2 := data/smollm2
@@ -70,7 +70,7 @@ $(VLLM_INSTALLED):
 	@rm -f $(VLLM_VENV)/.installed-*
 	@touch $@
 
-setup-standards: $(STANDARDS)/harbor/.harbor-0.25.0 $(STANDARDS)/openenv/.openenv-0.10.0
+setup-standards: $(STANDARDS)/harbor/.harbor-0.25.0 $(STANDARDS)/openenv/.openenv-0.10.0 $(STANDARDS)/mcp_servers/.installed $(STANDARDS)/mcp_sqlite/.installed
 
 # Its validator needs only pydantic; the rest of Harbor wants Python 3.12.
 $(STANDARDS)/harbor/.harbor-%:
@@ -82,6 +82,17 @@ $(STANDARDS)/harbor/.harbor-%:
 $(STANDARDS)/openenv/.openenv-%:
 	$(PYTHON) -m venv --clear $(STANDARDS)/openenv
 	$(STANDARDS)/openenv/bin/python -m pip install --quiet --disable-pip-version-check openenv==$*
+	@touch $@
+
+$(STANDARDS)/mcp_servers/.installed:
+	$(PYTHON) -m venv --clear $(STANDARDS)/mcp_servers
+	$(STANDARDS)/mcp_servers/bin/python -m pip install --quiet --disable-pip-version-check mcp-server-time==2026.10.19 mcp-server-git==2026.10.19
+	@touch $@
+
+# This server was written for the protocol before 2026 and does not start with mcp 2.
+$(STANDARDS)/mcp_sqlite/.installed:
+	$(PYTHON) -m venv --clear $(STANDARDS)/mcp_sqlite
+	$(STANDARDS)/mcp_sqlite/bin/python -m pip install --quiet --disable-pip-version-check mcp-server-sqlite==2025.4.25 "mcp<2"
 	@touch $@
 
 demo: setup
