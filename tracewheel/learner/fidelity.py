@@ -2,8 +2,8 @@
 
 `fidelity` is the smaller of two shares: of the tokens sampled for programs, those that are trained on; and of the rows (one for
 each path from the first token to the last turn of a branch), those whose log-probabilities the trainer computes again as the
-sampler had them. An episode that the infrastructure failed counts in neither. Turns without credit are left out by the
-profile's wish, and count in neither.
+sampler had them. An episode that failed through another's fault than the policy's counts in neither. Turns without credit are
+left out by the profile's wish, and count in neither.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from tracewheel.learner.trajectory_table import TrajectoryTable
 
+OWN_FAULTS = ("", "model", "harness")
 FIDELITY, TOKENS, ROWS = "fidelity", "fidelity_tokens", "fidelity_rows"
 
 
@@ -35,6 +36,8 @@ def token_figures(trajectories: pd.DataFrame) -> dict[str, float]:
         trajectories: Rows of `read_scored_trajectories`, before any is left out.
     """
     whole = without_failed(trajectories)
+    if "fault" in whole:
+        whole = whole[whole["fault"].fillna("").isin(OWN_FAULTS)]
     counts = np.array([sum(mask) for mask in whole["action_mask"]])
     kept = np.isfinite(rewards_of(whole)) & with_finite_logprobs(whole)
     episodes = trajectories.drop_duplicates("id")

@@ -63,6 +63,7 @@ def test_the_share_of_tokens_counts_what_was_lost_or_not_scored():
             episode([None, None], "a", requests=json.dumps(asked), branches=json.dumps(branches)),
             episode([None, None], "b", total=np.nan),
             episode([None, None], "c", stop_reason="infrastructure_failed"),
+            episode([None, None], "d", total=np.nan, stop_reason="user_failed", fault="user"),
         ]
     )
     found = token_figures(table)
