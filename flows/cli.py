@@ -293,6 +293,19 @@ def build_parser() -> argparse.ArgumentParser:
     add_data_commands(commands, EXIT_CODES)
     add_dvc_commands(commands, EXIT_CODES)
 
+    serve = _command(commands, "serve", "flows.serve:serve", "answer programs with the champion, and log what is said")
+    serve.add_argument("--host", default="127.0.0.1", help="where to listen (default 127.0.0.1)")
+    serve.add_argument("--port", type=int, default=8788, help="default 8788; 0 takes a free one")
+    serve.add_argument("--key", help="what programs must show, at least 16 characters (default: one is made and printed)")
+    serve.add_argument("--log", metavar="DIR", help="where conversations are logged (default: serving/logs in the work folder)")
+    serve.add_argument(
+        "--idle", type=float, default=600.0, metavar="S", help="a conversation ends after S silent seconds (600)"
+    )
+    serve.add_argument("--watch", type=float, default=10.0, metavar="S", help="look for a promotion every S seconds (10)")
+    serve.add_argument("--challenger", metavar="DIR", help="a second policy: output of warm-start or an update, or an adapter")
+    serve.add_argument("--share", type=float, default=0.1, help="the challenger's share of the conversations (0.1)")
+    serve.add_argument("--live", action="store_true", help="send the challenger's replies; else it answers in the shadow")
+
     add_deploy_options(_command(commands, "deploy", "flows.deploy:deploy", "serve the retrain flow on a schedule"))
     return parser
 

@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[2]
 RECORD = {"messages": [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hello."}]}
 # Commands that print tables of their own.
 OWN_TABLES = {
-    "flows.backtest:backtest",
+    "flows.backtest:backtest", "flows.serve:serve",
     "flows.commands:retrain", "flows.doctor:doctor", "flows.check_template:check_template", "flows.baseline:baseline",
     "flows.data:diff", "flows.data:filter_dry_run", "flows.dvc:params",
     "flows.compare:compare", "flows.forget:forget", "flows.lineage:lineage", "flows.reproduce:reproduce",

@@ -14,6 +14,7 @@ from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
 
 from tracewheel.core import clock
+from tracewheel.gateway.asker import ASKER, asker_of
 from tracewheel.gateway.asking import Knowledge, check_key, id_headers, read_body, refused, request_id
 from tracewheel.gateway.dialects.dialect import Asked, Dialect, Event
 from tracewheel.gateway.dialects.said import Said
@@ -51,7 +52,8 @@ class Endpoint:
         try:
             key = check_key(self._door, request)
             said = self._known.of(key)
-            asked = self._dialect.read(await read_body(request, self._limits.body), said)
+            body = await read_body(request, self._limits.body)
+            asked = self._dialect.read(body, said)
         except Refusal as refusal:
             await refused(request, self._dialect, refusal)(scope, receive, send)
             return
@@ -61,6 +63,7 @@ class Endpoint:
             asked, request=dataclasses.replace(asked.request, messages=said.restored(asked.request.messages))
         )
         created = int(clock.now().timestamp())
+        ASKER.set(asker_of(request.headers, body))  # the tasks that are begun from here on see it
         work = asyncio.ensure_future(self._replies(key, asked, said, created))
         gone = asyncio.ensure_future(_disconnected(receive))
         try:

@@ -1,0 +1,181 @@
+"""A served policy: conversations, their log, a challenger, and promotions taken over or refused."""
+
+import asyncio
+import json
+
+import httpx
+import pytest
+
+from tracewheel.config import IngestSections, RetrainConfig
+from tracewheel.core.errors import AdapterMismatchError
+from tracewheel.engines.base import Sampling
+from tracewheel.engines.transformers import TransformersEngine
+from tracewheel.gateway.asker import ASKER, Asker
+from tracewheel.gateway.conversation_log import ConversationLog
+from tracewheel.gateway.engine_thread import EngineThread
+from tracewheel.gateway.exchange import ChatRequest
+from tracewheel.gateway.server import GatewayServer
+from tracewheel.gateway.serving import Challenger, Served, ServingDoor
+from tracewheel.gateway.serving_routes import serving_routes
+from tracewheel.policy.adapters import PolicyRef
+from tracewheel.policy.loading import PolicyWeights
+from tracewheel.traces.ingest import ingest
+
+KEY = "a-key-of-the-tests"
+TOOLS = [{"type": "function", "function": {"name": "look", "description": "Look.", "parameters": {"type": "object"}}}]
+HELLO = [{"role": "system", "content": "You are an agent."}, {"role": "user", "content": "Hello"}]
+
+
+@pytest.fixture
+def serving(config, base, renderer, versions, limits, tmp_path):
+    """Makes a door that serves a version; engines end with the test."""
+    engines = []
+
+    def served(version):
+        weights = PolicyWeights(config.policy.model_copy(update={"base": base}))
+        engine = TransformersEngine(weights.load, versions.policy(version), renderer.end_of_turn_ids, Sampling(), 8, 400)
+        engines.append(EngineThread(engine))
+        return Served(engines[-1], f"version-{version}")
+
+    def make(version=1, challenger=None, **settings):
+        door = ServingDoor(served(version), renderer, limits, ConversationLog(tmp_path / "log"), frozenset([KEY]))
+        if challenger:
+            door.challenge(Challenger(served(challenger), **settings))
+        return door
+
+    yield make
+    for engine in engines:
+        engine.close()
+
+
+def lines(folder):
+    return [json.loads(line) for path in sorted(folder.glob("*.jsonl")) for line in path.read_text().splitlines()]
+
+
+def ask(door, messages, session=None, user=None):
+    async def asked():
+        ASKER.set(Asker(session, user))
+        reply = await door.answer(KEY, ChatRequest(list(messages), TOOLS))
+        await asyncio.gather(*door._shadows)
+        return reply
+
+    return asyncio.run(asked())
+
+
+def test_a_conversation_is_matched_by_its_history_and_logged_once(serving, tmp_path, versions):
+    door = serving()
+    first = ask(door, HELLO, user="ann")
+    other = ask(door, HELLO)
+    messages = [*HELLO, first.message, {"role": "user", "content": "And now?"}]
+    second = ask(door, messages)
+    assert door.health()["open"] == 2 or first.message == other.message
+    door.end_idle(3600)
+    assert door.logged == 0
+    door.end_idle(0)
+    logged = lines(tmp_path / "log")
+    assert len(logged) == 2 and door.logged == 2
+    record = next(each for each in logged if len(each["messages"]) > 3)
+    assert record["messages"] == [*messages, second.message]
+    assert record["model"] == "version-1" and record["tools"] == TOOLS and record["outcome"] is None
+    tokens = record["tokens"]
+    sampled = [token for token, acted in zip(tokens["token_ids"], tokens["action_mask"], strict=True) if acted]
+    assert sampled == [token.id for reply in (first, second) for token in reply.tokens]
+    fresh = [0.0, *versions.logprobs(1, tokens["token_ids"])]
+    assert all(
+        abs(logprob - fresh[place]) < 1e-4
+        for place, (logprob, acted) in enumerate(zip(tokens["logprobs"], tokens["action_mask"], strict=True))
+        if acted
+    )
+
+
+def test_ingest_reads_the_log_without_quarantine(serving, tmp_path, config):
+    door = serving()
+    ask(door, HELLO, session="s-1", user="ann")
+    assert door.end(KEY, "s-1", 1.0, {"task": "greet"}) and not door.end(KEY, "s-1", 1.0, {})
+    sections = IngestSections.of(
+        RetrainConfig.model_validate(config.model_dump() | {"ingest": {"paths": [str(tmp_path / "log" / "*.jsonl")]}})
+    )
+    ingest(sections.ingest, tmp_path / "ingested")
+    import pandas as pd
+
+    row = pd.read_parquet(tmp_path / "ingested" / "traces.parquet").iloc[0]
+    assert (row["session"], row["user"], row["task"], row["outcome"], row["format"]) == (
+        "s-1",
+        "ann",
+        "greet",
+        1.0,
+        "tracewheel",
+    )
+    assert json.loads(row["tokens"]) == lines(tmp_path / "log")[0]["tokens"]
+    assert json.loads(row["info"])["turns"][0]["policy_version"] == 1
+    assert (tmp_path / "ingested" / "quarantine.jsonl").read_text() == ""
+
+
+def test_a_promotion_is_taken_over_within_a_conversation(serving, versions, tmp_path):
+    door = serving()
+    first = ask(door, HELLO, session="s")
+    door.take_over(versions.policy(2), "version-2")
+    second = ask(door, [*HELLO, first.message, {"role": "user", "content": "And now?"}], session="s")
+    assert (first.policy_version, second.policy_version) == (1, 2)
+    assert door.health()["policy"] == "version-2" and door.health()["policy_version"] == 2
+    door.end(KEY, "s", None, {})
+    assert [turn["policy_version"] for turn in lines(tmp_path / "log")[0]["info"]["turns"]] == [1, 2]
+
+
+def test_a_bad_adapter_is_refused_and_the_old_one_serves(serving, versions, tmp_path):
+    import shutil
+
+    door, folder = serving(), tmp_path / "adapter"
+    shutil.copytree(versions.policy(2).adapter, folder)
+    shutil.copyfile(f"{versions.policy(3).adapter}/adapter_model.safetensors", folder / "adapter_model.safetensors")
+    with pytest.raises(AdapterMismatchError, match="does not serve"):
+        door.take_over(PolicyRef(versions.policy(2).base, str(folder), 2), "version-2")
+    health = door.health()
+    assert health["policy"] == "version-1" and "version-2" in health["refused"]
+    assert ask(door, HELLO).policy_version == 1
+
+
+def test_a_shadow_answers_and_is_not_sent(serving, tmp_path):
+    door = serving(challenger=2, share=1.0, log=ConversationLog(tmp_path / "shadow", "replies"))
+    reply = ask(door, HELLO)
+    door.end_idle(0)
+    logged = lines(tmp_path / "shadow")
+    assert reply.policy_version == 1 and [each["shadow_by"] for each in logged] == [2]
+    assert logged[0]["sent"] == reply.message and len(logged[0]["token_ids"]) == len(logged[0]["logprobs"]) > 0
+    assert lines(tmp_path / "log")[0]["id"] == logged[0]["conversation"]
+
+
+def test_a_live_challenger_has_its_share_of_conversations(serving, tmp_path):
+    door = serving(challenger=2, share=0.5, live=True)
+    versions = [ask(door, HELLO, session=f"s-{number}").policy_version for number in range(16)]
+    assert 2 <= versions.count(2) <= 14
+    again = ask(door, [*HELLO, {"role": "user", "content": "Again"}], session="s-0")
+    assert again.policy_version == versions[0]
+    door.end_idle(0)
+    assert {(each["model"], each["info"]["policy_version"]) for each in lines(tmp_path / "log")} == {
+        ("version-1", 1), ("version-2", 2),
+    }  # fmt: skip
+
+
+def test_over_http(serving, tmp_path):
+    door = serving()
+    with GatewayServer(door, routes=serving_routes(door)) as server, httpx.Client(base_url=server.url()) as client:
+        assert client.get("/health").json()["policy"] == "version-1"
+        body = {"model": "policy", "messages": HELLO, "user": "bob"}
+        assert client.post("/v1/chat/completions", json=body, headers={"authorization": "Bearer wrong"}).status_code == 401
+        headers = {"authorization": f"Bearer {KEY}", "x-tracewheel-session": "s-9"}
+        assert client.post("/v1/chat/completions", json=body, headers=headers).status_code == 200
+        end = "/v1/conversations/s-9/end"
+        assert client.post(end, json={"outcome": "good"}, headers=headers).status_code == 400
+        assert client.post(end, json={"outcome": 0.5, "environment": {"kind": "x"}}, headers=headers).json()["logged"]
+        assert client.post(end, json={"outcome": 0.5}, headers=headers).status_code == 404
+    record = lines(tmp_path / "log")[0]
+    assert (record["session"], record["user"], record["outcome"], record["environment"]) == ("s-9", "bob", 0.5, {"kind": "x"})
+
+
+def test_the_log_begins_another_file_at_its_size(tmp_path):
+    log = ConversationLog(tmp_path, largest=100)
+    for number in range(5):
+        log.write({"number": number, "text": "x" * 40})
+    log.close()
+    assert len(list(tmp_path.glob("*.jsonl"))) == 5 and [each["number"] for each in lines(tmp_path)] == [0, 1, 2, 3, 4]
