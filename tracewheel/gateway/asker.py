@@ -25,8 +25,9 @@ ASKER: ContextVar[Asker] = ContextVar("asker")  # of the request that is being a
 def asker_of(headers: Mapping[str, str], body: Any) -> Asker:
     """Read the headers, and the vendors' fields for the end user: `user`, `safety_identifier`, `metadata.user_id`."""
     fields = body if isinstance(body, dict) else {}
-    metadata = fields.get("metadata") if isinstance(fields.get("metadata"), dict) else {}
-    users = (headers.get(USER_HEADER), fields.get("user"), fields.get("safety_identifier"), metadata.get("user_id"))
+    metadata = fields.get("metadata")
+    of_metadata = metadata.get("user_id") if isinstance(metadata, dict) else None
+    users = (headers.get(USER_HEADER), fields.get("user"), fields.get("safety_identifier"), of_metadata)
     return Asker(_name(headers.get(SESSION_HEADER)), next((name for name in map(_name, users) if name), None))
 
 
