@@ -17,6 +17,9 @@ VLLM_INSTALLED := $(VLLM_VENV)/.installed-$(LOCK)
 # Other projects, whose pins clash with ours, have environments of their own: their validators and environments (docs/standards.md).
 STANDARDS := .venv-standards
 STANDARDS_TESTS := tests/tracewheel/traces/writers tests/tracewheel/environments
+# Other people's agent SDKs, for the tests that run agents on them.
+HARNESSES := .venv-harnesses
+HARNESSES_INSTALLED := $(HARNESSES)/.installed-$(shell cksum constraints-harnesses.txt | cut -d ' ' -f 1)
 
 # The real model's demo: the weights are in a registry package, the logs come from a script; git ignores both.
 SMOLLM2 := data/smollm2
@@ -37,7 +40,7 @@ export GIT_PYTHON_REFRESH := quiet
 # Containers often forbid compiled files; then each test process rewrites every test's asserts and each command compiles all our modules.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup setup-vllm setup-standards demo demo-smollm2 demo-refund-desk demo-vllm repro mlflow test test-dashboard test-vllm test-vllm-all test-standards test-all check format clean
+.PHONY: help setup setup-vllm setup-standards setup-harnesses demo demo-smollm2 demo-refund-desk demo-vllm repro mlflow test test-dashboard test-vllm test-vllm-all test-standards test-harnesses test-all check format clean
 
 help:
 	@echo "make demo       install what is missing and run the whole loop on $(PROFILE)"
@@ -46,7 +49,7 @@ help:
 	@echo "make demo-vllm  the same on vLLM, in an environment of its own"
 	@echo "make repro      the same stages through DVC"
 	@echo "make mlflow     the MLflow server over the local store, on http://127.0.0.1:5000"
-	@echo "make test       the tests (test-all: with the slow ones; test-dashboard: in a browser; test-vllm and test-vllm-all: those of vLLM, test-standards: those of other projects, in environments of their own)"
+	@echo "make test       the tests (test-all: with the slow ones; test-dashboard: in a browser; test-vllm and test-vllm-all: those of vLLM, test-standards and test-harnesses: those of other projects, in environments of their own)"
 	@echo "make check      format, lint, types and import contracts (format: put the first two right)"
 	@echo "make clean      remove runs, caches and the environment"
 
@@ -93,6 +96,14 @@ $(STANDARDS)/mcp_servers/.installed:
 $(STANDARDS)/mcp_sqlite/.installed:
 	$(PYTHON) -m venv --clear $(STANDARDS)/mcp_sqlite
 	$(STANDARDS)/mcp_sqlite/bin/python -m pip install --quiet --disable-pip-version-check mcp-server-sqlite==2025.4.25 "mcp<2"
+	@touch $@
+
+setup-harnesses: $(HARNESSES_INSTALLED)
+
+$(HARNESSES_INSTALLED): constraints-harnesses.txt
+	$(PYTHON) -m venv $(HARNESSES)
+	$(HARNESSES)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-harnesses.txt openai-agents "pydantic-ai-slim[openai]" langgraph langchain-openai
+	@rm -f $(HARNESSES)/.installed-*
 	@touch $@
 
 demo: setup
@@ -148,6 +159,10 @@ test-vllm-all: setup-vllm
 test-standards: setup setup-standards
 	$(BIN)/python -m pytest -m "slow" $(STANDARDS_TESTS)
 
+# Agents on other people's SDKs, through the gateway. `make test-all` runs these too, where they are installed.
+test-harnesses: setup setup-harnesses
+	$(BIN)/python -m pytest -m harnesses tests/tracewheel/rollout/harness
+
 test-all: setup
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not vllm and not browser" -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
 
@@ -162,5 +177,5 @@ format: setup
 	$(BIN)/ruff check --fix .
 
 clean:
-	rm -rf $(VENV) $(VLLM_VENV) $(STANDARDS) runs $(SMOLLM2) mlflow/mlflow.db* mlflow/artifacts .pytest_cache .mypy_cache .ruff_cache .import_linter_cache *.egg-info
+	rm -rf $(VENV) $(VLLM_VENV) $(HARNESSES) $(STANDARDS) runs $(SMOLLM2) mlflow/mlflow.db* mlflow/artifacts .pytest_cache .mypy_cache .ruff_cache .import_linter_cache *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -73,7 +73,12 @@ def checked_tools(tools: list[dict[str, Any]], name: str = "tools") -> list[dict
     shaped = as_tools(tools)
     if len(shaped) != len(tools):
         raise refuse(f"Invalid '{name}': tool names must be unique.", name, "invalid_value")
-    return shaped
+    return [{**tool, "function": _shown(tool["function"])} for tool in shaped]
+
+
+def _shown(function: dict[str, Any]) -> dict[str, Any]:
+    """A function as the model is shown it: `strict` asks the server to decode in some way, and is no part of the tool."""
+    return {name: value for name, value in function.items() if name != "strict"}
 
 
 def check_calls(messages: list[Message], param: str) -> None:

@@ -350,7 +350,8 @@ def find_program(command: Sequence[str], cwd: str | None, pythons: Sequence[str]
     found: str | None = sys.executable if name in pythons else None
     if found is None and "/" in name:
         own = folder / name
-        found = str(own.resolve()) if own.is_file() and os.access(own, os.X_OK) else None
+        # A link stays one: the interpreter of a virtual environment is found by where its link is.
+        found = str(own.absolute()) if own.is_file() and os.access(own, os.X_OK) else None
     elif found is None:
         found = shutil.which(name, path=path)
     if found is None:

@@ -105,6 +105,13 @@ def test_tool_choices(chat, door, choice, names, tool, must):
     assert (request.tool, request.must_call) == (tool, must)
 
 
+def test_how_the_server_is_to_decode_is_no_part_of_a_tool(chat, door):
+    door.reply("so")
+    asked = {**TOOL, "function": {**TOOL["function"], "strict": True}}  # as Pydantic AI asks
+    chat.chat.completions.create(model="m", messages=ASKED, tools=[asked])
+    assert door.requests[0].tools == [TOOL]
+
+
 def test_several_answers_have_seeds_of_their_own(chat, door):
     for text in ("one", "two", "three"):
         door.reply(text, texts=[text])

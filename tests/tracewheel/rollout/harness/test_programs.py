@@ -171,6 +171,8 @@ def test_commands_are_found_or_refused(tmp_path):
     (tmp_path / "agent.py").write_text("")
     path, here = os.environ["PATH"], str(tmp_path)
     assert find_program(["python", "agent.py"], here, ["python"], path) == [sys.executable, "agent.py"]
+    (tmp_path / "own").symlink_to(sys.executable)
+    assert find_program(["./own"], here, [], path) == [here + "/own"], "a virtual environment is found by its link"
     assert find_program(["sh", "-c", "true"], None, [], path)[0].endswith("/sh")
     for command, cwd, said in [
         (["no-such-agent"], None, "no program 'no-such-agent'"),
