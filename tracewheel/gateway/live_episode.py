@@ -48,7 +48,7 @@ class EpisodeTokens:
         policy_version: The oldest version that sampled a token.
         requests: How many were `asked`, `refused` and `unmatched`, and the `lost_tokens`; see `Trajectory`.
         refused: How many were refused, by kind.
-        limit: The limit that ended it: `max_turns`, `max_tokens`, or "".
+        limit: The limit that it was refused for since its last turn: `max_turns`, `max_tokens`, or "".
     """
 
     token_ids: list[int]
