@@ -249,7 +249,8 @@ class EngineThread:
 
     def _close(self, session: _Session) -> None:
         del self._sessions[session.number]
-        self._engine.close(session.number)
+        if self._failed is None:
+            self._engine.close(session.number)
 
     def _fail(self, why: Exception) -> None:
         for future in [*(future for _, future in self._waiting), *(s.asked[2] for s in self._sessions.values() if s.asked)]:

@@ -61,9 +61,12 @@ class Gateway:
             self.close(episode)
 
     def admits(self, key: str, episode: str | None) -> bool:
-        """Whether `key` may ask at the base URL of `episode`, or at the common one (None)."""
+        """Whether `key` may ask at the base URL of `episode`, or at the common one (None). Who knocks too often is counted."""
         found = self._episodes.get(key)
-        return found is not None and episode in (None, str(found.number))
+        if found is None:
+            return False
+        found.knocks += 1
+        return episode in (None, str(found.number))
 
     async def answer(self, key: str, request: ChatRequest) -> ChatReply:
         """The next turn for the program that holds `key`.

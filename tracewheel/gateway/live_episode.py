@@ -89,6 +89,7 @@ class LiveEpisode:
         self._engine, self._renderer, self._config, self._draw = engine, renderer, config, draw
         self._tree = EpisodeTree(renderer, read)
         self._lock = threading.Lock()
+        self.knocks = 0  # requests that came to the door with its key
         self._asked, self._unmatched, self._open = 0, 0, 0
         self._refused: Counter[str] = Counter()
         self._limit = ""
@@ -119,8 +120,8 @@ class LiveEpisode:
         return len(self._tree.turns)
 
     def requests_so_far(self) -> int:
-        """How many requests there were, those that were refused too."""
-        return self._asked
+        """How many requests there were, also those that were refused or could not be read."""
+        return max(self._asked, self.knocks)
 
     def record(self, credit: Credit = "all") -> EpisodeTokens:
         """What was said until now."""
