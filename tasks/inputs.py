@@ -23,6 +23,7 @@ from tracewheel.traces.redaction.redactor import key_digest
 from tracewheel.traces.snapshot import Snapshot, take_snapshot
 
 TRACES = "traces/"
+COMPILED = "__pycache__"
 
 # Settings of storage, tracking, warnings, comparisons and places do not change a run's results.
 NOT_IDENTITY = {
@@ -130,11 +131,25 @@ def _template(config: RetrainConfig) -> dict[str, str]:
     return {"chat_template": _digest(Path(name), "policy.chat_template names it")} if name else {}
 
 
+def _program(config: RetrainConfig) -> dict[str, str]:
+    """One digest of the files that a harness's program is made of, wherever they lie."""
+    harness = config.rollout.harness
+    if harness is None:
+        return {}
+    folder = Path(harness.cwd or ".")
+    named = [folder / name for name in harness.code or harness.command[1:] if harness.code or (folder / name).is_file()]
+    files = [(path.parent, file) for path in named for file in (sorted(path.rglob("*")) if path.is_dir() else [path])]
+    kept = [(parent, file) for parent, file in files if not file.is_dir() and COMPILED not in file.parts]
+    hint = "rollout.harness.code names it"
+    return {"program": content_hash([[str(file.relative_to(parent)), _digest(file, hint)] for parent, file in kept])}
+
+
 SECTIONS: dict[str, Callable[[RetrainConfig], dict[str, str]]] = {
     "ingest": lambda config: key_digest(config.ingest.redaction),
     "environment": _recording,
     "curation": _benchmarks,
     "policy": _template,
+    "rollout": _program,
 }
 
 

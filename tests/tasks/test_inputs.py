@@ -2,7 +2,7 @@
 
 import pytest
 
-from tasks.inputs import identify, input_digests
+from tasks.inputs import identify, input_digests, named_inputs
 from tasks.run import settings_for
 from tracewheel.config import RetrainConfig
 from tracewheel.core.errors import DataError
@@ -72,3 +72,18 @@ def test_a_gguf_base_counts_by_its_file(profile, tmp_path):
     first = input_digests(profile(policy={"base": str(file)}))["base"]
     file.write_bytes(b"GGUF other")
     assert input_digests(profile(policy={"base": str(file)}))["base"] != first
+
+
+def test_the_program_of_a_harness_counts_by_its_files(profile, tmp_path):
+    def of(folder, text, **harness):
+        (tmp_path / folder / "parts").mkdir(parents=True, exist_ok=True)
+        (tmp_path / folder / "agent.py").write_text(text)
+        (tmp_path / folder / "parts" / "loop.py").write_text("pass")
+        given = {"command": ["python", "agent.py"], "cwd": str(tmp_path / folder), **harness}
+        return named_inputs(profile(rollout={"harness": given}), "rollout")
+
+    assert named_inputs(profile(), "rollout") == {}
+    assert of("one", "a") == of("two", "a") != of("two", "b")
+    assert of("one", "a", code=["agent.py", "parts"]) != of("one", "a")
+    with pytest.raises(DataError, match=r"nowhere.py: no such file; rollout.harness.code names it"):
+        of("one", "a", code=["nowhere.py"])

@@ -146,8 +146,9 @@ print(ask(task["messages"])[0])
 """
     found = run(text, of(tasks[0], "Rewards"))
     assert found.final_state["program"]["output"].splitlines() == [
-        "True [(200, {'text': 'you said hello', 'error': False, 'done': False}), (200, {'text': 'you said bye', 'error': False, "
-        "'done': True}), (409, {'text': 'the episode has ended', 'error': True, 'done': True})] 400",
+        "True [(200, {'text': 'you said hello', 'error': False, 'done': False}), "
+        "(200, {'text': 'you said bye', 'error': False, 'done': True}), "
+        "(409, {'text': 'the episode has ended', 'error': True, 'done': True})] 400",
         "400",
     ], "after its end neither the environment nor the model answers"
     assert found.stop_reason == "finished" and len(found.turns) == 1

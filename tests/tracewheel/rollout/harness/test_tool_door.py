@@ -81,16 +81,13 @@ def test_the_official_client_lists_and_calls_tools(beside, mode):
     from mcp.shared._httpx_utils import create_mcp_http_client
 
     async def talk():
-        async with create_mcp_http_client(headers={"Authorization": f"Bearer {KEY}"}) as http:
-            async with Client(streamable_http_client(f"{beside.url}/mcp", http_client=http), mode=mode) as client:
-                tools = (await client.list_tools()).tools
-                said = [
-                    await client.call_tool("list_files", {"path": "/nowhere"}),
-                    await client.call_tool("no_such_tool", {}),
-                    await client.call_tool("finish", {}),
-                    await client.call_tool("finish", {}),
-                ]
-                return tools, said
+        async with (
+            create_mcp_http_client(headers={"Authorization": f"Bearer {KEY}"}) as http,
+            Client(streamable_http_client(f"{beside.url}/mcp", http_client=http), mode=mode) as client,
+        ):
+            tools = (await client.list_tools()).tools
+            calls = [("list_files", {"path": "/nowhere"}), ("no_such_tool", {}), ("finish", {}), ("finish", {})]
+            return tools, [await client.call_tool(*call) for call in calls]
 
     tools, said = asyncio.run(talk())
     assert [tool.name for tool in tools] == ["list_files", "read_file", "move_file", "write_file", "finish"]
