@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 
 from tracewheel.core.forks import rows
-from tracewheel.core.types import BranchReason
+from tracewheel.core.types import POLICY_FAULTS, BranchReason
 from tracewheel.learner.batch import forks_of
 from tracewheel.learner.scored_trajectories import rewards_of, with_finite_logprobs, without_failed
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from tracewheel.learner.trajectory_table import TrajectoryTable
 
-OWN_FAULTS = ("", "model", "harness")
 FIDELITY, TOKENS, ROWS = "fidelity", "fidelity_tokens", "fidelity_rows"
 
 
@@ -37,7 +36,7 @@ def token_figures(trajectories: pd.DataFrame) -> dict[str, float]:
     """
     whole = without_failed(trajectories)
     if "fault" in whole:
-        whole = whole[whole["fault"].fillna("").isin(OWN_FAULTS)]
+        whole = whole[whole["fault"].fillna("").isin(POLICY_FAULTS)]
     counts = np.array([sum(mask) for mask in whole["action_mask"]])
     kept = np.isfinite(rewards_of(whole)) & with_finite_logprobs(whole)
     episodes = trajectories.drop_duplicates("id")
