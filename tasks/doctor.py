@@ -137,7 +137,7 @@ class Watch:
             iterations=[self._iterations[number] for number in sorted(self._iterations)],
             validations={number: read_table(entry.path / RESULTS_FILE) for number, entry in validations.items()},
             start_version=self._start_version,
-            tools=offered_tools(config.environment.kind) is not None,
+            tools=offered_tools(config.environment.spec) is not None,
             families=self._families,
             guard=read_guard(self._run.record.path),
             split_ledger=read_split_ledger(self._curated),

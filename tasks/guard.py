@@ -78,7 +78,7 @@ class Guard:
         files = [entry.path / TRAJECTORIES_FILE for entry in rollouts]
         if not config.enabled or (self.run.planning and not all(path.is_file() for path in files)):
             return None
-        tools = offered_tools(self.run.config.environment.kind)
+        tools = offered_tools(self.run.config.environment.spec)
         tasks = count_episodes(files, [entry.path / SCORES_FILE for entry in scores], tools)
         metrics = {name: float(update.result[name]) for name in METRICS if update.result.get(name) is not None}
         self._history.append(IterationFigures(iteration, tasks, metrics))

@@ -266,7 +266,7 @@ def values_for(config: RetrainConfig, sections: tuple[str, ...]) -> dict[str, An
 def plugins_of(config: RetrainConfig, sections: Collection[str] = ()) -> tuple[str, ...]:
     """Modules of the user's own classes that the profile names; of its readers, for stages that read the section `ingest`."""
     readers = [reader.kind for reader in config.ingest.readers] if "ingest" in sections else []
-    return plugin_modules([config.environment.kind, *(term.kind for term in config.rubric.verifiers), *readers])
+    return plugin_modules([config.environment.spec, *(term.spec for term in config.rubric.verifiers), *readers])
 
 
 @functools.cache

@@ -8,6 +8,7 @@ from tasks.run import Run
 from tracewheel.core.errors import UntrainableBase
 from tracewheel.environments import make_environment
 from tracewheel.policy.template import Checked, check_base
+from tracewheel.scoring.rubric import Rubric
 
 TEMPLATE_FILE = "template.json"
 
@@ -16,12 +17,14 @@ def checked_template(run: Run) -> dict[str, Any]:
     """What the check found, said in a line, before anything is written.
 
     Raises:
+        ConfigError: the environment or a verifier of the rubric does not exist, or does not take its arguments.
         UntrainableBase: the base cannot be trained turn by turn, or the environment has tools and its template has none.
     """
     policy = run.config.policy
     chosen = None if policy.tool_format == "auto" else policy.tool_format
     check, _ = check_base(Checked(policy.base, chosen, policy.chat_template, policy.template_options))
-    has_tools = bool(make_environment(run.config.environment.kind).tools())
+    has_tools = bool(make_environment(run.config.environment.spec).tools())
+    Rubric(run.config.rubric, [])  # wrong arguments of a verifier are said now, not after the first rollout
     if not (check.trainable if has_tools else check.trainable_without_tools):
         command = f"`tracewheel check-template {policy.base}` shows the whole check"
         raise UntrainableBase(f"policy.base: {policy.base} cannot be trained: {'; '.join(check.reasons)}; {command}")

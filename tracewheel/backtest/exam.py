@@ -55,7 +55,7 @@ def make_exam(
     with (
         tempfile.TemporaryDirectory() as scratch,
         OrderedMap(1) as mapped,
-        replay_all(traces / TRACES_FOLDER, config.environment.kind, config.curation, Path(scratch), Means(mapped)) as replayed,
+        replay_all(traces / TRACES_FOLDER, config.environment.spec, config.curation, Path(scratch), Means(mapped)) as replayed,
     ):
         rows = replayed.rows
         probes, _ = probe_tasks(replayed.tasks, replayed.solutions, mapped=mapped)

@@ -6,6 +6,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field
 
+from tracewheel.core.kinds import Kind
+
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 Positive = Annotated[float, Field(gt=0.0)]
 NotNegative = Annotated[float, Field(ge=0.0)]
@@ -16,6 +18,18 @@ class Strict(BaseModel):
     """A frozen model that rejects unknown keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class KindConfig(Strict):
+    """A kind and arguments for its class, which its own model checks; `tracewheel describe KIND` shows them."""
+
+    kind: str = ""
+    args: dict[str, Any] = Field(default_factory=dict)
+
+    @property
+    def spec(self) -> str:
+        """The kind as text (`tracewheel.core.kinds`), as tasks hold it."""
+        return Kind(self.kind, self.args).text
 
 
 def kind_or(default: str) -> Discriminator:

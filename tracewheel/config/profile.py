@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from tracewheel.config.adaptation import LoraConfig, SpecialistsConfig
-from tracewheel.config.base import Count, Positive, Share, Strict
+from tracewheel.config.base import Count, KindConfig, Positive, Share, Strict
 from tracewheel.config.curation import CurationConfig
 from tracewheel.config.doctor import DoctorConfig
 from tracewheel.config.endpoint import EndpointConfig
@@ -89,10 +89,21 @@ class PolicyConfig(Strict):
         return values | {"dtype": choose_dtype(base, device)[0] if known else "float32"}
 
 
-class EnvironmentConfig(Strict):
-    """Which environment the tasks run in: a built-in name, `recorded:DIR` or `module:Class`."""
+class EnvironmentConfig(KindConfig):
+    """Which environment the tasks run in: a built-in name, `recorded:DIR` or `module:Class`, and its arguments.
 
-    kind: str = ""
+    `{kind: recorded, args: {path: DIR}}` is `recorded:DIR`.
+    """
+
+    @model_validator(mode="before")
+    @classmethod
+    def _recording(cls, values: Any) -> Any:
+        if not isinstance(values, dict) or values.get("kind") != "recorded":
+            return values
+        args = values.get("args")
+        if not isinstance(args, dict) or args.keys() != {"path"} or not isinstance(args["path"], str):
+            raise ValueError("environment 'recorded' takes one argument, path: the folder of a recording")
+        return {**values, "kind": f"recorded:{args['path']}", "args": {}}
 
 
 class ReplayConfig(Strict):

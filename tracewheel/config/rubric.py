@@ -6,14 +6,20 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from tracewheel.config.base import Count, NotNegative, Positive, Share, Strict
+from tracewheel.config.base import Count, KindConfig, NotNegative, Positive, Share, Strict
 
 
-class RubricTerm(Strict):
-    """A weighted verifier: a built-in name, `module:Class`, or `task` for the verifier that each task names."""
+class RubricTerm(KindConfig):
+    """A weighted verifier: a built-in name, `module:Class`, or `task` for the verifier that each task names; its arguments."""
 
     kind: str = "task"
     weight: Positive = 1.0
+
+    @model_validator(mode="after")
+    def _check_task(self) -> RubricTerm:
+        if self.kind == "task" and self.args:
+            raise ValueError("verifier 'task' takes no args: each task names its verifier, with the arguments")
+        return self
 
 
 class PartObjective(Strict):

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from tracewheel.core.kinds import own_classes
 from tracewheel.core.plugins import search_working_folder
 from tracewheel.core.types import SCHEMA_VERSION, content_hash
 
@@ -171,8 +172,9 @@ def package_versions(names: tuple[str, ...] = NUMERIC_PACKAGES) -> dict[str, str
 
 
 def plugin_modules(names: Iterable[str]) -> tuple[str, ...]:
-    """The modules in names of the form `module:Class`; built-in names have none."""
-    return tuple(sorted({name.partition(":")[0] for name in names if ":" in name}))
+    """The modules in names of the form `module:Class`, also within the arguments of a kind; built-in names have none."""
+    own = (each for name in names for each in (own_classes(name) if name.startswith("{") else [name]))
+    return tuple(sorted({name.partition(":")[0] for name in own if ":" in name}))
 
 
 class _SourceModule(NamedTuple):

@@ -160,7 +160,7 @@ def _decide(
         paths: The traces, the folder to write to, and one for working files.
     """
     traces, out, scratch = paths
-    with replay_all(traces, config.environment.kind, config.curation, scratch, means) as replayed:
+    with replay_all(traces, config.environment.spec, config.curation, scratch, means) as replayed:
         curation = _Curation(config, replayed, earlier, means)
         try:
             return curation.write(out, scratch, traces)

@@ -74,7 +74,7 @@ def _outcomes(tables: Iterator[pyarrow.Table], config: CurateSections, kept: Ear
     benchmarks = config.curation.decontamination
     index = BenchmarkIndex.read(benchmarks) if kept and benchmarks.benchmarks else None
     batches = ((table, None) for table in tables)
-    found = with_results(batches, (config.environment.kind, config.curation, index), Means(reuse=kept))
+    found = with_results(batches, (config.environment.spec, config.curation, index), Means(reuse=kept))
     frames = [_logged(batch).assign(**results.select(list(REPLAYED)).to_pandas()) for batch, _, results in found]
     if kept:
         kept.keep(whole=False)

@@ -187,7 +187,7 @@ def check_code(config: WorkerSections, expected: str) -> None:
 
 def worker_code(config: WorkerSections) -> str:
     """Hash of the code that workers run."""
-    return code_version("tracewheel.rollout.worker", plugin_modules([config.environment.kind]))
+    return code_version("tracewheel.rollout.worker", plugin_modules([config.environment.spec]))
 
 
 @contextlib.contextmanager

@@ -180,7 +180,7 @@ def make_sampler(config: SamplerSections, curated: Path, state: Mapping[str, Any
         ConfigError: the curriculum evolves, but the environment has no task generator.
         DataError: the state is not a sampler's, or the tasks cannot be read.
     """
-    if config.sampler.kind == "self_evolving" and not isinstance(make_environment(config.environment.kind), VariantMaker):
+    if config.sampler.kind == "self_evolving" and not isinstance(make_environment(config.environment.spec), VariantMaker):
         raise ConfigError(_no_generator(config.environment.kind))
     table = read_table(curated / TASKS_FILE)
     task_ids = table.loc[table["split"] == "train", "id"].tolist()

@@ -10,6 +10,7 @@ from typing import Any
 
 from tracewheel.config import RubricConfig
 from tracewheel.core.errors import DataError
+from tracewheel.core.kinds import parse_kind
 from tracewheel.core.types import POLICY_FAULTS, Score, Task, Trajectory
 from tracewheel.scoring.adjustments import FLAWED, MALFORMED, OVERLONG, overlong_penalty, with_penalty, with_process_rewards
 from tracewheel.scoring.flaws import HALF, LEAST_STEP, flaws_of, offered_tools
@@ -42,7 +43,7 @@ class Rubric:
     def __init__(self, config: RubricConfig, tasks: Iterable[Task], tool_format: str = "hermes") -> None:
         self._config = config
         self._tool_format = tool_format
-        named = {term.kind for term in config.verifiers} - {TASK_VERIFIER}
+        named = {term.spec for term in config.verifiers} - {TASK_VERIFIER}
         if any(term.kind == TASK_VERIFIER for term in config.verifiers):
             named |= {task.verifier for task in tasks}
         self._verifiers: dict[str, AnyVerifier] = {kind: make_verifier(kind) for kind in sorted(named)}
@@ -63,11 +64,10 @@ class Rubric:
             return without_total(task, trajectory, "unscored", detail)
         breakdown: dict[str, float] = {}
         totals, answers, explanations = [], [], []
-        for term in self._config.verifiers:
-            kind = task.verifier if term.kind == TASK_VERIFIER else term.kind
+        for spec, kind in self._terms(task):
             try:
                 found = verdict_of(
-                    self._verifiers[kind], task, trajectory.final_state, functools.partial(episode_of, trajectory)
+                    self._verifiers[spec], task, trajectory.final_state, functools.partial(episode_of, trajectory)
                 )
             except Exception as error:  # a verifier is user code: whatever it raises, the episode is unscored
                 return without_total(task, trajectory, "unscored", f"verifier {kind}: {type(error).__name__}: {error}")
@@ -139,10 +139,26 @@ class Rubric:
         It is scaled by the share of the objectives that are not costs. Costs are known only at the end, so the last turn
         gets their share.
         """
-        kinds = [task.verifier if term.kind == TASK_VERIFIER else term.kind for term in self._config.verifiers]
         return state_share(self._config.objectives) * self._mean(
-            [state_progress(self._verifiers[kind], task, state) for kind in kinds]
+            [state_progress(self._verifiers[spec], task, state) for spec, _ in self._terms(task)]
         )
+
+    def _terms(self, task: Task) -> list[tuple[str, str]]:
+        """The verifiers of a task, in the rubric's order, each with its name in the breakdown.
+
+        The name is the kind, without arguments; of two with other arguments, the second is `kind#2`.
+        """
+        specs = [task.verifier if term.kind == TASK_VERIFIER else term.spec for term in self._config.verifiers]
+        known: dict[str, list[str]] = {}
+        terms = []
+        for spec in specs:
+            kind = parse_kind(spec).kind
+            alike = known.setdefault(kind, [])
+            if spec not in alike:
+                alike.append(spec)
+            place = alike.index(spec) + 1
+            terms.append((spec, kind if place == 1 else f"{kind}#{place}"))
+        return terms
 
     def _mean(self, values: list[float]) -> float:
         weights = [term.weight for term in self._config.verifiers]

@@ -27,14 +27,14 @@ def depends_on(config: CurateSections) -> str:
     duplicates, benchmarks = config.curation.duplicates, config.curation.decontamination
     return content_hash(
         {
-            "environment": config.environment.kind,
+            "environment": config.environment.spec,
             "sketches": [duplicates.permutations, duplicates.longest, duplicates.near],
             "benchmarks": [
                 benchmarks.model_dump(mode="json", exclude={"benchmarks"}),
                 *([Path(path).name, digest_file(Path(path))] for path in benchmarks.benchmarks if Path(path).is_file()),
             ],
             "code": code_version(CODE),
-            "own_code": own_code(config.environment.kind),
+            "own_code": own_code(config.environment.spec),
             "packages": package_versions(NUMERIC_PACKAGES + CURATION_PACKAGES),
         }
     )

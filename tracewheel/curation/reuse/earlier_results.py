@@ -77,7 +77,7 @@ class EarlierResults:
         if folder is None or config.environment.kind.startswith(RECORDED):
             yield None
             return
-        if own_code(config.environment.kind) == UNKNOWN:
+        if own_code(config.environment.spec) == UNKNOWN:
             say(f"the source of {config.environment.kind} is not found: nothing is reused, as a change of it would not be seen")
             yield None
             return

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from tracewheel.config.base import Strict
-from tracewheel.core.errors import ConfigError
+from tracewheel.core.kinds import Kind, build
 from tracewheel.core.plugins import load_class
 from tracewheel.environments.users.base import Fact, UserBrief, UserSimulator, UserTurn
 from tracewheel.environments.users.checked import CheckedUser
@@ -29,15 +29,11 @@ class UserConfig(Strict):
 
 
 def make_user(config: UserConfig) -> UserSimulator:
-    """Make a user simulator. A class with a model `Args` gets its arguments as such, any other as keywords.
+    """Make a user simulator.
 
     Raises:
         ConfigError: there is no such user, or its arguments are wrong.
     """
-    found = load_class(ENDPOINT_CLASS if config.kind == ENDPOINT else config.kind, USERS, "user")
-    model = getattr(found, "Args", None)
-    try:
-        user: UserSimulator = found(model.model_validate(config.args)) if model else found(**config.args)
-    except (ValidationError, TypeError) as error:
-        raise ConfigError(f"user '{config.kind}': args: {error}") from error
+    known = USERS | ({ENDPOINT: load_class(ENDPOINT_CLASS, {}, "user")} if config.kind == ENDPOINT else {})
+    user: UserSimulator = build(Kind(config.kind, config.args), known, "user")
     return user

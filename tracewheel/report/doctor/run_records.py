@@ -144,7 +144,7 @@ def read_iteration(
 
     tables = [pd.concat([read_table(folder / name) for folder in folders], ignore_index=True) for folders, name in (
         (rollouts, TRAJECTORIES_FILE), (scores, SCORES_FILE))]  # fmt: skip
-    kind = config.environment.kind
+    kind = config.environment.spec
     episodes = episode_rows(tables[0], tables[1], offered_tools(kind), number, recorded=kind.startswith(RECORDED))
     if update is None:
         return Iteration(number, episodes, {})
@@ -178,7 +178,7 @@ def read_records(config: DoctorSections, record: Path, store: Path) -> RunRecord
         iterations=iterations,
         validations={int(number): read_table(store / name / RESULTS_FILE) for number, name in loop["validations"].items()},
         start_version=loop["start_version"],
-        tools=offered_tools(config.environment.kind) is not None,
+        tools=offered_tools(config.environment.spec) is not None,
         families=read_families(store / loop["curated"]),
         guard=read_guard(record),
         split_ledger=read_split_ledger(store / loop["curated"]),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tracewheel.core.plugins import load_class
+from tracewheel.core.kinds import build, parse_kind
 from tracewheel.scoring.verifiers.base import (
     AnyVerifier,
     EpisodeVerifier,
@@ -39,10 +39,10 @@ __all__ = [
 
 
 def make_verifier(kind: str) -> AnyVerifier:
-    """Make a verifier: a built-in name, or `module:Class` for your own.
+    """Make a verifier: a built-in name, or `module:Class` for your own, with arguments as in `core.kinds`.
 
     Raises:
-        ConfigError: there is no such verifier.
+        ConfigError: there is no such verifier, or it does not take the arguments.
     """
-    verifier: AnyVerifier = load_class(kind, VERIFIERS, "verifier")()
+    verifier: AnyVerifier = build(parse_kind(kind), VERIFIERS, "verifier")
     return verifier

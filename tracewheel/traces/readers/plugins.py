@@ -10,7 +10,7 @@ from typing import Any, Protocol, cast
 from tracewheel.config import IngestConfig, ReaderConfig
 from tracewheel.core.errors import ConfigError
 from tracewheel.core.fingerprint import plugin_digests, plugin_modules
-from tracewheel.core.plugins import load_class
+from tracewheel.core.kinds import Kind, build
 from tracewheel.core.strict_json import check_json
 from tracewheel.core.types import Trace
 from tracewheel.traces.quarantine import REASONS, InvalidRecord
@@ -82,9 +82,10 @@ def readers_digest(config: IngestConfig) -> dict[str, Any]:
 
 
 def _own(config: ReaderConfig) -> Reader:
-    made = load_class(config.kind, BUILT_IN, "reader")
     try:
-        own = cast(TraceReader, made(**config.args))
+        own = cast(TraceReader, build(Kind(config.kind, config.args), BUILT_IN, "reader"))
+    except ConfigError:
+        raise
     except Exception as error:
         raise ConfigError(
             f"reader '{config.kind}' cannot be made with {config.args}: {type(error).__name__}: {error}"

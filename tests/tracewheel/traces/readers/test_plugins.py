@@ -125,7 +125,7 @@ def test_a_mistake_in_a_reader_only_costs_that_record(log, desk, known, read, re
 @pytest.mark.parametrize(
     ("config", "said"),
     [
-        ({"kind": "own_desk:Reader", "args": {"solved": 1}}, "cannot be made with {'solved': 1}: TypeError"),
+        ({"kind": "own_desk:Reader", "args": {"solved": 1}}, "args.solved: no such argument; it takes no arguments"),
         ({"kind": "own_desk:Reader"}, "has no method read"),
         ({"kind": "own_desk:Other"}, "reader 'own_desk:Other' cannot be imported"),
         ({"kind": "no_such_module:Reader"}, "in the folder that you start from"),

@@ -1,0 +1,159 @@
+"""What a profile or a task names: a kind, which is a built-in name or `module:Class`, with arguments for its class.
+
+As text, as a task's `environment` and `verifier` hold it, a kind without arguments is its name, and one with arguments is the
+canonical JSON of `{"args": {...}, "kind": "..."}`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from tracewheel.core.errors import ConfigError
+from tracewheel.core.plugins import load_class
+from tracewheel.core.types import canonical_json
+
+OWN_CLASS = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+
+
+class Kind(NamedTuple):
+    """A kind and its arguments, JSON values by name."""
+
+    kind: str
+    args: dict[str, Any]
+
+    @property
+    def text(self) -> str:
+        """The kind as text."""
+        return canonical_json({"kind": self.kind, "args": self.args}) if self.args else self.kind
+
+
+def kind_text(kind: str, args: Mapping[str, Any] | None = None) -> str:
+    """A kind with arguments as text, as for a task's `verifier`."""
+    return Kind(kind, dict(args or {})).text
+
+
+def parse_kind(text: str) -> Kind:
+    """Read a kind from its text.
+
+    Raises:
+        ConfigError: it begins as JSON and is not `{"kind": ..., "args": {...}}`.
+    """
+    if not text.startswith("{"):
+        return Kind(text, {})
+    try:
+        value = json.loads(text)
+    except ValueError:
+        value = None
+    kind, args = (value.get("kind"), value.get("args", {})) if isinstance(value, dict) else (None, None)
+    if not isinstance(kind, str) or not isinstance(args, dict) or value.keys() - {"kind", "args"}:
+        raise ConfigError(f'a kind with arguments is {{"kind": "...", "args": {{...}}}}, not {text[:80]}')
+    return Kind(kind, args)
+
+
+def own_classes(text: str) -> Iterator[str]:
+    """The names `module:Class` in a kind's text: the kind itself, and every `kind` within its arguments."""
+    kind, args = parse_kind(text)
+    waiting: list[Any] = [{"kind": kind}, args]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict):
+            named = value.get("kind")
+            if isinstance(named, str) and OWN_CLASS.fullmatch(named):
+                yield named
+            waiting += value.values()
+        elif isinstance(value, list):
+            waiting += value
+
+
+def build(kind: Kind, built_in: Mapping[str, type], what: str) -> Any:
+    """Make an instance of a kind's class.
+
+    A class with a pydantic model `Args` is made with one of it (`Class(args)`), or with none where no arguments are given and
+    its constructor needs none. Any other class takes its arguments as keywords.
+
+    Args:
+        kind: The kind.
+        built_in: The classes that ship with Tracewheel.
+        what: The sort of class, for error messages.
+
+    Raises:
+        ConfigError: there is no such class, or it does not take these arguments; the message names the key and those allowed.
+        Exception: whatever the class raises when it is made.
+    """
+    found = load_class(kind.kind, built_in, what)
+    label = f"{what} '{kind.kind}'"
+    model = args_model(found)
+    if model is None:
+        _check_keywords(found, kind.args, label)
+        return found(**kind.args)
+    if not kind.args and not _needs_arguments(found):
+        return found()
+    return found(checked_args(model, kind.args, label))
+
+
+def args_model(found: type) -> Any:
+    """The pydantic model of a class's arguments, None where it has none."""
+    import pydantic
+
+    model = getattr(found, "Args", None)
+    return model if isinstance(model, type) and issubclass(model, pydantic.BaseModel) else None
+
+
+def checked_args(model: Any, args: Mapping[str, Any], label: str) -> Any:
+    """Arguments as an instance of their model.
+
+    Raises:
+        ConfigError: one is unknown, missing or wrong.
+    """
+    import pydantic
+
+    names = {field.alias or name for name, field in model.model_fields.items()}
+    if model.model_config.get("extra") != "allow":
+        _check_names(args, names | set(model.model_fields), label)
+    try:
+        return model.model_validate(dict(args))
+    except pydantic.ValidationError as error:
+        problems = "; ".join(
+            f"args.{'.'.join(map(str, problem['loc']))}: {problem['msg']}".replace("args.: ", "") for problem in error.errors()
+        )
+        raise ConfigError(f"{label}: {problems}") from error
+
+
+def keywords_of(found: type) -> dict[str, inspect.Parameter] | None:
+    """The parameters of a class's constructor; None where it takes any keyword."""
+    try:
+        parameters = inspect.signature(found).parameters
+    except (TypeError, ValueError):
+        return None
+    kinds = {parameter.kind for parameter in parameters.values()}
+    if inspect.Parameter.VAR_KEYWORD in kinds:
+        return None
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL)
+    return {name: parameter for name, parameter in parameters.items() if parameter.kind not in positional}
+
+
+def _needs_arguments(found: type) -> bool:
+    parameters = keywords_of(found) or {}
+    return any(parameter.default is inspect.Parameter.empty for parameter in parameters.values())
+
+
+def _check_keywords(found: type, args: Mapping[str, Any], label: str) -> None:
+    parameters = keywords_of(found)
+    if parameters is None:
+        return
+    _check_names(args, set(parameters), label)
+    missing = [
+        name for name, parameter in parameters.items() if parameter.default is inspect.Parameter.empty and name not in args
+    ]
+    if missing:
+        raise ConfigError(f"{label}: args.{missing[0]}: missing; it takes {', '.join(parameters)}")
+
+
+def _check_names(args: Mapping[str, Any], allowed: set[str], label: str) -> None:
+    if unknown := sorted(args.keys() - allowed):
+        takes = f"it takes {', '.join(sorted(allowed))}" if allowed else "it takes no arguments"
+        raise ConfigError(f"{label}: args.{unknown[0]}: no such argument; {takes}")
