@@ -284,3 +284,34 @@ def test_programs_are_ended_when_the_pool_is(engine, renderer, script, tasks, tm
         os.kill(pid, 0)
     with pytest.raises(ProcessLookupError):
         os.kill(pid, signal.SIGTERM)
+
+
+def test_weights_change_under_a_running_program(engine, renderer, script, tasks, base, tmp_path):
+    from tracewheel.config import RolloutConfig
+    from tracewheel.policy.adapters import PolicyRef
+    from tracewheel.rollout.episode import EpisodeSpec
+    from tracewheel.rollout.harness.pool import HarnessPool
+
+    asked, updated = tmp_path / "asked", tmp_path / "updated"
+    text = f"""
+import time
+ask(task["messages"])
+open({str(asked)!r}, "w").close()
+while not os.path.exists({str(updated)!r}):
+    time.sleep(0.01)
+ask(task["messages"])
+"""
+    config = RolloutConfig(harness={"command": script(CLIENT + text)})
+    with HarnessPool(engine(), renderer, config) as pool:
+        pool.begin(0, EpisodeSpec(tasks[0], 0, 1, 1.0))
+        while not asked.exists():
+            assert not pool.step()
+        pool.update_weights(PolicyRef(base, version=7))
+        updated.touch()
+        found = []
+        while not found:
+            found = pool.step()
+        assert pool.policy_version == 7
+    ((_, trajectory),) = found
+    assert [turn["policy_version"] for turn in trajectory.turns] == [0, 7] and trajectory.policy_version == 0
+    assert trajectory.forks, "the same question again is another row of the same tree"
