@@ -2,9 +2,9 @@
 
     python benchmarks/harness.py --episodes 64 --json docs/harness_overhead.json
 
-Plays the same workspace tasks with the tiny base by our own loop, by `examples/openai_agent.py` started for each episode, and by
-the same program forked from a process that has imported OpenAI's client already. Each side is a fresh pool on one engine, and the
-sides take turns. The ratio is to our own loop. What the programs do not take, the engine, gateway and environment do.
+Plays the same workspace tasks with the tiny base by our own loop, by `examples/openai_agent.py` started for each episode, and
+by the same program forked from a process that has imported OpenAI's client already. Each side is a fresh pool on one engine,
+and the sides take turns. The ratio is to our own loop. What the programs do not take, engine, gateway and environment do.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
     python benchmarks/harness_training.py --seeds 0 1 2 --work runs/harness-training --json docs/harness_training.json
 
 Both sides run `tracewheel retrain configs/tiny-harness.yaml`, one of them with `rollout.harness=null`. The table has each
-side's success on the held-out tasks (greedy / sampled) before and after reinforcement learning, with its 95% interval, the lowest
-fidelity of the updates on programs' episodes, and the CPU time with all children. A side whose summary lies in `--work` already
-is not run again.
+side's success on the held-out tasks (greedy / sampled) before and after reinforcement learning, with its 95% interval, the
+lowest fidelity of the updates on programs' episodes, and the CPU time with all children. A side whose summary lies in `--work`
+already is not run again.
 """
 
 from __future__ import annotations
