@@ -73,7 +73,8 @@ $(VLLM_INSTALLED):
 	@rm -f $(VLLM_VENV)/.installed-*
 	@touch $@
 
-setup-standards: $(STANDARDS)/harbor/.harbor-0.25.0 $(STANDARDS)/openenv/.openenv-0.10.0 $(STANDARDS)/mcp_servers/.installed $(STANDARDS)/mcp_sqlite/.installed
+setup-standards: $(STANDARDS)/harbor/.harbor-0.25.0 $(STANDARDS)/openenv/.openenv-0.10.0 $(STANDARDS)/mcp_servers/.installed $(STANDARDS)/mcp_sqlite/.installed \
+	$(STANDARDS)/verifiers_env/.verifiers-0.4.0
 
 # Its validator needs only pydantic; the rest of Harbor wants Python 3.12.
 $(STANDARDS)/harbor/.harbor-%:
@@ -85,6 +86,11 @@ $(STANDARDS)/harbor/.harbor-%:
 $(STANDARDS)/openenv/.openenv-%:
 	$(PYTHON) -m venv --clear $(STANDARDS)/openenv
 	$(STANDARDS)/openenv/bin/python -m pip install --quiet --disable-pip-version-check openenv==$*
+	@touch $@
+
+$(STANDARDS)/verifiers_env/.verifiers-%:
+	$(PYTHON) -m venv --clear $(STANDARDS)/verifiers_env
+	$(STANDARDS)/verifiers_env/bin/python -m pip install --quiet --disable-pip-version-check verifiers==$*
 	@touch $@
 
 $(STANDARDS)/mcp_servers/.installed:

@@ -15,10 +15,12 @@ from tracewheel.scoring.verifiers.episode import Episode, EpisodeCall, Verdict, 
 from tracewheel.scoring.verifiers.order_desk import OrderDeskVerifier
 from tracewheel.scoring.verifiers.recorded import RecordedVerifier
 from tracewheel.scoring.verifiers.refund_desk import RefundDeskVerifier
+from tracewheel.scoring.verifiers.verdict import VerdictVerifier
 from tracewheel.scoring.verifiers.workspace import WorkspaceVerifier
 
 VERIFIERS: dict[str, type] = {
-    verifier.kind: verifier for verifier in (OrderDeskVerifier, RecordedVerifier, RefundDeskVerifier, WorkspaceVerifier)
+    verifier.kind: verifier
+    for verifier in (OrderDeskVerifier, RecordedVerifier, RefundDeskVerifier, VerdictVerifier, WorkspaceVerifier)
 }
 
 __all__ = [

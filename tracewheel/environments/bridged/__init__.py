@@ -1,0 +1,1 @@
+"""Environments of other projects, each in a Python of its own: their pins clash with ours."""

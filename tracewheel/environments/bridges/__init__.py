@@ -1,0 +1,1 @@
+"""Scripts that run in the Python of another project; nothing here is imported by Tracewheel."""
