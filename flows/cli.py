@@ -22,6 +22,7 @@ from flows.encoding import clean, print_in_any_encoding
 from flows.export import add_export_command
 from flows.export_traces import add_export_traces_command
 from flows.forget import add_forget_command
+from flows.gateway import add_gateway_options
 from flows.gc import add_gc_command
 from flows.ingest import add_ingest_command
 from flows.init import add_init_command
@@ -232,6 +233,9 @@ def build_parser() -> argparse.ArgumentParser:
     stage.add_argument("--temperature", type=float, help="the challenger's temperature (default: that of each episode)")
     stage.add_argument("--min-effective", type=float, default=50.0, metavar="N", help="refuse below N effective episodes (50)")
     stage.add_argument("--clip", type=float, metavar="W", help="cut weights at W times their mean (default: do not)")
+
+    stage = _command(commands, "gateway", "flows.gateway:gateway", "the policy behind the APIs of OpenAI and Anthropic")
+    add_gateway_options(stage)
 
     stage = _command(commands, "merge", "flows.merge:merge", "several adapters into one, when it is no worse than its parts")
     stage.add_argument("--adapter", dest="adapters", action="append", required=True, metavar="NAME=DIR", help="once for each")

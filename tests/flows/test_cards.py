@@ -31,6 +31,7 @@ OWN_TABLES = {
     "flows.backtest:backtest", "flows.serve:serve",
     "flows.commands:retrain", "flows.doctor:doctor", "flows.check_template:check_template", "flows.baseline:baseline",
     "flows.data:diff", "flows.data:filter_dry_run", "flows.dvc:params",
+    "flows.gateway:gateway",  # prints where it serves, and ends with a signal
     "flows.compare:compare", "flows.forget:forget", "flows.lineage:lineage", "flows.reproduce:reproduce",
 }  # fmt: skip
 # Whose card names a file to read and no command, or goes on in another folder.

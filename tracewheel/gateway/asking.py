@@ -16,7 +16,7 @@ from tracewheel.gateway.dialects.dialect import Dialect
 from tracewheel.gateway.dialects.said import Said
 from tracewheel.gateway.exchange import Door, Refusal
 
-KEYS = 10_000  # keys whose sayings are kept; the one that asked least recently goes first
+KEYS = 2_000  # keys, more than programs run at once, whose sayings are kept; the one that asked least recently goes first
 RETRY_SOON = 1.0  # seconds, where the door is overloaded and names no time
 
 

@@ -23,11 +23,12 @@ READ |= {"output_config"}
 # What is for the vendor's own accounts, caches and machines, or a wish that a template decides.
 WITHOUT_EFFECT = {"metadata", "service_tier", "cache_control", "thinking", "inference_geo", "speed", "diagnostics"}
 WITHOUT_EFFECT |= {"user_profile_id", "workspace_id"}
+# Claude Code asks to keep all thinking, which is what happens.
 NEUTRAL: dict[str, tuple[Any, ...]] = {
     "container": (),
     "top_k": (),
     "mcp_servers": ([],),
-    "context_management": ({}, {"edits": []}),
+    "context_management": ({}, {"edits": []}, {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]}),
     "output_format": (),
 }
 STOPS = {"tool_calls": "tool_use", "length": "max_tokens", "stop": "end_turn"}

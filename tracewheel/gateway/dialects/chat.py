@@ -8,7 +8,7 @@ from typing import Any
 from tracewheel.gateway.dialects import openai_errors
 from tracewheel.gateway.dialects.chat_messages import read_messages
 from tracewheel.gateway.dialects.chat_stream import chat_events
-from tracewheel.gateway.dialects.chat_words import created_by, finish, logprob_list, usage
+from tracewheel.gateway.dialects.chat_words import created_by, logprob_list, usage
 from tracewheel.gateway.dialects.dialect import Asked, Dialect, Event
 from tracewheel.gateway.dialects.fields import Fields, refuse, unsupported, wrong_type, wrong_value
 from tracewheel.gateway.dialects.messages import check_calls, checked_tools, said
@@ -99,7 +99,7 @@ class ChatCompletions(Dialect):
 def _choice(asked: Asked, reply: ChatReply, index: int) -> dict[str, Any]:
     whole = bool(asked.body.get("return_token_ids"))
     choice: dict[str, Any] = {"index": index, "message": {**said(reply.message), "refusal": None}, "logprobs": None}
-    choice["finish_reason"] = finish(reply)
+    choice["finish_reason"] = reply.finish_reason
     if asked.request.logprobs is not None:
         tokens = list(reply.tokens) if whole else content_tokens(reply)
         choice["logprobs"] = logprob_list(tokens, asked.request.logprobs)

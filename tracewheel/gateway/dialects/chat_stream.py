@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tracewheel.gateway.dialects.chat_words import created_by, finish, logprob_list, usage
+from tracewheel.gateway.dialects.chat_words import created_by, logprob_list, usage
 from tracewheel.gateway.dialects.dialect import Asked, Event
 from tracewheel.gateway.dialects.pieces import call_pieces, content_pieces, reasoning_pieces
 from tracewheel.gateway.exchange import ChatReply
@@ -48,7 +48,7 @@ def _choices(asked: Asked, reply: ChatReply) -> Iterator[dict[str, Any]]:
         yield {"delta": {"tool_calls": [{"index": index, **opened}]}}
         for text in call_pieces(function["arguments"]):
             yield {"delta": {"tool_calls": [{"index": index, "function": {"arguments": text}}]}}
-    last: dict[str, Any] = {"delta": {}, "finish_reason": finish(reply)}
+    last: dict[str, Any] = {"delta": {}, "finish_reason": reply.finish_reason}
     if wanted is not None and (whole or (content and not spelled)):
         last["logprobs"] = logprob_list(reply.tokens, wanted)
     if whole:

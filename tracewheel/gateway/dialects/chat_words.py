@@ -20,11 +20,6 @@ def created_by(asked: Asked, reply: ChatReply, created: int) -> dict[str, Any]:
     }
 
 
-def finish(reply: ChatReply) -> str:
-    """Why a turn ended."""
-    return reply.finish_reason
-
-
 def usage(replies: Sequence[ChatReply]) -> dict[str, Any]:
     """Tokens of the context, once, and of all answers."""
     completion = sum(len(reply.tokens) for reply in replies)

@@ -21,7 +21,7 @@ READ = {"input", "instructions", "model", "tools", "tool_choice", "parallel_tool
 READ |= {"temperature", "top_p", "top_logprobs", "include", "previous_response_id", "store", "metadata", "reasoning", "user"}
 # What is for the vendor's own accounts, caches, tools and machines, or a wish that a template decides.
 WITHOUT_EFFECT = {"service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_options", "prompt_cache_retention"}
-WITHOUT_EFFECT |= {"max_tool_calls", "stream_options"}
+WITHOUT_EFFECT |= {"max_tool_calls", "stream_options", "client_metadata"}
 NEUTRAL: dict[str, tuple[Any, ...]] = {
     "background": (False,),
     "background_options": (),

@@ -73,7 +73,12 @@ def test_settings_reach_the_door(claude, door):
         stop_sequences=["\n", "x"],
         thinking={"type": "enabled", "budget_tokens": 1024},
         metadata={"user_id": "someone"},
-        extra_body={"temperature": 0.5, "top_p": 0.9},  # which this client has no arguments for, as older ones had
+        # What this client has no arguments for: older ones' sampling, and what Claude Code sends beside.
+        extra_body={
+            "temperature": 0.5,
+            "top_p": 0.9,
+            "context_management": {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]},
+        },
     )
     [request] = door.requests
     assert request.messages == [{"role": "system", "content": "Be brief."}, *ASKED]

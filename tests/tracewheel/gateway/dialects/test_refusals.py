@@ -110,6 +110,7 @@ CLAUDE_CASES = [
     ({"tools": [{"name": "find it", "input_schema": {}}]}, "tools.0.name"),
     ({"tool_choice": {"type": "sometimes"}}, "tool_choice.type"),
     ({"top_k": 5}, "top_k"),
+    ({"context_management": {"edits": [{"type": "clear_tool_uses_20250919"}]}}, "context_management"),
     ({"temperature": 1.5}, "temperature"),
     ({"output_config": {"format": {"type": "json_schema"}}}, "output_config.format"),
     ({"frequency_penalty": 0}, "frequency_penalty"),

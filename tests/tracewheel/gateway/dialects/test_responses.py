@@ -80,6 +80,7 @@ def test_settings_reach_the_door(chat, door):
         metadata={"run": "1"},
         text={"format": {"type": "text"}},
         truncation="disabled",
+        extra_body={"client_metadata": {"session": "1"}},  # Codex's
     )
     [request] = door.requests
     said = [("system", "Be brief."), ("system", "Now."), ("user", "hi")]
