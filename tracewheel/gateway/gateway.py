@@ -76,6 +76,14 @@ class Gateway:
         """
         return await self._found(key).answer(request)
 
+    async def count_tokens(self, key: str, request: ChatRequest) -> int:
+        """The tokens of the context that `request` would have.
+
+        Raises:
+            Refusal: the key is unknown, or the request cannot be answered.
+        """
+        return self._found(key).count(request)
+
     def models(self, key: str) -> list[str]:
         """Names of the models behind the door.
 

@@ -110,6 +110,17 @@ class LiveEpisode:
                 self._refused[refusal.kind] += 1
             raise
 
+    def count(self, request: ChatRequest) -> int:
+        """The tokens of the context that a request would have; it is no request of the episode.
+
+        Raises:
+            Refusal: the episode has ended, or the request cannot be answered.
+        """
+        with self._lock:
+            if self._closed:
+                raise Refusal("invalid_request", self._closed)
+            return len(self._tree.context(request).ids)
+
     def end(self, why: str) -> None:
         """Answer no more: `why` is what the program is told."""
         self._closed = self._closed or why

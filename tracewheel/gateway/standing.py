@@ -57,6 +57,16 @@ class StandingDoor:
         finally:
             self._busy[opening] -= 1
 
+    async def count_tokens(self, key: str, request: ChatRequest) -> int:
+        """The tokens of the context that `request` would have.
+
+        Raises:
+            Refusal: the key is unknown, or the request cannot be answered.
+        """
+        if not self.admits(key, None):
+            raise Refusal("authentication", "this key does not open this door")
+        return self._conversation(_opening(request)).count(request)
+
     def _conversation(self, opening: str) -> LiveEpisode:
         found = self._open.get(opening)
         if found is not None and found.turns_so_far() >= TURNS and not self._busy[opening]:

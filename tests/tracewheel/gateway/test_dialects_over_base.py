@@ -149,6 +149,9 @@ def test_a_door_that_stays_open(standing, gateway, tasks):
 
 def test_names_of_episodes_are_free_at_a_door_that_stays_open(standing):
     with anthropic.Anthropic(base_url=standing.url("run-7"), api_key=KEY, max_retries=0) as client:
-        message = client.messages.create(model="any", max_tokens=5, messages=[{"role": "user", "content": "hi"}])
+        asked = {"model": "any", "messages": [{"role": "user", "content": "hi"}]}
+        counted = client.messages.count_tokens(**asked).input_tokens
+        message = client.messages.create(**asked, max_tokens=5)
     assert message.usage.output_tokens <= 5
+    assert message.usage.input_tokens + message.usage.cache_read_input_tokens == counted
     assert message.stop_reason in ("max_tokens", "end_turn", "tool_use")

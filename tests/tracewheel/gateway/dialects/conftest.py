@@ -32,6 +32,7 @@ class ScriptedDoor:
     def __init__(self):
         self.script, self.requests, self.keys = [], [], []
         self.outcomes = Counter()
+        self.at_once = self.most_at_once = 0
         self._numbers = itertools.count()
 
     def reply(self, text="", *, thinking="", calls=(), texts=None, wait=0.0, **fields):
@@ -59,11 +60,15 @@ class ScriptedDoor:
         self.keys.append(key)
         wait, what = self.script.pop(0)
         number = next(self._numbers)
+        self.at_once += 1
+        self.most_at_once = max(self.at_once, self.most_at_once)
         try:
             await asyncio.sleep(wait)
         except asyncio.CancelledError:
             self.outcomes["cancelled"] += 1
             raise
+        finally:
+            self.at_once -= 1
         if isinstance(what, Exception):
             raise what
         self.outcomes["answered"] += 1
