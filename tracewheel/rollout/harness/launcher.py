@@ -57,7 +57,7 @@ def serve(orders: socket.socket, root: str) -> dict[str, Any] | None:
                 return None
             kind, number = ORDER.unpack(order)
             if kind == START:
-                start = _read(f"{root}/{number}/start.json")
+                start = _take(f"{root}/{number}/start.json")
                 pid = os.fork()
                 if pid == 0:
                     signal.set_wakeup_fd(-1)
@@ -178,9 +178,11 @@ def _finish(code: int) -> NoReturn:
     os._exit(code & 0xFF)
 
 
-def _read(path: str) -> dict[str, Any]:
+def _take(path: str) -> dict[str, Any]:
+    """Read an order and remove it: it holds keys."""
     with open(path, encoding="utf-8") as file:
         read: dict[str, Any] = json.load(file)
+    os.unlink(path)
     return read
 
 
