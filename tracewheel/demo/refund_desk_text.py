@@ -20,10 +20,8 @@ from tracewheel.environments.refund_desk.agent import (
     ASK_ORDER,
     ASK_USED,
     Call,
-    act,
     close,
     deed,
-    inquiry,
     lookup,
     order_of,
     say,
@@ -56,6 +54,8 @@ WORDS = {
     "was_used": "Find out whether {order} was used.",
     "order_to": "Do it: {action} {order}.",
     "by_rules": "By the rules: {action} {order}.",
+    "order_said": "Do it: ",
+    "rules_said": "By the rules: ",
 }
 INVENTED = ("get_policy",)
 LONGEST_LIST = 5
@@ -153,9 +153,19 @@ def _order_to(rng: random.Random) -> Conversation:
     """What the customer wants, allowed or not."""
     task = _some_task(rng, 1)
     wish = final_wish(task.initial_state)
+    return _done(task, WORDS["order_to"].format(order=wish.order, action=wish.action))
+
+
+def _order_said(rng: random.Random) -> Conversation:
+    """As `_order_to`, in the customer's words."""
+    task = _some_task(rng, 1)
+    return _done(task, WORDS["order_said"] + task.prompt)
+
+
+def _done(task: Task, prompt: str) -> Conversation:
+    wish = final_wish(task.initial_state)
     calls: list[Call] = [("find_order", {"order": wish.order})]
     calls += [say(ASK_INSTEAD)] if wish.action == EXCHANGE else []
-    prompt = WORDS["order_to"].format(order=wish.order, action=wish.action)
     return _played(task, prompt, [*calls, deed(task), close(DONE[wish.action])])
 
 
@@ -163,8 +173,13 @@ def _by_rules(rng: random.Random) -> Conversation:
     """What the policy makes of a wish, in other words than a customer's."""
     task = _some_task(rng, 1)
     wish = final_wish(task.initial_state)
-    prompt = WORDS["by_rules"].format(order=wish.order, action=wish.action)
-    return _played(task, prompt, [*lookup(task), *inquiry(task), *act(task), close(task.goal["outcome"])])
+    return _played(task, WORDS["by_rules"].format(order=wish.order, action=wish.action), solution(task))
+
+
+def _rules_said(rng: random.Random) -> Conversation:
+    """As `_by_rules`, in the customer's words."""
+    task = _some_task(rng, 1, 2)
+    return _played(task, WORDS["rules_said"] + task.prompt, solution(task))
 
 
 SKILLS: dict[str, Callable[[random.Random], Conversation]] = {
@@ -176,4 +191,6 @@ SKILLS: dict[str, Callable[[random.Random], Conversation]] = {
     "was_used": _was_used,
     "order_to": _order_to,
     "by_rules": _by_rules,
+    "order_said": _order_said,
+    "rules_said": _rules_said,
 }
