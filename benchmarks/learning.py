@@ -191,7 +191,7 @@ def table_of(results: dict[str, Any]) -> str:
         lines.append(f"| {label} | " + " | ".join(cells) + " |")
     gains = [
         results[seed]["run"]["success"]["rl"]
-        - max(results[seed]["run"]["success"][name] for name in ("base", "warm_start", "warm_start_verified"))
+        - max(results[seed]["run"]["success"].get(name, 0.0) for name in ("base", "warm_start", "warm_start_verified"))
         for seed in seeds
     ]
     lines += ["", "Gain of RL over the best policy without it, in points: " + ", ".join(f"{100 * gain:+.1f}" for gain in gains)]

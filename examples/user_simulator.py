@@ -1,14 +1,13 @@
-"""A simulated user of one's own, and an environment that talks to it.
+"""A simulated user of one's own, in a profile:
 
-    environment: {kind: "examples.user_simulator:ForgetfulDesk"}
+    environment: {kind: refund_desk, args: {user: {kind: "examples.user_simulator:ForgetfulUser", args: {every: 3}}}}
 
-This customer forgets what it was asked: to every other message it only says that it is confused, so an agent must ask again.
+This customer forgets what it was asked: to some messages it only says that it is confused, so an agent must ask again.
 """
 
 from __future__ import annotations
 
-from tracewheel.environments.refund_desk.environment import RefundDeskArgs, RefundDeskEnvironment
-from tracewheel.environments.users import ScriptedUser, UserBrief, UserConfig, UserTurn
+from tracewheel.environments.users import ScriptedUser, UserBrief, UserTurn
 
 
 class ForgetfulUser:
@@ -31,12 +30,3 @@ class ForgetfulUser:
         if self._heard % self._every == 0:
             return UserTurn("Wait, what was the question?")
         return self._script.reply(said)
-
-
-class ForgetfulDesk(RefundDeskEnvironment):
-    """The refund desk with this customer."""
-
-    kind = "examples.user_simulator:ForgetfulDesk"
-
-    def __init__(self) -> None:
-        super().__init__(RefundDeskArgs(user=UserConfig(kind=ForgetfulUser.kind)))

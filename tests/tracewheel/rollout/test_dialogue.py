@@ -1,30 +1,20 @@
 """Dialogues at the refund desk in real rollouts: solved with the scripted customer, and ended by a model that fails as one."""
 
 import random
+from dataclasses import replace
 
 import pytest
 
 from tracewheel.config import RolloutConfig, RubricConfig
+from tracewheel.core.kinds import kind_text
 from tracewheel.environments import TEXT_TURN
 from tracewheel.environments.refund_desk.agent import ASK_ORDER, solution
-from tracewheel.environments.refund_desk.environment import RefundDeskArgs, RefundDeskEnvironment
 from tracewheel.environments.refund_desk.talk import brief_of
 from tracewheel.environments.refund_desk.tasks import make_task
 from tracewheel.rollout.rollout import RolloutPlan, run_episodes
 from tracewheel.scoring.rubric import Rubric
 
 ROOMY = RolloutConfig(max_tokens=8000, max_turn_tokens=1000)
-
-
-class EndpointDesk(RefundDeskEnvironment):
-    """The desk with a model as its customer, behind the server of the test."""
-
-    kind = f"{__name__}:EndpointDesk"
-    url = ""
-
-    def __init__(self):
-        args = {"endpoint": self.url, "model": "customer", "retries": 0}
-        super().__init__(RefundDeskArgs.model_validate({"user": {"kind": "endpoint", "args": args}}))
 
 
 @pytest.fixture
@@ -42,8 +32,9 @@ def a_task(tier=3):
 
 
 def on_endpoint(task, server):
-    EndpointDesk.url = server.url
-    return type(task)(**{**vars(task), "environment": EndpointDesk.kind})
+    """The task with a model as its customer, behind the server."""
+    user = {"kind": "endpoint", "args": {"endpoint": server.url, "model": "customer", "retries": 0}}
+    return replace(task, environment=kind_text("refund_desk", {"user": user}))
 
 
 def test_the_solution_is_a_dialogue_and_only_its_turns_are_the_policys(play, call_text, renderer):

@@ -1,14 +1,16 @@
-"""The example of a user simulator, in the environment that a profile names."""
+"""The example of a user simulator, as a profile's arguments name it."""
 
 import random
 
+from tracewheel.core.kinds import kind_text
 from tracewheel.environments import Replier, make_environment
 from tracewheel.environments.refund_desk.agent import ASK_NAME, ASK_ORDER
 from tracewheel.environments.refund_desk.tasks import make_task
 
 
 def test_the_forgetful_customer_has_to_be_asked_again():
-    desk = make_environment("examples.user_simulator:ForgetfulDesk")
+    kind = kind_text("refund_desk", {"user": {"kind": "examples.user_simulator:ForgetfulUser", "args": {"every": 2}}})
+    desk = make_environment(kind)
     assert isinstance(desk, Replier)
     task = make_task("refund", 2, random.Random(0))
     desk.reset(task)
