@@ -349,7 +349,8 @@ def _signed(value: float | None) -> str:
 
 def init_card(options: Options, result: Result) -> Card:
     parts = [Block("found", result["found"])] if result["found"] else []
-    steps = {"sample": "make demo", "logs": "tracewheel retrain profile.yaml --dry-run"}
+    plan = "tracewheel retrain profile.yaml --dry-run"
+    steps = {"sample": "make demo", "logs": plan, "harness": plan}
     return Card(
         f"New project in {result['out']}",
         rows_of({"files": len(result["files"])}),

@@ -24,6 +24,13 @@ from tracewheel.traces.ingest import ingest
 
 ROOT = Path(__file__).parents[3]
 SHARED = ROOT.parent / "shared" / "traces"
+PROGRAM = """
+import json, sys
+from openai import OpenAI
+
+task = json.load(sys.stdin)
+print(OpenAI().chat.completions.create(model="any", messages=task["messages"]).choices[0].message.content)
+"""
 
 
 @pytest.fixture(scope="module")
@@ -98,6 +105,32 @@ class TestSample:
         with pytest.raises(InputError, match=r"config\.json is missing"):
             tiny_base(str(tmp_path))
         assert tiny_base(str(ROOT / "data" / "base")).keys() >= {"config.json", "tokenizer.json"}
+
+
+class TestAroundAProgram:
+    def test_its_tasks_are_verified_and_its_program_plays_them(self, tmp_path, monkeypatch):
+        agent = tmp_path / "agent.py"
+        agent.write_text(PROGRAM)
+        assert main(["init", str(tmp_path / "my-agent"), "--harness", f"python {agent}"]) == 0
+        monkeypatch.chdir(tmp_path / "my-agent")
+        monkeypatch.syspath_prepend(str(tmp_path / "my-agent"))
+        profile = RetrainConfig.model_validate(yaml.safe_load(Path("profile.yaml").read_text()))
+        assert profile.rollout.harness.command == ("python", str(agent))
+        ingest(profile.ingest, tmp_path / "traces")
+        curate(CurateSections.of(profile), tmp_path / "traces", tmp_path / "curated")
+        tasks = pd.read_parquet(tmp_path / "curated" / "tasks.parquet")
+        assert tasks["split"].value_counts().to_dict() == {"held_out": 20, "train": 20, "validation": 6}
+        assert pd.read_parquet(tmp_path / "curated" / "episodes.parquet")["success"].mean() == 0.5
+        asked = ["rollout", "profile.yaml", "--curated", str(tmp_path / "curated"), "--out", str(tmp_path / "rollout")]
+        more = ["--set", "training.tasks_per_iteration=2", "--set", "rollout.group_size=2"]
+        assert main([*asked, *more]) == 0
+        trajectories = pd.read_parquet(tmp_path / "rollout" / "trajectories.parquet")
+        assert set(trajectories["stop_reason"]) == {"finished"}, trajectories["detail"].tolist()
+
+    @pytest.mark.parametrize("command", ["", "python 'agent.py"])
+    def test_a_command_that_is_none_is_refused(self, command, tmp_path):
+        assert main(["init", str(tmp_path / "my-agent"), "--harness", command]) == 2
+        assert not (tmp_path / "my-agent").exists()
 
 
 class TestFromLog:
