@@ -1,9 +1,10 @@
-"""Environments of other projects, in their own Python (`make setup-standards`).
+"""Environments of other projects, in their own Python (`make setup-standards`; that of NeMo Gym by hand, docs/standards.md).
 
-Their examples are in their repositories, not in the packages: TRACEWHEEL_CHECKOUTS names a folder with checkouts, `OpenEnv`
-and `verifiers`.
+Their examples are in their repositories, not in the packages: TRACEWHEEL_CHECKOUTS names a folder with checkouts, `OpenEnv`,
+`verifiers` and `Gym`.
 """
 
+import json
 import os
 import subprocess
 import time
@@ -14,6 +15,7 @@ import pytest
 
 from tracewheel.core.processes import free_port
 from tracewheel.environments.bridged.environment import OpenEnvEnvironment, VerifiersEnvironment
+from tracewheel.environments.bridged.nemo_gym import NemoGymEnvironment
 from tracewheel.scoring.verifiers.verdict import VerdictVerifier
 
 pytestmark = pytest.mark.slow
@@ -132,3 +134,48 @@ def test_a_verifiers_task_is_scored_by_its_own_rewards(glossary, answer, reward)
     assert glossary.step("facts_lookup", {"nmae": "Ada"}).error
     assert glossary.reply(answer).done
     assert VerdictVerifier().verify(task, glossary.snapshot()) == (reward, {"reward": reward, "looked_up": reward})
+
+
+COUNTER = """
+import sys
+from unittest.mock import MagicMock
+import uvicorn
+from nemo_gym.server_utils import ServerClient
+from resources_servers.example_session_state_mgmt import app
+
+config = app.StatefulCounterResourcesServerConfig(host="127.0.0.1", port=int(sys.argv[1]), entrypoint="", name="counter")
+server = app.StatefulCounterResourcesServer(config=config, server_client=MagicMock(spec=ServerClient))
+uvicorn.run(server.setup_webserver(), host="127.0.0.1", port=int(sys.argv[1]))
+"""
+
+
+def test_a_resources_server_of_nemo_gym():
+    python, folder = place("Gym", "nemo")
+    port = free_port()
+    server = subprocess.Popen([python, "-c", COUNTER, str(port)], cwd=folder, stderr=subprocess.DEVNULL)
+    try:
+        url = f"http://127.0.0.1:{port}"
+        for _ in range(900):
+            try:
+                httpx.get(f"{url}/reverify_mode")
+                break
+            except httpx.ConnectError:
+                time.sleep(0.1)
+        lines = (folder / "resources_servers/example_session_state_mgmt/data/example.jsonl").read_text().splitlines()
+        row = json.loads(lines[0])  # the counter begins at 3 and is to be 6
+        first, second = (NemoGymEnvironment(NemoGymEnvironment.Args(url=url)) for _ in range(2))
+        task = first.task_of(row)
+        first.reset(task)
+        second.reset(task)
+        assert [tool["function"]["name"] for tool in first.tools()] == ["increment_counter", "get_counter_value"]
+        for count in (1, 2):
+            assert first.step("increment_counter", {"count": count}).text == '{"success":true}'
+        assert second.step("increment_counter", {"cuont": 1}).error
+        assert first.step("get_counter_value", {}).text == '{"count":6}'
+        assert second.step("get_counter_value", {}).text == '{"count":3}'  # sessions share nothing
+        assert first.reply("6").done
+        assert [VerdictVerifier().verify(task, one.snapshot())[0] for one in (first, second)] == [1.0, 0.0]
+    finally:
+        server.kill()
+        server.wait()
+    assert second.step("get_counter_value", {}).fault == "environment"
