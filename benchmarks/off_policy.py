@@ -54,6 +54,7 @@ class Agent:
         self.rubric = Rubric(config.rubric, tasks, config.policy.tool_format)
         self.renderer = policy_renderer(config.policy)
         self.weights = PolicyWeights(config.policy)
+        self.scored = PolicyWeights(config.policy)  # the engine changes how its own model attends
 
     def play(self, policy: PolicyRef, samples: int, temperature: float, seed: int) -> pd.DataFrame:
         """Episodes of all tasks, with their success as `total`."""
@@ -100,7 +101,7 @@ def measure(number: int, agent: Agent, logged: pd.DataFrame, adapters: tuple[Pat
     behaviour, others = adapters
     policy = between(behaviour, rng.choice(others), share, work / "adapters" / str(number), agent.config.policy.base)
     by_task = agent.play(policy, TRUTH, temperature, 1000 + number).groupby("task_id")["total"]
-    scored = score_tokens(agent.weights.load(policy), logged, temperature=temperature)
+    scored = score_tokens(agent.scored.load(policy), logged, temperature=temperature)
     log = logged_episodes(logged, scored, with_turn_rewards=False)
     error = math.sqrt(float(by_task.var().mean()) / TRUTH / TASKS)
     np.savez(kept, log_weights=log.log_weights(), truth=float(by_task.mean().mean()), truth_error=error)
