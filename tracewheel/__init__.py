@@ -42,6 +42,8 @@ PUBLIC = {
         "Solver",
         "VariantMaker",
     ),
+    "tracewheel.core.kinds": ("kind_text",),
+    "tracewheel.environments.running": ("SharesResources",),
     "tracewheel.scoring.verifiers.base": ("EpisodeVerifier", "GradedVerifier", "Verifier"),
     "tracewheel.scoring.verifiers.episode": ("Episode", "EpisodeCall", "Verdict"),
     "tracewheel.traces.quarantine": ("Quarantined", "InvalidRecord"),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tracewheel.core.types import Task
 from tracewheel.curation.faults import UNKNOWN, FinishedEpisode, find_fault
 from tracewheel.curation.replay import LoggedEpisode, judge, no_op_problem, play
-from tracewheel.environments import GoalFinder, make_environment
+from tracewheel.environments import Environment, GoalFinder, open_environment
 
 if TYPE_CHECKING:
     import pandas
@@ -51,7 +51,13 @@ def hindsight_episodes(episodes: pandas.DataFrame, tasks: dict[str, Task], taken
 
 
 def _relabelled(messages: list[dict[str, Any]], task: Task, taken: Collection[str]) -> tuple[Task, list[dict[str, Any]]] | None:
-    environment = make_environment(task.environment)
+    with open_environment(task.environment) as environment:
+        return _reached(environment, messages, task, taken)
+
+
+def _reached(
+    environment: Environment, messages: list[dict[str, Any]], task: Task, taken: Collection[str]
+) -> tuple[Task, list[dict[str, Any]]] | None:
     asked = [index for index, message in enumerate(messages) if message["role"] == "user"]
     if not isinstance(environment, GoalFinder) or len(asked) != 1 or messages[asked[0]]["content"] != task.prompt:
         return None

@@ -17,7 +17,15 @@ from tracewheel.core.types import Task, canonical_json
 from tracewheel.curation.replay import LoggedEpisode, judge
 from tracewheel.curation.task_records import Call, Solutions
 from tracewheel.curation.text_turns import calls_of
-from tracewheel.environments import Environment, Solver, make_environment, opening_messages, repeat
+from tracewheel.environments import (
+    Environment,
+    Solver,
+    close_environment,
+    make_environment,
+    opening_messages,
+    repeat,
+    share_resources,
+)
 from tracewheel.environments.episode import turn_messages
 from tracewheel.environments.recorded.environment import PREFIX as RECORDED
 
@@ -179,6 +187,14 @@ def _known_solution(task: Task, environment: Environment, given: Sequence[Call] 
 
 
 def _play(task: Task, environment: Environment, calls: Sequence[Call]) -> _Run:
+    try:
+        share_resources(environment, task.environment)
+        return _played(task, environment, calls)
+    finally:
+        close_environment(environment)
+
+
+def _played(task: Task, environment: Environment, calls: Sequence[Call]) -> _Run:
     environment.reset(task)
     seen = [canonical_json(environment.snapshot())]
     messages = opening_messages(environment, task)

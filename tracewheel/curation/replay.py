@@ -15,7 +15,7 @@ from tracewheel.curation.agreement import OTHER_REPLIES, Difference, OtherReply
 from tracewheel.curation.labels import label_of
 from tracewheel.curation.openings import after_opening
 from tracewheel.curation.text_turns import is_text_turn
-from tracewheel.environments import Environment, Observation, make_environment, opening_messages, repeats_replies
+from tracewheel.environments import Environment, Observation, open_environment, opening_messages, repeats_replies
 from tracewheel.environments.recorded.calls import parsed_arguments, reports_failure
 from tracewheel.environments.recorded.environment import PREFIX as RECORDED
 from tracewheel.scoring.verifiers import Episode, episode_from, make_verifier, verdict_of
@@ -138,9 +138,14 @@ def replayed_rows(traces: pandas.DataFrame, environment_kind: str) -> Iterator[t
     Traces of one task may log its state in different orders of keys, so their tasks differ in that order. The task is None
     for a trace that cannot be used.
     """
-    environment = make_environment(environment_kind)
+    with open_environment(environment_kind) as environment:
+        yield from _replayed_rows(traces, environment, proves=not environment_kind.startswith(RECORDED))
+
+
+def _replayed_rows(
+    traces: pandas.DataFrame, environment: Environment, *, proves: bool
+) -> Iterator[tuple[dict[str, Any], Task | None]]:
     # A recorded environment measures similarity to a success, which need not agree with the reward.
-    proves = not environment_kind.startswith(RECORDED)
     for record in traces.to_dict("records"):
         trace = Trace.from_record({str(key): value for key, value in record.items()})
         try:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 from tracewheel.core.kinds import Kind, build, parse_kind
+from tracewheel.core.plugins import load_class
 from tracewheel.core.types import Task
 from tracewheel.environments.base import (
     TEXT_TURN,
@@ -24,6 +27,13 @@ from tracewheel.environments.base import (
 from tracewheel.environments.order_desk.environment import OrderDeskEnvironment
 from tracewheel.environments.recorded.environment import PREFIX, RecordedEnvironment
 from tracewheel.environments.refund_desk.environment import RefundDeskEnvironment
+from tracewheel.environments.running import (
+    SharesResources,
+    awaited,
+    close_environment,
+    most_open,
+    share_resources,
+)
 from tracewheel.environments.workspace.environment import WorkspaceEnvironment
 
 RECORDED = "recorded"
@@ -39,13 +49,18 @@ __all__ = [
     "Observation",
     "OpeningProvider",
     "Replier",
+    "SharesResources",
     "Solver",
     "VariantMaker",
+    "close_environment",
     "make_environment",
+    "most_episodes",
+    "open_environment",
     "opening_messages",
     "opening_of",
     "repeat",
     "repeats_replies",
+    "share_resources",
 ]
 
 
@@ -62,9 +77,37 @@ def make_environment(kind: str) -> Environment:
     if wanted.kind.startswith(PREFIX) and not wanted.args:
         return RecordedEnvironment(wanted.kind.removeprefix(PREFIX))
     made: Environment = build(wanted, {**ENVIRONMENTS, RECORDED: RecordedEnvironment}, "environment")
+    awaited(made)
     if wanted.args and not isinstance(made, RecordedEnvironment):
         _name_in_tasks(made, wanted)
     return made
+
+
+@contextmanager
+def open_environment(kind: str) -> Iterator[Environment]:
+    """An environment with what its episodes share, for replays; it is closed at the end.
+
+    Raises:
+        Exception: as `make_environment`, and whatever its `setup` raises.
+    """
+    environment = make_environment(kind)
+    try:
+        share_resources(environment, kind)
+        yield environment
+    finally:
+        close_environment(environment)
+
+
+def most_episodes(kind: str) -> int | None:
+    """How many episodes of an environment may be open at once in this process; None without a limit.
+
+    Raises:
+        ConfigError: there is no such environment, or its limit is no count.
+    """
+    name = parse_kind(kind).kind
+    if name.startswith(PREFIX):
+        return None
+    return most_open(load_class(name, {**ENVIRONMENTS, RECORDED: RecordedEnvironment}, "environment"), kind)
 
 
 def _name_in_tasks(environment: Environment, kind: Kind) -> None:

@@ -13,6 +13,7 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Generator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
@@ -21,7 +22,15 @@ from tracewheel.core.strict_json import fresh_copy
 from tracewheel.core.time_limits import Job, Timer, WatchedThreads
 from tracewheel.core.tracebacks import fault_of, short_traceback
 from tracewheel.core.types import INFRASTRUCTURE_FAILED, Fault, StopReason, Task, canonical_json
-from tracewheel.environments import Environment, Observation, Replier, make_environment, opening_messages
+from tracewheel.environments import (
+    Environment,
+    Observation,
+    Replier,
+    close_environment,
+    make_environment,
+    opening_messages,
+    share_resources,
+)
 from tracewheel.environments.recorded.calls import is_error
 
 Message = dict[str, Any]
@@ -190,6 +199,9 @@ def play(
         ending: Ending = yield world.job(functools.partial(world.end, stop))
     except TimeLimitError as error:  # its environment hangs: nothing more is asked of it
         return Ending(Stop.failed(error), None, tuple(marks))
+    except GeneratorExit:  # whoever plays it gave up
+        world.close()
+        raise
     return replace(ending, marks=tuple(marks))
 
 
@@ -260,10 +272,11 @@ class World:
 
     def open(self) -> Opened:
         """Make the environment and reset it; without opening messages of its own, the task's prompt opens."""
-        self._timer.begin("reset")
         self.environment = make_environment(self._task.environment)
         stop = None
         try:
+            share_resources(self.environment, self._task.environment)  # before the timer: its first time may be long
+            self._timer.begin("reset")
             self.environment.reset(self._task)
         except Exception as error:  # a user's environment may fail in any way; other episodes continue
             stop = Stop.failed(error)
@@ -328,7 +341,16 @@ class World:
             canonical_json(state)  # a state that cannot be stored cannot be scored later
         except Exception as error:  # as at reset
             return Ending(stop if stop.reason in UNFINISHED else Stop.failed(error), None)
+        finally:
+            self.close()
         return Ending(stop, state)
+
+    def close(self) -> None:
+        """Let the environment go."""
+        if environment := getattr(self, "environment", None):
+            with suppress(TimeLimitError):  # the time of the episode is spent: that is said already
+                self._timer.begin("close")
+            close_environment(environment)
 
 
 def _stop_of(observation: Observation) -> Stop | None:

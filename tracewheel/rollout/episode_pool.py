@@ -8,6 +8,7 @@ engine go to it in one batch, in order, and the pool waits for them for `BATCH_W
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Generator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -16,6 +17,7 @@ from tracewheel.chat.turns import turn_reader
 from tracewheel.config import RolloutConfig
 from tracewheel.core.time_limits import Job, WatchedThreads
 from tracewheel.core.types import Trajectory
+from tracewheel.environments import most_episodes
 from tracewheel.policy.adapters import PolicyRef
 from tracewheel.rollout.episode import Ending, EpisodeLimits, EpisodeSpec, Work, play
 from tracewheel.rollout.token_transcript import TokenTranscript
@@ -63,6 +65,7 @@ class Pool(Protocol):
 class _Running:
     """An open episode."""
 
+    environment: str
     transcript: TokenTranscript
     steps: Generator[Work, Any, Ending]
 
@@ -97,12 +100,15 @@ class EpisodePool:
         self._to_tools: list[Job] = []
         self._in_tools = 0
         self._ended: list[tuple[int, Trajectory]] = []
+        self._open_in: Counter[str] = Counter()
+        self._freed = False  # whether an episode has ended since those held were looked at
+        self._held: list[tuple[int, EpisodeSpec]] = []  # of environments with as many open episodes as they take
         self._sampled = 0
 
     @property
     def open(self) -> int:
         """How many episodes have begun and were not yet returned by `step`."""
-        return len(self._running) + len(self._ended)
+        return len(self._running) + len(self._ended) + len(self._held)
 
     @property
     def sampled(self) -> int:
@@ -124,9 +130,16 @@ class EpisodePool:
         Raises:
             ConfigError: `exploration.tools` names no tool that is offered; raised by `step` when there is an executor.
         """
+        most = most_episodes(spec.task.environment)
+        if most is not None and self._open_in[spec.task.environment] >= most:
+            self._held.append((number, spec))
+            return
+        self._open_in[spec.task.environment] += 1
         transcript = TokenTranscript(spec, self._config, self._renderer, self._read)
         limits = EpisodeLimits(self._config.step_seconds, self._config.episode_seconds)
-        self._running[number] = _Running(transcript, play(spec.task, transcript, self._config.max_turns, limits))
+        self._running[number] = _Running(
+            spec.task.environment, transcript, play(spec.task, transcript, self._config.max_turns, limits)
+        )
         self._advance(number, None)
 
     def step(self) -> list[tuple[int, Trajectory]]:
@@ -135,6 +148,10 @@ class EpisodePool:
         Raises:
             TimeLimitError: too many environments hang.
         """
+        if self._freed:
+            self._freed, held, self._held = False, self._held, []
+            for number, spec in held:
+                self.begin(number, spec)
         self._use_tools()
         if not self._engine.idle:
             for generation in self._engine.step():
@@ -142,6 +159,11 @@ class EpisodePool:
                 self._advance(generation.session, generation)
         ended, self._ended = self._ended, []
         return ended
+
+    def close(self) -> None:
+        """Let the environments of open episodes go."""
+        for running in self._running.values():
+            running.steps.close()
 
     def _advance(self, number: int, result: Any, error: BaseException | None = None) -> None:
         """Give an episode the result that it waits for, or the error instead, and start what it needs next."""
@@ -182,7 +204,10 @@ class EpisodePool:
                 return
 
     def _end(self, number: int, ending: Ending) -> None:
-        transcript = self._running.pop(number).transcript
+        running = self._running.pop(number)
+        transcript = running.transcript
+        self._open_in[running.environment] -= 1
+        self._freed = True
         if transcript.submitted:
             self._engine.close(number)
         self._ended.append((number, transcript.trajectory(ending, self._engine.policy_version)))

@@ -167,7 +167,11 @@ def episode_pool(engine: Engine, renderer: ChatRenderer, config: RolloutConfig) 
             yield programs
         return
     with tool_threads(config) as tools:
-        yield EpisodePool(engine, renderer, config, tools, in_order=not config.tool_threads)
+        pool = EpisodePool(engine, renderer, config, tools, in_order=not config.tool_threads)
+        try:
+            yield pool
+        finally:
+            pool.close()
 
 
 def episode_seed(seed: int, task: Task, sample: int) -> int:

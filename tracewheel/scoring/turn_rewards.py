@@ -15,7 +15,7 @@ from typing import Any
 from tracewheel.chat.formats import AUTO, WELL_FORMED, make_format
 from tracewheel.core.errors import DataError
 from tracewheel.core.types import Task, Trajectory, canonical_json
-from tracewheel.environments import Environment, Observation, Replier, make_environment, opening_messages, repeats_replies
+from tracewheel.environments import Environment, Observation, Replier, open_environment, opening_messages, repeats_replies
 
 Message = dict[str, Any]
 
@@ -31,7 +31,11 @@ def replay_turns(task: Task, trajectory: Trajectory, tool_format: str = "hermes"
         DataError: the numbers of assistant messages and turns differ, or the replay ends in another state than the
             trajectory, for instance because the environment is not deterministic.
     """
-    environment = make_environment(task.environment)
+    with open_environment(task.environment) as environment:
+        return _states(environment, task, trajectory, tool_format)
+
+
+def _states(environment: Environment, task: Task, trajectory: Trajectory, tool_format: str) -> list[dict[str, Any]]:
     environment.reset(task)
     # The reset has already applied the calls of an opening conversation.
     before = len(opening_messages(environment, task))

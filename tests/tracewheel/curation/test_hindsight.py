@@ -97,7 +97,7 @@ def test_environments_without_goals_give_none(task, partly, monkeypatch):
                 raise AttributeError(name)
             return getattr(WorkspaceEnvironment(), name)
 
-    monkeypatch.setattr("tracewheel.curation.hindsight.make_environment", lambda kind: FixedAnswers())
+    monkeypatch.setattr("tracewheel.environments.make_environment", lambda kind: FixedAnswers())
     assert relabelled(task, partly) == []
 
 
@@ -110,6 +110,6 @@ def test_reached_goals_are_verified(task, partly, tasks, monkeypatch):
         def task_reached(self, task, final_state):
             return claims.pop()
 
-    monkeypatch.setattr("tracewheel.curation.hindsight.make_environment", lambda kind: Liar())
+    monkeypatch.setattr("tracewheel.environments.make_environment", lambda kind: Liar())
     claims = [task, unsolved]
     assert relabelled(task, partly) == relabelled(task, partly) == claims == []
