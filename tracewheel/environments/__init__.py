@@ -24,6 +24,9 @@ from tracewheel.environments.base import (
     repeat,
     repeats_replies,
 )
+from tracewheel.environments.bridged.environment import OpenEnvEnvironment, VerifiersEnvironment
+from tracewheel.environments.bridged.nemo_gym import NemoGymEnvironment
+from tracewheel.environments.mcp.environment import McpEnvironment
 from tracewheel.environments.order_desk.environment import OrderDeskEnvironment
 from tracewheel.environments.recorded.environment import PREFIX, RecordedEnvironment
 from tracewheel.environments.refund_desk.environment import RefundDeskEnvironment
@@ -38,8 +41,12 @@ from tracewheel.environments.workspace.environment import WorkspaceEnvironment
 
 RECORDED = "recorded"
 ENVIRONMENTS: dict[str, type] = {
-    kind.kind: kind for kind in (OrderDeskEnvironment, RefundDeskEnvironment, WorkspaceEnvironment)
-}
+    kind.kind: kind
+    for kind in (
+        McpEnvironment, NemoGymEnvironment, OpenEnvEnvironment, OrderDeskEnvironment, RefundDeskEnvironment,
+        VerifiersEnvironment, WorkspaceEnvironment,
+    )
+}  # fmt: skip
 
 __all__ = [
     "ENVIRONMENTS",
