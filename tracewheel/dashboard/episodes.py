@@ -11,6 +11,7 @@ from typing import Any
 import duckdb
 
 from tracewheel.core.errors import DataError
+from tracewheel.core.types import Trajectory
 from tracewheel.dashboard.library import NotThere
 from tracewheel.dashboard.sources import Source
 from tracewheel.dashboard.text import value_of
@@ -19,8 +20,10 @@ MEMORY, THREADS = "192MB", 2
 # All columns but the lists of tokens, which only the page of one trajectory reads.
 PLAIN = (
     'id, task_id, "group", sample, seed, policy_version, temperature, turns, messages, stop_reason, detail, forks, '
-    "final_state, len(token_ids) tokens, list_sum(action_mask) generated"
+    "branches, requests, fault, traceback, final_state, len(token_ids) tokens, list_sum(action_mask) generated"
 )
+# Columns of text that a file of trajectories has only where it has something to say in them, and that older ones lack.
+OPTIONAL = ("forks", *sorted(Trajectory.OPTIONAL_FIELDS))
 NOT_SCORED = (
     "NULL::VARCHAR status, NULL::DOUBLE total, NULL::VARCHAR breakdown, NULL::VARCHAR family, NULL::VARCHAR why, "
     "'not scored' outcome"
@@ -94,7 +97,7 @@ class Episodes:
         scored = [(one.scores, place) for place, one in enumerate(self.sources) if one.scores is not None]
         plain = f"""
             SELECT t.* EXCLUDE (filename), p.place
-            FROM (SELECT {PLAIN}, filename FROM {_files([one.trajectories for one in self.sources])}) t
+            FROM (SELECT {PLAIN}, filename FROM {_trajectories([one.trajectories for one in self.sources])}) t
             JOIN (VALUES {places}) p(file, place) ON t.filename = p.file"""
         if not scored:
             return f"SELECT *, {NOT_SCORED} FROM ({plain})"
@@ -111,7 +114,9 @@ def one_trajectory(source: Source, trajectory: str) -> dict[str, Any]:
     """A trajectory with its tokens and its score.
 
     Returns:
-        The columns of both files; `turns`, `messages`, `forks`, `final_state`, `breakdown` and `turn_rewards` as values.
+        The columns of both files; `turns`, `messages`, `forks`, `branches`, `requests`, `final_state`, `breakdown` and
+        `turn_rewards` as values. `forks`, `branches`, `requests`, `fault`, `traceback`, `answer` and `explanation` are there
+        in any case, empty where the file has none.
 
     Raises:
         NotThere: the source has no such trajectory.
@@ -130,8 +135,13 @@ def one_trajectory(source: Source, trajectory: str) -> dict[str, Any]:
     score = score or {}
     found = row | {name: score.get(name) for name in ("status", "total", "breakdown", "turn_rewards", "family")}
     found["why"] = score.get("detail") or ""
+    found |= {name: row.get(name) or "" for name in OPTIONAL if name != "forks"}
+    found |= {name: score.get(name) or "" for name in ("answer", "explanation")}
     for name in ("turns", "messages", "forks", "final_state", "breakdown"):
         found[name] = parsed(found.get(name))
+    for name, otherwise in (("branches", []), ("requests", {})):
+        value = parsed(found[name])
+        found[name] = value if isinstance(value, type(otherwise)) else otherwise
     return found
 
 
@@ -150,6 +160,12 @@ def _first(database: duckdb.DuckDBPyConnection, file: Path, column: str, value: 
     names = [part[0] for part in found.description or ()]
     row = found.fetchone()
     return None if row is None else dict(zip(names, row, strict=True))
+
+
+def _trajectories(paths: Sequence[Path]) -> str:
+    """The files of trajectories as a table that has all columns."""
+    empty = ", ".join(f"NULL::VARCHAR {name}" for name in OPTIONAL)
+    return f"(SELECT * FROM {_files(paths)} UNION ALL BY NAME SELECT {empty} WHERE false)"
 
 
 def _files(paths: Sequence[Path]) -> str:

@@ -56,8 +56,8 @@ def group_at(sources: Sequence[Source], group: str) -> list[dict[str, Any]]:
         NotThere: the rollouts have no such group.
     """
     rows = Episodes(sources).rows(
-        "SELECT id, task_id, sample, seed, policy_version, temperature, turns, messages, stop_reason, detail, tokens, "
-        'generated, status, total, breakdown, family, why, outcome, place FROM {episodes} WHERE "group" = ? '
+        "SELECT id, task_id, sample, seed, policy_version, temperature, turns, messages, branches, stop_reason, detail, "
+        'tokens, generated, status, total, breakdown, family, why, outcome, place FROM {episodes} WHERE "group" = ? '
         f"ORDER BY sample, id LIMIT {MOST}",
         [group],
     )

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import get_args
 
+from tracewheel.core.types import Fault
 from tracewheel.dashboard.measured import Iteration
 from tracewheel.dashboard.rollout_digest import Digest
 from tracewheel.report.report_data import Curve
@@ -28,6 +30,18 @@ def stop_curve(digests: Mapping[int, Digest]) -> Curve | None:
     for reason, _ in totals.most_common(MOST_LINES):
         shares[reason] = [(number, counts[number][reason] / max(1, digests[number].episodes)) for number in sorted(digests)]
     return Curve("Stop reasons", shares, "share of episodes", SHARE) if shares else None
+
+
+def blame_curve(digests: Mapping[int, Digest]) -> Curve | None:
+    """Share of episodes by who is at fault."""
+    totals: Counter[str] = Counter()
+    for digest in digests.values():
+        totals += digest.at_fault
+    series = {
+        who: [(number, digests[number].at_fault[who] / max(1, digests[number].episodes)) for number in sorted(digests)]
+        for who, _ in totals.most_common(len(get_args(Fault)))
+    }
+    return Curve("Who is at fault", series, "share of episodes that went wrong") if series else None
 
 
 def flaw_curve(digests: Mapping[int, Digest]) -> Curve | None:

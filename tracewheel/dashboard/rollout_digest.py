@@ -21,6 +21,7 @@ from tracewheel.scoring.flaws import FLAWS, NO_CALL, steps_of
 
 MOST = 512  # episodes of a result that are read: whole groups, drawn by a hash of their names
 EXAMPLES = 3
+LONGEST = 200  # characters of what went wrong
 BUDGET = 0.2  # seconds in which a request makes digests; the page asks again for those that are left
 COLUMNS = 'id, task_id, "group", turns, messages, stop_reason, outcome'
 
@@ -40,6 +41,7 @@ class Digest:
             episodes; `ways` is what it did then.
         calls, errors: Tool to its calls, and to those whose reply is an error.
         invented: Name of a tool that was called but not offered, to calls.
+        blames: Who is at fault, and what went wrong, to episodes, of all.
         groups, alike: Groups that were read whole enough to compare, and those in which all runs of calls are the same.
     """
 
@@ -55,6 +57,7 @@ class Digest:
     calls: Counter[str] = field(default_factory=Counter)
     errors: Counter[str] = field(default_factory=Counter)
     invented: Counter[str] = field(default_factory=Counter)
+    blames: Counter[tuple[str, str]] = field(default_factory=Counter)
     groups: int = 0
     alike: int = 0
 
@@ -67,6 +70,11 @@ class Digest:
     def reasons(self) -> Counter[str]:
         """Episodes by stop reason."""
         return _by(self.stops, 1)
+
+    @property
+    def at_fault(self) -> Counter[str]:
+        """Episodes by who is at fault; those in which nothing went wrong are left out."""
+        return _by(self.blames, 0)
 
 
 def _by(stops: Counter[tuple[str, str]], place: int) -> Counter[str]:
@@ -128,10 +136,15 @@ def digest(source: Source, tools: frozenset[str] | None, most: int = MOST) -> Di
     stops: Counter[tuple[str, str]] = Counter()
     for row in table.rows("SELECT outcome, stop_reason, count(*) n FROM {episodes} GROUP BY ALL"):
         stops[row["outcome"], row["stop_reason"]] = row["n"]
+    blames: Counter[tuple[str, str]] = Counter()
+    for row in table.rows(
+        "SELECT fault, detail, count(*) n FROM {episodes} WHERE fault <> '' GROUP BY ALL ORDER BY n DESC, 1, 2 LIMIT ?", [MOST]
+    ):
+        blames[row["fault"], row["detail"][:LONGEST]] += row["n"]
     every = sum(stops.values())
     # Whole groups are read, as long as there is room: single episodes of a group say nothing about its diversity.
     rows = table.rows(f'SELECT {COLUMNS} FROM {{episodes}} ORDER BY hash("group"), "group", id LIMIT ?', [most])
-    found = Digest(episodes=every, read=len(rows), stops=stops)
+    found = Digest(episodes=every, read=len(rows), stops=stops, blames=blames)
     groups: dict[str, list[tuple[str, Calls]]] = {}
     for row in rows:
         messages, turns = value_of(row["messages"]), value_of(row["turns"])
@@ -204,7 +217,7 @@ def together(digests: Iterable[Digest]) -> Digest:
     for one in digests:
         for name in ("episodes", "read", "groups", "alike"):
             setattr(total, name, getattr(total, name) + getattr(one, name))
-        for name in ("stops", "flaws", "first_trouble", "parted", "ways", "calls", "errors", "invented"):
+        for name in ("stops", "blames", "flaws", "first_trouble", "parted", "ways", "calls", "errors", "invented"):
             getattr(total, name).update(getattr(one, name))
         for name, ids in one.examples.items():
             total.examples[name] = [*total.examples.get(name, []), *ids][-EXAMPLES:]

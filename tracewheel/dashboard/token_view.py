@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tracewheel.core.forks import ancestry, read_forks
+from tracewheel.core.forks import ancestry, read_forks, rows
 from tracewheel.core.types import token_versions
 from tracewheel.dashboard.run_tokenizer import TokenTexts
 
@@ -29,7 +29,7 @@ class Token:
         turn: Number of the turn whose sampled tokens it is among; None for others.
         title: What is known of it, in words.
         breaks: Whether a line ends after it.
-        forks: The flat index of the token before it, where that is not the one left of it.
+        forks: The flat index of the token before it, where that is not the one left of it; -1 where it begins anew.
     """
 
     at: int
@@ -80,13 +80,19 @@ class Tokens:
         there["advantage"] = any(value is not None for value in self.advantages)
         return [view for view in VIEWS if there.get(view)]
 
-    def shown(self, texts: TokenTexts, by: str, first: int, count: int = SHOWN) -> list[Token]:
-        """The tokens of a page."""
-        begin, end = max(0, first), min(len(self.ids), first + count)
-        begins = {each[0]: each[1] for each in self.forks}
+    def row(self, number: int | None) -> list[int]:
+        """The flat indices of a row; of all tokens where it is None or there is no such row."""
+        found = [] if number is None else rows(self.forks, len(self.ids))
+        return found[number] if number is not None and number < len(found) else list(range(len(self.ids)))
+
+    def shown(self, texts: TokenTexts, by: str, first: int, count: int = SHOWN, row: int | None = None) -> list[Token]:
+        """The tokens of a page: of all, or of a row."""
+        places = self.row(row)[max(0, first) : max(0, first) + count]
+        begins = {} if row is not None else {each[0]: each[1] for each in self.forks if each[0]}
         known = sorted({version for version in self.versions if version >= 0})
         found = []
-        for at, text in zip(range(begin, end), texts.each(self.ids[begin:end]), strict=True):
+        following = [*places[1:], None]
+        for at, after, text in zip(places, following, texts.each([self.ids[at] for at in places]), strict=True):
             found.append(
                 Token(
                     at,
@@ -95,7 +101,7 @@ class Tokens:
                     self._kind(at, by, known),
                     self.turns[at],
                     self.said(at),
-                    at + 1 < end and self.mask[at] == 1 and self.mask[at + 1] == 0,
+                    after is not None and self.mask[at] == 1 and self.mask[after] == 0,
                     begins.get(at),
                 )
             )

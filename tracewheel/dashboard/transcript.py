@@ -70,7 +70,8 @@ def transcript_of(found: Mapping[str, Any], tools: Sequence[Mapping[str, Any]]) 
     messages, turns = _listed(found.get("messages")), _listed(found.get("turns"))
     rewards = found.get("turn_rewards")
     rewards = [] if rewards is None else list(rewards)
-    begin, parameters = first_turn(messages, turns), parameters_of(tools)
+    numbers = last_turns(found.get("branches"), len(turns))
+    begin, parameters = first_turn(messages, numbers), parameters_of(tools)
     shown: set[int] = set()
     known = {str(tool["function"]["name"]) for tool in tools}
     steps: list[Step] = []
@@ -87,19 +88,36 @@ def transcript_of(found: Mapping[str, Any], tools: Sequence[Mapping[str, Any]]) 
             reply = None if place is None else text_of(messages[place].get("content"))
             calls.append(_call(call, reply, known, parameters))
         own: dict[str, Any] = {}
-        if role == "assistant" and number >= begin and turn < len(turns):
-            at = turns[turn]
+        if role == "assistant" and number >= begin and turn < len(numbers):
+            place = numbers[turn]
+            at = turns[place]
             own = {
-                "turn": turn,
+                "turn": place,
                 "start": at["start"],
                 "end": at["end"],
                 "versions": sorted({at["policy_version"], *(version for _, version in at.get("changes") or ())}),
                 "malformed": at.get("malformed") or 0,
-                "reward": rewards[turn] if turn < len(rewards) else at.get("reward"),
+                "reward": rewards[place] if place < len(rewards) else at.get("reward"),
             }
             turn += 1
         steps.append(Step(number, role, text_of(message.get("content")), _thinking(message), calls, **own))
     return steps
+
+
+def last_turns(branches: Any, count: int) -> list[int]:
+    """The numbers of the turns that a trajectory's `messages` are of: all, or those of the branch with the last turn.
+
+    Args:
+        branches: As stored; empty where the history only grew.
+        count: How many turns the trajectory has.
+    """
+    own = [turns_at(each, count) for each in _listed(branches) if isinstance(each, Mapping)]
+    return next((turns for turns in own if count - 1 in turns), list(range(count)))
+
+
+def turns_at(branch: Mapping[str, Any], count: int) -> list[int]:
+    """The numbers of the turns of a stored branch, of a trajectory that has `count` turns."""
+    return [int(at) for at in _listed(branch.get("turns")) if isinstance(at, int) and 0 <= at < count]
 
 
 def parts_of(breakdown: Any) -> list[Part]:

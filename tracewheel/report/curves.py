@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import get_args
 
+from tracewheel.core.types import BranchReason
 from tracewheel.report.report_data import Curve
 
+# Curves of a run whose episodes programs play.
+OF_PROGRAMS = ("Fidelity", "Programs' requests", "Branches")
+REASONS = [reason for reason in get_args(BranchReason) if reason]
 Metrics = Mapping[int, Mapping[str, float | None]]
 Points = list[tuple[int, float | None]]
 
@@ -22,6 +27,19 @@ TRAINING: list[tuple[str, str, dict[str, str], tuple[float, float] | None]] = [
     ("Gradient norm", "before clipping", {"grad_norm": "norm"}, None),
     ("Learning rate", "of the optimiser's steps", {"learning_rate": "rate"}, None),
     ("Curriculum", "variants of failing tasks", {"variants": "variants"}, None),
+    (
+        "Fidelity",
+        "shares of tokens and of rows",
+        {"fidelity": "fidelity", "fidelity_tokens": "tokens", "fidelity_rows": "rows"},
+        SHARE,
+    ),
+    (
+        "Programs' requests",
+        "in an iteration",
+        {"requests_unmatched": "unmatched", "requests_refused": "refused"},
+        None,
+    ),
+    ("Branches", "in an iteration, by reason", {f"branches_{reason}": reason.replace("_", " ") for reason in REASONS}, None),
     ("Truncated and unscored", "share of trajectories", {"truncated_share": "truncated", "unscored_share": "unscored"}, SHARE),
 ]
 

@@ -28,7 +28,7 @@ DEEP = '{"a":' * 900 + '"<script>alert(0)</script>"' + "}" * 900
 # Columns that are shown and name nothing.
 POISONED = {
     "detail", "stop_reason", "family", "prompt", "user", "session", "model", "source_file", "format", "road", "failure_kind",
-    "failure_detail", "created", "opening",
+    "failure_detail", "created", "opening", "traceback", "fault", "answer", "explanation",
 }  # fmt: skip
 MOST_OF_A_KIND = 3
 SCRIPTS = {"/static/theme.js", "/static/htmx.min.js", "/static/dashboard.js"}
@@ -204,20 +204,43 @@ def _form(address):
 
 
 def _poison_table(file, numbers):
-    table = pq.read_table(file)
+    table = _with_program(pq.read_table(file))
     for place, name in enumerate(table.column_names):
         if name in POISONED and pa.types.is_string(table.schema.field(name).type):
             values = [TEXTS[next(numbers) % len(TEXTS)].replace("\x00", "\u2400") for _ in range(table.num_rows)]
         elif name == "messages":
             values = [json.dumps(_messages(text, next(numbers))) for text in table[name].to_pylist()]
+        elif name == "branches":
+            values = [json.dumps(_branches(text, next(numbers))) for text in table["messages"].to_pylist()]
         elif name == "final_state" and pa.types.is_string(table.schema.field(name).type):
-            values = [json.dumps({ALL: ALL, "deep": [TEXTS[0]]}) for _ in range(table.num_rows)]
+            values = [
+                json.dumps({ALL: ALL, "deep": [TEXTS[0]], "program": {"output": ALL, "exit_code": ALL, "result": {ALL: ALL}}})
+                for _ in range(table.num_rows)
+            ]
         elif name == "breakdown":
             values = [json.dumps({TEXTS[next(numbers) % len(TEXTS)]: 0.5, "success": 0.0}) for _ in range(table.num_rows)]
         else:
             continue
         table = table.set_column(place, name, pa.array(values, pa.string()))
     pq.write_table(table, file)
+
+
+def _with_program(table):
+    """A table of trajectories or scores, as those of programs' episodes are."""
+    names = {"action_mask": ("branches", "traceback", "fault"), "trajectory_id": ("answer", "explanation")}
+    for sign, added in names.items():
+        for name in added if sign in table.column_names and not {"branches", "answer"} & set(table.column_names) else ():
+            table = table.append_column(name, pa.array([""] * table.num_rows, pa.string()))
+    return table
+
+
+def _branches(text, number):
+    """Two branches, with hostile reasons, agents and messages."""
+    first, second = (_messages(text, number + at) for at in (0, 1))
+    return [
+        {"reason": TEXTS[number % len(TEXTS)], "agent": ALL, "turns": [0], "messages": first, "foreign": 0},
+        {"reason": ALL, "agent": TEXTS[(number + 1) % len(TEXTS)], "turns": [1, "x", -1, 999], "messages": [*second, ALL]},
+    ]
 
 
 def _messages(text, number):

@@ -20,6 +20,7 @@ from tracewheel.core.store import FACTS, read_metadata
 from tracewheel.curation.curated_folder import TASKS_FILE
 from tracewheel.dashboard.index import schema
 from tracewheel.dashboard.index.episode_facts import facts_of, marks_of, tools_of, words_of
+from tracewheel.dashboard.index.episode_history import history_of
 from tracewheel.dashboard.library import RUN_ID, Place
 from tracewheel.dashboard.sources import SCORES, TRAJECTORIES, Source, sources_of
 from tracewheel.dashboard.text import value_of
@@ -27,7 +28,10 @@ from tracewheel.dashboard.text import value_of
 BATCH = 512
 LISTED = 500  # stored results that are chosen at once
 SIGNED = (LINEAGE_FILE, ENTRIES_FILE, LOOP_FILE, SUMMARY_FILE)
-NEEDED = ("id", "task_id", "group", "sample", "policy_version", "turns", "messages", "stop_reason", "action_mask")
+NEEDED = (
+    *("id", "task_id", "group", "sample", "policy_version", "turns", "messages", "stop_reason", "action_mask"),
+    *("branches", "requests", "fault"),  # a file has these where it has something to say in them
+)
 DROP_ABOVE = 0.5  # share of words of results that are gone, above which the index is made anew
 UNREADABLE = (DataError, KeyError, TypeError, ValueError, AttributeError, IndexError, OSError)
 
@@ -214,7 +218,7 @@ def _add(
     tools: Sequence[Mapping[str, Any]],
 ) -> None:
     messages, turns, stop = value_of(row["messages"]), value_of(row["turns"]), str(row["stop_reason"])
-    facts = facts_of(messages, turns, stop, score, tools)
+    facts, history = facts_of(messages, turns, stop, score, tools), history_of(row)
     versions = [turn["policy_version"] for turn in turns] or [row["policy_version"]]
     group = None if row["group"] == row["task_id"] else row["group"]
     places = (source, _task_number(database, row["task_id"]), row["id"], group, row["sample"])
@@ -231,11 +235,13 @@ def _add(
     lengths = (len(turns), facts.calls, row["tokens"], row["generated"], min(versions), max(versions))
     made = database.execute(
         "INSERT INTO episodes (source, task, trajectory, grp, sample, outcome, total, success, fault, detail, flaws, stop, "
-        "tools, turns, calls, tokens, generated, oldest, newest) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
-        (*places, *values, *lengths),
+        "tools, turns, calls, tokens, generated, oldest, newest, blame, branches, reasons, unmatched, lost) "
+        f"VALUES ({', '.join('?' * 24)})",
+        (*places, *values, *lengths, *(_sound(each) if isinstance(each, str) else each for each in history.stored)),
     )
-    words = _sound(words_of(messages))
-    database.execute("INSERT INTO words (rowid, text, marks) VALUES (?, ?, ?)", (made.lastrowid, words, marks_of(facts, stop)))
+    words = _sound(words_of([*messages, *history.others_than(messages)]))
+    marks = marks_of(facts, stop, history)
+    database.execute("INSERT INTO words (rowid, text, marks) VALUES (?, ?, ?)", (made.lastrowid, words, marks))
 
 
 def _episodes(file: Path) -> Iterator[dict[str, Any]]:

@@ -13,6 +13,7 @@ from tracewheel.core.errors import TracewheelError
 from tracewheel.core.types import first_turn
 from tracewheel.curation.faults import FinishedEpisode, find_fault
 from tracewheel.curation.labels import conversation_ended
+from tracewheel.dashboard.index.episode_history import History
 from tracewheel.environments import make_environment
 from tracewheel.scoring.adjustments import ADJUSTMENTS
 from tracewheel.scoring.flaws import FLAWS, NO_CALL, steps_of
@@ -118,9 +119,10 @@ def words_of(messages: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join(found)[:MOST_WORDS]
 
 
-def marks_of(facts: EpisodeFacts, stop: str) -> str:
+def marks_of(facts: EpisodeFacts, stop: str, history: History) -> str:
     """Words of the index that stand for what can be filtered."""
-    pairs = [("outcome", facts.outcome), ("fault", facts.fault), ("stop", stop)]
+    pairs = [("outcome", facts.outcome), ("fault", facts.fault), ("stop", stop), ("blame", history.blame)]
+    pairs += [("reason", reason) for reason in history.reasons]
     return " ".join(
         mark(kind, value) for kind, value in [*pairs, *(("tool", name) for name in tool_names(facts.tools))] if value
     )

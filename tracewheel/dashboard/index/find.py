@@ -11,11 +11,12 @@ from tracewheel.curation.difficulty import CONFIDENCE, beta_quantile
 from tracewheel.dashboard.index.episode_facts import tool_names
 from tracewheel.dashboard.index.queries import full_text_query
 
-CHOICES = ("outcome", "fault", "stop", "tool", "flaw", "policy", "split", "iteration", "version")
+CHOICES = ("outcome", "fault", "blame", "reason", "stop", "tool", "flaw", "policy", "split", "iteration", "version")
 COUNTED = 10_000  # matches beyond are "more than"
 EQUAL = {
     "outcome": "e.outcome",
     "fault": "e.fault",
+    "blame": "e.blame",
     "stop": "e.stop",
     "kind": "u.kind",
     "split": "u.split",
@@ -27,6 +28,9 @@ NUMBERS = {
     "least": "e.tokens >= ?",
     "most": "e.tokens <= ?",
     "turns": "e.turns >= ?",
+    "branches": "e.branches >= ?",
+    "unmatched": "e.unmatched >= ?",
+    "lost": "e.lost >= ?",
 }
 SORTS = {
     "iteration": "u.place, e.id",
@@ -36,16 +40,18 @@ SORTS = {
     "outcome": "e.outcome",
     "fault": "e.fault",
     "version": "e.newest",
+    "branches": "e.branches",
 }
 COLUMNS = (
     "e.id, e.trajectory, e.outcome, e.total, e.success, e.fault, e.detail, e.flaws, e.stop, e.tools, e.turns, e.calls, "
-    "e.tokens, e.generated, e.oldest, e.newest, e.sample, t.task, t.family, t.tier, s.entry, s.part"
+    "e.tokens, e.generated, e.oldest, e.newest, e.sample, e.blame, e.branches, e.reasons, "
+    "e.unmatched, e.lost, t.task, t.family, t.tier, s.entry, s.part"
 )
 
 
 @dataclass(frozen=True)
 class Asked:
-    """Filters of a list of episodes, by the names of `EQUAL` and `NUMBERS`, and `tool`, `flaw`, `family`, `task`."""
+    """Filters of a list of episodes, by the names of `EQUAL` and `NUMBERS`, and `tool`, `flaw`, `reason`, `family`, `task`."""
 
     values: Mapping[str, str]
     sort: str = "iteration"
@@ -82,17 +88,18 @@ def choices_of(database: sqlite3.Connection, run: int) -> dict[str, list[tuple[s
     """The values that a run's episodes have of what can be filtered, with their counts."""
     found: dict[str, dict[str, int]] = {name: {} for name in CHOICES}
     rows = database.execute(
-        "SELECT e.outcome, e.fault, e.stop, e.tools, e.flaws, u.policy, u.split, u.iteration, e.newest, count(*) "
-        "FROM uses u JOIN episodes e ON e.source = u.source WHERE u.run = ? GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9",
+        "SELECT e.outcome, e.fault, e.stop, e.tools, e.flaws, u.policy, u.split, u.iteration, e.newest, e.blame, e.reasons, "
+        "count(*) FROM uses u JOIN episodes e ON e.source = u.source WHERE u.run = ? "
+        "GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11",
         (run,),
     )
-    for outcome, fault, stop, tools, flaws, policy, split, iteration, version, count in rows:
-        plain = {"outcome": outcome, "fault": fault, "stop": stop, "policy": policy, "split": split}
+    for outcome, fault, stop, tools, flaws, policy, split, iteration, version, blame, reasons, count in rows:
+        plain = {"outcome": outcome, "fault": fault, "blame": blame, "stop": stop, "policy": policy, "split": split}
         numbers = {"iteration": iteration, "version": version}
         for name, value in {**plain, **{key: "" if each is None else str(each) for key, each in numbers.items()}}.items():
             if value:
                 found[name][value] = found[name].get(value, 0) + count
-        for name, several in (("tool", tool_names(tools)), ("flaw", [each for each in flaws.split(", ") if each])):
+        for name, several in (("tool", tool_names(tools)), ("flaw", listed(flaws)), ("reason", listed(reasons))):
             for value in several:
                 found[name][value] = found[name].get(value, 0) + count
     numeric = ("iteration", "version")
@@ -202,6 +209,11 @@ def rate_of(successes: float, attempts: int) -> dict[str, Any]:
     return {"rate": successes / attempts if attempts else None, "posterior": alpha / (alpha + beta), "ends": ends}
 
 
+def listed(stored: str) -> list[str]:
+    """The words of a stored list."""
+    return [each for each in stored.split(", ") if each]
+
+
 def _conditions(values: Mapping[str, str]) -> tuple[str, list[Any]]:
     """Conditions in SQL with question marks, and what stands for these."""
     conditions: list[str] = []
@@ -218,6 +230,7 @@ def _conditions(values: Mapping[str, str]) -> tuple[str, list[Any]]:
     for name, condition, value in (
         ("tool", "instr(e.tools, ?) > 0", f"\n{values.get('tool', '')}\n"),
         ("flaw", "instr(', ' || e.flaws || ',', ?) > 0", f", {values.get('flaw', '')},"),
+        ("reason", "instr(', ' || e.reasons || ',', ?) > 0", f", {values.get('reason', '')},"),
         ("family", "t.family = ?", values.get("family")),
         ("task", "t.task = ?", values.get("task")),
     ):

@@ -10,7 +10,7 @@ from tracewheel.core.store import remove
 # In the work folder. No run reads it; `tracewheel forget` deletes it whole.
 FOLDER = ".dashboard"
 FILE, LOCK, FIRST = "index.db", "lock", "first"
-VERSION = 1
+VERSION = 2
 CACHE_KB = 16_000
 WAIT_SECONDS = 10.0
 TABLES = """
@@ -30,7 +30,8 @@ CREATE TABLE sides (task INTEGER, split TEXT, curation TEXT, PRIMARY KEY (task, 
 CREATE TABLE episodes (
     id INTEGER PRIMARY KEY, source INTEGER, task INTEGER, trajectory TEXT, grp TEXT, sample INTEGER, outcome TEXT, total REAL,
     success REAL, fault TEXT, detail TEXT, flaws TEXT, stop TEXT, tools TEXT, turns INTEGER, calls INTEGER, tokens INTEGER,
-    generated INTEGER, oldest INTEGER, newest INTEGER
+    generated INTEGER, oldest INTEGER, newest INTEGER, blame TEXT, branches INTEGER, reasons TEXT,
+    unmatched INTEGER, lost INTEGER
 );
 CREATE INDEX episodes_source ON episodes (source);
 CREATE INDEX episodes_task ON episodes (task, source, success);

@@ -76,7 +76,10 @@ def group(request: Request, place: str, run_id: str, entry: str, group: str) -> 
     tools = environment_tools(run)
     episodes = []
     for one in group_at(own, group):
-        one = {name: parsed(value) if name in ("turns", "messages", "breakdown") else value for name, value in one.items()}
+        one = {
+            name: parsed(value) if name in ("turns", "messages", "branches", "breakdown") else value
+            for name, value in one.items()
+        }
         steps = transcript_of(one, tools)
         episodes.append(one | {"steps": steps, "parts": parts_of(one["breakdown"]), "advantages": advantages.of(one["id"])})
     before, after = neighbours_of(own, group)

@@ -13,7 +13,7 @@ from tracewheel.comparison.finished_run import FinishedRun
 from tracewheel.core.errors import DataError
 from tracewheel.dashboard import bars
 from tracewheel.dashboard.measured import iterations_of, loops
-from tracewheel.dashboard.rollout_curves import diversity_curve, flaw_curve, reward_curve, speed_curve, stop_curve
+from tracewheel.dashboard.rollout_curves import blame_curve, diversity_curve, flaw_curve, reward_curve, speed_curve, stop_curve
 from tracewheel.dashboard.rollout_digest import Digest, digests_within, together
 from tracewheel.dashboard.run_rows import RunRows
 from tracewheel.dashboard.sources import Source, sources_of
@@ -42,7 +42,7 @@ def rollouts(request: Request, place: str, run_id: str) -> Response:
     by_iteration = _by_iteration(digests)
     folders = list(loops(run).values())
     iterations = [one for folder in folders[:1] for one in iterations_of(run, folder)]
-    curves = [stop_curve(by_iteration), flaw_curve(by_iteration), *(
+    curves = [stop_curve(by_iteration), blame_curve(by_iteration), flaw_curve(by_iteration), *(
         curve(iterations) for curve in (reward_curve, diversity_curve, speed_curve)
     )]  # fmt: skip
     total = together(digests.values())

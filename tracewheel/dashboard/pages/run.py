@@ -14,6 +14,7 @@ from tracewheel.comparison.finished_run import FinishedRun
 from tracewheel.core.errors import DataError
 from tracewheel.core.run_state import NEXT
 from tracewheel.dashboard import bars, evidence, road
+from tracewheel.dashboard.fidelity import below, certificates_of, least_of
 from tracewheel.dashboard.findings import findings_of
 from tracewheel.dashboard.learning import FIRST, learning_curves
 from tracewheel.dashboard.measured import HARDER, Evaluation, evaluations_of, held_out, loops, read_small
@@ -23,6 +24,7 @@ from tracewheel.dashboard.run_rows import RunRow, RunRows
 from tracewheel.dashboard.sources import Source, sources_of
 from tracewheel.dashboard.view import Crumb, View, address
 from tracewheel.report.charts import line_chart
+from tracewheel.report.curves import OF_PROGRAMS
 from tracewheel.report.load import LABELS
 
 router = APIRouter()
@@ -83,12 +85,19 @@ def _moving(run: FinishedRun, row: RunRow, evaluations: list[Evaluation]) -> dic
     stations = road.stations_of(run, evaluations, progress, is_running=row.is_running)
     base = address("runs", row.place, row.run_id)
     chosen = run.summary.get("best_iteration")
+    curves = {name: learning_curves(run, folder, evaluations, chosen) for name, folder in loops(run).items()}
+    certificates = {name: certificates_of(run, folder) for name, folder in loops(run).items()}
+    least = least_of(run)
     return {
         **FIGURES,
         "run": row,
         "progress": progress,
         "roads": [road_picture(stations, base, columns) for columns in (4, 1)],
-        "curves": {name: learning_curves(run, folder, evaluations, chosen) for name, folder in loops(run).items()},
+        "curves": {name: [one for one in found if one.title not in OF_PROGRAMS] for name, found in curves.items()},
+        "fidelity": {name: found for name, found in certificates.items() if found},
+        "fidelity_curves": {name: [one for one in found if one.title in OF_PROGRAMS] for name, found in curves.items()},
+        "unfaithful": {name: below(found, least) for name, found in certificates.items()},
+        "least_fidelity": least,
         "first": FIRST,
         "advice": NEXT.get(row.state, ""),
     }

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
+from tracewheel.core.types import BranchReason, Fault, StopReason
 from tracewheel.curation.faults import KINDS
 from tracewheel.dashboard.excerpts import with_excerpts
 from tracewheel.dashboard.index import find
@@ -19,9 +20,9 @@ from tracewheel.dashboard.view import View
 
 router = APIRouter()
 SHOWN = 20
-MARKS = ("outcome", "fault", "stop", "tool")
+MARKS = ("outcome", "fault", "stop", "tool", "blame", "reason")
 OUTCOMES = ("solved", "failed", "partial", "unscored", "infrastructure_failed", "not scored")
-STOPS = ("finished", "no_tool_call", "max_turns", "max_tokens", "user_failed", "harness_failed", "infrastructure_failed")
+STOPS, BLAMES, REASONS = get_args(StopReason), get_args(Fault)[1:], get_args(BranchReason)[1:]
 
 
 @router.get("/search")
@@ -63,6 +64,8 @@ def search(request: Request) -> Response:
         outcomes=OUTCOMES,
         faults=KINDS,
         stops=STOPS,
+        blames=BLAMES,
+        reasons=REASONS,
         asked=dict(asked),
         part="results" if request.headers.get("hx-target") == "results" else "",
     )

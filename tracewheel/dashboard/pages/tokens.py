@@ -8,6 +8,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
+from tracewheel.dashboard.branches import rows_of
 from tracewheel.dashboard.episodes import one_trajectory
 from tracewheel.dashboard.library import NotThere
 from tracewheel.dashboard.pages.common import crumbs_of, one_of, run_of, whole
@@ -22,7 +23,7 @@ router = APIRouter()
 
 @router.get("/runs/{place}/{run_id}/episodes/{entry}/{part}/{trajectory}/tokens")
 def tokens(request: Request, place: str, run_id: str, entry: str, part: str, trajectory: str) -> Response:
-    """A page of tokens; `?at=` opens one of them with all that the policy had read before it."""
+    """A page of tokens, of a row alone with `?row=`; `?at=` opens one of them with all that the policy had read before it."""
     view: View = request.app.state.view
     run, row = run_of(request, place, run_id)
     source = source_at(run, entry, part)
@@ -33,7 +34,11 @@ def tokens(request: Request, place: str, run_id: str, entry: str, part: str, tra
     asked = request.query_params
     by = one_of(asked.get("by"), every.views(), "mask")
     at = _at(every, asked.get("at"))
-    first = whole(asked.get("from"), 0 if at is None else at // SHOWN * SHOWN)
+    parted = rows_of(found)
+    row_number = whole(asked.get("row"), -1)
+    chosen = row_number if 0 <= row_number < len(parted) else None
+    places = every.row(chosen)
+    first = whole(asked.get("from"), 0 if at not in places else places.index(at) // SHOWN * SHOWN)
     here = ("runs", place, run_id, "episodes", entry, part, trajectory, "tokens")
     return view.page(
         request,
@@ -51,8 +56,12 @@ def tokens(request: Request, place: str, run_id: str, entry: str, part: str, tra
         by=by,
         views=every.views(),
         legend=every.legend(by),
-        tokens=every.shown(texts, by, first),
+        tokens=every.shown(texts, by, first, row=chosen),
+        rows=parted,
+        row=chosen,
+        has_branches=bool(found["branches"]),
         count=len(every.ids),
+        shown=len(places),
         sampled=sum(every.mask),
         first=first,
         page_size=SHOWN,

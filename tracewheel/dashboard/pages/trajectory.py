@@ -11,19 +11,23 @@ from starlette.responses import Response
 
 from tracewheel.comparison.finished_run import FinishedRun
 from tracewheel.dashboard.advantages import Advantages, advantages_of
+from tracewheel.dashboard.branches import branches_of, rows_of
 from tracewheel.dashboard.episodes import Episodes, one_trajectory, parsed
 from tracewheel.dashboard.forms import remembered
 from tracewheel.dashboard.index.episode_facts import EpisodeFacts, facts_of, tools_of
-from tracewheel.dashboard.pages.common import crumbs_of, run_of
+from tracewheel.dashboard.pages.common import crumbs_of, run_of, whole
 from tracewheel.dashboard.places import rollouts_of, source_at
 from tracewheel.dashboard.review import labels_at
 from tracewheel.dashboard.sources import Source
 from tracewheel.dashboard.task_matrix import one_task
 from tracewheel.dashboard.transcript import parts_of, state_changes, transcript_of
+from tracewheel.dashboard.tree_picture import tree_picture
 from tracewheel.dashboard.view import Crumb, View, address
 from tracewheel.operations.labels import LABELS
 
 router = APIRouter()
+PROGRAM = "program"  # what a program left, in the final state: of rollout/harness/ends.py, whose imports are heavy
+LANES = 4  # branches side by side
 
 
 @router.get("/runs/{place}/{run_id}/episodes/{entry}/{part}/{trajectory}")
@@ -36,6 +40,9 @@ def trajectory(request: Request, place: str, run_id: str, entry: str, part: str,
     task = one_task(run, found["task_id"]) or {}
     before = parsed(task.get("initial_state"))
     tools = environment_tools(run)
+    first = whole(request.query_params.get("branch"))
+    first = first // LANES * LANES if first < len(found["branches"]) else 0
+    branches = branches_of(found, tools, first, LANES)
     return view.page(
         request,
         "trajectory.html",
@@ -52,8 +59,13 @@ def trajectory(request: Request, place: str, run_id: str, entry: str, part: str,
         found=found,
         task=task,
         steps=transcript_of(found, tools),
+        branches=branches,
+        picture=tree_picture(branches),
+        rows=rows_of(found),
+        first_branch=first,
+        lanes_shown=LANES,
         parts=parts_of(found["breakdown"]),
-        changes=state_changes(before, found["final_state"]) if before else None,
+        changes=state_changes(before, _world(found["final_state"])) if before else None,
         facts=episode_facts(found, tools),
         advantages=advantages_at(run, source),
         others=others_of(source, found),
@@ -88,6 +100,11 @@ def others_of(source: Source, found: Mapping[str, Any], most: int = 32) -> list[
         "SELECT id, sample, outcome, total, tokens FROM {episodes} WHERE task_id = ? AND id <> ? ORDER BY sample, id LIMIT ?",
         [found["task_id"], found["id"], most],
     )
+
+
+def _world(state: Any) -> Any:
+    """A final state without what the program itself left."""
+    return {name: value for name, value in state.items() if name != PROGRAM} if isinstance(state, Mapping) else state
 
 
 def _like(source: Source) -> dict[str, Any]:
