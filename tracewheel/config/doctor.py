@@ -14,6 +14,7 @@ CheckName = Literal[
     "unread_logs",
     "observation_loss",
     "sampler_mismatch",
+    "fidelity",
     "stale_adapter",
     "guard",
     "weak_start",

@@ -177,4 +177,5 @@ class DoctorSections(Sections):
     environment: EnvironmentConfig
     rollout: RolloutConfig
     learner: LearnerConfig
+    gate: GateConfig
     doctor: DoctorConfig

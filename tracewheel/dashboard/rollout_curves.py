@@ -9,6 +9,7 @@ from typing import get_args
 from tracewheel.core.types import Fault
 from tracewheel.dashboard.measured import Iteration
 from tracewheel.dashboard.rollout_digest import Digest
+from tracewheel.dashboard.text import seen
 from tracewheel.report.report_data import Curve
 
 SHARE = (0.0, 1.0)
@@ -28,7 +29,9 @@ def stop_curve(digests: Mapping[int, Digest]) -> Curve | None:
     for found in counts.values():
         totals += found
     for reason, _ in totals.most_common(MOST_LINES):
-        shares[reason] = [(number, counts[number][reason] / max(1, digests[number].episodes)) for number in sorted(digests)]
+        shares[seen(reason)] = [
+            (number, counts[number][reason] / max(1, digests[number].episodes)) for number in sorted(digests)
+        ]
     return Curve("Stop reasons", shares, "share of episodes", SHARE) if shares else None
 
 
@@ -37,8 +40,8 @@ def blame_curve(digests: Mapping[int, Digest]) -> Curve | None:
     totals: Counter[str] = Counter()
     for digest in digests.values():
         totals += digest.at_fault
-    series = {
-        who: [(number, digests[number].at_fault[who] / max(1, digests[number].episodes)) for number in sorted(digests)]
+    series: dict[str, list[tuple[int, float | None]]] = {
+        seen(who): [(number, digests[number].at_fault[who] / max(1, digests[number].episodes)) for number in sorted(digests)]
         for who, _ in totals.most_common(len(get_args(Fault)))
     }
     return Curve("Who is at fault", series, "share of episodes that went wrong") if series else None

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from tracewheel.dashboard.branches import Branch
+from tracewheel.dashboard.text import seen
 
 STEP, LINE, LEFT, TOP = 30, 34, 26, 20
 MOST = 60  # branches, and turns, that are drawn
@@ -28,7 +29,7 @@ def tree_picture(branches: Sequence[Branch]) -> Markup:
     size, width = next((name, most) for name, most in WIDTHS.items() if most >= label + NAME)
     height = TOP + LINE * len(shown)
     parts = [_branch(branch, branches, lines, label) for branch in shown]
-    says = "; ".join(f"branch {each.number + 1}, turns {_numbers(each)}: {each.reason or 'the first'}" for each in shown)
+    says = "; ".join(f"branch {each.number + 1}, turns {_numbers(each)}: {seen(each.reason) or 'the first'}" for each in shown)
     picture = Markup('<svg class="tree {}" viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>')
     return picture.format(size, width, height, f"The tree of branches. {says}", Markup("").join(parts))
 
@@ -47,7 +48,7 @@ def _branch(branch: Branch, branches: Sequence[Branch], lines: dict[int, int], l
         parts.append(Markup('<circle class="{}" cx="{}" cy="{}" r="7"/>').format(kind, _x(at), y))
         parts.append(Markup('<text class="at" x="{}" y="{}">{}</text>').format(_x(at), y + 4, at + 1))
     name = f"{branch.number + 1}: {branch.reason.replace('_', ' ') or 'first'}{f' · {branch.agent}' if branch.agent else ''}"
-    parts.append(Markup('<text class="name" x="{}" y="{}">{}</text>').format(label, y + 4, name[:40]))
+    parts.append(Markup('<text class="name" x="{}" y="{}">{}</text>').format(label, y + 4, seen(name[:40])))
     return Markup('<g class="b{}">{}</g>').format(branch.number % 4, Markup("").join(parts))
 
 

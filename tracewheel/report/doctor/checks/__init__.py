@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tracewheel.report.doctor.checks.entropy_collapse import entropy_collapse
+from tracewheel.report.doctor.checks.fidelity import fidelity
 from tracewheel.report.doctor.checks.flawed_success import flawed_success
 from tracewheel.report.doctor.checks.guard import guard
 from tracewheel.report.doctor.checks.held_batches import held_batches
@@ -35,6 +36,7 @@ CHECKS: dict[str, Check] = {
         unread_logs,
         observation_loss,
         sampler_mismatch,
+        fidelity,
         stale_adapter,
         guard,
         weak_start,
