@@ -79,7 +79,10 @@ def _watch(door: ServingDoor, champions: Champions, champion: Champion | None, o
     looked = time.monotonic()
     with stopping.stoppable():
         while True:
-            stopping.check()
+            try:
+                stopping.check()
+            except stopping.Stopped as stop:
+                raise stopping.Stopped(stop.request, "serving has stopped") from None
             time.sleep(LOOK_SECONDS)
             door.end_idle(options.idle)
             if time.monotonic() < looked + options.watch:
