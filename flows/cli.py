@@ -17,6 +17,7 @@ from flows.compare import add_compare_command
 from flows.dashboard import add_dashboard_command
 from flows.data import add_data_commands
 from flows.deploy_options import add_deploy_options
+from flows.describe import add_describe_command
 from flows.dvc import add_dvc_commands
 from flows.encoding import clean, print_in_any_encoding
 from flows.export import add_export_command
@@ -130,6 +131,7 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     add_init_command(commands, EXIT_CODES)
+    add_describe_command(commands, EXIT_CODES)
 
     retrain = _command(commands, "retrain", "flows.commands:retrain", "the whole loop, from traces to a promoted adapter")
     retrain.add_argument("--dry-run", action="store_true", help="print the plan: stages, what is stored, sizes, estimated time")

@@ -20,10 +20,11 @@ LONGEST = 400
 
 @dataclass(frozen=True)
 class Grid:
-    """A table: the first column holds names, the others figures."""
+    """A table: the first column holds names, the others figures, or else texts."""
 
     headings: Sequence[str]
     rows: Sequence[Sequence[str]]
+    figures: bool = True
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,7 @@ def say(console: Console, look_at: str = "", tone: str = "good", next: Sequence[
 def _table(grid: Grid) -> Table:
     table = Table()
     for place, heading in enumerate(grid.headings):
-        table.add_column(heading, justify="right" if place else "left", overflow="fold")
+        table.add_column(heading, justify="right" if place and grid.figures else "left", overflow="fold")
     for row in grid.rows:
         table.add_row(*(Text(clean(cell)) for cell in row))
     return table
