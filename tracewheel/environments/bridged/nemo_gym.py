@@ -17,6 +17,10 @@ from tracewheel.environments.failure import BridgeFailure
 class NemoGymEnvironment:
     """The tools of a resources server that runs at `url`; a session of its own for each episode.
 
+    ```yaml
+    environment: {kind: nemo_gym, args: {url: "http://localhost:8000"}}
+    ```
+
     A task's `initial_state` is `{"row": a line of the server's data set}`. The row's tools are the episode's, a call is a POST
     to the tool's name, and at the end `/verify` gets the row with what the agent did. Its reward is the state's `verdict`.
     The agent's first turn without a call is its answer and ends the episode.

@@ -43,6 +43,14 @@ PARAMETERS = {tool["function"]["name"]: tool["function"]["parameters"]["properti
 class OrderDeskEnvironment:
     """Orders of some customers; `orders` lists one as `- kettle K7 24 open`: item, number, amount, status.
 
+    >>> from tracewheel.environments.order_desk.tasks import order_desk_task
+    >>> order = {"id": "K7", "customer": "Mia Kent", "item": "kettle", "amount": 24, "status": "open"}
+    >>> goal = {"family": "open", "customer": "Mia Kent"}
+    >>> desk = OrderDeskEnvironment()
+    >>> desk.reset(order_desk_task("Cancel all open orders of Mia Kent.", {"orders": [order]}, goal))
+    >>> desk.step("orders", {"customer": "Mia Kent"}).text
+    '- kettle K7 24 open'
+
     State: `{"orders": [{"id", "customer", "item", "amount", "status"}], "finished": bool}`; a refunded order also has
     `refunded`, the amount. A call that fails changes nothing; its observation says why.
     """

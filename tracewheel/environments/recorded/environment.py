@@ -30,6 +30,10 @@ def unrecorded_tools(final_state: Mapping[str, Any]) -> list[str]:
 class RecordedEnvironment:
     """A world made of logs. Its kind is `recorded:PATH`, PATH being the folder of a recording.
 
+    ```yaml
+    environment: {kind: "recorded:data/recording"}
+    ```
+
     State: `{"task": the log's name, "calls": [{"name", "arguments", "key"}], "unrecorded": [{"name", "arguments"}]}`.
     `calls` are those of the episode; calls of an opening conversation are in the task. A call of an unknown tool gets an
     error and counts as a call that no success made. An episode ends with a call that ended a logged episode, with an

@@ -55,6 +55,13 @@ class RefundDeskArgs(Strict):
 class RefundDeskEnvironment:
     """Orders, a ticket, and a customer who says what it is asked.
 
+    >>> import random
+    >>> from tracewheel.environments.refund_desk.tasks import make_task
+    >>> desk = RefundDeskEnvironment()
+    >>> desk.reset(make_task("refund", 1, random.Random(0)))
+    >>> desk.step("close", {"outcome": "refused"}).done
+    True
+
     State: `{"orders": [{"id", "customer", "item", "days", "paid", "status"}], "ticket": str}`; an order that is refunded or
     exchanged also has `refunded_to` or `exchanged_for`. The tools do not enforce the policy: that is the agent's work. A call
     that fails changes nothing; its observation says why. The customer's brief is in the task's `initial_state` and never in a

@@ -44,6 +44,13 @@ REQUIRED = {tool["function"]["name"]: tool["function"]["parameters"]["properties
 class WorkspaceEnvironment:
     """File tree with folders one level deep; paths look like `/inbox/inv1.log`.
 
+    >>> import random
+    >>> from tracewheel.environments.workspace.tasks import FAMILIES, make_task
+    >>> tree = WorkspaceEnvironment()
+    >>> tree.reset(make_task(list(FAMILIES)[0], 1, random.Random(0)))
+    >>> tree.step("list_files", {"path": "/nowhere"}).error
+    True
+
     State: `{"folders": [path], "files": {path: text}, "finished": bool}`. A call that fails changes nothing; its
     observation says why.
     """

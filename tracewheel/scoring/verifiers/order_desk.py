@@ -11,6 +11,13 @@ from tracewheel.environments.order_desk.tasks import CANCEL, CANCELLED, REFUNDED
 class OrderDeskVerifier:
     """Binary reward from the final orders.
 
+    >>> from tracewheel.environments.order_desk.tasks import order_desk_task
+    >>> order = {"id": "K7", "customer": "Mia Kent", "item": "kettle", "amount": 24, "status": "open"}
+    >>> goal = {"family": "open", "customer": "Mia Kent"}
+    >>> task = order_desk_task("Cancel all open orders of Mia Kent.", {"orders": [order]}, goal)
+    >>> OrderDeskVerifier().verify(task, {"orders": [{**order, "status": "cancelled"}]})
+    (1.0, {'asked': 1.0, 'untouched': 1.0})
+
     The breakdown has two parts, each 0 or 1, and the total is 1 only when both are:
 
     - `asked`: every order that was asked for is cancelled, or refunded in full.

@@ -13,6 +13,11 @@ from tracewheel.core.types import Task
 class RecordedVerifier:
     """Step-level matching against the successful traces of the same task.
 
+    >>> goal = {"references": [[{"key": "find"}, {"key": "pay"}]]}
+    >>> task = Task("t1", "recorded:logs", "shop", 1, "Pay it.", {}, goal, "recorded", "t1")
+    >>> RecordedVerifier().verify(task, {"calls": [{"key": "find"}], "unrecorded": []})
+    (0.5, {'recall': 0.5, 'precision': 1.0, 'first_call': 1.0})
+
     Calls are equal when they have the same key (`recorded.calls.normalised_key`). `matched` is the length of the longest
     common subsequence of the episode's calls and those of a success; of several successes the most similar one counts. The
     total is `matched` over the length of the longer sequence, so it is 1 only for equal sequences, and a missing call costs

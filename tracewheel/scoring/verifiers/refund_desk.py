@@ -10,6 +10,12 @@ from tracewheel.core.types import Task
 class RefundDeskVerifier:
     """Binary reward from the final database.
 
+    >>> import random
+    >>> from tracewheel.environments.refund_desk.tasks import make_task
+    >>> task = make_task("refund", 1, random.Random(0))
+    >>> RefundDeskVerifier().verify(task, {"orders": task.initial_state["orders"], "ticket": "open"})
+    (0.0, {'order': 0.0, 'untouched': 1.0, 'ticket': 0.0})
+
     The breakdown has three parts, each 0 or 1, and the total is 1 only when all are:
 
     - `order`: the order is as it should be: refunded the right way, exchanged for the right item, cancelled, or, where the

@@ -11,6 +11,10 @@ from tracewheel.core.types import Task
 class VerdictVerifier:
     """Reads `verdict` of the final state: `{"reward": number or None, "parts": {name: number}}`.
 
+    >>> task = Task("t1", "nemo_gym", "maths", 1, "What is 2 + 2?", {}, {}, "verdict", "t1")
+    >>> VerdictVerifier().verify(task, {"verdict": {"reward": 0.5, "parts": {"right": 1.0}}})
+    (0.5, {'reward': 0.5, 'right': 1.0})
+
     The total is the reward, cut to 0 to 1; the part `reward` is as the project gave it. Reading is all that it does, so that
     scoring again gives the same.
 

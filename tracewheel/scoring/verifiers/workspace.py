@@ -12,6 +12,12 @@ from tracewheel.environments.workspace.tasks import selected_files
 class WorkspaceVerifier:
     """Binary reward from the final file tree.
 
+    >>> import random
+    >>> from tracewheel.environments.workspace.tasks import FAMILIES, make_task
+    >>> task = make_task(list(FAMILIES)[0], 1, random.Random(0))
+    >>> WorkspaceVerifier().verify(task, task.initial_state)
+    (0.0, {'files_moved': 0.0, 'manifest': 0.0, 'untouched': 1.0})
+
     The breakdown has three parts, each 0 or 1, and the total is 1 only when all are:
 
     - `files_moved`: every selected file is in the destination with its text, and gone from the source.
