@@ -9,8 +9,6 @@ import time
 from contextlib import ExitStack
 from typing import Any
 
-from flows.setup import prepare_environment, resolve_config
-from tracewheel.config import EngineSections
 from tracewheel.core import stopping
 from tracewheel.core.errors import InputError
 
@@ -38,10 +36,13 @@ def gateway(options: argparse.Namespace) -> dict[str, Any]:
     """
     if options.key is not None and (len(options.key) < SHORTEST_KEY or not options.key.isascii()):
         raise InputError(f"--key: at least {SHORTEST_KEY} ASCII characters; without the option one is made")
+    from flows.setup import prepare_environment, resolve_config
+
     key = options.key or f"tw-{secrets.token_urlsafe(24)}"
     config = resolve_config(options.config, options.overrides, options.run_dir)
     config.require("policy.base")
     prepare_environment(None, debug=options.debug)
+    from tracewheel.config import EngineSections
     from tracewheel.engines.making import make_engine
     from tracewheel.gateway.engine_thread import EngineThread
     from tracewheel.gateway.gateway import Gateway

@@ -173,7 +173,7 @@ def test_a_reward_that_is_no_number_fails_the_episode(play, tasks, call_text):
     (episode,) = play([[call_text("list_files", path="/")]], task)
     assert episode.stop_reason == "infrastructure_failed"
     assert episode.detail == (
-        "ValueError: the reward of tool 'list_files' is inf; an observation's reward is a finite number or None"
+        "ValueError: the reward of 'list_files' is inf; an observation's reward is a finite number or None"
     )
 
 

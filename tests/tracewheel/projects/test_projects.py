@@ -33,6 +33,14 @@ print(OpenAI().chat.completions.create(model="any", messages=task["messages"]).c
 """
 
 
+@pytest.fixture(autouse=True)
+def forgotten():
+    """Projects of several tests have the same package; each test imports its own."""
+    yield
+    for name in [name for name in sys.modules if name.partition(".")[0] == "my_agent"]:
+        del sys.modules[name]
+
+
 @pytest.fixture(scope="module")
 def sample(tmp_path_factory):
     """A sample project."""
