@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[2]
 RECORD = {"messages": [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hello."}]}
 # Commands that print tables of their own.
 OWN_TABLES = {
-    "flows.backtest:backtest", "flows.serve:serve",
+    "flows.backtest:backtest", "flows.describe:describe", "flows.serve:serve",
     "flows.commands:retrain", "flows.doctor:doctor", "flows.check_template:check_template", "flows.baseline:baseline",
     "flows.data:diff", "flows.data:filter_dry_run", "flows.dvc:params",
     "flows.gateway:gateway",  # prints where it serves, and ends with a signal

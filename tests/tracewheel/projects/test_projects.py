@@ -181,6 +181,7 @@ class TestFromLog:
             log_project(Project.at(str(tmp_path / "new")), str(tmp_path / "log.jsonl"), None)
         assert sorted(path.name for path in tmp_path.iterdir()) == ["log.jsonl"]
 
+    @pytest.mark.slow
     @pytest.mark.skipif(not SHARED.is_dir(), reason="the shared traces are not on this machine")
     def test_the_airline_traces_become_a_world_with_tasks(self, tmp_path, monkeypatch):
         log = SHARED / "tau_bench" / "gpt-4o-airline.tasks0-24.json"

@@ -13,7 +13,9 @@ def same(found, expected):
     assert {**found.final_state, "program": None} == {**expected.final_state, "program": None}
 
 
-@pytest.mark.parametrize("preload", [[], ["openai", "httpx"]], ids=["started", "preloaded"])
+@pytest.mark.parametrize(
+    "preload", [pytest.param([], id="started", marks=pytest.mark.slow), pytest.param(["openai", "httpx"], id="preloaded")]
+)
 def test_an_unmodified_program_has_the_episodes_of_the_built_in_loop(played, tasks, example, preload):
     expected = played(tasks, samples=2)
     found = played(tasks, {"command": example, "preload": preload}, samples=2)
