@@ -10,11 +10,11 @@ from tracewheel.gateway.dialects.chat_messages import read_messages
 from tracewheel.gateway.dialects.chat_stream import chat_events
 from tracewheel.gateway.dialects.chat_words import created_by, logprob_list, usage
 from tracewheel.gateway.dialects.dialect import Asked, Dialect, Event
-from tracewheel.gateway.dialects.fields import Fields, refuse, unsupported, wrong_type, wrong_value
+from tracewheel.gateway.dialects.fields import Fields, refuse, unsupported, wrong_value
 from tracewheel.gateway.dialects.messages import check_calls, checked_tools, said
 from tracewheel.gateway.dialects.pieces import content_tokens
 from tracewheel.gateway.dialects.said import Said
-from tracewheel.gateway.dialects.tool_choice import ToolChoice, choose
+from tracewheel.gateway.dialects.tool_choice import ToolChoice, openai_choice
 from tracewheel.gateway.exchange import ChatReply, ChatRequest, Refusal
 
 READ = {"messages", "model", "tools", "tool_choice", "parallel_tool_calls", "max_completion_tokens", "max_tokens", "n", "stop"}
@@ -116,19 +116,4 @@ def _tool_choice(fields: Fields) -> ToolChoice:
         function.text("name")
         function.inner("parameters")
         function.optional_text("description")
-    tools = checked_tools(fields.listed("tools"))
-    given = fields.get("tool_choice")
-    if given is None or isinstance(given, str):
-        if given not in (None, "none", "auto", "required"):
-            raise wrong_value(given, ["none", "auto", "required"], "tool_choice")
-        return choose(tools, given or "auto", "tool_choice")
-    if not isinstance(given, dict):
-        raise wrong_type(given, "one of a string or an object", "tool_choice")
-    choice = Fields(given, "tool_choice")
-    if choice.text("type") == "function":
-        return choose(tools, "required", "tool_choice", [choice.needed("function").text("name")])
-    if choice.text("type") != "allowed_tools":
-        raise wrong_value(choice.text("type"), ["function", "allowed_tools"], "tool_choice.type")
-    allowed = choice.needed("allowed_tools")
-    names = [tool.needed("function").text("name") for tool in allowed.objects("tools")]
-    return choose(tools, allowed.choice("mode", ["auto", "required"]) or "auto", "tool_choice", names)
+    return openai_choice(fields, checked_tools(fields.listed("tools")), nested=True)

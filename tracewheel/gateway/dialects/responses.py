@@ -7,14 +7,14 @@ from typing import Any
 
 from tracewheel.gateway.dialects import openai_errors
 from tracewheel.gateway.dialects.dialect import Asked, Dialect, Event
-from tracewheel.gateway.dialects.fields import Fields, unsupported, wrong_type, wrong_value
+from tracewheel.gateway.dialects.fields import Fields, unsupported, wrong_value
 from tracewheel.gateway.dialects.messages import check_calls, checked_tools
 from tracewheel.gateway.dialects.messages import said as shown
 from tracewheel.gateway.dialects.response_input import earlier_messages, read_input
 from tracewheel.gateway.dialects.response_output import make_output, response_usage
 from tracewheel.gateway.dialects.response_stream import response_events
 from tracewheel.gateway.dialects.said import Said
-from tracewheel.gateway.dialects.tool_choice import ToolChoice, choose
+from tracewheel.gateway.dialects.tool_choice import ToolChoice, openai_choice
 from tracewheel.gateway.exchange import ChatReply, ChatRequest, Refusal
 
 READ = {"input", "instructions", "model", "tools", "tool_choice", "parallel_tool_calls", "max_output_tokens", "stream", "text"}
@@ -155,18 +155,4 @@ def _tool_choice(fields: Fields) -> ToolChoice:
         tool.text("name")
         tool.inner("parameters")
         tool.optional_text("description")
-    tools = checked_tools(fields.listed("tools"))
-    given = fields.get("tool_choice")
-    if given is None or isinstance(given, str):
-        if given not in (None, "none", "auto", "required"):
-            raise wrong_value(given, ["none", "auto", "required"], "tool_choice")
-        return choose(tools, given or "auto", "tool_choice")
-    if not isinstance(given, dict):
-        raise wrong_type(given, "one of a string or an object", "tool_choice")
-    choice = Fields(given, "tool_choice")
-    if choice.text("type") == "function":
-        return choose(tools, "required", "tool_choice", [choice.text("name")])
-    if choice.text("type") != "allowed_tools":
-        raise wrong_value(choice.text("type"), ["function", "allowed_tools"], "tool_choice.type")
-    names = [tool.text("name") for tool in choice.objects("tools")]
-    return choose(tools, choice.choice("mode", ["auto", "required"]) or "auto", "tool_choice", names)
+    return openai_choice(fields, checked_tools(fields.listed("tools")), nested=False)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tracewheel.gateway.dialects.fields import refuse
+from tracewheel.gateway.dialects.fields import Fields, refuse, wrong_type, wrong_value
+
+PARAM = "tool_choice"
 
 
 @dataclass(frozen=True)
@@ -42,3 +44,35 @@ def choose(tools: list[dict[str, Any]], mode: str, param: str, names: list[str] 
     if not tools:
         raise refuse(f"'{param}' is only allowed when 'tools' are specified.", param, "invalid_value")
     return ToolChoice(tools, tools[0]["function"]["name"] if len(tools) == 1 else None, True)
+
+
+def openai_choice(fields: Fields, tools: list[dict[str, Any]], *, nested: bool) -> ToolChoice:
+    """The tools of a turn, by OpenAI's `tool_choice`.
+
+    Args:
+        fields: The request.
+        tools: The tools offered.
+        nested: Whether names and allowed tools stand in objects of their own, as in Chat Completions, or beside the type.
+
+    Raises:
+        Refusal: the choice is none of the protocol's, or as for `choose`.
+    """
+    given = fields.get(PARAM)
+    if given is None or isinstance(given, str):
+        if given not in (None, "none", "auto", "required"):
+            raise wrong_value(given, ["none", "auto", "required"], PARAM)
+        return choose(tools, given or "auto", PARAM)
+    if not isinstance(given, dict):
+        raise wrong_type(given, "one of a string or an object", PARAM)
+    choice = Fields(given, PARAM)
+
+    def name_of(holder: Fields) -> str:
+        return (holder.needed("function") if nested else holder).text("name")
+
+    if choice.text("type") == "function":
+        return choose(tools, "required", PARAM, [name_of(choice)])
+    if choice.text("type") != "allowed_tools":
+        raise wrong_value(choice.text("type"), ["function", "allowed_tools"], f"{PARAM}.type")
+    allowed = choice.needed("allowed_tools") if nested else choice
+    names = [name_of(tool) for tool in allowed.objects("tools")]
+    return choose(tools, allowed.choice("mode", ["auto", "required"]) or "auto", PARAM, names)

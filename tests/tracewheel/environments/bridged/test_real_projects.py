@@ -4,6 +4,7 @@ Their examples are in their repositories, not in the packages: TRACEWHEEL_CHECKO
 `verifiers` and `Gym`.
 """
 
+import contextlib
 import json
 import os
 import subprocess
@@ -75,27 +76,32 @@ def test_openenv_in_process(grid):
     assert VerdictVerifier().verify(None, other.snapshot())[0] == 0.0
 
 
-def test_openenv_by_url(grid):
-    python, folder = place("OpenEnv", "openenv")
+@contextlib.contextmanager
+def serving(command, folder, path):
+    """A server of another project, which takes its port as its last argument: its URL once it answers at `path`."""
     port = free_port()
-    server = subprocess.Popen(
-        [python, "-m", "uvicorn", "grid_world_env.server.app:app", "--port", str(port)],
-        cwd=folder / "envs",
-        stderr=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-    )
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    server = subprocess.Popen([*command, str(port)], cwd=folder, **quiet)
+    url, end = f"http://127.0.0.1:{port}", time.monotonic() + 90
     try:
-        url = f"http://127.0.0.1:{port}"
-        for _ in range(600):
+        while True:
             try:
-                httpx.get(f"{url}/health")
+                httpx.get(f"{url}/{path}")
                 break
             except httpx.ConnectError:
+                assert server.poll() is None and time.monotonic() < end, "the server did not start"
                 time.sleep(0.1)
-        assert walk(grid(url=url))["verdict"]["reward"] == 1.0
+        yield url
     finally:
         server.kill()
         server.wait()
+
+
+def test_openenv_by_url(grid):
+    python, folder = place("OpenEnv", "openenv")
+    uvicorn = ["-m", "uvicorn", "grid_world_env.server.app:app", "--port"]
+    with serving([python, *uvicorn], folder / "envs", "health") as url:
+        assert walk(grid(url=url))["verdict"]["reward"] == 1.0
 
 
 def test_openenv_with_mcp_tools(grid):
@@ -151,16 +157,7 @@ uvicorn.run(server.setup_webserver(), host="127.0.0.1", port=int(sys.argv[1]))
 
 def test_a_resources_server_of_nemo_gym():
     python, folder = place("Gym", "nemo")
-    port = free_port()
-    server = subprocess.Popen([python, "-c", COUNTER, str(port)], cwd=folder, stderr=subprocess.DEVNULL)
-    try:
-        url = f"http://127.0.0.1:{port}"
-        for _ in range(900):
-            try:
-                httpx.get(f"{url}/reverify_mode")
-                break
-            except httpx.ConnectError:
-                time.sleep(0.1)
+    with serving([python, "-c", COUNTER], folder, "reverify_mode") as url:
         lines = (folder / "resources_servers/example_session_state_mgmt/data/example.jsonl").read_text().splitlines()
         row = json.loads(lines[0])  # the counter begins at 3 and is to be 6
         first, second = (NemoGymEnvironment(NemoGymEnvironment.Args(url=url)) for _ in range(2))
@@ -175,7 +172,4 @@ def test_a_resources_server_of_nemo_gym():
         assert second.step("get_counter_value", {}).text == '{"count":3}'  # sessions share nothing
         assert first.reply("6").done
         assert [VerdictVerifier().verify(task, one.snapshot())[0] for one in (first, second)] == [1.0, 0.0]
-    finally:
-        server.kill()
-        server.wait()
     assert second.step("get_counter_value", {}).fault == "environment"
