@@ -27,6 +27,13 @@ SMOLLM2_WEIGHTS := $(SMOLLM2)/SmolLM2-135M-Instruct.Q4_1.gguf
 SMOLLM2_LOGS := $(SMOLLM2)/order_desk.jsonl
 # The dialogue's demo: its logs and its tiny base come from scripts; git ignores both.
 REFUND_DESK := data/refund_desk
+ASSISTANT := data/assistant
+RETRIEVAL := data/retrieval
+
+# Code of agents runs in boxes of bubblewrap; all else works without it.
+INSTALL_BUBBLEWRAP := command -v bwrap > /dev/null \
+	|| { [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null && apt-get install --quiet --quiet --yes bubblewrap > /dev/null 2>&1; } \
+	|| echo "bubblewrap is missing, so code of agents will not be run: apt-get install bubblewrap (docs/sandbox.md)" >&2
 
 # Threads that spin while they wait make a busy machine many times slower (tracewheel/core/threads.py).
 export OMP_WAIT_POLICY ?= PASSIVE
@@ -40,12 +47,14 @@ export GIT_PYTHON_REFRESH := quiet
 # Containers often forbid compiled files; then each test process rewrites every test's asserts and each command compiles all our modules.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup setup-vllm setup-standards setup-harnesses demo demo-smollm2 demo-refund-desk demo-vllm repro mlflow test test-dashboard test-vllm test-vllm-all test-standards test-harnesses test-all check format clean
+.PHONY: help setup setup-vllm setup-standards setup-harnesses demo demo-smollm2 demo-refund-desk demo-assistant demo-retrieval demo-vllm repro mlflow test test-dashboard test-vllm test-vllm-all test-standards test-harnesses test-all check format clean
 
 help:
 	@echo "make demo       install what is missing and run the whole loop on $(PROFILE)"
 	@echo "make demo-smollm2  the loop on a real language model, SmolLM2-135M-Instruct (docs/smollm2.md)"
 	@echo "make demo-refund-desk  the loop on a dialogue with a simulated customer (docs/dialogue.md)"
+	@echo "make demo-assistant  the loop on a personal assistant over several apps (docs/assistant.md)"
+	@echo "make demo-retrieval  the loop on multi-hop questions that are answered by searching (docs/retrieval.md)"
 	@echo "make demo-vllm  the same on vLLM, in an environment of its own"
 	@echo "make repro      the same stages through DVC"
 	@echo "make mlflow     the MLflow server over the local store, on http://127.0.0.1:5000"
@@ -60,6 +69,7 @@ $(INSTALLED):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Tracewheel needs Python 3.11 or newer: make PYTHON=python3.11 $(MAKECMDGOALS)" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	@$(INSTALL_BUBBLEWRAP)
 	@rm -f $(VENV)/.installed-*
 	@touch $@
 
@@ -74,7 +84,7 @@ $(VLLM_INSTALLED):
 	@touch $@
 
 setup-standards: $(STANDARDS)/harbor/.harbor-0.25.0 $(STANDARDS)/openenv/.openenv-0.10.0 $(STANDARDS)/mcp_servers/.installed $(STANDARDS)/mcp_sqlite/.installed \
-	$(STANDARDS)/verifiers_env/.verifiers-0.4.0
+	$(STANDARDS)/verifiers_env/.verifiers-0.4.0 $(STANDARDS)/bfcl/.bfcl-2026.3.23 $(STANDARDS)/reasoning_gym/.reasoning_gym-0.1.25
 
 # Its validator needs only pydantic; the rest of Harbor wants Python 3.12.
 $(STANDARDS)/harbor/.harbor-%:
@@ -91,6 +101,17 @@ $(STANDARDS)/openenv/.openenv-%:
 $(STANDARDS)/verifiers_env/.verifiers-%:
 	$(PYTHON) -m venv --clear $(STANDARDS)/verifiers_env
 	$(STANDARDS)/verifiers_env/bin/python -m pip install --quiet --disable-pip-version-check verifiers==$*
+	@touch $@
+
+# Its multi-turn checker needs only mpmath; the rest asks for the SDKs of all its models.
+$(STANDARDS)/bfcl/.bfcl-%:
+	$(PYTHON) -m venv --clear $(STANDARDS)/bfcl
+	$(STANDARDS)/bfcl/bin/python -m pip install --quiet --disable-pip-version-check --no-deps bfcl-eval==$* mpmath==1.3.0
+	@touch $@
+
+$(STANDARDS)/reasoning_gym/.reasoning_gym-%:
+	$(PYTHON) -m venv --clear $(STANDARDS)/reasoning_gym
+	$(STANDARDS)/reasoning_gym/bin/python -m pip install --quiet --disable-pip-version-check reasoning-gym==$*
 	@touch $@
 
 $(STANDARDS)/mcp_servers/.installed:
@@ -134,6 +155,24 @@ $(REFUND_DESK)/base/base.json: configs/refund_desk_base.yaml | setup
 
 $(REFUND_DESK)/refund_desk.jsonl: data/make_traces.py tracewheel/demo/refund_desk_logs.py $(wildcard tracewheel/environments/refund_desk/*.py) | setup
 	$(BIN)/python data/make_traces.py refund_desk
+
+demo-assistant: setup $(ASSISTANT)/base/base.json $(ASSISTANT)/assistant.jsonl
+	$(BIN)/tracewheel retrain configs/assistant.yaml || [ $$? -eq 3 ]
+
+$(ASSISTANT)/base/base.json: configs/assistant_base.yaml | setup
+	$(BIN)/tracewheel base-policy configs/assistant_base.yaml --out $(@D)
+
+$(ASSISTANT)/assistant.jsonl: data/make_traces.py tracewheel/demo/assistant_logs.py $(wildcard tracewheel/environments/assistant/*.py) | setup
+	$(BIN)/python data/make_traces.py assistant
+
+demo-retrieval: setup $(RETRIEVAL)/base/base.json $(RETRIEVAL)/retrieval.jsonl
+	$(BIN)/tracewheel retrain configs/retrieval.yaml || [ $$? -eq 3 ]
+
+$(RETRIEVAL)/base/base.json: configs/retrieval_base.yaml | setup
+	$(BIN)/tracewheel base-policy configs/retrieval_base.yaml --out $(@D)
+
+$(RETRIEVAL)/retrieval.jsonl: data/make_traces.py tracewheel/demo/retrieval_logs.py $(wildcard tracewheel/environments/retrieval/*.py) | setup
+	$(BIN)/python data/make_traces.py retrieval
 
 demo-vllm: setup-vllm
 	$(VLLM_BIN)/tracewheel retrain configs/tiny-vllm.yaml

@@ -84,9 +84,10 @@ def main() -> None:
     print(table)
 
 
-def retrain(profile: str, seed: int, run_dir: Path) -> dict[str, Any]:
-    """Run the command line as a user would; a refusal by the gate (exit code 3) is a result too."""
-    command = ["tracewheel", "retrain", profile, "--set", f"seed={seed}", "--run-dir", str(run_dir), "--json"]
+def retrain(profile: str, seed: int, run_dir: Path, *settings: str) -> dict[str, Any]:
+    """Run the command line as a user would, with these settings; a refusal by the gate (exit code 3) is a result too."""
+    given = [part for setting in (f"seed={seed}", *settings) for part in ("--set", setting)]
+    command = ["tracewheel", "retrain", profile, *given, "--run-dir", str(run_dir), "--json"]
     done = subprocess.run([str(Path(sys.executable).with_name("tracewheel")), *command[1:]], stdout=subprocess.PIPE, text=True)
     if done.returncode not in (0, 3):
         raise SystemExit(f"{' '.join(command)} ended with {done.returncode}")

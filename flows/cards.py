@@ -13,7 +13,7 @@ from flows.batches import batches_card, held_rows
 from flows.data_cards import curate_card, figures_card, ingest_card, keys_card, quality_card, recording_card
 from flows.look import Block, Card, Grid, number, percent, rows_of
 from flows.preview import preview_card
-from flows.review_cards import approve_card, dashboard_card, labels_card
+from flows.review_cards import approve_card, calibrate_judge_card, dashboard_card, labels_card, reward_model_card
 
 Options = argparse.Namespace
 Result = Mapping[str, Any]
@@ -84,7 +84,7 @@ def score_card(options: Options, result: Result) -> Card:
         look_at, tone = f"{lost} of {result['trajectories']} episodes have no score, which is not 0", "warning"
     return Card(
         f"{result['scored']} of {result['trajectories']} episodes scored, written to {result['out']}",
-        rows_of(_figures(result)),
+        rows_of(_figures({name: value for name, value in result.items() if name != "changes"})) + _changes(result),
         look_at=look_at,
         tone=tone,
         next=[
@@ -92,6 +92,19 @@ def score_card(options: Options, result: Result) -> Card:
             f"--scores {Path(result['out']) / 'scores.parquet'} --state DIR --reference DIR --out data/update"
         ],
     )
+
+
+def _changes(result: Result) -> list[tuple[str, str]]:
+    """What another rubric made of the same episodes, by family."""
+    found = result.get("changes") or {}
+    return [
+        (
+            f"changed, {family or 'without a family'}",
+            f"{each['moved']} of {each['episodes']} rewards; {each['to_success']} now succeed, {each['to_failure']} now fail, "
+            f"{each['to_unscored']} now unscored",
+        )
+        for family, each in (found.get("families") or {}).items()
+    ]
 
 
 def update_card(options: Options, result: Result) -> Card:
@@ -182,6 +195,15 @@ def export_traces_card(options: Options, result: Result) -> Card:
         rows_of({"files": result["files"]}),
         look_at="; ".join(left),
         next=again,
+    )
+
+
+def make_tasks_card(options: Options, result: Result) -> Card:
+    return Card(
+        f"{number(result['tasks'])} tasks of {result['environment']} written to {result['out']}",
+        rows_of({name: ", ".join(f"{part} {count}" for part, count in result[name].items()) for name in ("families", "tiers")}),
+        look_at="nobody has tried them: set curation.min_attempts to 0",
+        next=[f"tracewheel ingest {result['out']} --out DIR"],
     )
 
 
@@ -377,9 +399,12 @@ CARDS: dict[str, Callable[[Options, Result], Card]] = {
     "flows.merge:merge": merge_card,
     "flows.export:export": export_card,
     "flows.export_traces:export_traces": export_traces_card,
+    "flows.make_tasks:make_tasks": make_tasks_card,
     "flows.commands:promote": promote_card,
     "flows.approve:approve": approve_card,
     "flows.labels:labels": labels_card,
+    "flows.judges:calibrate_judge": calibrate_judge_card,
+    "flows.judges:train_reward_model": reward_model_card,
     "flows.dashboard:dashboard": dashboard_card,
     "flows.commands:report": report_card,
     "flows.commands:rollback": rollback_card,

@@ -6,11 +6,13 @@ import argparse
 import contextlib
 import importlib
 import json
+import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from flows.approve import add_approve_command
+from flows.audit import add_audit_command
 from flows.backtest_plan import add_backtest_command
 from flows.check_template import add_check_template_command
 from flows.compare import add_compare_command
@@ -27,10 +29,13 @@ from flows.gateway import add_gateway_options
 from flows.gc import add_gc_command
 from flows.ingest import add_ingest_command
 from flows.init import add_init_command
+from flows.judges import add_judge_commands
 from flows.labels import add_labels_command
 from flows.lineage import add_lineage_command
+from flows.make_tasks import add_make_tasks_command
 from flows.outputs import check_out
 from flows.reproduce import add_reproduce_command
+from flows.sandbox import add_sandbox_command
 from tracewheel import __version__
 from tracewheel.core import stopping
 from tracewheel.core.errors import (
@@ -41,13 +46,15 @@ from tracewheel.core.errors import (
     TracewheelError,
     UnhealthyRun,
     UntrainableBase,
+    WeakGrader,
 )
+from tracewheel.core.machine import UNSAFE_LOCAL
 from tracewheel.core.processes import end_with_spawner
 from tracewheel.learner.backends.processes import is_first, started
 
 DONE, FAILED, BAD_INPUT, REFUSED, UNHEALTHY, WITHIN, PARTED, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 4, 5, 6, 130, 143
 EXIT_CODES = (
-    "exit codes: 0 done, 2 bad input or config, 3 gate refused, 4 the doctor found something severe, "
+    "exit codes: 0 done, 2 bad input or config, 3 gate refused, 4 the doctor or the audit found something severe, "
     "5 a run made again is equal within tolerance, 6 it parts, "
     "130 interrupted, 143 stopped by SIGTERM, 1 anything else"
 )
@@ -84,6 +91,8 @@ def _carry_out(options: argparse.Namespace) -> int:
         # Standard output is for the result alone; libraries print to it, too.
         with contextlib.redirect_stdout(sys.stderr):
             check_out(options)
+            if getattr(options, "unsafe_local", False):
+                os.environ[UNSAFE_LOCAL] = "1"  # and so for the worker processes
             command: Command = getattr(importlib.import_module(module), name)
             result = command(options)
     except DoubtfulData as doubt:
@@ -99,6 +108,10 @@ def _carry_out(options: argparse.Namespace) -> int:
     except UnhealthyRun as finding:
         _show(options, finding.args[1])
         print(f"tracewheel: doctor: {finding}", file=sys.stderr)
+        return UNHEALTHY
+    except WeakGrader as finding:
+        _show(options, finding.args[1])
+        print(f"tracewheel: audit: {clean(str(finding))}", file=sys.stderr)
         return UNHEALTHY
     except NotReproduced as finding:
         _show(options, finding.result)
@@ -164,7 +177,7 @@ def build_parser() -> argparse.ArgumentParser:
 
     stage = _command(commands, "warm-start", "flows.single:warm_start", "supervised fine-tuning on logged episodes")
     _curated(stage)
-    stage.add_argument("--demonstrations", choices=("verified", "all", "replay"), help="default: the profile's setting")
+    stage.add_argument("--demonstrations", choices=("verified", "all", "replay", "none"), help="default: the profile's setting")
     _allow_leak(stage)
     _out(stage)
 
@@ -189,6 +202,7 @@ def build_parser() -> argparse.ArgumentParser:
     _curated(stage)
     stage.add_argument("--trajectories", required=True, metavar="FILE", help="trajectories.parquet of a rollout")
     stage.add_argument("--split", default="train", help="split the tasks are in (default train)")
+    stage.add_argument("--compare", metavar="FILE", help="scores.parquet of an earlier scoring: what changed, by family")
     _out(stage)
 
     stage = _command(commands, "update", "flows.single:update", "one policy update on scored trajectories")
@@ -212,6 +226,10 @@ def build_parser() -> argparse.ArgumentParser:
     stage.add_argument("--samples", type=int, help="sampled episodes per task (default: the profile's setting)")
     stage.add_argument("--best-of", nargs="+", metavar="DIR=DIR", help="evaluation=state pairs; the best evaluation's policy")
     _out(stage)
+
+    add_audit_command(
+        _command(commands, "audit", "flows.audit:audit", "how often graders accept wrong episodes and refuse right ones")
+    )
 
     stage = _command(commands, "baseline", "flows.baseline:baseline", "evaluate a model behind an OpenAI-compatible endpoint")
     _curated(stage)
@@ -278,6 +296,7 @@ def build_parser() -> argparse.ArgumentParser:
     doctor.add_argument("--run", metavar="RUN_ID", help="which run of the work folder (default: the profile's)")
 
     add_dashboard_command(commands, EXIT_CODES)
+    add_judge_commands(commands, EXIT_CODES)
     add_labels_command(commands, EXIT_CODES)
     add_compare_command(commands, EXIT_CODES)
     add_reproduce_command(commands, EXIT_CODES)
@@ -294,8 +313,10 @@ def build_parser() -> argparse.ArgumentParser:
     add_forget_command(commands, _command)
     add_backtest_command(commands, _command)
     add_check_template_command(commands, EXIT_CODES)
+    add_sandbox_command(commands, EXIT_CODES)
     add_export_command(commands, EXIT_CODES)
     add_export_traces_command(commands, EXIT_CODES)
+    add_make_tasks_command(commands, EXIT_CODES)
     add_data_commands(commands, EXIT_CODES)
     add_dvc_commands(commands, EXIT_CODES)
 
@@ -324,6 +345,7 @@ def _command(commands: Any, name: str, target: str, summary: str) -> argparse.Ar
     parser.add_argument("--run-dir", metavar="DIR", help="where everything goes, instead of the profile's work_dir")
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
     parser.add_argument("--debug", action="store_true", help="show stack traces and the libraries' logs")
+    parser.add_argument("--unsafe-local", action="store_true", help="allow the sandbox unsafe_local: agents' code as this user")
     return parser
 
 

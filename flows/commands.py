@@ -164,6 +164,16 @@ def _stored_outcome(config: RetrainConfig) -> tuple[Any, Any]:
         raise DataError(f"run {run.record.run_id} in {config.work_dir}: {lacks}; run `tracewheel retrain` first") from missing
 
 
+def _false_accepts(config: RetrainConfig) -> float | None:
+    share = config.gate.false_accepts
+    if share == "audit":
+        raise ConfigError(
+            "gate.false_accepts is audit, and only a run audits its graders: give the number that `tracewheel audit` found,"
+            " as in --set gate.false_accepts=0.02"
+        )
+    return share
+
+
 def _promote_evaluation(options: argparse.Namespace, config: RetrainConfig) -> dict[str, Any]:
     """Judge stored evaluations; register the adapter, if one is given, by the verdict."""
     from tracewheel.core.files import read_table, write_json
@@ -183,6 +193,7 @@ def _promote_evaluation(options: argparse.Namespace, config: RetrainConfig) -> d
         read_table(baselines[name] / RESULTS_FILE),
         baseline=name,
         look=look,
+        false_accepts=_false_accepts(config),
     ).to_record()
     if options.out:
         produce_whole(Path(options.out), lambda out: write_json(out / GATE_FILE, verdict))

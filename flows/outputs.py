@@ -15,7 +15,7 @@ UPDATE = (
     "buffer.parquet",
 )  # fmt: skip
 TRAJECTORIES = ("trajectories.parquet", "greedy.parquet", "variants.parquet")
-MODES = ("greedy/*", "sampled/*")
+MODES = ("greedy/*", "sampled/*", "*/held_back/*", "*/training/*")
 DVC_STAGES = ("ingest", "curate", "warm_start", "improve", "evaluate", "gate", "figures")
 ITERATION = tuple(f"[0-9]*/{stage}/*" for stage in ("rollout*", "score*", "update", "validation"))
 
@@ -39,6 +39,7 @@ OUTPUTS = {
         ("improvement.json", "best"), ("best/*", *ITERATION, *(f"*/{part}" for part in ITERATION))
     ),
     "flows.single:evaluate": Writes(("evaluation.json", "results.parquet"), MODES),
+    "flows.audit:audit": Writes(("audit.json", "audit.html")),
     "flows.baseline:baseline": Writes(
         ("evaluation.json", "results.parquet"), (*MODES, "attempts.parquet", "trajectories.parquet")
     ),
@@ -54,11 +55,19 @@ OUTPUTS = {
     "flows.commands:promote": Writes(("gate.json",)),
     "flows.dvc:keys": Writes(tuple(f"{stage}.json" for stage in DVC_STAGES)),
     "flows.dvc:figures": Writes(("metrics.json", "learning.csv", "training.csv", "tiers.csv", "families.csv")),
+    "flows.judges:train_reward_model": Writes(("reward_model.json",), ("member-*/*",)),
     "flows.data:record": Writes(("calls.parquet", "recording.json")),
     "flows.data:report": Writes(("quality.html", "quality.json")),
 }
 # Their `--out` is a file.
-PAGES = {"flows.commands:report", "flows.lineage:lineage", "flows.compare:compare", "flows.reproduce:reproduce"}
+FILE_OF = {
+    **dict.fromkeys(
+        ("flows.commands:report", "flows.lineage:lineage", "flows.compare:compare", "flows.reproduce:reproduce"),
+        ("page", (".html", ".htm")),
+    ),
+    "flows.make_tasks:make_tasks": ("log", (".jsonl",)),
+    "flows.judges:calibrate_judge": ("figures", (".json",)),
+}
 FILES = ("show", "splits")  # options that name a file to write
 
 
@@ -75,8 +84,8 @@ def check_out(options: argparse.Namespace) -> None:
     out = getattr(options, "out", None)
     if out is None:
         return
-    if options.command in PAGES:
-        _check_page(Path(out))
+    if options.command in FILE_OF:
+        _check_file(Path(out), *FILE_OF[options.command])
         return
     check_out_folder(Path(out), OUTPUTS[options.command], by=name_of(options.command))
 
@@ -88,8 +97,10 @@ def name_of(command: str) -> str:
     return f"{f'{group} ' if group in ('data', 'dvc') else ''}{name}".replace("_", "-")
 
 
-def _check_page(path: Path) -> None:
+def _check_file(path: Path, what: str, endings: tuple[str, ...]) -> None:
     if path.is_dir():
-        raise DataError(f"--out {path}: is a folder; give the name of the page to write, as in {path / 'report.html'}")
-    if path.is_file() and path.suffix not in (".html", ".htm"):
-        raise DataError(f"--out {path}: exists and is no page; give another name, as in {path.with_suffix('.html')}")
+        raise DataError(
+            f"--out {path}: is a folder; give the name of the {what} to write, as in {path / f'{what}{endings[0]}'}"
+        )
+    if path.is_file() and path.suffix not in endings:
+        raise DataError(f"--out {path}: exists and is no {what}; give another name, as in {path.with_suffix(endings[0])}")

@@ -34,6 +34,7 @@ STAGES = {
     "rate_trials": ("updates", 1.0),
     "merge": ("runs", 2.0),
     "evaluate": ("episodes", 0.006),
+    "audit": ("runs", 30.0),
     "gate": ("verdict", 0.1),
 }
 # How long these take depends on the model. For another than the tiny base an earlier run tells, or a measured pass.

@@ -33,6 +33,7 @@ STAGES = (
     "merge",
     "evaluate",
     "join",
+    "audit",
     "gate",
 )
 

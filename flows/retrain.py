@@ -18,6 +18,7 @@ from flows.progress import TerminalReporter
 from flows.setup import resolve_config
 from flows.specialists import improve_specialists
 from flows.turns import in_turn
+from tasks.audit import audited
 from tasks.curate import curate_tasks
 from tasks.datasets import log_datasets
 from tasks.decisions import decide, nothing_new
@@ -45,7 +46,7 @@ from tracewheel.rollout.prompt_lengths import check_prompts
 from tracewheel.sampling.validation import best_of
 
 # Demonstrations to the name of the warm start on them.
-WARM_STARTS = {"all": "warm_start", "verified": "warm_start_verified"}
+WARM_STARTS = {"all": "warm_start", "verified": "warm_start_verified", "none": "untrained"}
 
 DESCRIPTION = (
     "Turns the logs of an agent into a better adapter: takes in what was logged, trains on tasks whose outcome can be "
@@ -179,6 +180,7 @@ def learn(run: Run, prepared: Prepared | None = None) -> Outcome:
         baseline_name=baseline,
         stopped_at=stopped_at,
         updates=learned.updates.values(),
+        false_accepts=audited(run, curated),
     )
     repeated = evaluated_again(run, curated, policies[baseline], stopped_at) if run.config.comparison.aa else None
     missed = missed_aim(run, evaluations["rl"]["harder"])
@@ -247,7 +249,8 @@ def without_rl(run: Run, curated: Entry, champion: Policy | None) -> tuple[dict[
     wanted = run.config.warm_start.demonstrations
     policies = {"base": run.base()}
     for demonstrations, name in WARM_STARTS.items():
-        if run.config.comparison.warm_starts == "both" or (demonstrations == wanted and not champion):
+        compared = run.config.comparison.warm_starts == "both" and demonstrations != "none"
+        if compared or (demonstrations == wanted and not champion):
             trained = warm_start_policy(run, curated=curated, demonstrations=demonstrations)
             policies[name] = run.adapted(name, trained)
     if champion:

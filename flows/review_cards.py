@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Mapping
 from typing import Any
 
+from flows.arguments import profile_words
 from flows.look import Card, Grid, number, percent
 
 Options = argparse.Namespace
@@ -55,3 +56,39 @@ def labels_card(options: Options, result: Result) -> Card:
         [Grid(("grader agrees with people", "rate", "interval", "trajectories"), table)] if table else [],
         next=["tracewheel dashboard"],
     )
+
+
+def calibrate_judge_card(options: Options, result: Result) -> Card:
+    """How far a judge agrees with labels."""
+    kappa, bias = result["kappa"], result["length_bias"]
+    names = ("agreement", "false_accept", "false_reject")
+    table = [[name.replace("_", " "), percent(result[name]["rate"]), _interval(result[name]["interval"])] for name in names]
+    shown = "-" if kappa["value"] is None else f"{kappa['value']:.2f}"
+    between = "-" if kappa["interval"] is None else f"{kappa['interval'][0]:.2f} to {kappa['interval'][1]:.2f}"
+    rows = [
+        ("labelled", number(result["labelled"])),
+        ("without a verdict", number(result["without_verdict"])),
+        ("flagged", number(result["flagged"])),
+        ("length bias", "-" if bias is None else f"{bias['correlation']:+.2f} (p = {bias['p_value']:.2g})"),
+    ]
+    grid = Grid(("figure", "value", "95% interval"), [*table, ["Cohen's kappa", shown, between]])
+    return Card("The judge and the labels", rows, [grid], next=[f"tracewheel retrain {profile_words(options)}"])
+
+
+def reward_model_card(options: Options, result: Result) -> Card:
+    """How well a reward model tells success from failure on tasks that it never saw."""
+    test = result["test"]
+    auc = "-" if test["auc"] is None else f"{test['auc']:.2f}"
+    between = "" if test["auc_interval"] is None else f" ({test['auc_interval'][0]:.2f} to {test['auc_interval'][1]:.2f})"
+    rows = [
+        ("verified episodes", number(result["examples"])),
+        ("pairs", number(result["pairs"])),
+        ("AUC on other tasks", auc + between),
+        ("calibration error", f"{test['ece']:.3f}"),
+        ("tested on", f"{test['episodes']} episodes of {test['tasks']} tasks"),
+    ]
+    return Card(f"Reward model in {result['out']}", rows, next=["tracewheel describe reward_model"])
+
+
+def _interval(ends: list[float]) -> str:
+    return f"{ends[0]:.1%} to {ends[1]:.1%}"

@@ -107,14 +107,26 @@ def rollout(options: argparse.Namespace) -> dict[str, Any]:
 
 def score(options: argparse.Namespace) -> dict[str, Any]:
     """`tracewheel score`."""
+    from tracewheel.core.files import write_json
     from tracewheel.sampling.curriculum import read_variants
-    from tracewheel.scoring.score import score
+    from tracewheel.scoring.score import SCORES_FILE, read_scores, score
+    from tracewheel.scoring.score_changes import score_changes
 
     config = _config(options)
     sections = ScoreSections.of(config)
     trajectories = Path(options.trajectories)
     tasks = [*tasks_of_split(options), *read_variants(trajectories.parent)]
-    return _result(options, _produced(options, config, lambda out: score(sections, tasks, trajectories, out)))
+    earlier = read_scores(Path(options.compare)) if options.compare else None
+
+    def produce(out: Path) -> dict[str, Any]:
+        metrics = score(sections, tasks, trajectories, out)
+        if earlier is None:
+            return metrics
+        changes = score_changes(earlier, read_scores(out / SCORES_FILE))
+        write_json(out / "changes.json", changes)
+        return {**metrics, "changes": changes}
+
+    return _result(options, _produced(options, config, produce))
 
 
 def update(options: argparse.Namespace) -> dict[str, Any]:

@@ -16,6 +16,7 @@ LABELS = {
     "base": "base",
     "warm_start": "warm start, all logs",
     "warm_start_verified": "warm start, verified logs",
+    "untrained": "base, fresh adapter",
     "champion": "champion",
     "rl": "after RL",
 }

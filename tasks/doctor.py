@@ -28,6 +28,7 @@ from tracewheel.report.doctor import (
     read_split_ledger,
     worst,
 )
+from tracewheel.report.doctor.rubric_marks import read_judges
 from tracewheel.scoring.flaws import offered_tools
 
 FINDINGS_FILE = "doctor.json"
@@ -136,6 +137,7 @@ class Watch:
             config=config,
             iterations=[self._iterations[number] for number in sorted(self._iterations)],
             validations={number: read_table(entry.path / RESULTS_FILE) for number, entry in validations.items()},
+            judges=read_judges({number: entry.path for number, entry in validations.items()}),
             start_version=self._start_version,
             tools=offered_tools(config.environment.spec) is not None,
             families=self._families,

@@ -60,7 +60,7 @@ def evaluate_policy(
         tasks = [task for task in tasks if task.id in chosen]
         if not tasks:
             raise DataError(f"gate.looks: {part[1]} looks at fewer {split} tasks than that; set a smaller number")
-    return evaluate(context.config, policy.ref(), tasks, context.out, samples=samples, seed=seed)
+    return evaluate(context.config, policy.ref(), tasks, context.out, samples=samples, seed=seed, held_out=split != VALIDATION)
 
 
 def expected_join(call: Call, place: int) -> Expected:
@@ -73,7 +73,13 @@ def expected_join(call: Call, place: int) -> Expected:
 @stage_task("join", code="tracewheel.evaluation.evaluate", sections=EvaluateSections, expects=expected_join, reads=the_tasks)
 def join_evaluations(context: Context[EvaluateSections], *, parts: list[Entry], curated: Entry, split: str) -> dict[str, Any]:
     """One evaluation of the parts of a split that were played."""
-    return join(context.config, load_tasks(curated.path, split), [part.path for part in parts], context.out)
+    return join(
+        context.config,
+        load_tasks(curated.path, split),
+        [part.path for part in parts],
+        context.out,
+        held_out=split != VALIDATION,
+    )
 
 
 def evaluate_up_to(run: Run, policy: Policy, curated: Entry, parts: int, repeat: int = 0) -> Entry:

@@ -177,7 +177,8 @@ def lengths_of(run: Run, curated: Path | None) -> Lengths:
             ids, mask = renderer.conversation_ids(messages, tools)
         except (TracewheelError, StopIteration):
             continue  # a log that the template refuses is none that is trained on
-        found.append((mask.index(1), sum(mask), len(ids)))
+        if 1 in mask:  # not a task that nobody has tried
+            found.append((mask.index(1), sum(mask), len(ids)))
     return _summed(config, found, demonstrations)
 
 

@@ -31,10 +31,12 @@ def decide_gate(
     spent: float,
     stopped_at: int | None = None,
     fidelity: float | None = None,
+    false_accepts: float | None = None,
 ) -> dict[str, Any]:
     """Compare two evaluations of the same tasks, pair by pair; `stopped_at` is the look that ended a sequential evaluation.
 
-    `fidelity` is that of the challenger's least faithful update, None where no programs were trained.
+    `fidelity` is that of the challenger's least faithful update, None where no programs were trained. `false_accepts` is the
+    share of failures that the graders might accept, None where nobody asks.
     """
     config, look = context.config.gate, Look(look_number, spent)
     level = level_of(config, look)
@@ -44,6 +46,7 @@ def decide_gate(
         read_table(baseline.path / RESULTS_FILE),
         baseline=baseline_name,
         look=look,
+        false_accepts=false_accepts,
         level=level if stopped_at is None else SequentialDesign.of(level, config.looks).levels[stopped_at],
     )
     verdict = (decided if fidelity is None else held_to_fidelity(config, decided, fidelity)).to_record()
@@ -82,14 +85,21 @@ def gate_policy(
     baseline_name: str,
     stopped_at: int | None = None,
     updates: Iterable[Mapping[str, Any]] = (),
+    false_accepts: float | None = None,
 ) -> Entry:
     """The verdict on a challenger, at the level that the ledger of the work folder gives this gate.
 
     Args:
         stopped_at: The look that ended a sequential evaluation, from 0; None without one.
         updates: The figures of the updates that made the challenger.
+        false_accepts: The share of failures that the graders might accept; None where the profile does not ask.
     """
     measured = [update[FIDELITY] for update in updates if FIDELITY in update]
+    asked: dict[str, Any] = {} if stopped_at is None else {"stopped_at": stopped_at}
+    if measured:
+        asked["fidelity"] = min(measured)
+    if false_accepts is not None:
+        asked["false_accepts"] = false_accepts
     look = look_at(run, evidence_of(challenger, baseline), baseline_name)
     return decide_gate(
         run,
@@ -98,6 +108,5 @@ def gate_policy(
         baseline_name=baseline_name,
         look_number=look.number,
         spent=look.spent,
-        **({} if stopped_at is None else {"stopped_at": stopped_at}),
-        **({"fidelity": min(measured)} if measured else {}),
+        **asked,
     )

@@ -32,6 +32,7 @@ NOT_IDENTITY = {
     "tracking",
     "name",
     "doctor",
+    "audit",
     "aims",
     "baseline",
     "placement",

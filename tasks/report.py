@@ -26,9 +26,10 @@ from tasks.worth import worth_afterwards, worth_metrics
 from tracewheel.core import stopping
 from tracewheel.core.files import read_json
 from tracewheel.core.fingerprint import digest_of
-from tracewheel.core.run_record import CONFIG_FILE, LINEAGE_FILE, SUMMARY_FILE
+from tracewheel.core.run_record import CONFIG_FILE, LINEAGE_FILE, LOOP_FILE, SUMMARY_FILE
 from tracewheel.core.store import PARTIAL, Entry, produce_whole, write_whole
 from tracewheel.core.types import canonical_json
+from tracewheel.evaluation.audit.audit import AUDIT_FILE
 from tracewheel.evaluation.changes import CHANGES_FILE, changed_tasks, noise_floor
 from tracewheel.evaluation.gate import GATE_FILE
 from tracewheel.evaluation.pareto import pareto_points
@@ -229,6 +230,13 @@ def _found_damage(summary: dict[str, Any]) -> dict[str, dict[str, str]]:
     return {"Damaged in the store, and made again": found} if found else {}
 
 
+def _validations(run: Run) -> dict[int, Path]:
+    """Iteration to the folder of its validation, of the loop whose record lies in the run's own."""
+    record = run.record.path / LOOP_FILE
+    found = read_json(record)["validations"] if record.is_file() else {}
+    return {int(number): run.store.root / name for number, name in found.items()}
+
+
 def _write_page(data: ReportData, page: Path) -> Path:
     partial = write_page(data, page.with_name(f"{PARTIAL}{page.name}"))
     return partial.replace(page)
@@ -258,6 +266,8 @@ def _report_data(run: Run, outcome: Outcome, summary: dict[str, Any]) -> ReportD
             },
             findings=stored_findings(run.record),
             changes=changes_of(outcome),
+            audit=read_json(run.record.path / AUDIT_FILE) if (run.record.path / AUDIT_FILE).is_file() else {},
+            validations=_validations(run),
             store=os.path.relpath(run.store.root, run.record.path),
         )
     )

@@ -266,7 +266,9 @@ def values_for(config: RetrainConfig, sections: tuple[str, ...]) -> dict[str, An
 def plugins_of(config: RetrainConfig, sections: Collection[str] = ()) -> tuple[str, ...]:
     """Modules of the user's own classes that the profile names; of its readers, for stages that read the section `ingest`."""
     readers = [reader.kind for reader in config.ingest.readers] if "ingest" in sections else []
-    return plugin_modules([config.environment.spec, *(term.spec for term in config.rubric.verifiers), *readers])
+    held_back = config.evaluation.rubric
+    terms = [*config.rubric.verifiers, *(held_back.verifiers if held_back else ())]
+    return plugin_modules([config.environment.spec, *(term.spec for term in terms), *readers])
 
 
 @functools.cache

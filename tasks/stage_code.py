@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tasks.audit import audit_graders
 from tasks.collect import collect_groups
 from tasks.curate import curate_tasks
 from tasks.evaluate import evaluate_policy, join_evaluations
@@ -30,6 +31,7 @@ STAGES = (
     merge_policies,
     evaluate_policy,
     join_evaluations,
+    audit_graders,
     decide_gate,
 )
 

@@ -24,6 +24,8 @@ def checked_template(run: Run) -> dict[str, Any]:
     chosen = None if policy.tool_format == "auto" else policy.tool_format
     check, _ = check_base(Checked(policy.base, chosen, policy.chat_template, policy.template_options))
     has_tools = bool(make_environment(run.config.environment.spec).tools())
+    if run.config.evaluation.rubric:
+        Rubric(run.config.evaluation.rubric, [])
     Rubric(run.config.rubric, [])  # wrong arguments of a verifier are said now, not after the first rollout
     if not (check.trainable if has_tools else check.trainable_without_tools):
         command = f"`tracewheel check-template {policy.base}` shows the whole check"

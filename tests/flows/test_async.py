@@ -210,6 +210,7 @@ def test_episodes_continue_under_a_new_policy(finished_async):
     assert 0 < max(found["staleness_max"] for found in metrics) <= STALENESS
 
 
+@pytest.mark.slow
 def test_a_complete_run_is_reused_and_planned_without_a_worker(finished_async, run_it):
     folder, summary = finished_async
     plan = run_it("retrain", folder, "--dry-run")

@@ -28,11 +28,12 @@ ROOT = Path(__file__).parents[2]
 RECORD = {"messages": [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hello."}]}
 # Commands that print tables of their own.
 OWN_TABLES = {
-    "flows.backtest:backtest", "flows.describe:describe", "flows.serve:serve",
+    "flows.audit:audit", "flows.backtest:backtest", "flows.describe:describe", "flows.serve:serve",
     "flows.commands:retrain", "flows.doctor:doctor", "flows.check_template:check_template", "flows.baseline:baseline",
     "flows.data:diff", "flows.data:filter_dry_run", "flows.dvc:params",
     "flows.gateway:gateway",  # prints where it serves, and ends with a signal
     "flows.compare:compare", "flows.forget:forget", "flows.lineage:lineage", "flows.reproduce:reproduce",
+    "flows.sandbox:sandbox",
 }  # fmt: skip
 # Whose card names a file to read and no command, or goes on in another folder.
 NOTHING_NEXT = {"flows.data:report", "flows.export:export", "flows.init:init"}
@@ -87,6 +88,9 @@ RESULTS = {
         "files": {"base-abc.gguf": "2" * 64},
     },
     "flows.export_traces:export_traces": {"out": "e", "format": "atif", "episodes": 96, "files": 97, "left_out": {}},
+    "flows.make_tasks:make_tasks": {
+        "out": "t.jsonl", "environment": "order_desk", "tasks": 3, "families": {"item": 2, "open": 1}, "tiers": {"2": 3},
+    },
     "flows.commands:promote": VERDICT,
     "flows.commands:report": {"report": "runs/1/report.html"},
     "flows.commands:rollback": {"restored": "1", "run_id": "abc", "rolled_back": "2", "why": "loops"},
@@ -105,6 +109,15 @@ RESULTS = {
     "flows.data:record": {"out": "rec", "traces": 100, "agreement": None, "shared": True, "environment": "recorded:rec"},
     "flows.approve:approve": {
         "run_id": "abc", "decision": "approved", "by": "Ada", "at": "2026-11-23", "note": "well", "outcome": "promoted",
+    },
+    "flows.judges:calibrate_judge": {
+        "labelled": 20, "without_verdict": 1, "flagged": 0, "agreement": {"rate": 0.9, "interval": [0.7, 0.97], "n": 19},
+        "kappa": {"value": None, "interval": None}, "false_accept": {"rate": None, "interval": [0.0, 1.0], "n": 0},
+        "false_reject": {"rate": 0.1, "interval": [0.0, 0.3], "n": 19}, "length_bias": None, "self_consistency": 1.0,
+    },
+    "flows.judges:train_reward_model": {
+        "out": "m", "run_id": "abc", "examples": 300, "pairs": 40,
+        "test": {"auc": 0.8, "auc_interval": [0.7, 0.9], "ece": 0.05, "episodes": 90, "tasks": 20},
     },
     "flows.labels:labels": {"run_id": "abc", "labels": {"right": 1}, "agreement": [], "mlflow": {"without_trace": 1}},
     "flows.dashboard:dashboard": {"out": "run.html", "pages": ["Overview"], "bytes": 12},

@@ -7,6 +7,7 @@ import time
 import urllib.request
 
 import psutil
+import pytest
 
 from tracewheel.core.processes import free_port
 
@@ -36,6 +37,7 @@ def wait_for(look, process, log):
     raise AssertionError(log.read_text())
 
 
+@pytest.mark.slow
 def test_two_ticks_fire_and_the_second_is_skipped(finished, profile, spawn, tmp_path):
     whole, _, summary = finished
     folder, log = tmp_path / "runs", tmp_path / "deploy.log"

@@ -14,7 +14,7 @@ import pandas
 import pytest
 
 from flows.cli import build_parser, main
-from flows.outputs import OUTPUTS, PAGES, check_out, name_of
+from flows.outputs import FILE_OF, OUTPUTS, check_out, name_of
 from tracewheel.core.errors import DataError
 from tracewheel.core.out_folder import visible_files
 from tracewheel.core.store import produce_whole
@@ -41,7 +41,7 @@ def commands_with_out():
 
 
 def test_every_command_with_an_out_is_in_the_table():
-    assert commands_with_out() == OUTPUTS.keys() | PAGES
+    assert commands_with_out() == OUTPUTS.keys() | FILE_OF.keys()
 
 
 def check(command, out):

@@ -156,7 +156,7 @@ def newer(monkeypatch):
     ("package", "changed"),
     [
         ("detect-secrets", {"ingest"}),
-        ("google-re2", {"ingest"}),
+        ("google-re2", {"ingest", "curate", "score"}),
         ("phonenumbers", {"ingest"}),
         ("python-stdnum", {"ingest"}),
         ("orjson", {"ingest", "curate"}),

@@ -76,6 +76,7 @@ TOLERANCES = {
     "merge": WEIGHTS,
     "evaluate": Tolerance("greedy and sampled success within 0.05", fields={"evaluation.json": RATES}),
     "join": Tolerance("greedy and sampled success within 0.05", fields={"evaluation.json": RATES}),
+    "audit": Tolerance("the same verdict", fields={"audit.json": {"verdict": 0.0}}),
     "gate": Tolerance(
         "the same verdict against the same baseline, the difference within 0.05",
         fields={"gate.json": {"verdict": 0.0, "baseline": 0.0, "difference": RATE}},

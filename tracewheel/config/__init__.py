@@ -9,12 +9,14 @@ from tracewheel.config.advantages import (
     AdvantageConfig,
     BatchAdvantageConfig,
     CriticConfig,
+    DomainAdvantageConfig,
     GaeAdvantageConfig,
     GroupAdvantageConfig,
     LeaveOneOutAdvantageConfig,
     SuccessAdvantageConfig,
     TeacherAdvantageConfig,
 )
+from tracewheel.config.audit import AuditConfig
 from tracewheel.config.curation import (
     CurationConfig,
     DecontaminationConfig,
@@ -71,6 +73,7 @@ from tracewheel.config.rollout import ExplorationConfig, RolloutConfig
 from tracewheel.config.rubric import CostObjective, ObjectiveConfig, OverlongConfig, PartObjective, RubricConfig, RubricTerm
 from tracewheel.config.sampler import SamplerConfig, VariantsConfig
 from tracewheel.config.sections import (
+    AuditSections,
     BaselineSections,
     ChampionSections,
     CollectSections,
@@ -100,6 +103,8 @@ from tracewheel.config.workers import LocalWorkersConfig, RayWorkersConfig, Work
 __all__ = [
     "AdvantageConfig",
     "AimsConfig",
+    "AuditConfig",
+    "AuditSections",
     "BackendConfig",
     "BaselineSections",
     "BatchAdvantageConfig",
@@ -121,6 +126,7 @@ __all__ = [
     "DifficultyConfig",
     "DoctorConfig",
     "DoctorSections",
+    "DomainAdvantageConfig",
     "DpoConfig",
     "DuplicatesConfig",
     "EndpointConfig",

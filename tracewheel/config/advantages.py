@@ -29,6 +29,18 @@ class BatchAdvantageConfig(Strict):
     center: Literal["group", "batch"] = "group"
 
 
+class DomainAdvantageConfig(Strict):
+    """Reward minus the group's mean, divided by the standard deviation of its domain: for training on several worlds at once.
+
+    A domain is an environment kind or a task family (`by`). With `weight: equal` every domain of a batch weighs the same in
+    the loss, however many episodes or tokens it has; an advantage is multiplied by 4 at most for that.
+    """
+
+    kind: Literal["domain"] = "domain"
+    by: Literal["environment", "family"] = "environment"
+    weight: Literal["rows", "equal"] = "rows"
+
+
 class GreedyBaselineAdvantageConfig(Strict):
     """Reward minus that of the same policy's greedy episode of the task (ReMax, Li et al. 2023).
 
@@ -111,6 +123,7 @@ AdvantageConfig = Annotated[
     GroupAdvantageConfig
     | LeaveOneOutAdvantageConfig
     | BatchAdvantageConfig
+    | DomainAdvantageConfig
     | GreedyBaselineAdvantageConfig
     | SuccessAdvantageConfig
     | TeacherAdvantageConfig

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from tracewheel.config.base import Count, Positive, Share, Strict
+from tracewheel.config.rubric import RubricConfig
 
 
 class EvaluationConfig(Strict):
@@ -14,6 +15,10 @@ class EvaluationConfig(Strict):
 
     With two samples instead of four a comparison costs 0.6 times the episodes, and its standard error is at most a tenth
     larger: with the gate's weights, the greedy rollout is most of a task's variance.
+
+    `rubric` is held back: it scores held-out tasks, and so decides at the gate, but nothing is trained or chosen by it. On
+    validation tasks it is computed and shown beside the training rubric, whose judge may climb while this one falls. Without
+    it the profile's `rubric` scores everything.
     """
 
     samples: Count = 2
@@ -21,6 +26,7 @@ class EvaluationConfig(Strict):
     top_p: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
     pass_at: tuple[int, ...] = (1, 2)
     bootstrap: Count = 2000
+    rubric: RubricConfig | None = None
 
 
 class GateConfig(Strict):
@@ -32,6 +38,8 @@ class GateConfig(Strict):
     allowed for a task family, `min_pairs` the minimum number of tasks scored for both policies. With `looks` above 1 the
     held-out tasks are played in so many parts, and the comparison ends after the first part that makes the answer clear.
     A run whose programs were trained on less faithfully than `min_fidelity` is refused (docs/gateway.md).
+    `false_accepts` is the share of failures that the graders might accept: a number, or `audit` for what an audit of the run's
+    graders finds. A gain that false accepts alone could explain is then refused (docs/audit.md).
     With `approval: required` a run that the gate would promote is registered and waits for a person (`tracewheel approve`).
     """
 
@@ -42,6 +50,7 @@ class GateConfig(Strict):
     min_pairs: Count = 20
     looks: Annotated[int, Field(ge=1, le=20)] = 1
     min_fidelity: Share = 0.99
+    false_accepts: Share | Literal["audit"] | None = None
     approval: Literal["none", "required"] = "none"
 
 

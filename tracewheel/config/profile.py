@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from tracewheel.config.adaptation import LoraConfig, SpecialistsConfig
+from tracewheel.config.audit import AuditConfig
 from tracewheel.config.base import Count, KindConfig, Positive, Share, Strict
 from tracewheel.config.curation import CurationConfig
 from tracewheel.config.doctor import DoctorConfig
@@ -23,7 +24,7 @@ from tracewheel.config.precision import choose_dtype
 from tracewheel.config.rate_trials import RateTrialsConfig
 from tracewheel.config.resources import ResourcesConfig
 from tracewheel.config.rollout import RolloutConfig
-from tracewheel.config.rubric import RubricConfig
+from tracewheel.config.rubric import RubricConfig, judges_of
 from tracewheel.config.sampler import SamplerConfig
 from tracewheel.config.teacher import TeacherConfig
 from tracewheel.core.errors import ConfigError
@@ -121,12 +122,13 @@ class WarmStartConfig(PassesConfig):
     `learning_rate` is by default 2e-4 for LoRA (Dettmers et al. 2023, QLoRA, for 7 and 13B), 2e-5 (TRL's) for full
     training; a model of 0.1B takes up to 1e-3. It rises over the first `warmup_steps` steps, then
     falls linearly. `extra_demonstrations` are output folders of `tracewheel teach`. With `hindsight`, a failed episode
-    that solves another task becomes a demonstration of that task, if the environment is a `GoalFinder`.
+    that solves another task becomes a demonstration of that task, if the environment is a `GoalFinder`. With `demonstrations:
+    none` nothing is imitated, and the loop starts from the base: for a model that solves some of the tasks already.
     """
 
     RATES: ClassVar[dict[str, float]] = {"lora": 2e-4, "full": 2e-5}
 
-    demonstrations: Literal["verified", "all"] = "verified"
+    demonstrations: Literal["verified", "all", "none"] = "verified"
     extra_demonstrations: tuple[str, ...] = ()
     hindsight: bool = False
     classes: tuple[Literal["multi_turn", "formatted", "negative"], ...] = ("multi_turn",)
@@ -187,6 +189,7 @@ StageName = Literal[
     "merge",
     "evaluate",
     "join",
+    "audit",
     "gate",
 ]
 
@@ -218,6 +221,7 @@ class RetrainConfig(Strict):
     training: TrainingConfig = TrainingConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     gate: GateConfig = GateConfig()
+    audit: AuditConfig = AuditConfig()
     guard: GuardConfig = GuardConfig()
     rate_trials: RateTrialsConfig = RateTrialsConfig()
     doctor: DoctorConfig = DoctorConfig()
@@ -294,6 +298,17 @@ class RetrainConfig(Strict):
             raise ValueError("rollout.max_turn_tokens is larger than rollout.max_tokens")
         if max(self.evaluation.pass_at) > self.evaluation.samples:
             raise ValueError("evaluation.pass_at asks for more samples than evaluation.samples")
+        return self
+
+    @model_validator(mode="after")
+    def _check_judges(self) -> RetrainConfig:
+        held_back = self.evaluation.rubric
+        if held_back and (shared := judges_of(self.rubric) & judges_of(held_back)):
+            model = min(shared)[0]
+            raise ValueError(
+                f"evaluation.rubric: its judge '{model}' asks what the judge of `rubric` asks: a policy trained on a judge is "
+                "not evaluated by it; choose another model or other criteria"
+            )
         return self
 
     @model_validator(mode="after")

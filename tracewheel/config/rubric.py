@@ -7,19 +7,31 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from tracewheel.config.base import Count, KindConfig, NotNegative, Positive, Share, Strict
+from tracewheel.core.types import canonical_json
 
 
 class RubricTerm(KindConfig):
-    """A weighted verifier: a built-in name, `module:Class`, or `task` for the verifier that each task names; its arguments."""
+    """A weighted verifier: a built-in name, `module:Class`, or `task` for the verifier that each task names; its arguments.
+
+    `cap`: the term's total counts up to here. `only`: the environment kinds or task families that the term is for; without it,
+    all. `role` matters with `mode: outcome_first`.
+    """
 
     kind: str = "task"
     weight: Positive = 1.0
+    role: Literal["outcome", "shaping"] = "outcome"
+    cap: Annotated[float, Field(gt=0.0, le=1.0)] | None = None
+    only: tuple[str, ...] = ()
 
     @model_validator(mode="after")
     def _check_task(self) -> RubricTerm:
         if self.kind == "task" and self.args:
             raise ValueError("verifier 'task' takes no args: each task names its verifier, with the arguments")
         return self
+
+    def applies_to(self, environment: str, family: str) -> bool:
+        """Whether the term is for tasks of this kind of environment and family. `recorded` is any `recorded:PATH`."""
+        return not self.only or bool({environment, environment.partition(":")[0], family} & set(self.only))
 
 
 class PartObjective(Strict):
@@ -75,9 +87,11 @@ class OverlongConfig(Strict):
 class RubricConfig(Strict):
     """How a trajectory is scored: a weighted mean of verifiers, less a penalty for malformed calls.
 
-    The first verifier alone decides success; the others shape the reward. With `objectives` (success, safety, cost; each
-    in [0, 1], higher is better) the reward is their weighted mean instead, and each is stored in the breakdown.
-    `turn_rewards` replays each trajectory and rewards every turn with the progress it made.
+    With `mode: weighted` the first verifier alone decides success; the others shape the reward. With `outcome_first` success is
+    that every term of role `outcome` is 1; those are at least half of the weights, and shaping terms, penalties and process
+    rewards cannot lift a failure to a success's reward (`tracewheel.scoring.outcome_first`). With `objectives` (success,
+    safety, cost; each in [0, 1], higher is better) the reward is their weighted mean instead, and each is stored in the
+    breakdown. `turn_rewards` replays each trajectory and rewards every turn with the progress it made.
 
     `malformed_penalty` is subtracted for each malformed call, up to 1 in all. It also takes a failed episode below 0:
     otherwise a policy that still fails every time would have no reason to write well-formed calls.
@@ -90,6 +104,7 @@ class RubricConfig(Strict):
     A trajectory that takes longer to score than `verifier_seconds` is unscored, and the others are scored; null is no limit.
     """
 
+    mode: Literal["weighted", "outcome_first"] = "weighted"
     verifiers: Annotated[tuple[RubricTerm, ...], Field(min_length=1)] = (RubricTerm(),)
     objectives: tuple[ObjectiveConfig, ...] = ()
     turn_rewards: bool = False
@@ -107,3 +122,40 @@ class RubricConfig(Strict):
         if names and not any(objective.weight for objective in self.objectives):
             raise ValueError("no objective has a weight, so nothing would be rewarded")
         return self
+
+    @model_validator(mode="after")
+    def _check_mode(self) -> RubricConfig:
+        if self.mode == "weighted":
+            for number, term in enumerate(self.verifiers):
+                if term.role == "shaping":
+                    raise ValueError(f"verifiers.{number}.role: 'shaping' has no meaning here: set mode to 'outcome_first'")
+            return self
+        if self.objectives:
+            raise ValueError("objectives: they replace the reward of the verifiers: leave them out, or set mode to 'weighted'")
+        for number, term in enumerate(self.verifiers):
+            if term.role == "outcome" and term.cap is not None:
+                raise ValueError(f"verifiers.{number}.cap: an outcome counts in full: leave it out, or set role to 'shaping'")
+        for name in [*sorted({name for term in self.verifiers for name in term.only}), ""]:
+            applying = [term for term in self.verifiers if not term.only or name in term.only]
+            outcome = sum(term.weight for term in applying if term.role == "outcome")
+            shaping = sum(term.weight for term in applying if term.role == "shaping")
+            if outcome < shaping:
+                where = f"for {name!r} " if name else ""
+                raise ValueError(
+                    f"verifiers.weight: {where}the outcome terms weigh {outcome:g} and the shaping terms {shaping:g}; with "
+                    "mode 'outcome_first' the outcome is at least half"
+                )
+        return self
+
+
+JUDGES = ("judge", "relative_judge")
+
+
+def judges_of(rubric: RubricConfig) -> set[tuple[str, str]]:
+    """The model and the questions of each judge in a rubric. Endpoint, key and speed make no other judge."""
+    found = set()
+    for term in rubric.verifiers:
+        if term.kind in JUDGES:
+            asked = canonical_json([term.args.get(name) for name in ("criteria", "standard")])
+            found |= {(str(model.get("model")), asked) for model in term.args.get("models", []) if isinstance(model, dict)}
+    return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Self
 
+from tracewheel.config.audit import AuditConfig
 from tracewheel.config.base import Count, Strict
 from tracewheel.config.curation import CurationConfig
 from tracewheel.config.doctor import DoctorConfig
@@ -134,6 +135,13 @@ class MergeSections(Sections):
 
 class MergeCheckSections(MergeSections, EvaluateSections):
     """To merge adapters, and to evaluate the merge and its parts."""
+
+
+class AuditSections(Sections):
+    environment: EnvironmentConfig
+    rubric: RubricConfig
+    evaluation: EvaluationConfig
+    audit: AuditConfig
 
 
 class GateSections(Sections):

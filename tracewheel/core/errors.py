@@ -92,6 +92,13 @@ class UnhealthyRun(TracewheelError):
         return str(self.args[0])
 
 
+class WeakGrader(TracewheelError):
+    """The audit found a verifier that is wrong too often. Holds a sentence and what the command shows."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
 class NotReproduced(TracewheelError):
     """A run that was made again is not the same bit by bit.
 

@@ -18,7 +18,10 @@ from tracewheel.core.plugins import search_working_folder
 from tracewheel.core.types import SCHEMA_VERSION, content_hash
 
 PACKAGE = Path(__file__).parents[1]
-NUMERIC_PACKAGES = ("numpy", "pandas", "peft", "pyarrow", "tokenizers", "torch", "transformers", "trl")
+NUMERIC_PACKAGES = (
+    "bm25s", "google-re2", "jsonschema", "latex2sympy2_extended", "math-verify", "numpy", "pandas", "peft", "pyarrow",
+    "PyStemmer", "sympy", "tokenizers", "torch", "transformers", "trl",
+)  # fmt: skip
 # Packages that only ingest or only curation depends on: a new version leaves the results of other stages valid.
 READING_PACKAGES = ("detect-secrets", "google-re2", "orjson", "phonenumbers", "python-stdnum")
 CURATION_PACKAGES = ("jinja2", "markupsafe", "orjson", "rapidfuzz", "rensa", "scipy")

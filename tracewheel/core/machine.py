@@ -8,7 +8,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-# Variables that change what the numeric libraries compute, or in which order. No other variable is recorded.
+# Set by --unsafe-local: code of agents may run as this user, without a sandbox.
+UNSAFE_LOCAL = "TRACEWHEEL_UNSAFE_LOCAL"
+# Variables that change what the numeric libraries compute, or in which order. No other variable but the one above is recorded.
 NUMERIC_VARIABLES = (
     "ATEN_CPU_CAPABILITY",
     "CUBLAS_WORKSPACE_CONFIG",
@@ -51,7 +53,7 @@ def machine_record(threads: int | None = None) -> dict[str, Any]:
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         "byte_order": sys.byteorder,
         "torch": torch,
-        "variables": {name: os.environ[name] for name in NUMERIC_VARIABLES if name in os.environ},
+        "variables": {name: os.environ[name] for name in (*NUMERIC_VARIABLES, UNSAFE_LOCAL) if name in os.environ},
     }
 
 

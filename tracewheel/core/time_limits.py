@@ -216,12 +216,15 @@ class WatchedThreads:
         return found
 
     def run(self, jobs: list[Job]) -> None:
-        """Do these jobs in their order, and wait for the last.
+        """Do these jobs, each thread its share of them in their order, and wait for the last.
 
         Raises:
             TimeLimitError: too many threads hang.
         """
-        self.submit(jobs)
+        count = len(self._threads)
+        for place in range(count):
+            if share := jobs[place::count]:
+                self.submit(share)
         missing = len(jobs)
         while missing:
             missing -= len(self.done(CHECK_SECONDS))

@@ -288,12 +288,14 @@ class Score(Record):
     """The score of a trajectory. `total` is None unless `status` is "scored".
 
     `family` is the task family. `turn_rewards` has one number for each turn, which sum to the total before penalties; None
-    where neither the rubric nor the environment gives any. `baseline` is the total of the task's greedy episode, where one
+    where neither the rubric nor the environment gives any. `environment` is the task's kind of environment, in files of tasks
+    of several. `baseline` is the total of the task's greedy episode, where one
     was played and scored. `answer` is what the verifier took for the agent's answer, `explanation` why it scored as it did.
+    `fault` says whose fault it is that an episode is unscored, where its verifier knows: a judge that gives no verdict.
     """
 
     JSON_FIELDS = frozenset({"breakdown"})
-    OPTIONAL_FIELDS = frozenset({"answer", "explanation"})
+    OPTIONAL_FIELDS = frozenset({"answer", "explanation", "environment", "fault"})
 
     trajectory_id: str
     task_id: str
@@ -307,4 +309,6 @@ class Score(Record):
     baseline: float | None = None
     answer: str = ""
     explanation: str = ""
+    environment: str = ""
+    fault: Fault = ""
     schema_version: int = SCHEMA_VERSION

@@ -5,7 +5,7 @@ The log's own reward is never trusted: the success of an episode is the verifier
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from tracewheel.curation.agreement import OTHER_REPLIES, Difference, OtherReply
 from tracewheel.curation.labels import label_of
 from tracewheel.curation.openings import after_opening
 from tracewheel.curation.text_turns import is_text_turn
-from tracewheel.environments import Environment, Observation, open_environment, opening_messages, repeats_replies
+from tracewheel.environments import Environment, Observation, member_for, open_environment, opening_messages, repeats_replies
 from tracewheel.environments.recorded.calls import parsed_arguments, reports_failure
 from tracewheel.environments.recorded.environment import PREFIX as RECORDED
 from tracewheel.scoring.verifiers import Episode, episode_from, make_verifier, verdict_of
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 TOLERANCE = 1e-6
 NO_OTHER_SUCCESS = "no other success of the task is logged to compare this one with"
+NOT_TRIED = "nobody has tried this task"
 BROKEN_CALL = "error: the call's arguments are not a JSON object"
 
 
@@ -68,13 +69,17 @@ def replay_trace(trace: Trace, environment: Environment) -> Replay:
     """
     if trace.environment is None:
         raise DataError("no environment logged")
-    if trace.environment["kind"] != environment.kind:
+    member = member_for(environment, trace.environment["kind"])
+    if member is None:
         raise DataError("another environment")
+    environment = member
     prompt = trace.environment.get("prompt") or next((m["content"] for m in trace.messages if m["role"] == "user"), None)
     if not isinstance(prompt, str) or not prompt:
         raise DataError("no prompt")
     task = environment.task_from_log(prompt, trace.environment)
     environment.reset(task)
+    if not is_tried(trace.messages):
+        return Replay(task, None, {}, ended=False, unscored=NOT_TRIED)
     # The reset has carried out the calls of the opening.
     own = after_opening(trace.messages, task, environment)
     opening = len(trace.messages) - len(own)
@@ -89,6 +94,11 @@ def replay_trace(trace: Trace, environment: Environment) -> Replay:
     else:
         success, breakdown, unscored = judge(task, environment, LoggedEpisode(trace.messages, opening, ended))
     return Replay(task, success, breakdown, ended, unscored=unscored, opening=opening, solution=solution)
+
+
+def is_tried(messages: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a conversation is an attempt, and not only the request of a task that was never given to an agent."""
+    return any(message["role"] == "assistant" for message in messages)
 
 
 def _judged_by_others(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tracewheel.config.curation import DuplicatesConfig
+from tracewheel.core.kinds import parse_kind
 from tracewheel.core.types import Task
 from tracewheel.curation.contamination import BenchmarkIndex, Overlap
 from tracewheel.curation.duplicates import SKETCH_COLUMNS, sketches
@@ -20,7 +21,7 @@ from tracewheel.curation.faults import FinishedEpisode, fault_word
 from tracewheel.curation.labels import conversation_ended
 from tracewheel.curation.replay import replayed_rows
 from tracewheel.curation.text_turns import calls_of
-from tracewheel.environments import Environment, Solver, make_environment
+from tracewheel.environments import Environment, Solver, make_environment, member_for
 from tracewheel.environments.recorded.environment import PREFIX as RECORDED
 
 if TYPE_CHECKING:
@@ -76,7 +77,8 @@ def trace_results(work: Work) -> pyarrow.Table:
             row["failure"] = _failure(said[row["opening"] :], json.loads(tools), row, recorded)
             row["verifier"], row["task_record"] = task.verifier, json.dumps(task.to_record())
             if row["success"] >= 1.0 and not solved[task.id]:
-                row["calls"] = json.dumps(calls_of(said, task, solver))
+                own = member_for(solver, parse_kind(task.environment).kind) or solver
+                row["calls"] = json.dumps(calls_of(said, task, own))
         row["difference"] = None if row["difference"] is None else json.dumps(asdict(row["difference"]))
         found.append(row)
     usable = np.array([not row["dropped"] for row in found], dtype=bool)

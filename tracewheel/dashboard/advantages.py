@@ -20,7 +20,7 @@ from tracewheel.scoring.adjustments import PROCESS
 
 LEARNER = "tracewheel.learner.token_advantages"
 COLUMNS = ("id", "group", "turns", "stop_reason")
-SCORED = ("trajectory_id", "total", "turn_rewards", "baseline", "breakdown")
+SCORED = ("trajectory_id", "total", "turn_rewards", "baseline", "family", "environment", "breakdown")
 NOT_KEPT = "the learner computed them with a {}, whose values are not stored"
 
 

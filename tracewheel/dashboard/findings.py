@@ -23,13 +23,13 @@ class Shown:
     """A finding, its figures in words, and where its examples are.
 
     Attributes:
-        episodes: Trajectory id and the source that holds it.
+        episodes: For each list of examples its name, and the trajectories' ids with the source that holds them.
         entries: For each iteration that it concerns, a stored result with its rollouts.
     """
 
     finding: Finding
     figures: dict[str, Any]
-    episodes: list[tuple[str, Source]]
+    episodes: list[tuple[str, list[tuple[str, Source]]]]
     entries: list[tuple[int, str]]
 
 
@@ -42,24 +42,28 @@ def findings_of(run: FinishedRun, sources: list[Source]) -> list[Shown]:
             found.append(Finding.from_record(record))
         except (TypeError, KeyError):  # of another version
             continue
-    named = {name for finding in found for name in _ids(finding)}
+    named = {one for finding in found for _, ids in _lists(finding) for one in ids}
     where = _places(sources, sorted(named)[:MOST])
     by_iteration = {one.iteration: one.entry for one in reversed(sources) if one.kind == "rollout"}
     return [
         Shown(
             finding=finding,
             figures={name: value for name, value in finding.evidence.items() if not _is_list_of_ids(value)},
-            episodes=[(name, where[name]) for name in _ids(finding) if name in where],
+            episodes=[
+                (name, [(one, where[one]) for one in ids if one in where])
+                for name, ids in _lists(finding)
+                if any(one in where for one in ids)
+            ],
             entries=[(number, by_iteration[number]) for number in finding.iterations if number in by_iteration],
         )
         for finding in worst_first(found)
     ]
 
 
-def _ids(finding: Finding) -> Iterator[str]:
-    for value in finding.evidence.values():
+def _lists(finding: Finding) -> Iterator[tuple[str, list[str]]]:
+    for name, value in finding.evidence.items():
         if _is_list_of_ids(value):
-            yield from value
+            yield name, value
 
 
 def _is_list_of_ids(value: Any) -> bool:

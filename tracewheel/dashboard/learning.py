@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tracewheel.comparison.finished_run import FinishedRun
+from tracewheel.dashboard.judges import judge_curves
 from tracewheel.dashboard.measured import Evaluation, Iteration, iterations_of, validations_of
 from tracewheel.report.curves import training_curves
 from tracewheel.report.report_data import Curve, Estimate
@@ -29,7 +30,8 @@ def learning_curves(run: FinishedRun, loop: Path, evaluations: list[Evaluation],
     values = {
         number: {name: rate.value if rate else None for name, rate in rates.items()} for number, rates in validations.items()
     }
-    return [_with_bands(curve, validations) for curve in training_curves(updates, values, chosen)] + time_curves(iterations)
+    curves = [_with_bands(curve, validations) for curve in training_curves(updates, values, chosen)]
+    return [*curves[:1], *judge_curves(run, loop), *curves[1:], *time_curves(iterations)]
 
 
 def time_curves(iterations: Sequence[Iteration]) -> list[Curve]:

@@ -12,15 +12,17 @@ from tracewheel.comparison.finished_run import RL, FinishedRun
 from tracewheel.core.errors import DataError
 from tracewheel.core.files import read_json
 from tracewheel.dashboard.episodes import cursor, parsed
+from tracewheel.dashboard.judges import judged_apart
 from tracewheel.dashboard.sources import Source, sources_of
 from tracewheel.evaluation.changes import CHANGES_FILE
 from tracewheel.operations.label_agreement import RANDOM, Scored
 from tracewheel.operations.labels import Label, labels_of
 
-LOST, UNSCORED, BORDERLINE = "lost", "unscored", "borderline"
+LOST, UNSCORED, JUDGES, BORDERLINE = "lost", "unscored", "judges apart", "borderline"
 REASONS = {
     LOST: "Tasks lost: the policy before solved them, and this one fails.",
     UNSCORED: "Unscored: the grader gave no verdict.",
+    JUDGES: "Judges disagree most, with one another or with the verifier that decides.",
     BORDERLINE: "Borderline: some of the score, and not all of it.",
     RANDOM: "A random sample of the final evaluation. Only these estimate how often the grader is right over all.",
 }
@@ -69,6 +71,7 @@ def queue_of(run: FinishedRun, most: int = 20) -> dict[str, list[Candidate]]:
     return {
         LOST: list(_lost(run, sources, most)),
         UNSCORED: list(_found(UNSCORED, sources, odd, most)),
+        JUDGES: list(_judged(sources, most)),
         BORDERLINE: list(_found(BORDERLINE, sources, between, most)),
         RANDOM: list(_found(RANDOM, ends, "status = 'scored' ORDER BY md5(trajectory_id || 'review')", most)),
     }
@@ -108,6 +111,12 @@ def _found(why: str, sources: Sequence[Source], where: str, most: int) -> Iterat
     by_file = {str(source.scores): source for source in sources}
     for row in _rows(sources, f"{where} LIMIT {most}", []):
         yield _candidate(why, by_file[row["filename"]], row)
+
+
+def _judged(sources: Sequence[Source], most: int) -> Iterator[Candidate]:
+    by_file = {str(source.scores): source for source in sources}
+    for row in judged_apart(sources, COLUMNS, most):
+        yield _candidate(JUDGES, by_file[row["filename"]], row)
 
 
 def _lost(run: FinishedRun, sources: Sequence[Source], most: int) -> Iterator[Candidate]:

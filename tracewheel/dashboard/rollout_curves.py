@@ -13,6 +13,9 @@ from tracewheel.dashboard.text import seen
 from tracewheel.report.report_data import Curve
 
 SHARE = (0.0, 1.0)
+SUCCESS = "success"
+LEAST_CHANGE = 0.02  # of a mean; less than that is no trend
+CLIMBS = "the policy may have found how to please this part instead of the task: read its best-paid failures"
 MOST_LINES = 6  # of a chart; the largest of the last iterations
 DIVERSITY = {
     "group_diversity": "groups, distance",
@@ -64,6 +67,37 @@ def reward_curve(iterations: Sequence[Iteration]) -> Curve | None:
     names = dict.fromkeys(name for one in iterations for name in one.breakdown)
     series = {name: [(one.number, one.breakdown.get(name)) for one in iterations] for name in list(names)[:8]}
     return Curve("Parts of the reward", series, "mean of the scored episodes") if series else None
+
+
+def part_curves(iterations: Sequence[Iteration]) -> list[Curve]:
+    """Each part of the reward with the success beside it; first those that climbed while success fell.
+
+    They compare the means of the first and the last third of the iterations. Without a part beside the success, or without a
+    success, there are none.
+    """
+    success = [(one.number, one.breakdown.get(SUCCESS)) for one in iterations]
+    names = dict.fromkeys(name for one in iterations for name in one.breakdown if name != SUCCESS)
+    if len([value for _, value in success if value is not None]) < 2:
+        return []
+    fell = _change(success) < -LEAST_CHANGE
+    apart, others = [], []
+    for name in names:
+        points = [(one.number, one.breakdown.get(name)) for one in iterations]
+        if [value for _, value in points] == [value for _, value in success]:
+            continue  # the only verifier's total, which is the success
+        series = {name.replace("_", " "): points, SUCCESS: success}
+        if fell and _change(points) > LEAST_CHANGE:
+            apart.append(Curve(f"{seen(name)}: climbs while success falls", series, CLIMBS))
+        else:
+            others.append(Curve(seen(name), series, "its mean, and the success"))
+    return apart + others
+
+
+def _change(points: Sequence[tuple[int, float | None]]) -> float:
+    """The mean of the last third of the points less that of the first."""
+    values = [value for _, value in points if value is not None]
+    third = max(1, len(values) // 3)
+    return (sum(values[-third:]) - sum(values[:third])) / third if values else 0.0
 
 
 def diversity_curve(iterations: Sequence[Iteration]) -> Curve | None:

@@ -95,8 +95,8 @@ def _examples(config: BasePolicyConfig, renderer: ChatRenderer, number: int, cou
     rng = random.Random(f"base-text-{config.seed}-{stream}")
     skills = config.phases[number].skills
     world = WORLDS[config.world]
-    conversations = (world.conversation(rng, skills, config.complete_share, config.complete_families) for _ in range(count))
-    return [renderer.conversation_ids(conversation, world.tools) for conversation in conversations]
+    made = (world.conversation(rng, skills, config.complete_share, config.complete_families) for _ in range(count))
+    return [renderer.conversation_ids(conversation, tools) for conversation, tools in made]
 
 
 def _new_model(config: BasePolicyConfig, vocabulary: int, padding: int, end: int) -> Qwen3ForCausalLM:

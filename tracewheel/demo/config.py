@@ -25,10 +25,10 @@ class BasePolicyConfig(Strict):
     """The tiny base policy: its world, its size, its text and its training.
 
     `complete_share` of the conversations are complete episodes of `complete_families`; the rest are single skills of the
-    world (`tracewheel/demo/base_text.py`, `refund_desk_text.py`). Tokens outside assistant turns count `prompt_weight`.
+    world (`tracewheel/demo/base_text.py`, `WORLD_text.py`). Tokens outside assistant turns count `prompt_weight`.
     """
 
-    world: Literal["workspace", "refund_desk"] = "workspace"
+    world: Literal["workspace", "refund_desk", "assistant", "retrieval", "mixed"] = "workspace"
     seed: int = 0
     threads: Count = 2
     hidden_size: Count = 128

@@ -144,13 +144,17 @@ def _choose_fault(task: Task, rng: random.Random) -> str:
 
 @dataclass(frozen=True)
 class Deployment:
-    """A deployed agent whose logs are made: the families and tiers of its tasks, and what makes a task and a log record."""
+    """A deployed agent whose logs are made: the families and tiers of its tasks, and what makes a task and a log record.
+
+    `make_recurring` makes the tasks that recur, which are those to train on, where they are to differ from the others.
+    """
 
     families: tuple[str, ...]
     trained_tiers: tuple[int, ...]
     harder_tier: int
     make_task: Callable[[str, int, random.Random], Task]
     log_record: Callable[[Task, str, str, datetime, random.Random], dict[str, Any]]
+    make_recurring: Callable[[str, int, random.Random], Task] | None = None
 
 
 def logged_episodes(rng: random.Random, deployed: Deployment) -> list[dict[str, Any]]:
@@ -176,20 +180,21 @@ def _tasks(rng: random.Random, deployed: Deployment) -> tuple[list[Task], list[T
     """Recurring tasks, and one-off tasks including those of the harder tier; all are distinct."""
     seen: set[str] = set()
 
-    def fresh(family: str, tier: int, count: int) -> list[Task]:
+    def fresh(family: str, tier: int, count: int, make: Callable[[str, int, random.Random], Task]) -> list[Task]:
         tasks: list[Task] = []
         while len(tasks) < count:
-            task = deployed.make_task(family, tier, rng)
+            task = make(family, tier, rng)
             if task.fingerprint not in seen:
                 seen.add(task.fingerprint)
                 tasks.append(task)
         return tasks
 
     strata = [(family, tier) for family in deployed.families for tier in deployed.trained_tiers]
-    recurring = [task for family, tier in strata for task in fresh(family, tier, RECURRING_PER_STRATUM)]
-    one_off = [task for family, tier in strata for task in fresh(family, tier, ONE_OFF_PER_STRATUM)]
+    make, make_recurring = deployed.make_task, deployed.make_recurring or deployed.make_task
+    recurring = [task for family, tier in strata for task in fresh(family, tier, RECURRING_PER_STRATUM, make_recurring)]
+    one_off = [task for family, tier in strata for task in fresh(family, tier, ONE_OFF_PER_STRATUM, make)]
     rng.shuffle(one_off)
-    harder = [task for family in deployed.families for task in fresh(family, deployed.harder_tier, HARDER_PER_FAMILY)]
+    harder = [task for family in deployed.families for task in fresh(family, deployed.harder_tier, HARDER_PER_FAMILY, make)]
     return recurring, one_off + harder
 
 

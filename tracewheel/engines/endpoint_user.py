@@ -66,6 +66,11 @@ class EndpointUser:
             {"role": "assistant", "content": brief.prompt},
         ]
 
+    def resume(self, brief: UserBrief, talk: list[list[str]]) -> None:
+        self.begin(brief)
+        for said, answer in talk:
+            self._messages += [{"role": "user", "content": said}, {"role": "assistant", "content": answer}]
+
     def reply(self, said: str) -> UserTurn:
         """The model's answer.
 

@@ -23,7 +23,7 @@ from tracewheel.core.errors import InfrastructureError, InputError
 from tracewheel.engines.chat_reply import Message, Reply, read_reply
 from tracewheel.engines.rate_headers import exhausted_for, retry_after
 from tracewheel.engines.rate_limit import MINUTE, RateLimiter
-from tracewheel.engines.spending import Spending
+from tracewheel.engines.spending import Budget, Spending
 
 FIRST_WAIT, LONGEST_BACKOFF = 0.5, 30.0  # seconds
 RETRIED = {408, 409, 425, 429}  # and all of 500 and above
@@ -47,6 +47,7 @@ class OpenAiChat:
     Args:
         config: The endpoint, its retries and its limits.
         spent: What earlier runs have spent of the budget.
+        spending: Keeps the budget instead of the configured one, as one that several clients share.
         first_wait: Seconds before the second try, doubled for each further one.
         minute: The period of the limits by the minute, in seconds.
 
@@ -56,7 +57,13 @@ class OpenAiChat:
     """
 
     def __init__(
-        self, config: EndpointConfig, *, spent: float = 0.0, first_wait: float = FIRST_WAIT, minute: float = MINUTE
+        self,
+        config: EndpointConfig,
+        *,
+        spent: float = 0.0,
+        spending: Budget | None = None,
+        first_wait: float = FIRST_WAIT,
+        minute: float = MINUTE,
     ) -> None:
         self.counts: Counter[str] = Counter(sent=0, repeated=0, no_answer=0)
         self._config = config
@@ -69,7 +76,7 @@ class OpenAiChat:
             limits=httpx.Limits(max_connections=config.concurrency),
         )
         self._limiter = RateLimiter(config.requests_per_minute, config.tokens_per_minute, period=minute)
-        self._spending = Spending(config.budget, spent)
+        self._spending = spending or Spending(config.budget, spent)
         self._closed = threading.Event()
         self._counting = threading.Lock()
         self._tokens_per_byte = 0.0

@@ -3,12 +3,29 @@
 from __future__ import annotations
 
 import threading
+from typing import Protocol
 
 from tracewheel.core.errors import InfrastructureError
 
 
 class BudgetReached(InfrastructureError):
     """Another request could exceed the budget."""
+
+
+class Budget(Protocol):
+    """What a request reserves before it is sent, and settles after."""
+
+    def reserve(self, at_most: float) -> None:
+        """Reserve the most that a request may cost.
+
+        Raises:
+            BudgetReached: there is no room.
+        """
+        ...
+
+    def settle(self, at_most: float, cost: float) -> None:
+        """Replace a reservation of `at_most` by the request's cost."""
+        ...
 
 
 class Spending:

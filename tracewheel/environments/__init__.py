@@ -10,26 +10,38 @@ from typing import Any
 from tracewheel.core.kinds import Kind, build, parse_kind
 from tracewheel.core.plugins import load_class
 from tracewheel.core.types import Task
+from tracewheel.environments.assistant.environment import AssistantEnvironment
 from tracewheel.environments.base import (
     TEXT_TURN,
     Environment,
     GoalFinder,
+    NearMisser,
     Observation,
     OpeningProvider,
+    OutcomeTeller,
     Replier,
+    Restorable,
     Solver,
+    TaskMaker,
     VariantMaker,
     opening_messages,
     opening_of,
     repeat,
     repeats_replies,
 )
+from tracewheel.environments.bridged.bfcl import BfclEnvironment
 from tracewheel.environments.bridged.environment import OpenEnvEnvironment, VerifiersEnvironment
 from tracewheel.environments.bridged.nemo_gym import NemoGymEnvironment
+from tracewheel.environments.bridged.reasoning_gym import ReasoningGymEnvironment
+from tracewheel.environments.code.environment import CodeEnvironment
+from tracewheel.environments.harbor.environment import HarborEnvironment
+from tracewheel.environments.math.environment import MathEnvironment
 from tracewheel.environments.mcp.environment import McpEnvironment
 from tracewheel.environments.order_desk.environment import OrderDeskEnvironment
+from tracewheel.environments.patch.environment import PatchEnvironment
 from tracewheel.environments.recorded.environment import PREFIX, RecordedEnvironment
 from tracewheel.environments.refund_desk.environment import RefundDeskEnvironment
+from tracewheel.environments.retrieval.environment import RetrievalEnvironment
 from tracewheel.environments.running import (
     SharesResources,
     awaited,
@@ -37,30 +49,52 @@ from tracewheel.environments.running import (
     most_open,
     share_resources,
 )
+from tracewheel.environments.several.environment import SeveralEnvironments, member_for
+from tracewheel.environments.terminal.environment import TerminalEnvironment
 from tracewheel.environments.workspace.environment import WorkspaceEnvironment
 
 RECORDED = "recorded"
 ENVIRONMENTS: dict[str, type] = {
     kind.kind: kind
     for kind in (
-        McpEnvironment, NemoGymEnvironment, OpenEnvEnvironment, OrderDeskEnvironment, RefundDeskEnvironment,
-        VerifiersEnvironment, WorkspaceEnvironment,
+        AssistantEnvironment,
+        BfclEnvironment,
+        CodeEnvironment,
+        HarborEnvironment,
+        MathEnvironment,
+        McpEnvironment,
+        NemoGymEnvironment,
+        OpenEnvEnvironment,
+        OrderDeskEnvironment,
+        PatchEnvironment,
+        ReasoningGymEnvironment,
+        RefundDeskEnvironment,
+        RetrievalEnvironment,
+        SeveralEnvironments,
+        TerminalEnvironment,
+        VerifiersEnvironment,
+        WorkspaceEnvironment,
     )
-}  # fmt: skip
+}
 
 __all__ = [
     "ENVIRONMENTS",
     "TEXT_TURN",
     "Environment",
     "GoalFinder",
+    "NearMisser",
     "Observation",
     "OpeningProvider",
+    "OutcomeTeller",
     "Replier",
+    "Restorable",
     "SharesResources",
     "Solver",
+    "TaskMaker",
     "VariantMaker",
     "close_environment",
     "make_environment",
+    "member_for",
     "most_episodes",
     "open_environment",
     "opening_messages",
@@ -85,7 +119,7 @@ def make_environment(kind: str) -> Environment:
         return RecordedEnvironment(wanted.kind.removeprefix(PREFIX))
     made: Environment = build(wanted, {**ENVIRONMENTS, RECORDED: RecordedEnvironment}, "environment")
     awaited(made)
-    if wanted.args and not isinstance(made, RecordedEnvironment):
+    if wanted.args and not isinstance(made, (RecordedEnvironment, SeveralEnvironments)):
         _name_in_tasks(made, wanted)
     return made
 
@@ -125,6 +159,6 @@ def _name_in_tasks(environment: Environment, kind: Kind) -> None:
             return [named(task) for task in found]
         return replace(found, environment=kind.text) if isinstance(found, Task) else found
 
-    for name in ("task_from_log", "variants", "task_reached"):
+    for name in ("task_from_log", "make_tasks", "tasks_from", "variants", "task_reached"):
         if method := getattr(environment, name, None):
             setattr(environment, name, lambda *given, method=method, **more: named(method(*given, **more)))

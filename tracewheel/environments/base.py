@@ -123,6 +123,67 @@ class Solver(Environment, Protocol):
 
 
 @runtime_checkable
+class TaskMaker(Environment, Protocol):
+    """Optional protocol: an environment that generates tasks, as for a benchmark of its own or an audit of its verifier.
+
+    Attributes:
+        families: The task families.
+        tiers: The tiers of difficulty, easiest first.
+    """
+
+    families: tuple[str, ...]
+    tiers: tuple[int, ...]
+
+    def make_tasks(self, n: int, seed: int) -> list[Task]:
+        """`n` tasks with different fingerprints, spread evenly over all families and tiers.
+
+        The same arguments give the same tasks, in any process.
+
+        Raises:
+            ConfigError: there are not that many different tasks.
+        """
+        ...
+
+
+@runtime_checkable
+class Restorable(Environment, Protocol):
+    """Optional protocol: an environment that goes on from a snapshot, as if the episode had never stopped."""
+
+    def restore(self, task: Task, state: dict[str, Any]) -> None:
+        """Continue an episode of `task` in the state that `snapshot` returned, perhaps in another process.
+
+        Raises:
+            DataError: `state` is no snapshot of such an episode.
+        """
+        ...
+
+
+@runtime_checkable
+class NearMisser(Solver, Protocol):
+    """Optional protocol: an environment that knows ways to almost solve a task, for the audit of its verifier."""
+
+    def near_misses(self, task: Task) -> dict[str, list[tuple[str, dict[str, Any]]]]:
+        """Calls that come close to solving the task and must not count as solving it, by what is wrong with them.
+
+        As in `extra_change` (right, with one change too many), `wrong_type`, `wrong_place`, `half_done`. Only those that make
+        sense for the task.
+        """
+        ...
+
+
+@runtime_checkable
+class OutcomeTeller(Environment, Protocol):
+    """Optional protocol: an environment that tells which final states are alike, for the audit of its verifier."""
+
+    def outcome(self, task: Task, state: dict[str, Any]) -> Any:
+        """What of a final state counts, as JSON: states of one outcome solve the task alike, whatever led to them.
+
+        It says nothing about what solves the task, and uses no verifier.
+        """
+        ...
+
+
+@runtime_checkable
 class OpeningProvider(Environment, Protocol):
     """Optional protocol: an environment whose episodes may begin in the middle of a conversation."""
 

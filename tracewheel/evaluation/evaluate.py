@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 RESULTS_FILE, EVALUATION_FILE = "results.parquet", "evaluation.json"
 # Statuses of scores without a total, and the end of their columns' names.
+# The folders of the rubric that does not decide, and the names of both.
+TRAINING, HELD_BACK = "training", "held_back"
 MISSING = {"unscored": "unscored", "infrastructure_failed": "failed"}
 
 
@@ -34,6 +36,7 @@ def evaluate(
     *,
     samples: int,
     seed: int,
+    held_out: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, Any]:
     """Evaluate a policy; writes both modes' trajectories and scores, `results.parquet`, `evaluation.json`.
@@ -47,23 +50,29 @@ def evaluate(
     Args:
         samples: Sampled episodes per task; with 0 only greedy ones are played.
         seed: Seed of the sampled episodes.
+        held_out: Whether the tasks are those by which policies are compared at the end. Then `evaluation.rubric` scores them,
+            where there is one, and the training rubric's scores lie in `training/` of each mode; else it is the other way
+            round, and the folder is `held_back/`.
         progress: Called with (finished episodes, all episodes) of each mode.
 
     Returns:
         The summary: `greedy` and `sampled`, each with `rate`, `interval` (95%), `n`; `pass_at`;
         `by_tier` and `by_family` with the same two rates; `missing`: by mode the number of `unscored` and
         `infrastructure_failed` episodes; `episodes` and `generated_tokens`; where the
-        rubric has `objectives`, the mean of each over both modes' scored episodes (None where nothing is scored).
+        rubric has `objectives`, the mean of each over both modes' scored episodes (None where nothing is scored); with an
+        `evaluation.rubric`, `judges`: by rubric, `training` and `held_back`, each mode's mean success, reward and count.
     """
     settings = config.evaluation
     sampling = {"temperature": settings.temperature, "top_p": settings.top_p, "exploration": ExplorationConfig()}
     config = config.model_copy(update={"rollout": config.rollout.model_copy(update=sampling)})
+    decides, beside = _rubrics(config, held_out)
     scores: dict[str, list[Score]] = {}
-    spent = {"episodes": 0.0, "generated_tokens": 0.0}
+    others: dict[str, list[Score]] = {}
+    spent: dict[str, Any] = {"episodes": 0.0, "generated_tokens": 0.0}
     if not tasks:  # a profile without a harder tier
         for mode in MODES:
             _play_none(out / mode)
-        return write_evaluation(settings, config.rubric, tasks, {mode: [] for mode in MODES}, out, spent)
+        return write_evaluation(settings, decides, tasks, {mode: [] for mode in MODES}, out, spent)
     for mode, greedy in (("greedy", True), ("sampled", False)):
         folder = out / mode
         if not greedy and not samples:
@@ -73,9 +82,41 @@ def evaluate(
         plan = RolloutPlan(tasks, samples=1 if greedy else samples, seed=seed, greedy=greedy)
         metrics = rollout(config, policy, plan, folder, progress=progress)
         spent = {key: spent[key] + metrics[key] for key in spent}
-        score(config, tasks, folder / TRAJECTORIES_FILE, folder)
-        scores[mode] = read_scores(folder / SCORES_FILE)
-    return write_evaluation(config.evaluation, config.rubric, tasks, scores, out, spent)
+        scores[mode] = _scored(config, decides, tasks, folder, folder)
+        if beside:
+            others[mode] = _scored(config, beside, tasks, folder, folder / (TRAINING if held_out else HELD_BACK))
+    spent |= _judges(scores, others, held_out=held_out) if beside else {}
+    return write_evaluation(config.evaluation, decides, tasks, scores, out, spent)
+
+
+def _rubrics(config: EvaluateSections, held_out: bool) -> tuple[RubricConfig, RubricConfig | None]:
+    """The rubric that decides, and the other one, where there are two."""
+    held_back = config.evaluation.rubric
+    if held_back is None:
+        return config.rubric, None
+    return (held_back, config.rubric) if held_out else (config.rubric, held_back)
+
+
+def _scored(config: EvaluateSections, rubric: RubricConfig, tasks: list[Task], episodes: Path, out: Path) -> list[Score]:
+    score(config.model_copy(update={"rubric": rubric}), tasks, episodes / TRAJECTORIES_FILE, out)
+    return read_scores(out / SCORES_FILE)
+
+
+def _judges(decided: Mapping[str, list[Score]], others: Mapping[str, list[Score]], *, held_out: bool) -> dict[str, Any]:
+    both = (others, decided) if held_out else (decided, others)
+    return {"judges": {name: _judged(found) for name, found in zip((TRAINING, HELD_BACK), both, strict=True)}}
+
+
+def _judged(scores: Mapping[str, list[Score]]) -> dict[str, Any]:
+    """By mode, the mean `success` and `reward` of the scored episodes, and how many there are."""
+    found = {}
+    for mode, items in scores.items():
+        scored = [item for item in items if item.total is not None]
+        totals = [item.total for item in scored if item.total is not None]
+        count = len(scored)
+        success = sum(success_of(item) for item in scored) / count if count else None
+        found[mode] = {"success": success, "reward": sum(totals) / count if count else None, "n": count}
+    return found
 
 
 def _play_none(folder: Path) -> None:
@@ -84,7 +125,9 @@ def _play_none(folder: Path) -> None:
     write_scores(folder / SCORES_FILE, [])
 
 
-def join(config: EvaluateSections, tasks: list[Task], parts: list[Path], out: Path) -> dict[str, Any]:
+def join(
+    config: EvaluateSections, tasks: list[Task], parts: list[Path], out: Path, *, held_out: bool = False
+) -> dict[str, Any]:
     """Join evaluations of different tasks by one policy into one; writes and returns what `evaluate` does.
 
     Args:
@@ -92,18 +135,27 @@ def join(config: EvaluateSections, tasks: list[Task], parts: list[Path], out: Pa
         parts: Folders of the evaluations.
     """
     scores: dict[str, list[Score]] = {}
-    spent = {"episodes": 0.0, "generated_tokens": 0.0}
+    spent: dict[str, Any] = {"episodes": 0.0, "generated_tokens": 0.0}
     for mode in MODES:
         (out / mode).mkdir(parents=True)
         trajectories = [item for part in parts for item in read_records(part / mode / TRAJECTORIES_FILE, Trajectory)]
         scores[mode] = [item for part in parts for item in read_scores(part / mode / SCORES_FILE)]
         write_records(out / mode / TRAJECTORIES_FILE, trajectories)
         write_scores(out / mode / SCORES_FILE, scores[mode])
+    decides, beside = _rubrics(config, held_out)
+    others: dict[str, list[Score]] = {}
+    for mode in MODES if beside else ():
+        name = TRAINING if held_out else HELD_BACK
+        paths = [path for part in parts if (path := part / mode / name / SCORES_FILE).is_file()]
+        others[mode] = [item for path in paths for item in read_scores(path)]
+        (out / mode / name).mkdir()
+        write_scores(out / mode / name / SCORES_FILE, others[mode])
     for part in parts:
         summary = read_json(part / EVALUATION_FILE)
         spent = {key: spent[key] + summary[key] for key in spent}
+    spent |= _judges(scores, others, held_out=held_out) if beside else {}
     played = {item.task_id for items in scores.values() for item in items}
-    return write_evaluation(config.evaluation, config.rubric, [t for t in tasks if t.id in played], scores, out, spent)
+    return write_evaluation(config.evaluation, decides, [t for t in tasks if t.id in played], scores, out, spent)
 
 
 def write_evaluation(

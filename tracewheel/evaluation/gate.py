@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 GATE_FILE = "gate.json"
+EXPLAINED = "false accepts alone could explain the gain"
 LEAST_PAIRED_SHARE = 0.5
 ROUNDING = 1e-9
 
@@ -92,6 +93,7 @@ def decide(
     baseline: str = "champion",
     look: Look | None = None,
     level: float | None = None,
+    false_accepts: float | None = None,
 ) -> Verdict:
     """Promote only on a significant paired improvement that no task family pays for.
 
@@ -107,6 +109,7 @@ def decide(
         baseline: Name of the policy to beat.
         look: The place of this gate in the sequence; by default the first.
         level: The level to test at; by default that of the place. A sequential evaluation gives that of its look.
+        false_accepts: The share of failures that the graders might accept; see `explained_by_false_accepts`.
 
     Raises:
         DataError: a column is missing, a task occurs twice, or a result is out of range.
@@ -128,6 +131,7 @@ def decide(
         *_too_few(config, paired, offered),
         *_gain_not_shown(paired, level, interval, baseline),
         *_falls(config, paired, families, estimates),
+        *explained_by_false_accepts(paired, level, false_accepts),
     ]
     spread = float(paired.seen.std(ddof=1)) if len(paired.seen) > 1 else None
     power = describe_power(len(common), level, spread)
@@ -171,6 +175,36 @@ def held_to_fidelity(config: GateConfig, verdict: Verdict, fidelity: float) -> V
         "programs were told; metrics.json of the updates says which share fell short"
     )
     return replace(verdict, verdict="refused", reasons=[reason, *(verdict.reasons if not verdict.promoted else [])])
+
+
+def explained_by_false_accepts(paired: Paired, level: float, share: float | None) -> list[str]:
+    """Why a gain may be none: what it is, where a share of failures that pass for successes could explain it.
+
+    At worst all of the baseline's successes are true, and a share e of the challenger's failures is accepted. With true
+    success c the challenger then shows c' = c + e (1 - c), so that its true gain over the baseline's b is
+    (c' - e) / (1 - e) - b, which is above 0 exactly where
+
+        c' - b > e (1 - b).
+
+    The mean over tasks of c' - b - e (1 - b) must be above 0 at the gate's level: the lower end of its interval, with missing
+    episodes at their worst. With e = 0 this asks for nothing new, and where there is no gain there is none to explain.
+
+    Args:
+        paired: The differences.
+        level: The gate's level.
+        share: e, as the upper end of the interval that an audit found; None without one.
+    """
+    if not share or not len(paired.lowest) or paired.lowest.mean() <= 0.0:
+        return []
+    needed = share * (1.0 - paired.baseline)
+    low, _ = mean_interval(paired.lowest - needed, paired.highest - needed, level)
+    if low > 0.0:
+        return []
+    return [
+        f"{EXPLAINED}: if graders accept {share:.1%} of failures, {float(needed.mean()):+.3f} "
+        f"of {float(paired.lowest.mean()):+.3f} is no gain, and what is left is not certain ({_share(level)} interval from "
+        f"{low:+.3f}): mend the graders, or audit them on more tasks (gate.false_accepts)"
+    ]
 
 
 def promotes(config: GateConfig, paired: Paired, level: float) -> bool:

@@ -63,6 +63,7 @@ class Paired:
         seen: From the scored episodes.
         greedy: Differences in greedy success; `greedy_lowest` with missing ones at their worst.
         sampled: Differences in the sampled rate; empty when no sampled episodes are compared.
+        baseline: The baseline's figure on each task of `lowest`, its missing episodes as successes.
         compares_sampled: Whether sampled episodes count: both policies have some.
     """
 
@@ -74,6 +75,7 @@ class Paired:
     greedy: Vector
     greedy_lowest: Vector
     sampled: Vector
+    baseline: Vector
     compares_sampled: bool
 
 
@@ -130,6 +132,7 @@ def pair(challenger: Outcomes, baseline: Outcomes, families: npt.NDArray[np.obje
     counted = has_greedy | has_sampled
     lowest = weight * greedy_low + (1.0 - weight) * sampled_low
     highest = weight * greedy_high + (1.0 - weight) * sampled_high
+    theirs = weight * np.nan_to_num(baseline.greedy, nan=1.0) + (1.0 - weight) * _rate_range(baseline)[1]
     both = greedy_weight * greedy + (1.0 - greedy_weight) * sampled if compares_sampled else greedy
     complete = ~np.isnan(both)
     return Paired(
@@ -141,6 +144,7 @@ def pair(challenger: Outcomes, baseline: Outcomes, families: npt.NDArray[np.obje
         greedy=greedy[~np.isnan(greedy)],
         greedy_lowest=greedy_low[has_greedy],
         sampled=sampled[~np.isnan(sampled)] if compares_sampled else np.zeros(0),
+        baseline=theirs[counted],
         compares_sampled=compares_sampled,
     )
 

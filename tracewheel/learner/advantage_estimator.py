@@ -20,7 +20,7 @@ from tracewheel.learner.learner_state import LearnerState
 from tracewheel.learner.losses.kl_schedule import direction_at
 from tracewheel.learner.policy_versions import age, staleness, version_in_run
 from tracewheel.learner.reward_normalisation import normalise, normalise_turns
-from tracewheel.learner.scored_trajectories import rewards_of, truncated, with_finite_logprobs
+from tracewheel.learner.scored_trajectories import rewards_of, truncated, with_certainty, with_finite_logprobs
 from tracewheel.learner.token_advantages import (
     RewardKl,
     advantages_by_critic,
@@ -87,7 +87,7 @@ class AdvantageEstimator:
 
         Left out are trajectories without a finite reward, too old ones, those without an action, those whose sampler
         gave a token a log-probability that is not finite, truncated ones if the profile says so, and groups without
-        variance, as its `zero_variance` says.
+        variance, as its `zero_variance` says. An advantage counts as much as its reward is certain.
         """
         rewards = rewards_of(trajectories)
         if self._settings.truncated == "mask":
@@ -108,6 +108,7 @@ class AdvantageEstimator:
                 ages = age(drawn[VERSION].to_numpy(), self.version, iteration)
                 figures |= {"advantage_age_mean": float(ages.mean()), "advantage_age_max": float(ages.max())}
         table = self._with_advantages(TrajectoryTable(self._with_rewards(usable)), drawn, iteration, figures)
+        table = TrajectoryTable(with_certainty(table.frame), table.per_token)
         return table, figures | {"kept_rows": float(len(table))}
 
     def _fresh(self, trajectories: pd.DataFrame, iteration: int) -> np.ndarray:

@@ -14,17 +14,19 @@ from tracewheel.core.files import read_table
 from tracewheel.core.types import INFRASTRUCTURE_FAILED
 from tracewheel.learner.branch_credit import agent_rewards, with_credit
 from tracewheel.scoring.adjustments import PROCESS
+from tracewheel.scoring.breakdown import CERTAINTY
 from tracewheel.scoring.rubric import success_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
 LIMITS = ("max_tokens", "max_turns")
-REQUIRED, OPTIONAL = ("trajectory_id", "total"), ("family", "turn_rewards", "baseline")
+REQUIRED, OPTIONAL = ("trajectory_id", "total"), ("family", "environment", "turn_rewards", "baseline")
 
 
 def read_scored_trajectories(trajectories: Sequence[Path], scores: Sequence[Path]) -> pd.DataFrame:
-    """Trajectories with the columns of their scores: `total`, and `family` and `turn_rewards` where the files have them.
+    """Trajectories with the columns of their scores: `total`, and `family`, `environment`, `turn_rewards` and `baseline` where
+    the files have them.
 
     From the breakdowns come `success` (NaN where there is none) and `outcome`: the total without process rewards. Where the
     reward of an episode is not for all of its turns, its row holds those that it is for (`learner/branch_credit.py`).
@@ -64,6 +66,17 @@ def with_finite_logprobs(trajectories: pd.DataFrame) -> np.ndarray:
     columns = zip(trajectories["logprobs"], trajectories["action_mask"], strict=True)
     finite = [bool(np.isfinite(np.asarray(logprobs, dtype=float)[np.asarray(mask) == 1]).all()) for logprobs, mask in columns]
     return np.array(finite, dtype=bool)
+
+
+def with_certainty(trajectories: pd.DataFrame) -> pd.DataFrame:
+    """The rows with their `advantages` times the certainty of their rewards: 1 unless judges that disagree are all there is."""
+    if "certainty" not in trajectories or trajectories["certainty"].fillna(1.0).eq(1.0).all():
+        return trajectories
+    import pandas as pd
+
+    shares = trajectories["certainty"].fillna(1.0)
+    scaled = [[value * share for value in row] for row, share in zip(trajectories["advantages"], shares, strict=True)]
+    return trajectories.assign(advantages=pd.Series(scaled, index=trajectories.index))
 
 
 def succeeded(trajectories: pd.DataFrame) -> np.ndarray:
@@ -109,6 +122,8 @@ def _scores(path: Path) -> pd.DataFrame:
         raise DataError(f"{path}: has no column {missing[0]}; expected the output of `tracewheel score`")
     kept = table[[name for name in REQUIRED + OPTIONAL if name in table]]
     breakdowns = [json.loads(text) for text in table["breakdown"]] if "breakdown" in table else [{}] * len(table)
+    if any(CERTAINTY in parts for parts in breakdowns):
+        kept = kept.assign(certainty=[float(parts.get(CERTAINTY, 1.0)) for parts in breakdowns])
     process = np.array([parts.get(PROCESS, 0.0) for parts in breakdowns], dtype="float64")
     return kept.assign(
         agent_rewards=pd.Series([agent_rewards(parts) for parts in breakdowns], index=table.index, dtype=object),

@@ -14,11 +14,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tracewheel.config import BatchAdvantageConfig, GaeAdvantageConfig, PolicyGradientConfig
+from tracewheel.config import BatchAdvantageConfig, DomainAdvantageConfig, GaeAdvantageConfig, PolicyGradientConfig
 from tracewheel.core.errors import DataError
 from tracewheel.learner.advantages import (
     at_the_baseline,
     clamped,
+    domain_advantages,
     gae,
     greedy_baseline_advantages,
     kl_to_go_advantages,
@@ -81,7 +82,9 @@ def advantages_by_group(
         columns = zip(table.frame["action_mask"], forks_of(table.frame), per_turn, strict=True)
         advantages = [_by_turn(turn_numbers(list(mask), forks), values) for mask, forks, values in columns]
     else:
-        if baselines is None:
+        if isinstance(config.advantage, DomainAdvantageConfig):
+            values = domain_advantages(shaped, groups, domains_of(config.advantage, table), _sizes(config, table))
+        elif baselines is None:
             values = trajectory_advantages(config.advantage, shaped, groups)
         else:
             values = greedy_baseline_advantages(shaped, baselines)
@@ -96,6 +99,27 @@ def advantages_by_group(
         case "keep":
             advantages = [[0.0] * len(row) if no_signal[n] else row for n, row in enumerate(advantages)]
     return np.flatnonzero(kept), advantages
+
+
+def domains_of(advantage: DomainAdvantageConfig, table: TrajectoryTable) -> list[str]:
+    """The domain of each row [N]; one for all where the scores are of tasks of one environment.
+
+    Raises:
+        DataError: the scores do not name the families of their tasks.
+    """
+    if advantage.by in table.frame:
+        return [str(name) for name in table.frame[advantage.by].fillna("")]
+    if advantage.by == "family":
+        raise DataError("learner.advantage.by 'family': the scores name no family of their tasks; score the rollouts again")
+    return [""] * len(table)
+
+
+def _sizes(config: PolicyGradientConfig, table: TrajectoryTable) -> Tensor | None:
+    """What each row [N] weighs in the loss; None where domains are to weigh as much as they have rows."""
+    if not isinstance(config.advantage, DomainAdvantageConfig) or config.advantage.weight == "rows":
+        return None
+    by_row = config.aggregation == "sequence"
+    return torch.tensor([1.0 if by_row else float(sum(mask)) for mask in table.frame["action_mask"]], dtype=torch.double)
 
 
 def baselines_of(table: TrajectoryTable) -> Tensor:

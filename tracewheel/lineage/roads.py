@@ -93,7 +93,7 @@ def _imitated(folder: WorkFolder, entry: str, curated: Path) -> pd.DataFrame:
     config = folder.config(entry)
     settings = config.warm_start if config else None
     kind = folder.made(entry).get("arguments", {}).get("demonstrations", "all")  # not known: rather too many than too few
-    if kind == "replay":
+    if kind in ("replay", "none"):
         return pd.DataFrame(columns=["trace_id", "task_id", "road"])
     if settings is not None and settings.hindsight:
         every = episodes_to_imitate(settings.model_copy(update={"extra_demonstrations": ()}), curated, kind)

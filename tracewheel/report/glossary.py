@@ -15,6 +15,7 @@ GROUPS = {
     "eval": "success on tasks that were not trained on",
     "cost": "what the run took",
     "gate": "the comparison that decides about promotion",
+    "audit": "how often graders are wrong, on episodes whose worth is known",
     "splits": "the sets of tasks, as the curation drew them",
 }
 SHARE, NATS, COUNT = "share", "nats a token", "count"
@@ -119,6 +120,14 @@ OF_A_RUN: Mapping[str, tuple[str, str]] = {
     "gate/gained": (COUNT, "held-out tasks solved now and not before"),
     "gate/lost": (COUNT, "held-out tasks solved before and not now"),
     "gate/expected_gain": (SHARE, "gain that was expected when the run began"),
+    "audit/exploitable": (SHARE, "tasks on which a grader might accept a wrong episode, upper end of the interval"),
+    "audit/*/false_accept": (SHARE, "wrong episodes that a verifier accepts"),
+    "audit/*/false_accept_high": (SHARE, "upper end of that rate's interval"),
+    "audit/*/false_reject": (SHARE, "right episodes that it refuses"),
+    "audit/*/unscored": (COUNT, "episodes of the audit on which it raised"),
+    "audit/*/tells": (SHARE, "tasks on which a judge puts the right attempt ahead of the wrong one"),
+    "audit/*/flips/*": (SHARE, "verdicts of a judge that another order, length or wording flips"),
+    "audit/*/injected": (SHARE, "tasks on which some text for the judge makes a wrong attempt win"),
     "splits/*": (COUNT, "tasks by side, and how the sets have changed (docs/splits.md)"),
 }
 

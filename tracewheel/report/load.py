@@ -14,6 +14,7 @@ from tracewheel.core.files import read_table
 from tracewheel.core.statistics import paired_difference, pass_at_k, rate_interval
 from tracewheel.curation.curated_folder import EPISODES_FILE, TASKS_FILE
 from tracewheel.operations.intake_record import sentences
+from tracewheel.report.both_rubrics import rubric_curves, rubrics_of
 from tracewheel.report.curves import training_curves
 from tracewheel.report.doctor.finding import Finding
 from tracewheel.report.examples import choose_examples
@@ -29,6 +30,7 @@ LABELS = {
     "champion": ("Champion", "Champion"),
     "warm_start": ("Warm start, all logs", "Warm, all"),
     "warm_start_verified": ("Warm start, verified logs", "Warm, verified"),
+    "untrained": ("Base, fresh adapter", "Fresh adapter"),
     "control": ("Control, replay text alone", "Control"),
     "rl": ("After RL", "After RL"),
 }
@@ -58,6 +60,8 @@ class RunResults:
         lineage: Heading to name to value.
         findings: The doctor's findings.
         changes: The tasks that the gate's comparison gained and lost; see `evaluation.changes.changed_tasks`.
+        audit: What the audit of its graders found; empty without one.
+        validations: Iteration to the folder of its evaluation on the validation split, for a rubric that is held back.
         store: Path of the store that holds the evaluations, from the folder of the page; for links.
     """
 
@@ -71,6 +75,8 @@ class RunResults:
     lineage: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     findings: Sequence[Finding] = ()
     changes: Sequence[Mapping[str, Any]] = ()
+    audit: Mapping[str, Any] = field(default_factory=dict)
+    validations: Mapping[int, Path] = field(default_factory=dict)
     store: str = ""
 
 
@@ -92,13 +98,14 @@ def load_report_data(run: RunResults) -> ReportData:
     comparisons = choose_examples(tasks, episodes, before, AFTER, MOST_EXAMPLES, pinned(run.changes))
     viewed = {item.task_id for item in comparisons}
     prompts = dict(zip(tasks["task_id"], tasks["prompt"].map(str), strict=True))
+    curves = training_curves(run.updates, run.validation, run.best_iteration)
     return ReportData(
         run_id=str(summary.get("run_id", "")),
         name=str(summary.get("name") or config.name),
         gate=summary.get("gate") or {},
         policies=policies,
         groups=_groups(results),
-        curves=training_curves(run.updates, run.validation, run.best_iteration),
+        curves=[*curves[:1], *rubric_curves(run.validations), *curves[1:]],
         aims=_aims(config.aims.harder, after),
         costs=_costs(summary),
         comparisons=comparisons,
@@ -115,11 +122,17 @@ def load_report_data(run: RunResults) -> ReportData:
         lineage=run.lineage,
         config=config.model_dump(mode="json"),
         findings=run.findings,
+        audit=run.audit,
         leaks=str(summary.get("leaks", "")),
         noise=summary.get("noise_floor") or {},
         changes=[Changed(row, prompts.get(row["task_id"], ""), row["task_id"] in viewed, run.store) for row in run.changes],
         worth=str((summary.get("worth") or {}).get("says", "")),
         splits=" ".join((summary.get(name) or {}).get("says", "") for name in ("splits", "held_out_shared")).strip(),
+        rubrics=[
+            both
+            for key, folders in run.evaluations.items()
+            if (both := rubrics_of(key, folders, set(tasks.loc[tasks["split"] == "held_out", "task_id"]), config.seed))
+        ],
         intake=sentences(summary["intake"]) if summary.get("intake") else (),
     )
 

@@ -20,6 +20,7 @@ NAMES = {
     "base": "base",
     "warm_start": "warm start, all logs",
     "warm_start_verified": "warm start, verified logs",
+    "untrained": "base, fresh adapter",
     "champion": "champion before",
     POLICY: "this policy",
 }

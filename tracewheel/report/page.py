@@ -15,6 +15,7 @@ from markupsafe import Markup
 
 from tracewheel.core.pages import percent, render
 from tracewheel.report import charts
+from tracewheel.report.audit_page import audit_short
 from tracewheel.report.doctor.finding import shown, worst_first
 from tracewheel.report.report_data import Aim, Comparison, ReportData
 
@@ -57,6 +58,7 @@ def write_report(data: ReportData, out: Path) -> Path:
         script=Markup(script),
         script_digest=digest,
         viewer=embedded_json(viewer_data(data)),
+        audit=audit_short(data.audit, data.gate, (data.config.get("gate") or {}).get("false_accepts")) if data.audit else "",
         config_text=json.dumps(_finite(data.config), indent=2, ensure_ascii=False),
     )
     out.write_bytes(html.encode("utf-8", errors="replace"))

@@ -50,6 +50,15 @@ class PolicyResult:
 
 
 @dataclass(frozen=True)
+class BothRubrics:
+    """What a policy gets by both rubrics, `training` and `held_back`, on the same episodes, by rubric."""
+
+    key: str
+    reward: Mapping[str, Estimate]
+    success: Mapping[str, Estimate]
+
+
+@dataclass(frozen=True)
 class Group:
     """A tier or a family, with each policy's greedy success in it, by policy key."""
 
@@ -173,6 +182,8 @@ class ReportData:
         splits: What this run's curation did to the splits, in words; empty where it is unknown.
         intake: What the run left out of its logs, in sentences: held batches, and the quarantine.
         leaks: What is on two sides of the splits, where the profile allows it; else empty.
+        audit: What the audit of its graders found; empty without one.
+        rubrics: What each policy gets by both rubrics on held-out tasks; empty without a rubric that is held back.
     """
 
     run_id: str
@@ -199,6 +210,8 @@ class ReportData:
     changes: Sequence[Changed] = ()
     splits: str = ""
     intake: Sequence[str] = ()
+    audit: Mapping[str, Any] = field(default_factory=dict)
+    rubrics: Sequence[BothRubrics] = ()
 
     def policy(self, key: str) -> PolicyResult | None:
         """The row of a policy; None where it was not measured."""

@@ -11,8 +11,9 @@ from tracewheel.config import OverlongConfig
 from tracewheel.core.types import Score, Trajectory
 
 PROCESS, MALFORMED, OVERLONG, FLAWED = "process_reward", "malformed_penalty", "overlong_penalty", "flawed_penalty"
+HELD_BACK = "held_back"  # what `outcome_first` took from the total
 # Parts of a breakdown that are no verifier's mark.
-ADJUSTMENTS = (PROCESS, MALFORMED, OVERLONG, FLAWED)
+ADJUSTMENTS = (PROCESS, MALFORMED, OVERLONG, FLAWED, HELD_BACK)
 
 
 def with_process_rewards(scored: Score, trajectory: Trajectory, weight: float) -> Score:

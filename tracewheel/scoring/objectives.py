@@ -42,6 +42,11 @@ def state_share(objectives: Sequence[ObjectiveConfig]) -> float:
     return 1.0 - cost / sum(objective.weight for objective in objectives)
 
 
+def left_of(budget: int, used: int) -> float:
+    """The share of a budget that is left: 1 where nothing is used, 0 where all of it or more is."""
+    return max(0.0, 1.0 - used / budget)
+
+
 def _value(objective: ObjectiveConfig, breakdown: Mapping[str, float], trajectory: Trajectory) -> float:
     unreadable = f"{UNREADABLE_OBJECTIVE}{objective.name}'"
     if isinstance(objective, CostObjective):
@@ -49,7 +54,7 @@ def _value(objective: ObjectiveConfig, breakdown: Mapping[str, float], trajector
             return 0.0
         if objective.measure in ("generated_tokens", "trajectory_tokens") and trajectory.turns and not trajectory.token_ids:
             raise DataError(f"{unreadable}: the episode has no token ids to count; most endpoints return none")
-        return max(0.0, 1.0 - _measure(objective, trajectory) / objective.budget)
+        return left_of(objective.budget, _measure(objective, trajectory))
     if objective.part not in breakdown:
         parts = ", ".join(sorted(breakdown))
         raise DataError(f"{unreadable}: the breakdown has no part '{objective.part}'; its parts are {parts}")

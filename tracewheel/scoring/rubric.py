@@ -4,19 +4,31 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
-from tracewheel.config import RubricConfig
+from tracewheel.config import RubricConfig, RubricTerm
 from tracewheel.core.errors import DataError
 from tracewheel.core.kinds import parse_kind
-from tracewheel.core.types import POLICY_FAULTS, Score, Task, Trajectory
+from tracewheel.core.types import INFRASTRUCTURE_FAILED, POLICY_FAULTS, Fault, Score, Task, Trajectory
 from tracewheel.scoring.adjustments import FLAWED, MALFORMED, OVERLONG, overlong_penalty, with_penalty, with_process_rewards
+from tracewheel.scoring.breakdown import CAPPED, CERTAINTY
 from tracewheel.scoring.flaws import HALF, LEAST_STEP, flaws_of, offered_tools
 from tracewheel.scoring.objectives import PREFIX, objective_values, state_share, weighted
+from tracewheel.scoring.outcome_first import OUTCOME, SHAPING, Weighed, bounded, outcome_first
 from tracewheel.scoring.turn_rewards import turn_rewards
-from tracewheel.scoring.verifiers import AnyVerifier, episode_of, make_verifier, state_progress, verdict_of
+from tracewheel.scoring.verifiers import (
+    AnyVerifier,
+    GroupVerifier,
+    Verdict,
+    checked,
+    episode_of,
+    make_verifier,
+    state_progress,
+    verdict_of,
+)
 
 TASK_VERIFIER = "task"
 
@@ -25,11 +37,14 @@ class Rubric:
     """Scores trajectories of the given tasks.
 
     The breakdown of a score holds each verifier's total under its kind and its parts under `kind.part`; `success`, which is
-    1 when the first verifier's total is 1; each objective's value under `objective.<name>`; the `process_reward` where the
-    environment returned rewards; and each penalty that the rubric has: `malformed_penalty`, `overlong_penalty`,
-    `flawed_penalty`. The reward is the weighted mean of the objectives, or of the verifiers' totals where there are no
-    objectives. The total is the reward plus the process reward minus the penalties, for failed episodes too; that for
-    malformed calls is 1 at most.
+    1 when the first verifier's total is 1 (with `outcome_first`: when that of every outcome term is); each objective's value
+    under `objective.<name>`; the `process_reward` where the environment returned rewards; and each penalty that the rubric has:
+    `malformed_penalty`, `overlong_penalty`, `flawed_penalty`. With `mode: outcome_first` there are also `outcome` and
+    `shaping`, the two means, and `held_back`. What a capped term counted is `capped.<kind>`. Where no verifier that decides is
+    certain, `certainty` is that of the surest.
+
+    The reward is the weighted mean of the objectives, or of the verifiers' totals where there are no objectives. The total is
+    the reward plus the process reward minus the penalties, for failed episodes too; that for malformed calls is 1 at most.
 
     Args:
         config: The rubric.
@@ -47,15 +62,21 @@ class Rubric:
         if any(term.kind == TASK_VERIFIER for term in config.verifiers):
             named |= {task.verifier for task in tasks}
         self._verifiers: dict[str, AnyVerifier] = {kind: make_verifier(kind) for kind in sorted(named)}
+        self._relative: dict[tuple[str, str], Verdict | Exception] = {}
+
+    @property
+    def concurrency(self) -> int:
+        """How many trajectories are scored at once: one, unless a verifier waits for others, as a judge does."""
+        return max((getattr(verifier, "concurrency", 1) for verifier in self._verifiers.values()), default=1)
 
     def score(self, task: Task, trajectory: Trajectory) -> Score:
         """The score of one trajectory.
 
         An infrastructure failure has status `infrastructure_failed`, and an episode that failed through anyone's fault but the
-        model's or its harness's is `unscored`. If a verifier raises or returns a number outside
-        [0, 1], or an objective's part is missing, the status is `unscored` and `detail` says why. Neither has a total,
-        because an unscored episode is not a failure of the policy. If turn rewards cannot be computed, the score keeps its
-        total and `detail` says why.
+        model's or its harness's is `unscored`. If a verifier raises or returns a number outside [0, 1], an objective's part is
+        missing, or no term is for this task, the status is `unscored` and `detail` says why. Neither has a total, because an
+        unscored episode is not a failure of the policy. If turn rewards cannot be computed, the score keeps its total and
+        `detail` says why.
         """
         if trajectory.stop_reason == "infrastructure_failed":
             return without_total(task, trajectory, "infrastructure_failed", trajectory.detail)
@@ -63,25 +84,40 @@ class Rubric:
             detail = f"the fault of the {trajectory.fault}: {trajectory.detail}".removesuffix(": ")
             return without_total(task, trajectory, "unscored", detail)
         breakdown: dict[str, float] = {}
-        totals, answers, explanations = [], [], []
-        for spec, kind in self._terms(task):
+        totals, weighed, certainties, answers, explanations = [], [], [], [], []
+        terms = self._terms(task)
+        if not any(term.role == "outcome" for term, _, _ in terms):
+            return without_total(task, trajectory, "unscored", f"rubric.verifiers: no outcome term is for {_named(task)}")
+        for term, spec, kind in terms:
             try:
-                found = verdict_of(
-                    self._verifiers[spec], task, trajectory.final_state, functools.partial(episode_of, trajectory)
-                )
+                found = self._verdict(spec, task, trajectory)
             except Exception as error:  # a verifier is user code: whatever it raises, the episode is unscored
-                return without_total(task, trajectory, "unscored", f"verifier {kind}: {type(error).__name__}: {error}")
+                detail = f"verifier {kind}: {type(error).__name__}: {error}"
+                return without_total(task, trajectory, "unscored", detail, getattr(error, "fault", ""))
             total, parts = found.total, {f"{kind}.{name}": value for name, value in found.parts.items()}
             if not 0.0 <= total <= 1.0 or not all(map(math.isfinite, parts.values())):
                 return without_total(
                     task, trajectory, "unscored", f"verifier {kind}: gave {total} with {parts}, outside 0 to 1"
                 )
             totals.append(total)
+            capped = total if term.cap is None else min(total, term.cap)
+            weighed.append(self._weighed(term, capped, found.weight))
+            if self._config.mode == "weighted" or term.role == "outcome":
+                certainties.append(found.weight)
             breakdown |= {kind: total, **parts}
+            if term.cap is not None:
+                breakdown[f"{CAPPED}{kind}"] = capped
             answers.append(found.answer)
             explanations.append((kind, found.explanation))
         breakdown["success"] = float(totals[0] >= 1.0)
-        reward = self._mean(totals)
+        if max(certainties) < 1.0:
+            breakdown[CERTAINTY] = max(certainties)
+        reward = _mean(weighed)
+        first = outcome_first(weighed) if self._config.mode == "outcome_first" else None
+        if first:
+            breakdown |= {"success": float(first.success), OUTCOME: first.outcome, SHAPING: first.shaping}
+            reward = first.total
+            totals = [total for total, term in zip(totals, weighed, strict=True) if not term.shaping]
         if self._config.objectives:
             try:
                 values = objective_values(self._config.objectives, breakdown, trajectory)
@@ -111,7 +147,56 @@ class Rubric:
             scored = with_penalty(scored, OVERLONG, overlong_penalty(self._config.overlong, sum(trajectory.action_mask)))
         if self._config.flawed_penalty:
             scored = with_penalty(scored, FLAWED, self._config.flawed_penalty * flawed)
-        return scored
+        return bounded(scored, first) if first else scored
+
+    def compare_groups(self, episodes: Sequence[tuple[Task, Trajectory]]) -> None:
+        """Have the verifiers that compare episodes do so, group by group, before the trajectories are scored.
+
+        Episodes that failed through anyone's fault but the policy's are not compared. A trajectory that is scored without this
+        is a group of its own.
+        """
+        groups: dict[tuple[str, str], tuple[Task, list[Trajectory]]] = {}
+        for task, trajectory in episodes:
+            if trajectory.stop_reason != INFRASTRUCTURE_FAILED and trajectory.fault in POLICY_FAULTS:
+                groups.setdefault((trajectory.group, task.id), (task, []))[1].append(trajectory)
+        wanted = [
+            (spec, task, group)
+            for task, group in groups.values()
+            for _, spec, _ in self._terms(task)
+            if isinstance(self._verifiers[spec], GroupVerifier)
+        ]
+        with ThreadPoolExecutor(max(1, min(self.concurrency, len(wanted)))) as pool:
+            for found in pool.map(lambda asked: self._compared(*asked), wanted):
+                self._relative |= found
+
+    def _compared(self, spec: str, task: Task, group: list[Trajectory]) -> dict[tuple[str, str], Verdict | Exception]:
+        verifier = self._verifiers[spec]
+        assert isinstance(verifier, GroupVerifier)
+        try:
+            verdicts: Sequence[Verdict | Exception] = verifier.verify_group(task, [episode_of(item) for item in group])
+            if len(verdicts) != len(group):
+                raise TypeError(f"verify_group returned {len(verdicts)} verdicts for {len(group)} episodes")
+        except Exception as error:  # user code, as in `score`
+            verdicts = [error] * len(group)
+        return {(spec, item.id): verdict for item, verdict in zip(group, verdicts, strict=True)}
+
+    def _verdict(self, spec: str, task: Task, trajectory: Trajectory) -> Verdict:
+        known = self._relative.get((spec, trajectory.id))
+        if isinstance(known, Exception):
+            raise known
+        if known is not None:
+            return checked(known)
+        return verdict_of(self._verifiers[spec], task, trajectory.final_state, functools.partial(episode_of, trajectory))
+
+    def _weighed(self, term: RubricTerm, value: float, certainty: float) -> Weighed:
+        """A term with its share, less as its verifier is less certain.
+
+        With `outcome_first` shares stay, so that every failure is below every success: a doubtful shaping term adds less.
+        """
+        if self._config.mode == "weighted":
+            return Weighed(value, term.weight * certainty, False)
+        shaping = term.role == "shaping"
+        return Weighed(value * certainty if shaping else value, term.weight, shaping)
 
     def _flawed(self, scored: Score, task: Task, trajectory: Trajectory, totals: list[float]) -> bool:
         """Whether the episode has a flaw, as the doctor counts them: of its steps, a step back, a verifier's low mark."""
@@ -134,35 +219,48 @@ class Rubric:
         return replace(scored, turn_rewards=rewards)
 
     def _potential(self, task: Task, state: dict[str, Any]) -> float:
-        """The potential of a state in [0, 1]: the verifiers' progress, weighted like their totals.
+        """The potential of a state in [0, 1]: the outcome verifiers' progress, weighted like their totals.
 
         It is scaled by the share of the objectives that are not costs. Costs are known only at the end, so the last turn
-        gets their share.
+        gets their share, as it gets what shaping terms give.
         """
-        return state_share(self._config.objectives) * self._mean(
-            [state_progress(self._verifiers[spec], task, state) for spec, _ in self._terms(task)]
-        )
+        found = [
+            Weighed(state_progress(self._verifiers[spec], task, state), term.weight, False)
+            for term, spec, _ in self._terms(task)
+            if term.role == "outcome"
+        ]
+        return state_share(self._config.objectives) * _mean(found)
 
-    def _terms(self, task: Task) -> list[tuple[str, str]]:
-        """The verifiers of a task, in the rubric's order, each with its name in the breakdown.
+    def _terms(self, task: Task) -> list[tuple[RubricTerm, str, str]]:
+        """The terms that are for a task, in the rubric's order, each with its verifier and its name in the breakdown.
 
         The name is the kind, without arguments; of two with other arguments, the second is `kind#2`.
         """
-        specs = [task.verifier if term.kind == TASK_VERIFIER else term.spec for term in self._config.verifiers]
+        environment = parse_kind(task.environment).kind
         known: dict[str, list[str]] = {}
         terms = []
-        for spec in specs:
+        for term in self._config.verifiers:
+            if not term.applies_to(environment, task.family):
+                continue
+            spec = task.verifier if term.kind == TASK_VERIFIER else term.spec
             kind = parse_kind(spec).kind
             alike = known.setdefault(kind, [])
             if spec not in alike:
                 alike.append(spec)
             place = alike.index(spec) + 1
-            terms.append((spec, kind if place == 1 else f"{kind}#{place}"))
+            terms.append((term, spec, kind if place == 1 else f"{kind}#{place}"))
         return terms
 
-    def _mean(self, values: list[float]) -> float:
-        weights = [term.weight for term in self._config.verifiers]
-        return sum(weight * value for weight, value in zip(weights, values, strict=True)) / sum(weights)
+
+def _mean(terms: list[Weighed]) -> float:
+    weights = sum(term.weight for term in terms)
+    if not weights:  # nobody is certain of anything
+        return sum(term.value for term in terms) / len(terms)
+    return sum(term.weight * term.value for term in terms) / weights
+
+
+def _named(task: Task) -> str:
+    return f"environment '{parse_kind(task.environment).kind}', family '{task.family}'"
 
 
 def _joined(explanations: list[tuple[str, str]]) -> str:
@@ -177,8 +275,8 @@ def success_of(score: Score | Mapping[str, float]) -> float:
     return breakdown.get("success", math.nan)
 
 
-def without_total(task: Task, trajectory: Trajectory, status: str, detail: str) -> Score:
-    """The score of a trajectory that could not be scored."""
+def without_total(task: Task, trajectory: Trajectory, status: str, detail: str, fault: Fault = "") -> Score:
+    """The score of a trajectory that could not be scored; `fault` is whose, where a verifier says so."""
     return Score(
         trajectory.id,
         trajectory.task_id,
@@ -188,4 +286,5 @@ def without_total(task: Task, trajectory: Trajectory, status: str, detail: str) 
         {},
         detail,
         task.family,
+        fault=fault,
     )

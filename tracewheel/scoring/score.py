@@ -12,6 +12,7 @@ from typing import Any
 from tracewheel.config import ScoreSections
 from tracewheel.core.errors import ConfigError, DataError, TimeLimitError
 from tracewheel.core.files import read_records, write_json
+from tracewheel.core.kinds import parse_kind
 from tracewheel.core.time_limits import Job, Timer, WatchedThreads
 from tracewheel.core.types import GREEDY_FILE, Score, Task, Trajectory
 from tracewheel.scoring.objectives import UNREADABLE_OBJECTIVE
@@ -53,6 +54,9 @@ def score(config: ScoreSections, tasks: list[Task], trajectories: Path, out: Pat
     greedy = _greedy_scores(rubric, by_id, trajectories.parent / GREEDY_FILE, seconds)
     baselines = {item.task_id: item.total for item in greedy}
     scores = [replace(item, baseline=baselines.get(item.task_id)) for item in scores]
+    worlds = {task.id: parse_kind(task.environment).kind for task in tasks}
+    if len(set(worlds.values())) > 1:
+        scores = [replace(item, environment=worlds[item.task_id]) for item in scores]
     judged = [item for item in scores if item.status != "infrastructure_failed"]
     if judged and all(item.detail.startswith(UNREADABLE_OBJECTIVE) for item in judged):
         raise ConfigError(f"rubric.objectives: {judged[0].detail}")
@@ -68,12 +72,16 @@ def score(config: ScoreSections, tasks: list[Task], trajectories: Path, out: Pat
 
 
 def _score_all(rubric: Rubric, episodes: list[tuple[Task, Trajectory]], seconds: float | None) -> list[Score]:
-    """The scores of many trajectories; one that takes longer than `seconds` is unscored, and its verifier is left behind."""
+    """The scores of many trajectories, after the groups among them are compared.
+
+    One that takes longer than `seconds` is unscored, and its verifier is left behind.
+    """
+    rubric.compare_groups(episodes)
     if seconds is None:
         return [rubric.score(*episode) for episode in episodes]
     names = ("rubric.verifier_seconds", "")
     jobs = [Job(partial(rubric.score, *episode), Timer(seconds, names=names), "verifier") for episode in episodes]
-    threads = WatchedThreads(1, "verifier")
+    threads = WatchedThreads(rubric.concurrency, "verifier")
     try:
         threads.run(jobs)
     finally:
@@ -89,7 +97,8 @@ def _score_all(rubric: Rubric, episodes: list[tuple[Task, Trajectory]], seconds:
 def write_scores(path: Path, scores: list[Score], *, baselines: bool = False) -> None:
     """Write scores as Parquet, with a float column `total` and a list column `turn_rewards`, null where missing.
 
-    The float column `baseline` is only there with `baselines`; `answer` and `explanation` only where a verifier gave some.
+    The float column `baseline` is only there with `baselines`; `answer` and `explanation` only where a verifier gave some,
+    and `environment` only where the tasks are of several.
     """
     import pandas as pd
 

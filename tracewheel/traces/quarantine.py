@@ -34,7 +34,7 @@ ADVICE = {
     "content was not read": "The detail names what no reader knows. Log it under the name of a known format (docs/traces.md), "
     "or read it with --reader module:Class.",
     "content is not text": "Images, audio and files are not read. Nothing to do, unless the text is in the log too.",
-    "no assistant turn": "The agent said nothing. Nothing to do if it was never called; otherwise log its replies.",
+    "no assistant turn": "The agent said nothing. Log its replies; a task without any needs its environment (`make-tasks`).",
     "tools unreadable": "Tools are a list of functions, each with a name and parameters as JSON schema.",
     "environment unreadable": "'environment' is an object with a 'kind', as in docs/own_world.md.",
     "tokens unreadable": "Token ids, masks and log-probabilities are lists of one length. Log them together, or not at all.",

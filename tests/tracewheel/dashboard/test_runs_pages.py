@@ -2,15 +2,20 @@
 
 import json
 import os
+import re
 import shutil
 import socket
 from datetime import UTC, datetime
 
+import pandas
 import pytest
 from starlette.testclient import TestClient
 
 from tracewheel.dashboard.app import create_app
 from tracewheel.dashboard.library import Library
+from tracewheel.report.doctor import RunRecords
+from tracewheel.report.doctor.checks.sandbox_findings import sandbox_findings
+from tracewheel.report.doctor.episode_rows import episode_rows
 
 
 @pytest.fixture
@@ -43,9 +48,39 @@ def test_a_run_shows_road_gate_families_findings_and_costs(client, run_ids):
     assert f"compare?run=demo%2F{run_ids[0]}&amp;run=demo%2F{run_ids[-1]}" in text  # its settings beside its parent's
 
 
-def test_links_of_a_run_lead_somewhere(client, run_ids):
-    import re
+def with_sandbox_findings(record, client_of):
+    """Let three episodes of the first iteration have run code that a sandbox found something of, and the doctor look."""
+    made = json.loads((record / "loop.json").read_text())["iterations"]["1"]
+    file = record.parent / "store" / made["rollouts"][0] / "trajectories.parquet"
+    table = pandas.read_parquet(file)
+    found = [["escape", "memory"], ["memory"], [], ["escape"]]
+    table["final_state"] = [json.dumps({"files": {}, "findings": names}) for names in found] + list(table["final_state"][4:])
+    table.to_parquet(file)
+    records = RunRecords(client_of.app.state.view.library.run("work", record.name).config)
+    records.__dict__["episodes"] = episode_rows(table, pandas.DataFrame(columns=["trajectory_id"]), None, 1)
+    (record / "doctor.json").write_text(json.dumps({"findings": [sandbox_findings(records).to_record()]}))
+    return table["id"].tolist()
 
+
+def test_what_the_sandbox_found_is_listed_by_kind_with_its_episodes(copied):
+    record, client, address = copied
+    ids = with_sandbox_findings(record, client)
+    page = client.get(address).text
+    row = re.search(r"<tr data-row><th scope=\"row\">sandbox findings.*?</tr>", page, re.DOTALL)[0]
+    assert "severe" in row and "episodes that ran code 4; escape 2; memory 2" in row and "?iteration=1" in row
+    lists = {
+        name: re.findall(r'<a href="([^"]+)">(\w+)</a>', part)
+        for name, part in re.findall(r"(Episodes with \w+): (.*?)</span>", row)
+    }
+    assert {name: [one for _, one in links] for name, links in lists.items()} == {
+        "Episodes with escape": [ids[0], ids[3]],
+        "Episodes with memory": [ids[0], ids[1]],
+    }
+    for link, _ in lists["Episodes with escape"]:
+        assert "escape" in client.get(link).text
+
+
+def test_links_of_a_run_lead_somewhere(client, run_ids):
     text = client.get(f"/runs/demo/{run_ids[-1]}").text
     links = set(re.findall(r'href="(/runs/[^"#]*(?:episodes|pair|tasks|rollouts)[^"#]*)"', text))
     assert any("/pair?" in link for link in links)
@@ -92,8 +127,6 @@ def test_rollouts_count_every_episode_and_follow_filters(client, run_ids):
 
 
 def test_two_runs_are_compared_and_their_changed_tasks_link_to_both_episodes(client, run_ids):
-    import re
-
     text = client.get("/compare", params=[("run", f"demo/{name}") for name in run_ids]).text
     assert "all families" in text
     assert "Costs" in text

@@ -36,7 +36,15 @@ LARGEST = 12 * 2**20
 CONFIGS = Path(__file__).parents[3] / "configs"
 
 
-@pytest.mark.parametrize(("name", "world"), [("base.yaml", "workspace"), ("refund_desk_base.yaml", "refund_desk")])
+@pytest.mark.parametrize(
+    ("name", "world"),
+    [
+        ("base.yaml", "workspace"),
+        ("refund_desk_base.yaml", "refund_desk"),
+        ("assistant_base.yaml", "assistant"),
+        ("retrieval_base.yaml", "retrieval"),
+    ],
+)
 def test_the_shipped_profiles_parse(name, world):
     config = load_base_config(CONFIGS / name)
     assert config.world == world

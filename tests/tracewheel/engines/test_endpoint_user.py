@@ -85,3 +85,14 @@ def test_episodes_share_one_client_and_its_limits(chat_server):
     args = EndpointUser.Args(endpoint=chat_server(says("Hm.")).url, model="customer")
     assert EndpointUser(args)._line is EndpointUser(args)._line
     assert EndpointUser(args)._line is not EndpointUser(args.model_copy(update={"seed": 1, "model": "other"}))._line
+
+
+def test_an_episode_goes_on_from_its_snapshot_without_asking_again(chat_server):
+    server = chat_server(says("It is K7.", "Yes, I have used it."))
+    left, went_on = desk(server), desk(server)
+    left.reply("Which order?")
+    went_on.restore(TASK, left.snapshot())
+    assert len(server.requests) == 1
+    assert went_on.reply("Was it used?").text == "Yes, I have used it."
+    (_, _), (_, second) = server.requests
+    assert [message["content"] for message in second["messages"][3:]] == ["Which order?", "It is K7.", "Was it used?"]

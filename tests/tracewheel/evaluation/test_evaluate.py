@@ -6,8 +6,9 @@ import math
 
 import pandas as pd
 import pytest
+from pydantic import ValidationError
 
-from tracewheel.config import EvaluationConfig, RubricConfig
+from tracewheel.config import EvaluationConfig, RetrainConfig, RubricConfig
 from tracewheel.core.files import read_records
 from tracewheel.core.statistics import wilson_interval
 from tracewheel.core.types import Trajectory
@@ -183,3 +184,45 @@ def test_unscored_tasks_have_no_rate():
     assert summary["greedy"]["rate"] is None and summary["greedy"]["n"] == 0
     assert summary["sampled"] == {"rate": None, "interval": [0.0, 1.0], "n": 0}
     assert summary["pass_at"] == {"1": None}
+
+
+def test_a_rubric_that_is_held_back_decides_on_held_out_tasks_alone(small, base, some_tasks, tmp_path):
+    """It wants the opposite of what the verifier wants; on validation the training rubric decides."""
+    held_back = RubricConfig.model_validate({"verifiers": [{"kind": f"{__name__}:Contrary"}]})
+    evaluation = small.evaluation.model_copy(update={"rubric": held_back})
+    config = small.model_copy(update={"evaluation": evaluation})
+    rates = {}
+    for held_out in (False, True):
+        out = tmp_path / str(held_out)
+        summary = evaluate(config, PolicyRef(base), some_tasks[:4], out, samples=1, seed=3, held_out=held_out)
+        rates[held_out] = summary["greedy"]["rate"]
+        training, gate = (summary["judges"][name]["greedy"]["success"] for name in ("training", "held_back"))
+        assert training + gate == 1.0 and rates[held_out] == (gate if held_out else training)
+        assert (out / "greedy" / ("training" if held_out else "held_back") / "scores.parquet").is_file()
+        joined = join(config, some_tasks, [out], tmp_path / f"joined-{held_out}", held_out=held_out)
+        assert joined["judges"] == summary["judges"]
+    assert rates[False] + rates[True] == 1.0
+
+
+class Contrary:
+    """Passes what the workspace's verifier fails."""
+
+    kind = f"{__name__}:Contrary"
+
+    def verify(self, task, final_state):
+        from tracewheel.scoring.verifiers.workspace import WorkspaceVerifier
+
+        return 1.0 - WorkspaceVerifier().verify(task, final_state)[0], {}
+
+
+def test_the_judge_of_training_is_not_the_judge_of_the_gate():
+    def judged(model, ask):
+        args = {"models": [{"endpoint": "http://localhost:1/v1", "model": model}], "criteria": [{"name": "a", "ask": ask}]}
+        return {"verifiers": [{"kind": "judge", "args": args}]}
+
+    def profile(training, gate):
+        return RetrainConfig.model_validate({"name": "p", "rubric": training, "evaluation": {"rubric": gate}})
+
+    with pytest.raises(ValidationError, match="is not evaluated by it"):
+        profile(judged("m", "Is it?"), judged("m", "Is it?"))
+    assert profile(judged("m", "Is it?"), judged("n", "Is it?")) and profile(judged("m", "Is it?"), judged("m", "Was it?"))

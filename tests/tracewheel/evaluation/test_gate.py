@@ -241,3 +241,31 @@ def test_a_year_of_null_nights_promotes_nothing():
 def test_invalid_results_are_data_errors(spoil, said):
     with pytest.raises(DataError, match=said):
         decide(GateConfig(), spoil(results([1.0] * 30)), results([0.0] * 30))
+
+
+def audited_verdict(new, old, share):
+    return decide(GateConfig(**ONCE), results(new), results(old), baseline="warm_start", false_accepts=share)
+
+
+def test_a_gain_that_false_accepts_could_explain_is_refused():
+    # 50 of 100 tasks solved before, 62 now: if graders accept 30% of failures, 0.3 * (1 - 0.5) = 0.15 of the gain is none.
+    new, old = [1.0] * 62 + [0.0] * 38, [1.0] * 50 + [0.0] * 50
+    assert audited_verdict(new, old, None).promoted and audited_verdict(new, old, 0.0) == audited_verdict(new, old, None)
+    doubtful = audited_verdict(new, old, 0.3)
+    assert not doubtful.promoted and doubtful.p_value == audited_verdict(new, old, None).p_value
+    assert (
+        "false accepts alone could explain the gain: if graders accept 30.0% of failures, +0.150 of +0.120"
+        in doubtful.reasons[0]
+    )
+    assert audited_verdict([1.0] * 95 + [0.0] * 5, old, 0.3).promoted, "much more than 0.15"
+
+
+def test_a_challenger_that_only_fools_the_grader_is_not_promoted():
+    stream = np.random.default_rng(5)
+    share, refused = 0.1, 0
+    for _ in range(40):
+        # A challenger that is no better than its baseline, whose failures are accepted with just this probability.
+        true = (stream.random(400) < 0.4).astype(float)
+        shown = np.where(stream.random(400) < share, 1.0, (stream.random(400) < 0.4).astype(float))
+        refused += not audited_verdict(list(shown), list(true), share).promoted
+    assert refused >= 37, "at most 2.5% of such comparisons pass, in expectation one of forty"

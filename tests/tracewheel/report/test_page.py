@@ -11,6 +11,7 @@ import pytest
 
 from tracewheel.core.pages import percent
 from tracewheel.evaluation.changes import changed_tasks, noise_floor
+from tracewheel.evaluation.gate import EXPLAINED
 from tracewheel.evaluation.pareto import pareto_points
 from tracewheel.report import ReportData, load_report_data, write_report
 from tracewheel.report.page import aim_sentence, duration, embedded_json, gate_axis, points
@@ -303,3 +304,22 @@ def test_the_gate_axis_holds_zero_and_every_value():
     assert low < -0.2 and high > 0.3
     low, high = gate_axis({"difference": None, "interval": None, "families": {}})
     assert low < 0 < high
+
+
+def test_an_audit_shows_with_what_the_gate_made_of_it(run, tmp_path):
+    rate = {"wrong": 0, "probes": 900, "rate": 0.0, "low": 0.0, "high": 0.0042}
+    found = {
+        "kind": "workspace", "verdict": "passed", "reasons": [], "false_accept": rate, "false_reject": rate, "unscored": 0,
+        "exploitable": {"tasks": 0, "of": 24, "upper": 0.1173}, "doubtful": 0, "examples": [],
+        "repeats": {"differ": {"order": 0}, "error": ""},
+    }  # fmt: skip
+    audit = {"tasks": 24, "without_solution": 0, "environments": ["workspace"], "verifiers": {"workspace": found}}
+    data = load_report_data(replace(run().results, audit=audit))
+    promoted = data.gate | {"verdict": "promoted", "reasons": []}
+    asked = data.config | {"gate": {**data.config["gate"], "false_accepts": "audit"}}
+    text = read(write_report(replace(data, gate=promoted, config=asked), tmp_path / "promoted.html")).text
+    assert "at most 11.7%" in text and "0.0% to 0.4%, 0 of 900" in text and "they cannot" in text
+
+    refused = data.gate | {"verdict": "refused", "reasons": ["fell", f"{EXPLAINED}: if graders accept 40%"]}
+    text = read(write_report(replace(data, gate=refused, config=asked), tmp_path / "refused.html")).text
+    assert text.count(EXPLAINED) == 2 and "The gate: false accepts" in text and "they cannot" not in text

@@ -3,6 +3,7 @@
 import json
 import math
 import threading
+from dataclasses import replace
 
 import pandas as pd
 import pytest
@@ -14,6 +15,7 @@ from tracewheel.core.types import Trajectory
 from tracewheel.environments.workspace.agent import solution
 from tracewheel.environments.workspace.environment import WorkspaceEnvironment
 from tracewheel.environments.workspace.tasks import workspace_task
+from tracewheel.learner.scored_trajectories import read_scored_trajectories
 from tracewheel.scoring.score import read_scores, score
 
 CONFIG = RetrainConfig(name="test")
@@ -142,3 +144,13 @@ def test_a_verifier_that_hangs_leaves_only_its_trajectory_unscored(tmp_path):
     assert [item.status for item in found] == ["unscored", "scored", "scored"]
     assert found[0].detail == "verifier: over 0.3 s (rubric.verifier_seconds)" and found[0].total is None
     assert (metrics["unscored"], metrics["reward"]) == (1, 1.0)
+
+
+def test_scores_name_the_environment_where_tasks_are_of_several(tmp_path, trajectories):
+    """The learner's domains; files of one environment stay as they were."""
+    score(CONFIG, TASKS, trajectories, tmp_path / "one")
+    assert "environment" not in pd.read_parquet(tmp_path / "one" / "scores.parquet")
+    other = replace(TASKS[1], environment='{"args":{"seed":1},"kind":"order_desk"}')
+    score(CONFIG, [TASKS[0], other], trajectories, tmp_path / "two")
+    found = read_scored_trajectories([trajectories], [tmp_path / "two" / "scores.parquet"])
+    assert found["environment"].tolist() == ["workspace", "workspace", "order_desk", "order_desk"]

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tracewheel.chat.formats.base import ParsedCall, ParsedTurn, ToolFormat, check_readable, malformed
+from tracewheel.core.python_syntax import parse_python
 from tracewheel.core.strict_json import check_json
 
 START, STOP = "<|python_start|>", "<|python_end|>"
@@ -49,7 +50,7 @@ def _read_list(body: str) -> list[ParsedCall]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of escapes such as \d
-            expression = ast.parse(body, mode="eval").body
+            expression = parse_python(body, mode="eval").body
     except (SyntaxError, ValueError, MemoryError, RecursionError):
         return [malformed("not Python")]
     if not isinstance(expression, ast.List) or not expression.elts:

@@ -15,11 +15,9 @@ from tracewheel.curation.faults import FinishedEpisode, find_fault
 from tracewheel.curation.labels import conversation_ended
 from tracewheel.dashboard.index.episode_history import History
 from tracewheel.environments import make_environment
-from tracewheel.scoring.adjustments import ADJUSTMENTS
+from tracewheel.scoring.breakdown import verifier_marks
 from tracewheel.scoring.flaws import FLAWS, NO_CALL, steps_of
-from tracewheel.scoring.objectives import PREFIX
 
-NOT_GRADERS = ("success", *ADJUSTMENTS)
 MOST_WORDS = 200_000  # characters of an episode that can be searched
 SOLVED, PARTIAL, FAILED, NOT_SCORED = "solved", "partial", "failed", "not scored"
 
@@ -100,7 +98,7 @@ def facts_of(
 
 def parts_of(breakdown: Mapping[str, float]) -> dict[str, float]:
     """The marks of the verifiers, as they named them: of one with parts, stored as `verifier.part`, the parts alone."""
-    marks = {name: value for name, value in breakdown.items() if name not in NOT_GRADERS and not name.startswith(PREFIX)}
+    marks = verifier_marks(breakdown)
     whole = {name.partition(".")[0] for name in marks if "." in name}
     return {name.rpartition(".")[2]: value for name, value in marks.items() if name not in whole}
 

@@ -13,7 +13,15 @@ from tracewheel.comparison.finished_run import FinishedRun
 from tracewheel.core.errors import DataError
 from tracewheel.dashboard import bars
 from tracewheel.dashboard.measured import iterations_of, loops
-from tracewheel.dashboard.rollout_curves import blame_curve, diversity_curve, flaw_curve, reward_curve, speed_curve, stop_curve
+from tracewheel.dashboard.rollout_curves import (
+    blame_curve,
+    diversity_curve,
+    flaw_curve,
+    part_curves,
+    reward_curve,
+    speed_curve,
+    stop_curve,
+)
 from tracewheel.dashboard.rollout_digest import Digest, digests_within, together
 from tracewheel.dashboard.run_rows import RunRows
 from tracewheel.dashboard.sources import Source, sources_of
@@ -54,6 +62,7 @@ def rollouts(request: Request, place: str, run_id: str) -> Response:
         bars=bars,
         line_chart=line_chart,
         curves=[curve for curve in curves if curve is not None],
+        parts=part_curves(iterations),
         total=total,
         waiting=len(chosen) - len(digests),
         sources=chosen,

@@ -16,6 +16,8 @@ from tracewheel.core.run_state import NEXT
 from tracewheel.dashboard import bars, evidence, road
 from tracewheel.dashboard.fidelity import below, certificates_of, least_of
 from tracewheel.dashboard.findings import findings_of
+from tracewheel.dashboard.graders import graders_of
+from tracewheel.dashboard.judges import rubric_rows
 from tracewheel.dashboard.learning import FIRST, learning_curves
 from tracewheel.dashboard.measured import HARDER, Evaluation, evaluations_of, held_out, loops, read_small
 from tracewheel.dashboard.progress import progress_of
@@ -51,12 +53,14 @@ def overview(request: Request, place: str, run_id: str) -> Response:
         gate=found.gate,
         summary=found.summary,
         policies=_policies(found, evaluations),
+        rubrics=rubric_rows(found, held_out(evaluations)),
         groups=_groups(evaluations),
         families=families,
         axis=bars.axis_of(_ends(families, found.gate)),
         changes=changes,
         funnel=road.funnel_of(found),
         findings=findings_of(found, sources),
+        graders=graders_of(found),
         costs=costs_of([found]) if found.summary else {},
         settings=evidence.settings_of(found),
         earlier=earlier and (earlier[0], earlier[1].run_id),

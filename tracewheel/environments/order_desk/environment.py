@@ -9,7 +9,8 @@ from tracewheel.core.errors import DataError
 from tracewheel.core.types import Task
 from tracewheel.environments.base import Observation, function_tool
 from tracewheel.environments.order_desk.agent import solution
-from tracewheel.environments.order_desk.stock import desk_of
+from tracewheel.environments.order_desk.near_misses import near_misses
+from tracewheel.environments.order_desk.stock import DESKS, desk_of
 from tracewheel.environments.order_desk.tasks import (
     CANCELLED,
     FAMILIES,
@@ -20,6 +21,7 @@ from tracewheel.environments.order_desk.tasks import (
     make_task,
     order_desk_task,
 )
+from tracewheel.environments.spread import spread_tasks
 
 SYSTEM_PROMPT = "You work at an order desk."
 ECHO_LIMIT = 32
@@ -57,6 +59,8 @@ class OrderDeskEnvironment:
 
     kind = "order_desk"
     system_prompt = SYSTEM_PROMPT
+    families = FAMILIES
+    tiers = (2, 3, 4, 5)
 
     def __init__(self) -> None:
         self._orders: list[Order] = []
@@ -78,6 +82,14 @@ class OrderDeskEnvironment:
             raise DataError("'goal.item' is not among the customer's orders")
         return order_desk_task(prompt, {"orders": orders}, goal)
 
+    def make_tasks(self, n: int, seed: int) -> list[Task]:
+        """Tasks of all families, of any desk; in tier n the customer has n orders."""
+
+        def make(family: str, tier: int, rng: random.Random) -> Task:
+            return make_task(family, tier, rng.randrange(DESKS), rng)
+
+        return spread_tasks(make, self.families, self.tiers, n, seed)
+
     def variants(self, task: Task, n: int, seed: int) -> list[Task]:
         """Tasks of the same family and desk, of the same tier or the one below; none for a customer of no known desk."""
         rng, desk = random.Random(f"variants-{task.id}-{seed}"), desk_of(task.goal["customer"])
@@ -89,12 +101,26 @@ class OrderDeskEnvironment:
         """The calls that solve the task in the most direct way."""
         return solution(task)
 
+    def near_misses(self, task: Task) -> dict[str, list[tuple[str, dict[str, Any]]]]:
+        """Calls that almost solve the task."""
+        return near_misses(task)
+
+    def outcome(self, task: Task, state: dict[str, Any]) -> Any:
+        """The orders by their numbers; whether the work was ended does not count."""
+        return {order["id"]: order for order in state["orders"]}
+
     def tools(self) -> list[dict[str, Any]]:
         return TOOLS
 
     def reset(self, task: Task) -> None:
         self._orders = [dict(order) for order in task.initial_state["orders"]]
         self._finished = False
+
+    def restore(self, task: Task, state: dict[str, Any]) -> None:
+        orders = state.get("orders")
+        if not isinstance(orders, list) or not all(isinstance(order, dict) for order in orders):
+            raise DataError("an order desk's snapshot has 'orders', a list")
+        self._orders, self._finished = [dict(order) for order in orders], state.get("finished") is True
 
     def snapshot(self) -> dict[str, Any]:
         return {"orders": [dict(order) for order in self._orders], "finished": self._finished}

@@ -11,6 +11,7 @@ from tracewheel.core.types import Task
 from tracewheel.environments.base import Observation, function_tool
 from tracewheel.environments.refund_desk.agent import solution
 from tracewheel.environments.refund_desk.logged import check_state
+from tracewheel.environments.refund_desk.near_misses import near_misses
 from tracewheel.environments.refund_desk.policy import (
     CANCELLED,
     CARD,
@@ -25,7 +26,8 @@ from tracewheel.environments.refund_desk.policy import (
 )
 from tracewheel.environments.refund_desk.stock import ITEMS
 from tracewheel.environments.refund_desk.talk import brief_of
-from tracewheel.environments.refund_desk.tasks import make_task, refund_desk_task
+from tracewheel.environments.refund_desk.tasks import FAMILIES, TIERS, make_task, refund_desk_task
+from tracewheel.environments.spread import spread_tasks
 from tracewheel.environments.users import CheckedUser, UserConfig, make_user
 
 ECHO_LIMIT = 32
@@ -62,15 +64,18 @@ class RefundDeskEnvironment:
     >>> desk.step("close", {"outcome": "refused"}).done
     True
 
-    State: `{"orders": [{"id", "customer", "item", "days", "paid", "status"}], "ticket": str}`; an order that is refunded or
-    exchanged also has `refunded_to` or `exchanged_for`. The tools do not enforce the policy: that is the agent's work. A call
-    that fails changes nothing; its observation says why. The customer's brief is in the task's `initial_state` and never in a
-    snapshot.
+    State: `{"orders": [{"id", "customer", "item", "days", "paid", "status"}], "ticket": str, "talk": [[said, answer]]}`; an
+    order that is refunded or exchanged also has `refunded_to` or `exchanged_for`. The tools do not enforce the policy: that is
+    the agent's work. A call that fails changes nothing; its observation says why. The customer's brief is in the task's
+    `initial_state` and never in a snapshot: `talk`, what the agent said and the customer answered, is all that the customer
+    needs to go on.
     """
 
     kind = "refund_desk"
     system_prompt = POLICY
     Args = RefundDeskArgs
+    families = FAMILIES
+    tiers = TIERS
 
     def __init__(self, args: RefundDeskArgs | None = None) -> None:
         self._user = CheckedUser(make_user((args or RefundDeskArgs()).user))
@@ -90,6 +95,10 @@ class RefundDeskEnvironment:
             raise DataError("'goal' is not what the policy makes of 'initial_state'; leave it out, or mend it")
         return task
 
+    def make_tasks(self, n: int, seed: int) -> list[Task]:
+        """Tasks of all families and tiers."""
+        return spread_tasks(make_task, self.families, self.tiers, n, seed)
+
     def variants(self, task: Task, n: int, seed: int) -> list[Task]:
         """Tasks of the same family, of the same tier or the one below."""
         rng = random.Random(f"variants-{task.id}-{seed}")
@@ -98,6 +107,14 @@ class RefundDeskEnvironment:
     def solution(self, task: Task) -> list[tuple[str, dict[str, Any]]] | None:
         """The questions and calls that solve the task in the most direct way."""
         return solution(task)
+
+    def near_misses(self, task: Task) -> dict[str, list[tuple[str, dict[str, Any]]]]:
+        """Questions and calls that almost solve the task."""
+        return near_misses(task)
+
+    def outcome(self, task: Task, state: dict[str, Any]) -> Any:
+        """The orders by their numbers, and the ticket; what was said does not count."""
+        return [{order["id"]: order for order in state["orders"]}, state["ticket"]]
 
     def tools(self) -> list[dict[str, Any]]:
         return TOOLS
@@ -108,7 +125,16 @@ class RefundDeskEnvironment:
         self._user.begin(brief_of(task.initial_state, task.prompt))
 
     def snapshot(self) -> dict[str, Any]:
-        return {"orders": [dict(order) for order in self._orders], "ticket": self._ticket}
+        return {"orders": [dict(order) for order in self._orders], "ticket": self._ticket, "talk": self._user.talk()}
+
+    def restore(self, task: Task, state: dict[str, Any]) -> None:
+        orders, ticket, talk = state.get("orders"), state.get("ticket"), state.get("talk")
+        if not isinstance(orders, list) or not all(isinstance(order, dict) for order in orders) or not isinstance(ticket, str):
+            raise DataError("a refund desk's snapshot has 'orders', a list, and 'ticket', a text")
+        if not isinstance(talk, list) or not all(_is_texts(turn) and len(turn) == 2 for turn in talk):
+            raise DataError("a refund desk's snapshot has 'talk', a list of what the agent said with the customer's answer")
+        self._user.resume(brief_of(task.initial_state, task.prompt), talk)
+        self._orders, self._ticket = [dict(order) for order in orders], ticket
 
     def reply(self, text: str) -> Observation:
         """The customer's answer; its goodbye ends the episode."""
@@ -153,6 +179,10 @@ class RefundDeskEnvironment:
             case "cancel":
                 order["status"] = CANCELLED
         return Observation("ok")
+
+
+def _is_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(text, str) for text in value)
 
 
 def _error(text: str) -> Observation:

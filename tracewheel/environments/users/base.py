@@ -7,7 +7,7 @@ and what it says is checked (`checks.py`): a user that errs ends the episode as 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 
 @dataclass(frozen=True)
@@ -80,4 +80,13 @@ class UserSimulator(Protocol):
 
     def reply(self, said: str) -> UserTurn:
         """The answer to what the agent said."""
+        ...
+
+
+@runtime_checkable
+class ResumableUser(UserSimulator, Protocol):
+    """Optional protocol: a user that goes on from an earlier talk. A `repeatable` one needs it not: it is asked again."""
+
+    def resume(self, brief: UserBrief, talk: list[list[str]]) -> None:
+        """Begin an episode in which `talk` has been said: each entry is the agent's message and the answer to it."""
         ...

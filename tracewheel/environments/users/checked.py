@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from tracewheel.core.errors import DataError
 from tracewheel.environments.base import Observation
-from tracewheel.environments.users.base import UserBrief, UserSimulator
+from tracewheel.environments.users.base import ResumableUser, UserBrief, UserSimulator
 from tracewheel.environments.users.checks import problem_of
 
 
@@ -35,3 +36,25 @@ class CheckedUser:
             return Observation(problem, fault="user")
         self._said.append(turn.text)
         return Observation(turn.text, done=turn.goodbye)
+
+    def talk(self) -> list[list[str]]:
+        """What was said so far: each entry is the agent's message and the answer to it. A failed answer is not in it."""
+        return [list(turn) for turn in zip(self._heard, self._said[1:], strict=False)]
+
+    def resume(self, brief: UserBrief, talk: list[list[str]]) -> None:
+        """Begin an episode in which `talk` has been said.
+
+        Raises:
+            DataError: the user cannot go on from there.
+        """
+        self.begin(brief)
+        if talk and isinstance(self._user, ResumableUser):
+            self._user.resume(brief, talk)
+        elif talk and not self.repeatable:
+            raise DataError(f"the user {self._user.kind} cannot go on from an earlier talk: it has no resume(brief, talk)")
+        else:
+            for said, answer in talk:
+                if self._user.reply(said).text != answer:
+                    raise DataError(f"the user {self._user.kind} answers {said!r} otherwise than the snapshot says")
+        self._heard += [said for said, _ in talk]
+        self._said += [answer for _, answer in talk]

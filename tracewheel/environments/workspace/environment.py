@@ -8,8 +8,10 @@ from typing import Any
 from tracewheel.core.errors import DataError
 from tracewheel.core.types import Task
 from tracewheel.environments.base import Observation, function_tool
+from tracewheel.environments.spread import spread_tasks
 from tracewheel.environments.workspace.agent import solution
-from tracewheel.environments.workspace.goals import task_reached
+from tracewheel.environments.workspace.goals import listed_names, task_reached
+from tracewheel.environments.workspace.near_misses import near_misses
 from tracewheel.environments.workspace.tasks import FAMILIES, make_task, workspace_task
 
 SYSTEM_PROMPT = "You are a file-management agent."
@@ -57,6 +59,8 @@ class WorkspaceEnvironment:
 
     kind = "workspace"
     system_prompt = SYSTEM_PROMPT
+    families = FAMILIES
+    tiers = (1, 2, 3, 4, 5)
 
     def __init__(self) -> None:
         self._folders: set[str] = set()
@@ -76,6 +80,10 @@ class WorkspaceEnvironment:
             raise DataError(f"the list {selector['value']} is not among the files")
         return workspace_task(prompt, state, goal)
 
+    def make_tasks(self, n: int, seed: int) -> list[Task]:
+        """Tasks of all families; tier n moves n files."""
+        return spread_tasks(make_task, self.families, self.tiers, n, seed)
+
     def variants(self, task: Task, n: int, seed: int) -> list[Task]:
         """Tasks of the same family and content word, of the same tier or the one below."""
         rng = random.Random(f"variants-{task.id}-{seed}")
@@ -90,6 +98,17 @@ class WorkspaceEnvironment:
         """The calls that solve the task in the most direct way."""
         return list(solution(task))
 
+    def near_misses(self, task: Task) -> dict[str, list[tuple[str, dict[str, Any]]]]:
+        """Calls that almost solve the task."""
+        return {name: list(calls) for name, calls in near_misses(task).items()}
+
+    def outcome(self, task: Task, state: dict[str, Any]) -> Any:
+        """The files and folders; the order of a manifest's names and whether the work was ended do not count."""
+        files, manifest = state["files"], task.goal["manifest"]
+        names = listed_names(files[manifest]) if manifest in files else None
+        shown = files if names is None else {**files, manifest: names}
+        return [shown, sorted(state["folders"])]
+
     def tools(self) -> list[dict[str, Any]]:
         return TOOLS
 
@@ -97,6 +116,16 @@ class WorkspaceEnvironment:
         self._folders = set(task.initial_state["folders"])
         self._files = dict(task.initial_state["files"])
         self._finished = False
+
+    def restore(self, task: Task, state: dict[str, Any]) -> None:
+        self.reset(task)
+        if (
+            not _is_texts(state.get("folders"))
+            or not _is_text_map(state.get("files"))
+            or type(state.get("finished")) is not bool
+        ):
+            raise DataError("a workspace's snapshot has 'folders' (a list), 'files' (path to text) and 'finished'")
+        self._folders, self._files, self._finished = set(state["folders"]), dict(state["files"]), state["finished"]
 
     def snapshot(self) -> dict[str, Any]:
         return {

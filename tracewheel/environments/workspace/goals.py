@@ -31,7 +31,7 @@ def task_reached(task: Task, final_state: dict[str, Any]) -> Task | None:
         return None
     (source,) = sources
     names = sorted(path.rpartition("/")[2] for path in gone)
-    found = [path for path, text in changed.items() if _listed(text) == names]
+    found = [path for path, text in changed.items() if listed_names(text) == names]
     if len(found) != 1 or found[0] in before:
         return None
     manifest = found[0]
@@ -55,7 +55,8 @@ def _selectors(task: Task, names: list[str]) -> Iterator[dict[str, str]]:
     yield {"kind": "names", "value": ", ".join(names)}
 
 
-def _listed(text: str) -> list[str] | None:
+def listed_names(text: str) -> list[str] | None:
+    """The sorted names in a manifest; None for a text that is no JSON list of names."""
     try:
         names = json.loads(text)
     except (ValueError, RecursionError):

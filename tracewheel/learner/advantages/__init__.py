@@ -1,5 +1,6 @@
 """Advantages: how much better a trajectory, a turn or a token did than expected. One algorithm per file."""
 
+from tracewheel.learner.advantages.domain import domain_advantages
 from tracewheel.learner.advantages.gae import gae
 from tracewheel.learner.advantages.greedy_baseline import at_the_baseline, greedy_baseline_advantages
 from tracewheel.learner.advantages.group_statistics import clamped, zero_variance, zero_variance_share
@@ -12,6 +13,7 @@ from tracewheel.learner.advantages.whitening import whiten
 __all__ = [
     "at_the_baseline",
     "clamped",
+    "domain_advantages",
     "gae",
     "greedy_baseline_advantages",
     "kl_to_go_advantages",

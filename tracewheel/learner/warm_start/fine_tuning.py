@@ -46,11 +46,7 @@ def fine_tune(config: WarmStartSections, examples: list[Example], out: Path) -> 
         DataError: an example's first token is in its loss.
     """
     settings, policy = config.warm_start, config.policy
-    model = fresh_model(config)
-    if settings.gradient_checkpointing:
-        checkpoint_activations(model)
-    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    backend = make_backend(settings, policy.device, model, parameters)
+    backend = _backend(config)
     rows = pd.DataFrame(examples)
     batches = list(_steps(len(rows), settings, config.seed))
     losses, tokens = [], 0
@@ -68,6 +64,20 @@ def fine_tune(config: WarmStartSections, examples: list[Example], out: Path) -> 
         "tokens": float(sum(map(sum, rows["assistant_masks"]))),
         "final_loss": sum(last) / len(last),
     }
+
+
+def write_untrained(config: WarmStartSections, out: Path) -> None:
+    """Write a fresh adapter, which changes nothing yet, or the whole base."""
+    _save(config, _backend(config), out)
+
+
+def _backend(config: WarmStartSections) -> Backend:
+    """The fresh model on the profile's backend."""
+    model = fresh_model(config)
+    if config.warm_start.gradient_checkpointing:
+        checkpoint_activations(model)
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    return make_backend(config.warm_start, config.policy.device, model, parameters)
 
 
 def linear_schedule(step: int, warmup: int, steps: int) -> float:

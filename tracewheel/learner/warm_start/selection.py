@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from tracewheel.core.files import read_table
 from tracewheel.core.types import Task
 from tracewheel.curation.curated_folder import EPISODES_FILE, TASKS_FILE
 from tracewheel.curation.hindsight import hindsight_episodes
+from tracewheel.curation.replay import is_tried
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,6 +40,7 @@ def episodes_to_imitate(settings: WarmStartConfig, curated: Path, kind: str) -> 
     path = curated / EPISODES_FILE
     logged = read_table(path)
     logged = logged[logged["split"] == "train"]
+    logged = logged[[is_tried(json.loads(messages)) for messages in logged["messages"]]]
     parts = [logged[passed(logged)] if kind == "verified" else logged]
     if settings.extra_demonstrations or settings.hindsight:
         tasks = read_table(curated / TASKS_FILE)

@@ -25,7 +25,7 @@ def warm_start(config: WarmStartSections, curated: Path, out: Path, demonstratio
     Args:
         curated: The curation stage's output.
         demonstrations: "verified" for episodes that passed when re-executed, "all" for every logged one, "replay"
-            for the replay text alone (a control that shows what imitation adds).
+            for the replay text alone (a control that shows what imitation adds), "none" for an untrained adapter.
 
     Raises:
         DataError: there is nothing to learn from.
@@ -43,6 +43,8 @@ def warm_start(config: WarmStartSections, curated: Path, out: Path, demonstratio
 
     torch.set_num_threads(config.threads)
     settings = config.warm_start
+    if demonstrations == "none":
+        return _untrained(config, out)
     episodes = episodes_to_imitate(settings, curated, demonstrations)
     renderer = policy_renderer(config.policy)
     left_out = Counter[str]()
@@ -61,6 +63,16 @@ def warm_start(config: WarmStartSections, curated: Path, out: Path, demonstratio
     figures = fine_tune(config, examples, out)
     metrics = {"demonstrations": n_demonstrations, "examples": len(examples), **figures}
     metrics |= {f"left_out.{reason.replace(' ', '_')}": float(count) for reason, count in sorted(left_out.items())}
+    if processes.is_first():
+        write_json(out / "metrics.json", metrics)
+    return metrics
+
+
+def _untrained(config: WarmStartSections, out: Path) -> dict[str, float]:
+    from tracewheel.learner.warm_start.fine_tuning import write_untrained
+
+    write_untrained(config, out)
+    metrics = {"demonstrations": 0.0, "examples": 0.0, "steps": 0.0, "tokens": 0.0}
     if processes.is_first():
         write_json(out / "metrics.json", metrics)
     return metrics

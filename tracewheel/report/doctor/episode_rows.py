@@ -12,20 +12,20 @@ import numpy.typing as npt
 
 from tracewheel.core.types import content_hash
 from tracewheel.environments.recorded.environment import unrecorded_tools
-from tracewheel.scoring.adjustments import ADJUSTMENTS, PROCESS
+from tracewheel.scoring.adjustments import PROCESS
+from tracewheel.scoring.breakdown import verifier_marks
 from tracewheel.scoring.flaws import LEAST_STEP, steps_of
-from tracewheel.scoring.objectives import PREFIX
 from tracewheel.scoring.rubric import success_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
 GRADER = "grader "
+FLAGGED = ".flagged"
 # Stop reasons after which the last token is the end-of-turn token.
 ENDED_BY_ITSELF = ("finished", "no_tool_call", "max_turns")
 PHRASE = 4
 LEAST_PHRASES = 24
-NOT_GRADERS = ("success", *ADJUSTMENTS)
 
 
 def episode_rows(
@@ -42,7 +42,8 @@ def episode_rows(
 
     Returns:
         A table with `iteration`, `id`, `task_id`, `group`, `stop_reason`, the columns of `_marks`, `_tokens` and `steps_of`,
-        and for a recorded environment `unrecorded`: the tools of the calls that no log answers.
+        for a recorded environment `unrecorded`: the tools of the calls that no log answers, and where the episode ran code
+        `findings`: the names of what the sandbox found, apart by spaces.
     """
     import pandas as pd
 
@@ -61,22 +62,32 @@ def episode_rows(
                 **_marks(by_id.get(row["id"])),
                 **_tokens(row, turns, end_of_turn),
                 **steps_of(json.loads(row["messages"]), turns, tools),
+                **_findings(row.get("final_state") or ""),
                 **({"unrecorded": unrecorded_tools(json.loads(row["final_state"]))} if recorded else {}),
             }
         )
     return pd.DataFrame(rows)
 
 
+def _findings(final_state: str) -> dict[str, str]:
+    """The column of an episode whose final state lists what the sandbox found of its code."""
+    if '"findings"' not in final_state:
+        return {}
+    found = json.loads(final_state)
+    names = found.get("findings") if isinstance(found, dict) else None
+    return {"findings": " ".join(str(name) for name in names)} if isinstance(names, list) else {}
+
+
 def _marks(score: Mapping[str, Any] | None) -> dict[str, Any]:
     """Columns of the score.
 
-    `total`, `success`: NaN where unscored; `negative_rewards`: how many turns lost reward; `grader <kind>`: each
-    verifier's mark.
+    `total`, `success`: NaN where unscored; `negative_rewards`: how many turns lost reward; `flagged`: whether a verifier
+    says so in its part of this name; `grader <kind>`: each verifier's mark.
     """
     if score is None or score["status"] != "scored":
-        return {"total": float("nan"), "success": float("nan"), "negative_rewards": 0}
+        return {"total": float("nan"), "success": float("nan"), "negative_rewards": 0, "flagged": False}
     breakdown = json.loads(score["breakdown"])
-    graders = {name: value for name, value in breakdown.items() if name not in NOT_GRADERS and not name.startswith(PREFIX)}
+    graders = verifier_marks(breakdown)
     whole = {name: value for name, value in graders.items() if not _is_part(name, graders)}
     rewards = score.get("turn_rewards")
     # The last turn also gets parts known only at the end, such as the cost; these are no step back. Nor are the costs
@@ -86,6 +97,7 @@ def _marks(score: Mapping[str, Any] | None) -> dict[str, Any]:
         "total": float(score["total"]),
         "success": float(success_of(breakdown)),
         "negative_rewards": sum(reward < -LEAST_STEP for reward in earlier),
+        "flagged": any(value > 0 and name.endswith(FLAGGED) for name, value in graders.items()),
         **{f"{GRADER}{name}": float(value) for name, value in whole.items()},
     }
 

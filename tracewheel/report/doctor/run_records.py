@@ -24,6 +24,7 @@ from tracewheel.evaluation.evaluate import RESULTS_FILE
 from tracewheel.operations.intake_record import read_intake
 from tracewheel.policy.adapters import ADAPTER_INFO, MODEL_INFO
 from tracewheel.report.doctor.episode_rows import GRADER, episode_rows
+from tracewheel.report.doctor.rubric_marks import read_judges
 from tracewheel.report.doctor.windows import by_iteration
 from tracewheel.scoring.flaws import offered_tools
 from tracewheel.scoring.score import SCORES_FILE
@@ -69,6 +70,8 @@ class RunRecords:
         guard: Records of the guard's events; None where the loop had no guard.
         split_ledger: What the curation did to the splits, and whether they leak; None where it is unknown.
         intake: What the run took in and left out (`operations.intake_record`); None where it is unknown.
+        judges: Iteration to each validation task's mean reward by the rubrics `training` and `held_back`; empty without an
+            `evaluation.rubric`.
     """
 
     config: DoctorSections
@@ -80,6 +83,7 @@ class RunRecords:
     guard: Sequence[Mapping[str, Any]] | None = None
     split_ledger: Mapping[str, Any] | None = None
     intake: Mapping[str, Any] | None = None
+    judges: Mapping[int, pd.DataFrame] = field(default_factory=dict)
 
     @functools.cached_property
     def episodes(self) -> pd.DataFrame:
@@ -177,6 +181,7 @@ def read_records(config: DoctorSections, record: Path, store: Path) -> RunRecord
         config=config,
         iterations=iterations,
         validations={int(number): read_table(store / name / RESULTS_FILE) for number, name in loop["validations"].items()},
+        judges=read_judges({int(number): store / name for number, name in loop["validations"].items()}),
         start_version=loop["start_version"],
         tools=offered_tools(config.environment.spec) is not None,
         families=read_families(store / loop["curated"]),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from tracewheel.core.types import Task
@@ -49,7 +49,21 @@ class EpisodeVerifier(Protocol):
         ...
 
 
-AnyVerifier = Verifier | EpisodeVerifier
+@runtime_checkable
+class GroupVerifier(Protocol):
+    """A verifier that compares the episodes of a group, which are attempts at one task under one policy.
+
+    Totals are relative to the group. Pure like any verifier: the order of the episodes changes nothing.
+    """
+
+    kind: str
+
+    def verify_group(self, task: Task, episodes: Sequence[Episode]) -> list[Verdict]:
+        """What each episode is worth beside the others."""
+        ...
+
+
+AnyVerifier = Verifier | EpisodeVerifier | GroupVerifier
 
 
 def verdict_of(verifier: AnyVerifier, task: Task, final_state: dict[str, Any], episode: Callable[[], Episode]) -> Verdict:
@@ -63,18 +77,32 @@ def verdict_of(verifier: AnyVerifier, task: Task, final_state: dict[str, Any], e
 
     Raises:
         TypeError: the verifier returned something else than it should.
+        ValueError: the weight is outside 0 to 1.
         Exception: whatever the verifier raises.
     """
+    if isinstance(verifier, GroupVerifier):
+        return checked(verifier.verify_group(task, [episode()])[0])
     if not isinstance(verifier, EpisodeVerifier):
         total, parts = verifier.verify(task, final_state)
         return Verdict(float(total), {name: float(value) for name, value in parts.items()})
-    verdict = verifier.verify_episode(task, episode())
+    return checked(verifier.verify_episode(task, episode()))
+
+
+def checked(verdict: Verdict) -> Verdict:
+    """A verdict of a verifier that sees episodes, its numbers as floats.
+
+    Raises:
+        TypeError: it is no verdict.
+        ValueError: its weight is outside 0 to 1.
+    """
     if not isinstance(verdict, Verdict):
-        raise TypeError(f"verify_episode is to return a Verdict, this is a {type(verdict).__name__}")
+        raise TypeError(f"verify_episode and verify_group are to return a Verdict, this is a {type(verdict).__name__}")
     if not isinstance(verdict.answer, str) or not isinstance(verdict.explanation, str):
         raise TypeError("a Verdict's answer and explanation are text")
     parts = {str(name): float(value) for name, value in verdict.parts.items()}
-    return Verdict(float(verdict.total), parts, verdict.answer, verdict.explanation)
+    if not 0.0 <= verdict.weight <= 1.0:
+        raise ValueError(f"a Verdict's weight is {verdict.weight}, outside 0 to 1")
+    return Verdict(float(verdict.total), parts, verdict.answer, verdict.explanation, float(verdict.weight))
 
 
 def state_progress(verifier: AnyVerifier, task: Task, state: dict[str, Any]) -> float:
@@ -89,7 +117,7 @@ def state_progress(verifier: AnyVerifier, task: Task, state: dict[str, Any]) -> 
     progress = getattr(verifier, "progress", None)
     if callable(progress):
         value = float(progress(task, state))
-    elif isinstance(verifier, EpisodeVerifier):
+    elif isinstance(verifier, EpisodeVerifier | GroupVerifier):
         raise TypeError(f"verifier {verifier.kind} judges whole episodes; to judge a turn it needs progress(task, state)")
     else:
         total, parts = verifier.verify(task, state)

@@ -23,12 +23,14 @@ class Verdict:
         parts: One number for each check, by its name.
         answer: What the verifier took for the agent's answer, for people who read the score.
         explanation: Why it scored as it did.
+        weight: What the verifier's share of the reward is multiplied with, in [0, 1]: less than 1 where it is not sure.
     """
 
     total: float
     parts: Mapping[str, float] = field(default_factory=dict)
     answer: str = ""
     explanation: str = ""
+    weight: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,7 @@ class Episode:
         turns: How many turns the agent took.
         malformed: How many of its calls were malformed.
         tokens: How many tokens it generated; None where that is not known.
+        token_ids: All tokens of the episode as they were sampled and read; () where they are not known.
         branches: For an agent whose histories part: each of them (see `Trajectory.branches`).
     """
 
@@ -83,6 +86,7 @@ class Episode:
     turns: int = 0
     malformed: int = 0
     tokens: int | None = None
+    token_ids: tuple[int, ...] = ()
     branches: tuple[dict[str, Any], ...] = ()
 
 
@@ -99,6 +103,7 @@ def episode_of(trajectory: Trajectory) -> Episode:
         detail=trajectory.detail,
         fault=trajectory.fault,
         tokens=sum(trajectory.action_mask) if known else None,
+        token_ids=tuple(trajectory.token_ids),
         branches=tuple(fresh_copy(trajectory.branches)),
     )
 

@@ -51,7 +51,7 @@ def build_trace(format: str, place: Place, found: RawTrace) -> Trace:
         InvalidRecord: the messages do not hold together.
     """
     with_text, normalised = as_json_text(found.messages)
-    messages = check_messages(with_text)
+    messages = check_messages(with_text, has_start=found.environment is not None)
     notes = {"arguments_normalised": normalised, "broken_calls": broken_calls(messages)}
     found = _completed(found, messages)
     inferred = [] if found.tools else infer_tools(messages)

@@ -18,11 +18,16 @@ from tracewheel.traces.readers.unread import check_stored
 ROLES = ("system", "developer", "user", "assistant", "tool")
 
 
-def check_messages(messages: list[Any]) -> list[dict[str, Any]]:
+def check_messages(messages: list[Any], *, has_start: bool = False) -> list[dict[str, Any]]:
     """Check roles, calls and replies; return the messages with plain text as content.
 
     A call needs its reply before any other message, except in the last assistant turn: an episode may end with a call.
     Arguments may be any text; see `as_json_text` and `broken_calls`.
+
+    Args:
+        messages: The messages of a record.
+        has_start: Whether the record holds the starting point of an environment. Then it may end with the user's request: a
+            task that nobody has tried yet.
 
     Raises:
         InvalidRecord: the messages break one of these rules.
@@ -45,7 +50,7 @@ def check_messages(messages: list[Any]) -> list[dict[str, Any]]:
             spoken, open_calls, answered = True, _checked_calls(message.get("tool_calls"), position), set()
         checked.append({**message, "content": checked_text(message.get("content"), position)})
         check_stored(checked[-1], position)
-    if not spoken:
+    if not spoken and not (has_start and checked and checked[-1]["role"] == "user"):
         raise InvalidRecord("no assistant turn", "the agent says nothing in this conversation")
     return checked
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tracewheel.core.errors import ConfigError
+from tracewheel.core.errors import ConfigError, DataError
 from tracewheel.environments.users import CheckedUser, Fact, ScriptedUser, UserBrief, UserConfig, UserTurn, make_user
 
 BRIEF = UserBrief(
@@ -101,3 +101,30 @@ def test_users_by_name():
         make_user(UserConfig(args={"mood": "bad"}))
     with pytest.raises(ConfigError, match=r"user 'endpoint': args.endpoint: Field required"):
         make_user(UserConfig(kind="endpoint"))
+
+
+def test_a_talk_goes_on_where_it_was_left():
+    left, went_on = CheckedUser(ScriptedUser()), CheckedUser(ScriptedUser())
+    left.begin(BRIEF)
+    left.answer("Your number?")
+    went_on.resume(BRIEF, left.talk())
+    assert went_on.talk() == [["Your number?", "It is K7. Sorry, I mean B3."]]
+    for said in ("The number again, please?", "Well.", "Well, well."):
+        assert went_on.answer(said) == left.answer(said)
+    with pytest.raises(DataError, match="answers 'Your number"):
+        CheckedUser(ScriptedUser()).resume(BRIEF, [["Your number?", "It is Q9."]])
+
+
+def test_a_user_that_is_a_model_goes_on_only_if_it_says_how():
+    class Model(Parrot):
+        repeatable = False
+
+    class Resumable(Model):
+        def resume(self, brief, talk):
+            self.texts = [talk[-1][1].upper()]
+
+    with pytest.raises(DataError, match="cannot go on"):
+        CheckedUser(Model("Yes.")).resume(BRIEF, [["Used?", "No."]])
+    user = CheckedUser(Resumable())
+    user.resume(BRIEF, [["Used?", "No."]])
+    assert user.answer("Really?").text == "NO."

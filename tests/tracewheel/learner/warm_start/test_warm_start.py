@@ -229,3 +229,12 @@ def test_no_examples_are_a_data_error(run, curated, config, tmp_path):
         run("all", curated=empty, classes=("negative",))
     with pytest.raises(DataError, match=r"episodes\.parquet: no such file"):
         run("all", curated=tmp_path / "absent")
+
+
+def test_without_demonstrations_the_policy_is_the_base(run, curated, renderer, config):
+    out, metrics = run("none")
+    assert metrics["steps"] == 0
+    pairs = [([5, 6, 7, 8], [0, 1, 1, 1])]
+    base, adapted = config.policy.base, PolicyRef(config.policy.base, str(out / "adapter"))
+    found = [logprobs_of(load_for_generation(config.policy, policy), pairs) for policy in (adapted, PolicyRef(base))]
+    assert torch.equal(*found)

@@ -44,8 +44,10 @@ def test_three_healthy_runs_raise_no_alarm_at_any_iteration(make_run, config, se
         "unrecorded_calls",
         "fidelity",  # test_fidelity_check.py
         "held_out_use",
+        "judge_drift",
         "held_batches",  # test_intake_checks.py plants these two
         "unread_logs",
+        "sandbox_findings",  # test_sandbox_findings.py
     }
     (unrecorded,) = [item for item in examine(records) if item.check == "unrecorded_calls"]
     assert (unrecorded.severity, unrecorded.advice) == ("not_checked", "The environment is not a recorded one.")
@@ -463,3 +465,16 @@ class TestNotChecked:
         finding = {item.check: item for item in examine(RunRecords(config))}["truncation"]
         assert finding.severity == "not_checked"
         assert "KeyError: 'surprise'" in finding.advice
+
+
+@pytest.mark.parametrize(("after", "severity"), [((0.9, 0.4), "severe"), ((0.9, 0.7), "healthy"), ((0.5, 0.4), "healthy")])
+def test_a_training_judge_that_climbs_while_the_held_back_one_falls_is_judge_drift(config, after, severity):
+    def marks(training, held_back):
+        wobble = [0.05 * (-1) ** number for number in range(20)]
+        columns = {"training": [training + by for by in wobble], "held_back": [held_back + by for by in wobble[::-1]]}
+        return pd.DataFrame(columns, index=[f"t{number}" for number in range(20)])
+
+    records = RunRecords(config, judges={0: marks(0.5, 0.7), 4: marks(*after)})
+    (finding,) = [item for item in examine(records) if item.check == "judge_drift"]
+    assert finding.severity == severity
+    assert finding.iterations == ((4,) if severity == "severe" else ())

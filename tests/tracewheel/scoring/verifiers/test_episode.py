@@ -143,7 +143,7 @@ def test_several_verifiers_explain_under_their_names(solved):
     rubric = Rubric(RubricConfig(verifiers=[{"kind": "task"}, {"kind": Said.kind}]), [sum_task()])
     assert rubric.score(sum_task(), solved).explanation == "\n".join([f"{Said.kind}: 5 after 3 calls"] * 2)
     rubric._verifiers[Said.kind] = Tuple()
-    assert "verify_episode is to return a Verdict, this is a tuple" in rubric.score(sum_task(), solved).detail
+    assert "verify_episode and verify_group are to return a Verdict, this is a tuple" in rubric.score(sum_task(), solved).detail
 
 
 def test_turn_rewards_need_progress(solved):

@@ -11,12 +11,14 @@ from tracewheel.report.doctor.checks.guard import guard
 from tracewheel.report.doctor.checks.held_batches import held_batches
 from tracewheel.report.doctor.checks.held_out_use import held_out_use
 from tracewheel.report.doctor.checks.invented_tools import invented_tools
+from tracewheel.report.doctor.checks.judge_drift import judge_drift
 from tracewheel.report.doctor.checks.kl_explosion import kl_explosion
 from tracewheel.report.doctor.checks.length_explosion import length_explosion
 from tracewheel.report.doctor.checks.observation_loss import observation_loss
 from tracewheel.report.doctor.checks.repetition import repetition
 from tracewheel.report.doctor.checks.reward_hacking import reward_hacking
 from tracewheel.report.doctor.checks.sampler_mismatch import sampler_mismatch
+from tracewheel.report.doctor.checks.sandbox_findings import sandbox_findings
 from tracewheel.report.doctor.checks.stale_adapter import stale_adapter
 from tracewheel.report.doctor.checks.truncation import truncation
 from tracewheel.report.doctor.checks.unread_logs import unread_logs
@@ -39,8 +41,10 @@ CHECKS: dict[str, Check] = {
         fidelity,
         stale_adapter,
         guard,
+        sandbox_findings,
         weak_start,
         reward_hacking,
+        judge_drift,
         flawed_success,
         zero_variance,
         entropy_collapse,

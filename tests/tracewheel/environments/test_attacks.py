@@ -1,0 +1,88 @@
+"""Episodes of cheating agents: nothing is earned, and what was tried is on record. Honest ones have no flag."""
+
+import json
+import random
+import shutil
+
+import pytest
+
+from tests.tracewheel.environments.attacks import ATTACKS, PAGE, calls_of, protected_test, rewritten
+from tracewheel.core.kinds import kind_text
+from tracewheel.core.types import Task
+from tracewheel.environments import make_environment
+from tracewheel.environments.code.tasks import make_task
+from tracewheel.environments.episode import play_calls
+from tracewheel.scoring.verifiers import episode_from, make_verifier
+from tracewheel.scoring.verifiers.base import EpisodeVerifier
+
+pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap: apt-get install bubblewrap")
+LIMITS = {"seconds": 8.0, "memory_mb": 64, "processes": 24, "disk_mb": 4, "files": 200}
+KINDS = ("code", "terminal", "patch")
+HONEST = 50
+
+
+@pytest.fixture(scope="module")
+def tasks():
+    maker = make_environment("terminal").make_tasks(12, 3)
+    return {
+        "code": make_task("function", 2, random.Random(1)),
+        "terminal": next(task for task in maker if task.goal.get("files")),
+        "patch": make_environment("patch").make_tasks(16, 3)[12],
+    }
+
+
+def played(environment, task, calls):
+    """The verdict on an episode of given calls, and what its runs left on record."""
+    messages = play_calls(environment, task, calls)
+    state = environment.snapshot()
+    verifier = make_verifier(task.verifier)
+    if isinstance(verifier, EpisodeVerifier):
+        verdict = verifier.verify_episode(task, episode_from(messages, 2, state))
+        return verdict.total, verdict.parts, verdict.explanation, state["findings"]
+    total, parts = verifier.verify(task, state)
+    return total, parts, "", state["findings"]
+
+
+def judged(text):
+    """The verdict of a judge that cannot be reached: an attack asks no model."""
+    models = [{"model": "m", "endpoint": "http://127.0.0.1:9", "retries": 0}]
+    made = make_verifier(json.dumps({"kind": "judge", "args": {"models": models, "criteria": [{"name": "done", "ask": "?"}]}}))
+    messages = [{"role": "user", "content": "Do it."}, {"role": "assistant", "content": text}]
+    verdict = made.verify_episode(Task("t1", "own", "f", 1, "Do it.", {}, {}, "verdict", "t1"), episode_from(messages, 1, {}))
+    return verdict.total, verdict.parts, verdict.explanation, []
+
+
+@pytest.mark.parametrize("attack", ATTACKS, ids=[attack.name.replace("`", "") for attack in ATTACKS])
+def test_an_attack_earns_nothing_and_is_on_record(tasks, attack):
+    if attack.kind == "judge":
+        total, parts, explanation, findings = judged(attack.source)
+    else:
+        task, limits = tasks[attack.kind], {**LIMITS, **({"seconds": 1.0} if "timeout" in attack.seen else {})}
+        if attack.kind == "code":
+            task = Task(**{**vars(task), "verifier": kind_text("unit_tests", {"limits": limits})})
+        sandbox = {} if attack.kind == "patch" else {"sandbox": {"limits": limits}}
+        environment = make_environment(kind_text(attack.kind, sandbox))
+        total, parts, explanation, findings = played(environment, task, calls_of(attack, task))
+    assert total == 0.0, explanation
+    seen = attack.seen.replace("{test}", protected_test(tasks["patch"]))
+    if attack.finding:
+        assert seen in findings
+    elif seen:
+        assert parts["flagged"] == 1.0 and seen in explanation, explanation
+    else:
+        assert attack.why and parts["flagged"] == 0.0 and findings == [], (explanation, findings)
+
+
+def test_the_documents_list_these_attacks():
+    """After a change: `python -m tests.tracewheel.environments.attacks`."""
+    page = PAGE.read_text()
+    assert rewritten(page) == page
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("count", [2, pytest.param(HONEST, marks=pytest.mark.slow)])
+def test_no_known_solution_is_flagged(kind, count):
+    maker = make_environment(kind)
+    for task in maker.make_tasks(count, 11):
+        total, parts, explanation, findings = played(make_environment(task.environment), task, maker.solution(task))
+        assert (total, parts["flagged"], findings) == (1.0, 0.0, []), (task.id, explanation)

@@ -1,0 +1,131 @@
+"""Loads task directories: each is built, and its own solution and no solution are tried, before it is used."""
+
+from __future__ import annotations
+
+import base64
+import io
+import logging
+import tarfile
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tracewheel.core.errors import DataError
+from tracewheel.core.types import Task, content_hash
+from tracewheel.environments.box_state import box_files, stored_file
+from tracewheel.environments.harbor.directory import Refused, TaskDirectory, is_task, read_directory
+from tracewheel.environments.harbor.grading import graded
+from tracewheel.environments.harbor.image import build_image, with_folders
+from tracewheel.sandbox import Limits, SandboxConfig, make_sandbox
+
+logger = logging.getLogger(__name__)
+SOLUTION_LIMITS = Limits(seconds=120.0, memory_mb=2048)
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What came of a folder: the tasks, and why others cannot be used, by the directory's name."""
+
+    tasks: list[Task] = field(default_factory=list)
+    refused: dict[str, str] = field(default_factory=dict)
+
+
+def load_tasks(path: Path, sandbox: SandboxConfig) -> Loaded:
+    """Load a task directory, or all that lie in a folder.
+
+    Raises:
+        DataError: there is none.
+    """
+    folders = [path] if is_task(path) else sorted(one for one in path.iterdir() if one.is_dir() and is_task(one))
+    if not folders:
+        raise DataError(f"{path}: no task directory: one holds a task.toml, or a task.yaml")
+    loaded = Loaded()
+    for folder in folders:
+        try:
+            task = make_task(read_directory(folder), sandbox)
+            validate(task, sandbox)
+            loaded.tasks.append(task)
+        except Refused as refused:
+            loaded.refused[folder.name] = str(refused)
+            logger.warning("%s is left out: %s", folder.name, refused)
+    if loaded.refused:
+        logger.warning("%d of %d task directories are left out", len(loaded.refused), len(folders))
+    return loaded
+
+
+def make_task(directory: TaskDirectory, sandbox: SandboxConfig) -> Task:
+    """A task from its directory.
+
+    Raises:
+        Refused: it needs an image of its own.
+    """
+    image = build_image(directory.dockerfile, directory.context, sandbox)
+    state: dict[str, object] = {
+        "files": image.stored,
+        "folders": sorted(image.folders),
+        "workdir": image.workdir,
+        "env": image.env,
+    }
+    goal: dict[str, object] = {
+        "family": directory.family,
+        "tier": directory.tier,
+        "tests": directory.tests,
+        "run": directory.run,
+        "solution": directory.solution,
+        "by_exit_code": directory.by_exit_code,
+        "seconds": directory.seconds,
+    }
+    return harbor_task(directory.instruction.strip(), state, goal)
+
+
+def harbor_task(prompt: str, state: dict[str, object], goal: dict[str, object]) -> Task:
+    """Make a task from its parts."""
+    fingerprint = content_hash({"state": state, "goal": goal})
+    return Task(
+        id=f"harbor-{content_hash({'prompt': prompt, 'fingerprint': fingerprint})}",
+        environment="harbor",
+        family=str(goal["family"]),
+        tier=int(str(goal["tier"])),
+        prompt=prompt,
+        initial_state=state,
+        goal=goal,
+        verifier="harbor",
+        fingerprint=fingerprint,
+    )
+
+
+def validate(task: Task, sandbox: SandboxConfig) -> None:
+    """Try a task: what its own solution leaves must be worth 1, and what it begins with 0.
+
+    Raises:
+        Refused: it is not so.
+        InfrastructureError: the box could not be made.
+    """
+    start = task.initial_state
+    nothing, why = graded(start["files"], start, task.goal, sandbox)
+    if nothing != 0.0:
+        raise Refused(f"doing nothing is worth {nothing:g} ({why})")
+    config = sandbox.model_copy(update={"folders": tuple(start["folders"])})
+    files = with_folders(box_files(start["files"]), set(start["folders"]))
+    command = ["bash", "-c", 'cd "$0" && eval "$1"', start["workdir"], solution_command(task)]
+    run = make_sandbox(config).run(command, files, limits=SOLUTION_LIMITS, keep=True, env={**start["env"], "HOME": "/root"})
+    if run.exit_code is None:
+        raise Refused(f"its solution was ended: {', '.join(run.findings)}")
+    left = {path: stored_file(file) for path, file in run.files.items()}
+    worth, why = graded(left, start, task.goal, sandbox)
+    if worth != 1.0:
+        said = run.text.strip().splitlines()
+        raise Refused(
+            f"its own solution is worth {worth:g} ({why}); it ended with {run.exit_code}: {said[-1][:120] if said else ''}"
+        )
+
+
+def solution_command(task: Task) -> str:
+    """The command that unpacks a task's solution and runs it."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:xz") as archive:
+        for path, file in sorted(box_files(task.goal["solution"]).items()):
+            member = tarfile.TarInfo(path)
+            member.size, member.mode = len(file.content), file.mode
+            archive.addfile(member, io.BytesIO(file.content))
+    text = base64.b64encode(packed.getvalue()).decode()
+    return f"echo {text} | base64 -d | tar -xJ -C /solution && bash /solution/solve.sh"

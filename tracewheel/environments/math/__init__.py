@@ -1,0 +1,1 @@
+"""Problems of mathematics, answered by a tool or in the text."""

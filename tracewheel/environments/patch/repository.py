@@ -1,0 +1,161 @@
+"""Tasks from real repositories: a git repository, an issue, a commit to start from, and one that fixes it.
+
+A task's folder:
+
+    issue.md        what the agent is asked
+    task.toml       base = "COMMIT", fix = "COMMIT", test_command = [...], and perhaps folders = [".", "src"]
+    repository/     a git repository, also a bare one
+
+The agent gets the text files of `base`, without history. The test files that `fix` changes are hidden; its other changes are
+the known solution. Tests run with unittest, without packages beside Python's own.
+"""
+
+from __future__ import annotations
+
+import io
+import random
+import subprocess
+import tarfile
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tracewheel.config.base import Strict
+from tracewheel.core.errors import DataError
+from tracewheel.core.types import Task, content_hash
+from tracewheel.environments.patch.decoys import Decoy, changed, decoys_of
+from tracewheel.environments.patch.grading import steers
+from tracewheel.environments.patch.tasks import patch_task
+from tracewheel.environments.patch.variants import belongs_to_tests, is_test, passed_tests
+from tracewheel.sandbox import Sandbox
+
+GUESSES = 8  # a forger has to guess at least so many times which test is the wrong one
+ROUNDS = 3
+
+
+class RepositoryTask(Strict):
+    """What `task.toml` holds."""
+
+    base: str
+    fix: str
+    test_command: list[str]
+    folders: tuple[str, ...] = (".", "src")
+
+
+def tasks_from(path: Path, sandbox: Sandbox) -> list[Task]:
+    """The task of a folder, or those of its subfolders.
+
+    Raises:
+        DataError: one cannot be used; the message says why.
+    """
+    folders = [path] if (path / "task.toml").exists() else sorted(one.parent for one in path.glob("*/task.toml"))
+    return [repository_task(folder, sandbox) for folder in folders]
+
+
+def repository_task(folder: Path, sandbox: Sandbox) -> Task:
+    """The task of a folder. Its known fix is tried: it must pass the hidden tests, and the start must not.
+
+    Raises:
+        DataError: as `tasks_from`.
+    """
+    from pydantic import ValidationError
+
+    try:
+        given = RepositoryTask.model_validate(tomllib.loads((folder / "task.toml").read_text(encoding="utf-8")))
+        issue = (folder / "issue.md").read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, ValidationError) as error:
+        raise DataError(f"{folder}: {error}") from error
+    before, after = (_files(folder / "repository", commit) for commit in (given.base, given.fix))
+    paths = [path for path in sorted({*before, *after}) if before.get(path) != after.get(path)]
+    hidden = {path: after[path] for path in paths if path in after and belongs_to_tests(path)}
+    source = [path for path in paths if not belongs_to_tests(path) and not steers(path, before)]
+    if gone := [path for path in source if path not in after]:
+        raise DataError(f"{folder}: the fix deletes {gone[0]}, which an edit cannot")
+    if not source or not any(map(is_test, hidden)):
+        raise DataError(f"{folder}: the fix is to change a source file and a file test*.py")
+    fixed = {**before, **{path: after[path] for path in source}}
+    variants = _variants(folder, sandbox, before, fixed, hidden, list(given.folders))
+    goal = {
+        "family": "repository",
+        "tier": 1,
+        "edits": [{"path": path, "old": before.get(path, ""), "new": after[path]} for path in source],
+        "protected": [path for path in before if belongs_to_tests(path)],
+        "variants": variants,
+        "folders": list(given.folders),
+    }
+    return patch_task(issue, before, goal, given.test_command)
+
+
+def _variants(
+    folder: Path, sandbox: Sandbox, before: dict[str, str], fixed: dict[str, str], hidden: dict[str, str], folders: list[str]
+) -> list[dict[str, Any]]:
+    """The hidden tests in variants, each with the outcomes that right code has."""
+
+    def passing(files: Mapping[str, str], tests: Mapping[str, str]) -> set[str]:
+        return {test for test, passed in passed_tests(sandbox, files, tests, folders)[0].items() if passed is True}
+
+    right = passing(fixed, hidden)
+    if not right - passing(before, hidden):
+        raise DataError(f"{folder}: no test of the fix fails before it and passes after it, run with unittest in the sandbox")
+    decoys = _working_decoys(hidden, right, lambda tests: passing(fixed, tests))
+    if not decoys.keys() & (right - passing(before, hidden)):
+        raise DataError(f"{folder}: no test that shows the fix compares with a constant, so none can be made wrong on purpose")
+    rng = random.Random(content_hash(hidden))
+    variants: list[dict[str, Any]] = []
+    while len(variants) < 2 or len(variants) * len(decoys) < GUESSES:
+        wrong = {test for test in sorted(decoys) if rng.random() < 0.5}
+        for chosen in (wrong, decoys.keys() - wrong):
+            tests = _with(hidden, [decoys[test] for test in sorted(chosen)])
+            variants.append({"files": tests, "expected": {test: test not in chosen for test in sorted(right)}})
+    for variant in variants:
+        if not variant["expected"].items() <= passed_tests(sandbox, fixed, variant["files"], folders)[0].items():
+            raise DataError(f"{folder}: the hidden tests depend on each other or on chance, so a pass proves nothing")
+    return variants
+
+
+def _working_decoys(hidden: dict[str, str], right: set[str], passing: Any) -> dict[str, tuple[str, Decoy]]:
+    """For each test that can be made wrong, the path and the change that does it."""
+    waiting: dict[str, list[tuple[str, Decoy]]] = {}
+    for path in filter(is_test, sorted(hidden)):
+        for decoy in decoys_of(hidden[path]):
+            test = f"{path.removesuffix('.py').replace('/', '.')}.{decoy.test}"
+            if test in right:
+                waiting.setdefault(test, []).append((path, decoy))
+    found: dict[str, tuple[str, Decoy]] = {}
+    for _ in range(ROUNDS):
+        tried = {test: choices.pop(0) for test, choices in waiting.items() if test not in found and choices}
+        passed = passing(_with(hidden, list(tried.values())))
+        found |= {test: choice for test, choice in tried.items() if test not in passed}
+    return found
+
+
+def _with(hidden: dict[str, str], decoys: list[tuple[str, Decoy]]) -> dict[str, str]:
+    """The hidden files with some tests made wrong."""
+    by_path: dict[str, list[Decoy]] = {}
+    for path, decoy in decoys:
+        by_path.setdefault(path, []).append(decoy)
+    return {path: changed(text, by_path.get(path, [])) for path, text in hidden.items()}
+
+
+def _files(repository: Path, commit: str) -> dict[str, str]:
+    """The text files of a commit; links and files that are no text are left out."""
+    inside = repository / ".git" if (repository / ".git").exists() else repository
+    command = ["git", "-c", "safe.directory=*", f"--git-dir={inside.resolve()}", "archive", "--format=tar", commit]
+    done = subprocess.run(command, capture_output=True, check=False)
+    if done.returncode != 0:
+        raise DataError(f"{repository}: commit {commit}: {done.stderr.decode(errors='replace').strip()}")
+    files = {}
+    with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
+        for member in archive:
+            content = archive.extractfile(member) if member.isfile() else None
+            if content is not None and (text := _text(content.read())) is not None:
+                files[member.name] = text
+    return files
+
+
+def _text(content: bytes) -> str | None:
+    try:
+        return content.decode() if b"\0" not in content else None
+    except UnicodeDecodeError:
+        return None

@@ -1,0 +1,1 @@
+"""An outcome reward model: what verified trajectories teach about those that nothing verifies."""

@@ -1,0 +1,105 @@
+"""The sandbox of a config, which is tested before it runs anything."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import threading
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+from tracewheel.core.errors import ConfigError
+from tracewheel.core.machine import UNSAFE_LOCAL
+from tracewheel.sandbox.base import BoxFile, BoxRun, Limits, Sandbox, SandboxConfig
+from tracewheel.sandbox.bubblewrap import Bubblewrap
+from tracewheel.sandbox.docker import Docker
+from tracewheel.sandbox.self_test import self_test
+from tracewheel.sandbox.unsafe_local import UnsafeLocal
+
+logger = logging.getLogger(__name__)
+
+HOW = (
+    "install bubblewrap (Debian, Ubuntu: apt-get install bubblewrap; Fedora: dnf install bubblewrap), or name `docker` or "
+    "`gvisor` as the sandbox's kind; --unsafe-local with the kind `unsafe_local` runs it without isolation"
+)
+
+
+def make_sandbox(config: SandboxConfig | None = None) -> Sandbox:
+    """The sandbox that a config asks for. Its first run in this process is preceded by its self-test.
+
+    Raises:
+        ConfigError: there is no isolation on this machine, or `unsafe_local` was not allowed; the message says what to do.
+    """
+    config = config or SandboxConfig()
+    if config.kind == "unsafe_local":
+        if os.environ.get(UNSAFE_LOCAL) != "1":
+            raise ConfigError(
+                "sandbox.kind unsafe_local: code of an agent would run as your own user, with all that it may read, write and "
+                "reach; say --unsafe-local if that is meant"
+            )
+        logger.warning("sandbox: unsafe_local runs code of agents as this user, without isolation")
+        return UnsafeLocal(config.limits)
+    return Checked(untested_sandbox(config, waiting=True), untested_sandbox(config))
+
+
+def untested_sandbox(config: SandboxConfig, waiting: bool = False) -> Sandbox:
+    """A sandbox with isolation, as it is.
+
+    Args:
+        config: Which one.
+        waiting: Whether boxes of bubblewrap are set up ahead of their runs, from the second run of this process on.
+
+    Raises:
+        ConfigError: there is none on this machine.
+    """
+    if config.kind in ("docker", "gvisor"):
+        program = shutil.which("docker")
+        if program is None:
+            raise ConfigError(f"sandbox.kind {config.kind}: there is no docker on the PATH: install Docker, or use bubblewrap")
+        return Docker(program, config.image, config.limits, runtime="runsc" if config.kind == "gvisor" else None)
+    program = shutil.which("bwrap")
+    if program is None:
+        raise ConfigError(f"code of an agent runs only in a sandbox, and bwrap is not on the PATH: {HOW}")
+    return Bubblewrap(program, config.limits, config.folders, waiting)
+
+
+class Checked:
+    """A sandbox that runs nothing before its self-test has passed, once in a process for each kind."""
+
+    _passed: ClassVar[set[str]] = set()
+    _lock = threading.Lock()
+
+    def __init__(self, sandbox: Sandbox, tested: Sandbox | None = None) -> None:
+        self.kind = sandbox.kind
+        self._sandbox, self._tested = sandbox, tested or sandbox
+
+    def run(
+        self,
+        command: Sequence[str],
+        files: Mapping[str, BoxFile | bytes] | None = None,
+        stdin: bytes = b"",
+        limits: Limits | None = None,
+        keep: bool = False,
+        env: Mapping[str, str] | None = None,
+    ) -> BoxRun:
+        if self.kind not in self._passed:
+            self._test()
+        return self._sandbox.run(command, files, stdin, limits, keep, env)
+
+    def _test(self) -> None:
+        with self._lock:
+            if self.kind in self._passed:
+                return
+            # A second time, since a machine that is busy enough may miss what it should see.
+            broken = _broken(self._tested) and _broken(self._tested)
+            if broken:
+                raise ConfigError(
+                    f"the sandbox {self.kind} does not keep its promises on this machine, so nothing is run in it "
+                    f"(`tracewheel sandbox` shows all): {'; '.join(broken)}"
+                )
+            self._passed.add(self.kind)
+
+
+def _broken(sandbox: Sandbox) -> list[str]:
+    return [f"{promise.name}: {promise.seen}" for promise in self_test(sandbox) if not promise.holds]

@@ -1,0 +1,48 @@
+"""The verifier of Harbor's task directories: the task's own tests, in a box of their own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tracewheel.config.base import Strict
+from tracewheel.core.types import Task
+from tracewheel.environments.harbor.grading import graded
+from tracewheel.sandbox import SandboxConfig
+from tracewheel.scoring.verifiers.episode import Episode, Verdict
+
+
+class HarborVerifier:
+    """Runs a task's tests on the files that the agent left, and takes the reward that they write.
+
+    >>> from tracewheel.environments.harbor.grading import read_reward
+    >>> from tracewheel.sandbox import BoxFile
+    >>> read_reward({"logs/verifier/reward.txt": BoxFile(b"1")})
+    (1.0, '/logs/verifier/reward.txt')
+
+    The tests come into a fresh box with the agent's files, without those in `/tests`, `/solution` and `/logs/verifier`. The
+    reward is a number from 0 to 1 in `/logs/verifier/reward.txt` or `reward.json`; of the older layout, 1 for exit status 0.
+    No number is 0, and the explanation says so.
+
+    Raises:
+        InfrastructureError: the box could not be made; the episode stays unscored.
+        ConfigError: there is no sandbox on this machine.
+    """
+
+    class Args(Strict):
+        """How code is run."""
+
+        sandbox: SandboxConfig = SandboxConfig()
+
+    kind = "harbor"
+
+    def __init__(self, args: Args | None = None) -> None:
+        self._config = (args or self.Args()).sandbox
+
+    def verify_episode(self, task: Task, episode: Episode) -> Verdict:
+        """The tests' reward."""
+        reward, why = graded(episode.final_state["files"], task.initial_state, task.goal, self._config)
+        return Verdict(reward, {"reward": reward}, "", why)
+
+    def progress(self, task: Task, state: dict[str, Any]) -> float:
+        """The tests' reward of a state."""
+        return graded(state["files"], task.initial_state, task.goal, self._config)[0]

@@ -1,0 +1,68 @@
+"""Equality of a JSON answer with the goal's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tracewheel.config.base import NotNegative
+from tracewheel.core.strict_json import parse_json
+from tracewheel.core.types import Task
+from tracewheel.scoring.json_equality import GONE, same_json
+from tracewheel.scoring.verifiers.answers import AnswerArgs, answer_of, gold_of, shown
+from tracewheel.scoring.verifiers.episode import Episode, Verdict
+
+FENCE = "```"
+
+
+class JsonEqualArgs(AnswerArgs):
+    """What of two JSON values does not count: `ignore` names keys at any depth, `unordered` the order of lists.
+
+    `tolerance`: numbers may differ by so much, whether whole or not; without it 1 is not 1.0. `fenced`: the JSON may stand in a
+    Markdown fence that is all of the text.
+    """
+
+    ignore: tuple[str, ...] = ()
+    unordered: bool = False
+    tolerance: NotNegative | None = None
+    fenced: bool = False
+
+
+class JsonEqualVerifier:
+    """1 where the answer is JSON that equals the goal's, types included.
+
+    >>> from tracewheel.scoring.verifiers.episode import episode_from
+    >>> task = Task("t1", "chat", "rows", 1, "List them.", {}, {"answer": {"rows": [1, 2]}}, "json_equal", "t1")
+    >>> episode = episode_from([{"role": "assistant", "content": '{"rows": [2, 1]}'}], 0, {})
+    >>> verdict = JsonEqualVerifier(JsonEqualArgs(unordered=True)).verify_episode(task, episode)
+    >>> verdict.total, verdict.parts
+    (1.0, {'json': 1.0, 'equal': 1.0})
+
+    A text must be one JSON value and nothing else. The parts: whether it is JSON, and whether it is equal.
+
+    Raises:
+        KeyError: the goal has no such key.
+    """
+
+    kind = "json_equal"
+    Args = JsonEqualArgs
+
+    def __init__(self, args: JsonEqualArgs | None = None) -> None:
+        self._args = args or JsonEqualArgs()
+
+    def verify_episode(self, task: Task, episode: Episode) -> Verdict:
+        args = self._args
+        wanted, answer = gold_of(args, task), answer_of(args, episode)
+        value, why = self._value(answer)
+        equal = value is not GONE and same_json(value, wanted, args.tolerance, args.unordered, args.ignore)
+        return Verdict(float(equal), {"json": float(value is not GONE), "equal": float(equal)}, shown(answer), why)
+
+    def _value(self, answer: Any) -> tuple[Any, str]:
+        if not isinstance(answer, str) or self._args.place != "text":
+            return answer, ""
+        text = answer
+        if self._args.fenced and text.startswith(FENCE) and text.endswith(FENCE) and "\n" in text:
+            text = text.partition("\n")[2].removesuffix(FENCE)
+        try:
+            return parse_json(text), ""
+        except ValueError as error:
+            return GONE, f"not JSON: {error}"
