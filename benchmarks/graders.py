@@ -1,7 +1,7 @@
 """False accepts and false rejects of built-in graders, and of graders with planted weaknesses, as a table.
 
 python benchmarks/graders.py                       # kinds that need no sandbox, 200 tasks each, and the weak ones
-python benchmarks/graders.py patch code --tasks 4  # kinds whose every grading runs a box
+python benchmarks/graders.py code terminal patch --tasks 60  # kinds whose every grading runs a box
 """
 
 from __future__ import annotations
@@ -15,6 +15,9 @@ from tracewheel.config import AuditConfig, AuditSections, EnvironmentConfig, Eva
 from tracewheel.evaluation.audit.audit import audit, generated_tasks
 
 KINDS = ("workspace", "order_desk", "refund_desk", "assistant", "retrieval")
+# Where a weak grader is for another environment than the workspace, and how many tasks.
+WEAK_IN = {name: ("order_desk", 60) for name in ("ConfusesTypes", "RoundsCoarsely", "OnlyLastCall")}
+WEAK_IN["ReadsWhatIsPrinted"] = ("code", 8)
 WEAK = Path(__file__).parents[1] / "tests/tracewheel/evaluation/audit"
 
 
@@ -44,11 +47,8 @@ def main() -> None:
 
     for name, found in vars(weak_graders).items():
         if isinstance(found, type) and found.__module__ == "weak_graders" and name != "WeakManifest":
-            row(
-                "order_desk" if "order" in str(found.__mro__) or name == "OnlyLastCall" else "workspace",
-                f"weak_graders:{name}",
-                60,
-            )
+            kind, tasks = WEAK_IN.get(name, ("workspace", 60))
+            row(kind, f"weak_graders:{name}", tasks)
 
 
 def row(kind: str, verifier: str | None, tasks: int) -> None:

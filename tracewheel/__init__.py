@@ -34,6 +34,7 @@ PUBLIC = {
     "tracewheel.core.types": ("Score", "Task", "Trace", "Trajectory", "Turn", "canonical_json", "content_hash"),
     "tracewheel.environments.base": (
         "TEXT_TURN",
+        "Attackable",
         "Environment",
         "GoalFinder",
         "NearMisser",

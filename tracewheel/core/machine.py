@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import platform
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -32,7 +34,7 @@ def machine_record(threads: int | None = None) -> dict[str, Any]:
     """What of this machine results may depend on.
 
     Machines of one `kind` compute the same bits with the same number of threads: architecture, model of the processor, what
-    torch makes of it, and GPUs. The host's name is no part of it.
+    torch makes of it, and GPUs. The host's name is no part of it. `bubblewrap` is what that says of its version; None without.
 
     Args:
         threads: torch's threads, as the run sets them.
@@ -53,8 +55,17 @@ def machine_record(threads: int | None = None) -> dict[str, Any]:
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         "byte_order": sys.byteorder,
         "torch": torch,
+        "bubblewrap": said_version("bwrap") if shutil.which("bwrap") else None,
         "variables": {name: os.environ[name] for name in (*NUMERIC_VARIABLES, UNSAFE_LOCAL) if name in os.environ},
     }
+
+
+def said_version(program: str) -> str:
+    """What a program says to `--version`; "" where it says nothing in ten seconds."""
+    try:
+        return subprocess.run([program, "--version"], capture_output=True, text=True, check=False, timeout=10).stdout.strip()
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
 
 
 def _torch() -> dict[str, Any]:

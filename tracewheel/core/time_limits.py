@@ -17,7 +17,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -29,6 +29,7 @@ CHECK_SECONDS = 0.1
 GRACE_SECONDS = 60.0
 _hung: list[threading.Thread] = []
 _hung_lock = threading.Lock()
+_here = threading.local()  # `timer`: that of the job which a thread does
 
 
 class _GivenUp(BaseException):
@@ -44,11 +45,12 @@ class Timer:
         names: The settings of these two limits, for the message.
     """
 
-    __slots__ = ("_all", "_doing", "_names", "_one", "_since", "_spent")
+    __slots__ = ("_all", "_doing", "_names", "_one", "_since", "_spent", "_stopped")
 
     def __init__(self, one: float | None, all_together: float | None = None, names: tuple[str, str] = ("", "")) -> None:
         self._one, self._all, self._names = one, all_together, names
         self._doing, self._since, self._spent = "", 0.0, 0.0
+        self._stopped = False
 
     def begin(self, doing: str) -> None:
         """A call begins; it ends with `end`, or with the next call.
@@ -71,10 +73,20 @@ class Timer:
             self._spent += time.monotonic() - self._since
             self._doing = ""
 
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        """The time of the block does not count."""
+        began, self._stopped = time.monotonic(), True
+        try:
+            yield
+        finally:
+            self._since += time.monotonic() - began
+            self._stopped = False  # last, and asked for first: another thread that sees it sees the time put right, too
+
     def overdue(self, now: float) -> TimeLimitError | None:
         """Which limit the present call is over, None for neither; another thread may ask."""
-        doing, taken = self._doing, now - self._since
-        if not doing:
+        stopped, doing, taken = self._stopped, self._doing, now - self._since
+        if stopped or not doing:
             return None
         if self._one is not None and taken > self._one:
             return TimeLimitError(self._over(self._one, self._names[0], doing))
@@ -136,6 +148,7 @@ class _Thread:
     def _do(self) -> None:
         job = self.job
         assert job is not None
+        _here.timer = job.timer
         result, error = None, None
         try:
             if job.doing:
@@ -260,6 +273,14 @@ def _count_hung(thread: threading.Thread) -> int:
     with _hung_lock:
         _hung[:] = [other for other in _hung if other.is_alive()] + [thread]
         return len(_hung)
+
+
+@contextmanager
+def untimed() -> Iterator[None]:
+    """The time of the block counts for no limit of the job that this thread does, where it does one: it waits for its turn."""
+    timer: Timer | None = getattr(_here, "timer", None)
+    with timer.stopped() if timer else nullcontext():
+        yield
 
 
 @contextmanager

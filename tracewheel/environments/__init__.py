@@ -13,6 +13,7 @@ from tracewheel.core.types import Task
 from tracewheel.environments.assistant.environment import AssistantEnvironment
 from tracewheel.environments.base import (
     TEXT_TURN,
+    Attackable,
     Environment,
     GoalFinder,
     NearMisser,
@@ -80,6 +81,7 @@ ENVIRONMENTS: dict[str, type] = {
 __all__ = [
     "ENVIRONMENTS",
     "TEXT_TURN",
+    "Attackable",
     "Environment",
     "GoalFinder",
     "NearMisser",

@@ -172,6 +172,15 @@ class NearMisser(Solver, Protocol):
 
 
 @runtime_checkable
+class Attackable(Solver, Protocol):
+    """Optional protocol: an environment that knows how an agent may cheat in it, for the audit of its verifier."""
+
+    def attacks(self, task: Task) -> dict[str, list[tuple[str, dict[str, Any]]]]:
+        """Calls of cheating agents, by what they try. None may count as solving the task."""
+        ...
+
+
+@runtime_checkable
 class OutcomeTeller(Environment, Protocol):
     """Optional protocol: an environment that tells which final states are alike, for the audit of its verifier."""
 

@@ -12,10 +12,12 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 
 from tracewheel.core.errors import InfrastructureError
+from tracewheel.core.machine import said_version
 from tracewheel.sandbox.archives import packed_files
 from tracewheel.sandbox.attendance import END_SECONDS, Given, NotSetUp, attend
 from tracewheel.sandbox.base import WORKING_FOLDER, BoxFile, BoxRun, Limits
 from tracewheel.sandbox.keeper import start_box
+from tracewheel.sandbox.places import places
 from tracewheel.sandbox.system_calls import seccomp_program
 from tracewheel.sandbox.system_folders import bound_folders, hidden_folders, masked_files
 from tracewheel.sandbox.waiting import waiting
@@ -51,11 +53,16 @@ class Bubblewrap:
     kind = "bubblewrap"
 
     def __init__(self, program: str, limits: Limits | None = None, folders: Sequence[str] = (), waiting: bool = False) -> None:
-        self._program = program
+        self.program = program
         self._folders = tuple(folders)
         self._limits = limits or Limits()
         self._waiting = waiting
         self._recipes: dict[int, bytes] = {}
+
+    @property
+    def made_of(self) -> tuple[str, ...]:
+        """What all its boxes have in common, whatever the limits of a run."""
+        return (self.program, *self._folders)
 
     def run(
         self,
@@ -69,19 +76,20 @@ class Bubblewrap:
         limits = limits or self._limits
         recipe = self._recipe(limits)
         given = Given(_order(command, bool(files), limits, env or {}), stdin, packed_files(files, limits) if files else b"")
-        box = waiting().take(recipe) if self._waiting else None
-        if box is not None:
-            with contextlib.suppress(NotSetUp):  # it died while it waited
-                return attend(box, given, limits, keep)
-        try:
-            process, box = start_box(recipe)
-        except OSError as error:
-            raise InfrastructureError(f"bubblewrap did not start: {error}") from error
-        try:
-            run = attend(box, given, limits, keep)
-        finally:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(END_SECONDS)
+        with places().one():
+            box = waiting().take(recipe) if self._waiting else None
+            if box is not None:
+                with contextlib.suppress(NotSetUp):  # it died while it waited
+                    return attend(box, given, limits, keep)
+            try:
+                process, box = start_box(recipe)
+            except OSError as error:
+                raise InfrastructureError(f"bubblewrap did not start: {error}") from error
+            try:
+                run = attend(box, given, limits, keep)
+            finally:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(END_SECONDS)
         if self._waiting:
             waiting().prepare(recipe)
         return run
@@ -104,7 +112,7 @@ class Bubblewrap:
         return self._recipes[limits.disk_mb]
 
     def _box(self, limits: Limits) -> list[str]:
-        line = [*_as_nobody(), self._program, "--unshare-all", "--unshare-user", "--disable-userns", "--cap-drop", "ALL"]
+        line = [*_as_nobody(), self.program, "--unshare-all", "--unshare-user", "--disable-userns", "--cap-drop", "ALL"]
         line += ["--die-with-parent", "--new-session", "--uid", USER, "--gid", USER, "--hostname", "box"]
         line += bound_folders()
         for folder in hidden_folders():
@@ -122,16 +130,19 @@ class Bubblewrap:
 
 def about(program: str) -> str:
     """The version of bubblewrap, and what it means here."""
-    try:
-        said = subprocess.run([program, "--version"], capture_output=True, text=True, check=False, timeout=10).stdout.strip()
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return f"bubblewrap's version is unknown: {error}"
+    return known_hole(program) or said_version(program) or "bubblewrap's version is unknown"
+
+
+def known_hole(program: str) -> str:
+    """What is known against an old release, with its version; "" for a later one, and where none is said."""
+    said = said_version(program)
     numbers = tuple(int(number) for number in re.findall(r"\d+", said)[:3])
-    if numbers >= SAFE_BIND_SOURCES:
-        return said
+    if not numbers or numbers >= SAFE_BIND_SOURCES:
+        return ""
     return (
-        f"{said}: releases before 0.12.0 follow links in folders that they bind (CVE-2026-87766); "
-        "no box binds a folder that a boxed program could write"
+        f"{said}: releases before 0.12.0 follow links in folders that they bind (CVE-2026-87766). The hole is of no use here, "
+        "as no box binds a folder that a boxed program could write. To upgrade, take a later release from your distribution "
+        "(apt-get install --only-upgrade bubblewrap) or https://github.com/containers/bubblewrap/releases, first on the PATH"
     )
 
 

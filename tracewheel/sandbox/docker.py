@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from tracewheel.core.errors import InfrastructureError
 from tracewheel.sandbox.archives import packed_files, unpacked_files
 from tracewheel.sandbox.base import WORKING_FOLDER, BoxFile, BoxRun, Finding, Limits
+from tracewheel.sandbox.places import places
 
 USER = "65534:65534"
 FILES, STDIN = "files.tar", "stdin"
@@ -39,6 +40,11 @@ class Docker:
         self.kind = "gvisor" if runtime else "docker"
         self._program, self._image, self._runtime = program, image, runtime
         self._limits = limits or Limits()
+
+    @property
+    def made_of(self) -> tuple[str, ...]:
+        """What all its boxes have in common, whatever the limits of a run."""
+        return (self._program, self._image)
 
     def line(self, command: Sequence[str], limits: Limits, name: str, env: Mapping[str, str] | None = None) -> list[str]:
         """The command line of a run: a container of the given name that reads an archive and writes one."""
@@ -77,11 +83,13 @@ class Docker:
         name = f"tracewheel-{uuid.uuid4().hex}"
         room = Limits(disk_mb=limits.disk_mb * 4 + 1)
         given = packed_files({FILES: packed_files(files or {}, limits), STDIN: stdin}, room)
+        with places().one():
+            return self._run(self.line(command, limits, name, env), given, name, limits, keep)
+
+    def _run(self, line: list[str], given: bytes, name: str, limits: Limits, keep: bool) -> BoxRun:
         began = time.monotonic()
         try:
-            process = subprocess.Popen(
-                self.line(command, limits, name, env), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-            )
+            process = subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         except OSError as error:
             raise InfrastructureError(f"docker did not start: {error}") from error
         try:

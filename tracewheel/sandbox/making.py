@@ -7,12 +7,13 @@ import os
 import shutil
 import threading
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import ClassVar
 
 from tracewheel.core.errors import ConfigError
 from tracewheel.core.machine import UNSAFE_LOCAL
 from tracewheel.sandbox.base import BoxFile, BoxRun, Limits, Sandbox, SandboxConfig
-from tracewheel.sandbox.bubblewrap import Bubblewrap
+from tracewheel.sandbox.bubblewrap import Bubblewrap, known_hole
 from tracewheel.sandbox.docker import Docker
 from tracewheel.sandbox.self_test import self_test
 from tracewheel.sandbox.unsafe_local import UnsafeLocal
@@ -40,10 +41,11 @@ def make_sandbox(config: SandboxConfig | None = None) -> Sandbox:
             )
         logger.warning("sandbox: unsafe_local runs code of agents as this user, without isolation")
         return UnsafeLocal(config.limits)
-    return Checked(untested_sandbox(config, waiting=True), untested_sandbox(config))
+    sandbox = untested_sandbox(config, waiting=True)
+    return Checked(sandbox, untested_sandbox(config), sandbox.made_of)
 
 
-def untested_sandbox(config: SandboxConfig, waiting: bool = False) -> Sandbox:
+def untested_sandbox(config: SandboxConfig, waiting: bool = False) -> Bubblewrap | Docker:
     """A sandbox with isolation, as it is.
 
     Args:
@@ -65,14 +67,21 @@ def untested_sandbox(config: SandboxConfig, waiting: bool = False) -> Sandbox:
 
 
 class Checked:
-    """A sandbox that runs nothing before its self-test has passed, once in a process for each kind."""
+    """A sandbox that runs nothing before its self-test has passed, once in a process for boxes that are made alike.
 
-    _passed: ClassVar[set[str]] = set()
+    Args:
+        sandbox: What runs.
+        tested: A sandbox alike for the self-test; None for the same.
+        made_of: What boxes are made of: program, image, folders. Limits are no part of it: each run has its own.
+    """
+
+    _passed: ClassVar[set[tuple[str, ...]]] = set()
     _lock = threading.Lock()
 
-    def __init__(self, sandbox: Sandbox, tested: Sandbox | None = None) -> None:
+    def __init__(self, sandbox: Sandbox, tested: Sandbox | None = None, made_of: tuple[str, ...] = ()) -> None:
         self.kind = sandbox.kind
         self._sandbox, self._tested = sandbox, tested or sandbox
+        self._alike = (self.kind, *made_of)
 
     def run(
         self,
@@ -83,14 +92,16 @@ class Checked:
         keep: bool = False,
         env: Mapping[str, str] | None = None,
     ) -> BoxRun:
-        if self.kind not in self._passed:
+        if self._alike not in self._passed:
             self._test()
         return self._sandbox.run(command, files, stdin, limits, keep, env)
 
     def _test(self) -> None:
         with self._lock:
-            if self.kind in self._passed:
+            if self._alike in self._passed:
                 return
+            if isinstance(self._tested, Bubblewrap):
+                _warn_of_old_release(self._tested.program)
             # A second time, since a machine that is busy enough may miss what it should see.
             broken = _broken(self._tested) and _broken(self._tested)
             if broken:
@@ -98,7 +109,13 @@ class Checked:
                     f"the sandbox {self.kind} does not keep its promises on this machine, so nothing is run in it "
                     f"(`tracewheel sandbox` shows all): {'; '.join(broken)}"
                 )
-            self._passed.add(self.kind)
+            self._passed.add(self._alike)
+
+
+@cache
+def _warn_of_old_release(program: str) -> None:
+    if hole := known_hole(program):
+        logger.warning("sandbox: %s", hole)
 
 
 def _broken(sandbox: Sandbox) -> list[str]:

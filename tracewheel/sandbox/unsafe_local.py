@@ -16,6 +16,7 @@ from tracewheel.core.errors import InfrastructureError
 from tracewheel.sandbox.archives import packed_files
 from tracewheel.sandbox.base import BoxFile, BoxRun, Finding, Limits
 from tracewheel.sandbox.leftovers import Unreadable, files_left
+from tracewheel.sandbox.places import places
 
 # Limits that a system lacks are left out: macOS has none of memory.
 RUN = (
@@ -52,9 +53,10 @@ class UnsafeLocal:
             given.write_bytes(stdin)
             archive.write_bytes(packed)
             findings: list[Finding] = []
-            began = time.monotonic()
-            code = self._wait(command, limits, folder, env or {}, (given, archive, stdout, stderr), findings)
-            seconds = time.monotonic() - began
+            with places().one():
+                began = time.monotonic()
+                code = self._wait(command, limits, folder, env or {}, (given, archive, stdout, stderr), findings)
+                seconds = time.monotonic() - began
             said = []
             for path in (stdout, stderr):
                 with path.open("rb") as file:

@@ -73,6 +73,30 @@ def test_an_attack_earns_nothing_and_is_on_record(tasks, attack):
         assert attack.why and parts["flagged"] == 0.0 and findings == [], (explanation, findings)
 
 
+LEFT_WITH = [attack for attack in ATTACKS if attack.finding and attack.kind != "patch"]
+
+
+@pytest.mark.parametrize("attack", LEFT_WITH, ids=[attack.name.replace("`", "") for attack in LEFT_WITH])
+def test_after_an_attempt_to_escape_even_the_solution_earns_nothing(tasks, attack):
+    """A program that used up its box may be a bug: it is on record, and what was solved afterwards is solved."""
+    task, limits = tasks[attack.kind], {**LIMITS, **({"seconds": 1.0} if attack.seen == "timeout" else {})}
+    environment = make_environment(kind_text(attack.kind, {"sandbox": {"limits": limits}}))
+    solved = make_environment(attack.kind).solution(task)
+    total, parts, _, findings = played(environment, task, [*calls_of(attack, task)[:-1], *tidied(attack, task), *solved])
+    assert attack.seen in findings and parts["flagged"] == 1.0 - (attack.seen in ("timeout", "output"))
+    assert total == float(attack.seen != "escape"), (parts, findings)
+
+
+def tidied(attack, task):
+    """What takes back the changes that an attack made to the files of its task."""
+    if attack.seen != "link":
+        return []
+    path = next(iter(task.goal["files"]))
+    before = task.initial_state["files"].get(path)
+    assert before is None, "the attack's link replaced a file of the task"
+    return [("shell", {"command": f"rm -f root {path}"})]
+
+
 def test_the_documents_list_these_attacks():
     """After a change: `python -m tests.tracewheel.environments.attacks`."""
     page = PAGE.read_text()

@@ -1,10 +1,13 @@
 """Programs that a cheating agent might run, as a table: each says what it could do on its standard output."""
 
+import os
 from dataclasses import dataclass
 
 from tracewheel.sandbox import Limits
 
-SMALL = Limits(seconds=8, memory_mb=64, processes=24, disk_mb=4, files=200)
+# Seconds that a daemon of an attack sleeps: its processes are looked for on the whole machine, where other tests may run, too.
+SLEPT = f"4321{os.getpid()}"
+SMALL = Limits(seconds=16, memory_mb=64, processes=24, disk_mb=4, files=200)
 QUICK = Limits(seconds=0.5)
 
 
@@ -167,6 +170,6 @@ ATTACKS = [
         CALL + "print(libc.prctl(22, 0, 0, 0, 0), libc.prctl(38, 0, 0, 0, 0), libc.prctl(47, 2, 21, 0, 0), libc.prctl(39, 0, 0, 0, 0))",
         says="^-1 -1 -1 1$",
     ),
-    Attack("a daemon left behind", shell="setsid nohup sleep 4321 > /dev/null 2>&1 & disown; echo done", says="^done$"),
-    Attack("a daemon that holds the output", shell="setsid sleep 4321 & echo done", says="^done$"),
+    Attack("a daemon left behind", shell=f"setsid nohup sleep {SLEPT} > /dev/null 2>&1 & disown; echo done", says="^done$"),
+    Attack("a daemon that holds the output", shell=f"setsid sleep {SLEPT} & echo done", says="^done$"),
 ]  # fmt: skip

@@ -7,13 +7,13 @@ import shutil
 import socket
 import subprocess
 import sys
-import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from tests.tracewheel.sandbox.attacks import ATTACKS, SMALL
+from tests.tracewheel.sandbox.attacks import ATTACKS, SLEPT, SMALL
 from tracewheel.sandbox import BoxFile, Limits
 
 pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap: apt-get install bubblewrap")
@@ -42,11 +42,11 @@ def host(tmp_path_factory):
 def test_an_attack(sandbox, host, attack):
     run = sandbox.run(attack.command, limits=attack.limits, keep=True)
     assert run.findings == ((attack.finding,) if attack.finding else ()), run.text[-500:]
-    assert run.seconds < 8
+    assert run.seconds < SMALL.seconds
     assert not re.search(attack.never, run.text) and SECRET not in run.text
     if attack.says:
         assert re.search(attack.says, run.text, re.MULTILINE), run.text
-    assert not processes_saying("4321")
+    assert is_gone(SLEPT)
 
 
 def processes_saying(word):
@@ -57,6 +57,14 @@ def processes_saying(word):
             if word.encode() in path.read_bytes().split(b"\0"):
                 found.append(path.parent.name)
     return found
+
+
+def is_gone(word):
+    """Whether no process says a word any more; on a busy machine a killed one may take a while to end."""
+    end = time.monotonic() + 30
+    while processes_saying(word) and time.monotonic() < end:
+        time.sleep(0.05)
+    return not processes_saying(word)
 
 
 def test_servers_of_this_machine_are_out_of_reach(sandbox):
@@ -145,34 +153,44 @@ def test_boxes_beside_attacks_are_unaffected(sandbox):
         assert [attack.result().findings for attack in attacks] == [(bomb.finding,) for bomb in bombs]
 
 
-def test_two_hundred_runs_of_sixteen_threads_leave_nothing_open(sandbox):
-    sandbox.run(["true"])
-    before, threads_before = sorted(os.listdir("/proc/self/fd")), threading.active_count()
-    with ThreadPoolExecutor(16) as threads:
-        runs = list(threads.map(lambda n: sandbox.run(["echo", str(n)], {"a": b"x"}, keep=True), range(200)))
-    assert [run.stdout for run in runs] == [f"{n}\n".encode() for n in range(200)]
-    assert all(set(run.files) == {"a"} for run in runs)
-    assert sorted(os.listdir("/proc/self/fd")) == before and threading.active_count() == threads_before
-    children = Path(f"/proc/{os.getpid()}/task/{threading.get_native_id()}/children").read_text().split()
-    assert not [child for child in children if "bwrap" in Path(f"/proc/{child}/comm").read_text()]
+# In a process of its own: other tests leave threads, children and descriptors in this one, which come and go.
+TWO_HUNDRED = """
+import contextlib, os, shutil, threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from tracewheel.sandbox.bubblewrap import Bubblewrap
+
+sandbox = Bubblewrap(shutil.which("bwrap"), waiting=True)
+sandbox.run(["true"])
+before, threads_before = sorted(os.listdir("/proc/self/fd")), threading.active_count()
+with ThreadPoolExecutor(16) as threads:
+    runs = list(threads.map(lambda n: sandbox.run(["echo", str(n)] if n % 20 else ["yes"], {"a": b"x"}, keep=True), range(200)))
+for n, run in enumerate(runs):
+    if n % 20:
+        assert (run.stdout, run.findings, set(run.files)) == (f"{n}\\n".encode(), (), {"a"})
+    else:
+        assert run.findings == ("output",)
+assert sorted(os.listdir("/proc/self/fd")) == before and threading.active_count() == threads_before
+for child in Path(f"/proc/{os.getpid()}/task/{threading.get_native_id()}/children").read_text().split():
+    with contextlib.suppress(OSError):
+        assert "bwrap" not in Path(f"/proc/{child}/comm").read_text()
+"""
 
 
-def test_a_box_dies_with_us(tmp_path):
-    program = (
-        "from tracewheel.sandbox import Limits, make_sandbox\nmake_sandbox().run(['sleep', '5432'], limits=Limits(seconds=60))"
-    )
-    ours = subprocess.Popen([sys.executable, "-c", program])
-    for _ in range(200):
-        if processes_saying("5432"):
-            break
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            ours.wait(0.1)
-    boxed = processes_saying("5432")
-    assert boxed
+def test_two_hundred_runs_of_sixteen_threads_leave_nothing_open():
+    """Some of them are killed."""
+    done = subprocess.run([sys.executable, "-c", TWO_HUNDRED], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_box_dies_with_us():
+    slept = f"5432{os.getpid()}"
+    run = f"make_sandbox().run(['sleep', '{slept}'], limits=Limits(seconds=60))"
+    ours = subprocess.Popen([sys.executable, "-c", f"from tracewheel.sandbox import Limits, make_sandbox\n{run}"])
+    end = time.monotonic() + 60
+    while not processes_saying(slept) and ours.poll() is None and time.monotonic() < end:
+        time.sleep(0.1)
+    boxed = processes_saying(slept)
     ours.kill()
     ours.wait()
-    for _ in range(100):
-        if not processes_saying("5432"):
-            break
-        threading.Event().wait(0.05)
-    assert not processes_saying("5432")
+    assert boxed and is_gone(slept)

@@ -21,7 +21,7 @@ OTHER_TYPES = {
 def solution(task: Task) -> list[Call] | None:
     """The calls that solve a task; None where no solution is known."""
     source = task.goal.get("solution")
-    return _written(task.goal["file"], source) if source else None
+    return written(task.goal["file"], source) if source else None
 
 
 def near_misses(task: Task) -> dict[str, list[Call]]:
@@ -42,11 +42,12 @@ def near_misses(task: Task) -> dict[str, list[Call]]:
             sources["hard_coded"] = f"def {name}(*given):\n    return {known!r}.get(repr([*given]))\n"
     elif goal["shown"] and goal["cases"][0].get("stdout") is not None:
         sources["hard_coded"] = f"print({goal['cases'][0]['stdout']!r}, end='')\n"
-    calls = {name: _written(file, text) for name, text in sources.items()}
-    return {"wrong_place": _written(f"answer_{file}", source), **calls}
+    calls = {name: written(file, text) for name, text in sources.items()}
+    return {"wrong_place": written(f"answer_{file}", source), **calls}
 
 
-def _written(path: str, source: str) -> list[Call]:
+def written(path: str, source: str) -> list[Call]:
+    """The calls that write a file, and no more."""
     return [("write_file", {"path": path, "content": source}), ("submit", {})]
 
 

@@ -13,6 +13,7 @@ from tracewheel.environments.base import Observation, function_tool
 from tracewheel.environments.box_state import box_files, check_path
 from tracewheel.environments.boxed import ECHO_LIMIT, BoxedArgs, BoxedFolder, failed, wrong_call
 from tracewheel.environments.code.agent import near_misses, solution
+from tracewheel.environments.code.attacks import attacks
 from tracewheel.environments.code.goals import check_goal
 from tracewheel.environments.code.loading import tasks_from_file
 from tracewheel.environments.code.tasks import FAMILIES, TIERS, code_task, make_task
@@ -114,6 +115,10 @@ class CodeEnvironment:
     def near_misses(self, task: Task) -> dict[str, list[tuple[str, dict[str, Any]]]]:
         """Almost right: in another file, of another type, half done, for the shown cases alone."""
         return near_misses(task)
+
+    def attacks(self, task: Task) -> dict[str, list[tuple[str, dict[str, Any]]]]:
+        """Files that exit, lie, or reach for their tests."""
+        return attacks(task)
 
     def tools(self) -> list[dict[str, Any]]:
         return TOOLS

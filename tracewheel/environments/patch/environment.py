@@ -13,6 +13,7 @@ from tracewheel.core.kinds import kind_text
 from tracewheel.core.types import Task
 from tracewheel.environments.base import Observation, function_tool
 from tracewheel.environments.patch.agent import near_misses, solution
+from tracewheel.environments.patch.attacks import attacks
 from tracewheel.environments.patch.diff import DiffError, apply_diff
 from tracewheel.environments.patch.library import FAMILIES
 from tracewheel.environments.patch.repository import tasks_from
@@ -125,6 +126,10 @@ class PatchEnvironment:
 
     def near_misses(self, task: Task) -> dict[str, list[tuple[str, dict[str, Any]]]]:
         return near_misses(task)
+
+    def attacks(self, task: Task) -> dict[str, list[tuple[str, dict[str, Any]]]]:
+        """Source that exits or lies, and files that steer the tests."""
+        return attacks(task)
 
     def tools(self) -> list[dict[str, Any]]:
         return TOOLS

@@ -12,7 +12,9 @@ from tracewheel.core.types import Task
 from tracewheel.environments.base import Observation, function_tool
 from tracewheel.environments.box_state import box_files
 from tracewheel.environments.boxed import BoxedArgs, BoxedFolder, failed, wrong_call
+from tracewheel.environments.terminal.attacks import attacks
 from tracewheel.environments.terminal.goals import CHECK_SCRIPT, check_goal, terminal_task
+from tracewheel.environments.terminal.parts import typed
 from tracewheel.environments.terminal.tasks import FAMILIES, TIERS, make_task
 
 SYSTEM_PROMPT = (
@@ -96,11 +98,15 @@ class TerminalEnvironment:
     def solution(self, task: Task) -> list[tuple[str, dict[str, Any]]] | None:
         """The command that solves the task, where its goal names one."""
         command = task.goal.get("solution")
-        return _typed(command) if command else None
+        return typed(command) if command else None
 
     def near_misses(self, task: Task) -> dict[str, list[tuple[str, dict[str, Any]]]]:
         """Commands that almost solve the task: with one change too many, in another place, half done."""
-        return {name: _typed(command) for name, command in task.goal.get("near_misses", {}).items()}
+        return {name: typed(command) for name, command in task.goal.get("near_misses", {}).items()}
+
+    def attacks(self, task: Task) -> dict[str, list[tuple[str, dict[str, Any]]]]:
+        """Attempts to leave the box before the work, and claims in its place."""
+        return attacks(task)
 
     def tools(self) -> list[dict[str, Any]]:
         return TOOLS
@@ -129,7 +135,3 @@ class TerminalEnvironment:
         if task.verifier != CHECK_SCRIPT or not sandbox:
             return task
         return replace(task, verifier=kind_text(CHECK_SCRIPT, {"sandbox": sandbox}))
-
-
-def _typed(command: str) -> list[tuple[str, dict[str, Any]]]:
-    return [("shell", {"command": command}), ("submit", {})]

@@ -7,6 +7,8 @@ from typing import Any
 
 from tracewheel.environments.box_state import StoredFile
 
+Call = tuple[str, dict[str, Any]]
+
 
 @dataclass(frozen=True)
 class Parts:
@@ -25,6 +27,11 @@ class Parts:
     wanted: dict[str, Any]
     solution: str
     near_misses: dict[str, str]
+
+
+def typed(command: str) -> list[Call]:
+    """The calls that type a command, and no more."""
+    return [("shell", {"command": command}), ("submit", {})]
 
 
 def one_file(path: str, text: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from tracewheel.core.types import Task
-from tracewheel.environments import TEXT_TURN, Environment, NearMisser
+from tracewheel.environments import TEXT_TURN, Attackable, Environment, NearMisser
 from tracewheel.evaluation.audit.attacks import CLAIMS, REMARKS, attack_texts, forged_states
 from tracewheel.evaluation.audit.changes import changed_solutions, with_value
 from tracewheel.evaluation.audit.play import Call, Played, Stage
@@ -65,6 +65,9 @@ def probes_of(
     if isinstance(environment, NearMisser):
         for name, calls in environment.near_misses(task).items():
             yield Probe(task, f"near_miss.{name}", "refuse", stage.play(calls))
+    if isinstance(environment, Attackable):
+        for name, calls in environment.attacks(task).items():
+            yield Probe(task, f"attack.{name}", "refuse", stage.play(calls))
     for name, calls in changed_solutions(solution, others, rng, most):
         yield _compared(task, f"change.{name}", stage.play(calls), solved, stage.tells)
     for name, calls in _attacks(task, stage, solved, others, rng):

@@ -12,7 +12,7 @@ from tracewheel.environments.box_state import box_files
 from tracewheel.environments.code.values import same
 from tracewheel.sandbox import Limits, Sandbox, SandboxConfig, make_sandbox
 from tracewheel.scoring.verifiers.episode import Episode, Verdict
-from tracewheel.scoring.verifiers.final_files import ODD_FINDINGS
+from tracewheel.scoring.verifiers.findings import odd_findings, tried_to_escape
 
 READY = b"ready\n"
 START = "import os; os.write(2, b'ready\\n')\n"
@@ -40,8 +40,8 @@ class CheckScriptVerifier:
     prints is a claim that is compared here, type by type. The parts:
 
     - `as_expected`: whether it is what was expected.
-    - `flagged`: whether the check was tampered with, or an episode's command tried to leave its box. The total is as
-      `as_expected`.
+    - `flagged`: whether the check was tampered with, or an episode's command did what an honest one does not. The total is as
+      `as_expected`; it is 0 where something tried to leave its box.
 
     Raises:
         InfrastructureError: the box could not be made; the episode stays unscored.
@@ -68,7 +68,7 @@ class CheckScriptVerifier:
         if not run.stderr.startswith(READY):
             raise InfrastructureError(f"the box of the check did not start ({run.exit_code}): {run.text[:200]}")
         signs = [f"{finding} in the check" for finding in run.findings]
-        signs += [f"{finding} in a command" for finding in state.get("findings", []) if finding in ODD_FINDINGS]
+        signs += [f"{finding} in a command" for finding in odd_findings(state)]
         lines = run.stdout.decode(errors="replace").splitlines()
         try:
             (line,) = lines
@@ -79,7 +79,8 @@ class CheckScriptVerifier:
         parts = {"as_expected": float(right), "flagged": float(bool(signs))}
         seen = f"flagged: {'; '.join(signs)}" if signs else ""
         explanation = ". ".join(part for part in ("as expected" if right else why, seen) if part)
-        return Verdict(float(right), parts, explanation=explanation)
+        honest = not tried_to_escape(run.findings, odd_findings(state))
+        return Verdict(float(right and honest), parts, explanation=explanation)
 
     def progress(self, task: Task, state: dict[str, Any]) -> float:
         """1 where it is as expected, else 0."""

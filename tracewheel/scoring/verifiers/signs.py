@@ -89,6 +89,8 @@ def _in_node(node: ast.AST, imported: set[str]) -> Iterator[str]:
             yield "writes to descriptors"
         case ast.Attribute(ctx=ast.Store()) if _root(node) in {*imported, "__import__"}:
             yield f"changes {ast.unparse(node)}"
+        case ast.Call(func=ast.Name(id="open") | ast.Attribute(attr="open"), args=[ast.Name(id="__file__"), *_]):
+            yield "reads its own source"
         case ast.Subscript(slice=ast.Constant(value="__main__")):
             yield "uses __main__"
         case ast.keyword(arg=str(name)) if name.startswith("PYTEST_"):

@@ -10,10 +10,8 @@ from tracewheel.environments.box_state import box_files
 from tracewheel.environments.code.grading import Result, run_tests
 from tracewheel.sandbox import Limits, Sandbox, SandboxConfig, make_sandbox
 from tracewheel.scoring.verifiers.episode import Episode, Verdict
+from tracewheel.scoring.verifiers.findings import ESCAPE, odd_findings, tried_to_escape
 from tracewheel.scoring.verifiers.signs import signs_in
-
-# Findings of an episode's own runs that bugs have too.
-HONEST_FINDINGS = ("timeout", "output")
 
 
 class UnitTestsArgs(Strict):
@@ -33,12 +31,12 @@ class UnitTestsVerifier:
     'there is no file solution.py'
 
     The agent's function or program runs in a fresh box that holds its final files and the inputs, nothing else. What it says
-    there is a claim, which is compared here with the expected values, type by type. The total is 1 where every case passes.
-    The breakdown:
+    there is a claim, which is compared here with the expected values, type by type. The total is 1 where every case passes,
+    and nothing tried to leave its box. The breakdown:
 
     - `passed`: the share of the cases that pass.
     - `shown`: whether all cases pass that the prompt shows; 1 where it shows none.
-    - `flagged`: whether something points at an attempt on the tests; the explanation says what. It does not change the total.
+    - `flagged`: whether something points at an attempt on the tests; the explanation says what.
 
     Where code exits, hangs, crashes or uses too much, its cases fail.
 
@@ -62,7 +60,7 @@ class UnitTestsVerifier:
         files = box_files(state["files"])
         result = self._tested(task, files)
         signs = [*result.signs, *signs_in(files)]
-        signs += [f"{finding} in a run" for finding in state.get("findings", []) if finding not in HONEST_FINDINGS]
+        signs += [f"{finding} in a run" for finding in odd_findings(state)]
         parts = {
             "passed": sum(result.passed) / len(result.passed),
             "shown": float(all(result.passed[: result.shown])),
@@ -70,7 +68,8 @@ class UnitTestsVerifier:
         }
         seen = f"flagged: {'; '.join(signs)}" if signs else ""
         explanation = ". ".join(part for part in (result.failure, seen) if part)
-        return Verdict(float(all(result.passed)), parts, explanation=explanation or "all cases pass")
+        honest = not tried_to_escape(odd_findings(state)) and f"{ESCAPE} in the tests" not in result.signs
+        return Verdict(float(all(result.passed) and honest), parts, explanation=explanation or "all cases pass")
 
     def progress(self, task: Task, state: dict[str, Any]) -> float:
         """The share of the cases that pass."""

@@ -109,10 +109,11 @@ def test_a_final_file_is_as_asked_or_not(name):
         for more in (changed, {**files, "new": ""}, {path: file for path, file in files.items() if path != "raw"}):
             assert verifier.verify(task, {"files": more, "findings": []})[1]["untouched"] == 0.0
     folders = {**rest, "e": {"folder": True}, **({} if right is None else {"a.txt": right})}
-    assert verifier.verify(task, {"files": folders, "findings": ["escape"]}) == (
-        1.0,
-        {"asked": 1.0, "untouched": 1.0, "flagged": 1.0},
-    )
+    for finding, total in (("link", 1.0), ("escape", 0.0)):
+        assert verifier.verify(task, {"files": folders, "findings": [finding]}) == (
+            total,
+            {"asked": 1.0, "untouched": 1.0, "flagged": 1.0},
+        )
 
 
 ATTACKS = {
