@@ -16,7 +16,7 @@ from tracewheel.evaluation.audit.audit import audit, generated_tasks
 
 KINDS = ("workspace", "order_desk", "refund_desk", "assistant", "retrieval")
 # Where a weak grader is for another environment than the workspace, and how many tasks.
-WEAK_IN = {name: ("order_desk", 60) for name in ("ConfusesTypes", "RoundsCoarsely", "OnlyLastCall")}
+WEAK_IN = dict.fromkeys(("ConfusesTypes", "RoundsCoarsely", "OnlyLastCall"), ("order_desk", 60))
 WEAK_IN["ReadsWhatIsPrinted"] = ("code", 8)
 WEAK = Path(__file__).parents[1] / "tests/tracewheel/evaluation/audit"
 

@@ -35,7 +35,7 @@ from flows.lineage import add_lineage_command
 from flows.make_tasks import add_make_tasks_command
 from flows.outputs import check_out
 from flows.reproduce import add_reproduce_command
-from flows.sandbox import add_sandbox_command
+from flows.sandbox import add_sandbox_command, allow_unsafe_local
 from tracewheel import __version__
 from tracewheel.core import stopping
 from tracewheel.core.errors import (
@@ -345,7 +345,7 @@ def _command(commands: Any, name: str, target: str, summary: str) -> argparse.Ar
     parser.add_argument("--run-dir", metavar="DIR", help="where everything goes, instead of the profile's work_dir")
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
     parser.add_argument("--debug", action="store_true", help="show stack traces and the libraries' logs")
-    parser.add_argument("--unsafe-local", action="store_true", help="allow the sandbox unsafe_local: agents' code as this user")
+    allow_unsafe_local(parser)
     return parser
 
 

@@ -6,6 +6,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from flows.sandbox import allow_unsafe_local
+
 
 def add_make_tasks_command(commands: Any, exit_codes: str) -> None:
     """Add the command to the command line."""
@@ -21,6 +23,7 @@ def add_make_tasks_command(commands: Any, exit_codes: str) -> None:
     parser.add_argument("--seed", type=int, default=0, help="the generator's seed (default: 0)")
     parser.add_argument("--out", required=True, metavar="FILE", help="the log to write, one JSON object a line")
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
+    allow_unsafe_local(parser)
     parser.add_argument("--debug", action="store_true", help="show stack traces and the libraries' logs")
 
 

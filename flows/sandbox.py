@@ -19,6 +19,11 @@ def add_sandbox_command(commands: Any, exit_codes: str) -> None:
     parser.add_argument("--debug", action="store_true", help="show stack traces and the libraries' logs")
 
 
+def allow_unsafe_local(parser: argparse.ArgumentParser) -> None:
+    """The option of commands that may run code of agents; `flows.cli` sets the variable that it stands for."""
+    parser.add_argument("--unsafe-local", action="store_true", help="allow the sandbox unsafe_local: agents' code as this user")
+
+
 def sandbox(options: argparse.Namespace) -> dict[str, Any]:
     """Test the sandbox.
 

@@ -5,6 +5,7 @@ Such a log goes the road of every other: `ingest`, then `curate` with its probes
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -15,6 +16,9 @@ from tracewheel.core.errors import ConfigError, DataError
 from tracewheel.core.kinds import parse_kind
 from tracewheel.core.types import Task, stored_json
 from tracewheel.environments import Environment, TaskMaker, open_environment
+
+# What of a task must survive being logged and read again.
+KEPT = ("fingerprint", "prompt", "family", "tier", "verifier")
 
 
 @dataclass(frozen=True)
@@ -61,11 +65,25 @@ def _tasks(environment: Environment, source: TaskSource) -> list[Task]:
 
 
 def _line(environment: Environment, task: Task) -> str:
-    """A record with the request alone. Curation must make the very task of it again."""
-    logged: dict[str, Any] = {"kind": environment.kind, "initial_state": task.initial_state, "goal": task.goal}
-    again = environment.task_from_log(task.prompt, logged)
-    if again.fingerprint != task.fingerprint:
-        raise DataError(f"task {task.id}: task_from_log makes another task of its initial_state and goal ({again.fingerprint})")
+    """A record with the request alone. Curation must make the very task of it again.
+
+    Family and tier are logged for environments that do not read them from the goal.
+    """
+    logged: dict[str, Any] = {
+        "kind": environment.kind,
+        "initial_state": task.initial_state,
+        "goal": task.goal,
+        "family": task.family,
+        "tier": task.tier,
+    }
+    again = environment.task_from_log(task.prompt, json.loads(stored_json(logged)))
+    for name in KEPT:
+        one, other = getattr(task, name), getattr(again, name)
+        if one != other:
+            raise DataError(
+                f"task {task.id}: task_from_log makes another task of what is logged ({', '.join(list(logged)[1:])}), with the "
+                f"{name} {other!r} instead of {one!r}"
+            )
     system = [{"role": "system", "content": environment.system_prompt}] if environment.system_prompt else []
     messages = [*system, {"role": "user", "content": task.prompt}]
     return stored_json(

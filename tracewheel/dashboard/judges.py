@@ -18,18 +18,21 @@ from tracewheel.dashboard.sources import Source
 from tracewheel.report.both_rubrics import rubric_curves, rubrics_of
 from tracewheel.report.report_data import BothRubrics, Curve
 
-KINDS = ("judge", "relative_judge")
 LEAST = 0.25  # what counts as a disagreement worth a look
-# Among themselves: the parts `KIND.disagreement`; with who decides: the judge's total against success.
-APART = "greatest({})".format(
-    ", ".join(
-        [f"coalesce(TRY_CAST(json_extract(breakdown, '$.\"{kind}.disagreement\"') AS DOUBLE), 0)" for kind in KINDS]
-        + [
-            "coalesce(abs(TRY_CAST(json_extract(breakdown, '$.\"judge\"') AS DOUBLE) "
-            "- TRY_CAST(json_extract(breakdown, '$.\"success\"') AS DOUBLE)), 0)"
-        ]
-    )
-)
+# A rubric's second judge of a kind is `judge#2` in the breakdown.
+PLACES = ("", "#2", "#3", "#4")
+JUDGES = [f"judge{place}" for place in PLACES]
+RANKERS = [f"relative_judge{place}" for place in PLACES]
+
+
+def _part(name: str) -> str:
+    return f"TRY_CAST(json_extract(breakdown, '$.\"{name}\"') AS DOUBLE)"
+
+
+# Votes of one judge among themselves, and a judge against who decides; a ranker says nothing of success.
+GAPS = [_part(f"{name}.disagreement") for name in (*JUDGES, *RANKERS)]
+GAPS += [f"abs({_part(name)} - {_part('success')})" for name in JUDGES]
+APART = f"greatest({', '.join(f'coalesce({gap}, 0)' for gap in GAPS)})"
 
 
 def judged_apart(sources: Sequence[Source], columns: str, most: int) -> list[dict[str, Any]]:

@@ -26,12 +26,13 @@ def test_the_widest_apart_come_first(tmp_path):
         scored("apart", **{"judge": 1.0, "judge.disagreement": 0.5, "success": 1.0}),
         scored("against", **{"judge": 1.0, "judge.disagreement": 0.0, "success": 0.0}),
         scored("ranked", **{"relative_judge": 0.5, "relative_judge.disagreement": 0.3, "success": 1.0}),
+        scored("second", **{"judge": 1.0, "judge#2": 1.0, "judge#2.disagreement": 0.4, "success": 1.0}),
     ]
     write_scores(tmp_path / "a.parquet", rows)
     write_scores(tmp_path / "plain.parquet", [scored("other", explanation="", success=1.0)])
     judged, plain = (SimpleNamespace(scores=tmp_path / name) for name in ("a.parquet", "plain.parquet"))
     found = judged_apart([judged, plain], COLUMNS, 9)
-    assert [row["trajectory_id"] for row in found] == ["against", "apart", "ranked"]
+    assert [row["trajectory_id"] for row in found] == ["against", "apart", "second", "ranked"]
     assert found[0]["detail"] == "judge: so and so"
     assert judged_apart([plain], COLUMNS, 9) == [] == judged_apart([], COLUMNS, 9)
 

@@ -17,7 +17,7 @@ def test_files_go_in_and_come_out():
 
 def test_a_run_that_takes_too_long_is_killed():
     run = make_sandbox().run(["sleep", "20"], limits=Limits(seconds=0.3))
-    assert (run.exit_code, run.findings) == (None, ("timeout",)) and run.seconds < 5
+    assert (run.exit_code, run.findings) == (None, ("timeout",)) and run.seconds < 15
 
 
 def test_a_path_that_leads_out_is_refused():

@@ -99,7 +99,7 @@ def boxes_of(process, at_least=1):
 
 
 def boxed(process):
-    """Processes below one that boxes are made of: bubblewrap, what starts it, its shell, and a keeper; other tests start more."""
+    """Those below a process that make boxes up, and keepers: other tests may have started more, which come and go."""
     names = ("setpriv", "bwrap", "bash")
     return {number for number, name in descendants(process).items() if name in names or is_keeper(number)}
 

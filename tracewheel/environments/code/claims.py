@@ -86,7 +86,7 @@ def _read(lines: Sequence[bytes], count: int, signs: list[str]) -> Claims:
     cases: list[dict[str, Any] | None] = [None] * count
     for place, line in enumerate(lines[:-1]):  # what follows the last line end was cut off
         try:
-            claim = json.loads(line, object_pairs_hook=_unique, parse_constant=_refuse, parse_float=_refuse)
+            claim = json.loads(line, object_pairs_hook=unique_keys, parse_constant=_refuse, parse_float=_refuse)
         except (ValueError, RecursionError):
             claim = None
         if claim == {"end": count} and place == count:
@@ -103,7 +103,12 @@ def _read(lines: Sequence[bytes], count: int, signs: list[str]) -> Claims:
     return Claims(tuple(cases), "", tuple(dict.fromkeys(signs)))
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON, from its pairs.
+
+    Raises:
+        ValueError: a key occurs twice.
+    """
     found = dict(pairs)
     if len(found) != len(pairs):
         raise ValueError("a key twice")

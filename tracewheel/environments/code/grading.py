@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tracewheel.core.strict_json import parse_json
-from tracewheel.environments.code.claims import Claims, ask
+from tracewheel.environments.code.claims import Claims, ask, unique_keys
 from tracewheel.environments.code.values import decode_claim, same
 from tracewheel.sandbox import BoxFile, Limits, Sandbox
 
@@ -148,14 +148,7 @@ def _same_file(form: str, expected: Any, text: str) -> bool:
         except csv.Error:
             return False
     try:
-        json.loads(text, object_pairs_hook=_unique)
+        json.loads(text, object_pairs_hook=unique_keys)
         return same(expected, parse_json(text))
     except (ValueError, RecursionError):
         return False
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a key twice")
-    return found

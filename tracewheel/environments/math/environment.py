@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 from tracewheel.core.errors import DataError
 from tracewheel.core.types import Task
 from tracewheel.environments.base import TEXT_TURN, Observation, function_tool
+from tracewheel.environments.math.files import tasks_from
 from tracewheel.environments.math.tasks import FAMILIES, TIERS, make_task, math_task
 from tracewheel.environments.spread import spread_tasks
 
@@ -29,8 +31,8 @@ class MathEnvironment:
     >>> world.step("answer", {"value": "4"}).done
     True
 
-    State: `{"answer": text or null}`. The verifier is `math`. Generated tasks are of four families in three tiers;
-    `tracewheel.environments.math.files.tasks_from` reads GSM8K's and MATH's files.
+    State: `{"answer": text or null}`. The verifier is `math`. Generated tasks are of four families in three tiers; `tasks_from`
+    reads GSM8K's and MATH's files. A log's `family` and `tier` are those of its task, beside `goal.answer` and `goal.unit`.
     """
 
     kind = "math"
@@ -49,11 +51,22 @@ class MathEnvironment:
         unit = goal.get("unit") if isinstance(goal, dict) else None
         if unit is not None and not (isinstance(unit, list) and all(isinstance(one, str) for one in unit)):
             raise DataError("'goal.unit' is a list of the unit's spellings")
-        return math_task(prompt, answer, str(logged.get("family") or "math"), 1, unit)
+        family, tier = logged.get("family", "math"), logged.get("tier", 1)
+        if not isinstance(family, str) or not family or type(tier) is not int or tier < 1:
+            raise DataError("'family' is a name, and 'tier' a whole number from 1; either may be left out")
+        return math_task(prompt, answer, family, tier, unit)
 
     def make_tasks(self, n: int, seed: int) -> list[Task]:
         """Generated tasks of all families and tiers."""
         return spread_tasks(make_task, self.families, self.tiers, n, seed)
+
+    def tasks_from(self, path: Path) -> list[Task]:
+        """The tasks of a file of GSM8K or MATH.
+
+        Raises:
+            DataError: it cannot be read, or a line is neither; the message names it.
+        """
+        return tasks_from(path)
 
     def variants(self, task: Task, n: int, seed: int) -> list[Task]:
         """Tasks of the same family, of the same tier or an easier one; none for a task from a file."""

@@ -23,10 +23,14 @@ def tasks_from(path: Path) -> list[Task]:
     any.
 
     Raises:
-        DataError: a line is neither; the message names it.
+        DataError: the file cannot be read, or a line is neither; the message names it.
     """
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")  # a text may hold other ends of lines, as U+2028
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path}: not JSONL: {error}") from error
     tasks: dict[str, Task] = {}
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+    for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         try:

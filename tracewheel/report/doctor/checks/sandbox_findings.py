@@ -17,7 +17,7 @@ EXAMPLES = 5
 ADVICE: dict[Severity, str] = {
     "severe": (
         "Code of the agent tried to get out of its box: a forbidden system call, an address beyond the box, or a file that no "
-        "honest program opens. Nothing came of it, but read the examples, and see that these episodes got no reward."
+        "honest program opens. Nothing came of it, and the built-in verifiers of code gave no reward: read the examples."
     ),
     "warning": (
         "Code of the agent was stopped for its use of memory, processes, disk or output, called a port where nothing listens, "
