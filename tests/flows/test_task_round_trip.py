@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -12,7 +13,8 @@ from flows import cli
 from tracewheel.core.kinds import kind_text
 from tracewheel.core.types import Trace
 from tracewheel.curation.replay import replay_trace
-from tracewheel.environments import ENVIRONMENTS, TaskMaker, make_environment, open_environment
+from tracewheel.environments import ENVIRONMENTS, make_environment, open_environment
+from tracewheel.environments.math.environment import MathEnvironment
 from tracewheel.environments.order_desk.environment import OrderDeskEnvironment
 from tracewheel.environments.running import close_resources
 
@@ -23,13 +25,8 @@ GENERATED = (
     "assistant", "code", "examples.marketing_environment:Marketing", "math", "order_desk", "patch", "reasoning_gym",
     "refund_desk", "retrieval", "terminal", "workspace",
 )  # fmt: skip
-# Args that reach the verifier or the environment's name.
-ARGS = {
-    "code": {"sandbox": {"limits": {"seconds": 5}}},
-    "patch": {"sandbox": {"limits": {"seconds": 5}}},
-    "reasoning_gym": {"python": str(GYM), "datasets": ["chain_sum", "family_relationships"]},
-    "terminal": {"sandbox": {"limits": {"seconds": 5}}},
-}
+GYM_ARGS = {"python": str(GYM), "datasets": ["chain_sum", "family_relationships"]}
+BOX_ARGS = {"sandbox": {"limits": {"seconds": 5}}}  # they are part of the verifier's name, too
 MATH_LINES = [
     {"problem": "Find x.", "level": "Level 4", "type": "Algebra", "solution": r"So $x = \boxed{\frac{1}{2}}$."},
     {"problem": "Count.", "level": "Level 2", "type": "Counting & Probability", "solution": r"It is \boxed{7}."},
@@ -56,19 +53,14 @@ def read_back(kind, log, out):
 
 
 @pytest.mark.parametrize(
-    "kind",
-    [
-        pytest.param(kind, marks=pytest.mark.skipif(not GYM.exists(), reason="needs reasoning-gym: make setup-standards"))
-        if kind == "reasoning_gym"
-        else kind
-        for kind in GENERATED
-    ],
+    ("kind", "args"),
+    [(kind, GYM_ARGS if kind == "reasoning_gym" else {}) for kind in GENERATED]
+    + [(kind, BOX_ARGS) for kind in ("code", "patch", "terminal")],
+    ids=[*GENERATED, "code, other limits", "patch, other limits", "terminal, other limits"],
 )
-@pytest.mark.parametrize("with_args", [False, True], ids=["plain", "with arguments"])
-def test_generated_tasks_survive_the_road(tmp_path, kind, with_args):
-    if with_args != (kind in ARGS) and (with_args or kind == "reasoning_gym"):
-        pytest.skip("no such arguments" if with_args else "needs arguments")
-    args = ARGS[kind] if with_args else {}
+def test_generated_tasks_survive_the_road(tmp_path, kind, args):
+    if kind == "reasoning_gym" and not GYM.exists():
+        pytest.skip("needs reasoning-gym: make setup-standards")
     spec, log = kind_text(kind, args), tmp_path / "tasks.jsonl"
     words = ["make-tasks", kind, *(["--args", json.dumps(args)] if args else []), "--n", "24", "--seed", "7", "--out", str(log)]
     assert cli.main([*words, "--json"]) == cli.DONE
@@ -113,8 +105,27 @@ def test_tasks_of_files_survive_the_road(tmp_path, monkeypatch, kind, args, sour
     assert kept(found) == kept(made)
 
 
+def test_family_and_tier_come_as_far_as_the_curated_tasks(tmp_path):
+    log, ingested, curated = tmp_path / "tasks.jsonl", tmp_path / "ingested", tmp_path / "curated"
+    assert cli.main(["make-tasks", "math", "--n", "60", "--out", str(log), "--json"]) == cli.DONE
+    assert cli.main(["ingest", str(log), "--out", str(ingested), "--json"]) == cli.DONE
+    settings = [
+        "environment.kind=math", "curation.min_attempts=0", "curation.train_tasks=24", "curation.validation_tasks=12",
+        "curation.held_out_tasks=12", "curation.harder_tasks=0",
+    ]  # fmt: skip
+    chosen = [part for setting in settings for part in ("--set", setting)]
+    words = ["curate", "configs/tiny.yaml", *chosen, "--traces", str(ingested), "--out", str(curated), "--json"]
+    assert cli.main(words) == cli.DONE
+    made = {task.fingerprint: (task.family, task.tier) for task in make_environment("math").make_tasks(60, 0)}
+    tasks = pd.read_parquet(curated / "tasks.parquet")
+    found = dict(zip(tasks["fingerprint"], zip(tasks["family"], tasks["tier"], strict=True), strict=True))
+    assert found == {name: made[name] for name in found}
+    assert {family for family, _ in found.values()} == set(MathEnvironment.families)
+    assert {tier for _, tier in found.values()} == set(MathEnvironment.tiers)
+
+
 def test_no_environment_that_makes_tasks_is_left_out():
-    makers = {name for name, made in ENVIRONMENTS.items() if issubclass(made, TaskMaker) or hasattr(made, "make_tasks")}
+    makers = {name for name, made in ENVIRONMENTS.items() if hasattr(made, "make_tasks")}
     assert makers == {name for name in GENERATED if ":" not in name}
 
 
@@ -122,9 +133,7 @@ class Forgetful(OrderDeskEnvironment):
     """Makes every task one of tier 9."""
 
     def task_from_log(self, prompt, logged):
-        import dataclasses
-
-        return dataclasses.replace(super().task_from_log(prompt, logged), tier=9)
+        return replace(super().task_from_log(prompt, logged), tier=9)
 
 
 def test_an_environment_that_loses_the_tier_is_told(tmp_path, capsys):

@@ -19,6 +19,7 @@ from tracewheel.demo.workspace_logs import BREAKAGES, log_line, with_call_ids
 from tracewheel.environments.episode import play_calls
 from tracewheel.environments.order_desk.agent import Call, change, look, solution
 from tracewheel.environments.order_desk.environment import TOOLS, OrderDeskEnvironment
+from tracewheel.environments.order_desk.stock import DESKS, PARAPHRASING
 from tracewheel.environments.order_desk.tasks import CANCEL, FAMILIES, OPEN, REFUND, make_task, wanted
 
 HABIT_RATE, SLIP_RATE = 0.45, 0.04
@@ -40,9 +41,10 @@ class Desks:
 
 
 # Tasks of the first desks recur, which makes them training tasks (curation.min_attempts). Validation takes small desks first.
-RECURRING = Desks(range(14), per_stratum=2, attempts=2)
-SMALL = Desks(range(14, 16), per_stratum=1, attempts=1)
-ONE_OFF = Desks(range(16, 21), per_stratum=1, attempts=1, harder=1)
+# The others ask in words that the first do not use, too.
+RECURRING = Desks(range(PARAPHRASING), per_stratum=2, attempts=2)
+SMALL = Desks(range(PARAPHRASING, PARAPHRASING + 2), per_stratum=2, attempts=1)
+ONE_OFF = Desks(range(PARAPHRASING + 2, DESKS), per_stratum=4, attempts=1, harder=5)
 
 
 def log_lines(seed: int = 0) -> Iterator[bytes]:

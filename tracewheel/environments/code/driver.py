@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 DEEPEST = 60
 MOST_NODES = 200_000
 LONGEST_OUTPUT = 1 << 20
-BOX = "/box"
+BOX = os.getcwd()  # `/box`, or the folder of a run without isolation
 
 
 class Unfit(Exception):
@@ -132,7 +132,8 @@ def run_program(work: dict[str, Any], write: Callable[[dict[str, Any]], None]) -
     import shutil
 
     for number, case in enumerate(work["cases"]):
-        folder, said, given = f"/tmp/case{number}", f"/tmp/said{number}", f"/tmp/given{number}"
+        # Without isolation other runs have this `/tmp`, too.
+        folder, said, given = (f"/tmp/{name}{number}-{os.getpid()}" for name in ("case", "said", "given"))
         shutil.copytree(BOX, folder, symlinks=True)
         for path in case["outputs"]:
             with contextlib.suppress(OSError):

@@ -31,7 +31,7 @@ HUMAN_EVAL = ("task_id", "prompt", "entry_point", "canonical_solution", "test")
 MBPP = ("task_id", "code", "test_list")
 AT_ONCE = 4
 LIMITS = Limits(seconds=30.0, output_bytes=MOST_OUTPUT)
-PROGRAM = "import sys; sys.path.insert(0, '/box'); from tracewheel.environments.code.recorder import main; main()"
+PROGRAM = "import os, sys; sys.path.insert(0, os.getcwd()); from tracewheel.environments.code.recorder import main; main()"
 HIDDEN_FROM_CHECK = "candidate"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 DESKS = 21
+PARAPHRASING = 14  # desks from here on ask in more ways than the others
 ITEMS_PER_DESK, NAMES_PER_DESK = 6, 3
 # Everyday words: most are one token of SmolLM2's tokenizer after a space.
 ITEMS = """

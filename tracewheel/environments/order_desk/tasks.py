@@ -16,7 +16,7 @@ import random
 from typing import Any
 
 from tracewheel.core.types import Task, content_hash
-from tracewheel.environments.order_desk.stock import customers_of, items_of
+from tracewheel.environments.order_desk.stock import PARAPHRASING, customers_of, items_of
 
 FAMILIES = ("item", "status", "dearest", "open")
 OPEN, SHIPPED, CANCELLED, REFUNDED = "open", "shipped", "cancelled", "refunded"
@@ -48,6 +48,30 @@ PROMPTS = {
     ),
 }
 
+# Other words for the same, which only some desks use: what is learnt at the others has to be understood there.
+PARAPHRASES = {
+    "item": (
+        "{customer} should get the money for the {item} back.",
+        "The {item} came back from {customer}, so return what was paid.",
+        "Reimburse {customer} for the {item}.",
+    ),
+    "status": (
+        "{customer} would rather not keep the order of the {item}.",
+        "Undo the {item} for {customer}.",
+        "The {item} is no longer wanted by {customer}.",
+    ),
+    "dearest": (
+        "Find what {customer} paid the most for and {action} it.",
+        "{customer} wants you to {action} the order with the highest price.",
+        "Of all orders of {customer}, {action} the costliest.",
+    ),
+    "open": (
+        "{customer} wants none of the orders that have not shipped yet.",
+        "Stop everything that is still open for {customer}.",
+        "Whatever of {customer} has not gone out, cancel it.",
+    ),
+}
+
 Order = dict[str, Any]
 
 
@@ -75,7 +99,7 @@ def make_task(family: str, tier: int, desk: int, rng: random.Random) -> Task:
     if family in ("item", "status"):
         own = [order for order in orders if order["customer"] == customer]
         goal["item"] = rng.choice([order["item"] for order in own if family == "status" or order["status"] == SHIPPED])
-    wording = rng.choice(PROMPTS[family])
+    wording = rng.choice(PROMPTS[family] + (PARAPHRASES[family] if desk >= PARAPHRASING else ()))
     prompt = wording.format(customer=customer, item=goal.get("item"), action=action)
     return order_desk_task(prompt[0].upper() + prompt[1:], {"orders": orders}, goal)
 

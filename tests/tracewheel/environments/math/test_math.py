@@ -69,6 +69,30 @@ def test_a_line_that_is_neither_is_named(tmp_path, line, said):
         tasks_from(tmp_path / "bad.jsonl")
 
 
+def test_a_file_that_cannot_be_read_is_named(tmp_path):
+    (tmp_path / "latin.jsonl").write_bytes(b'{"question": "caf\xe9"}')
+    for path in (tmp_path, tmp_path / "latin.jsonl"):
+        with pytest.raises(DataError, match=f"{path.name}: not JSONL"):
+            tasks_from(path)
+
+
+def test_a_text_may_hold_any_end_of_line(tmp_path):
+    row = {"question": "Two\u2028and\x85two?", "answer": "#### 4"}
+    (tmp_path / "ends.jsonl").write_bytes(json.dumps(row, ensure_ascii=False).encode() + b"\r\n")
+    (task,) = tasks_from(tmp_path / "ends.jsonl")
+    assert task.prompt == row["question"]
+
+
+@pytest.mark.parametrize("place", [{"tier": 0}, {"tier": "2"}, {"tier": True}, {"family": ""}, {"family": 3}])
+def test_a_log_names_family_and_tier_or_neither(place):
+    world, logged = MathEnvironment(), {"goal": {"answer": "4"}}
+    with pytest.raises(DataError, match="'tier' a whole number"):
+        world.task_from_log("2 + 2?", {**logged, **place})
+    tasks = world.task_from_log("2 + 2?", logged), world.task_from_log("2 + 2?", {**logged, "family": "sums", "tier": 3})
+    assert [(task.family, task.tier) for task in tasks] == [("math", 1), ("sums", 3)]
+    assert tasks[0].fingerprint == tasks[1].fingerprint
+
+
 def test_the_last_box_counts_and_braces_are_matched():
     assert last_boxed(r"\boxed{1} \boxed{a_{1}}") == "a_{1}"
     assert last_boxed(r"\boxed{1") == last_boxed("1") == ""
