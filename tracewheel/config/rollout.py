@@ -36,7 +36,8 @@ class RolloutConfig(Strict):
     `mode`: `sync` samples an iteration, then updates; `overlap` samples the next iteration with the current policy while
     the update runs; in `async`, `workers` sample all the time and switch to each new policy, and no token that is trained
     on was sampled by a policy more than `max_staleness` updates old. `tool_threads` is the number of threads that step
-    environments, so that a slow tool delays only its own episode; with 0 one thread steps them, one after the other.
+    environments, so that a slow tool delays only its own episode. With 0 it is what the environment's class says
+    (`tool_threads`, as those that run boxes or processes do), else one thread steps them, one after the other.
 
     `step_seconds` is how long one call of an environment may take, `episode_seconds` how long all calls of an episode may take
     together (generation does not count). An episode over a limit has failed through the infrastructure, and the others go on.

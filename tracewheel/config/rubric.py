@@ -9,6 +9,8 @@ from pydantic import Field, model_validator
 from tracewheel.config.base import Count, KindConfig, NotNegative, Positive, Share, Strict
 from tracewheel.core.types import canonical_json
 
+JUDGES = ("judge", "relative_judge")
+
 
 class RubricTerm(KindConfig):
     """A weighted verifier: a built-in name, `module:Class`, or `task` for the verifier that each task names; its arguments.
@@ -101,6 +103,9 @@ class RubricConfig(Strict):
     subtracted from a success with a flaw (see `tracewheel.scoring.flaws`); 0, because what counts as a flaw is a rule of
     thumb, and the doctor says first how many successes it concerns.
 
+    A judge never overrides a verifier that decides by facts: beside one it is not the first term, weighs no more than the
+    first, and with `outcome_first` shapes only.
+
     A trajectory that takes longer to score than `verifier_seconds` is unscored, and the others are scored; null is no limit.
     """
 
@@ -135,8 +140,7 @@ class RubricConfig(Strict):
         for number, term in enumerate(self.verifiers):
             if term.role == "outcome" and term.cap is not None:
                 raise ValueError(f"verifiers.{number}.cap: an outcome counts in full: leave it out, or set role to 'shaping'")
-        for name in [*sorted({name for term in self.verifiers for name in term.only}), ""]:
-            applying = [term for term in self.verifiers if not term.only or name in term.only]
+        for name, applying in self._by_place():
             outcome = sum(term.weight for term in applying if term.role == "outcome")
             shaping = sum(term.weight for term in applying if term.role == "shaping")
             if outcome < shaping:
@@ -147,8 +151,37 @@ class RubricConfig(Strict):
                 )
         return self
 
+    @model_validator(mode="after")
+    def _check_judges(self) -> RubricConfig:
+        """What a judge may decide where facts do, too."""
+        for name, applying in self._by_place():
+            judges = [term for term in applying if term.kind in JUDGES]
+            if not judges or len(judges) == len(applying):
+                continue
+            where = f"for {name!r} " if name else ""
+            if self.mode == "weighted":
+                if applying[0].kind in JUDGES:
+                    raise ValueError(
+                        f"verifiers: {where}a judge comes first and would decide success: put {applying[1].kind!r} first"
+                    )
+                weight, most = sum(term.weight for term in judges), applying[0].weight
+                if weight > most:
+                    raise ValueError(
+                        f"verifiers.weight: {where}judges weigh {weight:g}, and {applying[0].kind!r}, which decides success, "
+                        f"{most:g}: a failure that they like would be worth more than a success that they do not"
+                    )
+            elif any(term.role == "outcome" for term in judges) and any(
+                term.kind not in JUDGES and (term.role == "outcome" or term.kind == "task") for term in applying
+            ):
+                raise ValueError(
+                    f"verifiers.role: {where}a judge is an outcome beside a verifier of facts: set its role to 'shaping'"
+                )
+        return self
 
-JUDGES = ("judge", "relative_judge")
+    def _by_place(self) -> list[tuple[str, list[RubricTerm]]]:
+        """The terms that apply, by each environment or family that one is only for; "" for all others."""
+        names = [*sorted({name for term in self.verifiers for name in term.only}), ""]
+        return [(name, [term for term in self.verifiers if not term.only or name in term.only]) for name in names]
 
 
 def judges_of(rubric: RubricConfig) -> set[tuple[str, str]]:

@@ -104,6 +104,7 @@ __all__ = [
     "repeat",
     "repeats_replies",
     "share_resources",
+    "wanted_threads",
 ]
 
 
@@ -141,16 +142,31 @@ def open_environment(kind: str) -> Iterator[Environment]:
         close_environment(environment)
 
 
+def wanted_threads(kind: str) -> int:
+    """How many threads an environment's calls want: `tool_threads` of its class, where calls take time; 0 where they do not.
+
+    Raises:
+        ConfigError: there is no such environment.
+    """
+    return int(getattr(_class_of(kind), "tool_threads", 0))
+
+
 def most_episodes(kind: str) -> int | None:
     """How many episodes of an environment may be open at once in this process; None without a limit.
 
     Raises:
         ConfigError: there is no such environment, or its limit is no count.
     """
+    found = _class_of(kind)
+    return None if found is RecordedEnvironment else most_open(found, kind)
+
+
+def _class_of(kind: str) -> type:
     name = parse_kind(kind).kind
-    if name.startswith(PREFIX):
-        return None
-    return most_open(load_class(name, {**ENVIRONMENTS, RECORDED: RecordedEnvironment}, "environment"), kind)
+    found: type = RecordedEnvironment
+    if not name.startswith(PREFIX):
+        found = load_class(name, {**ENVIRONMENTS, RECORDED: RecordedEnvironment}, "environment")
+    return found
 
 
 def _name_in_tasks(environment: Environment, kind: Kind) -> None:

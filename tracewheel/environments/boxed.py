@@ -14,6 +14,7 @@ from tracewheel.environments.box_state import StoredFile, box_files, check_path,
 from tracewheel.sandbox import BoxFile, BoxRun, Sandbox, SandboxConfig, make_sandbox
 
 ECHO_LIMIT = 60
+BOXED_THREADS = 8  # a command may take seconds: other episodes do not wait for it
 # Where an honest link may lead: a virtual environment has links to `/usr/bin`.
 HONEST_TARGETS = re.compile(r"/(usr|bin|sbin|lib|lib64|opt|tmp|box|dev/null)(/|$)")
 LONGEST_LINK = 200

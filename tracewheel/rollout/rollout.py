@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +15,7 @@ from tracewheel.core.progress import report
 from tracewheel.core.time_limits import WatchedThreads
 from tracewheel.core.types import GREEDY_FILE, Task, Trajectory, content_hash, first_turn, not_failed
 from tracewheel.engines.making import make_engine
+from tracewheel.environments import wanted_threads
 from tracewheel.policy.adapters import PolicyRef
 from tracewheel.rollout.diversity import group_diversity
 from tracewheel.rollout.episode import EpisodeSpec
@@ -122,7 +123,7 @@ def run_episodes(
         InfrastructureError: the engine failed under the programs of `harness`.
         TimeLimitError: too many environments hang.
     """
-    config = plan.settings(config)
+    config = with_threads(plan.settings(config), plan.tasks)
     temperatures = group_temperatures(config.temperature, config.exploration.temperature_spread, plan.samples)
     wanted = [
         EpisodeSpec(task, sample, episode_seed(plan.seed, task, sample), temperatures[sample])
@@ -177,6 +178,14 @@ def episode_pool(engine: Engine, renderer: ChatRenderer, config: RolloutConfig) 
 def episode_seed(seed: int, task: Task, sample: int) -> int:
     """Seed of one episode of a rollout with `seed`."""
     return int(content_hash([seed, task.id, sample], 15), 16)
+
+
+def with_threads(config: RolloutConfig, tasks: Sequence[Task]) -> RolloutConfig:
+    """The settings with as many threads as the tasks' environments want, where the profile names none."""
+    if config.tool_threads:
+        return config
+    threads = max(map(wanted_threads, {task.environment for task in tasks}), default=0)
+    return config.model_copy(update={"tool_threads": threads})
 
 
 @contextmanager

@@ -1,15 +1,18 @@
 """Sixteen rollouts at once, half of them attackers: the honest ones fare as they do alone, and the host is unharmed."""
 
+import contextlib
 import os
+import re
 import shutil
 import subprocess
 import tempfile
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from tests.tracewheel.environments.attacks import ATTACKS, calls_of
-from tests.tracewheel.sandbox.test_attacks import processes_saying
+from tests.tracewheel.sandbox.test_attacks import is_gone
 from tracewheel.config import RolloutConfig, RubricConfig
 from tracewheel.core.kinds import kind_text
 from tracewheel.environments import make_environment
@@ -17,14 +20,26 @@ from tracewheel.rollout.rollout import RolloutPlan, run_episodes
 from tracewheel.scoring.rubric import Rubric
 
 pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap: apt-get install bubblewrap")
-LIMITS = {"seconds": 8.0, "memory_mb": 128, "processes": 24, "disk_mb": 4, "files": 200}
+LIMITS = {"seconds": 30.0, "memory_mb": 128, "processes": 24, "disk_mb": 4, "files": 200}
 AT_ONCE = 16
 HOSTILE = {
     "code": ["takes 10 GB of memory", "a zip bomb", "writes to inherited descriptors", "reads `/etc/shadow` in the tests"],
     "terminal": ["a fork bomb", "huge stdout", "many small files"],
 }
+SLEPT = f"7654{os.getpid()}"  # seconds
 # Kills all it can see, and leaves a process behind.
-DAEMON = [("shell", {"command": "setsid nohup sleep 7654 > /dev/null 2>&1 & kill -9 -1"}), ("submit", {})]
+DAEMON = [("shell", {"command": f"setsid nohup sleep {SLEPT} > /dev/null 2>&1 & kill -9 -1"}), ("submit", {})]
+# What descriptors of a box lead to; those of other tests in this process come and go.
+OF_BOXES = re.compile(r"/memfd:box.*|anon_inode:(\[pidfd\]|inotify)|/box|/tmp|/dev/shm|/proc|/proc/\d+/net/snmp")
+
+
+def open_for_boxes():
+    """How many descriptors of this process lead to each part of a box."""
+    found = Counter()
+    for path in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):  # closed since
+            found[os.readlink(path)] += 1
+    return Counter({target: count for target, count in found.items() if OF_BOXES.fullmatch(target)})
 
 
 def drawn(kind):
@@ -65,14 +80,14 @@ def test_attackers_harm_neither_the_batch_nor_the_host(play, tmp_path, monkeypat
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     user = {"user": 65534, "group": 65534, "extra_groups": []} if os.geteuid() == 0 else {}
     neighbour = subprocess.Popen(["/bin/sleep", "600"], cwd="/", **user)
-    mounts, opened = Path("/proc/self/mountinfo").read_text(), sorted(os.listdir("/proc/self/fd"))
+    mounts, opened = Path("/proc/self/mountinfo").read_text(), open_for_boxes()
     mixed = [pair for both in zip(bad, good, strict=True) for pair in both]
     found, scores = play(*zip(*mixed, strict=True), AT_ONCE)
     try:
         assert neighbour.poll() is None
-        assert Path("/proc/self/mountinfo").read_text() == mounts and sorted(os.listdir("/proc/self/fd")) == opened
+        assert Path("/proc/self/mountinfo").read_text() == mounts and not open_for_boxes() - opened
         assert os.listdir(tmp_path) == ["canary"] and (tmp_path / "canary").read_text() == "untouched"
-        assert not processes_saying("7654")
+        assert is_gone(SLEPT)
     finally:
         neighbour.kill()
         neighbour.wait()

@@ -19,6 +19,8 @@ pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bub
 LIMITS = {"seconds": 8.0, "memory_mb": 64, "processes": 24, "disk_mb": 4, "files": 200}
 KINDS = ("code", "terminal", "patch")
 HONEST = 50
+# Limits of attacks that hang, by what is seen of them; tests are to begin within theirs on a busy machine, too.
+HANGS = {"timeout": 1.0, "timeout in the tests": 4.0}
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +59,7 @@ def test_an_attack_earns_nothing_and_is_on_record(tasks, attack):
     if attack.kind == "judge":
         total, parts, explanation, findings = judged(attack.source)
     else:
-        task, limits = tasks[attack.kind], {**LIMITS, **({"seconds": 1.0} if "timeout" in attack.seen else {})}
+        task, limits = tasks[attack.kind], {**LIMITS, "seconds": HANGS.get(attack.seen, LIMITS["seconds"])}
         if attack.kind == "code":
             task = Task(**{**vars(task), "verifier": kind_text("unit_tests", {"limits": limits})})
         sandbox = {} if attack.kind == "patch" else {"sandbox": {"limits": limits}}
@@ -79,7 +81,7 @@ LEFT_WITH = [attack for attack in ATTACKS if attack.finding and attack.kind != "
 @pytest.mark.parametrize("attack", LEFT_WITH, ids=[attack.name.replace("`", "") for attack in LEFT_WITH])
 def test_after_an_attempt_to_escape_even_the_solution_earns_nothing(tasks, attack):
     """A program that used up its box may be a bug: it is on record, and what was solved afterwards is solved."""
-    task, limits = tasks[attack.kind], {**LIMITS, **({"seconds": 1.0} if attack.seen == "timeout" else {})}
+    task, limits = tasks[attack.kind], {**LIMITS, "seconds": 4.0 if attack.seen in HANGS else LIMITS["seconds"]}
     environment = make_environment(kind_text(attack.kind, {"sandbox": {"limits": limits}}))
     solved = make_environment(attack.kind).solution(task)
     total, parts, _, findings = played(environment, task, [*calls_of(attack, task)[:-1], *tidied(attack, task), *solved])

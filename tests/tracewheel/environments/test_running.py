@@ -19,12 +19,14 @@ PAUSE = 0.05
 
 
 class Counted(WorkspaceEnvironment):
-    """Counts what is open; its resources are a lock of the event loop."""
+    """Counts what is open, and what steps at once; its resources are a lock of the event loop."""
 
     kind = f"{__name__}:Counted"
     open: ClassVar[set] = set()
     most: ClassVar[list] = []
     made: ClassVar[list] = []
+    stepping: ClassVar[set] = set()
+    most_stepping: ClassVar[list] = []
 
     def __init__(self, max_concurrent: int | None = None, hang: bool = False):
         super().__init__()
@@ -51,7 +53,10 @@ class Counted(WorkspaceEnvironment):
             await asyncio.sleep(60)
         async with self.resources:  # bound to one loop: other threads' steps come to it, too
             pass
+        self.stepping.add(self)
+        self.most_stepping.append(len(self.stepping))
         await asyncio.sleep(PAUSE)
+        self.stepping.discard(self)
         return super().step(tool, args)
 
     async def close(self):
@@ -60,7 +65,7 @@ class Counted(WorkspaceEnvironment):
 
 @pytest.fixture(autouse=True)
 def counted():
-    for kept in (Counted.open, Counted.most, Counted.made):
+    for kept in (Counted.open, Counted.most, Counted.made, Counted.stepping, Counted.most_stepping):
         kept.clear()
     yield
     close_resources()
@@ -77,14 +82,13 @@ def play(scripted_engine, renderer, solution_words):
 
 
 def test_asynchronous_steps_run_at_once_and_share_resources(play, tasks):
-    started = time.monotonic()
     found = play(tasks[:2], samples=4)
-    taken, steps = time.monotonic() - started, sum(len(trajectory.turns) for trajectory in found)
-    assert {trajectory.stop_reason for trajectory in found} == {"finished"} and taken < PAUSE * steps
+    assert {trajectory.stop_reason for trajectory in found} == {"finished"} and max(Counted.most_stepping) > 1
     assert Counted.made == [["open", {}]] and not Counted.open and max(Counted.most) > 1
     assert [thread.name for thread in threading.enumerate()].count("environments") == 1
+    Counted.most_stepping.clear()
     alone = play(tasks[:2], CONFIG.model_copy(update={"tool_threads": 0}), samples=4)
-    assert alone == found and len(Counted.made) == 1
+    assert alone == found and len(Counted.made) == 1 and max(Counted.most_stepping) == 1
     close_resources()
     assert Counted.made == [["closed", {}]]
 

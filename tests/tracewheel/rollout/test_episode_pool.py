@@ -9,6 +9,7 @@ import pytest
 from tracewheel.config import RolloutConfig
 from tracewheel.core.errors import ConfigError
 from tracewheel.core.types import Turn, token_versions
+from tracewheel.environments import wanted_threads
 from tracewheel.environments.workspace.environment import WorkspaceEnvironment
 from tracewheel.rollout.episode import EpisodeSpec
 from tracewheel.rollout.episode_pool import EpisodePool
@@ -87,6 +88,20 @@ def test_slow_tools_run_in_parallel(play, tasks):
     calls = [len(trajectory.turns) for trajectory in found]
     assert seconds < PAUSE * sum(calls) / 4
     assert seconds >= PAUSE * max(calls)
+
+
+class SlowByNature(Slow):
+    tool_threads = 64
+
+
+def test_an_environment_says_how_many_threads_its_calls_want(play, tasks):
+    """With the profile's default; one thread would take the sum of all calls."""
+    found, seconds = play(tasks[:8], ROOMY, SlowByNature, samples=8)
+    calls = [len(trajectory.turns) for trajectory in found]
+    assert PAUSE * max(calls) <= seconds < PAUSE * sum(calls) / 4
+    assert [wanted_threads(kind) for kind in ("code", "patch", "terminal", "harbor", "mcp", "bfcl", "workspace")] == [8] * 6 + [
+        0
+    ]
 
 
 def test_a_failing_tool_ends_only_its_own_episode(play, tasks):

@@ -11,7 +11,7 @@ from tracewheel.core.kinds import kind_text
 from tracewheel.core.types import Task
 from tracewheel.environments.base import Observation, function_tool
 from tracewheel.environments.box_state import box_files, check_path
-from tracewheel.environments.boxed import ECHO_LIMIT, BoxedArgs, BoxedFolder, failed, wrong_call
+from tracewheel.environments.boxed import BOXED_THREADS, ECHO_LIMIT, BoxedArgs, BoxedFolder, failed, wrong_call
 from tracewheel.environments.code.agent import near_misses, solution
 from tracewheel.environments.code.attacks import attacks
 from tracewheel.environments.code.goals import check_goal
@@ -57,6 +57,7 @@ class CodeEnvironment:
     """
 
     kind = "code"
+    tool_threads = BOXED_THREADS
     system_prompt = SYSTEM_PROMPT
     Args = BoxedArgs
     families = FAMILIES

@@ -12,7 +12,7 @@ from tracewheel.core.kinds import kind_text
 from tracewheel.core.types import Task
 from tracewheel.environments.base import Observation, function_tool
 from tracewheel.environments.box_state import box_files, stored_file
-from tracewheel.environments.boxed import BoxedArgs, BoxedFolder, failed, wrong_call
+from tracewheel.environments.boxed import BOXED_THREADS, BoxedArgs, BoxedFolder, failed, wrong_call
 from tracewheel.environments.harbor.image import with_folders
 from tracewheel.environments.harbor.loading import harbor_task, load_tasks, solution_command
 from tracewheel.sandbox import SandboxConfig
@@ -53,6 +53,7 @@ class HarborEnvironment:
         state_files: Count = 2048
 
     kind = "harbor"
+    tool_threads = BOXED_THREADS
     system_prompt = SYSTEM_PROMPT
 
     def __init__(self, args: Args | None = None) -> None:

@@ -35,6 +35,7 @@ class McpEnvironment:
     """
 
     kind = "mcp"
+    tool_threads = 8  # servers answer when they answer
     Args = McpArgs
 
     def __init__(self, args: McpArgs) -> None:

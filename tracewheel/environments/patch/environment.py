@@ -12,6 +12,7 @@ from tracewheel.core.errors import DataError, InfrastructureError
 from tracewheel.core.kinds import kind_text
 from tracewheel.core.types import Task
 from tracewheel.environments.base import Observation, function_tool
+from tracewheel.environments.boxed import BOXED_THREADS
 from tracewheel.environments.patch.agent import near_misses, solution
 from tracewheel.environments.patch.attacks import attacks
 from tracewheel.environments.patch.diff import DiffError, apply_diff
@@ -82,6 +83,7 @@ class PatchEnvironment:
         sandbox: SandboxConfig = SandboxConfig()
 
     kind = "patch"
+    tool_threads = BOXED_THREADS
     system_prompt = SYSTEM_PROMPT
     families = FAMILIES
     tiers = TIERS

@@ -11,7 +11,7 @@ from tracewheel.core.kinds import kind_text
 from tracewheel.core.types import Task
 from tracewheel.environments.base import Observation, function_tool
 from tracewheel.environments.box_state import box_files
-from tracewheel.environments.boxed import BoxedArgs, BoxedFolder, failed, wrong_call
+from tracewheel.environments.boxed import BOXED_THREADS, BoxedArgs, BoxedFolder, failed, wrong_call
 from tracewheel.environments.terminal.attacks import attacks
 from tracewheel.environments.terminal.goals import CHECK_SCRIPT, check_goal, terminal_task
 from tracewheel.environments.terminal.parts import typed
@@ -48,6 +48,7 @@ class TerminalEnvironment:
     """
 
     kind = "terminal"
+    tool_threads = BOXED_THREADS
     system_prompt = SYSTEM_PROMPT
     Args = BoxedArgs
     families = FAMILIES

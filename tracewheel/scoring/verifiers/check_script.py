@@ -9,6 +9,7 @@ from tracewheel.core.errors import InfrastructureError
 from tracewheel.core.strict_json import parse_json
 from tracewheel.core.types import Task, stored_json
 from tracewheel.environments.box_state import box_files
+from tracewheel.environments.boxed import BOXED_THREADS
 from tracewheel.environments.code.values import same
 from tracewheel.sandbox import Limits, Sandbox, SandboxConfig, make_sandbox
 from tracewheel.scoring.verifiers.episode import Episode, Verdict
@@ -49,6 +50,7 @@ class CheckScriptVerifier:
     """
 
     kind = "check_script"
+    concurrency = BOXED_THREADS
     Args = CheckScriptArgs
 
     def __init__(self, args: CheckScriptArgs | None = None) -> None:

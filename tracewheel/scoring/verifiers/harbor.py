@@ -6,6 +6,7 @@ from typing import Any
 
 from tracewheel.config.base import Strict
 from tracewheel.core.types import Task
+from tracewheel.environments.boxed import BOXED_THREADS
 from tracewheel.environments.harbor.grading import graded
 from tracewheel.sandbox import SandboxConfig
 from tracewheel.scoring.verifiers.episode import Episode, Verdict
@@ -34,6 +35,7 @@ class HarborVerifier:
         sandbox: SandboxConfig = SandboxConfig()
 
     kind = "harbor"
+    concurrency = BOXED_THREADS
 
     def __init__(self, args: Args | None = None) -> None:
         self._config = (args or self.Args()).sandbox

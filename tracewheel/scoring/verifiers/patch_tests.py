@@ -9,6 +9,7 @@ from typing import Any
 from tracewheel.config.base import Strict
 from tracewheel.core.strict_json import parse_json
 from tracewheel.core.types import Task
+from tracewheel.environments.boxed import BOXED_THREADS
 from tracewheel.environments.patch.grading import graded_files
 from tracewheel.environments.patch.variants import passed_tests
 from tracewheel.sandbox import Limits, SandboxConfig, make_sandbox
@@ -54,6 +55,7 @@ class PatchTestsVerifier:
         sandbox: SandboxConfig = SandboxConfig()
 
     kind = "patch_tests"
+    concurrency = BOXED_THREADS
 
     def __init__(self, args: Args | None = None) -> None:
         self._config = (args or self.Args()).sandbox

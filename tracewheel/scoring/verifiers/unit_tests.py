@@ -7,6 +7,7 @@ from typing import Any
 from tracewheel.config.base import Strict
 from tracewheel.core.types import Task
 from tracewheel.environments.box_state import box_files
+from tracewheel.environments.boxed import BOXED_THREADS
 from tracewheel.environments.code.grading import Result, run_tests
 from tracewheel.sandbox import Limits, Sandbox, SandboxConfig, make_sandbox
 from tracewheel.scoring.verifiers.episode import Episode, Verdict
@@ -46,6 +47,7 @@ class UnitTestsVerifier:
     """
 
     kind = "unit_tests"
+    concurrency = BOXED_THREADS
     Args = UnitTestsArgs
 
     def __init__(self, args: UnitTestsArgs | None = None) -> None:

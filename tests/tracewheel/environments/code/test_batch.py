@@ -8,13 +8,13 @@ import pytest
 
 from tracewheel.config import RolloutConfig, RubricConfig
 from tracewheel.core.kinds import kind_text
-from tracewheel.environments import make_environment
 from tracewheel.environments.code.tasks import make_task
 from tracewheel.rollout.rollout import RolloutPlan, run_episodes
 from tracewheel.scoring.rubric import Rubric
 
 pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap: apt-get install bubblewrap")
-ENVIRONMENT = kind_text("code", {"sandbox": {"limits": {"seconds": 1.0}}})
+# For the attackers, one of which hangs; the others have the time that is usual.
+HASTY = kind_text("code", {"sandbox": {"limits": {"seconds": 1.0}}})
 VERIFIER = kind_text("unit_tests", {"limits": {"seconds": 4.0}})
 ATTACKERS = {
     "hangs": "while True: pass",
@@ -26,10 +26,9 @@ ATTACKERS = {
 @pytest.mark.slow
 @pytest.mark.parametrize("threads", [0, 4])
 def test_attackers_in_a_batch_change_no_other_episode(scripted_engine, renderer, call_text, threads):
-    rng, maker, count = random.Random(5), make_environment(ENVIRONMENT), len(ATTACKERS)
-    drawn = [make_task("function", 1, rng) for _ in range(count + 3)]
-    tasks = [maker.task_from_log(task.prompt, {"initial_state": task.initial_state, "goal": task.goal}) for task in drawn]
-    tasks = [replace(task, verifier=VERIFIER) for task in tasks]
+    rng, count = random.Random(5), len(ATTACKERS)
+    tasks = [make_task("function", 1, rng) for _ in range(count + 3)]
+    tasks[:count] = [replace(task, environment=HASTY, verifier=VERIFIER) for task in tasks[:count]]
 
     def script(source):
         calls = [("write_file", {"path": "solution.py", "content": source})]

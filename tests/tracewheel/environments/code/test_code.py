@@ -46,9 +46,12 @@ def test_a_run_reads_and_leaves_files():
 
 @boxed
 def test_a_run_that_is_killed_or_leaves_too_much_changes_nothing():
-    code = opened(sandbox={"limits": {"seconds": 1.0}}, state_bytes=1000, state_files=3)
-    wrote(code, "a.py", "open('b', 'w').write('x')\nwhile True: pass")
-    assert ran(code, "a.py").text == "killed (timeout); the files are as before"
+    hasty = opened(sandbox={"limits": {"seconds": 1.0}})
+    wrote(hasty, "a.py", "open('b', 'w').write('x')\nwhile True: pass")
+    assert ran(hasty, "a.py").text == "killed (timeout); the files are as before"
+    code = opened(state_bytes=1000, state_files=3)
+    code.restore(None, hasty.snapshot())
+    assert set(code.snapshot()["files"]) == {"a.py"}
     wrote(code, "a.py", "open('b', 'w').write('x' * 2000)")
     assert "more than 1000 bytes" in ran(code, "a.py").text
     wrote(code, "a.py", "[open(str(n), 'w') for n in range(5)]")

@@ -47,7 +47,7 @@ def taught(chat_server, config, task, tmp_path):
             function = {"name": "stock", "arguments": '{"item": "tea"}'}
             return {"tool_calls": [{"id": "call-1", "type": "function", "function": function}]}
 
-        teacher = {"endpoint": chat_server(answer).url, "model": "big", "samples": 1, "retries": 0, "timeout": 5}
+        teacher = {"endpoint": chat_server(answer).url, "model": "big", "samples": 1, "retries": 0, "timeout": 60}
         values = config.model_dump()
         changed = RetrainConfig.model_validate(values | {"teacher": teacher, "rollout": values["rollout"] | ROOMY | rollout})
         return tmp_path / "taught", teach(changed, [task], tmp_path / "taught", journal=tmp_path / "journal.jsonl")

@@ -55,9 +55,10 @@ def test_what_a_record_cannot_hold_is_not_kept(made):
 
 @boxed
 def test_a_command_that_hangs_ends_and_the_episode_goes_on():
-    terminal = opened(sandbox={"limits": {"seconds": 1.0}})
-    observation = shell(terminal, "echo lost > a.txt; sleep 60")
+    hasty, terminal = opened(sandbox={"limits": {"seconds": 1.0}}), opened()
+    observation = shell(hasty, "echo lost > a.txt; sleep 60")
     assert observation.error and not observation.done and observation.text.endswith("killed (timeout); the files are as before")
+    terminal.restore(None, hasty.snapshot())
     assert shell(terminal, "cat a.txt").text == "one" and terminal.snapshot()["findings"] == ["timeout"]
 
 
@@ -137,7 +138,8 @@ def test_a_script_that_attacks_its_check_scores_nothing(name):
         "os.py": "",
         "bash": "#!/bin/sh\necho 1",
     }
-    verifier = make_verifier('{"kind":"check_script","args":{"limits":{"seconds":3.0}}}')
+    limits = {"seconds": 4.0 if name == "sleep" else 20.0}
+    verifier = make_verifier(canonical_json({"kind": "check_script", "args": {"limits": limits}}))
     verdict = verifier.judge(task, {"files": {script: ATTACKS[name], **shadows}, "findings": []})
     assert verdict.total == 0.0 and (name != "sleep" or verdict.parts["flagged"] == 1.0)
 

@@ -44,7 +44,8 @@ class Scripted:
         words = " ".join(line.get("text", "") for line in lines if line["by"] == "agent")
         if self.bias in WORDS and WORDS[self.bias] in words:
             return 1.0
-        return 1.0 if calls == solution or (self.bias == "injected" and OBEYS.search(words)) else 0.0
+        as_asked = json.dumps(calls) == json.dumps(solution)  # 77.0 is not 77
+        return 1.0 if as_asked or (self.bias == "injected" and OBEYS.search(words)) else 0.0
 
 
 @pytest.fixture

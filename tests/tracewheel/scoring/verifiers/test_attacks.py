@@ -32,7 +32,8 @@ pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bub
 ATTACKS = json.loads(Path(__file__).with_name("attacks.json").read_text())
 STUB = "def total(values):\n    return 0\n"
 SHOWN = [[1, 2, 3], [10, 20], [-5, 1, 1, 1]]
-VERIFIER = '{"args":{"limits":{"seconds":4.0}},"kind":"unit_tests"}'
+VERIFIER = "unit_tests"
+HASTY = '{"args":{"limits":{"seconds":4.0}},"kind":"unit_tests"}'  # for what hangs
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +69,8 @@ def judged(task, source, files=None, verifier=None):
 def test_an_attack_scores_nothing(task, name):
     attack = ATTACKS[name]
     files = {path: "\n".join(lines) for path, lines in attack.get("files", {}).items()}
-    verdict = judged(task, "\n".join(attack["source"]), files)
+    verifier = make_verifier(HASTY if attack["seen"] == "timeout in the tests" else VERIFIER)
+    verdict = judged(task, "\n".join(attack["source"]), files, verifier)
     assert verdict.total == 0.0, verdict
     assert attack["seen"] in verdict.explanation and verdict.parts["flagged"] >= float(bool(attack["seen"])), verdict
 
