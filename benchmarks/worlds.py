@@ -1,8 +1,9 @@
-"""Measures what the loop learns in a world with a tiny base policy of its own, on several seeds.
+"""Measures what the loop learns in a world of a profile of its own, on several seeds.
 
     python benchmarks/worlds.py assistant --seeds 0 1 2
+    python benchmarks/worlds.py smollm2 --seeds 0          # after `make demo-smollm2`, which fetches the weights
 
-Makes the world's logs and its tiny base if they are not there, runs `tracewheel retrain configs/WORLD.yaml` once per seed, and
+Makes the world's logs and its tiny base, where it has one, if they are not there, runs `tracewheel retrain configs/WORLD.yaml` once per seed, and
 prints JSON and tables: held-out success of the base, of the warm start and after reinforcement learning, and the paired
 differences of the last two, of the kind that the gate reads. `--runs` prints the tables of finished runs.
 """
@@ -129,10 +130,10 @@ def prepare(world: str) -> None:
     for log in load_config(f"configs/{world}.yaml").ingest.paths:
         if not Path(log).exists():
             subprocess.run([sys.executable, "data/make_traces.py", Path(log).stem], check=True)
-    data = Path("data") / world
-    if not (data / "base").exists():
+    recipe, base = Path(f"configs/{world}_base.yaml"), Path("data") / world / "base"
+    if recipe.exists() and not base.exists():
         command = str(Path(sys.executable).with_name("tracewheel"))
-        subprocess.run([command, "base-policy", f"configs/{world}_base.yaml", "--out", str(data / "base")], check=True)
+        subprocess.run([command, "base-policy", str(recipe), "--out", str(base)], check=True)
 
 
 if __name__ == "__main__":

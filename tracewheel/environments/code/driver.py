@@ -152,6 +152,9 @@ def run_program(work: dict[str, Any], write: Callable[[dict[str, Any]], None]) -
         outputs = {path: read_output(os.path.join(folder, path)) for path in case["outputs"]}
         write({"case": number, "exit": ended, "stdout": read_output(said), "outputs": outputs})
         shutil.rmtree(folder, ignore_errors=True)
+        for path in (said, given):
+            with contextlib.suppress(OSError):
+                os.remove(path)
 
 
 def become(program: str, folder: str, args: list[str], given: str, said: str) -> None:
