@@ -7,6 +7,7 @@ product, which starts faster.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
@@ -55,9 +56,20 @@ def packs(weight: torch.Tensor) -> bool:
         weight.device.type == "cpu"
         and weight.dtype in (torch.float32, torch.bfloat16)
         and weight.numel() >= PACKED_NUMBERS
-        and torch.backends.mkldnn.is_available()
-        and hasattr(torch.ops.mkldnn, "_reorder_linear_weight")
+        and lays_out(weight.dtype)
     )
+
+
+@functools.cache
+def lays_out(dtype: torch.dtype) -> bool:
+    """Whether oneDNN lays out weights of this type on this processor; bfloat16 needs more than AVX2."""
+    if not (torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_reorder_linear_weight")):
+        return False
+    try:
+        torch.ops.mkldnn._reorder_linear_weight(torch.zeros(16, 16, dtype=dtype))
+    except RuntimeError:  # how it says that it cannot
+        return False
+    return True
 
 
 class OutputLogits:

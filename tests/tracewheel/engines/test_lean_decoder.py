@@ -106,13 +106,19 @@ def test_other_adapters_are_refused(settings):
     assert not LeanDecoder.suits(adapted(torch.float32, **settings))
 
 
+@pytest.mark.parametrize("old_processor", [False, True])
 @torch.inference_mode()
-def test_large_weights_are_laid_out_anew_with_the_same_products():
-    """Above the smallest size that oneDNN gets; with biases, adapters' shapes and many or few rows."""
+def test_large_weights_are_laid_out_anew_with_the_same_products(old_processor, monkeypatch):
+    """Above the smallest size that oneDNN gets; with biases, adapters' shapes and many or few rows.
+
+    A processor without AVX-512 lays out no bfloat16, and multiplies as torch does.
+    """
+    if old_processor:
+        monkeypatch.setattr(products, "lays_out", lambda dtype: dtype == torch.float32)
     torch.manual_seed(0)
     for dtype, close in ((torch.float32, 1e-4), (torch.bfloat16, 0.02)):
         weight, bias = torch.randn(520, 256).to(dtype), torch.randn(520).to(dtype)
-        assert packs(weight)
+        assert packs(weight) == products.lays_out(dtype) and products.lays_out(torch.float32)
         for rows in (1, 3, 65):
             states, added = torch.randn(rows, 256).to(dtype), torch.randn(rows, 520).to(dtype)
             exact = states.double() @ weight.double().T
