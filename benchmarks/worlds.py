@@ -3,9 +3,10 @@
     python benchmarks/worlds.py assistant --seeds 0 1 2
     python benchmarks/worlds.py smollm2 --seeds 0          # after `make demo-smollm2`, which fetches the weights
 
-Makes the world's logs and its tiny base, where it has one, if they are not there, runs `tracewheel retrain configs/WORLD.yaml` once per seed, and
-prints JSON and tables: held-out success of the base, of the warm start and after reinforcement learning, and the paired
-differences of the last two, of the kind that the gate reads. `--runs` prints the tables of finished runs.
+Makes the world's logs and its tiny base, where it has one, if they are not there, runs `tracewheel retrain
+configs/WORLD.yaml` once per seed, and prints JSON and tables: held-out success of the base, of the warm start and after
+reinforcement learning, and the paired differences of the last two, of the kind that the gate reads. `--runs` prints the
+tables of finished runs.
 """
 
 from __future__ import annotations

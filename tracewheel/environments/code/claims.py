@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from types import NoneType
 from typing import Any, Literal
 
 from tracewheel.core.errors import InfrastructureError
@@ -91,7 +92,7 @@ def _read(lines: Sequence[bytes], count: int, signs: list[str]) -> Claims:
             claim = None
         if claim == {"end": count} and place == count:
             continue
-        if not isinstance(claim, dict) or claim.get("case") != place or type(claim["case"]) is not int or place >= count:
+        if not _well_formed(claim, place) or place >= count:
             return Claims(tuple(cases), "the results were tampered with", (*signs, "forged results"))
         cases[place] = claim
         if claim.get("raised") in ODD_EXCEPTIONS:
@@ -101,6 +102,14 @@ def _read(lines: Sequence[bytes], count: int, signs: list[str]) -> Claims:
     if cases and cases[-1] is None:
         signs.append("ended early")
     return Claims(tuple(cases), "", tuple(dict.fromkeys(signs)))
+
+
+def _well_formed(claim: Any, place: int) -> bool:
+    """Whether a claim is one that the driver writes: its text is shown later, so it must be text that can be stored."""
+    if not isinstance(claim, dict) or type(claim.get("case")) is not int or claim["case"] != place:
+        return False
+    texts = [claim[name] for name in ("raised", "unfit", "missing") if name in claim]
+    return type(claim.get("exit")) in (int, NoneType) and all(isinstance(text, str) and text.isprintable() for text in texts)
 
 
 def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -59,7 +59,7 @@ def decode_claim(value: Any, depth: int = 0) -> Any:
 
 
 def same(expected: Any, found: Any, *, strict: bool = True, tolerance: float = 0.0) -> bool:
-    """Whether a value is the expected one. Both are of plain types.
+    """Whether a value is the expected one. Both are of plain types; what cannot be compared is another one.
 
     Args:
         expected: The right value. NaN in it is matched by NaN.
@@ -67,13 +67,20 @@ def same(expected: Any, found: Any, *, strict: bool = True, tolerance: float = 0
         strict: Whether types must agree too: True is not 1, and 1 is not 1.0. Otherwise numbers compare as Python does.
         tolerance: How far a float may be from the expected number.
     """
+    try:
+        return _same(expected, found, strict, tolerance)
+    except (OverflowError, RecursionError, TypeError, ValueError):
+        return False
+
+
+def _same(expected: Any, found: Any, strict: bool, tolerance: float) -> bool:
     if type(expected) in NUMBERS and type(found) in NUMBERS:
         if strict and type(expected) is not type(found):
             return False
         if expected == found:
             return True
         if isinstance(expected, complex) or isinstance(found, complex):
-            return abs(expected - found) <= tolerance
+            return _near(expected, found, tolerance)
         if isinstance(expected, float) and isinstance(found, float) and math.isnan(expected) and math.isnan(found):
             return True
         return tolerance > 0 and _near(expected, found, tolerance)
@@ -81,23 +88,23 @@ def same(expected: Any, found: Any, *, strict: bool = True, tolerance: float = 0
         return not strict and isinstance(expected, set | frozenset) and isinstance(found, set | frozenset) and expected == found
     if isinstance(expected, list | tuple | deque):
         return len(expected) == len(found) and all(
-            same(one, other, strict=strict, tolerance=tolerance) for one, other in zip(expected, found, strict=True)
+            _same(one, other, strict, tolerance) for one, other in zip(expected, found, strict=True)
         )
     if isinstance(expected, set | frozenset):
         actual = {part: part for part in found}
         return len(expected) == len(found) and all(
-            part in actual and same(part, actual[part], strict=strict) for part in expected
+            part in actual and _same(part, actual[part], strict, 0.0) for part in expected
         )
     if isinstance(expected, dict):
         keys = {key: key for key in found}
         return len(expected) == len(found) and all(
-            key in keys and same(key, keys[key], strict=strict) and same(part, found[key], strict=strict, tolerance=tolerance)
+            key in keys and _same(key, keys[key], strict, 0.0) and _same(part, found[key], strict, tolerance)
             for key, part in expected.items()
         )
     return bool(expected == found)
 
 
-def _near(expected: float, found: float, tolerance: float) -> bool:
+def _near(expected: complex, found: complex, tolerance: float) -> bool:
     try:
         return abs(expected - found) <= tolerance
     except OverflowError:

@@ -13,6 +13,7 @@ from tracewheel.core.types import Task
 from tracewheel.environments.base import Observation, function_tool
 from tracewheel.environments.box_state import box_files, stored_file
 from tracewheel.environments.boxed import BOXED_THREADS, BoxedArgs, BoxedFolder, failed, wrong_call
+from tracewheel.environments.harbor.attacks import attacks
 from tracewheel.environments.harbor.image import with_folders
 from tracewheel.environments.harbor.loading import harbor_task, load_tasks, solution_command
 from tracewheel.sandbox import SandboxConfig
@@ -86,6 +87,10 @@ class HarborEnvironment:
     def solution(self, task: Task) -> list[tuple[str, dict[str, Any]]] | None:
         """The task's own solution, as one command."""
         return [("shell", {"command": solution_command(task)}), ("submit", {})]
+
+    def attacks(self, task: Task) -> dict[str, list[tuple[str, dict[str, Any]]]]:
+        """What is left for the tests in the place of the work, and attempts to leave the box before it."""
+        return attacks(task)
 
     def tools(self) -> list[dict[str, Any]]:
         return TOOLS

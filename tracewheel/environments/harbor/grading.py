@@ -1,4 +1,7 @@
-"""Runs a task's own tests on what an agent left, in a box of their own, and reads the reward."""
+"""Runs a task's own tests on what an agent left, in a box of their own, and reads the reward.
+
+The agent's files are data there. Nothing that bash, Python or pytest reads by itself is the agent's: home, programs, settings.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +9,31 @@ import json
 import math
 import re
 from collections.abc import Mapping
+from functools import cache
+from pathlib import Path, PurePosixPath
 from typing import Any
 
+from tracewheel.core.errors import InfrastructureError
 from tracewheel.environments.box_state import StoredFile, box_files
 from tracewheel.environments.harbor.image import with_folders
 from tracewheel.environments.harbor.tools import PATH, tool_files
 from tracewheel.sandbox import BoxFile, Limits, SandboxConfig, make_sandbox
 
-# What an agent may not bring into the box of the tests.
-OURS = ("tests", "solution", ".tools", "logs/verifier")
+HOME = ".home"
+# What an agent may not bring into the box of the tests. Test scripts put `/root/.local/bin` first in their PATH.
+PROGRAMS = ("root/.local/bin", "root/.local/lib")
+OURS = ("tests", "solution", "logs/verifier", *PROGRAMS)
+# Variables of a task's image by which bash, Python, pytest or the loader would run a file of the agent's before the tests.
+LOADING = re.compile(
+    r"BASH_ENV|ENV|BASHOPTS|SHELLOPTS|PROMPT_COMMAND|CDPATH|IFS|PYTEST_\w+|LD_\w+|GCONV_PATH|"
+    r"PYTHON(PATH|HOME|STARTUP|USERBASE|PLATLIBDIR|EXECUTABLE|INSPECT|BREAKPOINT|PYCACHEPREFIX|WARNINGS)"
+)
 NUMBER = re.compile(r"[01](\.\d*)?([eE][+-]?\d+)?|\.\d+")
 MOST_SECONDS = 300.0
+MOST_OUTPUT = 1 << 20
+# What `box/run.py` says and ends with.
+READY = b"ready\n"
+FINE, FAILED, KILLED = 40, 41, 42
 
 
 def graded(
@@ -31,25 +48,25 @@ def graded(
         sandbox: How code is run.
 
     Raises:
-        InfrastructureError: the box could not be made.
+        InfrastructureError: the box could not be made, or did not come as far as the tests.
     """
-    left = {path: file for path, file in box_files(files).items() if not _under(path, OURS)}
-    tests = {f"tests/{path}": file for path, file in box_files(goal["tests"]).items()}
-    given = {**left, **tests, **tool_files(), "logs/verifier": BoxFile(mode=0o755, folder=True)}
-    given = {
-        path: file for path, file in given.items() if not (file.folder and any(one.startswith(f"{path}/") for one in given))
-    }
-    for home in ("root/.local/bin/env",):
-        given.setdefault(home, BoxFile())
+    ours = _ours(box_files(start["files"]), goal)
+    given = with_folders({**_left(box_files(files), set(start["folders"]), ours), **ours}, set(start["folders"]))
     config = sandbox.model_copy(update={"folders": tuple(start["folders"])})
-    limits = Limits(seconds=min(goal["seconds"], MOST_SECONDS), memory_mb=2048)
-    env = {**start["env"], "PATH": PATH, "HOME": "/root", "TEST_DIR": "/tests"}
-    command = ["bash", "-c", 'cd "$0" && exec bash "$1"', start["workdir"], f"/tests/{goal['run']}"]
-    run = make_sandbox(config).run(command, with_folders(given, set(start["folders"])), limits=limits, keep=True, env=env)
-    if run.exit_code is None:
-        return 0.0, f"the tests were ended: {', '.join(run.findings)}"
+    limits = Limits(seconds=min(goal["seconds"], MOST_SECONDS), memory_mb=2048, output_bytes=MOST_OUTPUT)
+    command = ["python3", "-I", "-B", "-c", _runner(), start["workdir"], f"/tests/{goal['run']}"]
+    run = make_sandbox(config).run(command, given, limits=limits, keep=True, env=_variables(start["env"]))
+    if not run.stdout.startswith(READY):
+        raise InfrastructureError(f"the box of the tests did not start ({run.exit_code}): {run.text[-200:]}")
+    if run.exit_code not in (FINE, FAILED):
+        why = ", ".join(run.findings) or ("their script was killed" if run.exit_code == KILLED else "what ran them was killed")
+        return 0.0, f"the tests were ended: {why}"
+    if changed := [path for path, file in ours.items() if not file.folder and run.files.get(path) != file]:
+        return 0.0, f"a file of the tests was changed while they ran: {changed[0]}"
+    if run.exit_code != FINE:
+        return 0.0, "the tests' script ended with another exit status than 0"
     if goal["by_exit_code"]:
-        return float(run.exit_code == 0), f"the tests ended with exit status {run.exit_code}"
+        return 1.0, "the tests' script ended with exit status 0"
     return read_reward(run.files)
 
 
@@ -64,6 +81,49 @@ def read_reward(files: Mapping[str, BoxFile]) -> tuple[float, str]:
             return 0.0, f"/{name} holds no number from 0 to 1: {text[:60]!r}"
         return value, f"/{name}"
     return 0.0, "the tests wrote neither /logs/verifier/reward.txt nor reward.json"
+
+
+@cache
+def _runner() -> str:
+    """The program that runs the tests' script."""
+    return Path(__file__).parent.joinpath("box", "run.py").read_text(encoding="utf-8")
+
+
+def _ours(start: Mapping[str, BoxFile], goal: Mapping[str, Any]) -> dict[str, BoxFile]:
+    """The files of the tests, the tools, and a home without anything of the agent's, by their path in the box."""
+    tests = {f"tests/{path}": file for path, file in box_files(goal["tests"]).items()}
+    # What the task itself put into its home. A link could lead to what the agent can write.
+    own = {path: file for path, file in start.items() if path.startswith("root/.") and not file.link}
+    programs = {path: file for path, file in own.items() if _under(path, PROGRAMS)}
+    home = {f"{HOME}/{path.removeprefix('root/')}": file for path, file in own.items()}
+    env = {f"{HOME}/.local/bin/env": BoxFile(), "root/.local/bin/env": BoxFile()}
+    ours = {**programs, **home, **env, **tests, **tool_files(), "logs/verifier": BoxFile(mode=0o755, folder=True)}
+    above = _above(ours)
+    return {path: file for path, file in ours.items() if path not in above}
+
+
+def _left(files: Mapping[str, BoxFile], folders: set[str], ours: Mapping[str, BoxFile]) -> dict[str, BoxFile]:
+    """What of an agent's files comes into the box: those in the task's folders, where none of ours is or has to be.
+
+    Files of its home that do not begin with a dot are found in ours, too, by links.
+    """
+    above = _above(ours)
+    left = {
+        path: file
+        for path, file in files.items()
+        if path.partition("/")[0] in folders and not _under(path, OURS) and path not in above and path not in ours
+    }
+    names = {PurePosixPath(path).parts[1] for path in left if path.startswith("root/") and not path.startswith("root/.")}
+    return left | {f"{HOME}/{name}": BoxFile(mode=0o777, link=f"/root/{name}") for name in names}
+
+
+def _variables(env: Mapping[str, str]) -> dict[str, str]:
+    """The variables of the tests' script."""
+    kept = {name: value for name, value in env.items() if not LOADING.fullmatch(name)}
+    if path := env.get("PYTHONPATH"):
+        kept["TESTS_PYTHONPATH"] = path  # for pytest, behind its own
+    ours = {"PATH": PATH, "HOME": f"/box/{HOME}", "TEST_DIR": "/tests", "PYTHONNOUSERSITE": "1"}
+    return {"LANG": "C.UTF-8", **kept, **ours}
 
 
 def _number(text: str) -> float | None:
@@ -86,3 +146,8 @@ def _json_number(text: str) -> float | None:
 
 def _under(path: str, folders: tuple[str, ...]) -> bool:
     return any(path == folder or path.startswith(f"{folder}/") for folder in folders)
+
+
+def _above(files: Mapping[str, BoxFile]) -> set[str]:
+    """All folders that files lie in."""
+    return {str(parent) for path in files for parent in PurePosixPath(path).parents}

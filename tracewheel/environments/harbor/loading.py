@@ -110,6 +110,8 @@ def validate(task: Task, sandbox: SandboxConfig) -> None:
     run = make_sandbox(config).run(command, files, limits=SOLUTION_LIMITS, keep=True, env={**start["env"], "HOME": "/root"})
     if run.exit_code is None:
         raise Refused(f"its solution was ended: {', '.join(run.findings)}")
+    if "escape" in run.findings:
+        raise Refused("its solution tries to leave its box, as by a call to the network, which costs an agent the reward")
     left = {path: stored_file(file) for path, file in run.files.items()}
     worth, why = graded(left, start, task.goal, sandbox)
     if worth != 1.0:

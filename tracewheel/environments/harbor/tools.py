@@ -13,9 +13,17 @@ from pathlib import Path
 from tracewheel.environments.harbor.directory import Refused
 from tracewheel.sandbox import BoxFile
 
-PATH = "/box/.tools/bin:/usr/local/bin:/usr/bin:/bin"
+SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
+PATH = f"/box/.tools/bin:{SYSTEM_PATH}"
 SCRIPT = Path(__file__).parent / "box" / "tools.py"
 NAMES = ("apt-get", "apt", "pip", "pip3", "uv", "uvx", "curl", "pytest")
+# Isolated: no file of an agent's, in its home or in the folder that the tests are run in, is loaded by a stand-in.
+STAND_IN = '#!/bin/sh\nexec "$(PATH={path} command -v python3)" -I /box/.tools/tools.py {name} "$@"\n'
+# `-m pytest` would take a `pytest.py` of the current folder.
+PYTHON = (
+    '#!/bin/sh\n[ "$1 $2" = "-m pytest" ] && shift 2 && exec /box/.tools/bin/pytest "$@"\n'
+    'exec "$(PATH={path} command -v python3)" "$@"\n'
+)
 PACKAGES = ("pytest", "pluggy", "iniconfig", "packaging")
 
 
@@ -28,7 +36,9 @@ def tool_files() -> dict[str, BoxFile]:
     """
     files = {".tools/tools.py": BoxFile(SCRIPT.read_bytes())}
     for name in NAMES:
-        files[f".tools/bin/{name}"] = BoxFile(f'#!/bin/sh\nexec python3 /box/.tools/tools.py {name} "$@"\n'.encode(), 0o755)
+        files[f".tools/bin/{name}"] = BoxFile(STAND_IN.format(path=SYSTEM_PATH, name=name).encode(), 0o755)
+    for name in ("python", "python3"):
+        files[f".tools/bin/{name}"] = BoxFile(PYTHON.format(path=SYSTEM_PATH).encode(), 0o755)
     try:
         parts = [part for name in PACKAGES for part in distribution(name).files or []]
     except PackageNotFoundError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,8 @@ SYSTEM_PROMPT = (
     "Solve the problem step by step. Then call the tool answer with the result alone, or end with a line that says Answer: "
     "and the result."
 )
+# What makes another number of one, or takes it back.
+CHANGED = ("plus 5", "times 4", "thousand", "dozen", "squared", "is wrong", "to 300", "or so", "% 7", "pi")
 TOOLS = [function_tool("answer", "Give the result and end the work.", {"value": {"type": "string"}})]
 
 
@@ -98,6 +101,10 @@ class MathEnvironment:
         if number:
             given |= {"wrong_sign": str(-number), "wrong_scale": str(number * 10), "next": str(number + 1)}
             given["percent_of_it"] = f"{number / 100}"
+            for words in CHANGED:
+                given["then_" + re.sub(r"\W+", "_", words).strip("_")] = f"{right} {words}"
+            given |= {"power_of_ten": f"{right}e5", "ordered": f"{right}th", "pipe": f"{right}1 | {right}"}
+            given |= {"equation": f"{right}1 = {right}", "fraction_of_x": f"x = {right}1 / x = {right}"}
         if task.goal.get("unit"):
             given["wrong_unit"] = f"{right} kg"
         misses = {name: [("answer", {"value": value})] for name, value in given.items()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, TypeGuard
 
 from tracewheel.config.base import Strict
 from tracewheel.core.errors import DataError, InfrastructureError
@@ -99,9 +99,7 @@ class PatchEnvironment:
     def task_from_log(self, prompt: str, logged: dict[str, Any]) -> Task:
         state, goal = logged.get("initial_state"), logged.get("goal")
         files = state.get("files") if isinstance(state, dict) else None
-        if not isinstance(files, dict) or not all(
-            isinstance(text, str) and _clean(path) == path for path, text in files.items()
-        ):
+        if not _are_files(files):
             raise DataError("'initial_state.files' needs the text of each file by its path")
         command = state.get("test_command") if isinstance(state, dict) else None
         if command is not None and not (isinstance(command, list) and command and all(isinstance(one, str) for one in command)):
@@ -142,10 +140,13 @@ class PatchEnvironment:
         self._findings, self._submitted = [], False
 
     def restore(self, task: Task, state: dict[str, Any]) -> None:
-        if not isinstance(state.get("files"), dict) or not isinstance(state.get("findings"), list):
-            raise DataError("a state of the patch environment has 'files' and 'findings'")
+        files, findings = state.get("files"), state.get("findings")
+        if not _are_files(files) or not isinstance(findings, list) or not all(isinstance(one, str) for one in findings):
+            raise DataError("a state of the patch environment has 'files' (path to text) and 'findings' (a list of texts)")
+        if type(state.get("submitted", False)) is not bool:
+            raise DataError("'submitted' of a state of the patch environment is true or false")
         self.reset(task)
-        self._files, self._findings = dict(state["files"]), list(state["findings"])
+        self._files, self._findings = dict(files), list(findings)
         self._submitted = bool(state.get("submitted"))
 
     def snapshot(self) -> dict[str, Any]:
@@ -244,6 +245,14 @@ class PatchEnvironment:
             return task
         given = self._config.model_dump(exclude_defaults=True)
         return replace(task, verifier=kind_text("patch_tests", {"sandbox": given}))
+
+
+def _are_files(files: Any) -> TypeGuard[dict[str, str]]:
+    """Whether it is files by their paths in the repository."""
+    return isinstance(files, dict) and all(
+        isinstance(path, str) and isinstance(text, str) and _is_text(text) and _clean(path) == path != ""
+        for path, text in files.items()
+    )
 
 
 def _clean(path: str) -> str:

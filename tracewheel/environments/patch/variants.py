@@ -7,10 +7,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from tracewheel.core.errors import InfrastructureError
 from tracewheel.core.strict_json import parse_json
-from tracewheel.sandbox import Limits, Sandbox
+from tracewheel.sandbox import BoxRun, Limits, Sandbox
 
 RUNNER = Path(__file__).parent / "box" / "unittests.py"
+READY = b"ready\n"
 LIMITS = Limits(seconds=60.0, memory_mb=1024, output_bytes=1 << 20)
 
 
@@ -25,21 +27,35 @@ def passed_tests(
         tests: The test files with what they need, which replace those of the repository.
         folders: Where modules are imported from, as `.` or `src`.
 
+    Raises:
+        InfrastructureError: the box did not come as far as the tests.
+
     Returns:
         What the box says of each test by its id, and what was odd about the run.
     """
     modules = [str(PurePosixPath(path).with_suffix("")).replace("/", ".") for path in sorted(tests) if is_test(path)]
     given = {f"repository/{path}": text.encode() for path, text in {**files, **tests}.items()}
-    command = ["/bin/sh", "-c", "cd repository && exec python3 -I -S ../unittests.py"]
+    command = ["/bin/sh", "-c", "mkdir -p repository && cd repository && exec python3 -I -S ../unittests.py"]
     asked = json.dumps({"folders": list(folders), "modules": modules}).encode()
     run = sandbox.run(command, {**given, "unittests.py": RUNNER.read_bytes()}, asked, LIMITS)
     try:
-        said = parse_json(run.stdout.decode())
+        said = parse_json(after_ready(run).decode())
     except ValueError:
         said = None
     if not isinstance(said, dict):
         return {}, list(run.findings) or ["ended before all tests were run"]
     return said, list(run.findings)
+
+
+def after_ready(run: BoxRun) -> bytes:
+    """What a box wrote after its first line, which says that it started, and comes before any of an agent's code.
+
+    Raises:
+        InfrastructureError: there is no such line.
+    """
+    if not run.stdout.startswith(READY):
+        raise InfrastructureError(f"the box of the tests did not start ({run.exit_code}): {run.text[:200]}")
+    return run.stdout[len(READY) :]
 
 
 def is_test(path: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 from pydantic import Field
@@ -13,17 +14,27 @@ from tracewheel.core.types import Task
 from tracewheel.scoring.math_pool import math_pool
 from tracewheel.scoring.verifiers.answers import spoken
 from tracewheel.scoring.verifiers.episode import Episode, Verdict
+from tracewheel.scoring.verifiers.units import MONEY, NO_UNIT, changes_number, without_unit, words_beside
 
 MARK = re.compile(r"^[ \t*_#>]*(?:final )?answer(?: is)?[ \t*_]*[:=][ \t*_]*(.+?)[ \t*_]*$", re.IGNORECASE | re.MULTILINE)
 BOXED = ("\\boxed{", "\\fbox{")
-SEVERAL = re.compile(
-    r"\b(?:or|and|either|maybe|versus)\b|\\(?:text|mathrm)\{\s*(?:or|and)\s*\}|\\lor|\\pm|±|;|\|\||,(?!\d{3}(?!\d))"
+COMMANDS = (
+    "lor|vee|land|wedge|pm|mp|q?quad|to|[rR]ightarrow|implies|iff|cup|cap|parallel|oplus|sim|simeq|equiv|[lc]?dots|bmod|mid"
+    "|[lr]?vert"
 )
-UNIT = re.compile(r"^(.*?[\d.)}])\s*([%°a-zA-Zµ²³][\w%°²³/^. ]*)$", re.DOTALL)
-TEXT_UNIT = re.compile(r"\\(?:text|mathrm|mbox)\{\s*([^{}]*?)\s*\}\s*$")
-MIXED = re.compile(r"^(-?)(\d+)\s+(\d+)/(\d+)$")
-MONEY = "$€£"
+SEVERAL = re.compile(
+    rf"\b(?:or|and|either|maybe|versus)\b|\\(?:{COMMANDS})(?![a-zA-Z])|[±∓;&∨∧→⇒≡∪∩⊕…@#|\n\r\v\f\x1c-\x1e\x85\u2028\u2029]|\\\\"
+    r"|->|=>|\.\.|\d_|%(?=.)|(?<!\^)\\circ(?=\s*[\d(])|^\s*[!¬~]|,(?!\d{3}(?!\d))"
+)
+BESIDE_ANOTHER = re.compile(r"(?<=[,;}])\s*\\q?quad(?![a-zA-Z])|\\q?quad\s*(?=\\text|[,;])")
+EQUALS = re.compile(r"(?<![<>!:=])=(?![=>])|(?=≈|\\approx(?![a-zA-Z]))")
+ROUNDED = re.compile(r"(?:≈|\\approx)\s*([-+]?\d*\.(\d+))$")
+NAME = re.compile(
+    r"\\?[a-zA-Z]+(?:_(?:\w|\{\w+\}))?'?(?:\([\w, ]*\))?|\([a-zA-Z](?:, ?[a-zA-Z])*\)|\\text\{[a-zA-Z ]+\}|\\angle ?[A-Z]+"
+)
 VARIABLE = re.compile(r"^[a-zA-Z]\s*=\s*")
+WRAPPED = re.compile(r"\\(?:text\w*|mathbf|mathrm|mbox)\s*\{\s*([-+$€£\\]*\.?\d[^{}]*)\}")
+MOST_SIDES = 4
 
 
 class MathArgs(Strict):
@@ -52,7 +63,9 @@ class MathVerifier:
     `\boxed{...}`, or a line `Answer: ...`. What stands in its thinking is none. Several answers are wrong, marked or
     in one mark ("3 or 4"), unless the goal's has as many.
 
-    With `unit` in the goal, a list of spellings, an answer may have one of these or none; without it any unit is let through.
+    With `unit` in the goal, a list of spellings, an answer may have one of these or none. Without it a unit may be any few
+    words none of which changes the number (`verifiers.units`): "18 eggs per day" is 18; "18 dozen" and "18 is wrong" are not.
+    Of an equation, each side that is no name must be right: "5 = 4" is wrong.
     Answers longer than 4,000 characters are wrong, as is one on which the comparison hangs for 10 seconds.
 
     Raises:
@@ -77,16 +90,41 @@ class MathVerifier:
         if len(answers) != 1:
             return Verdict(0.0, parts, " | ".join(answers), "several different answers" if answers else "no answer is marked")
         answer = str(answers[0])
-        if len(SEVERAL.findall(_bare(answer))) > len(SEVERAL.findall(_bare(gold))):
+        known = [str(one) for one in _listed(task.goal.get("unit") or [])]
+        equation = len(_sides(gold)) > 1
+        right, own_unit = without_unit(_named(gold) if equation else _sides(gold)[0], known)
+        sides = [_named(answer)] if equation else _sides(answer)
+        if len(sides) > MOST_SIDES or max(map(_several, sides)) > _several(right):
             return Verdict(0.0, parts, answer, "several answers in one")
-        number, unit = without_unit(answer)
-        accepted = task.goal.get("unit")
-        if unit and accepted and unit.rstrip(".").lower() not in [str(one).lower() for one in _listed(accepted)]:
-            return Verdict(0.0, parts, answer, f"the unit is '{unit}'")
-        return self._compared(f"\\boxed{{{without_unit(gold)[0]}}}", f"\\boxed{{{number}}}", parts, answer)
+        if not _balanced(answer):
+            return Verdict(0.0, parts, answer, "its braces do not match")
+        verdicts = [self._side(right, [*known, *filter(None, [own_unit])], known, sides[0], parts)]
+        for side in sides[1:]:
+            if verdicts[-1].total:
+                verdicts.append(self._side(right, known, known, side, parts, ROUNDED.match(side)))
+        return replace(verdicts[-1], answer=answer)
 
-    def _compared(self, gold: str, answer: str, parts: dict[str, float], shown: str = "") -> Verdict:
-        found = math_pool().compare(gold, answer, digits=self._args.digits, strict=self._args.strict)
+    def _side(
+        self,
+        right: str,
+        units: list[str],
+        accepted: list[str],
+        side: str,
+        parts: dict[str, float],
+        rounded: re.Match[str] | None = None,
+    ) -> Verdict:
+        """The verdict on an answer, or on one side of it: `rounded` is one that is only near the answer."""
+        if rounded:
+            return self._compared(f"\\boxed{{{right}}}", f"\\boxed{{{rounded.group(1)}}}", parts, side, len(rounded.group(2)))
+        number, unit = without_unit(side, units)
+        if unit and accepted and unit.rstrip(".").lower() not in [one.lower() for one in accepted]:
+            return Verdict(0.0, parts, side, f"the unit is '{unit}'")
+        if beside := changes_number(words_beside(number), words_beside(right)):
+            return Verdict(0.0, parts, side, f"beside the number: {' '.join(sorted(beside))[:80]}")
+        return self._compared(f"\\boxed{{{right}}}", f"\\boxed{{{number}}}", parts, side)
+
+    def _compared(self, gold: str, answer: str, parts: dict[str, float], shown: str = "", digits: int | None = None) -> Verdict:
+        found = math_pool().compare(gold, answer, digits=digits or self._args.digits, strict=self._args.strict)
         return Verdict(float(found.equal), {**parts, "read": float(found.read)}, shown or answer[-200:], found.why)
 
 
@@ -104,33 +142,48 @@ def marked(text: str) -> list[str]:
     return found or [match.group(1).strip() for match in MARK.finditer(text)]
 
 
-def without_unit(answer: str) -> tuple[str, str]:
-    """The number of an answer and its unit, "" where it has none or is more than a number with a unit.
+def _named(answer: str) -> str:
+    """An answer without the `x =` before it."""
+    return _bare(VARIABLE.sub("", _bare(answer)))
 
-    A dollar sign, thousands separators, and `x =` before a number are taken off, a mixed number becomes a fraction.
-    """
-    text = _bare(answer)
-    unit = ""
-    if match := TEXT_UNIT.search(text):
-        text, unit = text[: match.start()].strip(), match.group(1)
-    elif (match := UNIT.match(text)) and "\\" not in match.group(2) and not re.fullmatch(r"[a-z](\^.*)?", match.group(2)):
-        text, unit = match.group(1), match.group(2).strip()
-    elif match and len(match.group(2)) == 1 and match.group(2) in "mgslhkLKVWJNA":
-        text, unit = match.group(1), match.group(2)
-    text = text.replace("\\%", "%").rstrip("% ")
-    if match := MIXED.match(text):
-        sign, whole, above, below = match.groups()
-        text = f"{sign}{int(whole) * int(below) + int(above)}/{below}"
-    return text, unit
+
+def _sides(answer: str) -> list[str]:
+    """An answer, or the sides of an equation that may each be one: `x = 6/8 = 3/4` has two, for x is a name."""
+    sides = [_bare(side) for side in EQUALS.split(_bare(answer))]
+    named = [side for side in sides[:-1] if not (NAME.fullmatch(side) and not words_beside(side) & NO_UNIT)]
+    return [*named, sides[-1]] if named or len(sides) == 1 else [re.sub(r"^(?:≈|\\approx)", "", sides[-1]).strip()]
+
+
+def _several(answer: str) -> int:
+    """How many marks of several answers there are."""
+    if "\\begin" in answer:
+        answer = answer.replace("\n", " ")
+    return len(SEVERAL.findall(BESIDE_ANOTHER.sub("", answer)))
 
 
 def _bare(answer: str) -> str:
-    text = answer.strip().strip(".").strip()
+    text = re.sub(r"[\xa0\u2000-\u200a\u202f]", " ", answer).strip().strip(".").strip()
     for opening, closing in (("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]")):
         if text.startswith(opening) and text.endswith(closing) and len(text) >= len(opening) + len(closing):
             text = text[len(opening) : len(text) - len(closing)].strip()
-    text = VARIABLE.sub("", text.replace("\\$", "$").strip(MONEY + " ")).replace("\\,", "").replace("{,}", ",")
+    for opening in BOXED:
+        if text.startswith(opening) and _braced(text, len(opening)) == text[len(opening) : -1]:
+            text = text[len(opening) : -1].strip()
+    if match := WRAPPED.fullmatch(text):
+        text = match.group(1)
+    text = text.replace("\\$", "$").strip(MONEY + " ").replace("\\,", "").replace("{,}", ",")
+    text = re.sub(r"(?<![\\a-zA-Z])pi(?![a-zA-Z])|π", r"\\pi ", text)
     return re.sub(r"(?<=\d),(?=\d{3}(?!\d))", "", text.replace("−", "-")).strip(MONEY + " ")
+
+
+def _balanced(text: str) -> bool:
+    """Whether each brace that is no escaped one has its other: a mark of ours around the text cannot be closed within it."""
+    depth = 0
+    for brace in re.findall(r"\\.|[{}]", text):
+        depth += {"{": 1, "}": -1}.get(brace, 0)
+        if depth < 0:
+            return False
+    return depth == 0
 
 
 def _braced(text: str, start: int) -> str | None:

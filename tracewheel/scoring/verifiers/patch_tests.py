@@ -11,7 +11,7 @@ from tracewheel.core.strict_json import parse_json
 from tracewheel.core.types import Task
 from tracewheel.environments.boxed import BOXED_THREADS
 from tracewheel.environments.patch.grading import graded_files
-from tracewheel.environments.patch.variants import passed_tests
+from tracewheel.environments.patch.variants import after_ready, passed_tests
 from tracewheel.sandbox import Limits, SandboxConfig, make_sandbox
 from tracewheel.scoring.verifiers.episode import Episode, Verdict
 from tracewheel.scoring.verifiers.findings import odd_findings, tried_to_escape
@@ -44,7 +44,7 @@ class PatchTestsVerifier:
     box says which passed, and does not know which should (`environments.patch.decoys`).
 
     Raises:
-        InfrastructureError: the box could not be made; the episode stays unscored.
+        InfrastructureError: the box could not be made, or did not come as far as the agent's code; the episode stays unscored.
         ConfigError: there is no sandbox on this machine.
         KeyError: the state or the goal lacks a part.
     """
@@ -100,9 +100,9 @@ class PatchTestsVerifier:
         by_module = sorted(checks, key=lambda check: check["call"])
         asked = json.dumps([{"call": check["call"], "args": check["args"]} for check in by_module]).encode()
         given = {f"repository/{path}": text.encode() for path, text in files.items()}
-        command = ["/bin/sh", "-c", "cd repository && exec python3 -I -S ../calls.py"]
+        command = ["/bin/sh", "-c", "mkdir -p repository && cd repository && exec python3 -I -S ../calls.py"]
         run = make_sandbox(self._config).run(command, {**given, "calls.py": CALLS.read_bytes()}, asked, LIMITS)
-        said = run.stdout.decode(errors="replace").splitlines()
+        said = after_ready(run).decode(errors="replace").splitlines()
         found = [_outcome(_outcome(line)) for line in said[: len(checks)]]
         found += [None] * (len(checks) - len(found))
         flags: list[str] = [finding for finding in run.findings if finding != CALLED] or (

@@ -4,10 +4,14 @@ from collections import Counter, OrderedDict, deque
 from decimal import Decimal
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tracewheel.core.strict_json import check_json
 from tracewheel.environments.code.driver import DEEPEST, Unfit, decode
+from tracewheel.environments.code.grading import VIEWS, _function_failure, run_tests
 from tracewheel.environments.code.values import decode_claim, encode, same
+from tracewheel.sandbox import BoxFile, BoxRun, Limits
 
 NAN, INFINITY = float("nan"), float("inf")
 VALUES = [
@@ -114,6 +118,62 @@ def test_claims_of_another_form_are_refused(claim):
 def test_comparison_by_type(one, other, strict, equal):
     assert same(one, other) is same(other, one) is strict
     assert same(one, other, strict=False) is equal
+
+
+class Lying:
+    """A sandbox whose agent wrote the lines itself."""
+
+    def __init__(self, line):
+        self.line = line
+
+    def run(self, *given, **named):
+        return BoxRun(0, b'{"ready": true}\n' + self.line + b"\n", b"")
+
+
+@pytest.mark.parametrize("name", ["raised", "unfit", "missing", "exit"])
+@pytest.mark.parametrize("inner", [b"[" * 900 + b"]" * 900, b'"\\ud800"', b"{}", b"1.5", b"[]"])
+def test_a_claim_of_another_form_is_forged(name, inner):
+    sandbox = Lying(b'{"case": 0, "%s": %s}' % (name.encode(), inner))
+    goal = {"form": "function", "file": "a.py", "function": "f", "types": "equal", "cases": [{"args": [], "expected": 1}]}
+    result = run_tests(sandbox, Limits(), {**goal, "shown": 0}, {"a.py": BoxFile(b"x")})
+    assert result.passed == (False,) and "forged results" in result.signs
+    assert result.failure.encode()
+
+
+LARGE = complex(1.7e308, 1.7e308)
+
+
+@pytest.mark.parametrize("other", [0, 1.5, 10**400, complex(-1.7e308, 1.7e308), True, complex(NAN, 0)])
+@pytest.mark.parametrize("tolerance", [0.0, 1e-6])
+def test_a_difference_too_large_for_a_float_is_another_result(other, tolerance):
+    for strict in (True, False):
+        assert not same(other, LARGE, strict=strict, tolerance=tolerance)
+        assert not same([LARGE], [other], strict=strict, tolerance=tolerance)
+
+
+PLAIN = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.complex_numbers() | st.text() | st.binary()
+    | st.sampled_from([10**400, -(10**400), LARGE, -LARGE, 1.7e308, 2**1024]),
+    lambda part: st.lists(part, max_size=4) | st.lists(part, max_size=4).map(tuple)
+    | st.dictionaries(st.integers() | st.text() | st.complex_numbers(), part, max_size=4),
+    max_leaves=12,
+)  # fmt: skip
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda part: st.lists(part, max_size=3) | st.dictionaries(
+        st.sampled_from(["int", "float", "complex", "bytes", "dict", "tuple", "set", "frozenset", "deque"]), part, max_size=1
+    ),
+    max_leaves=10,
+)  # fmt: skip
+
+
+@settings(max_examples=200, deadline=None)
+@given(expected=PLAIN, claim=PLAIN.map(encode) | JSON, strict=st.booleans(), view=st.sampled_from(sorted(VIEWS)))
+def test_no_claim_of_an_agent_makes_the_grading_raise(expected, claim, strict, view):
+    goal = {"types": "strict" if strict else "equal"}
+    for tolerance in (0.0, 1e-6):
+        case = {"args": [], "expected": encode(expected), "view": view, "tolerance": tolerance}
+        assert isinstance(_function_failure(goal, case, {"case": 0, "value": claim}), str)
 
 
 def test_tolerance_is_for_floats_in_any_place():

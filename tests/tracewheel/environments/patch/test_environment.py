@@ -2,15 +2,18 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import pytest
 
-from tracewheel.core.errors import DataError
+from tracewheel.core.errors import DataError, InfrastructureError
 from tracewheel.core.types import canonical_json
 from tracewheel.environments import make_environment
 from tracewheel.environments.episode import play_calls
 from tracewheel.environments.patch.grading import graded_files
 from tracewheel.environments.patch.library import FAMILIES, MODULES
+from tracewheel.environments.patch.variants import passed_tests
+from tracewheel.sandbox import BoxRun, SandboxConfig, make_sandbox
 from tracewheel.scoring.verifiers import episode_from, make_verifier
 
 needs_box = pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap: apt-get install bubblewrap")
@@ -147,6 +150,61 @@ def test_deleted_tests_come_back_and_are_flagged(task):
     files, flags = graded_files(task.initial_state["files"], {"a.py": "", f"{path}/b.py": ""}, task.goal["protected"])
     assert f"deleted {path}" in flags
     assert files == {"a.py": "", **{kept: task.initial_state["files"][kept] for kept in task.goal["protected"]}}
+
+
+class Broken:
+    """A sandbox whose Python does not start."""
+
+    def run(self, *given, **named):
+        return BoxRun(127, b"", b"/bin/sh: 1: exec: python3: not found")
+
+
+@pytest.mark.parametrize("form", ["checks", "variants"])
+def test_a_box_whose_python_does_not_start_leaves_the_episode_unscored(task, form, monkeypatch):
+    monkeypatch.setattr("tracewheel.scoring.verifiers.patch_tests.make_sandbox", lambda config: Broken())
+    variants = [{"files": {"tests/test_a.py": ""}, "expected": {"tests.test_a.T.test": True}}]
+    goal = {**task.goal, **({"variants": variants, "folders": ["."]} if form == "variants" else {})}
+    with pytest.raises(InfrastructureError, match="did not start"):
+        verdict(replace(task, goal=goal), make_environment("patch").solution(task))
+
+
+@needs_box
+def test_an_agent_cannot_make_the_box_look_broken(task):
+    """Neither by files that Python or the shell might read before the first line, nor by leaving none, nor by another line."""
+    path = task.goal["edits"][0]["path"]
+    steering = dict.fromkeys(("json.py", "os.py", "itertools.py", "importlib.py", "encodings.py"), "raise SystemExit(9)\n")
+    forged = {**task.initial_state["files"], path: "import os\nos.write(1, b'ready\\n')\nos._exit(0)\n"}
+    open_task = replace(task, goal={**task.goal, "protected": []})
+    for files in ({}, steering, {**task.initial_state["files"], **steering}, forged):
+        state = {"files": files, "findings": [], "submitted": True}
+        found = make_verifier("patch_tests").verify_episode(open_task, episode_from([], 0, state))
+        assert found.total == 0.0
+    held, _ = make_verifier("patch_tests")._held(steering, task.goal["checks"])
+    assert not any(held)
+    assert passed_tests(make_sandbox(SandboxConfig()), steering, {"test_a.py": "1 / 0"}, ["."])[0] is not None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"files": {"a.py": 5}},
+        {"files": {"../x": ""}},
+        {"files": {"": ""}},
+        {"files": {"a.py": "\ud800"}},
+        {"files": {"a/../b.py": ""}},
+        {"findings": [5]},
+        {"findings": {}},
+        {"submitted": "no"},
+    ],
+)
+def test_a_state_that_is_none_is_refused(task, change):
+    environment = make_environment("patch")
+    environment.reset(task)
+    state = environment.snapshot()
+    with pytest.raises(DataError):
+        environment.restore(task, {**state, **change})
+    environment.restore(task, state)
+    assert environment.snapshot() == state
 
 
 @needs_box

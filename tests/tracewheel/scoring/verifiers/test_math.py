@@ -14,7 +14,8 @@ import pytest
 from tracewheel.core.types import Task
 from tracewheel.scoring.math_pool import HUNG, LONGEST, MathPool
 from tracewheel.scoring.verifiers import episode_from, make_verifier
-from tracewheel.scoring.verifiers.math import marked, without_unit
+from tracewheel.scoring.verifiers.math import marked
+from tracewheel.scoring.verifiers.units import without_unit
 
 pytest.importorskip("math_verify")
 CASES = json.loads(Path(__file__).with_name("math_cases.json").read_text())
@@ -126,6 +127,6 @@ def test_workers_end_with_their_parent_and_see_no_secrets():
 def test_marks_and_units():
     assert marked("\\boxed{a{b}c} and \\boxed{2}") == ["a{b}c", "2"]
     assert marked("Answer: 3\nfinal answer is: 4") == ["3", "4"]
-    assert [without_unit(text) for text in ("5 km", "5%", "$5", "5x", "\\frac{1}{2} \\text{ cm}")] == [
-        ("5", "km"), ("5", "%"), ("5", ""), ("5x", ""), ("\\frac{1}{2}", "cm"),
+    assert [without_unit(text) for text in ("5 km", "5%", "5 eggs per day", "5x", "\\frac{1}{2} \\text{ cm}")] == [
+        ("5", "km"), ("5", "%"), ("5", "eggs per day"), ("5x", ""), ("\\frac{1}{2}", "cm"),
     ]  # fmt: skip

@@ -1,6 +1,7 @@
-"""Stands in for programs that install things, in a box without a network: `python3 tools.py NAME ARGUMENTS`.
+"""Stands in for programs that install things, in a box without a network: `python3 -I tools.py NAME ARGUMENTS`.
 
-What is asked for is there already, or the program fails.
+What is asked for is there already, or the program fails. Files that an agent left beside the tests must not change what these
+programs do: Python is isolated from them, and pytest reads its settings from the tests' folder alone.
 """
 
 import os
@@ -9,6 +10,8 @@ import shutil
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+TESTS = "/tests"
+SETTINGS = ("pytest.ini", ".pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg")
 PYTHON_PACKAGES = {"pytest", "pytest-json-ctrf", "uv", "pip", "setuptools", "wheel"}
 SYSTEM_PACKAGES = {
     "python3-pip": "python3",
@@ -45,15 +48,44 @@ def python_packages(name: str, words: list[str]) -> None:
 
 def pytest(arguments: list[str]) -> None:
     """Run pytest, without the report of a plugin that is not here, and as its own program does: not in the current folder."""
-    sys.path[0] = os.path.join(HERE, "site")
+    sys.path.insert(0, os.path.join(HERE, "site"))
     import pytest as runner
 
+    # Plugins could come from the agent's folders, where the task has them on Python's path.
+    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+    if path := os.environ.get("TESTS_PYTHONPATH"):
+        os.environ["PYTHONPATH"] = path
+        sys.path += [os.path.abspath(part) for part in path.split(os.pathsep) if part]
     kept, skip = [], False
     for word in arguments:
         if not skip and word != "--ctrf" and not word.startswith("--ctrf="):
             kept.append(word)
         skip = word == "--ctrf"
-    sys.exit(int(runner.main(["-p", "no:cacheprovider", *kept])))
+    ours = ["-p", "no:cacheprovider", "-c", settings()]
+    if os.path.isdir(TESTS):
+        ours += [f"--rootdir={TESTS}", f"--confcutdir={TESTS}"]
+    sys.exit(int(runner.main([*ours, *kept])))
+
+
+def settings() -> str:
+    """The settings of pytest: the first file of the tests' folder that has some, or an empty one."""
+    from pathlib import Path
+
+    from _pytest.config.findpaths import load_config_dict_from_file
+
+    for name in SETTINGS:
+        path = Path(TESTS, name)
+        if path.is_file() and load_config_dict_from_file(path) is not None:
+            return str(path)
+    return os.devnull
+
+
+def ready() -> None:
+    """Fail unless pytest is there."""
+    sys.path.insert(0, os.path.join(HERE, "site"))
+    import pytest as runner
+
+    sys.exit(0 if callable(runner.main) else 1)
 
 
 def uvx(arguments: list[str]) -> None:
@@ -82,7 +114,9 @@ def tool(arguments: list[str]) -> None:
 def main(name: str, arguments: list[str]) -> None:
     """Do what the program of this name would."""
     words = [word for word in arguments if not word.startswith("-")]
-    if name in ("apt-get", "apt"):
+    if name == "ready":
+        ready()
+    elif name in ("apt-get", "apt"):
         system_packages(name, words)
     elif name in ("pip", "pip3"):
         python_packages(name, words)
@@ -99,6 +133,10 @@ def main(name: str, arguments: list[str]) -> None:
         python_packages("uv add", ["install", *words[1:]])
     elif words[:1] == ["venv"]:
         folder = words[1] if len(words) > 1 else ".venv"
+        if os.path.islink(folder):
+            os.unlink(folder)
+        elif os.path.exists(folder):  # an agent's, with a script in it that tests would read
+            shutil.rmtree(folder)
         os.makedirs(os.path.join(folder, "bin"), exist_ok=True)
         open(os.path.join(folder, "bin", "activate"), "w").close()
     elif words[:1] == ["run"]:
