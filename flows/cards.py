@@ -10,7 +10,16 @@ from typing import Any
 
 from flows.arguments import profile_words
 from flows.batches import batches_card, held_rows
-from flows.data_cards import curate_card, figures_card, ingest_card, keys_card, quality_card, recording_card
+from flows.data_cards import (
+    curate_card,
+    export_traces_card,
+    figures_card,
+    ingest_card,
+    keys_card,
+    make_tasks_card,
+    quality_card,
+    recording_card,
+)
 from flows.look import Block, Card, Grid, number, percent, rows_of
 from flows.preview import preview_card
 from flows.review_cards import approve_card, calibrate_judge_card, dashboard_card, labels_card, reward_model_card
@@ -184,26 +193,6 @@ def export_card(options: Options, result: Result) -> Card:
         look_at="; ".join([*notes, f"the model card is {result['out']}/README.md"]),
         tone="warning" if notes else "good",
         next=[f"tracewheel lineage {options.policy}"],
-    )
-
-
-def export_traces_card(options: Options, result: Result) -> Card:
-    left = [f"{number(count)} left out: {reason}" for reason, count in result["left_out"].items()]
-    again = [f"tracewheel ingest {result['out']}/episodes --out DIR"] if result["format"] == "atif" else []
-    return Card(
-        f"{number(result['episodes'])} episodes written to {result['out']} as {result['format']}",
-        rows_of({"files": result["files"]}),
-        look_at="; ".join(left),
-        next=again,
-    )
-
-
-def make_tasks_card(options: Options, result: Result) -> Card:
-    return Card(
-        f"{number(result['tasks'])} tasks of {result['environment']} written to {result['out']}",
-        rows_of({name: ", ".join(f"{part} {count}" for part, count in result[name].items()) for name in ("families", "tiers")}),
-        look_at="nobody has tried them: set curation.min_attempts to 0",
-        next=[f"tracewheel ingest {result['out']} --out DIR"],
     )
 
 

@@ -1,4 +1,4 @@
-"""What the commands about data say: ingest, curate, `data record` and `data report`."""
+"""What the commands about data say: ingest, curate, `make-tasks`, `export-traces`, `data record` and `data report`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from flows.look import Block, Card, Grid, counted, number, one_line, percent
+from flows.look import Block, Card, Grid, counted, number, one_line, percent, rows_of
 from tracewheel.curation.agreement import GOOD_AGREEMENT, LEAST_AGREEMENT, Agreement
 from tracewheel.traces.ingested_folder import QUARANTINE_FILE
 from tracewheel.traces.shortfall import frequent_reasons, shortfall
@@ -207,3 +207,23 @@ def figures_card(options: Options, result: Result) -> Card:
         (f"{policy} {name}".replace("_", " "), percent(v)) for policy, of in result["eval"].items() for name, v in of.items()
     ]
     return Card(f"Figures in {result['out']}", [*rates, *rows], next=["dvc metrics diff", "dvc plots show"])
+
+
+def export_traces_card(options: Options, result: Result) -> Card:
+    left = [f"{number(count)} left out: {reason}" for reason, count in result["left_out"].items()]
+    again = [f"tracewheel ingest {result['out']}/episodes --out DIR"] if result["format"] == "atif" else []
+    return Card(
+        f"{number(result['episodes'])} episodes written to {result['out']} as {result['format']}",
+        rows_of({"files": result["files"]}),
+        look_at="; ".join(left),
+        next=again,
+    )
+
+
+def make_tasks_card(options: Options, result: Result) -> Card:
+    return Card(
+        f"{number(result['tasks'])} tasks of {result['environment']} written to {result['out']}",
+        rows_of({name: ", ".join(f"{part} {count}" for part, count in result[name].items()) for name in ("families", "tiers")}),
+        look_at="nobody has tried them: set curation.min_attempts to 0",
+        next=[f"tracewheel ingest {result['out']} --out DIR"],
+    )
