@@ -1,7 +1,8 @@
 """A key-value cache whose rows have their own lengths.
 
 Row r holds `lengths[r]` valid positions. A pass gives some rows new tokens, all in one sequence without padding; their
-keys and values go after the row's valid positions. Attention is planned once for all layers, in blocks of rows
+keys and values go after the row's valid positions. A row that holds what another holds, and gets the same tokens, takes
+the other's new keys and values. Attention is planned once for all layers, in blocks of rows
 (`tracewheel/engines/ragged_blocks.py`).
 
 Legend: N tokens of a pass, R rows in it, H key-value heads, G query heads that share one, D head dimension.
@@ -10,7 +11,9 @@ Legend: N tokens of a pass, R rows in it, H key-value heads, G query heads that 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+import itertools
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -18,6 +21,8 @@ import torch
 from tracewheel.engines.ragged_blocks import Block, plan_blocks
 
 SMALLEST = 64
+Twins = Mapping[int, Sequence[int]]  # rows that hold the same as a row, by that row
+NONE: Twins = MappingProxyType({})
 
 
 class RaggedCache:
@@ -51,12 +56,13 @@ class RaggedCache:
         """Give a row back."""
         heapq.heappush(self._free, row)
 
-    def begin(self, rows: Sequence[int], counts: Sequence[int]) -> torch.Tensor:
+    def begin(self, rows: Sequence[int], counts: Sequence[int], twins: Twins = NONE) -> torch.Tensor:
         """Plan a pass that gives `counts` [R] tokens to `rows` [R].
 
         Args:
             rows: In the order of their tokens in the pass: by count, then by row.
             counts: Ascending.
+            twins: For some of `rows`, the other rows that hold the same and get the same tokens.
 
         Returns:
             Position ids [1, N].
@@ -67,12 +73,19 @@ class RaggedCache:
         spread = torch.tensor(counts)
         first = spread.cumsum(0) - spread
         positions = (torch.tensor(starts) - first).repeat_interleave(spread) + torch.arange(sum(counts))
-        self._token_rows = torch.tensor(rows).repeat_interleave(spread).to(self._device)
-        self._positions = positions.to(self._device)
         self._blocks = plan_blocks(rows, counts, ends, self._dtype, self._device)
-        for row, end in zip(rows, ends, strict=True):
-            self.lengths[row] = end
-        return self._positions[None]
+        place = dict(zip(rows, range(len(rows)), strict=True))
+        order = [*range(len(rows)), *(place[row] for row in twins for _ in twins[row])]
+        stored_rows = [*rows, *itertools.chain.from_iterable(twins.values())]
+        sizes = spread[order]
+        within = torch.arange(int(sizes.sum())) - (sizes.cumsum(0) - sizes).repeat_interleave(sizes)
+        stored = first[order].repeat_interleave(sizes) + within
+        self._stored = stored.to(self._device) if twins else None
+        self._token_rows = torch.tensor(stored_rows).repeat_interleave(sizes).to(self._device)
+        self._positions = positions[stored].to(self._device)
+        for index, row in zip(order, stored_rows, strict=True):
+            self.lengths[row] = ends[index]
+        return positions[None].to(self._device)
 
     def attend(
         self, layer: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scale: float | None
@@ -87,18 +100,18 @@ class RaggedCache:
                 buffers[layer] = self._fitted(buffers[layer])
             else:
                 buffers[layer] = new.new_zeros(len(self.lengths), new.shape[0], self._room, new.shape[2])
-            buffers[layer][self._token_rows, :, self._positions] = new.transpose(0, 1)
+            made = new.transpose(0, 1)
+            buffers[layer][self._token_rows, :, self._positions] = made if self._stored is None else made[self._stored]
         seen = [block.attend(query, self._keys[layer], self._values[layer], scale) for block in self._blocks]
         return seen[0] if len(seen) == 1 else torch.cat(seen)
 
-    def copy(self, source: int, targets: Sequence[int]) -> None:
-        """Copy a row to others."""
-        length, to = self.lengths[source], torch.tensor(targets, device=self._device)
-        for buffer in (*self._keys.values(), *self._values.values()):
-            # A whole row is one piece of the buffer's memory, and torch refuses to write from one part of it to another.
-            buffer[to, :, :length] = buffer[source, :, :length].clone()
-        for row in targets:
-            self.lengths[row] = length
+    def copy(self, source: int, target: int, length: int) -> None:
+        """Copy the first `length` positions of a row to another, whose only ones they are."""
+        for buffers in (self._keys, self._values):
+            for layer, buffer in buffers.items():
+                buffers[layer] = buffer = self._fitted(buffer)  # it may lack a row that was just taken
+                buffer[target, :, :length] = buffer[source, :, :length]
+        self.lengths[target] = length
 
     def swap(self, one: Sequence[int], other: Sequence[int]) -> None:
         """Swap rows pairwise; none may appear twice."""

@@ -24,6 +24,7 @@ class RaggedSession:
     read: int = 0
     start: int = 0
     end: int = 0  # of the turn's budget
+    digest: int = 0
     logprobs: list[float] = field(default_factory=list)
     versions: list[int] = field(default_factory=list)
 
@@ -41,6 +42,14 @@ class RaggedSession:
         """The number of ids that the model has not read."""
         return len(self.ids) - self.read
 
+    @property
+    def place(self) -> tuple[int, int]:
+        """A digest of the ids, and how many are read: hardly ever the same for sessions that differ in one of them.
+
+        It is the same for sessions with equal ids if their turns are the same, too.
+        """
+        return self.digest, self.read
+
     def next_ids(self, count: int) -> list[int]:
         """Take the next ids for the model to read."""
         self.read += count
@@ -50,6 +59,7 @@ class RaggedSession:
         """Append the observation to the tokens that stay, and begin a turn. One token at least is left to read."""
         self.ids = self.ids[: request.keep] + request.new_ids
         self.read = min(self.read, request.keep if request.keep is not None else self.read, len(self.ids) - 1)
+        self.digest = hash(tuple(self.ids))
         self.start = len(self.ids)
         self.end = self.start + request.max_new_tokens
         self.logprobs, self.versions = [], []
@@ -57,6 +67,7 @@ class RaggedSession:
     def append(self, token: int, logprob: float, version: int) -> None:
         """Append a sampled token."""
         self.ids.append(token)
+        self.digest = hash((self.digest, token))
         self.logprobs.append(logprob)
         self.versions.append(version)
 

@@ -1,8 +1,9 @@
 """Generation with Hugging Face transformers: continuous batching over a ragged key-value cache.
 
 Each step is one forward pass: every generating session gets a token, and sessions with new ids read them in the same
-pass. Nothing is computed twice for a session, and equal prompts that arrive together are computed once. Random numbers
-belong to the session, not to the batch.
+pass. Nothing is computed twice: sessions with the same ids are one row of the pass for as long as they agree, as the
+episodes of a group often do for most of their way, and a new session takes over the beginning of its prompt from an
+open one that has it. Random numbers belong to the session, not to the batch.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ from tracewheel.engines.base import Generation, Request, Sampling, as_stop_ids
 from tracewheel.engines.lean_decoder import LeanDecoder
 from tracewheel.engines.model_check import check_model
 from tracewheel.engines.products import OutputLogits
+from tracewheel.engines.prompt_beginnings import BLOCK, PromptBeginnings
 from tracewheel.engines.ragged_attention import use_ragged_attention
-from tracewheel.engines.ragged_cache import RaggedCache
+from tracewheel.engines.ragged_cache import NONE, RaggedCache, Twins
 from tracewheel.engines.ragged_session import RaggedSession
 from tracewheel.engines.token_distribution import TokenDistribution
 from tracewheel.policy.adapters import PolicyRef
@@ -69,7 +71,9 @@ class TransformersEngine:
         self._slots = slots
         self._new: deque[Request] = deque()
         self._back: deque[RaggedSession] = deque()
-        self._same_prompt: dict[int, list[RaggedSession]] = {}  # by the session that reads it for them
+        self._waiting: list[RaggedSession] = []  # for a prompt's beginning that another session is about to read
+        self._halts: dict[int, int] = {}  # how far sessions that are waited for read in the next pass
+        self._prompts = PromptBeginnings()
         self._sessions: dict[int, RaggedSession] = {}
         self._reading: list[RaggedSession] = []
         self._generating: list[RaggedSession] = []
@@ -104,7 +108,7 @@ class TransformersEngine:
 
     @property
     def idle(self) -> bool:
-        return not (self._reading or self._generating or self._back or (self._new and self._has_row()))
+        return not (self._reading or self._generating or self._waiting or self._back or (self._new and self._has_row()))
 
     def update_weights(self, policy: PolicyRef) -> None:
         """Continue with this policy; see `Engine`. Open sessions are read again with the new weights.
@@ -128,7 +132,9 @@ class TransformersEngine:
         self._generating = []
 
     def close(self, session: int) -> None:
-        self._cache.free_row(self._sessions.pop(session).row)
+        closed = self._sessions.pop(session)
+        self._prompts.forget(closed)
+        self._cache.free_row(closed.row)
 
     @torch.inference_mode()
     def step(self) -> list[Generation]:
@@ -136,7 +142,7 @@ class TransformersEngine:
         sessions = self._next_pass()
         if not sessions:
             return []
-        sessions, logits = self._with_same_prompt(*self._forward(sessions))
+        sessions, logits = self._forward(sessions)
         ended: list[Generation] = []
         if not sessions:
             return ended
@@ -181,63 +187,84 @@ class TransformersEngine:
         return len(self._sessions) < self.most_sessions
 
     def _admit(self) -> None:
-        """Give slots to sessions with unread ids. Of new ones with the same prompt, one reads it for all."""
-        free = self._slots - len(self._reading) - len(self._generating) - sum(map(len, self._same_prompt.values()))
-        leaders: dict[tuple[int, ...], RaggedSession] = {}
-        for _ in range(free):
+        """Give slots to sessions with unread ids.
+
+        A new one takes over the beginning of its prompt from an open session. Where that is about to read it in this very
+        pass, the new one waits for it, and the other reads no further, so that what they then have in common is in step.
+        """
+        for session in self._waiting:
+            self._take_over(session)
+        self._reading += self._waiting
+        self._waiting, self._halts = [], {}
+        opened: set[RaggedSession] = set()
+        for _ in range(self._slots - len(self._reading) - len(self._generating)):
             if self._back:
                 self._reading.append(self._back.popleft())
             elif self._new and self._has_row():
                 request = self._new.popleft()
                 session = RaggedSession.open(request, self._cache.take_row(), self._sampling)
                 self._sessions[session.number] = session
-                leader = leaders.setdefault(tuple(request.new_ids), session)
-                if leader is session:
-                    self._reading.append(session)
-                else:
-                    self._same_prompt.setdefault(leader.number, []).append(session)
+                owner, length = self._take_over(session)
+                (self._waiting if owner in opened and self._waits(session, owner, length) else self._reading).append(session)
+                opened.add(session)
             else:
                 break
 
+    def _take_over(self, session: RaggedSession) -> tuple[RaggedSession | None, int]:
+        """Copy what an open session has read of this one's prompt; returns that session and the length they share."""
+        owner, length = self._prompts.find(session)
+        read = min(length, owner.read) if owner else 0
+        if owner and read > session.read:
+            self._cache.copy(owner.row, session.row, read)
+            session.read = read
+        return owner, length
+
+    def _waits(self, session: RaggedSession, owner: RaggedSession, length: int) -> bool:
+        """Whether a session waits for what one that was opened along with it reads first. Twins go together."""
+        if owner.ids == session.ids:
+            return owner in self._waiting
+        if length - owner.read < BLOCK:
+            return False
+        self._halts[owner.number] = max(length, self._halts.get(owner.number, 0))
+        return True
+
     def _next_pass(self) -> list[RaggedSession]:
-        """All generating sessions, and as many with unread ids as `READ_TOKENS` allows."""
-        tokens = itertools.accumulate(min(session.unread, READ_CHUNK) for session in self._reading)
-        count = max(1, sum(total <= READ_TOKENS for total in tokens))
+        """All generating sessions, and as many with unread ids as `READ_TOKENS` allows; equal ones count once."""
+        distinct: set[tuple[int, int]] = set()
+        count = tokens = 0
+        for session in self._reading:
+            if session.place not in distinct:
+                distinct.add(session.place)
+                tokens += min(session.unread, READ_CHUNK)
+            if count and tokens > READ_TOKENS:
+                break
+            count += 1
         sessions = self._generating + self._reading[:count]
         self._generating, self._reading = [], self._reading[count:]
         return sessions
 
-    def _with_same_prompt(
-        self, sessions: list[RaggedSession], logits: torch.Tensor
-    ) -> tuple[list[RaggedSession], torch.Tensor]:
-        """`sessions` and `logits` [R, V], and those of the sessions whose prompt one of these has just read for them."""
-        if not self._same_prompt:
-            return sessions, logits
-        everyone, rows = list(sessions), list(range(len(sessions)))
-        for row, leader in enumerate(sessions):
-            followers = self._same_prompt.pop(leader.number, [])
-            if followers:
-                self._cache.copy(leader.row, [session.row for session in followers])
-            for session in followers:
-                session.read = leader.read
-            everyone += followers
-            rows += [row] * len(followers)
-        return everyone, logits[rows]
-
     def _forward(self, sessions: list[RaggedSession]) -> tuple[list[RaggedSession], torch.Tensor]:
         """Read unread ids. Returns the R sessions that have read all of theirs, and the logits [R, V] after the last."""
-        self._move_together(sessions)
-        counted = [(min(session.unread, READ_CHUNK), session) for session in sessions]
-        counted.sort(key=lambda pair: (pair[0], pair[1].row))
-        counts = [count for count, _ in counted]
-        sessions = [session for _, session in counted]
-        ids = torch.tensor([token for count, session in counted for token in session.next_ids(count)])
-        logits = self._read(self._cache, [session.row for session in sessions], counts, ids)
-        done = [index for index, session in enumerate(sessions) if not session.unread]
-        if len(done) == len(sessions):
-            return sessions, logits
-        self._reading = [session for session in sessions if session.unread] + self._reading
-        return [sessions[index] for index in done], logits[done]
+        groups = _twins(sessions)
+        self._move_together([group[0] for group in groups])
+        counted = [(self._count(group), group) for group in groups]
+        counted.sort(key=lambda pair: (pair[0], pair[1][0].row))
+        counts, groups = [count for count, _ in counted], [group for _, group in counted]
+        ids = torch.tensor([token for count, group in counted for token in group[0].next_ids(count)])
+        for group in groups:
+            for session in group[1:]:
+                session.read = group[0].read
+        twins = {group[0].row: [session.row for session in group[1:]] for group in groups if len(group) > 1}
+        logits = self._read(self._cache, [group[0].row for group in groups], counts, ids, twins)
+        done = [(index, session) for index, group in enumerate(groups) for session in group if not session.unread]
+        self._reading = [session for group in groups for session in group if session.unread] + self._reading
+        rows = [index for index, _ in done]
+        return [session for _, session in done], logits if rows == [*range(len(logits))] else logits[rows]
+
+    def _count(self, group: list[RaggedSession]) -> int:
+        """How many tokens twins read in this pass."""
+        halt = min(self._halts.get(session.number, len(session.ids)) for session in group)
+        return min(halt - group[0].read, READ_CHUNK)
 
     def _move_together(self, sessions: list[RaggedSession]) -> None:
         """Move sessions to the first rows if too few of the rows up to their last are in the pass."""
@@ -254,14 +281,22 @@ class TransformersEngine:
                 inside[row].row = session.row
             session.row = row
 
-    def _read(self, cache: RaggedCache, rows: list[int], counts: list[int], ids: torch.Tensor) -> torch.Tensor:
-        """Read `ids` [N], `counts` [R] of them for each of `rows` [R]. Returns the logits [R, V] after each row's last."""
-        last = torch.tensor(counts).cumsum(0) - 1
-        return self._logits(self._hidden(cache, rows, counts, ids)[last.to(self._model.device)])
+    def _read(
+        self, cache: RaggedCache, rows: list[int], counts: list[int], ids: torch.Tensor, twins: Twins = NONE
+    ) -> torch.Tensor:
+        """Read `ids` [N], `counts` [R] of them for each of `rows` [R], and for their twins.
 
-    def _hidden(self, cache: RaggedCache, rows: list[int], counts: list[int], ids: torch.Tensor) -> torch.Tensor:
+        Returns:
+            The logits [R, V] after each row's last.
+        """
+        last = torch.tensor(counts).cumsum(0) - 1
+        return self._logits(self._hidden(cache, rows, counts, ids, twins)[last.to(self._model.device)])
+
+    def _hidden(
+        self, cache: RaggedCache, rows: list[int], counts: list[int], ids: torch.Tensor, twins: Twins = NONE
+    ) -> torch.Tensor:
         """Read as `_read`; returns the hidden states [N, H]."""
-        positions = cache.begin(rows, counts)
+        positions = cache.begin(rows, counts, twins)
         if self._lean:
             return self._lean(ids, positions, cache)
         hidden: torch.Tensor = self._model.base_model(
@@ -293,3 +328,14 @@ class TransformersEngine:
             uniforms = torch.tensor([[session.next_uniform()] for session in sessions], dtype=torch.float64)
         tokens = distribution.draw(uniforms, torch.full_like(uniforms, self._sampling.top_p), greedy)
         return tokens[:, 0].tolist(), distribution.logprobs(tokens)[:, 0].tolist()
+
+
+def _twins(sessions: list[RaggedSession]) -> list[list[RaggedSession]]:
+    """The sessions in groups that have the same ids and have read as many of them, each by its row, lowest first."""
+    groups: dict[tuple[int, int], list[RaggedSession]] = {}
+    for session in sorted(sessions, key=lambda session: session.row):
+        group = groups.setdefault(session.place, [])
+        if group and group[0].ids != session.ids:  # as good as never
+            group = groups[(-session.number, -1)] = []
+        group.append(session)
+    return list(groups.values())

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tracewheel.engines import ragged_blocks
-from tracewheel.engines.ragged_cache import RaggedCache
+from tracewheel.engines.ragged_cache import NONE, RaggedCache
 
 HEADS, SHARED, DIM = 4, 2, 8
 
@@ -27,14 +27,14 @@ class Rows:
         self.given[row] = (torch.empty(SHARED, 0, DIM), torch.empty(SHARED, 0, DIM))
         return row
 
-    def read(self, counts):
-        """A pass over rows (row to count); the largest difference from plain causal attention, row by row."""
+    def read(self, counts, twins=NONE):
+        """A pass over rows (row to count) and their twins; the largest difference from plain causal attention, row by row."""
         ordered = sorted(counts.items(), key=lambda pair: (pair[1], pair[0]))
         rows, sizes = [row for row, _ in ordered], [count for _, count in ordered]
         tokens = sum(sizes)
         query, key, value = (torch.randn(heads, tokens, DIM) for heads in (HEADS, SHARED, SHARED))
         starts = [self.given[row][0].shape[1] for row in rows]
-        positions = self.cache.begin(rows, sizes)
+        positions = self.cache.begin(rows, sizes, twins)
         wanted = [start + step for start, size in zip(starts, sizes, strict=True) for step in range(size)]
         assert positions.tolist() == [wanted]
         seen = self.cache.attend(0, query, key, value, None)
@@ -85,15 +85,30 @@ def test_rows_can_be_copied_and_swapped():
         row = rows.take()
         rows.read({row: size})
     copies = [rows.take(), rows.take()]
-    rows.cache.copy(2, copies)
-    for copy in copies:
-        rows.given[copy] = rows.given[2]
+    rows.cache.copy(2, copies[0], 7)
+    rows.cache.copy(2, copies[1], 4)
+    rows.given[copies[0]] = rows.given[2]
+    rows.given[copies[1]] = tuple(held[:, :4] for held in rows.given[2])
     rows.cache.free_row(1)
     rows.cache.swap([4, 3], [1, 0])
     rows.given[1], rows.given[4], rows.given[3], rows.given[0] = (rows.given[row] for row in (4, 1, 0, 3))
     assert [rows.cache.lengths[row] for row in (1, 3, 0)] == [66, 5, 3]
     assert rows.read({0: 1, 1: 1, 2: 4, 3: 1, 5: 1, 6: 2}) < 1e-5
     assert rows.take() == 4, "the free row was swapped with row 4"
+
+
+def test_twins_of_a_row_take_its_keys_and_values():
+    """Of several rows of a pass, some with twins; then each goes a way of its own."""
+    torch.manual_seed(0)
+    rows = Rows()
+    lone, first, second, other, third = (rows.take() for _ in range(5))
+    twins = {first: [second, third], other: []}
+    for counts in ({lone: 2, first: 70, other: 3}, {lone: 1, first: 1, other: 5}):
+        assert rows.read(counts, twins) < 1e-5
+        rows.given |= dict.fromkeys([second, third], rows.given[first])
+        assert {rows.cache.lengths[row] for row in (first, second, third)} == {rows.given[first][0].shape[1]}
+    assert rows.read({third: 1, second: 4, lone: 1}) < 1e-5
+    assert rows.read(dict.fromkeys([lone, first, second, other, third], 1)) < 1e-5
 
 
 def test_padding_and_previous_contents_have_no_effect():
@@ -149,7 +164,8 @@ def test_a_row_of_any_length_can_be_copied_and_swapped(length):
     rows = Rows()
     source, short, *targets = [rows.take() for _ in range(5)]
     rows.read({source: length, short: 2})
-    rows.cache.copy(source, targets)
+    for target in targets:
+        rows.cache.copy(source, target, length)
     rows.given |= dict.fromkeys(targets, rows.given[source])
     rows.cache.swap([targets[0]], [short])
     rows.given[targets[0]], rows.given[short] = rows.given[short], rows.given[targets[0]]

@@ -9,6 +9,7 @@ import torch
 from transformers import AutoModelForCausalLM, LlamaConfig, Qwen2Config
 
 from tracewheel.config import RolloutConfig
+from tracewheel.engines import prompt_beginnings
 from tracewheel.engines import transformers as transformers_engine
 from tracewheel.engines.base import Request, Sampling
 from tracewheel.engines.transformers import TransformersEngine
@@ -110,17 +111,28 @@ def test_stored_logprobs_are_those_of_a_full_pass(config, base, adapter, rendere
     assert worst < 1e-4
 
 
-def test_each_token_is_read_once(config, base, renderer, many_tasks):
-    """Token 0 is padding here and appears in no conversation."""
+def read_alone(conversations):
+    """The beginnings of conversations, each counted once: what a model must read at least. Nobody reads their last tokens."""
+    return len({tuple(ids[:stop]) for ids in conversations for stop in range(1, len(ids))})
+
+
+@pytest.mark.parametrize("samples", [1, 4])
+def test_no_token_is_read_twice(config, base, renderer, many_tasks, samples):
+    """Of a conversation; those that begin alike share what they read, prompts in blocks. Token 0 is padding here and
+    appears in no conversation."""
     model = load_base(config.policy, base)
-    engine = engine_on(model, renderer.end_of_turn_id, Sampling(), slots=16)
+    engine = engine_on(model, renderer.end_of_turn_id, Sampling(), slots=16 if samples == 1 else 160)
     fed = []
     model.get_input_embeddings().register_forward_pre_hook(lambda module, args: fed.append(int((args[0] != 0).sum())))
-    trajectories = run_episodes(engine, renderer, RolloutConfig(), RolloutPlan(many_tasks[::2], samples=1, seed=2))
+    trajectories = run_episodes(engine, renderer, RolloutConfig(), RolloutPlan(many_tasks[::2], samples=samples, seed=2))
     assert not any(0 in trajectory.token_ids for trajectory in trajectories)
     assert max(len(trajectory.turns) for trajectory in trajectories) > 3
-    never_fed = len(trajectories)  # the last token of each
-    assert sum(fed) == sum(len(trajectory.token_ids) for trajectory in trajectories) - never_fed
+    conversations = [trajectory.token_ids for trajectory in trajectories]
+    apart = sum(map(len, conversations)) - len(conversations)
+    least = read_alone(conversations)
+    assert least < apart
+    blocks = prompt_beginnings.BLOCK * len(many_tasks[::2])
+    assert least <= sum(fed) <= (least + blocks if samples > 1 else apart)
 
 
 def watch(model):
@@ -138,10 +150,10 @@ def finish(engine):
     return turns
 
 
-def test_equal_prompts_that_arrive_together_are_read_once(random_model):
+def test_sessions_are_one_row_for_as_long_as_they_agree(random_model):
     """Each session then has the tokens that it would have alone, with its own random numbers, budget and temperature."""
     prompt, other = [7, 8, 9, 10, 11, 12], [7, 8, 9, 10, 11, 13]
-    requests = [Request(n, list(other if n == 3 else prompt), 8 + n, seed=n, temperature=1.0 + n / 10) for n in range(6)]
+    requests = [Request(n, list(other if n == 3 else prompt), 8 + n, seed=n, temperature=0.2 + n / 10) for n in range(6)]
     alone = {}
     for request in requests:
         engine = engine_on(random_model, STOP, Sampling(), slots=1)
@@ -153,12 +165,63 @@ def test_equal_prompts_that_arrive_together_are_read_once(random_model):
         engine.submit(request)
     together = finish(engine)
     assert fed[0] == len(prompt) + len(other)
+    conversations = [requests[n].new_ids + alone[n].token_ids for n in alone]
+    apart = read_alone([conversations[3]]) + read_alone(conversations[:3] + conversations[4:])
+    assert sum(fed) == apart < sum(map(len, conversations)) - len(conversations) - 4 * len(prompt)
     for n in alone:
         assert together[n].token_ids == alone[n].token_ids
         assert together[n].logprobs == pytest.approx(alone[n].logprobs, abs=1e-4)
-        fresh = full_logprobs(random_model, requests[n].new_ids + alone[n].token_ids, 1.0 + n / 10)
+        fresh = full_logprobs(random_model, conversations[n], 0.2 + n / 10)
         own = [fresh[5 + t, token].item() for t, token in enumerate(alone[n].token_ids)]
         assert together[n].logprobs == pytest.approx(own, abs=1e-4)
+
+
+def test_sessions_that_agree_go_on_as_one_after_their_tools(random_model):
+    """Greedy sessions with equal replies; one of them gets another reply, and one keeps only a part."""
+    prompt, replies = list(range(6, 30)), {0: [9, 9, 9], 1: [9, 9, 9], 2: [9, 9, 9], 3: [9, 9, 8], 4: [9, 9, 9]}
+    engine = engine_on(random_model, STOP, Sampling(greedy=True), slots=5)
+    for n in replies:
+        engine.submit(Request(n, list(prompt), 4))
+    first = finish(engine)
+    fed = watch(random_model)
+    for n, reply in replies.items():
+        engine.submit(Request(n, list(reply), 4, keep=3 if n == 4 else None))
+    second = finish(engine)
+    ids = {n: (prompt[:3] if n == 4 else prompt + first[n].token_ids) + reply for n, reply in replies.items()}
+    last = len(first[0].token_ids[-1:])  # the turn's last token was not read yet
+    assert fed[0] == 2 * (last + 3) + 3
+    for n, turn in second.items():
+        fresh = full_logprobs(random_model, ids[n] + turn.token_ids, 1.0)
+        own = [fresh[len(ids[n]) + t - 1, token].item() for t, token in enumerate(turn.token_ids)]
+        assert turn.logprobs == pytest.approx(own, abs=1e-4)
+
+
+def test_a_prompts_beginning_is_read_once(random_model, monkeypatch):
+    """Prompts of several lengths with common beginnings: together, in chunks, and of sessions that are closed meanwhile."""
+    rng = random.Random(2)
+    stem = [rng.randrange(6, VOCABULARY) for _ in range(70)]
+    prompts = {n: stem[: 10 * n] + [rng.randrange(6, VOCABULARY) for _ in range(5)] for n in range(8)}
+    for chunk in (1024, 20):
+        monkeypatch.setattr(transformers_engine, "READ_CHUNK", chunk)
+        engine = engine_on(random_model, VOCABULARY, Sampling(), slots=8)
+        fed = watch(random_model)
+        for n in range(8):
+            engine.submit(Request(n, list(prompts[n]), 3, seed=n))
+        turns = finish(engine)
+        assert sum(fed) < sum(map(len, prompts.values()))
+        engine.close(7)
+        for n in range(8, 16):
+            prompts[n] = stem + [n]
+            engine.submit(Request(n, list(prompts[n]), 3, seed=n))
+        turns |= finish(engine)
+        for n, turn in turns.items():
+            fresh = full_logprobs(random_model, prompts[n] + turn.token_ids, 1.0)
+            own = [fresh[len(prompts[n]) + t - 1, token].item() for t, token in enumerate(turn.token_ids)]
+            assert turn.logprobs == pytest.approx(own, abs=1e-4)
+        for n in range(16):
+            if n != 7:
+                engine.close(n)
+        assert not engine._prompts._owners and not engine._prompts._digests
 
 
 def test_a_session_waiting_for_its_tool_frees_its_slot(random_model):
