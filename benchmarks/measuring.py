@@ -79,6 +79,16 @@ def emit(result: dict[str, Any], text: str, out: Path | None) -> None:
         out.with_suffix(".md").write_text(text + "\n")
 
 
+def between_marks(page: Path, name: str, text: str) -> None:
+    """Put text between the marks `<!-- NAME: begin -->` and `<!-- NAME: end -->` of a page."""
+    begin, end = f"<!-- {name}: begin -->\n", f"<!-- {name}: end -->"
+    before, _, rest = page.read_text().partition(begin)
+    _, found, after = rest.partition(end)
+    if not found:
+        raise SystemExit(f"{page}: no marks {begin.strip()} and {end}")
+    page.write_text(before + begin + text + end + after)
+
+
 def table(head: list[str], rows: list[list[Any]]) -> str:
     """A Markdown table; the first column is text, the others numbers."""
     lines = [f"| {' | '.join(head)} |", "|---|" + "---:|" * (len(head) - 1)]

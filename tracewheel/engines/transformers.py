@@ -8,7 +8,6 @@ open one that has it. Random numbers belong to the session, not to the batch.
 
 from __future__ import annotations
 
-import itertools
 from collections import deque
 from collections.abc import Callable, Iterable
 from pathlib import Path

@@ -119,7 +119,8 @@ def read_alone(conversations):
 @pytest.mark.parametrize("samples", [1, 4])
 def test_no_token_is_read_twice(config, base, renderer, many_tasks, samples):
     """Of a conversation; those that begin alike share what they read, prompts in blocks. Token 0 is padding here and
-    appears in no conversation."""
+    appears in no conversation.
+    """
     model = load_base(config.policy, base)
     engine = engine_on(model, renderer.end_of_turn_id, Sampling(), slots=16 if samples == 1 else 160)
     fed = []
@@ -211,7 +212,7 @@ def test_a_prompts_beginning_is_read_once(random_model, monkeypatch):
         assert sum(fed) < sum(map(len, prompts.values()))
         engine.close(7)
         for n in range(8, 16):
-            prompts[n] = stem + [n]
+            prompts[n] = [*stem, n]
             engine.submit(Request(n, list(prompts[n]), 3, seed=n))
         turns |= finish(engine)
         for n, turn in turns.items():

@@ -66,10 +66,13 @@ def action_logprobs(
     hidden, index = _body(inner, batch, layout)
     actions = batch.action_mask.bool()
     targets = batch.token_ids[:, 1:][actions[:, 1:]]
-    states = rows_at(hidden, batch.at_preceding(index)[actions[:, 1:]])
+    places = batch.at_preceding(index)[actions[:, 1:]]
     temperature = batch.temperature.unsqueeze(-1).expand(actions.shape)[:, 1:][actions[:, 1:]]
-    factor = temperature.to(at_least_float32(states[:0]).dtype).reciprocal()
-    scored = _score(inner, states, targets, factor, chunk, entropy_gradient)
+    factor = temperature.to(at_least_float32(hidden[:0]).dtype).reciprocal()
+    if layout == "shared_prefix":
+        scored = _score_once(inner, hidden, places, targets, factor, chunk, entropy_gradient)
+    else:
+        scored = _score(inner, rows_at(hidden, places), targets, factor, chunk, entropy_gradient)
     empty = torch.zeros(actions.shape, dtype=factor.dtype, device=factor.device)
     logprobs, entropy = (empty.masked_scatter(actions, values) for values in scored)
     return logprobs, entropy
@@ -101,6 +104,21 @@ def _body(inner: Any, batch: Batch, layout: Layout) -> tuple[Tensor, Tensor]:
         return hidden.flatten(0, 1), index
     allow_packing(inner)
     return packed_hidden(body, batch.token_ids, batch.attention_mask, layout == "shared_prefix", batch.before)
+
+
+def _score_once(
+    inner: Any, hidden: Tensor, places: Tensor, targets: Tensor, factor: Tensor, chunk: int, entropy_gradient: bool
+) -> tuple[Tensor, Tensor]:
+    """As `_score` after the rows of `hidden` at `places` [N]; what several trajectories have in common is scored once.
+
+    With a vocabulary of 49,152, the output embedding is a fifth of the work of a model of 135M parameters.
+    """
+    asked = torch.stack([places.double(), targets.double(), factor.double()], dim=1)  # exact in float64
+    distinct, back = torch.unique(asked, dim=0, return_inverse=True)
+    states = rows_at(hidden, distinct[:, 0].long())
+    found = _score(inner, states, distinct[:, 1].long(), distinct[:, 2].to(factor.dtype), chunk, entropy_gradient)
+    logprobs, entropy = (rows_at(values.unsqueeze(-1), back).squeeze(-1) for values in found)
+    return logprobs, entropy
 
 
 def _score(

@@ -22,7 +22,8 @@ from transformers import (
 )
 
 from tracewheel.learner.batch import Batch, micro_batches
-from tracewheel.learner.kernels import fused_logprobs
+from tracewheel.learner.kernels import fused_logprobs, token_logprobs
+from tracewheel.learner.kernels.fused_logprobs import target_logprobs
 from tracewheel.learner.kernels.language_model import checkpoint_activations
 from tracewheel.learner.kernels.token_logprobs import action_logprobs, hidden_states, rows_at
 
@@ -305,6 +306,22 @@ def test_a_shared_prompt_is_computed_once(group):
         lengths[:] = lengths[-1:]
         real = int(group.attention_mask.sum())
         assert lengths == [{"padded": group.token_ids.numel(), "packed": real, "shared_prefix": real - 2 * 14 - 9}[layout]]
+
+
+def test_what_trajectories_have_in_common_is_scored_once(group, monkeypatch):
+    """Of equal temperatures: the common turn has six actions."""
+    scored = []
+
+    def watched(states, *arguments, **settings):
+        scored.append(len(states))
+        return target_logprobs(states, *arguments, **settings)
+
+    monkeypatch.setattr(token_logprobs, "target_logprobs", watched)
+    model, actions = sharpened("qwen3"), int(group.action_mask.sum())
+    for batch in (group, heated(group, 1.0)):
+        for layout in ("packed", "shared_prefix"):
+            action_logprobs(model, batch, layout=layout)
+    assert scored == [actions, actions, actions, actions - 6]
 
 
 def test_each_row_has_its_own_temperature(group):
