@@ -58,6 +58,7 @@ LABELS = {
     "dpo": "DPO",
     "rl": "GRPO",
 }
+OF_TASKS, OF_OUTCOMES = ("task_id", "family", "tier"), ("greedy", "sampled_successes", "sampled_attempts")
 FIGURES = {"greedy": 1.0, "sampled": 0.0, "gate's": 0.5}  # weight of greedy success
 
 
@@ -72,9 +73,8 @@ def main() -> None:
         for seed in arguments.seeds:
             for name in sorted(arguments.policies, key=[*LOOPS, *WITHOUT_RL].index):
                 store(seed, measured(name, seed, arguments.work))
-    results = json.loads(JSON.read_text())
-    between_marks(PAGE, "figures", "\n".join(report(results)))
-    plot(results, PLOT)
+    between_marks(PAGE, "figures", "\n".join(report(stored())))
+    plot(stored(), PLOT)
 
 
 def measured(name: str, seed: int, work: Path) -> dict[str, dict[str, Any]]:
@@ -85,7 +85,7 @@ def measured(name: str, seed: int, work: Path) -> dict[str, dict[str, Any]]:
     finished = _finished(work / f"rl-{seed}")
     if name == "base":
         return {name: evaluated(config, finished.curated, PolicyRef(config.policy.base), work / f"{name}-{seed}")}
-    seconds = json.loads(JSON.read_text())["seeds"][str(seed)]["rl"]["seconds"]
+    seconds = stored()[str(seed)]["rl"]["seconds"]
     factor = 1 + (seconds["rollout"] + seconds["score"] + seconds["update"]) / seconds["warm_start"]
     epochs = config.warm_start.epochs * (1 if name == "all_logs" else math.ceil(factor))
     config = load_config(PROFILE, [f"seed={seed}", f"warm_start.epochs={epochs}"])
@@ -112,7 +112,7 @@ def loop(name: str, seed: int, work: Path) -> dict[str, dict[str, Any]]:
         "settings": settings,
         "peak_gb": max(size for _, size in samples) / 1e9,
         "updates": [{key: stage["result"].get(key) for key in UPDATE} for stage in stages if stage["stage"] == "update"],
-        "doctor": [item for item in findings(arguments) if item["severity"] != "healthy"],
+        "doctor": [item for item in findings(arguments) if item["severity"] not in ("healthy", "not_checked")],
         "tasks": {split: outcomes(finished, "rl", split) for split in SPLITS},
     }
     both = {name: found}
@@ -146,26 +146,40 @@ def evaluated(config: RetrainConfig, curated: Path, policy: PolicyRef, work: Pat
 
 
 def compact(results: pd.DataFrame) -> dict[str, list[Any]]:
-    """By column, a number for each task; in the order of the tasks' ids."""
-    columns = ["task_id", "family", "tier", "greedy", "sampled_successes", "sampled_attempts"]
-    ordered = results.sort_values("task_id")
-    return {column: ordered[column].tolist() for column in columns}
+    """By column, an entry for each task; in the order of the tasks' ids."""
+    ordered = results.sort_values("task_id").astype({"sampled_successes": int, "sampled_attempts": int})
+    return {column: ordered[column].tolist() for column in (*OF_TASKS, *OF_OUTCOMES)}
 
 
 def store(seed: int, found: dict[str, dict[str, Any]]) -> None:
-    """Put results into the JSON, each with the commit and the machine."""
+    """Put results into the JSON, each with the commit and the machine; what is known of the tasks stands there once a seed."""
     results = json.loads(JSON.read_text()) if JSON.exists() else {"seeds": {}}
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
+    kept = results["seeds"].setdefault(str(seed), {"tasks": {}, "policies": {}})
     for name, result in found.items():
-        made = {"commit": commit, "machine": machine(2)}
-        results["seeds"].setdefault(str(seed), {})[name] = {**result, **made}
+        outcomes = result.pop("tasks")
+        for split, columns in outcomes.items():
+            tasks = {column: columns.pop(column) for column in OF_TASKS}
+            if kept["tasks"].setdefault(split, tasks) != tasks:
+                raise SystemExit(f"seed {seed}, {split}: other tasks than those of {JSON}; remove its seed {seed} first")
+        kept["policies"][name] = {"commit": commit, "machine": machine(2), **result, "outcomes": outcomes}
     results["seeds"] = dict(sorted(results["seeds"].items()))
     JSON.write_text(json.dumps(results) + "\n")
 
 
-def report(results: dict[str, Any]) -> Iterator[str]:
+def stored() -> dict[str, dict[str, dict[str, Any]]]:
+    """By seed and policy, what is stored; `tasks` are tables by split."""
+    found: dict[str, dict[str, dict[str, Any]]] = {}
+    for seed, kept in json.loads(JSON.read_text())["seeds"].items():
+        found[seed] = {
+            name: {**result, "tasks": {split: {**kept["tasks"][split], **result["outcomes"][split]} for split in SPLITS}}
+            for name, result in kept["policies"].items()
+        }
+    return found
+
+
+def report(seeds: dict[str, dict[str, Any]]) -> Iterator[str]:
     """The tables in Markdown."""
-    seeds: dict[str, dict[str, Any]] = results["seeds"]
     columns = [f"seed {seed}" for seed in seeds]
     known = [name for name in LABELS if any(name in found for found in seeds.values())]
     for split, title in zip(SPLITS, ("the 200 held-out tasks", "the 100 tasks of the harder tier"), strict=True):
@@ -221,7 +235,7 @@ def _families(seeds: dict[str, dict[str, Any]]) -> Iterator[list[str]]:
     yield from ([family, *cells] for family, cells in by_family.items())
 
 
-def plot(results: dict[str, Any], path: Path) -> None:
+def plot(seeds: dict[str, dict[str, Any]], path: Path) -> None:
     """Validation over the iterations, and held-out success of every policy with its seeds as points."""
     import matplotlib
 
@@ -229,8 +243,8 @@ def plot(results: dict[str, Any], path: Path) -> None:
     from matplotlib import pyplot as plt
 
     figure, (curves, bars) = plt.subplots(1, 2, figsize=(11, 4.2))
-    names = [name for name in LABELS if any(name in found for found in results["seeds"].values())]
-    for number, (seed, found) in enumerate(results["seeds"].items()):
+    names = [name for name in LABELS if any(name in found for found in seeds.values())]
+    for number, (seed, found) in enumerate(seeds.items()):
         validation = found["rl"]["validation"]
         steps = sorted(map(int, validation))
         for mode, style in (("greedy", "-"), ("sampled", "--")):
