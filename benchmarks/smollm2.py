@@ -99,6 +99,8 @@ def measured(name: str, seed: int, work: Path) -> dict[str, dict[str, Any]]:
 def loop(name: str, seed: int, work: Path) -> dict[str, dict[str, Any]]:
     """A whole run; the one of `rl` gives its warm start, too."""
     folder = work / f"{name}-{seed}"
+    if name == "rl" and folder.exists():
+        raise SystemExit(f"{folder} exists; a measured run starts from nothing: remove it")
     if name != "rl" and not folder.exists():
         shutil.copytree(work / f"rl-{seed}" / "store", folder / "store")
     settings = [f"seed={seed}", f"tracking.model_name=smollm2-{name}-{seed}", *LOOPS[name]]
