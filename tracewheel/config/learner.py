@@ -202,6 +202,8 @@ class UpdateConfig(PassesConfig):
 class PolicyGradientConfig(UpdateConfig):
     """A policy-gradient update. `kind` names a preset of the choices below; each can be overridden.
 
+    `minibatch_of`: what the optimiser steps share out, single trajectories or whole groups. A step on whole groups reads
+    with layout `shared_prefix` what a group's trajectories have in common once; a step on trajectories sees more tasks.
     `aggregation: constant` divides by `constant_length`, about the tokens that a long episode samples.
 
     `reward_normalisation: domain` standardises the rewards of each task family by their running mean and deviation.
@@ -229,6 +231,7 @@ class PolicyGradientConfig(UpdateConfig):
         "rejection_sampling",
         "distillation",
     ] = "grpo"
+    minibatch_of: Literal["trajectories", "groups"] = "trajectories"
     advantage: AdvantageConfig = GroupAdvantageConfig()
     credit: CreditConfig = CreditConfig()
     surrogate: SurrogateConfig = ClipConfig()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import chain
 from typing import Any
 
 from torch import Tensor
@@ -40,11 +41,20 @@ class ForwardPasses:
         return table.batches(settings.micro_batch_tokens, self._device, advantages, settings.layout)
 
     def minibatches(self, table: TrajectoryTable, rng: random.Random) -> list[TrajectoryTable]:
-        """The rows of each optimiser step, drawn at random."""
-        order = list(range(len(table)))
-        rng.shuffle(order)
-        n_steps = min(self._settings.minibatches, len(order))
-        return [table.take(sorted(order[number::n_steps])) for number in range(n_steps)]
+        """The rows of each optimiser step: trajectories, or whole groups, drawn at random."""
+        units = self._units(table)
+        rng.shuffle(units)
+        n_steps = min(self._settings.minibatches, len(units))
+        return [table.take(sorted(chain.from_iterable(units[number::n_steps]))) for number in range(n_steps)]
+
+    def _units(self, table: TrajectoryTable) -> list[list[int]]:
+        """The positions of rows that are not drawn apart."""
+        if self._settings.minibatch_of == "trajectories":
+            return [[position] for position in range(len(table))]
+        groups: dict[Any, list[int]] = {}
+        for position, group in enumerate(table.frame["group"]):
+            groups.setdefault(group, []).append(position)
+        return list(groups.values())
 
     def with_reference(self, table: TrajectoryTable) -> TrajectoryTable:
         """The rows with the log-probabilities of the reference policy, as `reference`."""

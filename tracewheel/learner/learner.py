@@ -204,12 +204,13 @@ class Learner:
             with_dual_clip(settings.surrogate) if self.mismatch.action == "correct" else settings.surrogate,
         )
         steps: list[dict[str, float]] = []
-        report(0, settings.epochs * min(settings.minibatches, len(table)), "steps")
         for _ in range(settings.epochs):
-            for minibatch in self.passes.minibatches(table, rng):
+            minibatches = self.passes.minibatches(table, rng)
+            report(len(steps), settings.epochs * len(minibatches), "steps")
+            for minibatch in minibatches:
                 figures, statistics = self._optimise(minibatch, choices, rng, measure_mismatch=not mismatch)
                 steps.append(figures)
-                report(len(steps), settings.epochs * min(settings.minibatches, len(table)), "steps")
+                report(len(steps), settings.epochs * len(minibatches), "steps")
                 mismatch = mismatch or (statistics.figures() | act_on(self.mismatch, statistics.figures()))
         figures = {key: sum(step[key] for step in steps) / len(steps) for key in steps[0]}
         return figures | mismatch | {"steps": float(len(steps))}

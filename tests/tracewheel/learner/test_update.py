@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import random
 import shutil
 
 import pandas as pd
@@ -15,9 +16,11 @@ from tracewheel.config import RetrainConfig
 from tracewheel.core.errors import AdapterMismatchError, DataError
 from tracewheel.core.files import read_records, read_table, write_records
 from tracewheel.core.types import Trajectory
+from tracewheel.learner.forward_passes import ForwardPasses
 from tracewheel.learner.learner import Learner
 from tracewheel.learner.losses.bounds import KL_RATIO_BOUND
 from tracewheel.learner.models import POLICY
+from tracewheel.learner.trajectory_table import TrajectoryTable
 from tracewheel.learner.update import update
 from tracewheel.learner.update_files import UpdateFiles
 from tracewheel.policy.adapters import PolicyRef, base_hash
@@ -234,6 +237,24 @@ def test_micro_batches_do_not_change_the_step(run):
     _, large = run({"micro_batch_tokens": 100_000, "minibatches": 1})
     for key in ("loss", "grad_norm", "entropy", "replay_loss"):
         assert small[key] == pytest.approx(large[key], rel=1e-3, abs=1e-5)
+
+
+def test_minibatches_of_whole_groups(run):
+    """There are three groups, so no more than three steps."""
+    _, apart = run({"minibatches": 5, "minibatch_of": "trajectories"})
+    _, whole = run({"minibatches": 5, "minibatch_of": "groups"})
+    assert (apart["steps"], whole["steps"]) == (5, 3)
+
+
+def test_minibatches_share_out_every_trajectory_once(profile_with, scored_trajectories):
+    for unit, sizes in (("groups", {4, 8}), ("trajectories", {6})):
+        settings = profile_with({"minibatches": 2, "minibatch_of": unit}).learner
+        passes = ForwardPasses(settings, "cpu", models=None, backend=None)
+        parts = [part.frame for part in passes.minibatches(TrajectoryTable(scored_trajectories), random.Random(0))]
+        assert sorted(name for part in parts for name in part["id"]) == sorted(scored_trajectories["id"])
+        assert {len(part) for part in parts} == sizes
+        whole = [len(rows) == 4 for part in parts for _, rows in part.groupby("group")]
+        assert all(whole) == (unit == "groups")
 
 
 def test_seed_and_iteration_fix_the_random_choices(run, usual, same_weights):
