@@ -55,8 +55,9 @@ def read_back(kind, log, out):
 @pytest.mark.parametrize(
     ("kind", "args"),
     [(kind, GYM_ARGS if kind == "reasoning_gym" else {}) for kind in GENERATED]
+    + [("order_desk", {"noisy": True})]
     + [(kind, BOX_ARGS) for kind in ("code", "patch", "terminal")],
-    ids=[*GENERATED, "code, other limits", "patch, other limits", "terminal, other limits"],
+    ids=[*GENERATED, "noisy order_desk", "code, other limits", "patch, other limits", "terminal, other limits"],
 )
 def test_generated_tasks_survive_the_road(tmp_path, kind, args):
     if kind == "reasoning_gym" and not GYM.exists():

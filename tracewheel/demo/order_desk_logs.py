@@ -3,6 +3,9 @@
 The agent knows the work but has habits: in each family it makes one mistake about half of the time. Every episode is played
 in the real environment, so the tools' replies are real. Each desk is a user of its own with its own customers and items, so
 splits, which keep users together, share neither. The same seed gives the same bytes.
+
+The noisy logs are of the same requests with noise (`tracewheel.environments.order_desk.noise`). There the agent also gives up
+when the desk is busy and keeps to a customer's first choice, each about 40% of the time.
 """
 
 from __future__ import annotations
@@ -17,12 +20,14 @@ from typing import Any
 from tracewheel.core.types import Task
 from tracewheel.demo.workspace_logs import BREAKAGES, log_line, with_call_ids
 from tracewheel.environments.episode import play_calls
-from tracewheel.environments.order_desk.agent import Call, change, look, solution
+from tracewheel.environments.order_desk.agent import DONE, Call, change, direct, fitting, look, solution, start, through_busy
 from tracewheel.environments.order_desk.environment import TOOLS, OrderDeskEnvironment
+from tracewheel.environments.order_desk.noise import BUSY, FIRST_CHOICE, with_noise
 from tracewheel.environments.order_desk.stock import DESKS, PARAPHRASING
-from tracewheel.environments.order_desk.tasks import CANCEL, FAMILIES, OPEN, REFUND, make_task, wanted
+from tracewheel.environments.order_desk.tasks import CANCEL, FAMILIES, REFUND, make_task, wanted
 
 HABIT_RATE, SLIP_RATE = 0.45, 0.04
+GIVE_UP_RATE, KEEP_FIRST_CHOICE_RATE = 0.4, 0.4
 SLIPS = ("invent_tool", "do_not_look")
 TRAINED_TIERS, HARDER_TIER = (2, 3, 4), 5
 REWARD_SHARE, WRONG_REWARD_SHARE = 0.7, 0.015
@@ -47,10 +52,10 @@ SMALL = Desks(range(PARAPHRASING, PARAPHRASING + 2), per_stratum=2, attempts=1)
 ONE_OFF = Desks(range(PARAPHRASING + 2, DESKS), per_stratum=4, attempts=1, harder=5)
 
 
-def log_lines(seed: int = 0) -> Iterator[bytes]:
+def log_lines(seed: int = 0, *, noisy: bool = False) -> Iterator[bytes]:
     """The lines of the log file, without line ends, in order of time; a few are malformed."""
     rng = random.Random(f"order-desk-{seed}")
-    episodes = _episodes(rng)
+    episodes = _episodes(rng, noisy)
     lines = [log_line(record) for record in episodes]
     for spoil in BREAKAGES:
         lines.insert(rng.randrange(len(lines)), spoil(episodes[rng.randrange(len(episodes))]))
@@ -59,7 +64,7 @@ def log_lines(seed: int = 0) -> Iterator[bytes]:
 
 def faulty_calls(task: Task, fault: str) -> list[Call]:
     """The calls of an episode of `task` with `fault`; the solution if `fault` is empty."""
-    return FAULTS[fault](task) if fault else solution(task)
+    return through_busy(task, _calls(task, fault))
 
 
 def _wrong_order(task: Task) -> list[Call]:
@@ -67,25 +72,26 @@ def _wrong_order(task: Task) -> list[Call]:
     right, customer = wanted(task.initial_state, task.goal), task.goal["customer"]
     own = [order for order in task.initial_state["orders"] if order["customer"] == customer]
     wrong = next(order for order in own if order["id"] not in right)
-    return [look(task), change(task, wrong["id"], CANCEL if wrong["status"] == OPEN else REFUND), ("done", {})]
+    return [*start(task), change(task, wrong["id"], fitting(wrong)), DONE]
 
 
 def _wrong_tool(task: Task) -> list[Call]:
     """Refund what is open, or cancel what has shipped."""
     changes = [change(task, number, REFUND if action == CANCEL else CANCEL) for number, action in _wanted(task)]
-    return [look(task), *changes, ("done", {})]
+    return [*start(task), *changes, DONE]
 
 
 def _stop_early(task: Task) -> list[Call]:
-    return [look(task), *(change(task, *pair) for pair in _wanted(task)[:-1]), ("done", {})]
+    return [*start(task), *(change(task, *pair) for pair in _wanted(task)[:-1]), DONE]
 
 
 def _invent_tool(task: Task) -> list[Call]:
-    return [("find_order", {"customer": task.goal["customer"]}), look(task), ("done", {})]
+    return [("find_order", {"customer": task.goal["customer"]}), look(task), DONE]
 
 
 def _do_not_look(task: Task) -> list[Call]:
-    return [("cancel", {"order": task.goal.get("item", "all")}), ("done", {})]
+    asked = task.initial_state.get(FIRST_CHOICE, task.goal.get("item", "all"))
+    return [("cancel", {"order": asked}), DONE]
 
 
 FAULTS: dict[str, Callable[[Task], list[Call]]] = {
@@ -98,8 +104,30 @@ FAULTS: dict[str, Callable[[Task], list[Call]]] = {
 HABITS = {"item": "wrong_order", "status": "wrong_tool", "dearest": "wrong_order", "open": "stop_early"}
 
 
+def keep_first_choice(task: Task) -> list[Call]:
+    """The calls of an agent that ignores a second thought."""
+    return [*start(task), start(task)[-1], DONE]
+
+
+def give_up(task: Task, calls: list[Call]) -> list[Call]:
+    """The calls up to the first that finds the desk busy."""
+    return [*calls[: min(task.initial_state[BUSY])], DONE]
+
+
 def _wanted(task: Task) -> list[tuple[str, str]]:
     return list(wanted(task.initial_state, task.goal).items())
+
+
+def _calls(task: Task, fault: str) -> list[Call]:
+    return FAULTS[fault](task) if fault else direct(task)
+
+
+def _deployed_calls(task: Task, rng: random.Random) -> list[Call]:
+    calls = _calls(task, _choose_fault(task, rng))
+    if FIRST_CHOICE in task.initial_state and rng.random() < KEEP_FIRST_CHOICE_RATE:
+        calls = keep_first_choice(task)
+    gives_up = BUSY in task.initial_state and rng.random() < GIVE_UP_RATE
+    return give_up(task, calls) if gives_up else through_busy(task, calls)
 
 
 def _choose_fault(task: Task, rng: random.Random) -> str:
@@ -108,7 +136,7 @@ def _choose_fault(task: Task, rng: random.Random) -> str:
     return rng.choice(SLIPS) if rng.random() < SLIP_RATE else ""
 
 
-def _episodes(rng: random.Random) -> list[dict[str, Any]]:
+def _episodes(rng: random.Random, noisy: bool) -> list[dict[str, Any]]:
     """All episodes in order of time, before malformed lines are added."""
     seen: set[str] = set()
     jobs: list[tuple[Task, str]] = []
@@ -118,6 +146,7 @@ def _episodes(rng: random.Random) -> list[dict[str, Any]]:
             strata += [(family, HARDER_TIER, kind.harder) for family in FAMILIES]
             for family, tier, count in strata:
                 tasks = [_fresh(family, tier, desk, seen, rng) for _ in range(count)]
+                tasks = [with_noise(task) for task in tasks] if noisy else tasks
                 jobs += [(task, f"desk-{desk:02}") for task in tasks * kind.attempts]
     rng.shuffle(jobs)
     time, episodes_of, records = FIRST_EPISODE, Counter[str](), []
@@ -140,7 +169,7 @@ def _fresh(family: str, tier: int, desk: int, seen: set[str], rng: random.Random
 def log_record(task: Task, user: str, session: str, time: datetime, rng: random.Random) -> dict[str, Any]:
     """The log record of the deployed agent's episode of a task, as JSON types."""
     environment, episode = OrderDeskEnvironment(), f"{rng.getrandbits(48):012x}"
-    messages = play_calls(environment, task, faulty_calls(task, _choose_fault(task, rng)))
+    messages = play_calls(environment, task, _deployed_calls(task, rng))
     final = environment.snapshot()["orders"]
     record: dict[str, Any] = {
         "id": f"chat-{episode}",

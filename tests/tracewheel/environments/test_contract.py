@@ -23,9 +23,10 @@ from tracewheel.environments.episode import play_calls, turn_messages
 from tracewheel.scoring.verifiers import episode_from, make_verifier, patch_tests, verdict_of
 
 OWN = ["examples.marketing_environment:Marketing"]  # a team's own class promises the same
+NOISY = [kind_text("order_desk", {"noisy": True})]
 ELSEWHERE = {"reasoning_gym"}  # needs another project: bridged/test_reasoning_gym.py
 GENERATORS = (
-    sorted(kind for kind, found in ENVIRONMENTS.items() if hasattr(found, "make_tasks") and kind not in ELSEWHERE) + OWN
+    sorted(kind for kind, found in ENVIRONMENTS.items() if hasattr(found, "make_tasks") and kind not in ELSEWHERE) + OWN + NOISY
 )
 SEED = 20
 QUICK, THOROUGH = 16, 200

@@ -5,16 +5,20 @@ from __future__ import annotations
 import random
 from typing import Any
 
+from tracewheel.config.base import Strict
 from tracewheel.core.errors import DataError
 from tracewheel.core.types import Task
 from tracewheel.environments.base import Observation, function_tool
 from tracewheel.environments.order_desk.agent import solution
 from tracewheel.environments.order_desk.near_misses import near_misses
+from tracewheel.environments.order_desk.noise import Noise, noise_of_log, with_noise
 from tracewheel.environments.order_desk.stock import DESKS, desk_of
 from tracewheel.environments.order_desk.tasks import (
+    CANCEL,
     CANCELLED,
     FAMILIES,
     OPEN,
+    REFUND,
     REFUNDED,
     SHIPPED,
     Order,
@@ -42,6 +46,12 @@ TOOLS = [
 PARAMETERS = {tool["function"]["name"]: tool["function"]["parameters"]["properties"] for tool in TOOLS}
 
 
+class OrderDeskArgs(Strict):
+    """Whether the tasks that are made have noise; those of a log have what it says."""
+
+    noisy: bool = False
+
+
 class OrderDeskEnvironment:
     """Orders of some customers; `orders` lists one as `- kettle K7 24 open`: item, number, amount, status.
 
@@ -54,17 +64,21 @@ class OrderDeskEnvironment:
     '- kettle K7 24 open'
 
     State: `{"orders": [{"id", "customer", "item", "amount", "status"}], "finished": bool}`; a refunded order also has
-    `refunded`, the amount. A call that fails changes nothing; its observation says why.
+    `refunded`, the amount. A call that fails changes nothing; its observation says why. A task may have noise
+    (`tracewheel.environments.order_desk.noise`); its state has `calls` and `spoken`, too.
     """
 
     kind = "order_desk"
     system_prompt = SYSTEM_PROMPT
+    Args = OrderDeskArgs
     families = FAMILIES
     tiers = (2, 3, 4, 5)
 
-    def __init__(self) -> None:
+    def __init__(self, args: OrderDeskArgs | None = None) -> None:
+        self._noisy = (args or OrderDeskArgs()).noisy
         self._orders: list[Order] = []
         self._finished = False
+        self._noise = Noise()
 
     def task_from_log(self, prompt: str, logged: dict[str, Any]) -> Task:
         state, goal = logged.get("initial_state"), logged.get("goal")
@@ -80,13 +94,13 @@ class OrderDeskEnvironment:
             raise DataError("'goal.customer' has no order")
         if goal["family"] in ("item", "status") and goal.get("item") not in [order["item"] for order in own]:
             raise DataError("'goal.item' is not among the customer's orders")
-        return order_desk_task(prompt, {"orders": orders}, goal)
+        return order_desk_task(prompt, {"orders": orders, **noise_of_log(logged["initial_state"], goal, own)}, goal)
 
     def make_tasks(self, n: int, seed: int) -> list[Task]:
         """Tasks of all families, of any desk; in tier n the customer has n orders."""
 
         def make(family: str, tier: int, rng: random.Random) -> Task:
-            return make_task(family, tier, rng.randrange(DESKS), rng)
+            return self._make(family, tier, rng.randrange(DESKS), rng)
 
         return spread_tasks(make, self.families, self.tiers, n, seed)
 
@@ -95,7 +109,11 @@ class OrderDeskEnvironment:
         rng, desk = random.Random(f"variants-{task.id}-{seed}"), desk_of(task.goal["customer"])
         if desk is None:
             return []
-        return [make_task(task.family, rng.randint(max(2, task.tier - 1), task.tier), desk, rng) for _ in range(n)]
+        return [self._make(task.family, rng.randint(max(2, task.tier - 1), task.tier), desk, rng) for _ in range(n)]
+
+    def _make(self, family: str, tier: int, desk: int, rng: random.Random) -> Task:
+        task = make_task(family, tier, desk, rng)
+        return with_noise(task) if self._noisy else task
 
     def solution(self, task: Task) -> list[tuple[str, dict[str, Any]]] | None:
         """The calls that solve the task in the most direct way."""
@@ -114,18 +132,23 @@ class OrderDeskEnvironment:
 
     def reset(self, task: Task) -> None:
         self._orders = [dict(order) for order in task.initial_state["orders"]]
-        self._finished = False
+        self._finished, self._noise = False, Noise(task)
 
     def restore(self, task: Task, state: dict[str, Any]) -> None:
         orders = state.get("orders")
         if not isinstance(orders, list) or not all(isinstance(order, dict) for order in orders):
             raise DataError("an order desk's snapshot has 'orders', a list")
+        noise = Noise(task)
+        noise.restore(state)
         self._orders, self._finished = [dict(order) for order in orders], state.get("finished") is True
+        self._noise = noise
 
     def snapshot(self) -> dict[str, Any]:
-        return {"orders": [dict(order) for order in self._orders], "finished": self._finished}
+        return {"orders": [dict(order) for order in self._orders], "finished": self._finished, **self._noise.snapshot()}
 
     def step(self, tool: str, args: dict[str, Any]) -> Observation:
+        if tool != "done" and self._noise.count_call():
+            return _error("busy, try again")
         parameters = PARAMETERS.get(tool)
         if parameters is None:
             return _error(f"no tool named {tool[:ECHO_LIMIT]}")
@@ -134,6 +157,8 @@ class OrderDeskEnvironment:
         for name, schema in parameters.items():
             if type(args[name]) is not TYPES[schema["type"]]:
                 return _error(f"{name} must be {'text' if schema['type'] == 'string' else 'a whole number'}")
+        if tool in (REFUND, CANCEL) and (words := self._noise.second_thought()):
+            return Observation(words)
         match tool:
             case "orders":
                 return self._list(**args)

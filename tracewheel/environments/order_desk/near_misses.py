@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from tracewheel.core.types import Task
-from tracewheel.environments.order_desk.agent import Call, change, look
-from tracewheel.environments.order_desk.tasks import CANCEL, OPEN, REFUND, Order, wanted
-
-DONE: Call = ("done", {})
+from tracewheel.environments.order_desk.agent import DONE, Call, change, fitting, solution, start, through_busy
+from tracewheel.environments.order_desk.noise import BUSY, FIRST_CHOICE
+from tracewheel.environments.order_desk.tasks import REFUND, Order, wanted
 
 
 def near_misses(task: Task) -> dict[str, list[Call]]:
@@ -16,10 +15,10 @@ def near_misses(task: Task) -> dict[str, list[Call]]:
     others = [order for order in task.initial_state["orders"] if order["id"] not in changes]
 
     def tried(*calls: Call) -> list[Call]:
-        return [look(task), *calls, DONE]
+        return through_busy(task, [*start(task), *calls, DONE])
 
     def deed(order: Order) -> Call:
-        return change(task, order["id"], CANCEL if order["status"] == OPEN else REFUND)
+        return change(task, order["id"], fitting(order))
 
     found = {"told_only": tried(), "half_done": tried(*right[:-1])}
     for order in others:
@@ -35,4 +34,9 @@ def near_misses(task: Task) -> dict[str, list[Call]]:
     else:
         found["wrong_type"] = tried(*right[:-1], (tool, {"order": [args["order"]]}))
     found["wrong_case"] = tried(*right[:-1], (tool, args | {"order": args["order"].lower()}))
+    if FIRST_CHOICE in task.initial_state:
+        found["kept_first_choice"] = tried(start(task)[-1])
+    solved, busy = solution(task), min(task.initial_state.get(BUSY, ()), default=0)
+    if 0 < busy < len(solved):
+        found["gave_up_when_busy"] = [*solved[:busy], DONE]
     return found
