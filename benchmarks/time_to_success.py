@@ -2,14 +2,17 @@
 
     python benchmarks/time_to_success.py --seeds 0 1 2
     python benchmarks/time_to_success.py --sides trl --seeds 0 --split validation --try    # settings of TRL's to choose from
+    python benchmarks/time_to_success.py --profile configs/smollm2.yaml --threads 2 --target 0.6 --longest 20000 --seeds 0
 
 For each seed the logs are curated and the warm start is trained once; both sides continue from it, on the
-same tasks, with our verifier as the reward and a LoRA adapter of the same shape. After every 256 episodes the
-policy is evaluated by our evaluator (greedy and sampled on all tasks of the split); the time of that is
-taken off, on both sides. The first evaluation whose mean of greedy and sampled success reaches `--target`
-ends a side. TRL stops at `--limit` times our CPU seconds; the ratio is then reported as a lower bound.
+same tasks, with our verifier as the reward and a LoRA adapter of the same shape. After every 256 episodes (`--every`) the
+policy is evaluated by our evaluator, greedy and sampled on all tasks of the split, or on `--tasks` of them with the same
+shares of families and tiers; the time of that is taken off, on both sides. The first evaluation whose mean of greedy
+and sampled success reaches `--target` ends a side. TRL stops at `--limit` times our CPU seconds; the ratio is then reported as
+a lower bound.
 
 `time_to_success_trl.py` describes how TRL is set up to do its best; `--try` runs the settings to choose from.
+`--set` changes the profile for both sides; a change to logs, curation or warm start needs another `--work`, which keeps them.
 Prints JSON and a table; `--json FILE` writes them.
 """
 
@@ -23,18 +26,35 @@ from pathlib import Path
 from typing import Any
 
 from measuring import emit, environment, machine, table
+from time_to_success_sides import EPISODES
 
 HERE = Path(__file__).parent
-# Candidate settings for TRL. The best with seed 0 on the validation split (`--try`) comes first.
-TRIALS: dict[str, dict[str, Any]] = {
-    "64 episodes a step, lr 1e-3": {"episodes": 64, "steps": 1, "learning_rate": 1e-3},
-    "64 episodes a step, lr 2e-3": {"episodes": 64, "steps": 1, "learning_rate": 2e-3},
-    "64 episodes a step, lr 5e-4": {"episodes": 64, "steps": 1, "learning_rate": 5e-4},
-    "256 episodes, 4 steps, lr 1e-3": {"episodes": 256, "steps": 4, "learning_rate": 1e-3},
-    "256 episodes, 4 steps, lr 2e-3": {"episodes": 256, "steps": 4, "learning_rate": 2e-3},
-    "64 episodes a step, lr 1e-3, KL 0.01": {"episodes": 64, "steps": 1, "learning_rate": 1e-3, "beta": 0.01},
-    "64 episodes a step, lr 1e-3, temperature 1.0": {"episodes": 64, "steps": 1, "learning_rate": 1e-3, "temperature": 1.0},
-    "64 episodes a step, lr 1e-3, loss grpo": {"episodes": 64, "steps": 1, "learning_rate": 1e-3, "loss_type": "grpo"},
+# Candidate settings for TRL by the beginning of the profile's name: `--try` runs them, `--trl-setting` names the best of them.
+# The real model takes passes of 8 episodes: its 49,152 logits a token in float32, for 128 episodes at once, exceed 24 GiB.
+TRIALS: dict[str, dict[str, dict[str, Any]]] = {
+    "tiny": {
+        "64 episodes a step, lr 1e-3": {"episodes": 64, "steps": 1, "learning_rate": 1e-3},
+        "64 episodes a step, lr 2e-3": {"episodes": 64, "steps": 1, "learning_rate": 2e-3},
+        "64 episodes a step, lr 5e-4": {"episodes": 64, "steps": 1, "learning_rate": 5e-4},
+        "256 episodes, 4 steps, lr 1e-3": {"episodes": 256, "steps": 4, "learning_rate": 1e-3},
+        "256 episodes, 4 steps, lr 2e-3": {"episodes": 256, "steps": 4, "learning_rate": 2e-3},
+        "64 episodes a step, lr 1e-3, KL 0.01": {"episodes": 64, "steps": 1, "learning_rate": 1e-3, "beta": 0.01},
+        "64 episodes a step, lr 1e-3, temperature 1": {"episodes": 64, "steps": 1, "learning_rate": 1e-3, "temperature": 1.0},
+        "64 episodes a step, lr 1e-3, loss grpo": {"episodes": 64, "steps": 1, "learning_rate": 1e-3, "loss_type": "grpo"},
+    },
+    "smollm2": {
+        "128 episodes a step, lr 1e-4": {"episodes": 128, "steps": 1, "micro_batch": 8, "learning_rate": 1e-4},
+        "256 episodes, 4 steps, lr 1e-4": {"episodes": 256, "steps": 4, "micro_batch": 8, "learning_rate": 1e-4},
+        "256 episodes, 4 steps, lr 2e-4": {"episodes": 256, "steps": 4, "micro_batch": 8, "learning_rate": 2e-4},
+        "128 episodes a step, lr 1e-4, KL 0.01": {
+            "episodes": 128,
+            "steps": 1,
+            "micro_batch": 8,
+            "learning_rate": 1e-4,
+            "beta": 0.01,
+        },
+        "64 episodes a step, lr 1e-4": {"episodes": 64, "steps": 1, "micro_batch": 8, "learning_rate": 1e-4},
+    },
 }
 
 
@@ -49,54 +69,58 @@ def main() -> None:
     parser.add_argument("--longest", type=float, default=600.0, help="CPU seconds, where ours were not measured")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--try", dest="trials", action="store_true", help="TRL in every setting of TRIALS")
-    parser.add_argument("--trl-setting", choices=list(TRIALS), default=next(iter(TRIALS)))
+    parser.add_argument("--trl-setting", metavar="NAME", help="one of TRIALS; default: the first of the profile")
+    parser.add_argument("--every", type=int, default=EPISODES, help="episodes between two evaluations")
+    parser.add_argument("--tasks", type=int, help="tasks of an evaluation; default: all of the split")
+    parser.add_argument("--set", dest="changes", nargs="+", default=[], metavar="KEY=VALUE", help="changes to the profile")
     parser.add_argument("--work", type=Path, default=Path("runs/benchmark-time"))
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
-    names = list(TRIALS) if arguments.trials else [arguments.trl_setting]
+    trials = next((each for start, each in TRIALS.items() if Path(arguments.profile).stem.startswith(start)), {})
+    names = list(trials) if arguments.trials else [arguments.trl_setting or next(iter(trials), "")]
+    if not set(names) <= set(trials):
+        parser.error(f"--trl-setting: {arguments.profile} has the settings {', '.join(trials) or 'none'}")
     runs: list[dict[str, Any]] = []
     for seed in arguments.seeds:
-        prepare = [sys.executable, str(HERE / "time_to_success_sides.py"), arguments.profile, str(seed)]
-        _child([*prepare, str(arguments.threads), str(arguments.work / f"start-{seed}")], arguments)
+        _child("sides", seed, {}, arguments)
         ours = None
         if "ours" in arguments.sides:
-            ours = _side("ours", "", seed, arguments.longest, arguments)
+            ours = _side("ours", "", seed, {"limit": arguments.longest}, arguments)
             runs.append(ours)
         if "trl" in arguments.sides:
             limit = arguments.limit * ours["cpu_s"] if ours else arguments.longest
-            runs += [_side("trl", name, seed, limit, arguments) for name in names]
+            runs += [_side("trl", name, seed, {"limit": limit} | trials[name], arguments) for name in names]
     result = {
         "machine": machine(arguments.threads),
         "split": arguments.split,
         "target": arguments.target,
-        "trl_settings": {name: TRIALS[name] for name in names},
+        "profile": arguments.profile,
+        "changes": arguments.changes,
+        "every": arguments.every,
+        "tasks": arguments.tasks,
+        "trl_settings": {name: trials[name] for name in names},
         "runs": runs,
         "ratios": ratios(runs),
     }
     emit(result, tables(result), arguments.json)
 
 
-def _side(side: str, name: str, seed: int, limit: float, arguments: argparse.Namespace) -> dict[str, Any]:
-    setting = {
-        "profile": arguments.profile,
-        "seed": seed,
-        "split": arguments.split,
-        "target": arguments.target,
-        "limit": limit,
-        "threads": arguments.threads,
-        **TRIALS.get(name, {}),
-    }
-    start = str(arguments.work / f"start-{seed}")
-    run = {"side": side, "setting": name, "seed": seed, "limit": limit}
-    run |= json.loads(_child([sys.executable, str(HERE / f"time_to_success_{side}.py"), start, json.dumps(setting)], arguments))
+def _side(side: str, name: str, seed: int, setting: dict[str, Any], arguments: argparse.Namespace) -> dict[str, Any]:
+    run = {"side": side, "setting": name, "seed": seed, "limit": setting["limit"]}
+    run |= json.loads(_child(side, seed, setting, arguments))
     print(json.dumps(run), file=sys.stderr, flush=True)
     return run
 
 
-def _child(command: list[str], arguments: argparse.Namespace) -> str:
-    done = subprocess.run(command, env=environment(arguments.threads), capture_output=True, text=True, check=False)
+def _child(script: str, seed: int, setting: dict[str, Any], arguments: argparse.Namespace) -> str:
+    """Run a script of this benchmark in a process of its own, whose points of the curve go to stderr. Returns its last line."""
+    common = ("profile", "split", "target", "threads", "every", "tasks", "changes")
+    setting = {"seed": seed, **{name: getattr(arguments, name) for name in common}, **setting}
+    start = arguments.work / f"{Path(arguments.profile).stem}-{seed}"
+    command = [sys.executable, str(HERE / f"time_to_success_{script}.py"), str(start), json.dumps(setting)]
+    done = subprocess.run(command, env=environment(arguments.threads), stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode:
-        raise SystemExit(f"{' '.join(command)} ended with {done.returncode}\n{done.stderr[-3000:]}")
+        raise SystemExit(f"{' '.join(command)} ended with {done.returncode}")
     return (done.stdout.strip().splitlines() or [""])[-1]
 
 
@@ -132,8 +156,10 @@ def tables(result: dict[str, Any]) -> str:
         f"{name}: {'at least ' if each['lower_bound'] else ''}{each['cpu']} (CPU), {each['wall']} (wall)"
         for name, each in result["ratios"].items()
     ]
-    head = ["side", "seed", "reached", "CPU s", "wall s", "episodes", "success after each 256 episodes, from the warm start"]
-    title = f"Mean of greedy and sampled success on {result['split']} tasks, target {result['target']}"
+    curve = f"success after each {result['every']} episodes, from the warm start"
+    head = ["side", "seed", "reached", "CPU s", "wall s", "episodes", curve]
+    tasks = f"{result['tasks'] or 'all'} {result['split']} tasks"
+    title = f"{result['profile']}: mean of greedy and sampled success on {tasks}, target {result['target']}"
     return "\n\n".join([title, table(head, rows), "TRL's seconds over ours: " + "; ".join(bounds)])
 
 

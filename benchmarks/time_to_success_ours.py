@@ -1,4 +1,7 @@
-"""Our side of benchmarks/time_to_success.py: the loop's stages in order, sampler included."""
+"""Our side of benchmarks/time_to_success.py: the loop's stages in order, sampler included.
+
+As in a run, each rollout loads the base anew and merges the adapter, within the measured time, and the learner stays loaded.
+"""
 
 from __future__ import annotations
 
@@ -61,10 +64,12 @@ def main() -> None:
                 files = UpdateFiles([trajectories], [scores], state, reference, new)
                 update(UpdateSections.of(config), files, iteration=iteration)
             stages["update"] += meter.cpu_s
-            state, episodes = new, episodes + len(chosen) * config.rollout.group_size
-            race.clock.stop()
-            over = race.evaluate(weights_folder(state), episodes)
-            race.clock.start()
+            before, episodes = episodes, episodes + len(chosen) * config.rollout.group_size
+            state = new
+            if race.is_due(before, episodes):
+                race.clock.stop()
+                over = race.evaluate(weights_folder(state), episodes)
+                race.clock.start()
         race.clock.stop()
     print(race.result(stages=stages))
 

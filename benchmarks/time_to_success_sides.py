@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import resource
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from measuring import cpu_seconds
 
 from tracewheel.config import CurateSections, EvaluateSections, RetrainConfig, WarmStartSections, load_config
+from tracewheel.core.types import Task
 from tracewheel.curation.curated_folder import load_tasks
 from tracewheel.evaluation.evaluate import evaluate
 from tracewheel.policy.adapters import PolicyRef
@@ -22,7 +25,7 @@ CURATED, START = "curated", "warm_start"
 EPISODES = 256  # between two evaluations, on both sides
 
 
-def prepare(profile: str, seed: int, threads: int, out: Path) -> None:
+def prepare(setting: dict[str, Any], out: Path) -> None:
     """Curate the logs and train the warm start of the loop, unless both exist."""
     from tracewheel.curation.curate import curate
     from tracewheel.learner.warm_start.stage import warm_start
@@ -30,7 +33,7 @@ def prepare(profile: str, seed: int, threads: int, out: Path) -> None:
 
     if (out / "done").exists():
         return
-    config = configuration(profile, seed, threads)
+    config = configuration(setting)
     for name in ("traces", CURATED, START):
         (out / name).mkdir(parents=True, exist_ok=True)
     ingest(config.ingest, out / "traces")
@@ -39,9 +42,17 @@ def prepare(profile: str, seed: int, threads: int, out: Path) -> None:
     (out / "done").touch()
 
 
-def configuration(profile: str, seed: int, threads: int) -> RetrainConfig:
-    """The profile, with the same evaluation for all runs of this benchmark."""
-    return load_config(profile, [f"seed={seed}", f"threads={threads}"])
+def configuration(setting: dict[str, Any]) -> RetrainConfig:
+    """The profile of a setting, with its seed, threads and other `changes`."""
+    changes = [f"seed={setting['seed']}", f"threads={setting['threads']}", *setting.get("changes", [])]
+    return load_config(setting["profile"], changes)
+
+
+def even_subset(tasks: Sequence[Task], count: int) -> list[Task]:
+    """`count` of the tasks, with the same shares of families and tiers; all where there are no more."""
+    ordered = sorted(tasks, key=lambda task: (task.family, task.tier, task.id))
+    count = min(count, len(ordered))
+    return [ordered[number * len(ordered) // count] for number in range(count)]
 
 
 class Clock:
@@ -63,16 +74,23 @@ class Race:
 
     Args:
         start: What `prepare` wrote.
-        setting: `profile`, `seed`, `threads`, `split`, `target`, and `limit` in CPU seconds.
+        setting: `profile`, `seed`, `threads`, `changes` to the profile, `split`, `target`, and `limit` in CPU seconds;
+            optionally `every`, the episodes between two evaluations, and `tasks`, how many of the split are played then.
     """
 
     def __init__(self, start: Path, setting: dict[str, Any]) -> None:
-        self.config = configuration(setting["profile"], setting["seed"], setting["threads"])
+        self.config = configuration(setting)
         self.curated, self.state = start / CURATED, start / START
         self.clock = Clock()
         self.curve: list[dict[str, float]] = []
         self._setting = setting
-        self._tasks = load_tasks(self.curated, setting["split"])
+        self.every: int = setting.get("every", EPISODES)
+        tasks = load_tasks(self.curated, setting["split"])
+        self._tasks = even_subset(tasks, setting["tasks"]) if setting.get("tasks") else tasks
+
+    def is_due(self, before: int, episodes: int) -> bool:
+        """Whether an evaluation falls between two numbers of episodes: an iteration may have fewer than `every`."""
+        return episodes // self.every > before // self.every
 
     def evaluate(self, adapter: Path, episodes: int) -> bool:
         """Add the policy to the curve, with the clock stopped. Returns whether the side has ended."""
@@ -100,8 +118,9 @@ class Race:
 
     def result(self, **more: Any) -> str:
         figures = {"reached": self.reached, "cpu_s": self.clock.cpu_s, "wall_s": self.clock.wall_s, "curve": self.curve}
+        figures["peak_gb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6  # evaluations included
         return json.dumps(figures | more)
 
 
 if __name__ == "__main__":
-    prepare(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4]))
+    prepare(json.loads(sys.argv[2]), Path(sys.argv[1]))

@@ -1,0 +1,103 @@
+"""Time to success: both sides see the same tokens, evaluations fall where they should, a subset of tasks is even."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections import Counter
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tracewheel.config import load_config
+from tracewheel.environments import make_environment
+from tracewheel.environments.base import TaskMaker
+from tracewheel.environments.order_desk.tasks import FAMILIES, make_task
+from tracewheel.policy.loading import load_base
+
+ROOT = Path(__file__).parents[2]
+# The second is the real model's template and environment with the tiny base, whose tokens are shorter.
+SIDES = {
+    "tiny": [],
+    "smollm2": [
+        "policy.base=data/base",
+        "policy.chat_template=configs/templates/smollm2.pythonic.jinja",
+        "rollout.max_tokens=640",
+    ],
+}
+
+
+@pytest.fixture(autouse=True)
+def benchmarks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    monkeypatch.setenv("TRL_EXPERIMENTAL_SILENCE", "1")
+    monkeypatch.chdir(ROOT)
+
+
+@pytest.mark.parametrize("profile", SIDES)
+def test_an_episode_is_the_same_tokens_on_both_sides(profile: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from time_to_success_tokens import check_same_tokens
+    from time_to_success_trl import TrlEnvironment, make_trainer
+
+    config = load_config(f"configs/{profile}.yaml", SIDES[profile])
+    environment = make_environment(config.environment.kind)
+    assert isinstance(environment, TaskMaker)
+    tasks = environment.make_tasks(24, seed=1)
+    setting = {"episodes": 16, "steps": 1, "micro_batch": 8, "learning_rate": 1e-4}
+    trainer = make_trainer(load_base(config.policy, config.policy.base), config, tasks, setting, str(tmp_path))
+    assert (trainer.args.gradient_accumulation_steps, trainer.args.generation_batch_size) == (2, 16)
+    check_same_tokens(trainer, config, tasks)
+    answer = TrlEnvironment.call
+
+    def call(self: TrlEnvironment, **given: Any) -> str:
+        return answer(self, **given) + "."
+
+    monkeypatch.setattr(TrlEnvironment, "call", call)
+    with pytest.raises(SystemExit, match="the sides differ"):
+        check_same_tokens(trainer, config, tasks)
+
+
+def test_a_subset_has_the_shares_of_families_and_tiers() -> None:
+    from time_to_success_sides import even_subset
+
+    rng = random.Random(0)
+    counts = {"item": 20, "status": 12, "dearest": 4, "open": 4}
+    tasks = [make_task(family, 2 + number % 2, 0, rng) for family in FAMILIES for number in range(counts[family])]
+    subset = even_subset(tasks, 20)
+    assert Counter(task.family for task in subset) == {"item": 10, "status": 6, "dearest": 2, "open": 2}
+    assert Counter(task.tier for task in subset) == {2: 10, 3: 10}
+    assert len({task.id for task in subset}) == 20
+    assert len(even_subset(tasks, 1000)) == 40
+
+
+def test_iterations_of_fewer_episodes_are_not_evaluated_each() -> None:
+    from time_to_success_sides import Race
+
+    race: Any = SimpleNamespace(every=256)
+    due = [Race.is_due(race, end - 96, end) for end in range(96, 96 * 9, 96)]
+    assert due == [False, False, True, False, False, True, False, True]
+
+
+@pytest.mark.parametrize(("profile", "count"), [("configs/tiny.yaml", 8), ("configs/smollm2.yaml", 5)])
+def test_each_profile_has_settings_of_its_own(
+    profile: str, count: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import time_to_success
+
+    calls: list[dict[str, Any]] = []
+
+    def child(script: str, seed: int, setting: dict[str, Any], _: object) -> str:
+        calls.append(setting)
+        return '{"reached": true, "cpu_s": 1.0, "wall_s": 1.0, "curve": [{"episodes": 0, "rate": 0.5}]}'
+
+    monkeypatch.setattr(time_to_success, "_child", child)
+    monkeypatch.setattr(sys, "argv", ["time_to_success.py", "--profile", profile, "--seeds", "0", "--sides", "trl", "--try"])
+    time_to_success.main()
+    assert len(calls) == 1 + count
+    assert all(each["episodes"] % 256 in (0, 64, 128) for each in calls[1:])
+    monkeypatch.setattr(sys, "argv", ["time_to_success.py", "--profile", profile, "--trl-setting", "none such"])
+    with pytest.raises(SystemExit):
+        time_to_success.main()
+    assert "has the settings" in capsys.readouterr().err
