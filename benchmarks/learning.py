@@ -106,7 +106,7 @@ def _controls(config: RetrainConfig, work: Path) -> dict[str, Any]:
     warm_start(WarmStartSections.of(config), work / "curated", start, config.warm_start.demonstrations)
     adapters = {
         "replay_only": _replay_only(config, start / "adapter", work / "replay_only"),
-        "no_mask": _without_mask(config, work / "curated", start, work / "no_mask"),
+        "no_mask": without_mask(config, work / "curated", start, work / "no_mask"),
     }
     rates: dict[str, Any] = {}
     for name, adapter in adapters.items():
@@ -133,7 +133,7 @@ def _replay_only(config: RetrainConfig, start: Path, out: Path) -> Path:
     return out
 
 
-def _without_mask(config: RetrainConfig, curated: Path, start: Path, work: Path) -> Path:
+def without_mask(config: RetrainConfig, curated: Path, start: Path, work: Path) -> Path:
     """Run the same loop, with everything after the prompt treated as sampled by the policy."""
     tasks = {task.id: task for task in load_tasks(curated, "train")}
     sampler = TaskSampler(config.sampler, tasks, config.seed)

@@ -1,14 +1,17 @@
 """What a pretrained language model learns on two cores, on several seeds, beside what can be had without RL.
 
     make demo-smollm2                                     # prepares what the profile reads
+    python data/make_traces.py noisy_order_desk           # for the noisier world
     python benchmarks/smollm2.py run --seeds 0 1 2        # hours; `--policies rl rejection_sampling` for some of them
+    python benchmarks/smollm2.py run --world noisy --policies rl rejection_sampling
+    python benchmarks/smollm2.py ablate --seeds 0         # after `run` has made the warm start of the seed
     python benchmarks/smollm2.py show                     # tables and plot again from docs/smollm2.json
 
 Each result goes into `docs/smollm2.json` as soon as it is there, with what every held-out task gave, so that results of
 several days stand side by side and any two of them can be compared task by task. `rl` runs `tracewheel retrain` from nothing
 and measures its time and memory; rejection sampling and DPO run it from a copy of that store, with as many episodes. The
-longer warm start trains for as many more epochs as the time of reinforcement learning allows. Tables go between the marks in
-`docs/smollm2.md`, the plot into `docs/smollm2.png`.
+longer warm start trains for as many more epochs as the time of reinforcement learning allows. An ablation changes one thing in
+half as many iterations as the profile has. Tables go between the marks in `docs/smollm2.md`, the plot into `docs/smollm2.png`.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from learning import without_mask
 from measuring import between_marks, machine, table
 from whole_run import UPDATE, findings, run, stages_of
 
@@ -32,13 +36,32 @@ from tracewheel.config import EvaluateSections, RetrainConfig, WarmStartSections
 from tracewheel.core.run_record import RunRecord
 from tracewheel.curation.curated_folder import load_tasks
 from tracewheel.evaluation.evaluate import RESULTS_FILE, evaluate
+from tracewheel.learner.warm_start.demonstrations import demonstration_examples
+from tracewheel.learner.warm_start.selection import episodes_to_imitate
 from tracewheel.learner.warm_start.stage import warm_start
 from tracewheel.policy.adapters import PolicyRef
+from tracewheel.policy.loading import policy_renderer
 from tracewheel.sampling.seeds import evaluation_seed
 
 PROFILE = "configs/smollm2.yaml"
 JSON, PAGE, PLOT = Path("docs/smollm2.json"), Path("docs/smollm2.md"), Path("docs/smollm2.png")
 SPLITS = ("held_out", "harder")
+# Which part of the JSON a world's results are in, and what it changes in the profile. In the noisier one tools fail, customers
+# change their mind, and the reward is the share of the orders asked for that are done.
+WORLDS = {
+    "plain": ("seeds", []),
+    "noisy": (
+        "noisy",
+        [
+            "ingest.paths=[data/smollm2/noisy_order_desk.jsonl]",
+            "environment.args={noisy: true}",
+            "rollout.max_turns=10",
+            "rollout.max_tokens=384",
+            "rubric.verifiers=[{kind: task}, {kind: progress}]",
+            "rubric.objectives=[{kind: part, name: progress, part: progress}]",
+        ],
+    ),
+}
 LOOPS = {
     "rl": [],
     "rejection_sampling": ["learner.kind=rejection_sampling"],
@@ -49,6 +72,20 @@ LOOPS = {
     ],
 }
 WITHOUT_RL = ("base", "all_logs", "longer")
+AS_IT_IS, NO_MASK, REPLAY = "as it is", "no action mask", "replay of demonstrations"
+ABLATIONS: dict[str, list[str]] = {
+    AS_IT_IS: [],
+    NO_MASK: [],
+    "groups of 4, 64 tasks": ["rollout.group_size=4", "training.tasks_per_iteration=64"],
+    "groups of 16, 16 tasks": ["rollout.group_size=16", "training.tasks_per_iteration=16"],
+    "uniform tasks": ["sampler.kind=uniform"],
+    "rank 1": ["warm_start.lora={rank: 1, alpha: 2, targets: all-linear}"],
+    "mean over sequences": ["learner.aggregation=sequence"],
+    "KL 0.01": ["learner.kl.weight=0.01"],
+    "KL 0.1": ["learner.kl.weight=0.1"],
+    REPLAY: ["learner.replay_rows=8"],
+    "steps on single trajectories": ["learner.minibatch_of=trajectories"],
+}
 LABELS = {
     "base": "base",
     "all_logs": "warm start, all logs",
@@ -64,64 +101,101 @@ FIGURES = {"greedy": 1.0, "sampled": 0.0, "gate's": 0.5}  # weight of greedy suc
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("action", choices=("run", "show"))
+    parser.add_argument("action", choices=("run", "ablate", "show"))
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--world", choices=WORLDS, default="plain")
     parser.add_argument("--policies", nargs="+", choices=[*LOOPS, *WITHOUT_RL], default=[*LOOPS, *WITHOUT_RL])
+    parser.add_argument("--ablations", nargs="+", choices=ABLATIONS, default=list(ABLATIONS))
     parser.add_argument("--work", type=Path, default=Path("runs/benchmark-smollm2"))
     arguments = parser.parse_args()
-    if arguments.action == "run":
-        for seed in arguments.seeds:
-            for name in sorted(arguments.policies, key=[*LOOPS, *WITHOUT_RL].index):
-                store(seed, measured(name, seed, arguments.work))
-    between_marks(PAGE, "figures", "\n".join(report(stored())))
-    plot(stored(), PLOT)
+    for seed in arguments.seeds if arguments.action != "show" else ():
+        if arguments.action == "ablate":
+            for name in arguments.ablations:
+                store("ablations", seed, ablated(name, seed, arguments.work))
+            continue
+        for name in sorted(arguments.policies, key=[*LOOPS, *WITHOUT_RL].index):
+            store(WORLDS[arguments.world][0], seed, measured(name, seed, arguments.world, arguments.work))
+    for part, lines in (("figures", report), ("noisy", report), ("ablations", ablation_report)):
+        seeds = stored("seeds" if part == "figures" else part)
+        between_marks(PAGE, part, "\n".join(lines(seeds)) if seeds else "Not run yet.\n")
+    plot(stored("seeds"), PLOT)
 
 
-def measured(name: str, seed: int, work: Path) -> dict[str, dict[str, Any]]:
+def measured(name: str, seed: int, world: str, work: Path) -> dict[str, dict[str, Any]]:
     """What a policy gives on a seed, and what is found on the way, by policy."""
+    part, settings = WORLDS[world]
+    settings = [f"seed={seed}", *settings]
+    start, folder = work / world / f"rl-{seed}", work / world / f"{name}-{seed}"
     if name in LOOPS:
-        return loop(name, seed, work)
-    config = load_config(PROFILE, [f"seed={seed}"])
-    finished = _finished(work / f"rl-{seed}")
+        if name == "rl" and folder.exists():
+            raise SystemExit(f"{folder} exists; a measured run starts from nothing: remove it")
+        found, finished = loop([*settings, *LOOPS[name]], folder, None if name == "rl" else start)
+        if name != "rl":
+            return {name: found}
+        baseline = found["gate"]["baseline"]
+        return {name: found, "warm_start": {"tasks": {split: outcomes(finished, baseline, split) for split in SPLITS}}}
+    config = load_config(PROFILE, settings)
+    curated = _finished(start).curated
     if name == "base":
-        return {name: evaluated(config, finished.curated, PolicyRef(config.policy.base), work / f"{name}-{seed}")}
-    seconds = stored()[str(seed)]["rl"]["seconds"]
+        return {name: evaluated(config, curated, PolicyRef(config.policy.base), folder)}
+    seconds = stored(part)[str(seed)]["rl"]["seconds"]
     factor = 1 + (seconds["rollout"] + seconds["score"] + seconds["update"]) / seconds["warm_start"]
     epochs = config.warm_start.epochs * (1 if name == "all_logs" else math.ceil(factor))
-    config = load_config(PROFILE, [f"seed={seed}", f"warm_start.epochs={epochs}"])
-    out = work / f"{name}-{seed}"
-    out.mkdir(parents=True, exist_ok=True)
-    figures = warm_start(WarmStartSections.of(config), finished.curated, out, "all" if name == "all_logs" else "verified")
-    policy = PolicyRef(config.policy.base, str(out / "adapter"), 0)
-    return {name: {"epochs": epochs, "training": figures, **evaluated(config, finished.curated, policy, out)}}
+    config = load_config(PROFILE, [*settings, f"warm_start.epochs={epochs}"])
+    folder.mkdir(parents=True, exist_ok=True)
+    figures = warm_start(WarmStartSections.of(config), curated, folder, "all" if name == "all_logs" else "verified")
+    policy = PolicyRef(config.policy.base, str(folder / "adapter"), 0)
+    return {name: {"epochs": epochs, "training": figures, **evaluated(config, curated, policy, folder)}}
 
 
-def loop(name: str, seed: int, work: Path) -> dict[str, dict[str, Any]]:
-    """A whole run; the one of `rl` gives its warm start, too."""
-    folder = work / f"{name}-{seed}"
-    if name == "rl" and folder.exists():
-        raise SystemExit(f"{folder} exists; a measured run starts from nothing: remove it")
-    if name != "rl" and not folder.exists():
-        shutil.copytree(work / f"rl-{seed}" / "store", folder / "store")
-    settings = [f"seed={seed}", f"tracking.model_name=smollm2-{name}-{seed}", *LOOPS[name]]
+def ablated(name: str, seed: int, work: Path) -> dict[str, dict[str, Any]]:
+    """The loop with one thing changed, in half as many iterations, from the warm start of the seed."""
+    start, folder = work / "plain" / f"rl-{seed}", work / "ablations" / f"{name.replace(' ', '-')}-{seed}"
+    iterations = load_config(PROFILE).training.iterations // 2
+    settings = [f"seed={seed}", f"training.iterations={iterations}", f"training.validate_every={iterations}"]
+    settings += ABLATIONS[name]
+    if name == REPLAY:
+        settings.append(f"learner.replay_path={demonstrations(load_config(PROFILE, settings), start, folder)}")
+    if name != NO_MASK:
+        found, finished = loop(settings, folder, start)
+        baseline = {"tasks": {split: outcomes(finished, found["gate"]["baseline"], split) for split in SPLITS}}
+        return {name: found, **({"warm_start": baseline} if name == AS_IT_IS else {})}
+    config, curated = load_config(PROFILE, settings), _finished(start).curated
+    warm = next((start / "store").glob("warm_start-*"))
+    adapter = without_mask(config, curated, warm, folder)
+    return {name: evaluated(config, curated, PolicyRef(config.policy.base, str(adapter), iterations), folder)}
+
+
+def demonstrations(config: RetrainConfig, start: Path, folder: Path) -> Path:
+    """The warm start's demonstrations as replay text."""
+    curated, path = _finished(start).curated, folder.with_suffix(".parquet")
+    episodes = episodes_to_imitate(config.warm_start, curated, "verified")
+    examples = demonstration_examples(episodes, policy_renderer(config.policy), config.warm_start.classes)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pd.DataFrame(examples).to_parquet(path)
+    return path.resolve()
+
+
+def loop(settings: list[str], folder: Path, start: Path | None) -> tuple[dict[str, Any], FinishedRun]:
+    """A whole run, from nothing or with the data, the warm start and the evaluations of another run."""
+    if start and not folder.exists():
+        shutil.copytree(start / "store", folder / "store", ignore=shutil.ignore_patterns("rollout-*", "score-*", "update-*"))
+    settings = [*settings, f"tracking.model_name=smollm2-{folder.parent.name}-{folder.name}"]
     arguments = argparse.Namespace(profile=PROFILE, overrides=settings, run_dir=folder, threads=2)
     wall, samples, summary = run(arguments)
-    stages = stages_of(folder / "store", samples)
-    finished = _finished(folder)
+    stages, finished = stages_of(folder / "store", samples), _finished(folder)
+    chosen = "rl" if finished.evaluation("rl", SPLITS[0]) else summary["gate"]["baseline"]  # validation may prefer the start
     kept = ("gate", "validation", "best_iteration", "seconds", "tokens", "episodes", "wall_seconds")
     found = {
         **{key: summary[key] for key in kept},
         "settings": settings,
+        "wall_s": wall,
         "peak_gb": max(size for _, size in samples) / 1e9,
         "updates": [{key: stage["result"].get(key) for key in UPDATE} for stage in stages if stage["stage"] == "update"],
         "doctor": [item for item in findings(arguments) if item["severity"] not in ("healthy", "not_checked")],
-        "tasks": {split: outcomes(finished, "rl", split) for split in SPLITS},
+        "tasks": {split: outcomes(finished, chosen, split) for split in SPLITS},
     }
-    both = {name: found}
-    if name == "rl":
-        both["warm_start"] = {"tasks": {split: outcomes(finished, summary["gate"]["baseline"], split) for split in SPLITS}}
-        both["rl"]["wall_s"] = wall
-    return both
+    return found, finished
 
 
 def _finished(folder: Path) -> FinishedRun:
@@ -153,26 +227,26 @@ def compact(results: pd.DataFrame) -> dict[str, list[Any]]:
     return {column: ordered[column].tolist() for column in (*OF_TASKS, *OF_OUTCOMES)}
 
 
-def store(seed: int, found: dict[str, dict[str, Any]]) -> None:
-    """Put results into the JSON, each with the commit and the machine; what is known of the tasks stands there once a seed."""
-    results = json.loads(JSON.read_text()) if JSON.exists() else {"seeds": {}}
+def store(part: str, seed: int, found: dict[str, dict[str, Any]]) -> None:
+    """Put results into a part of the JSON, with commit and machine; what is known of the tasks stands there once a seed."""
+    results = json.loads(JSON.read_text()) if JSON.exists() else {}
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
-    kept = results["seeds"].setdefault(str(seed), {"tasks": {}, "policies": {}})
+    kept = results.setdefault(part, {}).setdefault(str(seed), {"tasks": {}, "policies": {}})
     for name, result in found.items():
         outcomes = result.pop("tasks")
         for split, columns in outcomes.items():
             tasks = {column: columns.pop(column) for column in OF_TASKS}
             if kept["tasks"].setdefault(split, tasks) != tasks:
-                raise SystemExit(f"seed {seed}, {split}: other tasks than those of {JSON}; remove its seed {seed} first")
+                raise SystemExit(f"{part}, seed {seed}, {split}: other tasks than those of {JSON}; remove them first")
         kept["policies"][name] = {"commit": commit, "machine": machine(2), **result, "outcomes": outcomes}
-    results["seeds"] = dict(sorted(results["seeds"].items()))
+    results[part] = dict(sorted(results[part].items()))
     JSON.write_text(json.dumps(results) + "\n")
 
 
-def stored() -> dict[str, dict[str, dict[str, Any]]]:
-    """By seed and policy, what is stored; `tasks` are tables by split."""
+def stored(part: str) -> dict[str, dict[str, dict[str, Any]]]:
+    """By seed and policy, what is stored in a part of the JSON; `tasks` are tables by split."""
     found: dict[str, dict[str, dict[str, Any]]] = {}
-    for seed, kept in json.loads(JSON.read_text())["seeds"].items():
+    for seed, kept in json.loads(JSON.read_text()).get(part, {}).items():
         found[seed] = {
             name: {**result, "tasks": {split: {**kept["tasks"][split], **result["outcomes"][split]} for split in SPLITS}}
             for name, result in kept["policies"].items()
@@ -204,6 +278,20 @@ def report(seeds: dict[str, dict[str, Any]]) -> Iterator[str]:
     yield table(head, [_cost(seed, found["rl"]) for seed, found in seeds.items() if "rl" in found]) + "\n"
 
 
+def ablation_report(seeds: dict[str, dict[str, Any]]) -> Iterator[str]:
+    """Each ablation beside the loop as it is."""
+    for seed, found in seeds.items():
+        rows = []
+        for name in ("warm_start", *(each for each in ABLATIONS if each in found)):
+            updates, minutes = found[name].get("updates", []), found[name].get("wall_s", math.nan) / 60
+            signal = [1 - update["zero_variance_share"] for update in updates]
+            rates = (_rates(found[name]["tasks"][split]) for split in SPLITS)
+            gain = _gain(found, AS_IT_IS, 0.5, better=name) if name != AS_IT_IS else ""
+            rows.append([LABELS.get(name, name), *rates, gain, f"{sum(signal) / len(signal):.0%}" if signal else "", minutes])
+        head = [f"seed {seed}", "held-out, greedy / sampled", "harder", "against as it is, points", "mixed groups", "minutes"]
+        yield table(head, rows) + "\n"
+
+
 def _cost(seed: str, found: dict[str, Any]) -> list[Any]:
     minutes = [found["seconds"][stage] / 60 for stage in ("warm_start", "rollout", "update", "evaluate")]
     doctor = ", ".join(f"{item['check']} ({item['severity']})" for item in found["doctor"])
@@ -216,10 +304,11 @@ def _rates(tasks: dict[str, list[Any]]) -> str:
     return f"{frame['greedy'].mean():.3f} / {sampled:.3f}"
 
 
-def _gain(found: dict[str, Any], name: str, weight: float) -> str:
-    if name not in found or "rl" not in found:
+def _gain(found: dict[str, Any], name: str, weight: float, better: str = "rl") -> str:
+    """By how much another policy, RL unless named, is better than the policy `name`."""
+    if name not in found or better not in found:
         return "–"
-    after, before = (pd.DataFrame(found[key]["tasks"]["held_out"]) for key in ("rl", name))
+    after, before = (pd.DataFrame(found[key]["tasks"]["held_out"]) for key in (better, name))
     return _points(paired_differences(after, before, greedy_weight=weight)["rows"][0])
 
 
