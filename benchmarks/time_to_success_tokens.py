@@ -10,7 +10,7 @@ import json
 from typing import Any
 
 from tracewheel.chat.renderer import ChatRenderer
-from tracewheel.config import RetrainConfig
+from tracewheel.config import ExplorationConfig, RetrainConfig
 from tracewheel.core.types import Task, Trajectory
 from tracewheel.engines.base import Generation, Request
 from tracewheel.environments import make_environment, opening_messages
@@ -86,10 +86,11 @@ def scripts_of(tasks: list[Task], renderer: ChatRenderer) -> list[Script]:
 
 
 def our_episodes(config: RetrainConfig, tasks: list[Task], scripts: list[Script]) -> list[Trajectory]:
-    """The scripts through our loop."""
+    """The scripts through our loop, which forces no call into them."""
     renderer = policy_renderer(config.policy)
     engine = ScriptedEngine(scripts, renderer.end_of_turn_ids)
-    return run_episodes(engine, renderer, config.rollout, RolloutPlan(tasks, samples=1, seed=0))
+    settings = config.rollout.model_copy(update={"exploration": ExplorationConfig()})
+    return run_episodes(engine, renderer, settings, RolloutPlan(tasks, samples=1, seed=0))
 
 
 def trl_rows(tasks: list[Task]) -> list[dict[str, Any]]:
