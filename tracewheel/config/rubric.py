@@ -15,8 +15,9 @@ JUDGES = ("judge", "relative_judge")
 class RubricTerm(KindConfig):
     """A weighted verifier: a built-in name, `module:Class`, or `task` for the verifier that each task names; its arguments.
 
-    `cap`: the term's total counts up to here. `only`: the environment kinds or task families that the term is for; without it,
-    all. `role` matters with `mode: outcome_first`.
+    `progress` is the progress that the verifier of `task` measures: partial credit. `cap`: the term's total counts up to
+    here. `only`: the environment kinds or task families that the term is for; without it, all. `role` matters with `mode:
+    outcome_first`.
     """
 
     kind: str = "task"
@@ -27,8 +28,8 @@ class RubricTerm(KindConfig):
 
     @model_validator(mode="after")
     def _check_task(self) -> RubricTerm:
-        if self.kind == "task" and self.args:
-            raise ValueError("verifier 'task' takes no args: each task names its verifier, with the arguments")
+        if self.kind in ("task", "progress") and self.args:
+            raise ValueError(f"verifier '{self.kind}' takes no args: each task names its verifier, with the arguments")
         return self
 
     def applies_to(self, environment: str, family: str) -> bool:

@@ -29,6 +29,7 @@ from tracewheel.scoring.verifiers import (
     state_progress,
     verdict_of,
 )
+from tracewheel.scoring.verifiers.progress import ProgressVerifier
 
 TASK_VERIFIER = "task"
 
@@ -58,10 +59,11 @@ class Rubric:
     def __init__(self, config: RubricConfig, tasks: Iterable[Task], tool_format: str = "hermes") -> None:
         self._config = config
         self._tool_format = tool_format
-        named = {term.spec for term in config.verifiers} - {TASK_VERIFIER}
-        if any(term.kind == TASK_VERIFIER for term in config.verifiers):
-            named |= {task.verifier for task in tasks}
-        self._verifiers: dict[str, AnyVerifier] = {kind: make_verifier(kind) for kind in sorted(named)}
+        named = {term.spec for term in config.verifiers}
+        of_tasks = {task.verifier for task in tasks} if named & {TASK_VERIFIER, ProgressVerifier.kind} else set()
+        made = (named | of_tasks) - {TASK_VERIFIER, ProgressVerifier.kind}
+        self._verifiers: dict[str, AnyVerifier] = {kind: make_verifier(kind) for kind in sorted(made)}
+        self._verifiers[ProgressVerifier.kind] = ProgressVerifier(dict(self._verifiers))
         self._relative: dict[tuple[str, str], Verdict | Exception] = {}
 
     @property

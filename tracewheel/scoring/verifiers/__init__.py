@@ -30,7 +30,6 @@ from tracewheel.scoring.verifiers.math import MathVerifier
 from tracewheel.scoring.verifiers.order_desk import OrderDeskVerifier
 from tracewheel.scoring.verifiers.patch_tests import PatchTestsVerifier
 from tracewheel.scoring.verifiers.process_checks import ProcessChecksVerifier
-from tracewheel.scoring.verifiers.progress import ProgressVerifier
 from tracewheel.scoring.verifiers.recorded import RecordedVerifier
 from tracewheel.scoring.verifiers.refund_desk import RefundDeskVerifier
 from tracewheel.scoring.verifiers.regex import RegexVerifier
@@ -60,7 +59,6 @@ VERIFIERS: dict[str, type] = {
         OrderDeskVerifier,
         PatchTestsVerifier,
         ProcessChecksVerifier,
-        ProgressVerifier,
         RecordedVerifier,
         RefundDeskVerifier,
         RegexVerifier,

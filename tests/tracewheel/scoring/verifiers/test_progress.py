@@ -7,6 +7,7 @@ from tracewheel.core.types import Task, Trajectory
 from tracewheel.environments.order_desk.tasks import order_desk_task
 from tracewheel.scoring.rubric import Rubric
 from tracewheel.scoring.verifiers import make_verifier
+from tracewheel.scoring.verifiers.progress import ProgressVerifier
 
 ORDERS = [
     {"id": "K7", "customer": "Mia Kent", "item": "kettle", "amount": 24, "status": "open"},
@@ -30,7 +31,8 @@ def after(*cancelled):
     ("cancelled", "progress"), [((), 0.0), (("K7",), 0.5), (("K7", "C4"), 1.0), (("K7", "Q9"), 0.0), (("K7", "C4", "Q9"), 0.0)]
 )
 def test_the_reward_is_the_progress_and_the_task_s_verifier_decides_success(cancelled, progress):
-    assert make_verifier("progress").verify(TASK, after(*cancelled)) == (progress, {})
+    verifier = ProgressVerifier({"order_desk": make_verifier("order_desk")})
+    assert verifier.verify(TASK, after(*cancelled)) == (progress, {})
     turns = [{"start": 0, "end": 1, "calls": 1, "malformed": 0, "policy_version": 0}]
     played = Trajectory("t", TASK.id, "g", 0, 0, 0, 1.0, [1], [1], [-0.1], turns, after(*cancelled), [], "finished")
     score = Rubric(RUBRIC, [TASK]).score(TASK, played)
@@ -40,4 +42,9 @@ def test_the_reward_is_the_progress_and_the_task_s_verifier_decides_success(canc
 def test_a_verifier_without_progress_gives_none():
     task = Task("t", "refund_desk", "refund", 1, "x", {}, {}, "refund_desk", "t")
     with pytest.raises(TypeError, match="'?refund_desk'? measures no progress"):
-        make_verifier("progress").verify(task, {})
+        ProgressVerifier({"refund_desk": make_verifier("refund_desk")}).verify(task, {})
+
+
+def test_it_takes_no_arguments():
+    with pytest.raises(ValueError, match="verifier 'progress' takes no args"):
+        RubricConfig.model_validate({"verifiers": [{"kind": "task"}, {"kind": "progress", "args": {"of": "order_desk"}}]})
