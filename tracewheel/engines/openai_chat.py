@@ -21,6 +21,7 @@ import httpx
 from tracewheel.config import EndpointConfig
 from tracewheel.core.errors import InfrastructureError, InputError
 from tracewheel.engines.chat_reply import Message, Reply, read_reply
+from tracewheel.engines.http_connections import HttpConnections
 from tracewheel.engines.rate_headers import exhausted_for, retry_after
 from tracewheel.engines.rate_limit import MINUTE, RateLimiter
 from tracewheel.engines.spending import Budget, Spending
@@ -70,10 +71,10 @@ class OpenAiChat:
         self._first_wait = first_wait
         self._url = config.endpoint.rstrip("/") + "/chat/completions"
         key = os.environ.get(config.api_key_variable)
-        self._client = httpx.Client(
-            headers={"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {}),
-            timeout=config.timeout,
-            limits=httpx.Limits(max_connections=config.concurrency),
+        headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
+        trusted = httpx.create_ssl_context()  # takes longer to make than a client
+        self._connections = HttpConnections(
+            lambda: httpx.Client(headers=headers, timeout=config.timeout, verify=trusted), config.concurrency
         )
         self._limiter = RateLimiter(config.requests_per_minute, config.tokens_per_minute, period=minute)
         self._spending = spending or Spending(config.budget, spent)
@@ -91,7 +92,7 @@ class OpenAiChat:
         """Close the connections; waiting requests fail."""
         self._closed.set()
         self._limiter.close()
-        self._client.close()
+        self._connections.close()
 
     def complete(
         self, messages: list[Message], tools: list[dict[str, Any]], seed: int, temperature: float | None = None
@@ -157,7 +158,8 @@ class OpenAiChat:
             sent = self._limiter.acquire(expected)
             self._count("sent")
             try:
-                response = self._client.post(self._url, content=content)
+                with self._connections.lend() as client:
+                    response = client.post(self._url, content=content)
             except httpx.InvalidURL as error:
                 cost = 0.0
                 raise InputError(f"endpoint: {self._config.endpoint}: {error}") from error
