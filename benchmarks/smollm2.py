@@ -359,7 +359,7 @@ def plot(seeds: dict[str, dict[str, Any]], path: Path) -> None:
     bars.set_xticks(range(len(names)), [LABELS[name] for name in names], rotation=25, ha="right", fontsize=8)
     for axis in (curves, bars):
         axis.grid(alpha=0.3)
-        axis.legend(fontsize=7)
+        axis.legend(fontsize=7, loc="lower right", ncols=2)
     figure.tight_layout()
     figure.savefig(path, dpi=130)
 

@@ -17,6 +17,7 @@ from tracewheel.core.types import Task, content_hash
 from tracewheel.curation.curated_folder import TASKS_FILE
 from tracewheel.curation.replay import no_op_problem
 from tracewheel.environments import VariantMaker, make_environment
+from tracewheel.sampling.pooling import Kin
 from tracewheel.sampling.sampler import TaskSampler
 
 if TYPE_CHECKING:
@@ -34,8 +35,8 @@ class SelfEvolvingSampler(TaskSampler):
     that state, the seed and the curated tasks alone: a restored sampler makes the same.
     """
 
-    def __init__(self, config: SamplerConfig, task_ids: Iterable[str], seed: int) -> None:
-        super().__init__(config, task_ids, seed)
+    def __init__(self, config: SamplerConfig, task_ids: Iterable[str], seed: int, kin: Kin | None = None) -> None:
+        super().__init__(config, task_ids, seed, kin)
         self._streaks: dict[str, int] = {}
         self._generations: dict[str, int] = {}
         self._variants: dict[str, Task] = {}
@@ -116,13 +117,13 @@ class SelfEvolvingSampler(TaskSampler):
         return super().to_state() | {"curriculum": curriculum}
 
     @classmethod
-    def from_state(cls, config: SamplerConfig, task_ids: Iterable[str], seed: int, state: Any) -> Self:
+    def from_state(cls, config: SamplerConfig, task_ids: Iterable[str], seed: int, state: Any, kin: Kin | None = None) -> Self:
         """A sampler restored from a state; the state of another kind of sampler has no variants.
 
         Raises:
             DataError: this is not the state of a sampler.
         """
-        sampler = super().from_state(config, task_ids, seed, state)
+        sampler = super().from_state(config, task_ids, seed, state, kin)
         curriculum = state.get("curriculum", {"streaks": {}, "generations": {}, "variants": []})
         try:
             sampler._streaks = {name: int(rounds) for name, rounds in curriculum["streaks"].items()}
@@ -137,11 +138,12 @@ class SelfEvolvingSampler(TaskSampler):
         for task in tasks:
             self._variants[task.id] = task
             self._origins[task.id] = origin
+            self._kin[task.id] = (task.family, task.tier)
         self._task_ids = sorted({*self._curated_ids, *self._variants})
 
     def _withdraw(self, names: Iterable[str]) -> None:
         for name in names:
-            del self._variants[name], self._origins[name]
+            del self._variants[name], self._origins[name], self._kin[name]
             self._evidence.pop(name, None)
             self._streaks.pop(name, None)
         self._task_ids = sorted({*self._curated_ids, *self._variants})
@@ -183,11 +185,13 @@ def make_sampler(config: SamplerSections, curated: Path, state: Mapping[str, Any
     if config.sampler.kind == "self_evolving" and not isinstance(make_environment(config.environment.spec), VariantMaker):
         raise ConfigError(_no_generator(config.environment.kind))
     table = read_table(curated / TASKS_FILE)
-    task_ids = table.loc[table["split"] == "train", "id"].tolist()
+    train = table[table["split"] == "train"]
+    task_ids = train["id"].tolist()
+    kin = {str(row["id"]): (str(row["family"]), int(row["tier"])) for row in train.to_dict("records")}
     kind = sampler_kind(config.sampler)
     if not state:
-        return kind(config.sampler, task_ids, config.seed)
-    sampler = kind.from_state(config.sampler, task_ids, config.seed, state)
+        return kind(config.sampler, task_ids, config.seed, kin)
+    sampler = kind.from_state(config.sampler, task_ids, config.seed, state, kin)
     if isinstance(sampler, SelfEvolvingSampler):
         sampler.keep_clear_of(curated)
     return sampler

@@ -1,7 +1,7 @@
 """Difficulty-weighted sampling: which tasks an iteration rolls out.
 
 Each task has a Beta posterior of the policy's success on it, Beta(1 + successes, 1 + failures) with
-decayed counts. Its weight is
+decayed counts. With `pooling`, tasks of a family and tier tell of each other (`pooling.py`). Its weight is
 
 - `difficulty`: the posterior probability that success is below the target, the regularised
   incomplete beta function I_target(1 + successes, 1 + failures): near 1 for what the policy fails,
@@ -30,6 +30,7 @@ from tracewheel.core.files import read_json, write_json
 from tracewheel.core.types import Task, content_hash
 from tracewheel.curation.difficulty import beta_below
 from tracewheel.curation.pass_counts import PassCounts
+from tracewheel.sampling.pooling import Kin, pooled
 from tracewheel.scoring.rubric import success_of
 from tracewheel.scoring.score import read_scores
 
@@ -46,10 +47,12 @@ class TaskSampler:
         config: Kind of weight, target, decay and floor.
         task_ids: The tasks to choose from; their order does not matter.
         seed: Seed of the choices.
+        kin: Family and tier of each task, for `pooling`; a task that is not in it stands alone.
     """
 
-    def __init__(self, config: SamplerConfig, task_ids: Iterable[str], seed: int) -> None:
+    def __init__(self, config: SamplerConfig, task_ids: Iterable[str], seed: int, kin: Kin | None = None) -> None:
         self._config = config
+        self._kin = dict(kin or {})
         self._task_ids = sorted(set(task_ids))
         self._curated_ids = list(self._task_ids)
         self._seed = seed
@@ -70,12 +73,12 @@ class TaskSampler:
         self._evidence = self._evidence.decayed(self._config.decay)
 
     def posterior(self, task_id: str) -> tuple[float, float]:
-        """(alpha, beta) of the task's Beta posterior; (1, 1) for a task not yet tried."""
-        return self._evidence.posterior(task_id)
+        """(alpha, beta) of the task's Beta posterior; (1, 1) for a task not yet tried whose kin tells nothing either."""
+        return self._posteriors([task_id])[task_id]
 
     def weights(self) -> dict[str, float]:
         """The weight of each task, the largest being 1."""
-        raw = {task_id: self._raw_weight(*self.posterior(task_id)) for task_id in self._task_ids}
+        raw = {task_id: self._raw_weight(*pair) for task_id, pair in self._posteriors(self._task_ids).items()}
         largest = max(raw.values(), default=0.0)
         if largest <= 0.0:
             return dict.fromkeys(raw, 1.0)
@@ -123,16 +126,16 @@ class TaskSampler:
         Raises:
             DataError: this is not the state of a sampler.
         """
-        vars(self).update(vars(self.from_state(self._config, self._curated_ids, self._seed, state)))
+        vars(self).update(vars(self.from_state(self._config, self._curated_ids, self._seed, state, self._kin)))
 
     @classmethod
-    def from_state(cls, config: SamplerConfig, task_ids: Iterable[str], seed: int, state: Any) -> Self:
+    def from_state(cls, config: SamplerConfig, task_ids: Iterable[str], seed: int, state: Any, kin: Kin | None = None) -> Self:
         """A sampler restored from a state.
 
         Raises:
             DataError: this is not the state of a sampler.
         """
-        sampler = cls(config, task_ids, seed)
+        sampler = cls(config, task_ids, seed, kin)
         if not isinstance(state, Mapping) or state.get("version") != STATE_VERSION:
             raise DataError(f"not a sampler state of version {STATE_VERSION}")
         sampler._evidence = PassCounts.from_json(state.get("evidence"), "sampler state: 'evidence'")
@@ -154,6 +157,15 @@ class TaskSampler:
             return cls.from_state(config, task_ids, seed, state)
         except DataError as error:
             raise DataError(f"{path}: {error}") from error
+
+    def _posteriors(self, task_ids: Iterable[str]) -> dict[str, tuple[float, float]]:
+        own = {task_id: self._evidence.posterior(task_id) for task_id in task_ids}
+        if not self._config.pooling:
+            return own
+        told = pooled(self._evidence, self._kin, self._config.pooling)
+        nothing = (0.0, 0.0)
+        told_of = {task_id: told.get(self._kin[task_id], nothing) if task_id in self._kin else nothing for task_id in own}
+        return {name: (alpha + told_of[name][0], beta + told_of[name][1]) for name, (alpha, beta) in own.items()}
 
     def _raw_weight(self, alpha: float, beta: float) -> float:
         match self._config.kind:
