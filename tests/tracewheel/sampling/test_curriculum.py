@@ -255,3 +255,14 @@ def test_variants_are_stored_with_their_trajectories(splits, tmp_path):
     assert read_variants(tmp_path / "rollout") == splits["train"][:2]
     write_variants(tmp_path / "none", [])
     assert not (tmp_path / "none").exists()
+
+
+def test_tasks_and_variants_pool_what_they_tell_of_each_other(splits, curated):
+    pooling = config(pooling=4.0, variants={"after": 1})
+    sampler = make_sampler(pooling, curated)
+    fail(sampler, splits["train"][0])
+    (made, *_) = sampler.evolve(curated)
+    again = make_sampler(pooling, curated, sampler.to_state())
+    for each in (sampler, again):
+        assert each.posterior(made.id)[1] > 1.0, "its family has failed"
+    assert sampler.weights() == again.weights()
