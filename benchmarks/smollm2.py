@@ -67,7 +67,7 @@ LOOPS = {
     "rejection_sampling": ["learner.kind=rejection_sampling"],
     # The whole section, because the profile's holds keys of policy gradients.
     "dpo": [
-        "learner={kind: dpo, learning_rate: 1.0e-4, minibatches: 4, micro_batch_tokens: 2048, layout: shared_prefix, "
+        "learner={kind: dpo, learning_rate: 1.0e-4, minibatches: 4, micro_batch_tokens: 1024, layout: shared_prefix, "
         "gradient_checkpointing: false}"
     ],
 }
@@ -79,6 +79,7 @@ ABLATIONS: dict[str, list[str]] = {
     "groups of 4, 64 tasks": ["rollout.group_size=4", "training.tasks_per_iteration=64"],
     "groups of 16, 16 tasks": ["rollout.group_size=16", "training.tasks_per_iteration=16"],
     "uniform tasks": ["sampler.kind=uniform"],
+    "tasks that tell nothing of each other": ["sampler.pooling=0"],
     "rank 1": ["warm_start.lora={rank: 1, alpha: 2, targets: all-linear}"],
     "mean over sequences": ["learner.aggregation=sequence"],
     "KL 0.01": ["learner.kl.weight=0.01"],
@@ -191,6 +192,10 @@ def loop(settings: list[str], folder: Path, start: Path | None) -> tuple[dict[st
         "settings": settings,
         "wall_s": wall,
         "peak_gb": max(size for _, size in samples) / 1e9,
+        "peak_gb_by_stage": {
+            name: max(stage["peak_gb"] for stage in stages if stage["stage"] == name)
+            for name in {each["stage"] for each in stages}
+        },
         "updates": [{key: stage["result"].get(key) for key in UPDATE} for stage in stages if stage["stage"] == "update"],
         "doctor": [item for item in findings(arguments) if item["severity"] not in ("healthy", "not_checked")],
         "tasks": {split: outcomes(finished, chosen, split) for split in SPLITS},
