@@ -12,7 +12,8 @@ and sampled success reaches `--target` ends a side. TRL stops at `--limit` times
 a lower bound.
 
 `time_to_success_trl.py` describes how TRL is set up to do its best; `--try` runs the settings to choose from.
-`--set` changes the profile for both sides; a change to logs, curation or warm start needs another `--work`, which keeps them.
+`--set` changes the profile for both sides. SmolLM2's needs `rubric.flawed_penalty=0`: TRL's knows the task's verifier alone.
+A change to logs, curation or warm start needs another `--work`, which keeps them.
 Prints JSON and a table; `--json FILE` writes them.
 """
 

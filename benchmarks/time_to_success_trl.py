@@ -124,7 +124,10 @@ def make_trainer(
     from trl import GRPOConfig, GRPOTrainer
 
     if config.rubric != RubricConfig():  # the same rewards: TRL's side knows the task's verifier alone
-        raise SystemExit("the profile's rubric has more than the task's verifier, and TRL's side knows nothing else")
+        raise SystemExit(
+            "the profile's rubric has more than the task's verifier, and TRL's side knows nothing else: leave it out on both "
+            "sides, as with --set rubric.flawed_penalty=0"
+        )
     tokenizer = trl_tokenizer(config.policy)
     rows, tools, renderer = trl_rows(tasks), make_environment(tasks[0].environment).tools(), policy_renderer(config.policy)
     # Our limit counts the prompt, theirs does not.

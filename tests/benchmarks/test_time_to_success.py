@@ -25,6 +25,7 @@ SIDES = {
         "policy.base=data/base",
         "policy.chat_template=configs/templates/smollm2.pythonic.jinja",
         "rollout.max_tokens=640",
+        "rubric.flawed_penalty=0",
     ],
 }
 
@@ -50,6 +51,9 @@ def test_an_episode_is_the_same_tokens_on_both_sides(profile: str, tmp_path: Pat
     assert (trainer.args.gradient_accumulation_steps, trainer.args.generation_batch_size) == (2, 16)
     check_same_tokens(trainer, config, tasks)
     answer = TrlEnvironment.call
+    other = load_config(f"configs/{profile}.yaml", [*SIDES[profile], "rubric.flawed_penalty=0.5"])
+    with pytest.raises(SystemExit, match="flawed_penalty=0"):
+        make_trainer(None, other, tasks, setting, str(tmp_path))
 
     def call(self: TrlEnvironment, **given: Any) -> str:
         return answer(self, **given) + "."
