@@ -26,6 +26,7 @@ from tracewheel.config import (
     EvaluateSections,
     RetrainConfig,
     RolloutSections,
+    SamplerSections,
     ScoreSections,
     UpdateSections,
     WarmStartSections,
@@ -44,7 +45,8 @@ from tracewheel.learner.warm_start.stage import warm_start
 from tracewheel.policy.adapters import PolicyRef, write_adapter
 from tracewheel.policy.loading import load_for_generation
 from tracewheel.rollout.rollout import RolloutPlan, rollout
-from tracewheel.sampling.sampler import TaskSampler, observe_scores
+from tracewheel.sampling.curriculum import make_sampler
+from tracewheel.sampling.sampler import observe_scores
 from tracewheel.sampling.seeds import evaluation_seed, rollout_seed
 from tracewheel.scoring.score import score
 from tracewheel.traces.ingest import ingest
@@ -136,7 +138,7 @@ def _replay_only(config: RetrainConfig, start: Path, out: Path) -> Path:
 def without_mask(config: RetrainConfig, curated: Path, start: Path, work: Path) -> Path:
     """Run the same loop, with everything after the prompt treated as sampled by the policy."""
     tasks = {task.id: task for task in load_tasks(curated, "train")}
-    sampler = TaskSampler(config.sampler, tasks, config.seed)
+    sampler = make_sampler(SamplerSections.of(config), curated)
     state, version = start, 0
     for iteration in range(1, config.training.iterations + 1):
         folder = work / f"{iteration:03d}"

@@ -26,12 +26,19 @@ class HttpConnections:
         self._lock = threading.Lock()
         self._all: list[httpx.Client] = []
         self._idle: list[httpx.Client] = []
+        self._closed = False
 
     @contextmanager
     def lend(self) -> Iterator[httpx.Client]:
-        """A client for one request."""
+        """A client for one request.
+
+        Raises:
+            httpx.TransportError: the connections are closed.
+        """
         with self._running:
             with self._lock:
+                if self._closed:
+                    raise httpx.TransportError("the connections are closed")
                 if not self._idle:
                     self._all.append(self._make())
                     self._idle.append(self._all[-1])
@@ -43,7 +50,8 @@ class HttpConnections:
                     self._idle.append(client)
 
     def close(self) -> None:
-        """Close all connections; requests under way fail."""
+        """Close all connections; requests that wait or are under way fail."""
         with self._lock:
+            self._closed = True
             for client in self._all:
                 client.close()

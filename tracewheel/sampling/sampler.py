@@ -146,7 +146,7 @@ class TaskSampler:
         write_json(path, self.to_state())
 
     @classmethod
-    def load(cls, config: SamplerConfig, task_ids: Iterable[str], seed: int, path: Path) -> Self:
+    def load(cls, config: SamplerConfig, task_ids: Iterable[str], seed: int, path: Path, kin: Kin | None = None) -> Self:
         """Read a state that `save` wrote.
 
         Raises:
@@ -154,7 +154,7 @@ class TaskSampler:
         """
         state = read_json(path)
         try:
-            return cls.from_state(config, task_ids, seed, state)
+            return cls.from_state(config, task_ids, seed, state, kin)
         except DataError as error:
             raise DataError(f"{path}: {error}") from error
 
@@ -163,9 +163,10 @@ class TaskSampler:
         if not self._config.pooling:
             return own
         told = pooled(self._evidence, self._kin, self._config.pooling)
-        nothing = (0.0, 0.0)
-        told_of = {task_id: told.get(self._kin[task_id], nothing) if task_id in self._kin else nothing for task_id in own}
-        return {name: (alpha + told_of[name][0], beta + told_of[name][1]) for name, (alpha, beta) in own.items()}
+        for task_id in own.keys() & self._kin.keys():
+            (alpha, beta), (successes, failures) = own[task_id], told[self._kin[task_id]]
+            own[task_id] = (alpha + successes, beta + failures)
+        return own
 
     def _raw_weight(self, alpha: float, beta: float) -> float:
         match self._config.kind:

@@ -49,3 +49,5 @@ def test_a_connection_is_lent_again_after_an_error():
     with connections.lend() as again:
         assert again is client
     connections.close()
+    with pytest.raises(httpx.TransportError, match="closed"), connections.lend():
+        pass
