@@ -88,6 +88,7 @@ def work(profile, logs, tmp_path):
     return Work()
 
 
+@pytest.mark.slow
 def test_a_run_on_more_logs_resumes_pass_rates_from_the_last_run(work):
     """Worked by hand: traces that the first run counted have half their weight, new ones all of it."""
     work.write(2)
@@ -131,6 +132,7 @@ def test_learner_settings_do_not_change_the_data(work):
     assert start["evidence"] == start["splits"]["curated"] == second.path.name, "new traces resume from the newest"
 
 
+@pytest.mark.slow
 def test_a_resumed_run_keeps_the_evidence_it_started_with(work):
     """Another run completes between this run's curation and its end."""
     work.write(2)
@@ -147,6 +149,7 @@ def test_a_resumed_run_keeps_the_evidence_it_started_with(work):
     assert work.begin()[3].digest == curated.digest, "the same bytes when it is made again"
 
 
+@pytest.mark.slow
 def test_a_first_run_makes_the_same_bytes_as_the_command_line(work, tmp_path):
     work.write(1)
     run, traces, start, curated = work.begin()

@@ -213,6 +213,7 @@ class TestOnAFinishedRun:
         assert {stage["stage"]: stage["work"] for stage in plan["stages"]}["rollout"] == f"{episodes} episodes"
         assert not (tmp_path / "store").exists()
 
+    @pytest.mark.slow
     def test_the_loop_by_itself_makes_the_same_bytes_and_reuses_what_is_stored(self, finished, profile, command, tmp_path):
         folder, _, summary = finished
         run = begin_run(resolve_config(str(profile), [], str(folder)), driver=StoredDriver())
