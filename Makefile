@@ -35,8 +35,9 @@ INSTALL_BUBBLEWRAP := command -v bwrap > /dev/null \
 	|| { [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null && apt-get install --quiet --quiet --yes bubblewrap > /dev/null 2>&1; } \
 	|| echo "bubblewrap is missing, so code of agents will not be run: apt-get install bubblewrap (docs/sandbox.md)" >&2
 
-# Threads that spin while they wait make a busy machine many times slower (tracewheel/core/threads.py).
+# Threads that spin for long while they wait make a busy machine many times slower (tracewheel/core/threads.py).
 export OMP_WAIT_POLICY ?= PASSIVE
+export GOMP_SPINCOUNT ?= 5000
 export PREFECT_SERVER_ANALYTICS_ENABLED := false
 export DO_NOT_TRACK := 1
 export MLFLOW_DISABLE_TELEMETRY := true

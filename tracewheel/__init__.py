@@ -11,7 +11,7 @@ import importlib
 from typing import Any
 
 from tracewheel.core.moved import install
-from tracewheel.core.threads import wait_passively
+from tracewheel.core.threads import wait_briefly
 
 __version__ = "0.1.0"
 
@@ -63,7 +63,7 @@ _MODULES = {name: module for module, names in PUBLIC.items() for name in names}
 __all__ = ["__version__", *_MODULES]  # noqa: PLE0604 (they are strings)
 
 install()
-wait_passively()  # before torch is imported, which reads it
+wait_briefly()  # before torch is imported, which reads it
 
 
 def __getattr__(name: str) -> Any:

@@ -1,8 +1,10 @@
-"""How torch's threads wait for each other: asleep, so that a busy machine slows them down no more than other programs.
+"""How torch's threads wait for each other: a moment awake, then asleep.
 
-By default the threads of an OpenMP runtime spin at the end of each parallel piece of work. On a machine with other work the
-spinning threads take the processor from those that they wait for: two torch threads beside two busy processes are then 10 to
-25 times slower instead of 2 times (`benchmarks/busy_machine.py`). The runtime reads its settings when torch is imported.
+By default the threads of GNU's OpenMP runtime spin for milliseconds at the end of each parallel piece of work. On a machine
+with other work the spinning threads take the processor from those that they wait for: two torch threads beside two busy
+processes are then 10 to 25 times slower instead of 2 times. Threads that sleep at once cost an idle machine a sixth to a third of
+its speed, because most waits are shorter than it takes to wake up. So they spin for some fifty microseconds first
+(`benchmarks/busy_machine.py` measures all three). The runtime reads its settings when torch is imported.
 """
 
 from __future__ import annotations
@@ -13,14 +15,17 @@ import warnings
 from collections.abc import MutableMapping
 
 # OMP_WAIT_POLICY is OpenMP's own; GNU's runtime (torch from PyPI) and Intel's (torch with MKL threads) have one more each.
-PASSIVE = {"OMP_WAIT_POLICY": "PASSIVE", "KMP_BLOCKTIME": "0"}
+# The spin count is in turns of a loop; by default it would be 0 with the first, 300,000 without.
+BRIEF = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "5000", "KMP_BLOCKTIME": "0"}
 USERS_OWN = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME", "KMP_LIBRARY")
 
 _too_late = False
 
 
-def wait_passively(variables: MutableMapping[str, str] | None = None) -> None:
-    """Have the threads of the OpenMP runtime sleep when they wait; child processes inherit it. A setting of the user's is kept.
+def wait_briefly(variables: MutableMapping[str, str] | None = None) -> None:
+    """Have the threads of the OpenMP runtime wait a moment awake, then asleep; child processes inherit it.
+
+    A setting of the user's is kept.
 
     Args:
         variables: Environment variables of a process to start; None for this process and its children.
@@ -30,7 +35,7 @@ def wait_passively(variables: MutableMapping[str, str] | None = None) -> None:
     variables = os.environ if variables is None else variables
     if any(name in variables for name in USERS_OWN):
         return
-    variables.update(PASSIVE)
+    variables.update(BRIEF)
     _too_late = _too_late or (ours and "torch" in sys.modules)
 
 
