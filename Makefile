@@ -36,8 +36,10 @@ INSTALL_BUBBLEWRAP := command -v bwrap > /dev/null \
 	|| echo "bubblewrap is missing, so code of agents will not be run: apt-get install bubblewrap (docs/sandbox.md)" >&2
 
 # Threads that spin for long while they wait make a busy machine many times slower (tracewheel/core/threads.py).
-export OMP_WAIT_POLICY ?= PASSIVE
+ifeq ($(origin OMP_WAIT_POLICY),undefined)
+export OMP_WAIT_POLICY := PASSIVE
 export GOMP_SPINCOUNT ?= 5000
+endif
 export PREFECT_SERVER_ANALYTICS_ENABLED := false
 export DO_NOT_TRACK := 1
 export MLFLOW_DISABLE_TELEMETRY := true

