@@ -1,6 +1,7 @@
 """Logs of a "deployed" order-desk agent, in OpenAI chat format: the traces of `make demo-smollm2`.
 
-The agent knows the work but has habits: in each family it makes one mistake about half of the time. Every episode is played
+The agent knows the work but has habits: in each family it makes one mistake about half of the time. When it took the wrong
+tool, and the desk says so, it takes the right one half of the time and gives up otherwise. Every episode is played
 in the real environment, so the tools' replies are real. Each desk is a user of its own with its own customers and items, so
 splits, which keep users together, share neither. The same seed gives the same bytes.
 
@@ -26,7 +27,7 @@ from tracewheel.environments.order_desk.noise import BUSY, FIRST_CHOICE, with_no
 from tracewheel.environments.order_desk.stock import DESKS, PARAPHRASING
 from tracewheel.environments.order_desk.tasks import CANCEL, FAMILIES, REFUND, make_task, wanted
 
-HABIT_RATE, SLIP_RATE = 0.45, 0.04
+HABIT_RATE, SLIP_RATE, PUT_RIGHT_RATE = 0.5, 0.04, 0.5
 GIVE_UP_RATE, KEEP_FIRST_CHOICE_RATE = 0.4, 0.4
 SLIPS = ("invent_tool", "do_not_look")
 TRAINED_TIERS, HARDER_TIER = (2, 3, 4), 5
@@ -77,8 +78,7 @@ def _wrong_order(task: Task) -> list[Call]:
 
 def _wrong_tool(task: Task) -> list[Call]:
     """Refund what is open, or cancel what has shipped."""
-    changes = [change(task, number, REFUND if action == CANCEL else CANCEL) for number, action in _wanted(task)]
-    return [*start(task), *changes, DONE]
+    return [*start(task), *(change(task, number, _other(action)) for number, action in _wanted(task)), DONE]
 
 
 def _stop_early(task: Task) -> list[Call]:
@@ -109,6 +109,12 @@ def keep_first_choice(task: Task) -> list[Call]:
     return [*start(task), start(task)[-1], DONE]
 
 
+def put_right(task: Task) -> list[Call]:
+    """The calls of an agent that takes the wrong tool first and, when the desk says so, the right one."""
+    pairs = [change(task, number, tool) for number, action in _wanted(task) for tool in (_other(action), action)]
+    return [*start(task), *pairs, DONE]
+
+
 def give_up(task: Task, calls: list[Call]) -> list[Call]:
     """The calls up to the first that finds the desk busy."""
     return [*calls[: min(task.initial_state[BUSY])], DONE]
@@ -118,12 +124,17 @@ def _wanted(task: Task) -> list[tuple[str, str]]:
     return list(wanted(task.initial_state, task.goal).items())
 
 
+def _other(action: str) -> str:
+    return REFUND if action == CANCEL else CANCEL
+
+
 def _calls(task: Task, fault: str) -> list[Call]:
     return FAULTS[fault](task) if fault else direct(task)
 
 
 def _deployed_calls(task: Task, rng: random.Random) -> list[Call]:
-    calls = _calls(task, _choose_fault(task, rng))
+    fault = _choose_fault(task, rng)
+    calls = put_right(task) if fault == "wrong_tool" and rng.random() < PUT_RIGHT_RATE else _calls(task, fault)
     if FIRST_CHOICE in task.initial_state and rng.random() < KEEP_FIRST_CHOICE_RATE:
         calls = keep_first_choice(task)
     gives_up = BUSY in task.initial_state and rng.random() < GIVE_UP_RATE

@@ -8,7 +8,7 @@ from tracewheel.config import CurateSections, load_config
 from tracewheel.core.files import read_table
 from tracewheel.core.types import Task
 from tracewheel.curation.curate import curate
-from tracewheel.demo.order_desk_logs import FAULTS, HABITS, faulty_calls, give_up, keep_first_choice, log_lines
+from tracewheel.demo.order_desk_logs import FAULTS, HABITS, faulty_calls, give_up, keep_first_choice, log_lines, put_right
 from tracewheel.demo.workspace_logs import BREAKAGES
 from tracewheel.environments.episode import play_calls
 from tracewheel.environments.order_desk.agent import direct
@@ -56,7 +56,8 @@ def test_every_readable_log_is_replayed_and_about_half_are_good(lines, curated, 
     assert report["funnel"]["replayed"] + 1 == report["funnel"]["traces"] == read["kept"]
     assert report["funnel"]["dropped_traces"] == {"no environment logged": 1}
     assert report["funnel"]["unscored"] == report["drift"]["observations"] == 1
-    assert report["agreement"]["first_difference"]["replayed"] == "error: the call's arguments are not a JSON object"
+    broken = "error: busy, try again" if noisy else "error: the call's arguments are not a JSON object"
+    assert report["agreement"]["first_difference"]["replayed"] == broken
     assert report["probes"]["fit"] == report["probes"]["probed"]
     least, most = (0.38, 0.5) if noisy else (0.45, 0.6)
     assert least < report["labels"]["mean_label"]["verified"] < most
@@ -82,6 +83,17 @@ def test_faults_fail_and_the_empty_fault_solves(curated):
         for fault in (HABITS[task.family], *[name for name in FAULTS if name not in HABITS.values()], ""):
             play_calls(environment, task, faulty_calls(task, fault))
             assert verifier.verify(task, environment.snapshot())[0] == float(not fault)
+
+
+def test_an_error_put_right_solves(curated):
+    tasks = [Task.from_record(row) for row in read_table(curated[0] / "tasks.parquet").to_dict("records")]
+    environment, verifier = OrderDeskEnvironment(), make_verifier("order_desk")
+    played = [task for task in tasks if task.family == "status" and BUSY not in task.initial_state]
+    assert len(played) > 20
+    for task in played:
+        messages = play_calls(environment, task, put_right(task))
+        assert [message["content"].startswith("error: ") for message in messages if message["role"] == "tool"].count(True) == 1
+        assert verifier.verify(task, environment.snapshot())[0] == 1.0
 
 
 def test_giving_up_and_keeping_the_first_choice_fail(curated, noisy):

@@ -4,28 +4,61 @@ from __future__ import annotations
 
 DESKS = 21
 PARAPHRASING = 14  # desks from here on ask in more ways than the others
-ITEMS_PER_DESK, NAMES_PER_DESK = 6, 3
+ITEMS_PER_DESK, NAMES_PER_DESK = 15, 11
 # Everyday words: most are one token of SmolLM2's tokenizer after a space.
 ITEMS = """
-kettle lamp chair radio clock mirror blanket basket jacket helmet printer camera candle hammer pillow wallet guitar
-puzzle carpet ladder bottle brush drill globe kite vase tent stool shelf bowl plate spoon knife fork towel rug couch
-desk bench piano drum flute violin bicycle heater fan oven mixer blender grill monitor keyboard mouse laptop tablet
-charger speaker headphones microphone table bed mattress curtain boots gloves hat belt tie shirt socks watch ring
-necklace backpack umbrella notebook pen pencil marker ruler scissors calendar map telescope microscope compass whistle
-toaster scarf teapot mug sofa sweater suitcase stapler scooter dress apron bucket broom mop jar pot pan tray cradle hose
-rake shovel saw wrench tripod lantern cushion drawer cabinet wardrobe fridge freezer dishwasher dryer iron sink pump
-flag poster
+anchor apron armchair atlas axe backpack badge bag ball balloon banjo barrel barrow basin basket bathtub beads beanbag
+bed bell belt bench bicycle blanket blazer blender blinds blouse board boat bolt bonnet book boots bottle bow bowl box
+bracelet briefcase broom brush bucket buckle bunk button cabinet cable cage calculator calendar camera candle canoe
+canvas cap cape car cardigan carpet cart case cello chain chair chalk charger chess chest chisel clamp clarinet clock
+cloth coat collar colander comb compass computer cooker cooler cord costume couch cradle crate crayon crib crown cube
+cup cupboard curtain cushion dartboard desk dice dishwasher doll drawer dress drill drone drum dryer duvet earphones
+easel envelope eraser faucet fan fence filter flag flashlight flask flute football fork frame freezer fridge funnel
+gate glasses globe gloves glove goggles gown grater griddle grill guitar hairbrush hammer hammock handbag hanger
+harness harp hat hatchet headphones heater helmet hinge hoe hoodie hook hose iron jacket jar jeans jersey jigsaw jug
+kayak kettle key keyboard kite knife ladder ladle lamp lantern laptop leash lens lid lighter lock locket loom magnet
+mallet map marker mask mat mattress medal microphone microscope microwave mirror mitten mixer monitor mop motor mouse
+mug nail napkin necklace needle net notebook oar oven overalls paddle padlock paint painting pan parasol pen pencil
+pendant perfume phone piano pillow pin pipe pitcher plate pliers plug poster pot printer projector pulley pump purse
+puzzle quilt racket radio raft rake razor recorder ring robe rocket rope rug ruler saddle sandals saucer saw saxophone
+scale scarf scissors scooter screen sculpture shampoo shears sheet shelf shirt shoes shovel shower sieve sink
+skateboard skates skillet skirt skis sled slippers snorkel soap socks sofa spade speaker spoon stapler statue stool
+stove strainer suit suitcase surfboard sweater swing sword table tablet tent telescope tie tiles toaster tongs toolbox
+torch towel toy tray tripod trousers trumpet trunk tuner typewriter umbrella uniform vacuum vase veil vest violin
+wagon wallet wardrobe watch whisk whistle wig wok wrench xylophone yarn zipper
 """
 FIRST_NAMES = """
 Mia Ana Tom Ella Max Ivy Leo Zoe Sam Ruth Finn Nora Hugo Lily Omar Jade Noah Rosa Otto Vera Paul Jane Carl Alice Mark
 Lucy Adam Beth Cara Dean Emma Fred Gina Hank Iris Jack Kate Luke Mona Neil Olga Pete Rita Seth Tina Umar Vince Wendy
-Yuri Anna Bill Cleo Dora Eric Fay Glen Hope Ian June Kurt Lena Mila Nick
+Yuri Anna Bill Cleo Dora Eric Fay Glen Hope Ian June Kurt Lena Mila Nick Aaron Abby Agnes Alan Albert Alex Alma Amber
+Amy Andrea Andrew Angela Anton Ava Barbara Ben Bella Bernard Boris Brenda Brian Bruno Carmen Carol Cecil Chris Claire
+Clara Colin Connor Cora Craig Daisy Daniel David Deborah Denise Dennis Derek Diana Diego Don Doris Edgar Edith Edward
+Elena Eli Elsa Emil Emily Erica Esther Ethan Eva Evan Felix Fiona Flora Frank Gabriel George Gerald Grace Gustav
+Hannah Harold Harry Heather Hector Helen Henry Herbert Ida Igor Ingrid Irene Isaac Ivan Jacob Jan Jason Jean Jenny
+Jeremy Jill Joan Joel John Jonas Joseph Joyce Judith Julia Karen Karl Keith Kim Kirk Lara Laura Leon Lewis Linda Lisa
+Liz Lola Louis Lydia Maggie Marco Maria Martha Martin Matt Maya Megan Miguel Mike Molly Monica Nadia Nancy Naomi
+Nathan Nina Oliver Oscar Pablo Pamela Patrick Paula Peter Philip Rachel Ralph Ray Rebecca Robert Robin Roger Roland
+Ron Rose Sally Sandra Sarah Sean Sergei Sharon Sheila Simon Sofia Sonia Stan Stella Steve Sue Susan Ted Theo Tim Tony
+Ursula Victor Viola Walter Will Xavier
 """
 LAST_NAMES = """
-Kent Cole Reed Ford Lane Stone Hart Wood Bell Page Gray West Cross Park Dale Fox Hill Ward Nash Shaw King Moss Rice Boyd
-Tate Webb Adams Baker Clark Davis Evans Fisher Grant Hayes Irwin Jones Knight Lewis Mason Norris Owen Porter Quinn
+Kent Cole Reed Ford Lane Stone Hart Wood Bell Page Gray West Cross Park Dale Fox Hill Ward Nash Shaw King Moss Rice
+Boyd Tate Webb Adams Baker Clark Davis Evans Fisher Grant Hayes Irwin Jones Knight Mason Norris Owen Porter Quinn
 Rogers Scott Turner Unger Vance Walsh York Allen Brown Carter Duncan Ellis Foster Gibson Howard Jensen Keller Lopez
-Miller Nolan
+Miller Nolan Abbott Archer Armstrong Atkins Austin Ball Banks Barker Barnes Barrett Becker Bennett Berg Bishop Black
+Blair Bond Booth Bradley Brooks Bryant Burke Burns Burton Butler Cain Campbell Cannon Carr Carroll Carson Casey
+Chambers Chapman Chen Clayton Coleman Collins Conway Cook Cooper Costa Cox Crawford Cruz Cunningham Curtis Dalton
+Daniels Dawson Day Diaz Dixon Doyle Drake Dunn Dyer Eaton Edwards Elliott Farrell Ferguson Fields Fischer Fleming
+Fletcher Flores Flynn Forbes Franklin Fraser Freeman French Frost Fuller Garcia Gardner Gibbs Gilbert Goodwin Gordon
+Graham Green Griffin Gross Hale Hall Hamilton Hansen Hardy Harper Harris Harrison Harvey Hawkins Henderson Hicks
+Higgins Hoffman Holland Holmes Hopkins Horton Houston Hudson Huff Hughes Hunt Hunter Jackson James Jenkins Johnson
+Johnston Jordan Kane Kelly Kennedy Kerr Klein Lamb Lambert Larson Lawson Lee Leonard Little Lloyd Logan Long Lowe
+Lucas Lynch Mann Marsh Marshall May Mayer McCoy McDonald Mendez Meyer Mills Mitchell Moore Morgan Morris Morton Murphy
+Murray Myers Nelson Newman Newton Nguyen Novak Parker Parsons Patel Patterson Payne Perez Perkins Perry Peters Pierce
+Pope Potter Powell Price Ramos Reid Reyes Reynolds Rhodes Richards Riley Rivera Roberts Robinson Rossi Rowe Russell
+Ryan Sanders Schmidt Schwartz Shelton Silva Sims Singh Smith Snyder Sparks Spencer Stevens Stewart Sutton Swanson
+Taylor Thomas Thompson Todd Torres Tucker Tyler Vega Wagner Walker Wallace Walters Warren Watson Weber Weiss Wells
+Wheeler White Williams Wilson Winter Wolf Wright Young Zimmerman
 """
 
 
@@ -42,4 +75,7 @@ def customers_of(desk: int) -> list[str]:
 
 def desk_of(customer: str) -> int | None:
     """The desk of a customer; None for a stranger."""
-    return next((desk for desk in range(DESKS) if customer in customers_of(desk)), None)
+    return _DESK_OF.get(customer)
+
+
+_DESK_OF = {customer: desk for desk in range(DESKS) for customer in customers_of(desk)}

@@ -13,7 +13,7 @@ from tracewheel.environments import make_environment
 from tracewheel.environments.episode import play_calls
 from tracewheel.environments.order_desk.agent import solution
 from tracewheel.environments.order_desk.environment import TOOLS, OrderDeskEnvironment
-from tracewheel.environments.order_desk.stock import DESKS, customers_of, desk_of, items_of
+from tracewheel.environments.order_desk.stock import DESKS, ITEMS_PER_DESK, NAMES_PER_DESK, customers_of, desk_of, items_of
 from tracewheel.environments.order_desk.tasks import FAMILIES, make_task, order_desk_task
 
 ORDERS = [
@@ -113,8 +113,8 @@ def test_variants_stay_at_the_desk_and_get_no_harder(seed):
 def test_desks_share_no_item_and_no_name():
     items = [item for desk in range(DESKS) for item in items_of(desk)]
     names = [set(" ".join(customers_of(desk)).split()) for desk in range(DESKS)]
-    assert len(items) == len(set(items)) == 6 * DESKS
-    assert sum(map(len, names)) == len(set().union(*names)) == 6 * DESKS
+    assert len(items) == len(set(items)) == ITEMS_PER_DESK * DESKS
+    assert sum(map(len, names)) == len(set().union(*names)) == 2 * NAMES_PER_DESK * DESKS
 
 
 @pytest.mark.parametrize(
