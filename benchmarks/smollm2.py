@@ -22,6 +22,8 @@ import math
 import shutil
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +35,12 @@ from whole_run import UPDATE, findings, run, stages_of
 from tracewheel.comparison.finished_run import FinishedRun
 from tracewheel.comparison.paired import paired_differences
 from tracewheel.config import EvaluateSections, RetrainConfig, WarmStartSections, load_config
+from tracewheel.core.errors import DataError
 from tracewheel.core.run_record import RunRecord
 from tracewheel.curation.curated_folder import load_tasks
+from tracewheel.demo.order_desk_logs import log_lines
+from tracewheel.environments.order_desk.environment import OrderDeskEnvironment
+from tracewheel.environments.order_desk.tasks import PARAPHRASES
 from tracewheel.evaluation.evaluate import RESULTS_FILE, evaluate
 from tracewheel.learner.warm_start.demonstrations import demonstration_examples
 from tracewheel.learner.warm_start.selection import episodes_to_imitate
@@ -279,6 +285,8 @@ def report(seeds: dict[str, dict[str, Any]]) -> Iterator[str]:
     yield f"{said}\n\n{table(['policy', *columns], gains)}\n"
     said = "The same by family, over the warm start, in the gate's figure (half greedy, half sampled):"
     yield f"{said}\n\n{table(['family', *columns], [*_families(seeds)])}\n"
+    said = "Held-out success by whether a training desk words requests so, greedy / sampled:"
+    yield f"{said}\n\n{table(['policy', 'words', *columns], [*_by_words(seeds, known)])}\n"
     head = ["GRPO, from nothing", "minutes", "peak GB", "warm start", "rollouts", "updates", "evaluations", "date", "doctor"]
     yield table(head, [_cost(seed, found["rl"]) for seed, found in seeds.items() if "rl" in found]) + "\n"
 
@@ -303,7 +311,7 @@ def _cost(seed: str, found: dict[str, Any]) -> list[Any]:
     return [f"seed {seed}", found["wall_s"] / 60, found["peak_gb"], *minutes, found["machine"]["date"], doctor or "healthy"]
 
 
-def _rates(tasks: dict[str, list[Any]]) -> str:
+def _rates(tasks: dict[str, list[Any]] | pd.DataFrame) -> str:
     frame = pd.DataFrame(tasks)
     sampled = frame["sampled_successes"].sum() / max(frame["sampled_attempts"].sum(), 1)
     return f"{frame['greedy'].mean():.3f} / {sampled:.3f}"
@@ -329,6 +337,31 @@ def _families(seeds: dict[str, dict[str, Any]]) -> Iterator[list[str]]:
         for row in paired_differences(after, before, greedy_weight=0.5)["rows"]:
             by_family.setdefault(row["family"], []).append(_points(row))
     yield from ([family, *cells] for family, cells in by_family.items())
+
+
+def _by_words(seeds: dict[str, dict[str, Any]], policies: list[str]) -> Iterator[list[str]]:
+    other = paraphrased()
+    for name in policies:
+        for words, wanted in (("known", False), ("other", True)):
+            cells = []
+            for found in seeds.values():
+                tasks = pd.DataFrame(found[name]["tasks"]["held_out"]) if name in found else pd.DataFrame()
+                mine = tasks[tasks["task_id"].isin(other) == wanted] if name in found else tasks
+                cells.append(f"{_rates(mine)} ({len(mine)})" if name in found else "–")
+            yield [LABELS[name], words, *cells]
+
+
+def paraphrased() -> set[str]:
+    """The tasks of both worlds' logs that are worded as no request of training is."""
+    desk, found = OrderDeskEnvironment(), set()
+    patterns = [words.format(customer="*", item="*", action="*").lower() for group in PARAPHRASES.values() for words in group]
+    for line in [*log_lines(), *log_lines(noisy=True)]:
+        with suppress(ValueError, LookupError, TypeError, DataError):  # a few lines are malformed
+            record = json.loads(line)
+            prompt = next(message["content"] for message in record["messages"] if message["role"] == "user")
+            if any(fnmatchcase(prompt.lower(), pattern) for pattern in patterns):
+                found.add(desk.task_from_log(prompt, record["environment"]).id)
+    return found
 
 
 def plot(seeds: dict[str, dict[str, Any]], path: Path) -> None:
