@@ -1,7 +1,7 @@
 """Logs of a "deployed" order-desk agent, in OpenAI chat format: the traces of `make demo-smollm2`.
 
 The agent knows the work but has habits: in each family it makes one mistake about half of the time. When it took the wrong
-tool, and the desk says so, it takes the right one half of the time and gives up otherwise. Every episode is played
+tool, and the desk says so, it takes the right one in a quarter of the cases and gives up otherwise. Every episode is played
 in the real environment, so the tools' replies are real. Each desk is a user of its own with its own customers and items, so
 splits, which keep users together, share neither. The same seed gives the same bytes.
 
@@ -27,7 +27,7 @@ from tracewheel.environments.order_desk.noise import BUSY, FIRST_CHOICE, with_no
 from tracewheel.environments.order_desk.stock import DESKS, PARAPHRASING
 from tracewheel.environments.order_desk.tasks import CANCEL, FAMILIES, REFUND, make_task, wanted
 
-HABIT_RATE, SLIP_RATE, PUT_RIGHT_RATE = 0.5, 0.04, 0.5
+HABIT_RATE, SLIP_RATE, PUT_RIGHT_RATE = 0.5, 0.04, 0.25
 GIVE_UP_RATE, KEEP_FIRST_CHOICE_RATE = 0.4, 0.4
 SLIPS = ("invent_tool", "do_not_look")
 TRAINED_TIERS, HARDER_TIER = (2, 3, 4), 5
@@ -49,7 +49,7 @@ class Desks:
 # Tasks of the first desks recur, which makes them training tasks (curation.min_attempts). Validation takes small desks first.
 # The others ask in words that the first do not use, too.
 RECURRING = Desks(range(PARAPHRASING), per_stratum=2, attempts=2)
-SMALL = Desks(range(PARAPHRASING, PARAPHRASING + 2), per_stratum=2, attempts=1)
+SMALL = Desks(range(PARAPHRASING, PARAPHRASING + 2), per_stratum=4, attempts=1)
 ONE_OFF = Desks(range(PARAPHRASING + 2, DESKS), per_stratum=4, attempts=1, harder=5)
 
 

@@ -56,8 +56,8 @@ def test_every_readable_log_is_replayed_and_about_half_are_good(lines, curated, 
     assert report["funnel"]["replayed"] + 1 == report["funnel"]["traces"] == read["kept"]
     assert report["funnel"]["dropped_traces"] == {"no environment logged": 1}
     assert report["funnel"]["unscored"] == report["drift"]["observations"] == 1
-    broken = "error: busy, try again" if noisy else "error: the call's arguments are not a JSON object"
-    assert report["agreement"]["first_difference"]["replayed"] == broken
+    broken = {"error: the call's arguments are not a JSON object", *(["error: busy, try again"] if noisy else [])}
+    assert report["agreement"]["first_difference"]["replayed"] in broken
     assert report["probes"]["fit"] == report["probes"]["probed"]
     least, most = (0.38, 0.5) if noisy else (0.45, 0.6)
     assert least < report["labels"]["mean_label"]["verified"] < most

@@ -12,6 +12,7 @@ Orders are a list, not a mapping: a log may sort the keys of a mapping, and the 
 
 from __future__ import annotations
 
+import math
 import random
 from typing import Any
 
@@ -22,7 +23,7 @@ FAMILIES = ("item", "status", "dearest", "open")
 OPEN, SHIPPED, CANCELLED, REFUNDED = "open", "shipped", "cancelled", "refunded"
 CANCEL, REFUND = "cancel", "refund"
 LETTERS, DIGITS = "ABCDEFGHJKLMNPQRSTUVWXYZ", "23456789"
-AMOUNTS = range(11, 100)
+AMOUNTS = (5, 999)  # the least and the most
 CANCELLED_AT_ONCE = (1, 2, 2)  # open orders in family `open`, if the customer has one more
 PARAPHRASED_SHARE = 0.5
 
@@ -114,7 +115,7 @@ def make_task(family: str, tier: int, desk: int, rng: random.Random) -> Task:
     customer, other = rng.sample(customers_of(desk), 2)
     items = rng.sample(items_of(desk), tier + 1)
     ids = rng.sample([letter + digit for letter in LETTERS for digit in DIGITS], tier + 1)
-    amounts = rng.sample(AMOUNTS, tier + 1)
+    amounts = _amounts(tier + 1, rng)
     action = rng.choice((CANCEL, REFUND))
     statuses = _statuses(family, tier, action, rng)
     orders = [
@@ -170,6 +171,17 @@ def order_desk_task(prompt: str, initial_state: dict[str, Any], goal: dict[str, 
         verifier="order_desk",
         fingerprint=fingerprint,
     )
+
+
+def _amounts(n: int, rng: random.Random) -> list[int]:
+    """Different amounts, spread evenly over orders of magnitude, as prices are."""
+    least, most = map(math.log, AMOUNTS)
+    found: list[int] = []
+    while len(found) < n:
+        amount = round(math.exp(rng.uniform(least, most)))
+        if amount not in found:
+            found.append(amount)
+    return found
 
 
 def _statuses(family: str, tier: int, action: str, rng: random.Random) -> list[str]:
