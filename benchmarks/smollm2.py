@@ -23,7 +23,6 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import suppress
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +39,7 @@ from tracewheel.core.run_record import RunRecord
 from tracewheel.curation.curated_folder import load_tasks
 from tracewheel.demo.order_desk_logs import log_lines
 from tracewheel.environments.order_desk.environment import OrderDeskEnvironment
-from tracewheel.environments.order_desk.tasks import PARAPHRASES
+from tracewheel.environments.order_desk.wording import is_paraphrase
 from tracewheel.evaluation.evaluate import RESULTS_FILE, evaluate
 from tracewheel.learner.warm_start.demonstrations import demonstration_examples
 from tracewheel.learner.warm_start.selection import episodes_to_imitate
@@ -354,12 +353,11 @@ def _by_words(seeds: dict[str, dict[str, Any]], policies: list[str]) -> Iterator
 def paraphrased() -> set[str]:
     """The tasks of both worlds' logs that are worded as no request of training is."""
     desk, found = OrderDeskEnvironment(), set()
-    patterns = [words.format(customer="*", item="*", action="*").lower() for group in PARAPHRASES.values() for words in group]
     for line in [*log_lines(), *log_lines(noisy=True)]:
         with suppress(ValueError, LookupError, TypeError, DataError):  # a few lines are malformed
             record = json.loads(line)
             prompt = next(message["content"] for message in record["messages"] if message["role"] == "user")
-            if any(fnmatchcase(prompt.lower(), pattern) for pattern in patterns):
+            if is_paraphrase(prompt):
                 found.add(desk.task_from_log(prompt, record["environment"]).id)
     return found
 

@@ -67,10 +67,10 @@ def test_a_subset_has_the_shares_of_families_and_tiers() -> None:
     from time_to_success_sides import even_subset
 
     rng = random.Random(0)
-    counts = {"item": 20, "status": 12, "dearest": 4, "open": 4}
+    counts = {"item": 20, "status": 12, "shipped": 4, "open": 4}
     tasks = [make_task(family, 2 + number % 2, 0, rng) for family in FAMILIES for number in range(counts[family])]
     subset = even_subset(tasks, 20)
-    assert Counter(task.family for task in subset) == {"item": 10, "status": 6, "dearest": 2, "open": 2}
+    assert Counter(task.family for task in subset) == {"item": 10, "status": 6, "shipped": 2, "open": 2}
     assert Counter(task.tier for task in subset) == {2: 10, 3: 10}
     assert len({task.id for task in subset}) == 20
     assert len(even_subset(tasks, 1000)) == 40

@@ -101,7 +101,7 @@ FAULTS: dict[str, Callable[[Task], list[Call]]] = {
     "invent_tool": _invent_tool,
     "do_not_look": _do_not_look,
 }
-HABITS = {"item": "wrong_order", "status": "wrong_tool", "dearest": "wrong_order", "open": "stop_early"}
+HABITS = {"item": "wrong_order", "status": "wrong_tool", "shipped": "stop_early", "open": "stop_early"}
 
 
 def keep_first_choice(task: Task) -> list[Call]:

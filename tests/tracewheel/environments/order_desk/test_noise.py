@@ -11,7 +11,7 @@ from tracewheel.core.errors import DataError
 from tracewheel.core.kinds import kind_text
 from tracewheel.environments import make_environment
 from tracewheel.environments.episode import play_calls
-from tracewheel.environments.order_desk import noise
+from tracewheel.environments.order_desk import noise, wording
 from tracewheel.environments.order_desk.agent import solution
 from tracewheel.environments.order_desk.environment import OrderDeskEnvironment
 from tracewheel.environments.order_desk.near_misses import near_misses
@@ -136,7 +136,7 @@ def test_the_request_names_the_first_choice_and_both_items_fit_the_family(tasks)
     for task in tasks:
         if first := task.initial_state.get(FIRST_CHOICE):
             own = {order["item"]: order for order in task.initial_state["orders"] if order["customer"] == task.goal["customer"]}
-            assert f"he {first}" in task.prompt and task.goal["item"] not in task.prompt.split()
+            assert f" {first}" in task.prompt and task.goal["item"] not in task.prompt.split()
             allowed = {SHIPPED} if task.family == "item" else {OPEN, SHIPPED}
             assert {own[first]["status"], own[task.goal["item"]]["status"]} <= allowed
 
@@ -149,8 +149,9 @@ def test_the_solver_meets_all_noise_of_a_made_task(tasks):
         assert sum(reply.startswith("customer: ") for reply in replies) == (FIRST_CHOICE in task.initial_state)
 
 
-def test_the_docstring_is_true():
-    found = doctest.testmod(noise)
+@pytest.mark.parametrize("module", [noise, wording])
+def test_the_docstrings_are_true(module):
+    found = doctest.testmod(module)
     assert found.attempted and not found.failed
 
 

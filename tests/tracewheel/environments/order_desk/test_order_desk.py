@@ -13,8 +13,17 @@ from tracewheel.environments import make_environment
 from tracewheel.environments.episode import play_calls
 from tracewheel.environments.order_desk.agent import solution
 from tracewheel.environments.order_desk.environment import TOOLS, OrderDeskEnvironment
-from tracewheel.environments.order_desk.stock import DESKS, ITEMS_PER_DESK, NAMES_PER_DESK, customers_of, desk_of, items_of
+from tracewheel.environments.order_desk.stock import (
+    DESKS,
+    ITEMS_PER_DESK,
+    NAMES_PER_DESK,
+    PARAPHRASING,
+    customers_of,
+    desk_of,
+    items_of,
+)
 from tracewheel.environments.order_desk.tasks import FAMILIES, make_task, order_desk_task
+from tracewheel.environments.order_desk.wording import PARAPHRASES, REQUESTS, is_paraphrase, request
 
 ORDERS = [
     {"id": "K7", "customer": "Mia Kent", "item": "kettle", "amount": 24, "status": "open"},
@@ -108,6 +117,23 @@ def test_variants_stay_at_the_desk_and_get_no_harder(seed):
     for variant in variants:
         assert variant.family == task.family and variant.tier <= task.tier
         assert desk_of(variant.goal["customer"]) == desk_of(task.goal["customer"])
+
+
+@given(SEEDS)
+def test_only_later_desks_use_the_paraphrases(seed):
+    task = random_task(seed)
+    assert "(" not in task.prompt and "{" not in task.prompt and task.goal["customer"] in task.prompt
+    assert task.goal.get("item", "") in task.prompt
+    if is_paraphrase(task.prompt):
+        assert desk_of(task.goal["customer"]) >= PARAPHRASING
+
+
+@given(SEEDS)
+def test_a_paraphrase_is_told_from_a_request(seed):
+    rng = random.Random(seed)
+    for family in FAMILIES:
+        assert is_paraphrase(request(PARAPHRASES[family], "Mia Kent", "kettle", rng))
+        assert not is_paraphrase(request(REQUESTS[family], "Mia Kent", "kettle", rng))
 
 
 def test_desks_share_no_item_and_no_name():

@@ -14,7 +14,7 @@ ORDERS = [
 ]
 ITEM, STATUS = ({"family": family, "customer": "Mia Kent", "item": "lamp"} for family in ("item", "status"))
 KETTLE = {"family": "status", "customer": "Mia Kent", "item": "kettle"}
-DEAREST, OPEN = ({"family": family, "customer": "Mia Kent"} for family in ("dearest", "open"))
+SHIPPED, OPEN = ({"family": family, "customer": "Mia Kent"} for family in ("shipped", "open"))
 REFUND, CANCEL_K7, CANCEL_C4 = ("refund", "B3", 61), ("cancel", "K7"), ("cancel", "C4")
 
 
@@ -36,8 +36,8 @@ def final_state(task, calls):
         (STATUS, [("cancel", "B3"), REFUND], 1, 1, 1.0),
         (KETTLE, [CANCEL_K7], 1, 1, 1.0),
         (KETTLE, [("refund", "K7", 24)], 0, 1, 0.0),
-        (DEAREST, [REFUND], 1, 1, 1.0),
-        (DEAREST, [("cancel", "Q9")], 0, 0, 0.0),
+        (SHIPPED, [REFUND], 1, 1, 1.0),
+        (SHIPPED, [("cancel", "Q9")], 0, 0, 0.0),
         (OPEN, [CANCEL_K7], 0, 1, 0.5),
         (OPEN, [CANCEL_C4, CANCEL_K7], 1, 1, 1.0),
         (OPEN, [CANCEL_C4, CANCEL_K7, ("cancel", "Q9")], 1, 0, 0.0),
