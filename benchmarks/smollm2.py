@@ -391,7 +391,7 @@ def plot(seeds: dict[str, dict[str, Any]], path: Path) -> None:
                 label=f"seed {seed}, {mode}",
             )
     curves.xaxis.get_major_locator().set_params(integer=True)
-    curves.set(xlabel="iteration", ylabel="success", title="48 validation tasks", ylim=(0, 1))
+    curves.set(xlabel="iteration", ylabel="success", title="validation tasks", ylim=(0, 1))
     bars.set(title="200 held-out tasks", ylim=(0, 1))
     bars.set_xticks(range(len(names)), [LABELS[name] for name in names], rotation=25, ha="right", fontsize=8)
     for axis in (curves, bars):
