@@ -1,0 +1,169 @@
+"""The tables and the plot of `smollm2.py`, from the outcomes that it has stored by seed, policy and split."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from measuring import table
+
+from tracewheel.comparison.paired import paired_differences
+from tracewheel.core.errors import DataError
+from tracewheel.demo.order_desk_logs import log_lines
+from tracewheel.environments.order_desk.environment import OrderDeskEnvironment
+from tracewheel.environments.order_desk.wording import is_paraphrase
+
+SPLITS = ("held_out", "harder")
+AS_IT_IS = "as it is"
+LABELS = {
+    "base": "base",
+    "all_logs": "warm start, all logs",
+    "warm_start": "warm start, verified logs",
+    "longer": "warm start, verified logs, longer",
+    "rejection_sampling": "rejection sampling",
+    "dpo": "DPO",
+    "rl": "GRPO",
+}
+FIGURES = {"greedy": 1.0, "sampled": 0.0, "gate's": 0.5}  # weight of greedy success
+
+
+def report(seeds: dict[str, dict[str, Any]]) -> Iterator[str]:
+    """The tables in Markdown."""
+    columns = [f"seed {seed}" for seed in seeds]
+    known = [name for name in LABELS if any(name in found for found in seeds.values())]
+    for split, title in zip(SPLITS, ("the 200 held-out tasks", "the 100 tasks of the harder tier"), strict=True):
+        rows = [
+            [LABELS[name], *(_rates(found[name]["tasks"][split]) if name in found else "–" for found in seeds.values())]
+            for name in known
+        ]
+        yield f"Success on {title}, greedy / sampled:\n\n{table(['policy', *columns], rows)}\n"
+    gains = [
+        [f"{LABELS[name]}, {figure}", *(_gain(found, name, weight) for found in seeds.values())]
+        for name in known
+        for figure, weight in FIGURES.items()
+        if name != "rl"
+    ]
+    said = "GRPO minus each policy without it on the held-out tasks, paired, in points, with 95% intervals:"
+    yield f"{said}\n\n{table(['policy', *columns], gains)}\n"
+    said = "The same by family, over the warm start, in the gate's figure (half greedy, half sampled):"
+    yield f"{said}\n\n{table(['family', *columns], [*_families(seeds)])}\n"
+    said = "Held-out success by whether a training desk words requests so, greedy / sampled:"
+    yield f"{said}\n\n{table(['policy', 'words', *columns], [*_by_words(seeds, known)])}\n"
+    head = ["GRPO, from nothing", "minutes", "peak GB", "warm start", "rollouts", "updates", "evaluations", "date", "doctor"]
+    yield table(head, [_cost(seed, found["rl"]) for seed, found in seeds.items() if "rl" in found]) + "\n"
+
+
+def ablation_report(seeds: dict[str, dict[str, Any]], order: Iterable[str]) -> Iterator[str]:
+    """Each ablation beside the loop as it is, in an order of their names."""
+    for seed, found in seeds.items():
+        rows = []
+        for name in ("warm_start", *(each for each in order if each in found)):
+            updates, minutes = found[name].get("updates", []), found[name].get("wall_s", math.nan) / 60
+            signal = [1 - update["zero_variance_share"] for update in updates]
+            rates = (_rates(found[name]["tasks"][split]) for split in SPLITS)
+            gain = _gain(found, AS_IT_IS, 0.5, better=name) if name != AS_IT_IS else ""
+            rows.append([LABELS.get(name, name), *rates, gain, f"{sum(signal) / len(signal):.0%}" if signal else "", minutes])
+        head = [f"seed {seed}", "held-out, greedy / sampled", "harder", "against as it is, points", "mixed groups", "minutes"]
+        yield table(head, rows) + "\n"
+
+
+def _cost(seed: str, found: dict[str, Any]) -> list[Any]:
+    minutes = [found["seconds"][stage] / 60 for stage in ("warm_start", "rollout", "update", "evaluate")]
+    doctor = ", ".join(f"{item['check']} ({item['severity']})" for item in found["doctor"])
+    return [f"seed {seed}", found["wall_s"] / 60, found["peak_gb"], *minutes, found["machine"]["date"], doctor or "healthy"]
+
+
+def _rates(tasks: dict[str, list[Any]] | pd.DataFrame) -> str:
+    frame = pd.DataFrame(tasks)
+    sampled = frame["sampled_successes"].sum() / max(frame["sampled_attempts"].sum(), 1)
+    return f"{frame['greedy'].mean():.3f} / {sampled:.3f}"
+
+
+def _gain(found: dict[str, Any], name: str, weight: float, better: str = "rl") -> str:
+    """By how much another policy, RL unless named, is better than the policy `name`."""
+    if name not in found or better not in found:
+        return "–"
+    after, before = (pd.DataFrame(found[key]["tasks"]["held_out"]) for key in (better, name))
+    return _points(paired_differences(after, before, greedy_weight=weight)["rows"][0])
+
+
+def _points(row: dict[str, Any]) -> str:
+    low, high = row["interval"]
+    return f"{100 * row['difference']:+.1f} ({100 * low:+.1f} to {100 * high:+.1f})"
+
+
+def _families(seeds: dict[str, dict[str, Any]]) -> Iterator[list[str]]:
+    by_family: dict[str, list[str]] = {}
+    for found in seeds.values():
+        after, before = (pd.DataFrame(found[key]["tasks"]["held_out"]) for key in ("rl", "warm_start"))
+        for row in paired_differences(after, before, greedy_weight=0.5)["rows"]:
+            by_family.setdefault(row["family"], []).append(_points(row))
+    yield from ([family, *cells] for family, cells in by_family.items())
+
+
+def _by_words(seeds: dict[str, dict[str, Any]], policies: list[str]) -> Iterator[list[str]]:
+    other = paraphrased()
+    for name in policies:
+        for words, wanted in (("known", False), ("other", True)):
+            cells = []
+            for found in seeds.values():
+                tasks = pd.DataFrame(found[name]["tasks"]["held_out"]) if name in found else pd.DataFrame()
+                mine = tasks[tasks["task_id"].isin(other) == wanted] if name in found else tasks
+                cells.append(f"{_rates(mine)} ({len(mine)})" if name in found else "–")
+            yield [LABELS[name], words, *cells]
+
+
+def paraphrased() -> set[str]:
+    """The tasks of both worlds' logs that are worded as no request of training is."""
+    desk, found = OrderDeskEnvironment(), set()
+    for line in [*log_lines(), *log_lines(noisy=True)]:
+        with suppress(ValueError, LookupError, TypeError, DataError):  # a few lines are malformed
+            record = json.loads(line)
+            prompt = next(message["content"] for message in record["messages"] if message["role"] == "user")
+            if is_paraphrase(prompt):
+                found.add(desk.task_from_log(prompt, record["environment"]).id)
+    return found
+
+
+def plot(seeds: dict[str, dict[str, Any]], path: Path) -> None:
+    """Validation over the iterations, and held-out success of every policy with its seeds as points."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, (curves, bars) = plt.subplots(1, 2, figsize=(11, 4.2))
+    names = [name for name in LABELS if any(name in found for found in seeds.values())]
+    for number, (seed, found) in enumerate(seeds.items()):
+        validation = found["rl"]["validation"]
+        steps = sorted(map(int, validation))
+        for mode, style in (("greedy", "-"), ("sampled", "--")):
+            curves.plot(
+                steps, [validation[str(step)][mode] for step in steps], style, color=f"C{number}", label=f"seed {seed}, {mode}"
+            )
+        for mode, marker in (("greedy", "o"), ("sampled", "x")):
+            rates = [
+                _rates(found[name]["tasks"]["held_out"]).split(" / ")[mode == "sampled"] if name in found else "nan"
+                for name in names
+            ]
+            bars.plot(
+                [place + 0.12 * number for place in range(len(names))],
+                [*map(float, rates)],
+                marker,
+                color=f"C{number}",
+                label=f"seed {seed}, {mode}",
+            )
+    curves.xaxis.get_major_locator().set_params(integer=True)
+    curves.set(xlabel="iteration", ylabel="success", title="validation tasks", ylim=(0, 1))
+    bars.set(title="200 held-out tasks", ylim=(0, 1))
+    bars.set_xticks(range(len(names)), [LABELS[name] for name in names], rotation=25, ha="right", fontsize=8)
+    for axis in (curves, bars):
+        axis.grid(alpha=0.3)
+        axis.legend(fontsize=7, loc="lower right", ncols=2)
+    figure.tight_layout()
+    figure.savefig(path, dpi=130)
