@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tracewheel.core.store import BESIDE, FACTS, PARTIAL, beside, disk_errors, remove
+from tracewheel.core.store import BESIDE, FACTS, LOCK, PARTIAL, beside, disk_errors, remove
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def sizes_of(paths: Iterable[tuple[Path, str]]) -> dict[str, int]:
 
 
 def bytes_in(folder: Path) -> int:
-    """The bytes of a folder's files; a file with several names counts once."""
+    """The bytes of a folder's files, a file with several names once; not of a store's lock, which holds a process's number."""
     return sum({(state.st_dev, state.st_ino): state.st_size for state in _files(folder)}.values())
 
 
@@ -102,7 +102,7 @@ def free(found: Freeable) -> None:
 
 def _files(path: Path) -> Iterator[os.stat_result]:
     for file in [path, *path.rglob("*")] if path.is_dir() else [path]:
-        if file.is_symlink() or file.is_file():
+        if (file.is_symlink() or file.is_file()) and file.name != LOCK:
             yield file.lstat()
 
 

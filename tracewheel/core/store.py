@@ -29,7 +29,7 @@ from tracewheel.core.locks import hold
 from tracewheel.core.out_folder import carry_hidden
 
 PARTIAL, PREVIOUS = ".partial-", ".previous-"
-FACTS, BESIDE = ".facts", ".beside"
+FACTS, BESIDE, LOCK = ".facts", ".beside", ".lock"
 DISK_ERRORS = {
     errno.ENOSPC,
     errno.EDQUOT,
@@ -81,7 +81,7 @@ class Store:
         Raises:
             InfrastructureError: another process holds the store, or it cannot be written to.
         """
-        lock = self.root / ".lock"
+        lock = self.root / LOCK
         with disk_errors(self.root):
             self._metadata.mkdir(parents=True, exist_ok=True)
             lock.touch()
@@ -98,7 +98,7 @@ class Store:
 
     def is_held(self) -> bool:
         """Whether a process holds the store now."""
-        lock = self.root / ".lock"
+        lock = self.root / LOCK
         if not lock.is_file():
             return False
         with hold(lock) as free:
