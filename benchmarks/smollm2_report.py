@@ -16,6 +16,7 @@ from tracewheel.comparison.paired import paired_differences
 from tracewheel.core.errors import DataError
 from tracewheel.demo.order_desk_logs import log_lines
 from tracewheel.environments.order_desk.environment import OrderDeskEnvironment
+from tracewheel.environments.order_desk.tasks import wanted
 from tracewheel.environments.order_desk.wording import is_paraphrase
 
 SPLITS = ("held_out", "harder")
@@ -52,8 +53,8 @@ def report(seeds: dict[str, dict[str, Any]]) -> Iterator[str]:
     yield f"{said}\n\n{table(['policy', *columns], gains)}\n"
     said = "The same by family, over the warm start, in the gate's figure (half greedy, half sampled):"
     yield f"{said}\n\n{table(['family', *columns], [*_families(seeds)])}\n"
-    said = "Held-out success by whether a training desk words requests so, greedy / sampled:"
-    yield f"{said}\n\n{table(['policy', 'words', *columns], [*_by_words(seeds, known)])}\n"
+    said = "Held-out success by whether a training desk words it so, and by the orders to change, greedy / sampled (tasks):"
+    yield f"{said}\n\n{table(['policy', 'words', 'orders', *columns], [*_by_kind(seeds, known)])}\n"
     head = ["GRPO, from nothing", "minutes", "peak GB", "warm start", "rollouts", "updates", "evaluations", "date", "doctor"]
     yield table(head, [_cost(seed, found["rl"]) for seed, found in seeds.items() if "rl" in found]) + "\n"
 
@@ -106,27 +107,28 @@ def _families(seeds: dict[str, dict[str, Any]]) -> Iterator[list[str]]:
     yield from ([family, *cells] for family, cells in by_family.items())
 
 
-def _by_words(seeds: dict[str, dict[str, Any]], policies: list[str]) -> Iterator[list[str]]:
-    other = paraphrased()
+def _by_kind(seeds: dict[str, dict[str, Any]], policies: list[str]) -> Iterator[list[str]]:
+    kinds = kinds_of_tasks()
     for name in policies:
-        for words, wanted in (("known", False), ("other", True)):
+        tasks = [pd.DataFrame(found[name]["tasks"]["held_out"]) if name in found else None for found in seeds.values()]
+        for words, orders in sorted(set(kinds.values())):
             cells = []
-            for found in seeds.values():
-                tasks = pd.DataFrame(found[name]["tasks"]["held_out"]) if name in found else pd.DataFrame()
-                mine = tasks[tasks["task_id"].isin(other) == wanted] if name in found else tasks
-                cells.append(f"{_rates(mine)} ({len(mine)})" if name in found else "–")
-            yield [LABELS[name], words, *cells]
+            for each in tasks:
+                mine = each if each is None else each[[kinds[task] == (words, orders) for task in each["task_id"]]]
+                cells.append("–" if mine is None else f"{_rates(mine)} ({len(mine)})")
+            yield [LABELS[name], words, orders, *cells]
 
 
-def paraphrased() -> set[str]:
-    """The tasks of both worlds' logs that are worded as no request of training is."""
-    desk, found = OrderDeskEnvironment(), set()
+def kinds_of_tasks() -> dict[str, tuple[str, str]]:
+    """For each task of both worlds' logs, whether training words requests so, and how many orders its solution changes."""
+    desk, found = OrderDeskEnvironment(), {}
     for line in [*log_lines(), *log_lines(noisy=True)]:
         with suppress(ValueError, LookupError, TypeError, DataError):  # a few lines are malformed
             record = json.loads(line)
             prompt = next(message["content"] for message in record["messages"] if message["role"] == "user")
-            if is_paraphrase(prompt):
-                found.add(desk.task_from_log(prompt, record["environment"]).id)
+            task = desk.task_from_log(prompt, record["environment"])
+            changed = len(wanted(task.initial_state, task.goal))
+            found[task.id] = ("other" if is_paraphrase(prompt) else "known", "1" if changed == 1 else "2 or 3")
     return found
 
 
