@@ -13,7 +13,7 @@ from tracewheel.core.fingerprint import digest_of
 
 LEAN = (part for name, value in WITHOUT_COMPARISONS.items() for part in ("--set", f"comparison.{name}={str(value).lower()}"))
 # On a busy machine a rollout begins a second after it is asked for; a usual update of the tiny policy is over by then.
-LONG_UPDATES = "learner.epochs=24"
+LONG_UPDATES = "learner.epochs=12"
 OVERLAP = ("--set", "rollout.mode=overlap", "--set", "training.iterations=3", "--set", LONG_UPDATES, *LEAN)
 
 

@@ -10,6 +10,7 @@ import inspect
 import json
 import re
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from tracewheel.core.errors import ConfigError
@@ -123,6 +124,7 @@ def checked_args(model: Any, args: Mapping[str, Any], label: str) -> Any:
         raise ConfigError(f"{label}: {problems}") from error
 
 
+@lru_cache(maxsize=256)  # curation makes an environment and a verifier for every episode
 def keywords_of(found: type) -> dict[str, inspect.Parameter] | None:
     """The parameters of a class's constructor; None where it takes any keyword."""
     try:

@@ -72,7 +72,10 @@ def pass_rates(
 def _attempts(scored: pandas.DataFrame) -> dict[str, tuple[int, int]]:
     """Attempts and successes by task id."""
     solved = (scored["success"] >= 1.0).groupby(scored["task_id"]).agg(["size", "sum"])
-    return {str(task_id): (int(row["size"]), int(row["sum"])) for task_id, row in solved.iterrows()}
+    return {
+        str(task_id): (int(attempts), int(successes))
+        for task_id, attempts, successes in zip(solved.index, solved["size"], solved["sum"], strict=True)
+    }
 
 
 def pass_tier(pass_rate: float, config: DifficultyConfig) -> int:
