@@ -51,8 +51,8 @@ def report(seeds: dict[str, dict[str, Any]]) -> Iterator[str]:
     ]
     said = "GRPO minus each policy without it on the held-out tasks, paired, in points, with 95% intervals:"
     yield f"{said}\n\n{table(['policy', *columns], gains)}\n"
-    said = "The same by family, over the warm start, in the gate's figure (half greedy, half sampled):"
-    yield f"{said}\n\n{table(['family', *columns], [*_families(seeds)])}\n"
+    said = "The same by family, in the gate's figure (half greedy, half sampled):"
+    yield f"{said}\n\n{table(['policy', 'family', *columns], [*_families(seeds, known)])}\n"
     said = "Held-out success by whether a training desk words it so, and by the orders to change, greedy / sampled (tasks):"
     yield f"{said}\n\n{table(['policy', 'words', 'orders', *columns], [*_by_kind(seeds, known)])}\n"
     head = ["GRPO, from nothing", "minutes", "peak GB", "warm start", "rollouts", "updates", "evaluations", "date", "doctor"]
@@ -89,8 +89,13 @@ def _gain(found: dict[str, Any], name: str, weight: float, better: str = "rl") -
     """By how much another policy, RL unless named, is better than the policy `name`."""
     if name not in found or better not in found:
         return "–"
+    return _points(_differences(found, name, weight, better)[0])
+
+
+def _differences(found: dict[str, Any], name: str, weight: float, better: str = "rl") -> list[dict[str, Any]]:
+    """The paired differences on the held-out tasks, the first of all families, then by family."""
     after, before = (pd.DataFrame(found[key]["tasks"]["held_out"]) for key in (better, name))
-    return _points(paired_differences(after, before, greedy_weight=weight)["rows"][0])
+    return list(paired_differences(after, before, greedy_weight=weight)["rows"])
 
 
 def _points(row: dict[str, Any]) -> str:
@@ -98,13 +103,14 @@ def _points(row: dict[str, Any]) -> str:
     return f"{100 * row['difference']:+.1f} ({100 * low:+.1f} to {100 * high:+.1f})"
 
 
-def _families(seeds: dict[str, dict[str, Any]]) -> Iterator[list[str]]:
-    by_family: dict[str, list[str]] = {}
-    for found in seeds.values():
-        after, before = (pd.DataFrame(found[key]["tasks"]["held_out"]) for key in ("rl", "warm_start"))
-        for row in paired_differences(after, before, greedy_weight=0.5)["rows"]:
-            by_family.setdefault(row["family"], []).append(_points(row))
-    yield from ([family, *cells] for family, cells in by_family.items())
+def _families(seeds: dict[str, dict[str, Any]], policies: list[str]) -> Iterator[list[str]]:
+    for name in policies:
+        by_family: dict[str, dict[str, str]] = {}
+        for seed, found in seeds.items():
+            if name in found and name not in ("base", "rl"):
+                for row in _differences(found, name, 0.5):
+                    by_family.setdefault(row["family"], {})[seed] = _points(row)
+        yield from ([LABELS[name], family, *(cells.get(seed, "–") for seed in seeds)] for family, cells in by_family.items())
 
 
 def _by_kind(seeds: dict[str, dict[str, Any]], policies: list[str]) -> Iterator[list[str]]:
