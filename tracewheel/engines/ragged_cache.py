@@ -12,21 +12,25 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+import numpy
 import torch
 
 from tracewheel.engines.ragged_blocks import Block, plan_blocks
 
-SMALLEST = 64
+SMALLEST = 256  # positions that the buffers begin with
 Twins = Mapping[int, Sequence[int]]  # rows that hold the same as a row, by that row
 NONE: Twins = MappingProxyType({})
 
 
 class RaggedCache:
     """Buffers [rows, H, positions, D] for each layer, which grow by doubling, and the plan of the current pass.
+
+    On a CPU room that is not used yet takes no memory.
 
     Args:
         model: The causal language model of transformers whose cache it is.
@@ -99,7 +103,7 @@ class RaggedCache:
             if layer in buffers:
                 buffers[layer] = self._fitted(buffers[layer])
             else:
-                buffers[layer] = new.new_zeros(len(self.lengths), new.shape[0], self._room, new.shape[2])
+                buffers[layer] = _zeros(new, (len(self.lengths), new.shape[0], self._room, new.shape[2]))
             made = new.transpose(0, 1)
             buffers[layer][self._token_rows, :, self._positions] = made if self._stored is None else made[self._stored]
         seen = [block.attend(query, self._keys[layer], self._values[layer], scale) for block in self._blocks]
@@ -142,15 +146,21 @@ class RaggedCache:
         self._free = sorted(free)
 
     def _fitted(self, buffer: torch.Tensor) -> torch.Tensor:
-        """The buffer with room for all rows and positions; new ones are 0, because masked values are multiplied by 0."""
+        """The buffer with room for all rows and positions."""
         (old_rows, heads, old_room, dim), rows = buffer.shape, len(self.lengths)
         if old_rows >= rows and old_room >= self._room:
             return buffer
         if old_rows < rows:
             rows = max(rows, 2 * old_rows)
-        kept = min(rows, old_rows)
-        bigger = buffer.new_empty(rows, heads, self._room, dim)
-        bigger[:kept, :, :old_room] = buffer[:kept]
-        bigger[:kept, :, old_room:] = 0
-        bigger[kept:] = 0
+        bigger = _zeros(buffer, (rows, heads, self._room, dim))
+        kept, used = min(rows, old_rows), min(old_room, max(self.lengths))
+        bigger[:kept, :, :used] = buffer[:kept, :, :used]
         return bigger
+
+
+def _zeros(like: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
+    """Zeros, because masked values are multiplied by 0. A CPU's come from the system page by page, as they are written."""
+    if like.device.type != "cpu":
+        return like.new_zeros(shape)
+    pages = numpy.zeros(math.prod(shape) * like.dtype.itemsize, dtype=numpy.uint8)
+    return torch.from_numpy(pages).view(like.dtype).view(shape)

@@ -2,13 +2,20 @@
 
 import random
 
+import psutil
 import pytest
 import torch
 
-from tracewheel.engines import ragged_blocks
+from tracewheel.engines import ragged_blocks, ragged_cache
 from tracewheel.engines.ragged_cache import NONE, RaggedCache
 
 HEADS, SHARED, DIM = 4, 2, 8
+
+
+@pytest.fixture(autouse=True)
+def _growing(monkeypatch):
+    """Buffers that begin small, so that they grow in tests."""
+    monkeypatch.setattr(ragged_cache, "SMALLEST", 64)
 
 
 class Model:
@@ -131,6 +138,20 @@ def test_buffers_grow_to_the_longest_row_and_not_beyond():
     for size in (60, 5, 35):
         assert rows.read({row: size}) < 1e-5
     assert rows.cache._keys[0].shape[2] == 100
+
+
+def test_room_takes_memory_only_where_it_is_used(monkeypatch):
+    """What rows and positions would take that are not used yet is not taken, nor is it when the buffers grow."""
+    monkeypatch.setattr(ragged_cache, "SMALLEST", 1 << 18)
+    rows = Rows()
+    taken = [rows.take() for _ in range(20)]
+    before = psutil.Process().memory_info().rss
+    rows.read(dict.fromkeys(taken, 30))
+    rows.read({rows.take(): 3})
+    buffers = (rows.cache._keys[0], rows.cache._values[0])
+    assert [len(buffer) for buffer in buffers] == [40, 40]
+    whole = sum(buffer.nbytes for buffer in buffers)
+    assert psutil.Process().memory_info().rss - before < whole / 4  # it comes in pages of up to 2 MB
 
 
 def test_chunks_of_similar_size_form_a_block():
