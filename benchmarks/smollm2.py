@@ -9,9 +9,10 @@
 
 Each result goes into `docs/smollm2.json` as soon as it is there, with what every held-out task gave, so that results of
 several days stand side by side and any two of them can be compared task by task. `rl` runs `tracewheel retrain` from nothing
-and measures its time and memory; rejection sampling and DPO run it from a copy of that store, with as many episodes. The
-longer warm start trains for as many more epochs as the time of reinforcement learning allows. An ablation changes one thing in
-half as many iterations as the profile has. Tables go between the marks in `docs/smollm2.md`, the plot into `docs/smollm2.png`.
+and measures its time and memory; rejection sampling, DPO and ablations run it from a copy of that store, with as many
+episodes or half of them, and with the code that made the store: other code would make the warm start again. The longer warm
+start trains for as many more epochs as the time of reinforcement learning allows. An ablation changes one thing in half as
+many iterations as the profile has. Tables go between the marks in `docs/smollm2.md`, the plot into `docs/smollm2.png`.
 """
 
 from __future__ import annotations
