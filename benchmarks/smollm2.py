@@ -47,8 +47,8 @@ from tracewheel.sampling.seeds import evaluation_seed
 PROFILE = "configs/smollm2.yaml"
 JSON, PAGE, PLOT = Path("docs/smollm2.json"), Path("docs/smollm2.md"), Path("docs/smollm2.png")
 # Which part of the JSON a world's results are in, and what it changes in the profile. In the noisier one tools fail, customers
-# change their mind, and the reward is the share of the orders asked for that are done. Nearly all of
-# its groups differ, so an iteration takes longer, and there are fewer.
+# change their mind, and the reward is the share of the orders asked for that are done. Nearly all of its
+# groups differ, so an iteration takes longer, and there are fewer.
 WORLDS = {
     "plain": ("seeds", []),
     "noisy": (

@@ -30,7 +30,7 @@ NONE: Twins = MappingProxyType({})
 class RaggedCache:
     """Buffers [rows, H, positions, D] for each layer, which grow by doubling, and the plan of the current pass.
 
-    On a CPU room that is not used yet takes no memory.
+    On a CPU they take memory only as they are written to.
 
     Args:
         model: The causal language model of transformers whose cache it is.

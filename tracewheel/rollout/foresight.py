@@ -16,7 +16,7 @@ OTHER_LIBRARIES = 350 << 20
 ROWS_PER_SLOT = 1.25
 # Of an iteration's trajectories, those whose group carries a gradient.
 WITH_SIGNAL = 0.7
-SMALLEST_ROOM = 256
+SMALLEST_ROOM = 256  # as in engines/ragged_cache.py, which would load torch
 
 
 @dataclass(frozen=True)

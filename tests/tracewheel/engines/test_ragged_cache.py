@@ -140,8 +140,8 @@ def test_buffers_grow_to_the_longest_row_and_not_beyond():
     assert rows.cache._keys[0].shape[2] == 100
 
 
-def test_room_takes_memory_only_where_it_is_used(monkeypatch):
-    """What rows and positions would take that are not used yet is not taken, nor is it when the buffers grow."""
+def test_room_takes_memory_only_as_it_is_written(monkeypatch):
+    """Rows and positions that are not used yet take none, nor do they when the buffers grow."""
     monkeypatch.setattr(ragged_cache, "SMALLEST", 1 << 18)
     rows = Rows()
     taken = [rows.take() for _ in range(20)]
