@@ -45,6 +45,7 @@ from tracewheel.learner.warm_start.stage import warm_start
 from tracewheel.policy.adapters import PolicyRef, write_adapter
 from tracewheel.policy.loading import load_for_generation
 from tracewheel.rollout.rollout import RolloutPlan, rollout
+from tracewheel.rollout.training_tasks import training_tasks
 from tracewheel.sampling.curriculum import make_sampler
 from tracewheel.sampling.sampler import observe_scores
 from tracewheel.sampling.seeds import evaluation_seed, rollout_seed
@@ -137,15 +138,15 @@ def _replay_only(config: RetrainConfig, start: Path, out: Path) -> Path:
 
 def without_mask(config: RetrainConfig, curated: Path, start: Path, work: Path) -> Path:
     """Run the same loop, with everything after the prompt treated as sampled by the policy."""
-    tasks = {task.id: task for task in load_tasks(curated, "train")}
     sampler = make_sampler(SamplerSections.of(config), curated)
     state, version = start, 0
     for iteration in range(1, config.training.iterations + 1):
         folder = work / f"{iteration:03d}"
         folder.mkdir(parents=True, exist_ok=True)
-        chosen = [tasks[task_id] for task_id in sampler.select(config.training.tasks_per_iteration, iteration)]
-        policy = PolicyRef(config.policy.base, str(state / "adapter"), version)
         sections, seed = RolloutSections.of(config), rollout_seed(config.seed, iteration)
+        task_ids = sampler.select(config.training.tasks_per_iteration, iteration)
+        chosen = training_tasks(config.rollout.exploration, curated, task_ids, sampler.variants(task_ids), seed).tasks
+        policy = PolicyRef(config.policy.base, str(state / "adapter"), version)
         rollout(sections, policy, RolloutPlan(chosen, samples=config.rollout.group_size, seed=seed), folder)
         score(ScoreSections.of(config), chosen, folder / "trajectories.parquet", folder)
         observe_scores(sampler, folder / "scores.parquet")

@@ -67,10 +67,11 @@ WORLDS = {
 LOOPS = {
     "rl": [],
     "rejection_sampling": ["learner.kind=rejection_sampling"],
-    # The whole section, because the profile's holds keys of policy gradients.
+    # The whole section, because the profile's holds keys of policy gradients. Two pairs a group, not four: the reference
+    # scores a pair, too, and its sides share only the prompt, so it costs more than two trajectories of GRPO's.
     "dpo": [
-        "learner={kind: dpo, learning_rate: 1.0e-4, minibatches: 4, micro_batch_tokens: 1024, layout: shared_prefix, "
-        "gradient_checkpointing: false}"
+        "learner={kind: dpo, learning_rate: 1.0e-4, pairs_per_group: 2, minibatches: 4, micro_batch_tokens: 1024, "
+        "layout: shared_prefix, gradient_checkpointing: false}"
     ],
 }
 WITHOUT_RL = ("base", "all_logs", "longer")

@@ -75,10 +75,10 @@ def rollout(options: argparse.Namespace) -> dict[str, Any]:
     config = _config(options, "policy.base")
     curated = curated_folder(options)
     policy = _policy(config, options.state)
-    from tracewheel.curation.curated_folder import load_tasks
     from tracewheel.curation.leaks import check_curated
     from tracewheel.rollout.exploration import rollout_temperature
     from tracewheel.rollout.rollout import RolloutPlan, rollout
+    from tracewheel.rollout.training_tasks import training_tasks
     from tracewheel.sampling.curriculum import make_sampler, write_variants
     from tracewheel.sampling.sampler import observe_scores
     from tracewheel.sampling.seeds import rollout_seed
@@ -90,16 +90,14 @@ def rollout(options: argparse.Namespace) -> dict[str, Any]:
         observe_scores(sampler, folder_of(options.scores_of.replace("{}", str(earlier)), "--scores-of") / SCORES_FILE)
         sampler.evolve(curated)
     task_ids = sampler.select(config.training.tasks_per_iteration, options.iteration)
-    variants = sampler.variants(task_ids)
-    tasks = {task.id: task for task in [*load_tasks(curated, "train"), *variants]}
-    chosen = [tasks[task_id] for task_id in task_ids]
     seed = rollout_seed(config.seed, options.iteration)
+    played = training_tasks(config.rollout.exploration, curated, task_ids, sampler.variants(task_ids), seed)
     temperature = rollout_temperature(config.rollout, config.training.iterations, options.iteration)
 
     def produce(out: Path) -> dict[str, float]:
-        write_variants(out, variants)
+        write_variants(out, played.made)
         samples, greedy = config.rollout.group_size, config.greedy_baseline
-        plan = RolloutPlan(chosen, samples=samples, seed=seed, temperature=temperature, greedy_baseline=greedy)
+        plan = RolloutPlan(played.tasks, samples=samples, seed=seed, temperature=temperature, greedy_baseline=greedy)
         return rollout(RolloutSections.of(config), policy, plan, out)
 
     return _result(options, _produced(options, config, produce))

@@ -10,8 +10,8 @@ from tasks.stage import Call, Context, Expected, stage_task
 from tracewheel.config import RolloutSections
 from tracewheel.core.store import Entry
 from tracewheel.core.types import Task
-from tracewheel.curation.curated_folder import load_tasks
 from tracewheel.rollout.rollout import RolloutPlan, rollout
+from tracewheel.rollout.training_tasks import training_tasks
 from tracewheel.sampling.curriculum import write_variants
 from tracewheel.sampling.seeds import rollout_seed
 
@@ -40,19 +40,20 @@ def roll_out(
     With `greedy_baseline` each task is also played greedily. `refill` counts the rounds of dynamic sampling after an
     iteration's first.
     """
-    made = [Task.from_record(variant) for variant in variants]
-    by_id = {task.id: task for task in [*load_tasks(curated.path, "train"), *made]}
-    write_variants(context.out, made)
+    config = context.config
+    seed = rollout_seed(config.seed, iteration)
+    changed = [Task.from_record(variant) for variant in variants]
+    played = training_tasks(config.rollout.exploration, curated.path, task_ids, changed, seed)
+    write_variants(context.out, played.made)
     helper = context.helper
     work = functools.partial(helper, rollout) if helper else rollout
     plan = RolloutPlan(
-        [by_id[task_id] for task_id in task_ids],
-        samples=context.config.rollout.group_size,
-        seed=rollout_seed(context.config.seed, iteration),
+        played.tasks,
+        samples=config.rollout.group_size,
+        seed=seed,
         temperature=temperature,
         greedy_baseline=greedy_baseline,
     )
-    config = context.config
     if helper:
         config = config.model_copy(update={"placement": config.placement.inside_worker})
     metrics: dict[str, float] = work(config, policy.ref(), plan, context.out)

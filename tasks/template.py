@@ -8,6 +8,7 @@ from tasks.run import Run
 from tracewheel.core.errors import UntrainableBase
 from tracewheel.environments import make_environment
 from tracewheel.policy.template import Checked, check_base
+from tracewheel.rollout.training_tasks import training_world
 from tracewheel.scoring.rubric import Rubric
 
 TEMPLATE_FILE = "template.json"
@@ -23,7 +24,10 @@ def checked_template(run: Run) -> dict[str, Any]:
     policy = run.config.policy
     chosen = None if policy.tool_format == "auto" else policy.tool_format
     check, _ = check_base(Checked(policy.base, chosen, policy.chat_template, policy.template_options))
-    has_tools = bool(make_environment(run.config.environment.spec).tools())
+    world = run.config.environment.spec
+    has_tools = bool(make_environment(world).tools())
+    if run.config.rollout.exploration.environment_args:
+        make_environment(training_world(run.config.rollout.exploration, world, run.config.seed))
     if run.config.evaluation.rubric:
         Rubric(run.config.evaluation.rubric, [])
     Rubric(run.config.rubric, [])  # wrong arguments of a verifier are said now, not after the first rollout

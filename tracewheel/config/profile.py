@@ -301,6 +301,13 @@ class RetrainConfig(Strict):
         return self
 
     @model_validator(mode="after")
+    def _check_training_world(self) -> RetrainConfig:
+        kind = self.environment.kind
+        if self.rollout.exploration.environment_args and (kind == "several" or kind.startswith("recorded:")):
+            raise ValueError(f"rollout.exploration.environment_args: environment '{kind}' takes none; leave them out")
+        return self
+
+    @model_validator(mode="after")
     def _check_judges(self) -> RetrainConfig:
         held_back = self.evaluation.rubric
         if held_back and (shared := judges_of(self.rubric) & judges_of(held_back)):

@@ -19,12 +19,25 @@ class ExplorationConfig(Strict):
     samples of a group are spread evenly from 1 - `temperature_spread` to 1 + `temperature_spread` times that temperature.
     With probability `epsilon` a turn is forced to begin with a call of a random tool of `tools` (default: all tools).
     Forced tokens never count as sampled.
+
+    Training episodes run in the environment with `environment_args` beside `environment.args`: noise in training alone, so that
+    a policy reads the replies instead of counting its calls (Machado et al. 2018, sticky actions; Tobin et al. 2017, domain
+    randomisation).
     """
 
     temperature_end: Positive | None = None
     temperature_spread: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
     epsilon: Share = 0.0
     tools: tuple[str, ...] = ()
+    environment_args: dict[str, Any] = Field(default_factory=dict)
+
+    @model_serializer(mode="wrap")
+    def _without_arguments(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without arguments it reads as it did before there were any, so that its results keep their names."""
+        values: dict[str, Any] = dump(self)
+        if not values.get("environment_args", self):
+            del values["environment_args"]
+        return values
 
 
 class RolloutConfig(Strict):

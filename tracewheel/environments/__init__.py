@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from tracewheel.core.kinds import Kind, build, parse_kind
+from tracewheel.core.kinds import Kind, args_model, build, keywords_of, parse_kind
 from tracewheel.core.plugins import load_class
 from tracewheel.core.types import Task
 from tracewheel.environments.assistant.environment import AssistantEnvironment
@@ -104,6 +104,7 @@ __all__ = [
     "repeat",
     "repeats_replies",
     "share_resources",
+    "takes_argument",
     "wanted_threads",
 ]
 
@@ -159,6 +160,17 @@ def most_episodes(kind: str) -> int | None:
     """
     found = _class_of(kind)
     return None if found is RecordedEnvironment else most_open(found, kind)
+
+
+def takes_argument(kind: str, name: str) -> bool:
+    """Whether an environment's class names an argument.
+
+    Raises:
+        ConfigError: there is no such environment.
+    """
+    found = _class_of(kind)
+    model = args_model(found)
+    return name in (model.model_fields if model else keywords_of(found) or ())
 
 
 def _class_of(kind: str) -> type:

@@ -11,11 +11,11 @@ from typing import Any
 from tracewheel.config import RetrainConfig
 from tracewheel.core.fingerprint import code_version, package_versions
 from tracewheel.core.types import content_hash
-from tracewheel.curation.curated_folder import TRAIN, load_tasks
 from tracewheel.rollout.exploration import rollout_temperature
 from tracewheel.rollout.fleet import WatchedFleet
 from tracewheel.rollout.orders import Order
 from tracewheel.rollout.rollout import Progress
+from tracewheel.rollout.training_tasks import training_tasks
 from tracewheel.rollout.trajectory_queue import ClaimedGroups, TrajectoryQueue
 from tracewheel.sampling.budget import has_room
 from tracewheel.sampling.sampler import TaskSampler
@@ -62,20 +62,21 @@ class OrderBook:
         if before and not has_room(config.training.episodes, before * config.rollout.group_size, config.episodes_per_iteration):
             return
         task_ids = self.sampler.select(config.training.tasks_per_iteration, iteration)
-        variants = {task.id: task for task in self.sampler.variants(task_ids)}
-        tasks = {task.id: task for task in load_tasks(self.curated, TRAIN)} | variants
+        seed = rollout_seed(config.seed, iteration)
+        played = training_tasks(config.rollout.exploration, self.curated, task_ids, self.sampler.variants(task_ids), seed)
+        made = {task.id for task in played.made}
         queue.issue(
             [
                 Order(
                     number,
                     iteration,
-                    tasks[task_id].to_record(),
-                    variant=task_id in variants,
+                    task.to_record(),
+                    variant=task.id in made,
                     samples=config.rollout.group_size,
-                    seed=rollout_seed(config.seed, iteration),
+                    seed=seed,
                     temperature=rollout_temperature(config.rollout, config.training.iterations, iteration),
                 )
-                for number, task_id in enumerate(task_ids, start=before)
+                for number, task in enumerate(played.tasks, start=before)
             ]
         )
 

@@ -22,7 +22,7 @@ class Order:
         number: Its place in the run, from 0; older orders are trained on first.
         iteration: The iteration that it was chosen for, which is the earliest that may train on it.
         task: The task's whole record, so that a worker needs no other file.
-        variant: Whether the task is a variant of the curriculum, which curation did not make.
+        variant: Whether the curated folder does not have the task like this: a variant of the curriculum, or one with noise.
         samples: Episodes of the group.
         seed: Fixes the random numbers of its first attempt.
         temperature: Sampling temperature of the iteration.

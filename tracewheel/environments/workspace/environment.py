@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import random
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import Field
+
+from tracewheel.config.base import Strict
 from tracewheel.core.errors import DataError
-from tracewheel.core.types import Task
+from tracewheel.core.types import Task, content_hash
 from tracewheel.environments.base import Observation, function_tool
 from tracewheel.environments.spread import spread_tasks
 from tracewheel.environments.workspace.agent import solution
@@ -17,6 +20,7 @@ from tracewheel.environments.workspace.tasks import FAMILIES, make_task, workspa
 SYSTEM_PROMPT = "You are a file-management agent."
 ECHO_LIMIT = 64
 EMPTY_FOLDER = "(empty)"
+MOVE = "move_file"
 
 
 def _tool(name: str, description: str, **parameters: str) -> dict[str, Any]:
@@ -27,7 +31,7 @@ TOOLS = [
     _tool("list_files", "Lists the names of the files in a folder.", path="The folder."),
     _tool("read_file", "Returns the text of a file.", path="The file."),
     _tool(
-        "move_file",
+        MOVE,
         "Moves a file into a folder and lists what is left where it was.",
         source="The file.",
         destination="The folder to move it into.",
@@ -43,6 +47,17 @@ TOOLS = [
 REQUIRED = {tool["function"]["name"]: tool["function"]["parameters"]["properties"] for tool in TOOLS}
 
 
+class WorkspaceArgs(Strict):
+    """The share of moves that are lost: nothing is moved, and the reply, as always, lists what is there.
+
+    Which moves of a task these are depends on `noise_seed` alone, so an episode can be repeated. They are meant for training
+    (`rollout.exploration.environment_args`): a policy that looks moves the file again, one that counts its moves fails.
+    """
+
+    lost_moves: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
+    noise_seed: int = 0
+
+
 class WorkspaceEnvironment:
     """File tree with folders one level deep; paths look like `/inbox/inv1.log`.
 
@@ -53,16 +68,20 @@ class WorkspaceEnvironment:
     >>> tree.step("list_files", {"path": "/nowhere"}).error
     True
 
-    State: `{"folders": [path], "files": {path: text}, "finished": bool}`. A call that fails changes nothing; its
-    observation says why.
+    State: `{"folders": [path], "files": {path: text}, "finished": bool}`, and with lost moves `moves`, how many were made. A
+    call that fails changes nothing; its observation says why.
     """
 
     kind = "workspace"
     system_prompt = SYSTEM_PROMPT
+    Args = WorkspaceArgs
     families = FAMILIES
     tiers = (1, 2, 3, 4, 5)
 
-    def __init__(self) -> None:
+    def __init__(self, args: WorkspaceArgs | None = None) -> None:
+        self._args = args or WorkspaceArgs()
+        self._task_print = ""
+        self._moves = 0
         self._folders: set[str] = set()
         self._files: dict[str, str] = {}
         self._finished = False
@@ -95,8 +114,16 @@ class WorkspaceEnvironment:
         return task_reached(task, final_state)
 
     def solution(self, task: Task) -> list[tuple[str, dict[str, Any]]] | None:
-        """The calls that solve the task in the most direct way."""
-        return list(solution(task))
+        """The calls that solve the task in the most direct way; a move that is lost is made again."""
+        calls: list[tuple[str, dict[str, Any]]] = []
+        moves = 0
+        for call in solution(task):
+            calls.append(call)
+            moves += call[0] == MOVE
+            while call[0] == MOVE and self._loses(task.fingerprint, moves):
+                calls.append(call)
+                moves += 1
+        return calls
 
     def near_misses(self, task: Task) -> dict[str, list[tuple[str, dict[str, Any]]]]:
         """Calls that almost solve the task."""
@@ -115,7 +142,7 @@ class WorkspaceEnvironment:
     def reset(self, task: Task) -> None:
         self._folders = set(task.initial_state["folders"])
         self._files = dict(task.initial_state["files"])
-        self._finished = False
+        self._finished, self._task_print, self._moves = False, task.fingerprint, 0
 
     def restore(self, task: Task, state: dict[str, Any]) -> None:
         self.reset(task)
@@ -126,12 +153,17 @@ class WorkspaceEnvironment:
         ):
             raise DataError("a workspace's snapshot has 'folders' (a list), 'files' (path to text) and 'finished'")
         self._folders, self._files, self._finished = set(state["folders"]), dict(state["files"]), state["finished"]
+        if self._args.lost_moves:
+            if type(state.get("moves")) is not int:
+                raise DataError("the snapshot of a workspace with lost moves has 'moves', a number")
+            self._moves = state["moves"]
 
     def snapshot(self) -> dict[str, Any]:
         return {
             "folders": sorted(self._folders),
             "files": dict(sorted(self._files.items())),
             "finished": self._finished,
+            **({"moves": self._moves} if self._args.lost_moves else {}),
         }
 
     def step(self, tool: str, args: dict[str, Any]) -> Observation:
@@ -165,8 +197,16 @@ class WorkspaceEnvironment:
         target = f"{folder}/{name}"
         if target in self._files:
             return _error("a file is already at", target)
-        self._files[target] = self._files.pop(source)
+        self._moves += 1
+        if not self._loses(self._task_print, self._moves):
+            self._files[target] = self._files.pop(source)
         return Observation(self._listing(origin))
+
+    def _loses(self, task: str, move: int) -> bool:
+        """Whether a move of the task with this fingerprint, counted from 1, has no effect."""
+        if not self._args.lost_moves:
+            return False
+        return random.Random(content_hash(["lost move", self._args.noise_seed, task, move])).random() < self._args.lost_moves
 
     def _write_file(self, path: str, content: str) -> Observation:
         folder, _, name = path.rpartition("/")

@@ -194,3 +194,63 @@ def test_an_inconsistent_log_is_an_error_with_the_reason(spoil, message):
     spoil(logged)
     with pytest.raises(DataError, match=message):
         WorkspaceEnvironment().task_from_log("tidy up", logged)
+
+
+LOSES_HALF = '{"args":{"lost_moves":0.5},"kind":"workspace"}'
+
+
+def drawn(count, seed=0):
+    rng = random.Random(seed)
+    return [make_task(family, tier, rng) for family in FAMILIES for tier in (1, 2, 3, 4, 5) for _ in range(count)]
+
+
+def test_a_lost_move_changes_nothing_and_the_reply_lists_what_is_there():
+    environment = make_environment(LOSES_HALF)
+    moves = lost = 0
+    for task in drawn(5):
+        environment.reset(task)
+        for name, args in solution(task):
+            before = environment.snapshot()["files"]
+            said = environment.step(name, args)
+            if name == "move_file":
+                moves += 1
+                lost += environment.snapshot()["files"] == before
+                origin = args["source"].rsplit("/", 1)[0]
+                assert said == environment.step("list_files", {"path": origin}), "an error would tell it apart"
+        assert environment.snapshot()["moves"] == task.tier
+    assert lost / moves == pytest.approx(0.5, abs=4 * (0.25 / moves) ** 0.5)
+
+
+def test_which_moves_are_lost_is_the_task_s_and_a_snapshot_goes_on():
+    first, second = make_environment(LOSES_HALF), make_environment(LOSES_HALF)
+    for task in drawn(2):
+        first.reset(task)
+        calls = first.solution(task)
+        states = []
+        for name, args in calls:
+            first.step(name, args)
+            states.append(first.snapshot())
+        for cut, state in enumerate(states, start=1):
+            second.restore(task, json.loads(json.dumps(state)))
+            for name, args in calls[cut:]:
+                second.step(name, args)
+            assert second.snapshot() == states[-1]
+    with pytest.raises(DataError, match="'moves', a number"):
+        second.restore(task, {key: value for key, value in state.items() if key != "moves"})
+
+
+def test_the_solution_makes_lost_moves_again():
+    environment = make_environment(LOSES_HALF)
+    tasks = drawn(2)
+    for task in tasks:
+        environment.reset(task)
+        for name, args in environment.solution(task):
+            assert not environment.step(name, args).error
+        assert make_verifier(task.verifier).verify(task, environment.snapshot())[0] == 1.0
+    assert sum(len(environment.solution(task)) > len(solution(task)) for task in tasks) > len(tasks) / 2
+
+
+def test_a_workspace_loses_nothing_by_default(workspace):
+    assert "moves" not in workspace.snapshot()
+    for task in drawn(1):
+        assert workspace.solution(task) == list(solution(task))
