@@ -34,7 +34,7 @@ TIERS, TASKS, TASKS_SEED, SAMPLING_SEED = (4, 5), 40, 20261126, 7
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run_dir", type=Path)
-    parser.add_argument("--iterations", type=int, nargs="+", default=[6, 12, 18, 24])
+    parser.add_argument("--iterations", type=int, nargs="+", default=[12, 24, 36, 48])
     arguments = parser.parse_args()
     finished = run_in(arguments.run_dir)
     rng = random.Random(TASKS_SEED)

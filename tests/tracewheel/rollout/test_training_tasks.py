@@ -7,6 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from tracewheel.config import ExplorationConfig, RetrainConfig, RolloutConfig
+from tracewheel.core.kinds import parse_kind
 from tracewheel.curation.curated_folder import TASKS_FILE
 from tracewheel.environments import make_environment
 from tracewheel.policy.adapters import PolicyRef
@@ -17,6 +18,13 @@ from tracewheel.rollout.trajectory_queue import TrajectoryQueue
 from tracewheel.sampling.curriculum import make_sampler
 from tracewheel.scoring.turn_rewards import replay_turns
 from tracewheel.scoring.verifiers import make_verifier
+
+
+class Keywords:
+    """An environment's class without a model of its arguments."""
+
+    def __init__(self, flaky: bool = False, noise_seed: int = 0) -> None: ...
+
 
 NOISY = ExplorationConfig(environment_args={"lost_moves": 0.5})
 
@@ -55,6 +63,13 @@ def test_the_noise_of_two_iterations_differs_unless_the_profile_fixes_it(tasks):
     assert len({tuple(states(NOISY, seed)) for seed in range(5)}) == 5
     fixed = ExplorationConfig(environment_args={"lost_moves": 0.5, "noise_seed": 3})
     assert states(fixed, 1) == states(fixed, 2) == states(NOISY, 3)
+
+
+def test_a_class_of_one_s_own_gets_the_seed_where_it_takes_one():
+    own = "tracewheel.environments.workspace.environment:WorkspaceEnvironment"
+    assert parse_kind(training_world(NOISY, own, 7)) == (own, {"lost_moves": 0.5, "noise_seed": 7})
+    keywords = ExplorationConfig(environment_args={"flaky": True})
+    assert parse_kind(training_world(keywords, f"{__name__}:Keywords", 7)).args == {"flaky": True, "noise_seed": 7}
 
 
 def test_orders_of_asynchronous_training_hold_them(folder, tasks, tmp_path):
