@@ -14,10 +14,10 @@ from multiprocessing.util import Finalize
 from typing import Any, Protocol, runtime_checkable
 
 from tracewheel.core.errors import ConfigError
-from tracewheel.core.kinds import args_model, parse_kind
+from tracewheel.core.kinds import Kind, args_model, parse_kind
 
 CHECK_SECONDS = 0.1
-LIMIT = "max_concurrent"
+LIMIT, NOISE_SEED = "max_concurrent", "noise_seed"
 METHODS = ("reset", "step", "reply", "snapshot", "close", "opening", "task_from_log")
 
 
@@ -25,8 +25,9 @@ METHODS = ("reset", "step", "reply", "snapshot", "close", "opening", "task_from_
 class SharesResources(Protocol):
     """Optional protocol of an environment's class: something that its episodes share, as a server or a connection.
 
-    `setup` is called once in a process for each kind with its arguments, before the first episode; what it returns is the
-    attribute `resources` of each instance. `close_resources` gets it at the end of the process. Both may be coroutines.
+    `setup` is called once in a process for each kind with its arguments (without `noise_seed`, which changes with the
+    iteration), before the first episode; what it returns is the attribute `resources` of each instance. `close_resources` gets
+    it at the end of the process. Both may be coroutines.
     """
 
     @classmethod
@@ -101,6 +102,8 @@ def share_resources(environment: Any, spec: str) -> None:
     kind: Any = type(environment)
     if not isinstance(kind, type) or not issubclass(kind, SharesResources):
         return
+    named, args = parse_kind(spec)
+    spec = Kind(named, {name: value for name, value in args.items() if name != NOISE_SEED}).text
     with _lock:
         making = _making.setdefault(spec, threading.Lock())
     with making:  # of this kind only: another's setup may take long

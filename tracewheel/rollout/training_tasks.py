@@ -12,8 +12,7 @@ from tracewheel.core.kinds import Kind, parse_kind
 from tracewheel.core.types import Task
 from tracewheel.curation.curated_folder import TRAIN, load_tasks
 from tracewheel.environments import takes_argument
-
-NOISE_SEED = "noise_seed"
+from tracewheel.environments.running import NOISE_SEED
 
 
 class TrainingTasks(NamedTuple):

@@ -28,7 +28,7 @@ class Counted(WorkspaceEnvironment):
     stepping: ClassVar[set] = set()
     most_stepping: ClassVar[list] = []
 
-    def __init__(self, max_concurrent: int | None = None, hang: bool = False):
+    def __init__(self, max_concurrent: int | None = None, hang: bool = False, noise_seed: int = 0):
         super().__init__()
         self.hang = hang
 
@@ -91,6 +91,11 @@ def test_asynchronous_steps_run_at_once_and_share_resources(play, tasks):
     assert alone == found and len(Counted.made) == 1 and max(Counted.most_stepping) == 1
     close_resources()
     assert Counted.made == [["closed", {}]]
+
+
+def test_the_noise_of_another_iteration_shares_the_resources(play, tasks):
+    assert {trajectory.stop_reason for seed in (1, 2) for trajectory in play(tasks[:1], noise_seed=seed)} == {"finished"}
+    assert Counted.made == [["open", {}]]
 
 
 def test_at_most_so_many_episodes_are_open(play, tasks):
