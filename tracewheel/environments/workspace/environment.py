@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import random
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import Field
-
-from tracewheel.config.base import Strict
-from tracewheel.core.errors import DataError
+from tracewheel.core.errors import ConfigError, DataError
 from tracewheel.core.types import Task, content_hash
 from tracewheel.environments.base import Observation, function_tool
 from tracewheel.environments.spread import spread_tasks
@@ -47,17 +44,6 @@ TOOLS = [
 REQUIRED = {tool["function"]["name"]: tool["function"]["parameters"]["properties"] for tool in TOOLS}
 
 
-class WorkspaceArgs(Strict):
-    """The share of moves that are lost: nothing is moved, and the reply, as always, lists what is there.
-
-    Which moves of a task these are depends on `noise_seed` alone, so an episode can be repeated. They are meant for training
-    (`rollout.exploration.environment_args`): a policy that looks moves the file again, one that counts its moves fails.
-    """
-
-    lost_moves: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
-    noise_seed: int = 0
-
-
 class WorkspaceEnvironment:
     """File tree with folders one level deep; paths look like `/inbox/inv1.log`.
 
@@ -70,16 +56,30 @@ class WorkspaceEnvironment:
 
     State: `{"folders": [path], "files": {path: text}, "finished": bool}`, and with lost moves `moves`, how many were made. A
     call that fails changes nothing; its observation says why.
+
+    A lost move has no effect, and its reply lists what is there, as always. Which moves of a task are lost depends on the seed
+    alone, so an episode can be repeated. They are meant for training (`rollout.exploration.environment_args`): a policy that
+    looks moves the file again, one that counts its moves fails.
+
+    Args:
+        lost_moves: The share of moves that are lost, below 1.
+        noise_seed: Chooses which.
+
+    Raises:
+        ConfigError: the share is not from 0 to below 1, or the seed is no whole number.
     """
 
     kind = "workspace"
     system_prompt = SYSTEM_PROMPT
-    Args = WorkspaceArgs
     families = FAMILIES
     tiers = (1, 2, 3, 4, 5)
 
-    def __init__(self, args: WorkspaceArgs | None = None) -> None:
-        self._args = args or WorkspaceArgs()
+    def __init__(self, lost_moves: float = 0.0, noise_seed: int = 0) -> None:
+        if type(lost_moves) not in (int, float) or not 0.0 <= lost_moves < 1.0:
+            raise ConfigError(f"environment 'workspace': args.lost_moves: {lost_moves!r} is no share from 0 to below 1")
+        if type(noise_seed) is not int:
+            raise ConfigError(f"environment 'workspace': args.noise_seed: {noise_seed!r} is no whole number")
+        self._lost_moves, self._noise_seed = lost_moves, noise_seed
         self._task_print = ""
         self._moves = 0
         self._folders: set[str] = set()
@@ -153,7 +153,7 @@ class WorkspaceEnvironment:
         ):
             raise DataError("a workspace's snapshot has 'folders' (a list), 'files' (path to text) and 'finished'")
         self._folders, self._files, self._finished = set(state["folders"]), dict(state["files"]), state["finished"]
-        if self._args.lost_moves:
+        if self._lost_moves:
             if type(state.get("moves")) is not int:
                 raise DataError("the snapshot of a workspace with lost moves has 'moves', a number")
             self._moves = state["moves"]
@@ -163,7 +163,7 @@ class WorkspaceEnvironment:
             "folders": sorted(self._folders),
             "files": dict(sorted(self._files.items())),
             "finished": self._finished,
-            **({"moves": self._moves} if self._args.lost_moves else {}),
+            **({"moves": self._moves} if self._lost_moves else {}),
         }
 
     def step(self, tool: str, args: dict[str, Any]) -> Observation:
@@ -204,9 +204,9 @@ class WorkspaceEnvironment:
 
     def _loses(self, task: str, move: int) -> bool:
         """Whether a move of the task with this fingerprint, counted from 1, has no effect."""
-        if not self._args.lost_moves:
+        if not self._lost_moves:
             return False
-        return random.Random(content_hash(["lost move", self._args.noise_seed, task, move])).random() < self._args.lost_moves
+        return random.Random(content_hash(["lost move", self._noise_seed, task, move])).random() < self._lost_moves
 
     def _write_file(self, path: str, content: str) -> Observation:
         folder, _, name = path.rpartition("/")

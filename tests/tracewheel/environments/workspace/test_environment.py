@@ -2,12 +2,14 @@
 
 import json
 import random
+import re
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tracewheel.core.errors import ConfigError, DataError
+from tracewheel.core.kinds import kind_text
 from tracewheel.environments import make_environment
 from tracewheel.environments.workspace.agent import solution
 from tracewheel.environments.workspace.environment import EMPTY_FOLDER, TOOLS, WorkspaceEnvironment
@@ -248,6 +250,14 @@ def test_the_solution_makes_lost_moves_again():
             assert not environment.step(name, args).error
         assert make_verifier(task.verifier).verify(task, environment.snapshot())[0] == 1.0
     assert sum(len(environment.solution(task)) > len(solution(task)) for task in tasks) > len(tasks) / 2
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("lost_moves", 1.0), ("lost_moves", -0.1), ("lost_moves", "x"), ("noise_seed", 0.5)]
+)
+def test_a_wrong_argument_is_named(name, value):
+    with pytest.raises(ConfigError, match=rf"environment 'workspace': args.{name}: {re.escape(repr(value))} is no"):
+        make_environment(kind_text("workspace", {name: value}))
 
 
 def test_a_workspace_loses_nothing_by_default(workspace):
