@@ -35,6 +35,7 @@ def main() -> None:
         over = race.evaluate(reference, 0)
         race.clock.start()
         sampler = make_sampler(SamplerSections.of(config), race.curated)
+        # Without the profile's noise in training, which the other side does not have.
         tasks = {task.id: task for task in load_tasks(race.curated, "train")}
         while not over:
             iteration += 1
