@@ -119,8 +119,10 @@ class WorkspaceEnvironment:
         moves = 0
         for call in solution(task):
             calls.append(call)
-            moves += call[0] == MOVE
-            while call[0] == MOVE and self._loses(task.fingerprint, moves):
+            if call[0] != MOVE:
+                continue
+            moves += 1
+            while self._loses(task.fingerprint, moves):
                 calls.append(call)
                 moves += 1
         return calls
