@@ -3,6 +3,7 @@
     python benchmarks/decoding.py                              # drawing and products, at real sizes
     python benchmarks/decoding.py --base FOLDER                # whole steps of a model too, with and without the lean decoder
     python benchmarks/decoding.py --base FOLDER --dtypes bfloat16 --rows 8 32 64
+    python benchmarks/decoding.py --skip-parts --base 135m --device cuda --rows 64 256    # random weights, by wall time
 
 Each figure is the least CPU time per call of several interleaved rounds, one thread. "before" is what the engine did until
 2026-11-23: a log-softmax, exponentials in float64, and a cumulated sum and for top-p a sort over the whole vocabulary;
@@ -37,7 +38,8 @@ PROMPT = 98
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--base", type=Path)
+    parser.add_argument("--base", help="a folder, or '135m' for random weights in SmolLM2-135M's shape")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="of whole steps")
     parser.add_argument("--rows", type=int, nargs="+", default=[8, 32, 64])
     parser.add_argument("--dtypes", nargs="+", default=["float32", "bfloat16"])
     parser.add_argument("--steps", type=int, default=10)
@@ -130,17 +132,34 @@ def product(dtype: str, shape: tuple[int, int], rows: int) -> dict[str, Any]:
     return {"product, ms": f"{shape[0]} x {shape[1]}, {dtype}", "rows": rows, **found}
 
 
-def steps(arguments: argparse.Namespace, dtype: str) -> list[dict[str, Any]]:
-    """Decoding steps of the engine: sampled tokens per CPU second."""
-    from transformers import AutoModelForCausalLM
+def _model(base: str, dtype: torch.dtype) -> Any:
+    from transformers import AutoModelForCausalLM, LlamaConfig
 
     torch.manual_seed(0)
-    model = AutoModelForCausalLM.from_pretrained(arguments.base, dtype=getattr(torch, dtype), attn_implementation="sdpa").eval()
+    if base != "135m":
+        return AutoModelForCausalLM.from_pretrained(base, dtype=dtype, attn_implementation="sdpa")
+    shape = LlamaConfig(
+        vocab_size=49_152,
+        hidden_size=576,
+        intermediate_size=1536,
+        num_hidden_layers=30,
+        num_attention_heads=9,
+        num_key_value_heads=3,
+        tie_word_embeddings=True,
+    )
+    return AutoModelForCausalLM.from_config(shape, dtype=dtype, attn_implementation="sdpa")
+
+
+def steps(arguments: argparse.Namespace, dtype: str) -> list[dict[str, Any]]:
+    """Decoding steps of the engine: sampled tokens per CPU second."""
+    model = _model(arguments.base, getattr(torch, dtype)).to(arguments.device).eval()
     if arguments.adapter:
         from peft import LoraConfig, get_peft_model
 
         adapted = get_peft_model(model, LoraConfig(r=16, target_modules="all-linear", task_type="CAUSAL_LM"))
         model = adapted.eval().get_base_model()
+    # A GPU works while the process waits for it, so there it is the wall clock that counts.
+    clock, second = (time.process_time, "CPU s") if arguments.device == "cpu" else (time.perf_counter, "s")
     suits, found = LeanDecoder.suits, []
     for rows in arguments.rows:
         row: dict[str, Any] = {"steps": dtype + (", adapter" if arguments.adapter else ""), "rows": rows}
@@ -153,11 +172,11 @@ def steps(arguments: argparse.Namespace, dtype: str) -> list[dict[str, Any]]:
                 engine.submit(Request(number, list(prompt), 4 * arguments.steps, seed=number))
             engine.step()
             engine.step()
-            begun, tokens = time.process_time(), 0
+            begun, tokens = clock(), 0
             for _ in range(arguments.steps):
                 tokens += len(engine._generating)
                 engine.step()
-            row[f"{name}: sampled tokens/CPU s"] = tokens / (time.process_time() - begun)
+            row[f"{name}: sampled tokens/{second}"] = tokens / (clock() - begun)
         LeanDecoder.suits = staticmethod(suits)  # type: ignore[method-assign]
         found.append(row)
     return found

@@ -15,42 +15,24 @@ import json
 import random
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import torch
+from stage_loop import curated_logs, stage_loop, warm_started
 
-from tracewheel.config import (
-    CurateSections,
-    EvaluateSections,
-    RetrainConfig,
-    RolloutSections,
-    SamplerSections,
-    ScoreSections,
-    UpdateSections,
-    WarmStartSections,
-    load_config,
-)
-from tracewheel.curation.curate import curate
+from tracewheel.config import EvaluateSections, RetrainConfig, UpdateSections, load_config
 from tracewheel.curation.curated_folder import load_tasks
 from tracewheel.evaluation.evaluate import evaluate
 from tracewheel.learner.batch import micro_batches
 from tracewheel.learner.kernels.token_logprobs import action_logprobs
 from tracewheel.learner.learner import Learner
 from tracewheel.learner.models import POLICY
-from tracewheel.learner.update import update
-from tracewheel.learner.update_files import UpdateFiles
-from tracewheel.learner.warm_start.stage import warm_start
 from tracewheel.policy.adapters import PolicyRef, write_adapter
 from tracewheel.policy.loading import load_for_generation
-from tracewheel.rollout.rollout import RolloutPlan, rollout
-from tracewheel.rollout.training_tasks import training_tasks
-from tracewheel.sampling.curriculum import make_sampler
-from tracewheel.sampling.sampler import observe_scores
-from tracewheel.sampling.seeds import evaluation_seed, rollout_seed
-from tracewheel.scoring.score import score
-from tracewheel.traces.ingest import ingest
+from tracewheel.sampling.seeds import evaluation_seed
 
 POLICIES = {
     "deployed": "deployed agent (as logged)",
@@ -101,15 +83,11 @@ def retrain(profile: str, seed: int, run_dir: Path, *settings: str) -> dict[str,
 def _controls(config: RetrainConfig, work: Path) -> dict[str, Any]:
     """The two controls from the verified (or all-logs) warm start that the profile names."""
     torch.set_num_threads(config.threads)
-    for name in ("ingested", "curated", "warm"):
-        (work / name).mkdir(parents=True, exist_ok=True)
-    ingest(config.ingest, work / "ingested")
-    curate(CurateSections.of(config), work / "ingested", work / "curated")
-    start = work / "warm"
-    warm_start(WarmStartSections.of(config), work / "curated", start, config.warm_start.demonstrations)
+    curated = curated_logs(config, work / "curated")
+    start = warm_started(config, curated, work / "warm")
     adapters = {
         "replay_only": _replay_only(config, start / "adapter", work / "replay_only"),
-        "no_mask": without_mask(config, work / "curated", start, work / "no_mask"),
+        "no_mask": without_mask(config, curated, start, work / "no_mask")[0],
     }
     rates: dict[str, Any] = {}
     for name, adapter in adapters.items():
@@ -118,7 +96,7 @@ def _controls(config: RetrainConfig, work: Path) -> dict[str, Any]:
         for split in ("held_out", "harder"):
             out = work / "evaluations" / name / split
             out.mkdir(parents=True, exist_ok=True)
-            tasks = load_tasks(work / "curated", split)
+            tasks = load_tasks(curated, split)
             seed = evaluation_seed(config.seed, split)
             summary = evaluate(EvaluateSections.of(config), policy, tasks, out, samples=config.evaluation.samples, seed=seed)
             rates[name][split] = {mode: summary[mode]["rate"] for mode in ("greedy", "sampled")}
@@ -136,28 +114,12 @@ def _replay_only(config: RetrainConfig, start: Path, out: Path) -> Path:
     return out
 
 
-def without_mask(config: RetrainConfig, curated: Path, start: Path, work: Path) -> Path:
-    """Run the same loop, with everything after the prompt treated as sampled by the policy."""
-    sampler = make_sampler(SamplerSections.of(config), curated)
-    state, version = start, 0
-    for iteration in range(1, config.training.iterations + 1):
-        folder = work / f"{iteration:03d}"
-        folder.mkdir(parents=True, exist_ok=True)
-        sections, seed = RolloutSections.of(config), rollout_seed(config.seed, iteration)
-        task_ids = sampler.select(config.training.tasks_per_iteration, iteration)
-        chosen = training_tasks(config.rollout.exploration, curated, task_ids, sampler.variants(task_ids), seed).tasks
-        policy = PolicyRef(config.policy.base, str(state / "adapter"), version)
-        rollout(sections, policy, RolloutPlan(chosen, samples=config.rollout.group_size, seed=seed), folder)
-        score(ScoreSections.of(config), chosen, folder / "trajectories.parquet", folder)
-        observe_scores(sampler, folder / "scores.parquet")
-        _unmask(config, policy, folder / "trajectories.parquet")
-        files = UpdateFiles([folder / "trajectories.parquet"], [folder / "scores.parquet"], state, start / "adapter", folder)
-        update(UpdateSections.of(config), files, iteration=iteration)
-        state, version = folder, iteration
-    return state / "adapter"
+def without_mask(config: RetrainConfig, curated: Path, start: Path, work: Path) -> tuple[Path, list[dict[str, Any]]]:
+    """Run the same loop, with everything after the prompt treated as sampled by the policy. Returns as `stage_loop`."""
+    return stage_loop(config, curated, start, work, change=partial(unmask, config))
 
 
-def _unmask(config: RetrainConfig, policy: PolicyRef, trajectories: Path) -> None:
+def unmask(config: RetrainConfig, policy: PolicyRef, trajectories: Path) -> None:
     """Set the action mask on observations too, with the policy's log-probabilities of them."""
     table = pd.read_parquet(trajectories)
     first = [list(mask).index(1) for mask in table["action_mask"]]
@@ -166,7 +128,7 @@ def _unmask(config: RetrainConfig, policy: PolicyRef, trajectories: Path) -> Non
     logprobs: list[list[float]] = [[] for _ in range(len(table))]
     for batch in micro_batches(table, [0.0] * len(table), config.learner.micro_batch_tokens):
         with torch.no_grad():
-            values = action_logprobs(model, batch)[0]
+            values = action_logprobs(model, batch.to(config.policy.device))[0].cpu()
         for row, position in enumerate(batch.rows.tolist()):
             logprobs[position] = values[row, : len(table["token_ids"].iloc[position])].tolist()
     table["logprobs"] = logprobs

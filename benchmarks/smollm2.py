@@ -4,15 +4,14 @@
     python data/make_traces.py noisy_order_desk           # for the noisier world
     python benchmarks/smollm2.py run --seeds 0 1 2        # hours; `--policies rl rejection_sampling` for some of them
     python benchmarks/smollm2.py run --world noisy --policies rl rejection_sampling
-    python benchmarks/smollm2.py ablate --seeds 0         # after `run` has made the warm start of the seed
     python benchmarks/smollm2.py show                     # tables and plot again from docs/smollm2.json
 
 Each result goes into `docs/smollm2.json` as soon as it is there, with what every held-out task gave, so that results of
 several days stand side by side and any two of them can be compared task by task. `rl` runs `tracewheel retrain` from nothing
-and measures its time and memory; rejection sampling, DPO and ablations run it from a copy of that store, with as many
-episodes or half of them, and with the code that made the store: other code would make the warm start again. The longer warm
-start trains for as many more epochs as the time of reinforcement learning allows. An ablation changes one thing in half as
-many iterations as the profile has. Tables go between the marks in `docs/smollm2.md`, the plot into `docs/smollm2.png`.
+and measures its time and memory; rejection sampling and DPO run it from a copy of that store, with as many
+episodes, and with the code that made the store: other code would make the warm start again. The longer warm
+start trains for as many more epochs as the time of reinforcement learning allows. Tables (those of `smollm2_ablations.py`
+too) go between the marks in `docs/smollm2.md`, the plot into `docs/smollm2.png`.
 """
 
 from __future__ import annotations
@@ -22,14 +21,12 @@ import json
 import math
 import shutil
 import subprocess
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from learning import without_mask
 from measuring import between_marks, machine
-from smollm2_report import AS_IT_IS, SPLITS, ablation_report, plot, report
+from smollm2_report import SPLITS, ablation_report, plot, report
 from whole_run import UPDATE, findings, run, stages_of
 
 from tracewheel.comparison.finished_run import FinishedRun
@@ -37,11 +34,8 @@ from tracewheel.config import EvaluateSections, RetrainConfig, WarmStartSections
 from tracewheel.core.run_record import RunRecord
 from tracewheel.curation.curated_folder import load_tasks
 from tracewheel.evaluation.evaluate import RESULTS_FILE, evaluate
-from tracewheel.learner.warm_start.demonstrations import demonstration_examples
-from tracewheel.learner.warm_start.selection import episodes_to_imitate
 from tracewheel.learner.warm_start.stage import warm_start
 from tracewheel.policy.adapters import PolicyRef
-from tracewheel.policy.loading import policy_renderer
 from tracewheel.sampling.seeds import evaluation_seed
 
 PROFILE = "configs/smollm2.yaml"
@@ -75,41 +69,21 @@ LOOPS = {
     ],
 }
 WITHOUT_RL = ("base", "all_logs", "longer")
-NO_MASK, REPLAY = "no action mask", "replay of demonstrations"
-ABLATIONS: dict[str, list[str]] = {
-    AS_IT_IS: [],
-    NO_MASK: [],
-    "groups of 4, 64 tasks": ["rollout.group_size=4", "training.tasks_per_iteration=64"],
-    "groups of 16, 16 tasks": ["rollout.group_size=16", "training.tasks_per_iteration=16"],
-    "uniform tasks": ["sampler.kind=uniform"],
-    "tasks that tell nothing of each other": ["sampler.pooling=0"],
-    "rank 1": ["warm_start.lora={rank: 1, alpha: 2, targets: all-linear}"],
-    "mean over sequences": ["learner.aggregation=sequence"],
-    "KL 0.01": ["learner.kl.weight=0.01"],
-    "KL 0.1": ["learner.kl.weight=0.1"],
-    REPLAY: ["learner.replay_rows=8"],
-    "steps on single trajectories": ["learner.minibatch_of=trajectories"],
-}
 OF_TASKS, OF_OUTCOMES = ("task_id", "family", "tier"), ("greedy", "sampled_successes", "sampled_attempts")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("action", choices=("run", "ablate", "show"))
+    parser.add_argument("action", choices=("run", "show"))
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--world", choices=WORLDS, default="plain")
     parser.add_argument("--policies", nargs="+", choices=[*LOOPS, *WITHOUT_RL], default=[*LOOPS, *WITHOUT_RL])
-    parser.add_argument("--ablations", nargs="+", choices=ABLATIONS, default=list(ABLATIONS))
     parser.add_argument("--work", type=Path, default=Path("runs/benchmark-smollm2"))
     arguments = parser.parse_args()
     for seed in arguments.seeds if arguments.action != "show" else ():
-        if arguments.action == "ablate":
-            for name in arguments.ablations:
-                store("ablations", seed, ablated(name, seed, arguments.work))
-            continue
         for name in sorted(arguments.policies, key=[*LOOPS, *WITHOUT_RL].index):
             store(WORLDS[arguments.world][0], seed, measured(name, seed, arguments.world, arguments.work))
-    for part, lines in (("figures", report), ("noisy", report), ("ablations", partial(ablation_report, order=ABLATIONS))):
+    for part, lines in (("figures", report), ("noisy", report), ("ablations", ablation_report)):
         seeds = stored("seeds" if part == "figures" else part)
         between_marks(PAGE, part, "\n".join(lines(seeds)) if seeds else "Not run yet.\n")
     plot(stored("seeds"), PLOT)
@@ -140,34 +114,6 @@ def measured(name: str, seed: int, world: str, work: Path) -> dict[str, dict[str
     figures = warm_start(WarmStartSections.of(config), curated, folder, "all" if name == "all_logs" else "verified")
     policy = PolicyRef(config.policy.base, str(folder / "adapter"), 0)
     return {name: {"epochs": epochs, "training": figures, **evaluated(config, curated, policy, folder)}}
-
-
-def ablated(name: str, seed: int, work: Path) -> dict[str, dict[str, Any]]:
-    """The loop with one thing changed, in half as many iterations, from the warm start of the seed."""
-    start, folder = work / "plain" / f"rl-{seed}", work / "ablations" / f"{name.replace(' ', '-')}-{seed}"
-    iterations = load_config(PROFILE).training.iterations // 2
-    settings = [f"seed={seed}", f"training.iterations={iterations}", f"training.validate_every={iterations}"]
-    settings += ABLATIONS[name]
-    if name == REPLAY:
-        settings.append(f"learner.replay_path={demonstrations(load_config(PROFILE, settings), start, folder)}")
-    if name != NO_MASK:
-        found, finished = loop(settings, folder, start)
-        baseline = {"tasks": {split: outcomes(finished, found["gate"]["baseline"], split) for split in SPLITS}}
-        return {name: found, **({"warm_start": baseline} if name == AS_IT_IS else {})}
-    config, curated = load_config(PROFILE, settings), _finished(start).curated
-    warm = next((start / "store").glob("warm_start-*"))
-    adapter = without_mask(config, curated, warm, folder)
-    return {name: evaluated(config, curated, PolicyRef(config.policy.base, str(adapter), iterations), folder)}
-
-
-def demonstrations(config: RetrainConfig, start: Path, folder: Path) -> Path:
-    """The warm start's demonstrations as replay text."""
-    curated, path = _finished(start).curated, folder.with_suffix(".parquet")
-    episodes = episodes_to_imitate(config.warm_start, curated, "verified")
-    examples = demonstration_examples(episodes, policy_renderer(config.policy), config.warm_start.classes)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    pd.DataFrame(examples).to_parquet(path)
-    return path.resolve()
 
 
 def loop(settings: list[str], folder: Path, start: Path | None) -> tuple[dict[str, Any], FinishedRun]:
@@ -225,9 +171,9 @@ def compact(results: pd.DataFrame) -> dict[str, list[Any]]:
     return {column: ordered[column].tolist() for column in (*OF_TASKS, *OF_OUTCOMES)}
 
 
-def store(part: str, seed: int, found: dict[str, dict[str, Any]]) -> None:
+def store(part: str, seed: int, found: dict[str, dict[str, Any]], path: Path = JSON) -> None:
     """Put results into a part of the JSON, with commit and machine; what is known of the tasks stands there once a seed."""
-    results = json.loads(JSON.read_text()) if JSON.exists() else {}
+    results = json.loads(path.read_text()) if path.exists() else {}
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
     kept = results.setdefault(part, {}).setdefault(str(seed), {"tasks": {}, "policies": {}})
     for name, result in found.items():
@@ -235,10 +181,10 @@ def store(part: str, seed: int, found: dict[str, dict[str, Any]]) -> None:
         for split, columns in outcomes.items():
             tasks = {column: columns.pop(column) for column in OF_TASKS}
             if kept["tasks"].setdefault(split, tasks) != tasks:
-                raise SystemExit(f"{part}, seed {seed}, {split}: other tasks than those of {JSON}; remove them first")
+                raise SystemExit(f"{part}, seed {seed}, {split}: other tasks than those of {path}; remove them first")
         kept["policies"][name] = {"commit": commit, "machine": machine(2), **result, "outcomes": outcomes}
     results[part] = dict(sorted(results[part].items()))
-    JSON.write_text(json.dumps(results) + "\n")
+    path.write_text(json.dumps(results) + "\n")
 
 
 def stored(part: str) -> dict[str, dict[str, dict[str, Any]]]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,25 @@ from tracewheel.environments.order_desk.tasks import wanted
 from tracewheel.environments.order_desk.wording import is_paraphrase
 
 SPLITS = ("held_out", "harder")
-AS_IT_IS = "as it is"
+WARM_START, AS_IT_IS, NO_MASK, REPLAY = "warm_start", "as it is", "no action mask", "replay of demonstrations"
+BFLOAT16_SAMPLER = "bfloat16 sampler"
+# What each ablation changes in the profile; two change the loop itself, and one reads a file.
+ABLATIONS: dict[str, list[str]] = {
+    AS_IT_IS: [],
+    NO_MASK: [],
+    "groups of 4, 64 tasks": ["rollout.group_size=4", "training.tasks_per_iteration=64"],
+    "groups of 16, 16 tasks": ["rollout.group_size=16", "training.tasks_per_iteration=16"],
+    "uniform tasks": ["sampler.kind=uniform"],
+    "tasks that tell nothing of each other": ["sampler.pooling=0"],
+    "rank 1": ["warm_start.lora={rank: 1, alpha: 2, targets: all-linear}"],
+    "mean over sequences": ["learner.aggregation=sequence"],
+    "KL 0.01": ["learner.kl.weight=0.01"],
+    "KL 0.1": ["learner.kl.weight=0.1"],
+    REPLAY: ["learner.replay_rows=8"],
+    "steps on single trajectories": ["learner.minibatch_of=trajectories"],
+    "bfloat16": ["policy.dtype=bfloat16"],
+    BFLOAT16_SAMPLER: [],
+}
 LABELS = {
     "base": "base",
     "all_logs": "warm start, all logs",
@@ -59,17 +76,25 @@ def report(seeds: dict[str, dict[str, Any]]) -> Iterator[str]:
     yield table(head, [_cost(seed, found["rl"]) for seed, found in seeds.items() if "rl" in found]) + "\n"
 
 
-def ablation_report(seeds: dict[str, dict[str, Any]], order: Iterable[str]) -> Iterator[str]:
-    """Each ablation beside the loop as it is, in an order of their names."""
+def ablation_report(seeds: dict[str, dict[str, Any]]) -> Iterator[str]:
+    """Each ablation beside the loop as it is."""
     for seed, found in seeds.items():
         rows = []
-        for name in ("warm_start", *(each for each in order if each in found)):
-            updates, minutes = found[name].get("updates", []), found[name].get("wall_s", math.nan) / 60
-            signal = [1 - update["zero_variance_share"] for update in updates]
+        for name in sorted(found, key=[WARM_START, *ABLATIONS].index):
+            updates, last = found[name]["updates"], (found[name]["updates"] or [{}])[-1]
             rates = (_rates(found[name]["tasks"][split]) for split in SPLITS)
             gain = _gain(found, AS_IT_IS, 0.5, better=name) if name != AS_IT_IS else ""
-            rows.append([LABELS.get(name, name), *rates, gain, f"{sum(signal) / len(signal):.0%}" if signal else "", minutes])
-        head = [f"seed {seed}", "held-out, greedy / sampled", "harder", "against as it is, points", "mixed groups", "minutes"]
+            shares = [f"{1 - sum(each['zero_variance_share'] for each in updates) / len(updates):.0%}"] if updates else [""]
+            rows.append([LABELS.get(name, name), *rates, gain, *shares, last.get("kl"), last.get("grad_norm")])
+        head = [
+            f"seed {seed}",
+            "held-out, greedy / sampled",
+            "harder",
+            "against as it is, points",
+            "mixed groups",
+            "KL",
+            "gradient norm",
+        ]
         yield table(head, rows) + "\n"
 
 

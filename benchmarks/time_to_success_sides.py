@@ -1,4 +1,4 @@
-"""Shared by both sides of benchmarks/time_to_success.py: the start, the clock and the evaluation."""
+"""Shared by both sides of benchmarks/time_to_success.py: the profile, the clock and the evaluation."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from measuring import cpu_seconds
+from stage_loop import curated_logs, warm_started
 
-from tracewheel.config import CurateSections, EvaluateSections, RetrainConfig, WarmStartSections, load_config
+from tracewheel.config import EvaluateSections, RetrainConfig, load_config
 from tracewheel.core.types import Task
 from tracewheel.curation.curated_folder import load_tasks
 from tracewheel.evaluation.evaluate import evaluate
@@ -27,19 +28,8 @@ EPISODES = 256  # between two evaluations, on both sides
 
 def prepare(setting: dict[str, Any], out: Path) -> None:
     """Curate the logs and train the warm start of the loop, unless both exist."""
-    from tracewheel.curation.curate import curate
-    from tracewheel.learner.warm_start.stage import warm_start
-    from tracewheel.traces.ingest import ingest
-
-    if (out / "done").exists():
-        return
     config = configuration(setting)
-    for name in ("traces", CURATED, START):
-        (out / name).mkdir(parents=True, exist_ok=True)
-    ingest(config.ingest, out / "traces")
-    curate(CurateSections.of(config), out / "traces", out / CURATED)
-    warm_start(WarmStartSections.of(config), out / CURATED, out / START, config.warm_start.demonstrations)
-    (out / "done").touch()
+    warm_started(config, curated_logs(config, out / CURATED), out / START)
 
 
 def configuration(setting: dict[str, Any]) -> RetrainConfig:

@@ -1,6 +1,6 @@
 """The forward pass of Llama-like models in few operations.
 
-A small model on a CPU spends most of a pass on starting operations. Here queries, keys and values come from one
+A small model spends most of a pass on starting operations, on a CPU as on a GPU. Here queries, keys and values come from one
 product, gate and up from another, each with its adapters; residuals are folded into the preceding product and, in
 float32, norms' gains into the following one. That is about half of the operations of the model's own layers, with the
 same numbers up to rounding, which is checked whenever an engine is made (`model_check.py`).
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 BODIES = {"LlamaModel", "Qwen2Model", "Qwen3Model"}
 DTYPES = {torch.float32, torch.bfloat16}
+DEVICES = {"cpu", "cuda"}
 COPY_BYTES = 4 << 30  # the most bytes of layers that are copied
 
 
@@ -59,10 +60,10 @@ class LeanDecoder:
 
     @staticmethod
     def suits(model: Any) -> bool:
-        """Whether this decoder supports the model and is faster: plain layers on a CPU, of at most `COPY_BYTES`."""
+        """Whether this decoder supports the model and is faster: plain layers of at most `COPY_BYTES`."""
         body = model.base_model
         config = model.config
-        if type(body).__name__ not in BODIES or model.device.type != "cpu" or model.dtype not in DTYPES:
+        if type(body).__name__ not in BODIES or model.device.type not in DEVICES or model.dtype not in DTYPES:
             return False
         layers = [parameter for layer in body.layers for parameter in layer.parameters()]
         return (

@@ -55,7 +55,7 @@ def check_model(model: Any, last_logits: Callable[[list[list[int]]], torch.Tenso
     ids = [rng.randrange(config.vocab_size) for _ in range(max(lengths))]
     own = model(input_ids=torch.tensor([ids], device=model.device), use_cache=False).logits[0]
     own = own[torch.tensor(lengths) - 1].float().cpu()
-    found = last_logits([ids[:length] for length in lengths])
+    found = last_logits([ids[:length] for length in lengths]).cpu()
     difference, factor = _compare(found, own)
     most, scaled = TOLERANCES.get(model.dtype, TOLERANCES[torch.bfloat16])
     if not (difference <= most and abs(factor - 1.0) <= scaled):

@@ -95,11 +95,11 @@ class OutputLogits:
             self._product = Product(head.weight.detach().float(), bias)
 
     def __call__(self, states: torch.Tensor) -> torch.Tensor:
-        """The logits [R, V], float32 and on the CPU, of `states` [R, C]."""
+        """The logits [R, V], in float32, of `states` [R, C]."""
         if self._product:
             return self._product(states.float())
         if not self._plain or self._head.weight.dtype == torch.float32:
-            plain: torch.Tensor = self._head(states).float().cpu()
+            plain: torch.Tensor = self._head(states).float()
             return plain
         weight, bias = self._head.weight, self._head.bias
         if weight.is_cuda:
@@ -107,4 +107,4 @@ class OutputLogits:
         else:
             states = states.float()
             logits = torch.cat([states @ tile.float().T for tile in weight.split(TILE_ROWS)], dim=1)
-        return (logits if bias is None else logits + bias).cpu()
+        return logits if bias is None else logits + bias

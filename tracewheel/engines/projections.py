@@ -73,7 +73,7 @@ def _adapters(modules: Sequence[Any], dtype: torch.dtype) -> tuple[torch.Tensor 
         outputs += module.out_features
     if not downs:
         return None, torch.empty(0)
-    up, rank = torch.zeros(sum(len(down) for down in downs), outputs), 0
+    up, rank = torch.zeros(sum(len(down) for down in downs), outputs, device=downs[0].device), 0
     for begin, factor in ups:
         up[rank : rank + factor.shape[1], begin : begin + len(factor)] = factor.T
         rank += factor.shape[1]

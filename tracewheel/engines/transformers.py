@@ -295,11 +295,11 @@ class TransformersEngine:
         self, cache: RaggedCache, rows: list[int], counts: list[int], ids: torch.Tensor, twins: Twins = NONE
     ) -> torch.Tensor:
         """Read as `_read`; returns the hidden states [N, H]."""
-        positions = cache.begin(rows, counts, twins)
+        positions, ids = cache.begin(rows, counts, twins), ids.to(self._model.device)
         if self._lean:
             return self._lean(ids, positions, cache)
         hidden: torch.Tensor = self._model.base_model(
-            input_ids=ids[None].to(self._model.device),
+            input_ids=ids[None],
             position_ids=positions,
             attention_mask=torch.empty(1, 1, 1, 1),  # with four dimensions the model makes none itself
             use_cache=False,
@@ -320,11 +320,13 @@ class TransformersEngine:
 
     def _sample(self, logits: torch.Tensor, sessions: list[RaggedSession]) -> tuple[list[int], list[float]]:
         """Choose one token per row of `logits` [R, V]; returns tokens and their log-probabilities."""
-        distribution = TokenDistribution(logits, torch.tensor([[session.temperature] for session in sessions]))
-        greedy = torch.tensor([[session.greedy] for session in sessions])
-        uniforms = torch.zeros(len(sessions), 1, dtype=torch.float64)
+        device = logits.device
+        distribution = TokenDistribution(logits, torch.tensor([[session.temperature] for session in sessions], device=device))
+        greedy = torch.tensor([[session.greedy] for session in sessions], device=device)
+        uniforms = torch.zeros(len(sessions), 1, dtype=torch.float64, device=device)
         if not bool(greedy.all()):
-            uniforms = torch.tensor([[session.next_uniform()] for session in sessions], dtype=torch.float64)
+            numbers = [[session.next_uniform()] for session in sessions]
+            uniforms = torch.tensor(numbers, dtype=torch.float64, device=device)
         tokens = distribution.draw(uniforms, torch.full_like(uniforms, self._sampling.top_p), greedy)
         return tokens[:, 0].tolist(), distribution.logprobs(tokens)[:, 0].tolist()
 

@@ -1,0 +1,101 @@
+"""The stages of a run in order, by hand: for what a run does not offer, and where there is no Prefect."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tracewheel.config import (
+    CurateSections,
+    RetrainConfig,
+    RolloutSections,
+    SamplerSections,
+    ScoreSections,
+    UpdateSections,
+    WarmStartSections,
+)
+from tracewheel.learner.update import update
+from tracewheel.learner.update_files import UpdateFiles
+from tracewheel.learner.warm_start.stage import warm_start
+from tracewheel.policy.adapters import PolicyRef
+from tracewheel.rollout.rollout import TRAJECTORIES_FILE, RolloutPlan, rollout
+from tracewheel.rollout.training_tasks import training_tasks
+from tracewheel.sampling.curriculum import make_sampler
+from tracewheel.sampling.sampler import observe_scores
+from tracewheel.sampling.seeds import rollout_seed
+from tracewheel.scoring.score import SCORES_FILE, score
+
+DONE = "done"  # a file in a finished folder
+
+
+def curated_logs(config: RetrainConfig, out: Path) -> Path:
+    """Curate the profile's logs into a folder, unless that is done. Returns the folder."""
+    if (out / DONE).exists():
+        return out
+    from tracewheel.curation.curate import curate
+    from tracewheel.traces.ingest import ingest
+
+    traces = out.with_name(f"{out.name}-traces")
+    for folder in (traces, out):
+        folder.mkdir(parents=True, exist_ok=True)
+    ingest(config.ingest, traces)
+    curate(CurateSections.of(config), traces, out)
+    (out / DONE).touch()
+    return out
+
+
+def warm_started(config: RetrainConfig, curated: Path, out: Path) -> Path:
+    """Train the profile's warm start into a folder, unless that is done. Returns the folder."""
+    if (out / DONE).exists():
+        return out
+    out.mkdir(parents=True, exist_ok=True)
+    warm_start(WarmStartSections.of(config), curated, out, config.warm_start.demonstrations)
+    (out / DONE).touch()
+    return out
+
+
+def stage_loop(
+    config: RetrainConfig,
+    curated: Path,
+    start: Path,
+    work: Path,
+    *,
+    sampling: RetrainConfig | None = None,
+    change: Callable[[PolicyRef, Path], None] | None = None,
+) -> tuple[Path, list[dict[str, Any]]]:
+    """All iterations of a profile.
+
+    Args:
+        curated: The curation's output.
+        start: The warm start's.
+        work: Where each iteration has a folder.
+        sampling: The profile of the rollouts; the same unless given.
+        change: Called with the policy that sampled and the file of its trajectories, before the update.
+
+    Returns:
+        The last policy's adapter; and each update's figures with `rollout_s` and `update_s`, seconds.
+    """
+    sampler, sections = make_sampler(SamplerSections.of(config), curated), RolloutSections.of(sampling or config)
+    state, version, figures = start, 0, []
+    for iteration in range(1, config.training.iterations + 1):
+        begun = time.perf_counter()
+        folder = work / f"{iteration:03d}"
+        folder.mkdir(parents=True, exist_ok=True)
+        seed = rollout_seed(config.seed, iteration)
+        task_ids = sampler.select(config.training.tasks_per_iteration, iteration)
+        chosen = training_tasks(config.rollout.exploration, curated, task_ids, sampler.variants(task_ids), seed).tasks
+        policy = PolicyRef(config.policy.base, str(state / "adapter"), version)
+        rollout(sections, policy, RolloutPlan(chosen, samples=config.rollout.group_size, seed=seed), folder)
+        trajectories, scores = folder / TRAJECTORIES_FILE, folder / SCORES_FILE
+        score(ScoreSections.of(config), chosen, trajectories, folder)
+        observe_scores(sampler, scores)
+        sampled = time.perf_counter()
+        if change:
+            change(policy, trajectories)
+        files = UpdateFiles([trajectories], [scores], state, start / "adapter", folder)
+        found = update(UpdateSections.of(config), files, iteration=iteration)
+        figures.append({**found, "rollout_s": sampled - begun, "update_s": time.perf_counter() - sampled})
+        state, version = folder, iteration
+    return state / "adapter", figures
