@@ -64,11 +64,13 @@ def main() -> None:
         if arguments.here:
             print(json.dumps(ablated(arguments.ablations[0], seed, arguments)))
             continue
-        work = arguments.work / str(seed)
-        begin = [] if (work / WARM_START / "result.json").exists() else [WARM_START]
+        result = arguments.work / str(seed) / WARM_START / "result.json"
+        begin = [] if result.exists() else [WARM_START]
         for names in (begin, [name for name in arguments.ablations if name not in begin]):
             for name, found in in_children(names, seed, arguments):
                 store("ablations", seed, {name: found}, arguments.json)
+            if not result.exists():
+                sys.exit("no warm start to continue from")
 
 
 def in_children(names: Sequence[str], seed: int, arguments: argparse.Namespace) -> Any:
