@@ -82,19 +82,14 @@ def ablation_report(seeds: dict[str, dict[str, Any]]) -> Iterator[str]:
         rows = []
         for name in sorted(found, key=[WARM_START, *ABLATIONS].index):
             updates, last = found[name]["updates"], (found[name]["updates"] or [{}])[-1]
-            rates = (_rates(found[name]["tasks"][split]) for split in SPLITS)
-            gain = _gain(found, AS_IT_IS, 0.5, better=name) if name != AS_IT_IS else ""
+            cells = []
+            for split in SPLITS:
+                cells.append(_rates(found[name]["tasks"][split]))
+                cells.append(_gain(found, AS_IT_IS, 0.5, better=name, split=split) if name != AS_IT_IS else "")
             shares = [f"{1 - sum(each['zero_variance_share'] for each in updates) / len(updates):.0%}"] if updates else [""]
-            rows.append([LABELS.get(name, name), *rates, gain, *shares, last.get("kl"), last.get("grad_norm")])
-        head = [
-            f"seed {seed}",
-            "held-out, greedy / sampled",
-            "harder",
-            "against as it is, points",
-            "mixed groups",
-            "KL",
-            "gradient norm",
-        ]
+            rows.append([LABELS.get(name, name), found[name]["device"], *cells, *shares, last.get("grad_norm")])
+        against = "minus as it is, points"
+        head = [f"seed {seed}", "on", "held-out", against, "harder tier", against, "mixed groups", "gradient norm"]
         yield table(head, rows) + "\n"
 
 
@@ -110,16 +105,18 @@ def _rates(tasks: dict[str, list[Any]] | pd.DataFrame) -> str:
     return f"{frame['greedy'].mean():.3f} / {sampled:.3f}"
 
 
-def _gain(found: dict[str, Any], name: str, weight: float, better: str = "rl") -> str:
+def _gain(found: dict[str, Any], name: str, weight: float, better: str = "rl", split: str = SPLITS[0]) -> str:
     """By how much another policy, RL unless named, is better than the policy `name`."""
     if name not in found or better not in found:
         return "–"
-    return _points(_differences(found, name, weight, better)[0])
+    return _points(_differences(found, name, weight, better, split)[0])
 
 
-def _differences(found: dict[str, Any], name: str, weight: float, better: str = "rl") -> list[dict[str, Any]]:
-    """The paired differences on the held-out tasks, the first of all families, then by family."""
-    after, before = (pd.DataFrame(found[key]["tasks"]["held_out"]) for key in (better, name))
+def _differences(
+    found: dict[str, Any], name: str, weight: float, better: str = "rl", split: str = SPLITS[0]
+) -> list[dict[str, Any]]:
+    """The paired differences on a split, the first of all families, then by family."""
+    after, before = (pd.DataFrame(found[key]["tasks"][split]) for key in (better, name))
     return list(paired_differences(after, before, greedy_weight=weight)["rows"])
 
 

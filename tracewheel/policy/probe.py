@@ -21,8 +21,9 @@ from tracewheel.policy.canary import looks_like, remember
 PROBE = "probe.json"
 TOKENS = 32
 DIGITS = 6
-# The largest mean difference of log-probabilities between two implementations that rounding explains.
-TOLERANCES = {"float32": 1e-3, "bfloat16": 0.1}
+# The largest mean difference of log-probabilities between two implementations that rounding explains. In bfloat16 the adapters
+# of a run of SmolLM2-135M in float32 are 0.05 to 0.11 from their trainer's numbers, and 0.84 from the base's.
+TOLERANCES = {"float32": 1e-3, "bfloat16": 0.2}
 
 Score = Callable[[list[int]], list[float]]
 logger = logging.getLogger(__name__)
