@@ -25,7 +25,7 @@ import torch
 from learning import without_mask
 from measuring import environment
 from smollm2 import JSON, PROFILE, evaluated, store
-from smollm2_report import ABLATIONS, BFLOAT16_SAMPLER, NO_MASK, REPLAY, WARM_START
+from smollm2_report import ABLATIONS, BFLOAT16_SAMPLER, NO_MASK, OTHER_LUCK, REPLAY, WARM_START
 from stage_loop import curated_logs, stage_loop, warm_started
 from whole_run import UPDATE
 
@@ -91,7 +91,7 @@ def in_child(name: str, seed: int, arguments: argparse.Namespace) -> dict[str, A
     if done.returncode:
         print(f"{name}, seed {seed}, ended with {done.returncode}:\n{done.stderr[-3000:]}", file=sys.stderr, flush=True)
         return None
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    found: dict[str, Any] = {**json.loads(done.stdout.splitlines()[-1]), "jobs": arguments.jobs}
     folder = arguments.work / str(seed) / folder_name(name)
     (folder / "result.json").write_text(json.dumps(found))
     seconds = {key: round(sum(update[key] for update in found["updates"])) for key in SECONDS}
@@ -123,14 +123,13 @@ def ablated(name: str, seed: int, arguments: argparse.Namespace) -> dict[str, An
         adapter, updates = without_mask(config, curated, start, folder)
     elif name != WARM_START:
         sampling = load_config(PROFILE, [*settings, "policy.dtype=bfloat16"]) if name == BFLOAT16_SAMPLER else None
-        adapter, updates = stage_loop(config, curated, start, folder, sampling=sampling)
+        adapter, updates = stage_loop(config, curated, start, folder, sampling=sampling, drawn=OTHER_LUCK.get(name))
     policy = PolicyRef(config.policy.base, str(adapter), len(updates))
     return {
         **evaluated(config, curated, policy, folder),
         "settings": settings,
         "updates": [{key: update.get(key) for key in (*UPDATE, *SECONDS)} for update in updates],
         "wall_s": time.perf_counter() - begun,
-        "jobs": arguments.jobs,
         "device": torch.cuda.get_device_name() if config.policy.device == "cuda" else "cpu",
     }
 

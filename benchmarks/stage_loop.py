@@ -63,6 +63,7 @@ def stage_loop(
     work: Path,
     *,
     sampling: RetrainConfig | None = None,
+    drawn: int | None = None,
     change: Callable[[PolicyRef, Path], None] | None = None,
 ) -> tuple[Path, list[dict[str, Any]]]:
     """All iterations of a profile.
@@ -72,6 +73,7 @@ def stage_loop(
         start: The warm start's.
         work: Where each iteration has a folder.
         sampling: The profile of the rollouts; the same unless given.
+        drawn: Seed of the episodes' random numbers; the profile's unless given. Another one repeats the loop with other luck.
         change: Called with the policy that sampled and the file of its trajectories, before the update.
 
     Returns:
@@ -83,7 +85,7 @@ def stage_loop(
         begun = time.perf_counter()
         folder = work / f"{iteration:03d}"
         folder.mkdir(parents=True, exist_ok=True)
-        seed = rollout_seed(config.seed, iteration)
+        seed = rollout_seed(config.seed if drawn is None else drawn, iteration)
         task_ids = sampler.select(config.training.tasks_per_iteration, iteration)
         chosen = training_tasks(config.rollout.exploration, curated, task_ids, sampler.variants(task_ids), seed).tasks
         policy = PolicyRef(config.policy.base, str(state / "adapter"), version)
