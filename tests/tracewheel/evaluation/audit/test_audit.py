@@ -128,6 +128,7 @@ def test_the_built_in_graders_that_run_something_pass(kind, tmp_path, same_proce
         assert found["false_accept"]["probes"] > 40 and found["false_accept"]["wrong"] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap: apt-get install bubblewrap")
 def test_an_environment_may_know_attacks_on_its_verifier(tmp_path, same_process):
     """The weak grader believes what the agent's own program prints; only an attack on programs finds that."""
