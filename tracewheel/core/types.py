@@ -210,11 +210,12 @@ class Trajectory(Record):
     of the last turn. `requests` counts what the program asked: `asked`, `refused`, `unmatched` (with assistant messages that
     the policy did not say), and `lost_tokens`, sampled for answers that nobody waited for any more.
 
-    `fault` says who is to blame for an episode that went wrong, `traceback` holds the exception.
+    `fault` says who is to blame for an episode that went wrong, `traceback` holds the exception. `played_in` is its
+    environment, as text, where that need not be its task's: groups that one iteration claims may meet noise of several.
     """
 
     JSON_FIELDS = frozenset({"turns", "final_state", "messages", "forks", "branches", "requests"})
-    OPTIONAL_FIELDS = frozenset({"branches", "requests", "fault", "traceback"})
+    OPTIONAL_FIELDS = frozenset({"branches", "requests", "fault", "traceback", "played_in"})
 
     id: str
     task_id: str
@@ -236,6 +237,7 @@ class Trajectory(Record):
     requests: dict[str, int] = field(default_factory=dict)
     fault: Fault = ""
     traceback: str = ""
+    played_in: str = ""
     schema_version: int = SCHEMA_VERSION
 
     @classmethod

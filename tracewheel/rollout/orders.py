@@ -58,7 +58,7 @@ class Order:
 
     def own(self, trajectory: Trajectory) -> Trajectory:
         """A trajectory of this order's task as a member of its group."""
-        return replace(trajectory, group=self.group)
+        return replace(trajectory, group=self.group, played_in=self.task["environment"] if self.variant else "")
 
 
 class RolloutSource(Protocol):

@@ -50,7 +50,7 @@ def score(config: ScoreSections, tasks: list[Task], trajectories: Path, out: Pat
     used = [by_id[task_id] for task_id in sorted({rollout.task_id for rollout in rollouts})]
     rubric = Rubric(config.rubric, used, config.policy.tool_format)
     seconds = config.rubric.verifier_seconds
-    scores = _score_all(rubric, [(by_id[rollout.task_id], rollout) for rollout in rollouts], seconds)
+    scores = _score_all(rubric, [(_as_played(by_id[rollout.task_id], rollout), rollout) for rollout in rollouts], seconds)
     greedy = _greedy_scores(rubric, by_id, trajectories.parent / GREEDY_FILE, seconds)
     baselines = {item.task_id: item.total for item in greedy}
     scores = [replace(item, baseline=baselines.get(item.task_id)) for item in scores]
@@ -69,6 +69,11 @@ def score(config: ScoreSections, tasks: list[Task], trajectories: Path, out: Pat
         metrics["greedy"] = _metrics(greedy)
     write_json(out / "metrics.json", metrics)
     return metrics
+
+
+def _as_played(task: Task, trajectory: Trajectory) -> Task:
+    """The task in the environment of the trajectory, whose noise a replay for turn rewards has to repeat."""
+    return replace(task, environment=trajectory.played_in) if trajectory.played_in else task
 
 
 def _score_all(rubric: Rubric, episodes: list[tuple[Task, Trajectory]], seconds: float | None) -> list[Score]:

@@ -6,16 +6,19 @@ import pandas as pd
 import pytest
 from pydantic import ValidationError
 
-from tracewheel.config import ExplorationConfig, RetrainConfig, RolloutConfig
+from tracewheel.config import ExplorationConfig, RetrainConfig, RolloutConfig, ScoreSections
 from tracewheel.core.kinds import parse_kind
-from tracewheel.curation.curated_folder import TASKS_FILE
+from tracewheel.curation.curated_folder import TASKS_FILE, load_tasks
 from tracewheel.environments import make_environment
 from tracewheel.policy.adapters import PolicyRef
+from tracewheel.rollout.collect import collect
 from tracewheel.rollout.order_book import OrderBook
+from tracewheel.rollout.orders import Order
 from tracewheel.rollout.rollout import RolloutPlan, run_episodes
 from tracewheel.rollout.training_tasks import training_tasks, training_world
 from tracewheel.rollout.trajectory_queue import TrajectoryQueue
-from tracewheel.sampling.curriculum import make_sampler
+from tracewheel.sampling.curriculum import make_sampler, read_variants
+from tracewheel.scoring.score import score
 from tracewheel.scoring.turn_rewards import replay_turns
 from tracewheel.scoring.verifiers import make_verifier
 
@@ -96,6 +99,33 @@ def test_an_episode_with_noise_is_solved_and_repeated(tasks, renderer, scripted_
         assert trajectory.stop_reason == "finished"
         assert make_verifier(task.verifier).verify(task, trajectory.final_state)[0] == 1.0
         assert replay_turns(task, trajectory)[-1] == trajectory.final_state
+
+
+def test_groups_of_a_task_with_other_noise_that_are_claimed_together_keep_their_turn_rewards(
+    folder, tasks, tmp_path, renderer, scripted_engine, call_text
+):
+    """Orders of two iterations for one task; each trajectory is replayed in the environment that it was played in."""
+    config = RetrainConfig.model_validate({"name": "t", "rubric": {"turn_rewards": True}})
+    queue = TrajectoryQueue.open(tmp_path / "queue.sqlite", "test", 1)
+    queue.publish(PolicyRef("base"))
+    worlds = [training_world(NOISY, tasks[0].environment, seed) for seed in (1, 2)]
+    solutions = [make_environment(world).solution(tasks[0]) for world in worlds]
+    assert solutions[0] != solutions[1], "the two meet other noise"
+    for number, world in enumerate(worlds):
+        order = Order(
+            number, 1, replace(tasks[0], environment=world).to_record(), variant=True, samples=1, seed=number, temperature=1.0
+        )
+        queue.issue([order])
+    for order, calls in zip(queue.lease("worker", 9), solutions, strict=True):
+        engine = scripted_engine(renderer, [[call_text(name, **arguments) for name, arguments in calls]])
+        limits = RolloutConfig(max_tokens=4000, max_turn_tokens=400, max_turns=40)
+        played = run_episodes(engine, renderer, limits, RolloutPlan([order.load_task()], samples=1, seed=order.seed))
+        queue.complete(order, "worker", [order.own(trajectory) for trajectory in played])
+    collect(config.rollout, queue.claim(1, 2, 0), tmp_path)
+    queue.close()
+    given = [*load_tasks(folder, "train"), *read_variants(tmp_path)]
+    metrics = score(ScoreSections.of(config), given, tmp_path / "trajectories.parquet", tmp_path)
+    assert (metrics["success"], metrics["without_turn_rewards"]) == (1.0, 0)
 
 
 @pytest.mark.parametrize("kind", ["recorded:logs", "several"])
