@@ -8,10 +8,15 @@
 
 Each result goes into `docs/smollm2.json` as soon as it is there, with what every held-out task gave, so that results of
 several days stand side by side and any two of them can be compared task by task. `rl` runs `tracewheel retrain` from nothing
-and measures its time and memory; rejection sampling and DPO run it from a copy of that store, with as many
-episodes, and with the code that made the store: other code would make the warm start again. The longer warm
-start trains for as many more epochs as the time of reinforcement learning allows. Tables (those of `smollm2_ablations.py`
-too) go between the marks in `docs/smollm2.md`, the plot into `docs/smollm2.png`.
+and measures its time and memory; rejection sampling and DPO run it with as many episodes, from a copy of that store where
+there is one. (Stages of other code than the store's are made again. On a machine of the same kind they come out the same.)
+The longer warm start trains for as many more epochs as the time of reinforcement learning allows. Tables (those of
+`smollm2_ablations.py` too) go between the marks in `docs/smollm2.md`, the plot into `docs/smollm2.png`.
+
+Where time is not what is measured, two runs beside each other, a core each, take two thirds of the time of one after the
+other, and give the same bits as on two cores, for each still has two threads:
+
+    OMP_WAIT_POLICY=PASSIVE GOMP_SPINCOUNT=0 taskset -c 0 python benchmarks/smollm2.py run --policies dpo --seeds 1
 """
 
 from __future__ import annotations
@@ -27,6 +32,7 @@ from typing import Any
 import pandas as pd
 from measuring import between_marks, machine
 from smollm2_report import SPLITS, ablation_report, plot, report
+from stage_loop import curated_logs
 from whole_run import UPDATE, findings, run, stages_of
 
 from tracewheel.comparison.finished_run import FinishedRun
@@ -103,7 +109,7 @@ def measured(name: str, seed: int, world: str, work: Path) -> dict[str, dict[str
         baseline = found["gate"]["baseline"]
         return {name: found, "warm_start": {"tasks": {split: outcomes(finished, baseline, split) for split in SPLITS}}}
     config = load_config(PROFILE, settings)
-    curated = _finished(start).curated
+    curated = curated_logs(config, work / world / f"curated-{seed}")
     if name == "base":
         return {name: evaluated(config, curated, PolicyRef(config.policy.base), folder)}
     seconds = stored(part)[str(seed)]["rl"]["seconds"]
@@ -117,8 +123,8 @@ def measured(name: str, seed: int, world: str, work: Path) -> dict[str, dict[str
 
 
 def loop(settings: list[str], folder: Path, start: Path | None) -> tuple[dict[str, Any], FinishedRun]:
-    """A whole run, from nothing or with the data, the warm start and the evaluations of another run."""
-    if start and not folder.exists():
+    """A whole run, from nothing or with the data, the warm start and the evaluations of another run, where that is there."""
+    if start and start.exists() and not folder.exists():
         shutil.copytree(start / "store", folder / "store", ignore=shutil.ignore_patterns("rollout-*", "score-*", "update-*"))
     settings = [*settings, f"tracking.model_name=smollm2-{folder.parent.name}-{folder.name}"]
     arguments = argparse.Namespace(profile=PROFILE, overrides=settings, run_dir=folder, threads=2)
