@@ -4,8 +4,9 @@
 
 Runs `tracewheel retrain` once per seed, then two controls from the same warm start: as many optimiser
 steps on the replay text alone (the contribution of replay to the harder tier), and the same reinforcement
-learning without the action mask, so that the loss covers tool replies. Prints JSON and a
-table; writes `docs/learning.json`, `docs/learning.md` and `docs/learning.png`.
+learning without the action mask, so that the loss covers tool replies. The last policies with and without it
+are compared task by task, whatever validation chose. Prints JSON and a table; writes `docs/learning.json`,
+`docs/learning.md` and `docs/learning.png`.
 """
 
 from __future__ import annotations
@@ -21,11 +22,15 @@ from typing import Any
 
 import pandas as pd
 import torch
+from measuring import points
 from stage_loop import curated_logs, stage_loop, warm_started
 
+from tracewheel.comparison.finished_run import FinishedRun
+from tracewheel.comparison.paired import paired_differences
 from tracewheel.config import EvaluateSections, RetrainConfig, UpdateSections, load_config
+from tracewheel.core.run_record import RunRecord
 from tracewheel.curation.curated_folder import load_tasks
-from tracewheel.evaluation.evaluate import evaluate
+from tracewheel.evaluation.evaluate import RESULTS_FILE, evaluate
 from tracewheel.learner.batch import micro_batches
 from tracewheel.learner.kernels.token_logprobs import action_logprobs
 from tracewheel.learner.learner import Learner
@@ -41,7 +46,12 @@ POLICIES = {
     "warm_start_verified": "warm start, verified logs",
     "rl": "after RL",
 }
-CONTROLS = {"replay_only": "warm start + replay text alone", "no_mask": "RL without the action mask"}
+CONTROLS = {
+    "replay_only": "warm start + replay text alone",
+    "last": "RL, the last policy",
+    "no_mask": "RL without the action mask, the last policy",
+}
+SPLITS = ("held_out", "harder")
 
 
 def main() -> None:
@@ -54,10 +64,12 @@ def main() -> None:
     arguments = parser.parse_args()
     results = {}
     for seed in arguments.seeds:
-        run = retrain(arguments.profile, seed, arguments.work / f"seed-{seed}")
+        run_dir = arguments.work / f"seed-{seed}"
+        run = retrain(arguments.profile, seed, run_dir)
         config = load_config(arguments.profile, [f"seed={seed}"])
         wanted = arguments.control_seeds is None or seed in arguments.control_seeds
-        controls = _controls(config, arguments.work / f"controls-{seed}") if wanted else {}
+        last = last_adapter(run_dir, run["run_id"])
+        controls = _controls(config, last, arguments.work / f"controls-{seed}") if wanted else {}
         results[str(seed)] = {"run": run, "controls": controls}
         print(f"seed {seed}: RL {run['success']['rl']:.3f}, harder {run['harder']['rl']:.3f}", file=sys.stderr)
     arguments.out.mkdir(parents=True, exist_ok=True)
@@ -80,27 +92,46 @@ def retrain(profile: str, seed: int, run_dir: Path, *settings: str) -> dict[str,
     return summary
 
 
-def _controls(config: RetrainConfig, work: Path) -> dict[str, Any]:
-    """The two controls from the verified (or all-logs) warm start that the profile names."""
+def last_adapter(run_dir: Path, run_id: str) -> Path:
+    """The adapter of a run's last iteration, which need not be the one that validation chose."""
+    *_, update = FinishedRun(RunRecord(run_dir, run_id)).of_stage("update")
+    return update.path / "adapter"
+
+
+def _controls(config: RetrainConfig, last: Path, work: Path) -> dict[str, Any]:
+    """The two controls from the verified (or all-logs) warm start that the profile names, and the run's last policy."""
     torch.set_num_threads(config.threads)
     curated = curated_logs(config, work / "curated")
     start = warm_started(config, curated, work / "warm")
     adapters = {
         "replay_only": _replay_only(config, start / "adapter", work / "replay_only"),
+        "last": last,
         "no_mask": without_mask(config, curated, start, work / "no_mask")[0],
     }
     rates: dict[str, Any] = {}
     for name, adapter in adapters.items():
         policy = PolicyRef(config.policy.base, str(adapter), config.training.iterations)
         rates[name] = {}
-        for split in ("held_out", "harder"):
+        for split in SPLITS:
             out = work / "evaluations" / name / split
             out.mkdir(parents=True, exist_ok=True)
             tasks = load_tasks(curated, split)
             seed = evaluation_seed(config.seed, split)
             summary = evaluate(EvaluateSections.of(config), policy, tasks, out, samples=config.evaluation.samples, seed=seed)
             rates[name][split] = {mode: summary[mode]["rate"] for mode in ("greedy", "sampled")}
-    return rates
+    return rates | {"mask": _worth_of_mask(work / "evaluations")}
+
+
+def _worth_of_mask(evaluations: Path) -> dict[str, Any]:
+    """By split, the paired difference of the last policies with and without the action mask, greedy and sampled."""
+    found: dict[str, Any] = {}
+    for split in SPLITS:
+        after, before = (pd.read_parquet(evaluations / name / split / RESULTS_FILE) for name in ("last", "no_mask"))
+        found[split] = {
+            mode: paired_differences(after, before, greedy_weight=weight)["rows"][0]
+            for mode, weight in (("greedy", 1.0), ("sampled", 0.0))
+        }
+    return found
 
 
 def _replay_only(config: RetrainConfig, start: Path, out: Path) -> Path:
@@ -164,14 +195,13 @@ def table_of(results: dict[str, Any]) -> str:
     lines += [f"Mean gain: {100 * sum(gains) / len(gains):+.1f} points.", ""]
     for seed in seeds:
         run = results[seed]["run"]
-        low, high = run["gate"]["interval"]
-        harder = run["harder_differences"]["warm_start_verified"]
         lines.append(
-            f"Seed {seed}: gate {run['gate']['verdict']} against {run['gate']['baseline']}, "
-            f"{100 * run['gate']['difference']:+.1f} points ({100 * low:+.1f} to {100 * high:+.1f}); harder tier against the "
-            f"verified warm start {100 * harder['difference']:+.1f} points "
-            f"({100 * harder['interval'][0]:+.1f} to {100 * harder['interval'][1]:+.1f})."
+            f"Seed {seed}: gate {run['gate']['verdict']} against {run['gate']['baseline']}, {points(run['gate'])} points; "
+            f"harder tier against the verified warm start {points(run['harder_differences']['warm_start_verified'])} points."
         )
+        if worth := results[seed]["controls"].get("mask"):
+            said = [f"{split.replace('_', ' ')} {mode} {points(row)}" for split in SPLITS for mode, row in worth[split].items()]
+            lines.append(f"Seed {seed}: the last policy with the action mask minus that without: {', '.join(said)}.")
     return "\n".join(lines) + "\n"
 
 

@@ -93,6 +93,12 @@ def between_marks(page: Path, name: str, text: str) -> None:
     page.write_text(before + begin + text + end + after)
 
 
+def points(row: dict[str, Any]) -> str:
+    """A `difference` of rates and its `interval`, in points."""
+    low, high = row["interval"]
+    return f"{100 * row['difference']:+.1f} ({100 * low:+.1f} to {100 * high:+.1f})"
+
+
 def table(head: list[str], rows: list[list[Any]]) -> str:
     """A Markdown table; the first column is text, the others numbers."""
     lines = [f"| {' | '.join(head)} |", "|---|" + "---:|" * (len(head) - 1)]

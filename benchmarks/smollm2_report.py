@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from measuring import table
+from measuring import points, table
 
 from tracewheel.comparison.paired import paired_differences
 from tracewheel.core.errors import DataError
@@ -119,7 +119,7 @@ def _gain(found: dict[str, Any], name: str, weight: float, better: str = "rl", s
     """By how much another policy, RL unless named, is better than the policy `name`."""
     if name not in found or better not in found:
         return "–"
-    return _points(_differences(found, name, weight, better, split)[0])
+    return points(_differences(found, name, weight, better, split)[0])
 
 
 def _differences(
@@ -130,18 +130,13 @@ def _differences(
     return list(paired_differences(after, before, greedy_weight=weight)["rows"])
 
 
-def _points(row: dict[str, Any]) -> str:
-    low, high = row["interval"]
-    return f"{100 * row['difference']:+.1f} ({100 * low:+.1f} to {100 * high:+.1f})"
-
-
 def _families(seeds: dict[str, dict[str, Any]], policies: list[str]) -> Iterator[list[str]]:
     for name in policies:
         by_family: dict[str, dict[str, str]] = {}
         for seed, found in seeds.items():
             if name in found and name not in ("base", "rl"):
                 for row in _differences(found, name, 0.5):
-                    by_family.setdefault(row["family"], {})[seed] = _points(row)
+                    by_family.setdefault(row["family"], {})[seed] = points(row)
         yield from ([LABELS[name], family, *(cells.get(seed, "–") for seed in seeds)] for family, cells in by_family.items())
 
 

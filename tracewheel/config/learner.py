@@ -169,8 +169,10 @@ class UpdateConfig(PassesConfig):
     `learning_rate` is by default 3e-5 for LoRA, 1e-6 for full training: published LoRA runs of 1 to 8B take 5e-6 (Unsloth)
     to 4e-5 (Tinker), 1e-4 worked at 0.1B, and TRL's rate for all weights is 1e-6. `auto` is found by trials before the first
     iteration, as `rate_trials` says. `schedule`: the learning rate over the iterations, constant or falling linearly
-    towards 0. Each iteration's trajectories are trained on for `epochs` epochs of `minibatches` optimiser steps. Each step
-    also trains on `replay_rows` rows of the generic text in `replay_path`, their loss weighted by `replay_weight`.
+    towards 0. Each iteration's trajectories are trained on for `epochs` epochs of `minibatches` optimiser steps.
+    `minibatch_of`: what the steps share out, single trajectories (of DPO: pairs) or whole groups. A step on whole groups reads
+    with layout `shared_prefix` what a group's trajectories have in common once; a step on trajectories sees more tasks.
+    Each step also trains on `replay_rows` rows of the generic text in `replay_path`, their loss weighted by `replay_weight`.
     """
 
     RATES: ClassVar[dict[str, float]] = {"lora": 3e-5, "full": 1e-6}
@@ -179,6 +181,7 @@ class UpdateConfig(PassesConfig):
     schedule: Literal["constant", "linear"] = "constant"
     epochs: Count = 1
     minibatches: Count = 4
+    minibatch_of: Literal["trajectories", "groups"] = "trajectories"
     replay_path: str | None = None
     replay_rows: Annotated[int, Field(ge=0)] = 24
     replay_weight: NotNegative = 0.3
@@ -202,8 +205,6 @@ class UpdateConfig(PassesConfig):
 class PolicyGradientConfig(UpdateConfig):
     """A policy-gradient update. `kind` names a preset of the choices below; each can be overridden.
 
-    `minibatch_of`: what the optimiser steps share out, single trajectories or whole groups. A step on whole groups reads
-    with layout `shared_prefix` what a group's trajectories have in common once; a step on trajectories sees more tasks.
     `aggregation: constant` divides by `constant_length`, about the tokens that a long episode samples.
 
     `reward_normalisation: domain` standardises the rewards of each task family by their running mean and deviation.
@@ -231,7 +232,6 @@ class PolicyGradientConfig(UpdateConfig):
         "rejection_sampling",
         "distillation",
     ] = "grpo"
-    minibatch_of: Literal["trajectories", "groups"] = "trajectories"
     advantage: AdvantageConfig = GroupAdvantageConfig()
     credit: CreditConfig = CreditConfig()
     surrogate: SurrogateConfig = ClipConfig()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tracewheel.config import UpdateConfig
 from tracewheel.core.forks import rows
 from tracewheel.learner.dpo.preferences import Pair
-from tracewheel.learner.kernels.packing import Layout
+from tracewheel.learner.kernels.packing import Layout, common_length
 from tracewheel.learner.replay_text import ReplayText
 
 if TYPE_CHECKING:
@@ -40,37 +40,71 @@ class PairStep:
 def optimiser_steps(
     settings: UpdateConfig, pairs: list[Pair], text: ReplayText, rng: random.Random, processes: int = 1
 ) -> list[PairStep]:
-    """The steps of an update. Their number of micro-batches is a multiple of `processes`.
+    """The steps of an update, each on single pairs or on all pairs of some groups.
 
-    A micro-batch holds at most `micro_batch_tokens` tokens, or one pair.
+    The number of a step's micro-batches is a multiple of `processes`. Each holds at most
+    `micro_batch_tokens` tokens, or one pair.
     """
-    if not pairs:
-        return []
-    n_steps = min(settings.minibatches, len(pairs))
-    fitting = max(1, settings.micro_batch_tokens // max(_tokens(pair, settings.layout) for pair in pairs))
+    units = _units(pairs, settings.minibatch_of)
+    n_steps = min(settings.minibatches, len(units))
     steps = []
-    for _ in range(settings.epochs):
-        order = list(range(len(pairs)))
+    for _ in range(settings.epochs if units else 0):
+        order = list(range(len(units)))
         rng.shuffle(order)
         for number in range(n_steps):
-            chosen = sorted((pairs[index] for index in order[number::n_steps]), key=_length)
-            n_batches = -(-len(chosen) // (fitting * processes)) * processes
-            cuts = [len(chosen) * part // n_batches for part in range(n_batches + 1)]
-            parts = [chosen[start:end] for start, end in itertools.pairwise(cuts)]
+            chosen = [pair for index in order[number::n_steps] for pair in units[index]]
+            parts = _micro_batches(chosen, settings, processes)
             batches = [PairBatch(part or chosen[:1], len(part) / len(chosen)) for part in parts]
             steps.append(PairStep(batches, text.draw(rng)))
     return steps
 
 
-def _tokens(pair: Pair, layout: Layout) -> int:
-    """The tokens of a pair's pass: `padded` counts padding and each row of a fork, `shared_prefix` the prompt once."""
+def _units(pairs: list[Pair], unit: str) -> list[list[Pair]]:
+    """The pairs that are not drawn apart."""
+    if unit == "trajectories":
+        return [[pair] for pair in pairs]
+    groups: dict[str, list[Pair]] = {}
+    for pair in pairs:
+        groups.setdefault(pair.group, []).append(pair)
+    return list(groups.values())
+
+
+def _micro_batches(pairs: list[Pair], settings: UpdateConfig, processes: int) -> list[list[Pair]]:
+    """The pairs in parts of at most `micro_batch_tokens`; the largest is halved until there are enough, empty ones fill up.
+
+    Pairs that pass through the model at less cost together, of one beginning or of similar length, are neighbours.
+    """
+    layout = settings.layout
+    parts: list[list[Pair]] = []
+    for pair in sorted(pairs, key=_sequences if layout == "shared_prefix" else _length):
+        if parts and _tokens([*parts[-1], pair], layout) <= settings.micro_batch_tokens:
+            parts[-1].append(pair)
+        else:
+            parts.append([pair])
+    while len(parts) % processes:
+        largest = max(parts, key=len)
+        half = largest[len(largest) // 2 :] if len(largest) > 1 else []
+        del largest[len(largest) - len(half) :]
+        parts.append(half)
+    return parts
+
+
+def _tokens(pairs: list[Pair], layout: Layout) -> int:
+    """The tokens of a pass: `padded` counts padding and each row of a fork, `shared_prefix` a common beginning once."""
     if layout == "padded":
-        sides = (pair.chosen, pair.rejected)
-        lengths = [len(row) for side in sides for row in rows(side.forks, len(pair.prompt_ids) + len(side.token_ids))]
+        sides = [(pair, side) for pair in pairs for side in (pair.chosen, pair.rejected)]
+        lengths = [len(row) for pair, side in sides for row in rows(side.forks, len(pair.prompt_ids) + len(side.token_ids))]
         return len(lengths) * max(lengths)
-    prompts = 1 if layout == "shared_prefix" else 2
-    return prompts * len(pair.prompt_ids) + len(pair.chosen.token_ids) + len(pair.rejected.token_ids)
+    sequences = sorted(sequence for pair in pairs for sequence in _sequences(pair))
+    tokens = sum(map(len, sequences))
+    if layout == "shared_prefix":
+        tokens -= sum(common_length(one, other) for one, other in itertools.pairwise(sequences))
+    return tokens
+
+
+def _sequences(pair: Pair) -> list[list[int]]:
+    return [pair.prompt_ids + side.token_ids for side in (pair.chosen, pair.rejected)]
 
 
 def _length(pair: Pair) -> int:
-    return len(pair.prompt_ids) + max(len(pair.chosen.token_ids), len(pair.rejected.token_ids))
+    return max(map(len, _sequences(pair)))

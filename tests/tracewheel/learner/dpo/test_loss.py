@@ -137,16 +137,41 @@ def test_layouts_and_checkpointing_do_not_change_the_step(learn):
             assert other[key] == pytest.approx(shared[key], rel=1e-3, abs=1e-5), (settings, key)
 
 
-def test_a_shared_prompt_counts_once_in_a_micro_batch(rollouts):
+@pytest.mark.parametrize("processes", [1, 3])
+@pytest.mark.parametrize("unit", ["trajectories", "groups"])
+def test_micro_batches_hold_every_pair_once_and_count_a_common_beginning_once(rollouts, unit, processes):
     pairs = preference_pairs(rollouts, per_group=4, margin=0.5, rng=random.Random(0))
-    cap = max(len(p.prompt_ids) + len(p.chosen.token_ids) + len(p.rejected.token_ids) for p in pairs)
+    cap = 2 * max(len(p.prompt_ids) + len(p.chosen.token_ids) + len(p.rejected.token_ids) for p in pairs)
     sizes = {}
     for layout in ("shared_prefix", "packed", "padded"):
-        config = DpoConfig(kind="dpo", micro_batch_tokens=2 * cap, minibatches=1, layout=layout)
-        [step] = optimiser_steps(config, pairs, ReplayText(config, ""), random.Random(0))
-        sizes[layout] = len(step.batches)
-    assert sizes["shared_prefix"] == -(-len(pairs) // 2)
-    assert sizes["shared_prefix"] < sizes["packed"] <= sizes["padded"]
+        config = DpoConfig(kind="dpo", micro_batch_tokens=cap, minibatches=2, minibatch_of=unit, layout=layout)
+        steps = optimiser_steps(config, pairs, ReplayText(config, ""), random.Random(0), processes)
+        batches = [batch for step in steps for batch in step.batches]
+        assert all(len(step.batches) % processes == 0 for step in steps)
+        assert [sum(batch.share for batch in step.batches) for step in steps] == pytest.approx([1.0] * 2)
+        found = [(pair.chosen.row, pair.rejected.row) for batch in batches if batch.share for pair in batch.pairs]
+        assert sorted(found) == sorted((pair.chosen.row, pair.rejected.row) for pair in pairs)
+        assert all(tokens_of(batch.pairs, layout) <= cap for batch in batches)
+        groups = [{pair.group for pair in step.pairs} for step in steps]
+        assert unit == "trajectories" or not groups[0] & groups[1]
+        sizes[layout] = len(batches)
+    assert sizes["shared_prefix"] < sizes["packed"] <= sizes["padded"] or processes > 1
+
+
+def tokens_of(pairs, layout):
+    """The tokens of a pass, counted as the distinct beginnings where these are shared."""
+    sides = [(*pair.prompt_ids, *side.token_ids) for pair in pairs for side in (pair.chosen, pair.rejected)]
+    if layout == "shared_prefix":
+        return len({side[:end] for side in sides for end in range(1, len(side) + 1)})
+    return len(sides) * max(map(len, sides)) if layout == "padded" else sum(map(len, sides))
+
+
+def test_steps_on_whole_groups_learn_the_same_in_every_layout(learn):
+    settings = {"minibatches": 2, "minibatch_of": "groups", "replay_rows": 0}
+    _, shared = learn(settings)
+    _, padded = learn(settings | {"layout": "padded"})
+    for key in shared.keys() - {"entropy"}:
+        assert padded[key] == pytest.approx(shared[key], rel=1e-3, abs=1e-5), key
 
 
 @pytest.mark.parametrize("layout", ["padded", "shared_prefix"])
