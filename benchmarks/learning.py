@@ -196,12 +196,12 @@ def table_of(results: dict[str, Any]) -> str:
     for seed in seeds:
         run = results[seed]["run"]
         lines.append(
-            f"Seed {seed}: gate {run['gate']['verdict']} against {run['gate']['baseline']}, {points(run['gate'])} points; "
-            f"harder tier against the verified warm start {points(run['harder_differences']['warm_start_verified'])} points."
+            f"Seed {seed}, in points: gate {run['gate']['verdict']} against {run['gate']['baseline']}, {points(run['gate'])}; "
+            f"harder tier against the verified warm start {points(run['harder_differences']['warm_start_verified'])}."
         )
         if worth := results[seed]["controls"].get("mask"):
             said = [f"{split.replace('_', ' ')} {mode} {points(row)}" for split in SPLITS for mode, row in worth[split].items()]
-            lines.append(f"Seed {seed}: the last policy with the action mask minus that without: {', '.join(said)}.")
+            lines.append(f"Seed {seed}, in points: the last policy with the action mask minus that without: {', '.join(said)}.")
     return "\n".join(lines) + "\n"
 
 
