@@ -73,7 +73,7 @@ LOOPS = {
     "dpo": [
         "training.iterations=8",
         "learner={kind: dpo, learning_rate: 1.0e-5, pairs_per_group: 2, minibatches: 4, minibatch_of: groups, "
-        "micro_batch_tokens: 1024, layout: shared_prefix, gradient_checkpointing: false}"
+        "micro_batch_tokens: 1024, layout: shared_prefix, gradient_checkpointing: false}",
     ],
 }
 WITHOUT_RL = ("base", "all_logs", "longer")
