@@ -69,7 +69,7 @@ LOOPS = {
     "rejection_sampling": ["learner.kind=rejection_sampling"],
     # The whole section, because the profile's holds keys of policy gradients. Two pairs a group, not four: the reference
     # scores a pair, too. The rate is the default: after one update at 1e-4 (seed 0) episodes sampled 2.3 times as much, at
-    # 2e-5 1.2 times. Its episodes get longer all the same, and eight iterations take about as long as 20 of GRPO's.
+    # 2e-5 1.2 times. Its episodes get longer all the same; eight iterations take about as long as 20 of GRPO's.
     "dpo": [
         "training.iterations=8",
         "learner={kind: dpo, learning_rate: 1.0e-5, pairs_per_group: 2, minibatches: 4, minibatch_of: groups, "
