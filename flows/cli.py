@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import importlib
-import json
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -34,6 +33,7 @@ from flows.labels import add_labels_command
 from flows.lineage import add_lineage_command
 from flows.make_tasks import add_make_tasks_command
 from flows.outputs import check_out
+from flows.printing import print_error, print_result
 from flows.reproduce import add_reproduce_command
 from flows.sandbox import add_sandbox_command, allow_unsafe_local
 from tracewheel import __version__
@@ -77,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except stopping.Stopped as stop:
         print(f"tracewheel: {clean(str(stop))}", file=sys.stderr)
         if options and options.json:
-            print(json.dumps({"error": str(stop), "kind": "Stopped", "exit_code": stop.request.exit_code}))
+            print_error(str(stop), "Stopped", stop.request.exit_code)
         return stop.request.exit_code
     finally:
         if listens:
@@ -98,29 +98,29 @@ def _carry_out(options: argparse.Namespace) -> int:
     except DoubtfulData as doubt:
         if doubt.result is None:
             return _fail(options, doubt)
-        _show(options, doubt.result)
+        print_result(options, doubt.result)
         print(f"tracewheel: {clean(str(doubt))}", file=sys.stderr)
         return BAD_INPUT
     except GateRefused as refusal:
-        _show(options, refusal.args[1])
+        print_result(options, refusal.args[1])
         print(f"tracewheel: gate refused: {refusal.args[0]}", file=sys.stderr)
         return REFUSED
     except UnhealthyRun as finding:
-        _show(options, finding.args[1])
+        print_result(options, finding.args[1])
         print(f"tracewheel: doctor: {finding}", file=sys.stderr)
         return UNHEALTHY
     except WeakGrader as finding:
-        _show(options, finding.args[1])
+        print_result(options, finding.args[1])
         print(f"tracewheel: audit: {clean(str(finding))}", file=sys.stderr)
         return UNHEALTHY
     except NotReproduced as finding:
-        _show(options, finding.result)
+        print_result(options, finding.result)
         print(f"tracewheel: {clean(str(finding))}", file=sys.stderr)
         return WITHIN if finding.within else PARTED
     except UntrainableBase as refusal:
         if refusal.shown is None:
             return _fail(options, refusal)
-        _show(options, refusal.shown)
+        print_result(options, refusal.shown)
         print(f"tracewheel: {refusal}", file=sys.stderr)
         return BAD_INPUT
     except KeyboardInterrupt:
@@ -131,7 +131,7 @@ def _carry_out(options: argparse.Namespace) -> int:
             raise
         return _fail(options, error)
     if is_first():
-        _show(options, result)
+        print_result(options, result)
     return DONE
 
 
@@ -369,26 +369,13 @@ def _out(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", required=True, metavar="DIR", help="folder to write; replaced if it exists")
 
 
-def _show(options: argparse.Namespace, result: dict[str, Any]) -> None:
-    """Print a result as JSON, or as the command's own tables."""
-    if options.json:
-        print(json.dumps(result, default=str))
-    elif "show" in result:
-        result["show"]()
-    else:
-        from flows.cards import card_of
-        from flows.look import show_card
-
-        show_card(card_of(options, result))
-
-
 def _fail(options: argparse.Namespace, error: Exception) -> int:
     known = isinstance(error, TracewheelError)
     message = str(error) if known else f"unexpected {type(error).__name__}: {error} (--debug shows where)"
     print(f"tracewheel: error: {clean(message)}", file=sys.stderr)
     code = BAD_INPUT if isinstance(error, InputError) else FAILED
     if options.json:
-        print(json.dumps({"error": message, "kind": type(error).__name__, "exit_code": code}))
+        print_error(message, type(error).__name__, code)
     return code
 
 

@@ -1,9 +1,11 @@
 """The command line: fast help, exit codes, one JSON object, and errors that say what to fix."""
 
 import json
+import os
 import resource
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +16,7 @@ from tracewheel.core.files import write_json
 from tracewheel.evaluation.evaluate import EVALUATION_FILE
 from tracewheel.policy.adapters import ADAPTER_INFO, base_hash
 
+ROOT = Path(__file__).parents[2]
 COMMANDS = [
     "retrain", "ingest", "curate", "base-policy", "teach", "warm-start", "rollout", "score", "update",
     "evaluate", "merge", "promote", "report", "status", "doctor", "deploy",
@@ -64,6 +67,19 @@ def test_errors_print_one_json_object(run, tmp_path):
         "kind": "ConfigError",
         "exit_code": 2,
     }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"), [(["describe", "--json"], 0), (["describe"], 0), (["retrain", "nowhere.yaml", "--json"], 2)]
+)
+def test_the_exit_code_is_the_commands_although_nobody_reads_its_result(arguments, expected):
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "flows.cli", *arguments]
+    done = subprocess.run(command, cwd=ROOT, stdout=writer, stderr=subprocess.PIPE, text=True)
+    os.close(writer)
+    assert done.returncode == expected, done.stderr
+    assert "Traceback" not in done.stderr and "BrokenPipe" not in done.stderr
 
 
 @pytest.mark.parametrize(
