@@ -4,14 +4,16 @@
     python benchmarks/smollm2_ablations.py --seeds 0 --device cuda --jobs 6                     # several at once on a GPU
 
 The stages run in order, without Prefect, validation and gate; the policy of the last iteration is evaluated. The logs are
-curated, and the warm start that all have in common is trained, once a seed (`--work` keeps both). Each result goes into
-`docs/smollm2.json` as soon as it is there; `smollm2.py show` writes the tables.
+curated, and the warm start that all have in common is trained, once a seed (`--work` keeps both). An ablation that was stopped
+goes on after its last iteration; one that has a result is made again. Each result goes into `docs/smollm2.json` as soon as it
+is there; `smollm2.py show` writes the tables.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import subprocess
 import sys
 import time
@@ -35,7 +37,7 @@ from tracewheel.learner.warm_start.selection import episodes_to_imitate
 from tracewheel.policy.adapters import PolicyRef
 from tracewheel.policy.loading import policy_renderer
 
-SECONDS = ("rollout_s", "update_s")
+SECONDS, RESULT = ("rollout_s", "update_s"), "result.json"
 # A GPU takes more at once. Both parts stay in float32, as on the CPU, unless an ablation says otherwise.
 ON_A_GPU = (
     "policy.device=cuda",
@@ -64,7 +66,7 @@ def main() -> None:
         if arguments.here:
             print(json.dumps(ablated(arguments.ablations[0], seed, arguments)))
             continue
-        result = arguments.work / str(seed) / WARM_START / "result.json"
+        result = arguments.work / str(seed) / WARM_START / RESULT
         begin = [] if result.exists() else [WARM_START]
         for names in (begin, [name for name in arguments.ablations if name not in begin]):
             for name, found in in_children(names, seed, arguments):
@@ -84,6 +86,9 @@ def in_children(names: Sequence[str], seed: int, arguments: argparse.Namespace) 
 
 def in_child(name: str, seed: int, arguments: argparse.Namespace) -> dict[str, Any] | None:
     """An ablation in a process of its own, which keeps no learner from the one before."""
+    folder = arguments.work / str(seed) / folder_name(name)
+    if (folder / RESULT).exists():
+        shutil.rmtree(folder)
     given = ["--work", arguments.work, "--device", arguments.device, "--threads", arguments.threads]
     given += ["--set", *arguments.changes] if arguments.changes else []
     command = [sys.executable, __file__, "--here", "--seeds", seed, "--ablations", name, *given]
@@ -92,8 +97,7 @@ def in_child(name: str, seed: int, arguments: argparse.Namespace) -> dict[str, A
         print(f"{name}, seed {seed}, ended with {done.returncode}:\n{done.stderr[-3000:]}", file=sys.stderr, flush=True)
         return None
     found: dict[str, Any] = {**json.loads(done.stdout.splitlines()[-1]), "jobs": arguments.jobs}
-    folder = arguments.work / str(seed) / folder_name(name)
-    (folder / "result.json").write_text(json.dumps(found))
+    (folder / RESULT).write_text(json.dumps(found))
     seconds = {key: round(sum(update[key] for update in found["updates"])) for key in SECONDS}
     print(f"{name}, seed {seed}: {found['wall_s']:.0f} s, {seconds}", file=sys.stderr, flush=True)
     return found

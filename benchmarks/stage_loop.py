@@ -16,6 +16,7 @@ from tracewheel.config import (
     UpdateSections,
     WarmStartSections,
 )
+from tracewheel.core.files import read_json, write_json
 from tracewheel.learner.update import update
 from tracewheel.learner.update_files import UpdateFiles
 from tracewheel.learner.warm_start.stage import warm_start
@@ -28,6 +29,7 @@ from tracewheel.sampling.seeds import rollout_seed
 from tracewheel.scoring.score import SCORES_FILE, score
 
 DONE = "done"  # a file in a finished folder
+FIGURES = "figures.json"
 
 
 def curated_logs(config: RetrainConfig, out: Path) -> Path:
@@ -66,7 +68,7 @@ def stage_loop(
     drawn: int | None = None,
     change: Callable[[PolicyRef, Path], None] | None = None,
 ) -> tuple[Path, list[dict[str, Any]]]:
-    """All iterations of a profile.
+    """All iterations of a profile, but for those that are done: a loop that was stopped goes on with the same bytes.
 
     Args:
         curated: The curation's output.
@@ -82,22 +84,26 @@ def stage_loop(
     sampler, sections = make_sampler(SamplerSections.of(config), curated), RolloutSections.of(sampling or config)
     state, version, figures = start, 0, []
     for iteration in range(1, config.training.iterations + 1):
-        begun = time.perf_counter()
         folder = work / f"{iteration:03d}"
-        folder.mkdir(parents=True, exist_ok=True)
-        seed = rollout_seed(config.seed if drawn is None else drawn, iteration)
-        task_ids = sampler.select(config.training.tasks_per_iteration, iteration)
-        chosen = training_tasks(config.rollout.exploration, curated, task_ids, sampler.variants(task_ids), seed).tasks
-        policy = PolicyRef(config.policy.base, str(state / "adapter"), version)
-        rollout(sections, policy, RolloutPlan(chosen, samples=config.rollout.group_size, seed=seed), folder)
         trajectories, scores = folder / TRAJECTORIES_FILE, folder / SCORES_FILE
-        score(ScoreSections.of(config), chosen, trajectories, folder)
+        task_ids = sampler.select(config.training.tasks_per_iteration, iteration)
+        if not (folder / DONE).exists():
+            begun = time.perf_counter()
+            folder.mkdir(parents=True, exist_ok=True)
+            seed = rollout_seed(config.seed if drawn is None else drawn, iteration)
+            chosen = training_tasks(config.rollout.exploration, curated, task_ids, sampler.variants(task_ids), seed).tasks
+            policy = PolicyRef(config.policy.base, str(state / "adapter"), version)
+            rollout(sections, policy, RolloutPlan(chosen, samples=config.rollout.group_size, seed=seed), folder)
+            score(ScoreSections.of(config), chosen, trajectories, folder)
+            sampled = time.perf_counter()
+            if change:
+                change(policy, trajectories)
+            files = UpdateFiles([trajectories], [scores], state, start / "adapter", folder)
+            found = update(UpdateSections.of(config), files, iteration=iteration)
+            seconds = {"rollout_s": sampled - begun, "update_s": time.perf_counter() - sampled}
+            write_json(folder / FIGURES, {**found, **seconds})
+            (folder / DONE).touch()
         observe_scores(sampler, scores)
-        sampled = time.perf_counter()
-        if change:
-            change(policy, trajectories)
-        files = UpdateFiles([trajectories], [scores], state, start / "adapter", folder)
-        found = update(UpdateSections.of(config), files, iteration=iteration)
-        figures.append({**found, "rollout_s": sampled - begun, "update_s": time.perf_counter() - sampled})
+        figures.append(read_json(folder / FIGURES))
         state, version = folder, iteration
     return state / "adapter", figures

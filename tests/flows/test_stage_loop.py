@@ -25,3 +25,11 @@ def test_the_loop_by_hand_gives_the_bytes_of_the_run(finished, profile, tmp_path
     made = [tmp_path / "work" / f"{number:03d}" / name for number in range(1, len(figures) + 1) for name in FILES]
     assert [path for path in made if path.read_bytes() not in of_run] == []
     assert adapter == made[-1].parent
+
+    # Stopped in its last iteration, it goes on there.
+    contents, times = [[of(path) for path in made] for of in (Path.read_bytes, lambda path: path.stat().st_mtime_ns)]
+    (tmp_path / "work" / f"{len(figures):03d}" / "done").unlink()
+    assert stage_loop(config, curated, start, tmp_path / "work")[1][:-1] == figures[:-1]
+    assert [path.read_bytes() for path in made] == contents
+    again = [path for path, before in zip(made, times, strict=True) if path.stat().st_mtime_ns != before]
+    assert again == made[-len(FILES) :]
