@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -68,7 +69,9 @@ def stage_loop(
     drawn: int | None = None,
     change: Callable[[PolicyRef, Path], None] | None = None,
 ) -> tuple[Path, list[dict[str, Any]]]:
-    """All iterations of a profile, but for those that are done: a loop that was stopped goes on with the same bytes.
+    """All iterations of a profile, but for those that are done with the same settings: a loop that was stopped goes on.
+
+    The code is not compared: after a change of it give another folder.
 
     Args:
         curated: The curation's output.
@@ -82,12 +85,14 @@ def stage_loop(
         The last policy's adapter; and each update's figures with `rollout_s` and `update_s`, seconds.
     """
     sampler, sections = make_sampler(SamplerSections.of(config), curated), RolloutSections.of(sampling or config)
+    settings = json.dumps([each and each.model_dump(mode="json") for each in (config, sampling)] + [drawn], sort_keys=True)
     state, version, figures = start, 0, []
     for iteration in range(1, config.training.iterations + 1):
         folder = work / f"{iteration:03d}"
         trajectories, scores = folder / TRAJECTORIES_FILE, folder / SCORES_FILE
         task_ids = sampler.select(config.training.tasks_per_iteration, iteration)
-        if not (folder / DONE).exists():
+        done = folder / DONE
+        if not done.exists() or done.read_text() != settings:
             begun = time.perf_counter()
             folder.mkdir(parents=True, exist_ok=True)
             seed = rollout_seed(config.seed if drawn is None else drawn, iteration)
@@ -102,7 +107,7 @@ def stage_loop(
             found = update(UpdateSections.of(config), files, iteration=iteration)
             seconds = {"rollout_s": sampled - begun, "update_s": time.perf_counter() - sampled}
             write_json(folder / FIGURES, {**found, **seconds})
-            (folder / DONE).touch()
+            done.write_text(settings)
         observe_scores(sampler, scores)
         figures.append(read_json(folder / FIGURES))
         state, version = folder, iteration

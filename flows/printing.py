@@ -37,7 +37,9 @@ def _reader_may_be_gone() -> Iterator[None]:
     try:
         yield
         sys.stdout.flush()
-    except (BrokenPipeError, SystemExit):  # the latter is how rich's console takes the former
+    except (BrokenPipeError, SystemExit) as gone:
+        if isinstance(gone, SystemExit) and not isinstance(gone.__context__, BrokenPipeError):
+            raise  # rich's console makes the former the latter
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())  # what is still buffered goes there at the interpreter's end
         os.close(nowhere)

@@ -33,3 +33,7 @@ def test_the_loop_by_hand_gives_the_bytes_of_the_run(finished, profile, tmp_path
     assert [path.read_bytes() for path in made] == contents
     again = [path for path, before in zip(made, times, strict=True) if path.stat().st_mtime_ns != before]
     assert again == made[-len(FILES) :]
+    # With other settings it begins anew.
+    other = config.model_copy(update={"training": config.training.model_copy(update={"iterations": 1})})
+    stage_loop(other, curated, start, tmp_path / "work")
+    assert made[0].read_bytes() == contents[0] and made[0].stat().st_mtime_ns != times[0]
