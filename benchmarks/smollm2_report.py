@@ -33,6 +33,7 @@ ABLATIONS: dict[str, list[str]] = {
     "uniform tasks": ["sampler.kind=uniform"],
     "tasks that tell nothing of each other": ["sampler.pooling=0"],
     "rank 1": ["warm_start.lora={rank: 1, alpha: 2, targets: all-linear}"],
+    "rank 1, alpha 32": ["warm_start.lora={rank: 1, alpha: 32, targets: all-linear}"],
     "mean over sequences": ["learner.aggregation=sequence"],
     "KL 0.01": ["learner.kl.weight=0.01"],
     "KL 0.1": ["learner.kl.weight=0.1"],
