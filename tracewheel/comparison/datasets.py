@@ -57,7 +57,7 @@ def _moved(base: pd.DataFrame | None, table: pd.DataFrame | None) -> dict[str, i
     """Tasks of both that have another split, counted by `split in the base → split here`."""
     if base is None or table is None:
         return {}
-    both = base[["split"]].join(table[["split"]], how="inner", lsuffix="_base")
+    both = base[["split"]].add_suffix("_base").join(table[["split"]], how="inner")
     moved = both[both["split"] != both["split_base"]]
     counts = (moved["split_base"] + " → " + moved["split"]).value_counts()
     return {str(name): int(count) for name, count in sorted(counts.items())}

@@ -75,7 +75,7 @@ def noise_floor(first: Path, second: Path, *, confidence: float, resamples: int,
     one, other = (_rates(read_table(folder / RESULTS_FILE)) for folder in (first, second))
     noise: dict[str, Any] = {}
     for mode in MODES:
-        pairs = one[[mode]].join(other[[mode]], how="inner", lsuffix="_first", rsuffix="_second").dropna().sort_index()
+        pairs = one[[mode]].add_suffix("_first").join(other[[mode]].add_suffix("_second"), how="inner").dropna().sort_index()
         before, after = pairs[f"{mode}_first"].to_numpy(), pairs[f"{mode}_second"].to_numpy()
         noise[mode] = {"difference": None, "interval": None, "pairs": len(pairs), "flipped": int((before != after).sum())}
         if len(pairs):

@@ -236,7 +236,7 @@ def _strata(before: pandas.DataFrame, after: pandas.DataFrame) -> list[tuple[str
             [side[shared].assign(unit=side["task_id"], family=side["task_id"].map(families)), first.assign(unit="")]
         )
         found.append(units.groupby(["family", "unit"])["solved"].agg(["sum", "count"]))
-    both = found[0].join(found[1], how="inner", lsuffix="_after", rsuffix="_before")
+    both = found[0].add_suffix("_after").join(found[1].add_suffix("_before"), how="inner")
     names = both.index.get_level_values("family").astype(str)
     return [(name, Stratum(*map(int, counts))) for name, counts in zip(names, both.to_numpy(), strict=True)]
 
