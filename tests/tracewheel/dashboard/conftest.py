@@ -40,6 +40,21 @@ def client(library) -> Iterator[TestClient]:
 
 
 @pytest.fixture(scope="session")
+def whole_page():
+    """Asks for a page as it asks again itself, until it shows all: digests are made within a budget of time."""
+
+    def ask(visitor, address):
+        for _ in range(20):
+            answer = visitor.get(address)
+            assert answer.status_code == 200, (address, answer.text[-500:])
+            if "still being read" not in answer.text:
+                return answer.text
+        raise AssertionError(f"{address} is still being read")
+
+    return ask
+
+
+@pytest.fixture(scope="session")
 def indexed(library) -> sqlite3.Connection:
     """The index of the shipped runs."""
     place = next(iter(library.places.values()))

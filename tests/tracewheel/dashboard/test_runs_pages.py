@@ -112,14 +112,9 @@ def test_a_run_without_its_store_says_what_is_missing(copied):
     assert "The store holds no rollouts of this run" in client.get(f"{address}/rollouts").text
 
 
-def test_rollouts_count_every_episode_and_follow_filters(client, run_ids):
+def test_rollouts_count_every_episode_and_follow_filters(client, run_ids, whole_page):
     address = f"/runs/demo/{run_ids[-1]}/rollouts"
-    text = client.get(address).text
-    for _ in range(20):  # digests are made within a budget of time
-        if "still being read" not in text:
-            break
-        text = client.get(address).text
-    assert "still being read" not in text
+    text = whole_page(client, address)
     for words in ("Stop reasons", "Parts of the reward", "Diversity within groups", "At which step they fail", "move_file"):
         assert words in text, words
     assert 'id="iteration-2"' in text

@@ -1,6 +1,7 @@
 """Branches, fidelity and attributed errors as a visitor finds them, in a run whose other files know none of them."""
 
 import json
+from functools import partial
 
 import pandas
 import pytest
@@ -13,22 +14,14 @@ from tracewheel.dashboard.library import Library
 
 
 @pytest.fixture(scope="module")
-def page(programs):
+def page(programs, whole_page):
     app = create_app(Library([programs]))
     with TestClient(app, base_url="http://127.0.0.1", follow_redirects=False) as visitor:
         (place,) = app.state.library.places.values()
         while not is_current(place, place.path / ".dashboard"):
             Indexer(place, place.path / ".dashboard").run()
 
-        def ask(address):
-            for _ in range(20):  # digests are made within a budget of time
-                answer = visitor.get(address)
-                assert answer.status_code == 200, (address, answer.text[-500:])
-                if "still being read" not in answer.text:
-                    break
-            return answer.text
-
-        yield ask
+        yield partial(whole_page, visitor)
 
 
 @pytest.fixture(scope="module")
