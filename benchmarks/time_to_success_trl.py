@@ -158,7 +158,7 @@ def make_trainer(
             loss_type=setting.get("loss_type", "dapo"),
             max_grad_norm=1.0,
             max_steps=100_000,
-            use_cpu=True,
+            use_cpu=config.policy.device == "cpu",
             bf16=False,
             gradient_checkpointing=False,
             report_to="none",
