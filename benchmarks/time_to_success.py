@@ -11,7 +11,8 @@ shares of families and tiers; the time of that is taken off, on both sides. The 
 and sampled success reaches `--target` ends a side. TRL stops at `--limit` times our CPU seconds; the ratio is then reported as
 a lower bound.
 
-`time_to_success_trl.py` describes how TRL is set up to do its best; `--try` runs the settings to choose from.
+`time_to_success_trl.py` describes how TRL is set up to do its best; `--try` runs the settings to choose from. `--beside` takes
+what `--json` wrote in earlier calls, for sides or seeds that ran one at a time.
 `--set` changes the profile for both sides. SmolLM2's needs `rubric.flawed_penalty=0`: TRL's knows the task's verifier alone.
 A change to logs, curation or warm start needs another `--work`, which keeps them.
 Prints JSON and a table; `--json FILE` writes them.
@@ -30,6 +31,7 @@ from measuring import emit, environment, machine, table
 from time_to_success_sides import EPISODES
 
 HERE = Path(__file__).parent
+COMPARABLE = ("profile", "changes", "split", "tasks", "every", "target")  # the same for all runs of a table
 # Candidate settings for TRL by the beginning of the profile's name: `--try` runs them, `--trl-setting` names the best of them.
 # The real model takes passes of 8 episodes: its 49,152 logits a token in float32, for 128 episodes at once, exceed 24 GiB.
 TRIALS: dict[str, dict[str, dict[str, Any]]] = {
@@ -70,16 +72,19 @@ def main() -> None:
     parser.add_argument("--tasks", type=int, help="tasks of an evaluation; default: all of the split")
     parser.add_argument("--set", dest="changes", nargs="+", default=[], metavar="KEY=VALUE", help="changes to the profile")
     parser.add_argument("--work", type=Path, default=Path("runs/benchmark-time"))
+    parser.add_argument(
+        "--beside", type=Path, nargs="+", default=[], metavar="JSON", help="runs of earlier calls to compare with"
+    )
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     trials = next((each for start, each in TRIALS.items() if Path(arguments.profile).stem.startswith(start)), {})
     names = list(trials) if arguments.trials else [arguments.trl_setting or next(iter(trials), "")]
     if not set(names) <= set(trials):
         parser.error(f"--trl-setting: {arguments.profile} has the settings {', '.join(trials) or 'none'}")
-    runs: list[dict[str, Any]] = []
+    runs = [run for path in arguments.beside for run in earlier(path, arguments)]
     for seed in arguments.seeds:
         _child("sides", seed, {}, arguments)
-        ours = None
+        ours = next((run for run in runs if (run["side"], run["seed"]) == ("ours", seed)), None)
         if "ours" in arguments.sides:
             ours = _side("ours", "", seed, {"limit": arguments.longest}, arguments)
             runs.append(ours)
@@ -88,17 +93,23 @@ def main() -> None:
             runs += [_side("trl", name, seed, {"limit": limit} | trials[name], arguments) for name in names]
     result = {
         "machine": machine(arguments.threads),
-        "split": arguments.split,
-        "target": arguments.target,
-        "profile": arguments.profile,
-        "changes": arguments.changes,
-        "every": arguments.every,
-        "tasks": arguments.tasks,
+        **{name: getattr(arguments, name) for name in COMPARABLE},
         "trl_settings": {name: trials[name] for name in names},
         "runs": runs,
         "ratios": ratios(runs),
     }
     emit(result, tables(result), arguments.json)
+
+
+def earlier(path: Path, arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    """The runs of an earlier call, which had the same settings, number of threads and kind of machine."""
+    result, here = json.loads(path.read_text()), machine(arguments.threads)
+    differ = [name for name in COMPARABLE if result[name] != getattr(arguments, name)]
+    differ += [name for name in ("cpu", "cores", "threads") if result["machine"][name] != here[name]]
+    if differ:
+        raise SystemExit(f"--beside {path}: has other {', '.join(differ)} than this call")
+    runs: list[dict[str, Any]] = result["runs"]
+    return runs
 
 
 def _side(side: str, name: str, seed: int, setting: dict[str, Any], arguments: argparse.Namespace) -> dict[str, Any]:
@@ -110,8 +121,7 @@ def _side(side: str, name: str, seed: int, setting: dict[str, Any], arguments: a
 
 def _child(script: str, seed: int, setting: dict[str, Any], arguments: argparse.Namespace) -> str:
     """Run a script of this benchmark in a process of its own, whose points of the curve go to stderr. Returns its last line."""
-    common = ("profile", "split", "target", "threads", "every", "tasks", "changes")
-    setting = {"seed": seed, **{name: getattr(arguments, name) for name in common}, **setting}
+    setting = {"seed": seed, **{name: getattr(arguments, name) for name in ("threads", *COMPARABLE)}, **setting}
     start = arguments.work / f"{Path(arguments.profile).stem}-{seed}"
     command = [sys.executable, str(HERE / f"time_to_success_{script}.py"), str(start), json.dumps(setting)]
     done = subprocess.run(command, env=environment(arguments.threads), stdout=subprocess.PIPE, text=True, check=False)

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from tracewheel.config import load_config
 from tracewheel.environments import make_environment
@@ -63,6 +64,55 @@ def test_an_episode_is_the_same_tokens_on_both_sides(profile: str, tmp_path: Pat
         check_same_tokens(trainer, config, tasks)
 
 
+def test_trl_takes_the_gradient_of_the_policys_own_tokens(tmp_path: Path) -> None:
+    from time_to_success_trl import make_trainer
+    from transformers import TrainerCallback
+
+    config = load_config("configs/tiny.yaml")
+    environment = make_environment(config.environment.kind)
+    assert isinstance(environment, TaskMaker)
+    seen: list[dict[str, Any]] = []
+    gradients: list[torch.Tensor] = []
+
+    class Stop(TrainerCallback):
+        def on_pre_optimizer_step(self, *_: Any, model: Any = None, **__: Any) -> None:
+            gradients.append(gradient(model))
+
+        def on_step_end(self, _: Any, __: Any, control: Any, **___: Any) -> None:
+            control.should_training_stop = True
+
+    model = load_base(config.policy, config.policy.base)
+    setting = {"episodes": 32, "steps": 1, "micro_batch": 8, "learning_rate": 0.0}
+    trainer = make_trainer(model, config, environment.make_tasks(8, seed=1), setting, str(tmp_path), [Stop()])
+    loss = trainer.compute_loss
+
+    def noted(model: Any, inputs: dict[str, Any], *given: Any, **more: Any) -> Any:
+        seen.append(inputs)
+        return loss(model, inputs, *given, **more)
+
+    trainer.compute_loss = noted
+    trainer.args.max_grad_norm = 1e6
+    trainer.train()
+    assert len(seen) == 4 and any(batch["advantages"].any() for batch in seen)
+    count = sum(int((batch["completion_mask"] * batch["tool_mask"]).sum()) for batch in seen)
+    observed = sum(int((batch["completion_mask"] * (1 - batch["tool_mask"])).sum()) for batch in seen)
+    assert count and observed
+    model.zero_grad()
+    for batch in seen:
+        for row in range(len(batch["prompt_ids"])):
+            kept = batch["completion_mask"][row].bool()
+            prompt = batch["prompt_ids"][row][batch["prompt_mask"][row].bool()]
+            completion, own = batch["completion_ids"][row][kept], batch["tool_mask"][row][kept]
+            logits = model(input_ids=torch.cat([prompt, completion])[None]).logits[0, len(prompt) - 1 : -1]
+            logprobs = (logits / config.rollout.temperature).log_softmax(-1).gather(1, completion[:, None])[:, 0]
+            (-(batch["advantages"][row] * logprobs * own).sum() / count).backward()
+    torch.testing.assert_close(gradients[0], gradient(model), rtol=1e-3, atol=1e-5)
+
+
+def gradient(model: Any) -> torch.Tensor:
+    return torch.cat([parameter.grad.flatten() for parameter in model.parameters() if parameter.grad is not None])
+
+
 def test_a_subset_has_the_shares_of_families_and_tiers() -> None:
     from time_to_success_sides import even_subset
 
@@ -105,3 +155,30 @@ def test_each_profile_has_settings_of_its_own(
     with pytest.raises(SystemExit):
         time_to_success.main()
     assert "has the settings" in capsys.readouterr().err
+
+
+def test_runs_of_earlier_calls_stand_beside_those_of_the_same_evaluations(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import time_to_success
+
+    limits: list[float] = []
+
+    def child(script: str, seed: int, setting: dict[str, Any], _: object) -> str:
+        limits.append(setting.get("limit", 0))
+        seconds = {"ours": 10.0, "trl": 70.0}.get(script, 0)
+        return f'{{"reached": true, "cpu_s": {seconds}, "wall_s": {seconds}, "curve": [{{"episodes": 256, "rate": 0.9}}]}}'
+
+    def call(*more: str) -> None:
+        monkeypatch.setattr(sys, "argv", ["time_to_success.py", "--seeds", "0", *more])
+        time_to_success.main()
+
+    monkeypatch.setattr(time_to_success, "_child", child)
+    ours = tmp_path / "ours.json"
+    call("--sides", "ours", "--json", str(ours))
+    capsys.readouterr()
+    call("--sides", "trl", "--beside", str(ours))
+    assert limits == [0, 600, 0, 60]  # TRL's is six times what ours took
+    assert ": 7.0 (CPU), 7.0 (wall)" in capsys.readouterr().out
+    with pytest.raises(SystemExit, match=r"ours\.json: has other split, threads than this call"):
+        call("--sides", "trl", "--split", "validation", "--threads", "2", "--beside", str(ours))
