@@ -94,7 +94,7 @@ def main() -> None:
     result = {
         "machine": machine(arguments.threads),
         **{name: getattr(arguments, name) for name in COMPARABLE},
-        "trl_settings": {name: trials[name] for name in names},
+        "trl_settings": {name: trials[name] for name in trials if any(run["setting"] == name for run in runs)},
         "runs": runs,
         "ratios": ratios(runs),
     }
@@ -104,8 +104,8 @@ def main() -> None:
 def earlier(path: Path, arguments: argparse.Namespace) -> list[dict[str, Any]]:
     """The runs of an earlier call, which had the same settings, number of threads and kind of machine."""
     result, here = json.loads(path.read_text()), machine(arguments.threads)
-    differ = [name for name in COMPARABLE if result[name] != getattr(arguments, name)]
-    differ += [name for name in ("cpu", "cores", "threads") if result["machine"][name] != here[name]]
+    differ = [name for name in COMPARABLE if result.get(name) != getattr(arguments, name)]
+    differ += [name for name in ("cpu", "cores", "threads") if result.get("machine", {}).get(name) != here[name]]
     if differ:
         raise SystemExit(f"--beside {path}: has other {', '.join(differ)} than this call")
     runs: list[dict[str, Any]] = result["runs"]
