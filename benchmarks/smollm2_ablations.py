@@ -24,6 +24,7 @@ from typing import Any
 
 import pandas as pd
 import torch
+from bfloat16_products import multiply_in_float32
 from learning import without_mask
 from measuring import environment
 from smollm2 import JSON, PROFILE, evaluated, store
@@ -32,6 +33,7 @@ from stage_loop import curated_logs, stage_loop, warm_started
 from whole_run import UPDATE
 
 from tracewheel.config import RetrainConfig, load_config
+from tracewheel.config.precision import choose_dtype
 from tracewheel.learner.warm_start.demonstrations import demonstration_examples
 from tracewheel.learner.warm_start.selection import episodes_to_imitate
 from tracewheel.policy.adapters import PolicyRef
@@ -116,6 +118,8 @@ def ablated(name: str, seed: int, arguments: argparse.Namespace) -> dict[str, An
     settings += [f"training.iterations={iterations}", *changes, *arguments.changes]
     config = load_config(PROFILE, settings)
     torch.set_num_threads(config.threads)
+    if "bfloat16" in name and arguments.device == "cpu" and choose_dtype(config.policy.base, "cpu")[0] == "float32":
+        multiply_in_float32()
     curated = curated_logs(config, work / "curated")
     # An ablation of the adapter's shape has a warm start of its own.
     own = any(change.startswith("warm_start.") for change in changes)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import random
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -111,3 +113,31 @@ def test_a_ratio_20_percent_worse_is_reported(measured: dict[str, float], fallen
     from check_regression import worse
 
     assert worse({"speed": 1.0, "power of the turns, ours": 1.0}, measured) == fallen
+
+
+PRODUCTS = """
+import torch
+from bfloat16_products import multiply_in_float32
+
+multiply_in_float32()
+shapes = [(96, 576), (576, 1536), (4, 96, 64), (4, 64, 70), (96, 1536), (4, 96, 70)]
+low = [torch.randn(*shape, generator=torch.Generator().manual_seed(0)).bfloat16().requires_grad_() for shape in shapes]
+high = [matrix.detach().float().requires_grad_() for matrix in low]
+made = [
+    [left @ right, many @ others, torch.addmm(added, left, right, alpha=0.5), torch.baddbmm(more, many, others, beta=2)]
+    for left, right, many, others, added, more in (low, high)
+]
+for one, other in zip(*made, strict=True):
+    assert torch.equal(one, other.bfloat16())
+    one.backward(torch.ones_like(one))
+    other.backward(torch.ones_like(other))
+for one, other in zip(low, high, strict=True):
+    torch.testing.assert_close(one.grad, other.grad.bfloat16(), rtol=2**-6, atol=2**-6)
+"""
+
+
+def test_bfloat16_is_multiplied_in_float32_and_rounded_once() -> None:
+    """In a process of its own: it is for the whole process."""
+    from measuring import environment
+
+    subprocess.run([sys.executable, "-c", PRODUCTS], env=environment(threads=1), check=True)
