@@ -4,9 +4,10 @@
 
 Runs `tracewheel retrain` once per seed, then two controls from the same warm start: as many optimiser
 steps on the replay text alone (the contribution of replay to the harder tier), and the same reinforcement
-learning without the action mask, so that the loss covers tool replies. The last policies with and without it
-are compared task by task, whatever validation chose. Prints JSON and a table; writes `docs/learning.json`,
-`docs/learning.md` and `docs/learning.png`.
+learning without the action mask, so that the loss covers tool replies. The late policies with and without it
+are compared task by task, whatever validation chose: several together, because one alone wavers. Prints JSON and
+a table; writes `docs/learning.json`, `docs/learning.md` and `docs/learning.png`. `--label` gives the seeds of another
+kind of machine a name, and keeps the results of others beside them.
 """
 
 from __future__ import annotations
@@ -48,9 +49,10 @@ POLICIES = {
 }
 CONTROLS = {
     "replay_only": "warm start + replay text alone",
-    "last": "RL, the last policy",
-    "no_mask": "RL without the action mask, the last policy",
+    "mask": "RL, late policies",
+    "no_mask": "RL without the action mask, late policies",
 }
+LATE = 5  # so many of the last policies that validation looked at
 SPLITS = ("held_out", "harder")
 
 
@@ -61,19 +63,21 @@ def main() -> None:
     parser.add_argument("--work", type=Path, default=Path("runs/benchmark-learning"))
     parser.add_argument("--out", type=Path, default=Path("docs"))
     parser.add_argument("--control-seeds", type=int, nargs="*", help="seeds to run the controls for (default: all)")
+    parser.add_argument("--label", default="", metavar="TEXT", help="follows the seed, as ' on AVX-512'")
     arguments = parser.parse_args()
-    results = {}
+    known = arguments.out / "learning.json"
+    results = json.loads(known.read_text()) if arguments.label and known.exists() else {}
     for seed in arguments.seeds:
         run_dir = arguments.work / f"seed-{seed}"
         run = retrain(arguments.profile, seed, run_dir)
         config = load_config(arguments.profile, [f"seed={seed}"])
         wanted = arguments.control_seeds is None or seed in arguments.control_seeds
-        last = last_adapter(run_dir, run["run_id"])
-        controls = _controls(config, last, arguments.work / f"controls-{seed}") if wanted else {}
-        results[str(seed)] = {"run": run, "controls": controls}
+        updates = [entry.path for entry in FinishedRun(RunRecord(run_dir, run["run_id"])).of_stage("update")]
+        controls = _controls(config, updates, arguments.work / f"controls-{seed}") if wanted else {}
+        results[f"{seed}{arguments.label}"] = {"run": run, "controls": controls}
         print(f"seed {seed}: RL {run['success']['rl']:.3f}, harder {run['harder']['rl']:.3f}", file=sys.stderr)
     arguments.out.mkdir(parents=True, exist_ok=True)
-    (arguments.out / "learning.json").write_text(json.dumps(results, indent=2) + "\n")
+    known.write_text(json.dumps(results, indent=2) + "\n")
     table = table_of(results)
     (arguments.out / "learning.md").write_text(table)
     _plot(results, arguments.out / "learning.png")
@@ -92,46 +96,55 @@ def retrain(profile: str, seed: int, run_dir: Path, *settings: str) -> dict[str,
     return summary
 
 
-def last_adapter(run_dir: Path, run_id: str) -> Path:
-    """The adapter of a run's last iteration, which need not be the one that validation chose."""
-    *_, update = FinishedRun(RunRecord(run_dir, run_id)).of_stage("update")
-    return update.path / "adapter"
-
-
-def _controls(config: RetrainConfig, last: Path, work: Path) -> dict[str, Any]:
-    """The two controls from the verified (or all-logs) warm start that the profile names, and the run's last policy."""
+def _controls(config: RetrainConfig, updates: list[Path], work: Path) -> dict[str, Any]:
+    """The two controls from the verified (or all-logs) warm start that the profile names, beside the run's late policies."""
     torch.set_num_threads(config.threads)
     curated = curated_logs(config, work / "curated")
     start = warm_started(config, curated, work / "warm")
+    without_mask(config, curated, start, work / "no_mask")
+    late = range(config.training.iterations, 0, -config.training.validate_every)[:LATE]
     adapters = {
-        "replay_only": _replay_only(config, start / "adapter", work / "replay_only"),
-        "last": last,
-        "no_mask": without_mask(config, curated, start, work / "no_mask")[0],
+        "replay_only": [_replay_only(config, start / "adapter", work / "replay_only")],
+        "mask": [updates[iteration - 1] / "adapter" for iteration in late],
+        "no_mask": [work / "no_mask" / f"{iteration:03d}" / "adapter" for iteration in late],
     }
-    rates: dict[str, Any] = {}
-    for name, adapter in adapters.items():
-        policy = PolicyRef(config.policy.base, str(adapter), config.training.iterations)
-        rates[name] = {}
-        for split in SPLITS:
-            out = work / "evaluations" / name / split
-            out.mkdir(parents=True, exist_ok=True)
-            tasks = load_tasks(curated, split)
-            seed = evaluation_seed(config.seed, split)
-            summary = evaluate(EvaluateSections.of(config), policy, tasks, out, samples=config.evaluation.samples, seed=seed)
-            rates[name][split] = {mode: summary[mode]["rate"] for mode in ("greedy", "sampled")}
-    return rates | {"mask": _worth_of_mask(work / "evaluations")}
+    outcomes = {name: _outcomes(config, curated, policies, work / "evaluations" / name) for name, policies in adapters.items()}
+    rates = {name: {split: _rates(table) for split, table in tables.items()} for name, tables in outcomes.items()}
+    return {**rates, "worth_of_mask": _worth_of_mask(outcomes)}
 
 
-def _worth_of_mask(evaluations: Path) -> dict[str, Any]:
-    """By split, the paired difference of the last policies with and without the action mask, greedy and sampled."""
-    found: dict[str, Any] = {}
+def _outcomes(config: RetrainConfig, curated: Path, adapters: list[Path], work: Path) -> dict[str, pd.DataFrame]:
+    """By split, what policies gave on each task, all of them together: mean greedy success, and sums of sampled episodes."""
+    found = {}
     for split in SPLITS:
-        after, before = (pd.read_parquet(evaluations / name / split / RESULTS_FILE) for name in ("last", "no_mask"))
-        found[split] = {
-            mode: paired_differences(after, before, greedy_weight=weight)["rows"][0]
+        tasks, seed, tables = load_tasks(curated, split), evaluation_seed(config.seed, split), []
+        for number, adapter in enumerate(adapters):
+            out = work / split / str(number)
+            out.mkdir(parents=True, exist_ok=True)
+            policy = PolicyRef(config.policy.base, str(adapter), config.training.iterations)
+            evaluate(EvaluateSections.of(config), policy, tasks, out, samples=config.evaluation.samples, seed=seed)
+            tables.append(pd.read_parquet(out / RESULTS_FILE))
+        by_task = pd.concat(tables).groupby(["task_id", "family"])
+        found[split] = by_task.agg(
+            {"greedy": "mean", "sampled_successes": "sum", "sampled_attempts": "sum"},
+        ).reset_index()
+    return found
+
+
+def _rates(outcomes: pd.DataFrame) -> dict[str, float]:
+    sampled = outcomes["sampled_successes"].sum() / outcomes["sampled_attempts"].sum()
+    return {"greedy": float(outcomes["greedy"].mean()), "sampled": float(sampled)}
+
+
+def _worth_of_mask(outcomes: dict[str, dict[str, pd.DataFrame]]) -> dict[str, Any]:
+    """By split, the paired difference of the late policies with and without the action mask, greedy and sampled."""
+    return {
+        split: {
+            mode: paired_differences(outcomes["mask"][split], outcomes["no_mask"][split], greedy_weight=weight)["rows"][0]
             for mode, weight in (("greedy", 1.0), ("sampled", 0.0))
         }
-    return found
+        for split in SPLITS
+    }
 
 
 def _replay_only(config: RetrainConfig, start: Path, out: Path) -> Path:
@@ -145,9 +158,11 @@ def _replay_only(config: RetrainConfig, start: Path, out: Path) -> Path:
     return out
 
 
-def without_mask(config: RetrainConfig, curated: Path, start: Path, work: Path) -> tuple[Path, list[dict[str, Any]]]:
-    """Run the same loop, with everything after the prompt treated as sampled by the policy. Returns as `stage_loop`."""
-    return stage_loop(config, curated, start, work, change=partial(unmask, config))
+def without_mask(
+    config: RetrainConfig, curated: Path, start: Path, work: Path, drawn: int | None = None
+) -> tuple[Path, list[dict[str, Any]]]:
+    """Run the same loop, with everything after the prompt treated as sampled by the policy. As `stage_loop` otherwise."""
+    return stage_loop(config, curated, start, work, drawn=drawn, change=partial(unmask, config))
 
 
 def unmask(config: RetrainConfig, policy: PolicyRef, trajectories: Path) -> None:
@@ -199,9 +214,9 @@ def table_of(results: dict[str, Any]) -> str:
             f"Seed {seed}, in points: gate {run['gate']['verdict']} against {run['gate']['baseline']}, {points(run['gate'])}; "
             f"harder tier against the verified warm start {points(run['harder_differences']['warm_start_verified'])}."
         )
-        if worth := results[seed]["controls"].get("mask"):
+        if worth := results[seed]["controls"].get("worth_of_mask"):
             said = [f"{split.replace('_', ' ')} {mode} {points(row)}" for split in SPLITS for mode, row in worth[split].items()]
-            lines.append(f"Seed {seed}, in points: the last policy with the action mask minus that without: {', '.join(said)}.")
+            lines.append(f"Seed {seed}, in points: late policies with the action mask minus those without: {', '.join(said)}.")
     return "\n".join(lines) + "\n"
 
 

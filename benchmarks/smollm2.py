@@ -4,6 +4,7 @@
     python data/make_traces.py noisy_order_desk           # for the noisier world
     python benchmarks/smollm2.py run --seeds 0 1 2        # hours; `--policies rl rejection_sampling` for some of them
     python benchmarks/smollm2.py run --world noisy --policies rl rejection_sampling
+    python benchmarks/smollm2.py run --world bfloat16 --policies rl          # on a processor that multiplies bfloat16
     python benchmarks/smollm2.py show                     # tables and plot again from docs/smollm2.json
 
 Each result goes into `docs/smollm2.json` as soon as it is there, with what every held-out task gave, so that results of
@@ -47,13 +48,15 @@ from tracewheel.sampling.seeds import evaluation_seed
 PROFILE = "configs/smollm2.yaml"
 JSON, PAGE, PLOT = Path("docs/smollm2.json"), Path("docs/smollm2.md"), Path("docs/smollm2.png")
 # Which part of the JSON a world's results are in, and what it changes in the profile. In the noisier one tools fail, customers
-# change their mind, and the reward is the share of the orders asked for that are done. Nearly all of its
-# groups differ, so an iteration takes longer, and there are fewer.
+# change their mind, and the reward is the share of the orders asked for that are done. Nearly all of its groups differ, so an
+# iteration takes longer, and there are fewer. The profile's `auto` chooses bfloat16 on a processor that multiplies it; so do we
+# in a world of its own, which is the plain one otherwise.
 WORLDS = {
-    "plain": ("seeds", []),
+    "plain": ("seeds", ["policy.dtype=float32"]),
     "noisy": (
         "noisy",
         [
+            "policy.dtype=float32",
             "ingest.paths=[data/smollm2/noisy_order_desk.jsonl]",
             "environment.args={noisy: true}",
             "training.iterations=12",
@@ -63,6 +66,7 @@ WORLDS = {
             "rubric.objectives=[{kind: part, name: progress, part: progress}]",
         ],
     ),
+    "bfloat16": ("bfloat16", ["policy.dtype=bfloat16"]),
 }
 LOOPS = {
     "rl": [],
@@ -91,7 +95,7 @@ def main() -> None:
     for seed in arguments.seeds if arguments.action != "show" else ():
         for name in sorted(arguments.policies, key=[*LOOPS, *WITHOUT_RL].index):
             store(WORLDS[arguments.world][0], seed, measured(name, seed, arguments.world, arguments.work))
-    for part, lines in (("figures", report), ("noisy", report), ("ablations", ablation_report)):
+    for part, lines in (("figures", report), ("noisy", report), ("bfloat16", report), ("ablations", ablation_report)):
         seeds = stored("seeds" if part == "figures" else part)
         between_marks(PAGE, part, "\n".join(lines(seeds)) if seeds else "Not run yet.\n")
     plot(stored("seeds"), PLOT)

@@ -40,10 +40,9 @@ from tracewheel.policy.adapters import PolicyRef
 from tracewheel.policy.loading import policy_renderer
 
 SECONDS, RESULT = ("rollout_s", "update_s"), "result.json"
-# A GPU takes more at once. Both parts stay in float32, as on the CPU, unless an ablation says otherwise.
+# A GPU takes more at once.
 ON_A_GPU = (
     "policy.device=cuda",
-    "policy.dtype=float32",
     "rollout.engine.slots=256",
     "warm_start.micro_batch_tokens=16384",
     "learner.micro_batch_tokens=16384",
@@ -113,7 +112,9 @@ def ablated(name: str, seed: int, arguments: argparse.Namespace) -> dict[str, An
     """The loop with one thing changed, or the warm start alone: outcomes on both splits, and figures of each update."""
     begun, work = time.perf_counter(), arguments.work / str(seed)
     folder, changes = work / folder_name(name), ABLATIONS.get(name, [])
-    settings = [f"seed={seed}", f"threads={arguments.threads}", *(ON_A_GPU if arguments.device == "cuda" else ())]
+    # Both parts are in float32, whatever the hardware multiplies, unless an ablation says otherwise.
+    settings = [f"seed={seed}", f"threads={arguments.threads}", "policy.dtype=float32"]
+    settings += ON_A_GPU if arguments.device == "cuda" else ()
     iterations = load_config(PROFILE).training.iterations // 2
     settings += [f"training.iterations={iterations}", *changes, *arguments.changes]
     config = load_config(PROFILE, settings)
@@ -125,13 +126,14 @@ def ablated(name: str, seed: int, arguments: argparse.Namespace) -> dict[str, An
     own = any(change.startswith("warm_start.") for change in changes)
     start = warm_started(config, curated, (folder if own else work / WARM_START) / "start")
     adapter, updates = start / "adapter", []
+    drawn = OTHER_LUCK.get(name)
     if name == REPLAY:
         config = load_config(PROFILE, [*settings, f"learner.replay_path={demonstrations(config, curated, folder)}"])
-    if name == NO_MASK:
-        adapter, updates = without_mask(config, curated, start, folder)
+    if name in NO_MASK:
+        adapter, updates = without_mask(config, curated, start, folder, drawn)
     elif name != WARM_START:
         sampling = load_config(PROFILE, [*settings, "policy.dtype=bfloat16"]) if name == BFLOAT16_SAMPLER else None
-        adapter, updates = stage_loop(config, curated, start, folder, sampling=sampling, drawn=OTHER_LUCK.get(name))
+        adapter, updates = stage_loop(config, curated, start, folder, sampling=sampling, drawn=drawn)
     policy = PolicyRef(config.policy.base, str(adapter), len(updates))
     return {
         **evaluated(config, curated, policy, folder),

@@ -19,15 +19,20 @@ from tracewheel.environments.order_desk.tasks import wanted
 from tracewheel.environments.order_desk.wording import is_paraphrase
 
 SPLITS = ("held_out", "harder")
-WARM_START, AS_IT_IS, NO_MASK, REPLAY = "warm_start", "as it is", "no action mask", "replay of demonstrations"
+WARM_START, AS_IT_IS, REPLAY = "warm_start", "as it is", "replay of demonstrations"
 BFLOAT16_SAMPLER = "bfloat16 sampler"
-OTHER_LUCK = {"as it is, other episodes": 1000, "as it is, other episodes again": 2000}  # seeds of the episodes
+# Seeds of the episodes.
+OTHER_LUCK = {
+    "as it is, other episodes": 1000,
+    "as it is, other episodes again": 2000,
+    "no action mask, other episodes": 1000,
+}
+NO_MASK = ("no action mask", "no action mask, other episodes")
 ON_TWO_CORES = "as it is, on two cores"  # the tenth policy of `make demo-smollm2`, whose run is seed 0's
 # What each ablation changes in the profile; some change the loop itself, and one reads a file.
 ABLATIONS: dict[str, list[str]] = {
     AS_IT_IS: [],
-    **{name: [] for name in OTHER_LUCK},
-    NO_MASK: [],
+    **{name: [] for name in (*OTHER_LUCK, *NO_MASK)},
     "groups of 4, 64 tasks": ["rollout.group_size=4", "training.tasks_per_iteration=64"],
     "groups of 16, 16 tasks": ["rollout.group_size=16", "training.tasks_per_iteration=16"],
     "uniform tasks": ["sampler.kind=uniform"],
