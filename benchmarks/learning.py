@@ -54,6 +54,7 @@ CONTROLS = {
 }
 LATE = 5  # so many of the last policies that validation looked at
 SPLITS = ("held_out", "harder")
+PLACES = ("adapter", "report", "mlflow_run", "mlflow_uri")  # in a run's summary, and of no use elsewhere
 
 
 def main() -> None:
@@ -74,7 +75,8 @@ def main() -> None:
         wanted = arguments.control_seeds is None or seed in arguments.control_seeds
         updates = [entry.path for entry in FinishedRun(RunRecord(run_dir, run["run_id"])).of_stage("update")]
         controls = _controls(config, updates, arguments.work / f"controls-{seed}") if wanted else {}
-        results[f"{seed}{arguments.label}"] = {"run": run, "controls": controls}
+        kept = {key: value for key, value in run.items() if key not in PLACES}
+        results[f"{seed}{arguments.label}"] = {"run": kept, "controls": controls}
         print(f"seed {seed}: RL {run['success']['rl']:.3f}, harder {run['harder']['rl']:.3f}", file=sys.stderr)
     arguments.out.mkdir(parents=True, exist_ok=True)
     known.write_text(json.dumps(results, indent=2) + "\n")
@@ -244,7 +246,7 @@ def _plot(results: dict[str, Any], path: Path) -> None:
         axis.set_title(f"Greedy success, {title}")
         axis.set_ylim(0, 1)
         axis.grid(axis="y", alpha=0.3)
-    held_out.legend()
+    harder.legend(fontsize=7, loc="upper left")
     figure.tight_layout()
     figure.savefig(path, dpi=130)
 
