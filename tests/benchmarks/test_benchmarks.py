@@ -57,6 +57,26 @@ def test_trls_chat_template_equals_ours() -> None:
     assert said[0] == said[1]
 
 
+def test_a_difference_between_policies_together_is_the_mean_of_their_differences(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    import pandas as pd
+    from measuring import together
+    from smollm2 import stored
+
+    from tracewheel.comparison.paired import paired_differences
+
+    runs = stored("ablations")["0"]
+    one, other, base = (
+        pd.DataFrame(runs[name]["tasks"]["harder"]) for name in ("no action mask", "no action mask, other episodes", "as it is")
+    )
+
+    def difference(table: pd.DataFrame) -> float:
+        return float(paired_differences(table, base, greedy_weight=0.5)["rows"][0]["difference"])
+
+    assert difference(one) != difference(other)
+    assert difference(together([one, other])) == pytest.approx((difference(one) + difference(other)) / 2)
+
+
 def test_the_power_of_a_power_law_is_recovered() -> None:
     from rollouts import exponent
 
