@@ -49,8 +49,8 @@ PROFILE = "configs/smollm2.yaml"
 JSON, PAGE, PLOT = Path("docs/smollm2.json"), Path("docs/smollm2.md"), Path("docs/smollm2.png")
 # Which part of the JSON a world's results are in, and what it changes in the profile. In the noisier one tools fail, customers
 # change their mind, and the reward is the share of the orders asked for that are done. Nearly all of its groups differ, so an
-# iteration takes longer, and there are fewer. The profile's `auto` chooses bfloat16 on a processor that multiplies it; so do we
-# in a world of its own, which is the plain one otherwise.
+# iteration takes longer, and there are fewer. The profile's `auto` means bfloat16 on a processor that multiplies it. That is
+# the plain world again under a name of its own, so that no table mixes the two.
 WORLDS = {
     "plain": ("seeds", ["policy.dtype=float32"]),
     "noisy": (

@@ -29,7 +29,7 @@ OTHER_LUCK = {
 }
 NO_MASK = ("no action mask", "no action mask, other episodes")
 ON_TWO_CORES = "as it is, on two cores"  # the tenth policy of `make demo-smollm2`, whose run is seed 0's
-MASK = (AS_IT_IS, ON_TWO_CORES, "as it is, other episodes", "as it is, other episodes again")
+MASK = (AS_IT_IS, ON_TWO_CORES, *(name for name in OTHER_LUCK if name not in NO_MASK))
 # What each ablation changes in the profile; some change the loop itself, and one reads a file.
 ABLATIONS: dict[str, list[str]] = {
     **{name: [] for name in (*MASK, *NO_MASK) if name != ON_TWO_CORES},
