@@ -56,7 +56,7 @@ def describe(options: argparse.Namespace) -> dict[str, Any]:
 def built_in() -> dict[str, dict[str, Any]]:
     """The built-in classes by sort and name; a log format is the module that reads it."""
     from tracewheel.core.log_formats import LOG_FORMATS
-    from tracewheel.core.plugins import load_class
+    from tracewheel.core.plugins import import_class
     from tracewheel.environments import ENVIRONMENTS, RECORDED
     from tracewheel.environments.recorded.environment import RecordedEnvironment
     from tracewheel.environments.users import ENDPOINT, ENDPOINT_CLASS, USERS
@@ -68,7 +68,7 @@ def built_in() -> dict[str, dict[str, Any]]:
     kinds: dict[str, dict[str, Any]] = {
         "environment": {**ENVIRONMENTS, RECORDED: RecordedEnvironment},
         "verifier": dict(VERIFIERS),
-        "simulated user": {**USERS, ENDPOINT: load_class(ENDPOINT_CLASS, {}, "user")},
+        "simulated user": {**USERS, ENDPOINT: import_class(ENDPOINT_CLASS, "user")},
         "log reader": dict(BUILT_IN),
         "log format": formats,
     }
@@ -77,12 +77,14 @@ def built_in() -> dict[str, dict[str, Any]]:
 
 def _found(kind: str, kinds: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, Any]]:
     """What has this name, with its sort; `workspace` is an environment and a verifier."""
+    from tracewheel.core.given_kinds import give
     from tracewheel.core.plugins import load_class
     from tracewheel.environments.recorded.environment import PREFIX
 
     name = kind.split(":")[0] if kind.startswith(PREFIX) else kind
     if found := [(sort, named[name]) for sort, named in kinds.items() if name in named]:
         return found
+    give(kind)
     own = load_class(kind, {name: found for named in kinds.values() for name, found in named.items()}, "kind")
     if not isinstance(own, type):
         raise ConfigError(f"kind '{kind}' is no class but a {type(own).__name__}; name a class, as 'module:Class'")

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from flows.setup import prepare_environment, resolve_config
-from tracewheel.config import DoctorSections, RetrainConfig, load_config
+from tracewheel.config import DoctorSections, RetrainConfig, load_stored_config
 from tracewheel.core.errors import DataError, UnhealthyRun
-from tracewheel.core.run_record import CONFIG_FILE
 
 COLOURS = {"severe": "red", "warning": "yellow", "healthy": "green", "not_checked": "dim"}
 WORDS = {"not_checked": "not checked"}
@@ -84,4 +83,4 @@ def show_findings(said: Mapping[str, Any]) -> None:
 
 def _config_of(record: Path, given: RetrainConfig) -> RetrainConfig:
     """The run's profile with the doctor's limits of the one that was given."""
-    return load_config(record / CONFIG_FILE).model_copy(update={"doctor": given.doctor})
+    return load_stored_config(record).model_copy(update={"doctor": given.doctor})

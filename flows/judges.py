@@ -77,9 +77,8 @@ def train_reward_model(options: argparse.Namespace) -> dict[str, Any]:
 
     from flows.setup import prepare_environment
     from tracewheel.comparison.finished_run import FinishedRun
-    from tracewheel.config import load_config
+    from tracewheel.config import load_stored_config
     from tracewheel.core.named_run import run_named
-    from tracewheel.core.run_record import CONFIG_FILE
     from tracewheel.core.store import produce_whole
     from tracewheel.learner.reward_model.examples import read_examples
     from tracewheel.learner.reward_model.training import RewardModelSettings, train_reward_model
@@ -94,7 +93,7 @@ def train_reward_model(options: argparse.Namespace) -> dict[str, Any]:
     settings = RewardModelSettings(
         members=options.members, epochs=options.epochs, learning_rate=options.learning_rate, weights=options.weights
     )
-    base = load_config(record.path / CONFIG_FILE).policy.base
+    base = load_stored_config(record.path).policy.base
     result = produce_whole(Path(options.out), lambda out: train_reward_model(base, examples, settings, out))
     return {
         "out": options.out,

@@ -34,11 +34,14 @@ def make_tasks(options: argparse.Namespace) -> dict[str, Any]:
         ConfigError: the environment makes or reads no tasks.
         DataError: the file holds none, or is damaged.
     """
+    from tracewheel.core.given_kinds import give
     from tracewheel.core.store import write_whole
     from tracewheel.curation.task_file import TaskSource, kind_of, task_lines
 
     path = Path(options.source) if options.source else None
-    lines, counts = task_lines(TaskSource(kind_of(options.kind, options.args), path, options.n, options.seed))
+    kind = kind_of(options.kind, options.args)
+    give(kind)
+    lines, counts = task_lines(TaskSource(kind, path, options.n, options.seed))
     out = Path(options.out)
     out.parent.mkdir(parents=True, exist_ok=True)
     write_whole(out, "".join(f"{line}\n" for line in lines))

@@ -17,7 +17,7 @@ from tasks.registry import register
 from tasks.run import Run
 from tasks.sync import require_mlflow
 from tasks.tracking import Tracking
-from tracewheel.config import RetrainConfig, load_config
+from tracewheel.config import RetrainConfig, load_stored_config
 from tracewheel.core import run_state
 from tracewheel.core.errors import ConfigError, DataError
 from tracewheel.core.run_record import CONFIG_FILE, SUMMARY_FILE, RunRecord
@@ -59,7 +59,7 @@ def _what_waits(record: RunRecord) -> tuple[RetrainConfig, dict[str, Any], Path]
     if summary is None:
         raise DataError(f"{record.path}: run {record.run_id} is not complete; `tracewheel retrain` resumes it")
     try:
-        config = load_config(record.path / CONFIG_FILE)
+        config = load_stored_config(record.path)
     except ConfigError as error:
         raise DataError(f"{record.path / CONFIG_FILE}: a profile of another version ({error})") from error
     weights = next((record.path / name for name in (ADAPTER, MODEL) if (record.path / name).is_dir()), None)

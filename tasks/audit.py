@@ -10,11 +10,11 @@ from typing import Any
 from tasks.run import Run, named
 from tasks.stage import Context, stage_task
 from tasks.tracking import Tracking
-from tracewheel.config import AuditSections, RetrainConfig, load_config
+from tracewheel.config import AuditSections, RetrainConfig, load_stored_config
 from tracewheel.core.errors import DataError
 from tracewheel.core.files import read_json
 from tracewheel.core.fingerprint import digest_file
-from tracewheel.core.run_record import CONFIG_FILE, LINEAGE_FILE
+from tracewheel.core.run_record import LINEAGE_FILE
 from tracewheel.core.store import Entry, place_copy, write_whole
 from tracewheel.curation.curated_folder import HELD_OUT, load_tasks
 from tracewheel.evaluation.audit.audit import AUDIT_FILE, audit, tasks_to_audit
@@ -59,7 +59,7 @@ def note_audit(config: RetrainConfig, run_id: str, out: Path) -> None:
     kept = run.record.path / AUDIT_FILE
     place_copy(out / AUDIT_FILE, kept)
     _note_lineage(run, {})
-    settings = load_config(run.record.path / CONFIG_FILE)  # a run's parameters in MLflow are those that it had
+    settings = load_stored_config(run.record.path)  # a run's parameters in MLflow are those that it had
     own = settings.model_copy(update={"tracking": config.tracking, "work_dir": config.work_dir})
     tracking = Tracking.open(own, run.record, run.reporter.say)
     with tracking.closing():

@@ -8,9 +8,9 @@ from typing import Any
 from tasks.mlflow_client import bounded, make_client
 from tasks.traces import trace_id_of
 from tracewheel.comparison.finished_run import FinishedRun
-from tracewheel.config import load_config
+from tracewheel.config import load_stored_config
 from tracewheel.core.errors import DataError
-from tracewheel.core.run_record import CONFIG_FILE, RunRecord
+from tracewheel.core.run_record import RunRecord
 from tracewheel.dashboard.sources import sources_of
 from tracewheel.operations.labels import Label, labels_of
 
@@ -34,7 +34,7 @@ def log_labels(record: RunRecord) -> dict[str, int]:
     """
     from mlflow.tracing.client import TracingClient
 
-    config = load_config(record.path / CONFIG_FILE)
+    config = load_stored_config(record.path)
     mlflow_run = str((record.summary or {}).get("mlflow_run") or "")
     if not mlflow_run:
         raise DataError(

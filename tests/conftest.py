@@ -23,6 +23,9 @@ import pytest
 import torch
 from hypothesis import settings
 
+from tracewheel.core.given_kinds import give
+
+give("tests.own:Kind", "examples.own:Kind")  # what tests and examples name is the user's own
 torch.set_num_threads(1)
 settings.register_profile("tests", deadline=None, derandomize=True, database=None)
 settings.load_profile("tests")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tracewheel.config import RetrainConfig, load_config
+from tracewheel.config import RetrainConfig, load_stored_config
 from tracewheel.core.errors import DataError
 from tracewheel.core.files import read_json, read_table
 from tracewheel.core.run_record import CONFIG_FILE, ENTRIES_FILE, RunRecord
@@ -101,7 +101,7 @@ class FinishedRun:
         Raises:
             ConfigError: this version does not know one of its keys.
         """
-        return load_config(self.record.path / CONFIG_FILE)
+        return load_stored_config(self.record.path)
 
     @functools.cached_property
     def lineage(self) -> dict[str, Any]:

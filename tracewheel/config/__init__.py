@@ -50,7 +50,7 @@ from tracewheel.config.learner import (
     UpdateConfig,
     ZeroVarianceConfig,
 )
-from tracewheel.config.loading import load_config, load_ingest_config
+from tracewheel.config.loading import load_config, load_ingest_config, load_stored_config
 from tracewheel.config.mismatch import MismatchConfig
 from tracewheel.config.passes import (
     BackendConfig,
@@ -209,4 +209,5 @@ __all__ = [
     "ZeroVarianceConfig",
     "load_config",
     "load_ingest_config",
+    "load_stored_config",
 ]

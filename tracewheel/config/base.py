@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field
 
+from tracewheel.core.given_kinds import give
 from tracewheel.core.kinds import Kind
 
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
@@ -30,6 +31,20 @@ class KindConfig(Strict):
     def spec(self) -> str:
         """The kind as text (`tracewheel.core.kinds`), as tasks hold it."""
         return Kind(self.kind, self.args).text
+
+
+class GivenKind(KindConfig):
+    """A kind that the user names in a profile, and which may be made for that (`tracewheel.core.given_kinds`)."""
+
+    def model_post_init(self, context: Any) -> None:
+        self._give()
+
+    def __setstate__(self, state: dict[Any, Any]) -> None:
+        super().__setstate__(state)
+        self._give()  # another process has it from its parent
+
+    def _give(self) -> None:
+        give(self.spec)
 
 
 def kind_or(default: str) -> Discriminator:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
-from tracewheel.config.base import Strict
+from tracewheel.config.base import GivenKind, Strict
 from tracewheel.config.curation import RedactionConfig
 from tracewheel.config.mapping import MappingConfig, path_or_constant
 from tracewheel.core.log_formats import AUTO, FORMAT_NAMES
@@ -26,11 +26,10 @@ def _reader_kind(name: str) -> str:
     return name
 
 
-class ReaderConfig(Strict):
+class ReaderConfig(GivenKind):
     """A reader of one's own: `module:Class`, made with `args`; or `mapping`, whose `args` say where things are in a record."""
 
     kind: Annotated[str, AfterValidator(_reader_kind)]
-    args: dict[str, Any] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _check_mapping(self) -> ReaderConfig:

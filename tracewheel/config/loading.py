@@ -17,6 +17,8 @@ from tracewheel.config.base import Strict
 from tracewheel.config.ingest import IngestConfig
 from tracewheel.config.profile import RetrainConfig
 from tracewheel.core.errors import ConfigError
+from tracewheel.core.given_kinds import naming_nothing
+from tracewheel.core.run_record import CONFIG_FILE
 
 T = TypeVar("T", bound=Strict)
 
@@ -28,6 +30,16 @@ def load_config(path: str | Path, overrides: list[str] | None = None) -> Retrain
         ConfigError: the file is missing, not YAML, or invalid; the message names the key.
     """
     return load_as(RetrainConfig, path, overrides)
+
+
+def load_stored_config(run: Path) -> RetrainConfig:
+    """The profile that is stored with a run. The kinds in it are not named by the user: opening a run imports nothing.
+
+    Raises:
+        ConfigError: as for `load_config`; a run of another version may have other keys.
+    """
+    with naming_nothing():
+        return load_config(run / CONFIG_FILE)
 
 
 def load_ingest_config(

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from tracewheel.config.adaptation import LoraConfig, SpecialistsConfig
 from tracewheel.config.audit import AuditConfig
-from tracewheel.config.base import Count, KindConfig, Positive, Share, Strict
+from tracewheel.config.base import Count, GivenKind, Positive, Share, Strict
 from tracewheel.config.curation import CurationConfig
 from tracewheel.config.doctor import DoctorConfig
 from tracewheel.config.endpoint import EndpointConfig
@@ -28,6 +28,7 @@ from tracewheel.config.rubric import RubricConfig, judges_of
 from tracewheel.config.sampler import SamplerConfig
 from tracewheel.config.teacher import TeacherConfig
 from tracewheel.core.errors import ConfigError
+from tracewheel.core.given_kinds import OWN_CLASS, give
 
 # Keys without a default, and the values that they take.
 WITHOUT_DEFAULT = {
@@ -44,6 +45,7 @@ TOOL_FORMATS = ("auto", "deepseek", "gpt_oss", "hermes", "llama3_json", "mistral
 def _tool_format(name: str) -> str:
     if name not in TOOL_FORMATS and ":" not in name:
         raise ValueError(f"no tool format is called '{name}'; known: {', '.join(TOOL_FORMATS)}, or your own as 'module:Class'")
+    give(name)
     return name
 
 
@@ -90,11 +92,17 @@ class PolicyConfig(Strict):
         return values | {"dtype": choose_dtype(base, device)[0] if known else "float32"}
 
 
-class EnvironmentConfig(KindConfig):
+class EnvironmentConfig(GivenKind):
     """Which environment the tasks run in: a built-in name, `recorded:DIR` or `module:Class`, and its arguments.
 
-    `{kind: recorded, args: {path: DIR}}` is `recorded:DIR`.
+    `{kind: recorded, args: {path: DIR}}` is `recorded:DIR`. `verifiers` are classes of your own that its tasks may name
+    (`module:Class`), beside those of the environment's own module or package: no data decides what is imported.
     """
+
+    verifiers: tuple[Annotated[str, Field(pattern=OWN_CLASS.pattern)], ...] = ()
+
+    def _give(self) -> None:
+        give(self.spec, *self.verifiers)
 
     @model_validator(mode="before")
     @classmethod

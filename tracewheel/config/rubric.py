@@ -6,13 +6,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from tracewheel.config.base import Count, KindConfig, NotNegative, Positive, Share, Strict
+from tracewheel.config.base import Count, GivenKind, NotNegative, Positive, Share, Strict
 from tracewheel.core.types import canonical_json
 
 JUDGES = ("judge", "relative_judge")
 
 
-class RubricTerm(KindConfig):
+class RubricTerm(GivenKind):
     """A weighted verifier: a built-in name, `module:Class`, or `task` for the verifier that each task names; its arguments.
 
     `progress` is the progress that the verifier of `task` measures: partial credit. `cap`: the term's total counts up to

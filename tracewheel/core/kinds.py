@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import inspect
 import json
-import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 from tracewheel.core.errors import ConfigError
+from tracewheel.core.given_kinds import OWN_CLASS, is_given
 from tracewheel.core.plugins import load_class
 from tracewheel.core.types import canonical_json
 
-OWN_CLASS = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+REACHING = ("endpoint", "unsafe_local")  # a simulated user, a sandbox
 
 
 class Kind(NamedTuple):
@@ -68,6 +68,35 @@ def own_classes(text: str) -> Iterator[str]:
             waiting += value.values()
         elif isinstance(value, list):
             waiting += value
+
+
+def check_reach(text: str, built_in: Mapping[str, type], what: str) -> None:
+    """Check that no data decides what is reached: programs, paths and addresses are named by the user.
+
+    A class whose arguments name such things has `reaches = True`. A kind with arguments for it is made if the user named just
+    these arguments; so are `recorded:PATH`, a user behind an endpoint, and `unsafe_local`.
+
+    Raises:
+        ConfigError: only data names them.
+    """
+    waiting: list[Any] = [parse_kind(text)]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, list):
+            waiting += value
+        elif isinstance(value, Kind) and not is_given(value.text):
+            reaches = getattr(built_in.get(value.kind), "reaches", False) and value.args
+            if reaches or value.kind in REACHING or value.kind.startswith("recorded:"):
+                raise ConfigError(
+                    f"{what} '{value.kind}' is named by data, with a program, path or address of its own: if you trust it, "
+                    "name it in the profile with the same arguments"
+                )
+            waiting += value.args.values()
+        elif isinstance(value, dict):
+            kind, args = value.get("kind"), value.get("args")
+            if isinstance(kind, str):
+                waiting.append(Kind(kind, args if isinstance(args, dict) else {}))
+            waiting += [inner for key, inner in value.items() if key != "args" or not isinstance(kind, str)]
 
 
 def build(kind: Kind, built_in: Mapping[str, type], what: str) -> Any:

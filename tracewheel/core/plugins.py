@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping
 
 from tracewheel.core.errors import ConfigError
+from tracewheel.core.given_kinds import is_given, may_import
 
 
 def search_working_folder() -> None:
@@ -21,20 +22,38 @@ def load_class(name: str, built_in: Mapping[str, type], what: str) -> type:
     """Find a class by name.
 
     Args:
-        name: A key of `built_in`, or `module:Class` to import.
+        name: A key of `built_in`, or `module:Class` to import, if the user named it (`core.given_kinds`).
         built_in: The classes that ship with Tracewheel.
         what: The kind of class, for the error message.
 
     Raises:
-        ConfigError: `name` is neither.
+        ConfigError: `name` is neither, or only data names it.
     """
     if name in built_in:
         return built_in[name]
-    module_name, separator, class_name = name.partition(":")
-    if not separator:
+    if ":" not in name:
         raise ConfigError(
             f"no {what} is called '{name}'; built in: {', '.join(sorted(built_in))}; name your own as 'module:Class'"
         )
+    if not may_import(name):
+        raise ConfigError(
+            f"{what} '{name}' is not named in the profile, and data imports nothing: if you trust it, name it there (a task's "
+            "verifier in environment.verifiers)"
+        )
+    found = import_class(name, what)
+    # Of a package that the user named, data may choose among the kinds, not among all that its modules import.
+    if not is_given(name) and not isinstance(getattr(found, "kind", None), str):
+        raise ConfigError(f"{what} '{name}' is no kind: it has no attribute 'kind'")
+    return found
+
+
+def import_class(name: str, what: str) -> type:
+    """Import `module:Class`, a name from our own code or one that the user gave.
+
+    Raises:
+        ConfigError: there is no such class.
+    """
+    module_name, _, class_name = name.partition(":")
     search_working_folder()
     try:
         module = importlib.import_module(module_name)

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from tracewheel.core.errors import DataError
+from tracewheel.core.errors import ConfigError, DataError
+from tracewheel.core.kinds import parse_kind
 from tracewheel.core.types import Task, Trace, canonical_json
 from tracewheel.curation.agreement import OTHER_REPLIES, Difference, OtherReply
 from tracewheel.curation.labels import label_of
@@ -77,6 +78,7 @@ def replay_trace(trace: Trace, environment: Environment) -> Replay:
     if not isinstance(prompt, str) or not prompt:
         raise DataError("no prompt")
     task = environment.task_from_log(prompt, trace.environment)
+    _check_verifier(task, trace.environment)
     environment.reset(task)
     if not is_tried(trace.messages):
         return Replay(task, None, {}, ended=False, unscored=NOT_TRIED)
@@ -94,6 +96,21 @@ def replay_trace(trace: Trace, environment: Environment) -> Replay:
     else:
         success, breakdown, unscored = judge(task, environment, LoggedEpisode(trace.messages, opening, ended))
     return Replay(task, success, breakdown, ended, unscored=unscored, opening=opening, solution=solution)
+
+
+def _check_verifier(task: Task, logged: Mapping[str, Any]) -> None:
+    """Check that a task's verifier may be made; a record that names another is one record's fault.
+
+    Raises:
+        DataError: it may not, and the log names it.
+        ConfigError: it may not, and the environment's code names it.
+    """
+    try:
+        make_verifier(task.verifier)
+    except ConfigError as error:
+        if logged.get("verifier") in (None, "") and parse_kind(task.verifier).kind not in canonical_json(logged):
+            raise
+        raise DataError(f"the verifier that the log names: {error}") from error
 
 
 def is_tried(messages: Sequence[Mapping[str, Any]]) -> bool:

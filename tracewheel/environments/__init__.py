@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from tracewheel.core.kinds import Kind, args_model, build, keywords_of, parse_kind
+from tracewheel.core.kinds import Kind, args_model, build, check_reach, keywords_of, parse_kind
 from tracewheel.core.plugins import load_class
 from tracewheel.core.types import Task
 from tracewheel.environments.assistant.environment import AssistantEnvironment
@@ -77,6 +77,7 @@ ENVIRONMENTS: dict[str, type] = {
         WorkspaceEnvironment,
     )
 }
+_BY_NAME = {**ENVIRONMENTS, RECORDED: RecordedEnvironment}
 
 __all__ = [
     "ENVIRONMENTS",
@@ -112,16 +113,18 @@ __all__ = [
 def make_environment(kind: str) -> Environment:
     """Make an environment: a built-in name, `recorded:PATH`, or `module:Class` for your own, with arguments as in `core.kinds`.
 
-    The tasks that an environment with arguments makes name these, too.
+    The tasks that an environment with arguments makes name these, too. `kind` may come from data: of kinds that are not built
+    in, or that reach beyond their arguments, those that the user named are made (`core.given_kinds`).
 
     Raises:
-        ConfigError: there is no such environment, or it does not take the arguments.
+        ConfigError: there is no such environment, it does not take the arguments, or only data names it.
         DataError: PATH is not a recording.
     """
+    check_reach(kind, _BY_NAME, "environment")
     wanted = parse_kind(kind)
     if wanted.kind.startswith(PREFIX) and not wanted.args:
         return RecordedEnvironment(wanted.kind.removeprefix(PREFIX))
-    made: Environment = build(wanted, {**ENVIRONMENTS, RECORDED: RecordedEnvironment}, "environment")
+    made: Environment = build(wanted, _BY_NAME, "environment")
     awaited(made)
     if wanted.args and not isinstance(made, (RecordedEnvironment, SeveralEnvironments)):
         _name_in_tasks(made, wanted)
@@ -177,7 +180,7 @@ def _class_of(kind: str) -> type:
     name = parse_kind(kind).kind
     found: type = RecordedEnvironment
     if not name.startswith(PREFIX):
-        found = load_class(name, {**ENVIRONMENTS, RECORDED: RecordedEnvironment}, "environment")
+        found = load_class(name, _BY_NAME, "environment")
     return found
 
 

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tracewheel.config import RetrainConfig, load_config
+from tracewheel.config import RetrainConfig, load_stored_config
 from tracewheel.core.errors import ConfigError, DataError
 from tracewheel.core.files import read_json
 from tracewheel.core.housekeeping import entries_of
-from tracewheel.core.run_record import CONFIG_FILE, LOOP_FILE, RunRecord, find_runs, loops_of
+from tracewheel.core.run_record import LOOP_FILE, RunRecord, find_runs, loops_of
 from tracewheel.core.store import FACTS, read_metadata
 from tracewheel.policy.adapters import ADAPTER, MODEL, digests_of
 
@@ -95,7 +95,7 @@ class WorkFolder:
 
     def _profile(self, run: str) -> RetrainConfig | None:
         with contextlib.suppress(ConfigError):  # a profile of an earlier version may have other keys
-            return load_config(self.path / run / CONFIG_FILE)
+            return load_stored_config(self.path / run)
         return None
 
     def once(self, key: tuple[str, str], read: Callable[[], T]) -> T:

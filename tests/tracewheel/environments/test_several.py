@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from tracewheel.core.errors import ConfigError, DataError
+from tracewheel.core.given_kinds import give
 from tracewheel.core.kinds import kind_text
 from tracewheel.core.types import Trace
 from tracewheel.curation.replay import replay_trace
@@ -60,5 +61,6 @@ def test_its_tools_are_those_of_all_members():
     ],
 )
 def test_members_that_cannot_be_used_are_refused(members, said):
+    give("recorded:logs")
     with pytest.raises(ConfigError, match=said):
         make_environment(json.dumps({"kind": "several", "args": {"members": members}}))

@@ -42,6 +42,7 @@ class BridgedEnvironment:
 
     kind: ClassVar[str]
     BRIDGE: ClassVar[str]
+    reaches = True
     tool_threads = 8  # each episode is a process of its own
 
     def __init__(self, args: Any) -> None:

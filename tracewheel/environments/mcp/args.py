@@ -21,7 +21,7 @@ class McpArgs(BaseModel):
 
     Attributes:
         command: The server's program and its arguments; each episode starts one of its own. `{folder}` in an argument is the
-            episode's folder, which is also where the program runs.
+            episode's folder; the program starts in an empty one.
         url: Instead, the address of a running server (streamable HTTP), which all episodes share.
         env: Variables of the program's environment. Of ours it gets only PATH, HOME and the like.
         headers: Headers of each request to `url`.

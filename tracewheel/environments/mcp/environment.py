@@ -12,7 +12,7 @@ from tracewheel.core.types import Task, content_hash
 from tracewheel.environments.base import Observation
 from tracewheel.environments.failure import ToolFailure
 from tracewheel.environments.mcp.args import McpArgs
-from tracewheel.environments.mcp.session import McpSession
+from tracewheel.environments.mcp.session import FILES, McpSession
 
 
 class McpEnvironment:
@@ -26,15 +26,17 @@ class McpEnvironment:
         state: {tool: read_query, arguments: {query: "select * from orders"}}
     ```
 
-    With `command`, each episode starts a server of its own in a folder of its own, which is deleted with it; with `url`, all
-    episodes share one that runs. A task's `initial_state` may have `files`, texts by path in that folder, and `calls`, a list
-    of `{"tool", "arguments"}` that are made before the agent begins. A server that crashes, hangs or breaks the protocol ends
-    the episode without a score, and the fault is the tool's.
+    With `command`, each episode starts a server of its own and has a folder of its own, `{folder}`, which is deleted with it;
+    with `url`, all episodes share one that runs. The program starts in an empty folder: one that looks for its code where it
+    starts would run what a log says. A task's `initial_state` may have `files`, texts by path in `{folder}`, and `calls`, a
+    list of `{"tool", "arguments"}` that are made before the agent begins. A server that crashes, hangs or breaks the protocol
+    ends the episode without a score, and the fault is the tool's.
 
     State: `{"calls": [{"tool", "arguments", "text", "error"}], "state": text}`; without `state` or `resource` the calls alone.
     """
 
     kind = "mcp"
+    reaches = True
     tool_threads = 8  # servers answer when they answer
     Args = McpArgs
 
@@ -79,7 +81,7 @@ class McpEnvironment:
         files, calls = _check_start(task.initial_state)
         folder = tempfile.TemporaryDirectory(prefix="tracewheel-mcp-", ignore_cleanup_errors=True)
         for path, text in files.items():
-            place = Path(folder.name, *PurePosixPath(path).parts)
+            place = Path(folder.name, FILES, *PurePosixPath(path).parts)
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_text(text, encoding="utf-8")
         session = McpSession(self._args, folder)

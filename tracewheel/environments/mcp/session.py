@@ -14,6 +14,7 @@ import tempfile
 import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 from tracewheel.core.errors import ConfigError
@@ -23,6 +24,7 @@ from tracewheel.environments.mcp.args import McpArgs
 T = TypeVar("T")
 CLOSE_SECONDS = 10.0
 ERRORS_SHOWN = 400
+FILES, START = "files", "start"
 _lock = threading.Lock()
 _alive: set[McpSession] = set()
 _loops: dict[int, asyncio.AbstractEventLoop] = {}  # by process: a forked child has no thread of its parent's
@@ -41,7 +43,8 @@ class McpSession:
 
     Args:
         args: The server.
-        folder: Where its program runs; stands for `{folder}` in its arguments. It is deleted when the session has ended.
+        folder: Has a folder with the task's files, which `{folder}` in the arguments stands for, and an empty one where the
+            program starts. It is deleted when the session has ended.
 
     Raises:
         ConfigError: the official client is not installed.
@@ -131,8 +134,11 @@ class McpSession:
         if self._args.url:
             transport = streamable_http_client(self._args.url, http_client=create_mcp_http_client(self._args.headers or None))
         else:
-            program, *rest = (part.replace("{folder}", self._folder.name) for part in self._args.command)
-            server = StdioServerParameters(command=program, args=rest, env=self._args.env or None, cwd=self._folder.name)
+            files, start = (Path(self._folder.name, name) for name in (FILES, START))
+            for place in (files, start):
+                place.mkdir(exist_ok=True)
+            program, *rest = (part.replace("{folder}", str(files)) for part in self._args.command)
+            server = StdioServerParameters(command=program, args=rest, env=self._args.env or None, cwd=start)
             transport = stdio_client(server, errlog=self._errors)
         return Client(transport, cache=None)
 

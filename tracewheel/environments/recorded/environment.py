@@ -43,6 +43,8 @@ class RecordedEnvironment:
         DataError: PATH is not a recording.
     """
 
+    reaches = True
+
     def __init__(self, path: str) -> None:
         self.kind = f"{PREFIX}{path}"
         self.system_prompt = ""

@@ -70,6 +70,7 @@ class RetrievalEnvironment:
     """
 
     kind = "retrieval"
+    reaches = True
     system_prompt = SYSTEM_PROMPT
     families = FAMILIES
     tiers = TIERS

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from tracewheel.config.base import Strict
 from tracewheel.core.kinds import Kind, build
-from tracewheel.core.plugins import load_class
+from tracewheel.core.plugins import import_class
 from tracewheel.environments.users.base import Fact, UserBrief, UserSimulator, UserTurn
 from tracewheel.environments.users.checked import CheckedUser
 from tracewheel.environments.users.scripted import ScriptedUser
@@ -34,6 +34,6 @@ def make_user(config: UserConfig) -> UserSimulator:
     Raises:
         ConfigError: there is no such user, or its arguments are wrong.
     """
-    known = USERS | ({ENDPOINT: load_class(ENDPOINT_CLASS, {}, "user")} if config.kind == ENDPOINT else {})
+    known = USERS | ({ENDPOINT: import_class(ENDPOINT_CLASS, "user")} if config.kind == ENDPOINT else {})
     user: UserSimulator = build(Kind(config.kind, config.args), known, "user")
     return user

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tracewheel.core.kinds import build, parse_kind
+from tracewheel.core.kinds import build, check_reach, parse_kind
 from tracewheel.scoring.verifiers.answer_match import AnswerMatchVerifier
 from tracewheel.scoring.verifiers.assistant import AssistantVerifier
 from tracewheel.scoring.verifiers.base import (
@@ -95,8 +95,12 @@ __all__ = [
 def make_verifier(kind: str) -> AnyVerifier:
     """Make a verifier: a built-in name, or `module:Class` for your own, with arguments as in `core.kinds`.
 
+    `kind` may come from data: of kinds that are not built in, or that reach beyond their arguments, those that the user named
+    are made (`core.given_kinds`).
+
     Raises:
-        ConfigError: there is no such verifier, or it does not take the arguments.
+        ConfigError: there is no such verifier, it does not take the arguments, or only data names it.
     """
+    check_reach(kind, VERIFIERS, "verifier")
     verifier: AnyVerifier = build(parse_kind(kind), VERIFIERS, "verifier")
     return verifier

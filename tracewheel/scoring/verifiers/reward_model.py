@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from tracewheel.config.base import NotNegative, Strict
-from tracewheel.core.plugins import load_class
+from tracewheel.core.plugins import import_class
 from tracewheel.core.types import Task
 from tracewheel.scoring.verifiers.episode import Episode, Verdict
 
@@ -44,6 +44,7 @@ class RewardModelVerifier:
     """
 
     kind = "reward_model"
+    reaches = True
     Args = RewardModelArgs
 
     def __init__(self, args: RewardModelArgs) -> None:
@@ -59,4 +60,4 @@ class RewardModelVerifier:
 
 @functools.lru_cache(maxsize=2)
 def _model(folder: str, deviations: float | None) -> Any:
-    return load_class(MODEL_CLASS, {}, "reward model")(Path(folder), deviations)
+    return import_class(MODEL_CLASS, "reward model")(Path(folder), deviations)

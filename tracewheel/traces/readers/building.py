@@ -6,6 +6,9 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
+from tracewheel.core.errors import ConfigError
+from tracewheel.core.given_kinds import may_import
+from tracewheel.core.kinds import own_classes
 from tracewheel.core.types import Trace, content_hash
 from tracewheel.traces.quarantine import InvalidRecord
 from tracewheel.traces.readers.fields import NAMES, take_fields
@@ -41,6 +44,27 @@ class RawTrace:
     info: dict[str, Any] = field(default_factory=dict)
 
 
+def _check_environment(environment: Any) -> None:
+    """What a log says of its environment is data: its verifier may be built in, or one that the user named.
+
+    Raises:
+        InvalidRecord: it has no kind, or names a class that nobody else named.
+    """
+    if environment is None:
+        return
+    if not isinstance(environment, dict) or not isinstance(environment.get("kind"), str):
+        raise InvalidRecord("environment unreadable", "'environment' is to be an object with a 'kind'")
+    verifier = environment.get("verifier")
+    try:
+        own = [name for name in own_classes(verifier) if not may_import(name)] if isinstance(verifier, str) else []
+    except (ConfigError, RecursionError) as error:
+        raise InvalidRecord("verifier unreadable", f"'environment.verifier': {error}") from error
+    if own:
+        raise InvalidRecord(
+            "verifier not named", f"'environment.verifier' names {own[0]!r:.80}, which the profile does not name"
+        )
+
+
 def build_trace(format: str, place: Place, found: RawTrace) -> Trace:
     """Check the messages, infer tools where calls have no schemas, and make an id where the log gives none.
 
@@ -48,8 +72,9 @@ def build_trace(format: str, place: Place, found: RawTrace) -> Trace:
     JSON object (`broken_calls`).
 
     Raises:
-        InvalidRecord: the messages do not hold together.
+        InvalidRecord: the messages do not hold together, or the environment is none.
     """
+    _check_environment(found.environment)
     with_text, normalised = as_json_text(found.messages)
     messages = check_messages(with_text, has_start=found.environment is not None)
     notes = {"arguments_normalised": normalised, "broken_calls": broken_calls(messages)}

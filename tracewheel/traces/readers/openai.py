@@ -57,9 +57,6 @@ def read(value: Any, place: Place) -> Trace:
         InvalidRecord: it cannot be read.
     """
     messages = openai_messages(message_list(value))
-    environment = value.get("environment")
-    if environment is not None and not (isinstance(environment, dict) and isinstance(environment.get("kind"), str)):
-        raise InvalidRecord("environment unreadable", "'environment' is to be an object with a 'kind'")
     tools = given_tools(value.get("tools")) or as_tools(value.get("functions"))
     return build_trace(
         FORMAT,
@@ -67,7 +64,7 @@ def read(value: Any, place: Place) -> Trace:
         RawTrace(
             messages,
             tools=tools,
-            environment=environment,
+            environment=value.get("environment"),
             outcome=reward_field(value, "reward"),
             tokens=checked_tokens(value.get("tokens")),
             info={key: part for key, part in value.items() if key not in READ},
@@ -159,7 +156,12 @@ def read_usual(raw: bytes, file: str, line: int, cache: ToolCache) -> Trace | No
 
 
 def _is_usual_environment(environment: Any) -> bool:
-    return environment.__class__ is dict and environment.get("kind").__class__ is str and is_strict(environment)
+    return (
+        environment.__class__ is dict
+        and environment.get("kind").__class__ is str
+        and "verifier" not in environment
+        and is_strict(environment)
+    )
 
 
 READER = Reader(FORMAT, recognises, read, signs=Signs.GENERAL)

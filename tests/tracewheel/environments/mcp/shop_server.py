@@ -1,4 +1,7 @@
-"""A small MCP server on the official library: `python shop_server.py` speaks over stdio, with a port over HTTP."""
+"""A small MCP server on the official library: `python shop_server.py` speaks over stdio, with a port over HTTP.
+
+An argument that is no port is the episode's folder.
+"""
 
 import os
 import sys
@@ -10,7 +13,8 @@ from mcp.server.mcpserver.exceptions import ToolError
 
 server = MCPServer("shop")
 stock = {"pears": 2}
-seen = Path("start.txt").read_text() if Path("start.txt").exists() else ""
+note_file = Path(sys.argv[-1], "start.txt")
+seen = note_file.read_text() if note_file.is_file() else ""
 
 
 @server.tool()
@@ -54,7 +58,7 @@ def stock_now() -> str:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
+    if sys.argv[-1].isdigit():
         server.run("streamable-http", port=int(sys.argv[1]))
     else:
         server.run("stdio")

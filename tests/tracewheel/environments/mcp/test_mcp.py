@@ -36,7 +36,7 @@ def ended(environment):
 @pytest.fixture(scope="module")
 def shop():
     """An environment whose state is the server's resource; a test that changes the stock resets it."""
-    environment = McpEnvironment(McpArgs(command=COMMAND, resource="shop://stock"))
+    environment = McpEnvironment(McpArgs(command=(*COMMAND, "{folder}"), resource="shop://stock"))
     environment.reset(task(files={"start.txt": "ripe pears only"}, calls=[{"tool": "take", "arguments": {"item": "pears"}}]))
     yield environment
     ended(environment)
@@ -112,6 +112,14 @@ def test_a_server_that_does_not_start_is_the_tools_fault(command, said):
     with pytest.raises(ToolFailure, match=said) as failed:
         McpEnvironment(McpArgs(command=command, start_seconds=0.3)).reset(task())
     assert failed.value.fault == "tool"
+
+
+def test_a_program_that_looks_for_its_code_where_it_starts_finds_none_of_the_tasks_files(tmp_path):
+    environment = McpEnvironment(McpArgs(command=(sys.executable, "-m", "planted"), start_seconds=20))
+    planted = f"open({str(tmp_path / 'ran')!r}, 'w').close()"
+    with pytest.raises(ToolFailure, match="planted"):
+        environment.reset(task(files={"planted.py": planted, "sitecustomize.py": planted, "json.py": planted}))
+    assert not (tmp_path / "ran").exists()
 
 
 def test_episodes_share_a_server_at_a_url(url):

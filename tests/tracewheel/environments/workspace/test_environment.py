@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tracewheel.core.errors import ConfigError, DataError
+from tracewheel.core.given_kinds import give
 from tracewheel.core.kinds import kind_text
 from tracewheel.environments import make_environment
 from tracewheel.environments.workspace.agent import solution
@@ -165,7 +166,8 @@ def test_tool_schemas_are_json_schema_objects():
 
 def test_make_environment_by_built_in_name_and_by_class():
     assert make_environment("workspace").kind == "workspace"
-    own = make_environment("tracewheel.environments.workspace.environment:WorkspaceEnvironment")
+    give(name := "tracewheel.environments.workspace.environment:WorkspaceEnvironment")
+    own = make_environment(name)
     assert isinstance(own, WorkspaceEnvironment)
     with pytest.raises(ConfigError, match="no environment is called 'nowhere'"):
         make_environment("nowhere")

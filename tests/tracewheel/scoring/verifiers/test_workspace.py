@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tracewheel.core.errors import ConfigError
+from tracewheel.core.given_kinds import give
 from tracewheel.environments.workspace.agent import solution
 from tracewheel.environments.workspace.environment import WorkspaceEnvironment
 from tracewheel.environments.workspace.tasks import FAMILIES, make_task, workspace_task
@@ -53,5 +54,6 @@ def test_new_folder_counts_as_touched():
 def test_an_unknown_verifier_is_a_config_error():
     with pytest.raises(ConfigError, match="no verifier is called 'nose'"):
         make_verifier("nose")
+    give("no_such_module:Verifier")
     with pytest.raises(ConfigError, match="cannot be imported"):
         make_verifier("no_such_module:Verifier")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from tracewheel.core.errors import InfrastructureError
-from tracewheel.core.plugins import load_class
+from tracewheel.core.plugins import import_class
 from tracewheel.core.types import Fault
 from tracewheel.scoring.verifiers.judges.criteria import JudgeModel, JudgeSettings, Limits
 
@@ -56,7 +56,7 @@ def asker_of(settings: JudgeSettings) -> Asker:
 
 @functools.lru_cache(maxsize=16)
 def _shared(journal: str, limits: str) -> Asker:
-    made: Asker = load_class(ENDPOINT_CLASS, {}, "asker")(journal, Limits.model_validate_json(limits))
+    made: Asker = import_class(ENDPOINT_CLASS, "asker")(journal, Limits.model_validate_json(limits))
     return made
 
 

@@ -37,6 +37,7 @@ class JudgeVerifier:
     """
 
     kind = "judge"
+    reaches = True
     Args = JudgeArgs
 
     def __init__(self, args: JudgeArgs, asker: Asker | None = None) -> None:

@@ -58,6 +58,7 @@ class RelativeJudgeVerifier:
     """
 
     kind = "relative_judge"
+    reaches = True
     Args = RelativeJudgeArgs
 
     def __init__(self, args: RelativeJudgeArgs, asker: Asker | None = None) -> None:

@@ -12,6 +12,7 @@ import pytest
 from tracewheel.config import RubricConfig, ScoreSections
 from tracewheel.core.errors import ConfigError
 from tracewheel.core.files import write_records
+from tracewheel.core.given_kinds import give
 from tracewheel.core.types import Task, Trajectory
 from tracewheel.engines.judge_journal import JudgeJournal
 from tracewheel.engines.spending import BudgetReached
@@ -53,7 +54,8 @@ def judge(chat_server, tmp_path):
         server = chat_server(answer)
         named = [{"endpoint": server.url, "retries": 0, **model} for model in models or [{"model": "m"}]]
         args = {"models": named, "criteria": CRITERIA, "journal": str(tmp_path / journal), **settings}
-        made = make_verifier(json.dumps({"kind": "judge", "args": args}))
+        give(spec := json.dumps({"kind": "judge", "args": args}))
+        made = make_verifier(spec)
         return server, lambda seen=None: made.verify_episode(TASK, seen or episode())
 
     return make
@@ -247,8 +249,9 @@ def test_settings_that_cannot_work():
         ({"criteria": [{"name": "flagged", "ask": "?"}]}, "choose another name"),
     ]:
         args = {"models": [model], "criteria": CRITERIA, **wrong}
+        give(spec := json.dumps({"kind": "judge", "args": args}))
         with pytest.raises(ConfigError, match=said):
-            make_verifier(json.dumps({"kind": "judge", "args": args}))
+            make_verifier(spec)
 
 
 def trajectory(text, **changes):

@@ -7,6 +7,7 @@ import pytest
 
 from tracewheel.config import ScoreSections
 from tracewheel.core.files import write_records
+from tracewheel.core.given_kinds import give
 from tracewheel.core.types import Task, Trajectory
 from tracewheel.scoring.score import read_scores, score
 from tracewheel.scoring.verifiers import make_verifier
@@ -35,7 +36,8 @@ def relative(chat_server, tmp_path):
         server = chat_server(answer)
         models = [{"endpoint": server.url, "model": name, "retries": 0} for name in names]
         args = {"models": models, "journal": str(tmp_path / f"{id(answer)}.jsonl"), "again": 0}
-        return server, make_verifier(json.dumps({"kind": "relative_judge", "args": args}))
+        give(spec := json.dumps({"kind": "relative_judge", "args": args}))
+        return server, make_verifier(spec)
 
     return make
 
