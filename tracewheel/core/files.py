@@ -75,7 +75,8 @@ def _type_of(hint: Any) -> pyarrow.DataType:
     some = next((one for one in get_args(hint) if one is not NoneType), None) if NoneType in get_args(hint) else hint
     if get_origin(some) is list:
         return pa.list_(_type_of(get_args(some)[0]))
-    return {int: pa.int64(), float: pa.float64(), bool: pa.bool_()}.get(some, pa.string())
+    numbers: dict[Any, pyarrow.DataType] = {int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
+    return numbers.get(some, pa.string())
 
 
 def read_table(path: Path, columns: Sequence[str] | None = None) -> pd.DataFrame:
