@@ -34,11 +34,14 @@ def planted(lines: list[bytes], begin: int) -> list[bytes]:
     """Log lines, `EACH` by one person, with words of that person's own."""
     found = []
     for number, line in enumerate(lines, begin):
-        record, person = json.loads(line), number // EACH
+        try:
+            record, person = json.loads(line), number // EACH
+            asked = next(message for message in record["messages"] if message["role"] == "user")
+            said = next(message for message in record["messages"] if message["role"] == "assistant")
+        except (ValueError, LookupError, TypeError, StopIteration):  # the demo's logs have broken lines
+            continue
         record |= {"id": f"spoken-{number}-{person}q", "user": f"person-{person}q", "session": f"sitting-{person}q"}
-        asked = next(message for message in record["messages"] if message["role"] == "user")
         asked["content"] += f" Regards from the Zyxthorpe{person}q estate."
-        said = next(message for message in record["messages"] if message["role"] == "assistant")
         said["content"] = f"Ok, Quobble{person}q"
         found.append(json.dumps(record).encode() + b"\n")
     return found

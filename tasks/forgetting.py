@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import tempfile
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
@@ -35,6 +36,7 @@ from tracewheel.operations.file_search import Search, Searcher
 from tracewheel.operations.forgetting import Theirs, Wanted, find_theirs
 from tracewheel.operations.scrubbing import Scrubber, drop_lines, drop_rows, vacuum
 from tracewheel.policy.adapters import ADAPTER, MODEL, digests_of
+from tracewheel.scoring.verifiers.judges.criteria import JudgeSettings
 from tracewheel.traces.discovery import find_files
 from tracewheel.traces.forgotten import read_forgotten
 from tracewheel.traces.ingest import ingest
@@ -168,9 +170,14 @@ def _ingested_now(config: IngestConfig, place: Path) -> list[Path]:
 
 
 def roots_of(config: RetrainConfig) -> list[Path]:
-    """Where something of theirs may be: the work folder, and a local MLflow store with its artifacts."""
+    """Where something of theirs may be: the work folder, a local MLflow store with its artifacts, and journals of judges.
+
+    A reply in a journal may quote them. Other projects may share it, so its lines are named and left.
+    """
     database = sqlite_file(config.tracking.uri)
-    roots = dict.fromkeys([Path(config.work_dir), *([database.parent] if database else [])])
+    named = re.findall(r'"journal":\s*"([^"]+)"', config.model_dump_json())
+    journals = [Path(name) for name in (JudgeSettings.model_fields["journal"].default, *named)]
+    roots = dict.fromkeys([Path(config.work_dir), *([database.parent] if database else []), *journals])
     return [root for root in roots if root.exists() and not any(other in root.parents for other in roots)]
 
 
