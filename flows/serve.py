@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import logging
 import secrets
 import sys
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from flows.arguments import folder_of
 from flows.setup import prepare_environment, resolve_config
 from tracewheel.core import stopping
-from tracewheel.core.errors import InputError, TracewheelError
+from tracewheel.core.errors import DataError, InputError, TracewheelError
 
 if TYPE_CHECKING:
     from tasks.champion import Champion
@@ -43,24 +44,31 @@ def serve(options: argparse.Namespace) -> NoReturn:
         raise InputError(f"--share {options.share:g}: from 0 to 1")
     if options.key is not None and len(options.key) < SHORTEST_KEY:
         raise InputError(f"--key: at least {SHORTEST_KEY} characters; without the option one is made")
-    from tracewheel.gateway.conversation_log import ConversationLog
+    from tracewheel.gateway.conversation_log import SERVED_FOLDER, ConversationLog
     from tracewheel.gateway.server import GatewayServer
     from tracewheel.gateway.serving import Challenger, ServingDoor
     from tracewheel.gateway.serving_routes import serving_routes
+    from tracewheel.traces.forgotten import read_forgotten
 
     key = options.key or f"tw-{secrets.token_urlsafe(24)}"
-    folder = Path(options.log or Path(config.work_dir) / FOLDER / "logs")
+    folder = Path(options.log or Path(config.work_dir) / SERVED_FOLDER)
     champions = Champions(config)
     champion, policy, name = champions.now()
     served, renderer = _served(config, policy, name)
-    log = ConversationLog(folder)
+
+    def forgotten(user: str | None, session: str | None) -> bool:
+        with contextlib.suppress(DataError):  # a damaged list stops the next ingest, and no server
+            return read_forgotten(config.work_dir).covers_named(user=user, session=session)
+        return False
+
+    log = ConversationLog(folder, forgotten=forgotten)
     door = ServingDoor(served, renderer, config.rollout, log, frozenset([key]))
     engines = [served.engine]
     if options.challenger:
         rival = _policy_in(config, options.challenger)
         other, _ = _served(config, rival, options.challenger)
         engines.append(other.engine)
-        shadows = None if options.live else ConversationLog(folder / "shadow", "replies")
+        shadows = None if options.live else ConversationLog(folder / "shadow", "replies", forgotten=forgotten)
         door.challenge(Challenger(other, options.share, options.live, shadows))
     try:
         with GatewayServer(door, options.host, options.port, routes=serving_routes(door)) as server:

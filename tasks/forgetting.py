@@ -6,9 +6,11 @@ tell what is theirs, go last. The same command continues.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import re
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,7 @@ from tasks.forgetting_mlflow import InMlflow, forget_in_mlflow, look_in_mlflow
 from tasks.mlflow_client import sqlite_file
 from tasks.promotion import now
 from tasks.reading import CHAIN_FILE, FOLDER
-from tracewheel.config import RetrainConfig
+from tracewheel.config import IngestConfig, RetrainConfig
 from tracewheel.core.errors import DataError, InfrastructureError
 from tracewheel.core.run_record import RunRecord, find_runs
 from tracewheel.core.store import FACTS, Store, beside, remove, write_whole
@@ -25,6 +27,7 @@ from tracewheel.core.types import content_hash
 from tracewheel.curation.curated_folder import SPLITS_FILE
 from tracewheel.curation.split_record import identity_key
 from tracewheel.dashboard.index.schema import FOLDER as DASHBOARD
+from tracewheel.gateway.conversation_log import SERVED_FOLDER
 from tracewheel.lineage import forward
 from tracewheel.lineage.backward import LEARNED_FILE
 from tracewheel.lineage.work_folder import WorkFolder
@@ -33,6 +36,7 @@ from tracewheel.operations.file_search import Search, Searcher
 from tracewheel.operations.forgetting import Theirs, Wanted, find_theirs
 from tracewheel.operations.scrubbing import Scrubber, drop_lines, drop_rows, vacuum
 from tracewheel.policy.adapters import ADAPTER, MODEL, digests_of
+from tracewheel.scoring.verifiers.judges.criteria import JudgeSettings
 from tracewheel.traces.discovery import find_files
 from tracewheel.traces.forgotten import read_forgotten
 from tracewheel.traces.ingest import ingest
@@ -72,6 +76,7 @@ class Affected:
         search: The search through the work folder and MLflow's local files.
         mlflow: What MLflow holds.
         lines: File and line of what the logs still hold.
+        logs: The logs of `ingest.paths`, with their names. They are the user's, wherever they lie.
         dvc: Where DVC keeps copies of data; None outside of a project of DVC's.
         in_dvc: Outputs of DVC's stages, and files of its cache and of local remotes, that hold something.
     """
@@ -82,6 +87,7 @@ class Affected:
     search: Search
     mlflow: InMlflow
     lines: list[tuple[str, int]]
+    logs: dict[Path, str]
     dvc: DvcPlaces | None = None
     in_dvc: tuple[Path, ...] = ()
 
@@ -115,8 +121,10 @@ def look_for(config: RetrainConfig, wanted: Wanted) -> Affected:
     """
     work_dir = Path(config.work_dir)
     with tempfile.TemporaryDirectory(prefix="tracewheel-forget-") as place:
-        now_in_logs = _ingested_now(config, Path(place) / "ingested")
-        theirs = find_theirs([*now_in_logs, *sorted((work_dir / "store").glob("ingest-*"))], wanted)
+        logs = _logs(config)
+        now_in_logs = _ingested_now(config.ingest, Path(place) / "ingested")
+        served = _ingested_now(_served(config, logs), Path(place) / "served")
+        theirs = find_theirs([*now_in_logs, *served, *sorted((work_dir / "store").glob("ingest-*"))], wanted)
         lines = find_theirs(now_in_logs, wanted).places()
     readers = _readers(work_dir, theirs, wanted)
     needles = theirs.needles(wanted)
@@ -127,25 +135,50 @@ def look_for(config: RetrainConfig, wanted: Wanted) -> Affected:
         needles,
     )
     searcher, roots, dvc = Searcher(needles), roots_of(config), dvc_places(Path.cwd())
-    in_dvc = dvc.search(searcher, [*roots, *find_files(config.ingest.paths).values()]) if dvc else []
+    in_dvc = dvc.search(searcher, [*roots, *logs]) if dvc else []
     found = searcher.search(roots, without=[work_dir / DASHBOARD])  # deleted whole, whatever it holds
-    return Affected(wanted, theirs, readers, found, mlflow, lines, dvc, tuple(in_dvc))
+    for held in [held for held in found.found if held.path.resolve() in logs]:
+        found.found.remove(held)
+        numbers = (place.rpartition(":")[2] for place in searcher.places_in(held.path))
+        lines += [(logs[held.path.resolve()], int(number)) for number in numbers if number.isdigit()]
+    return Affected(wanted, theirs, readers, found, mlflow, sorted(set(lines)), logs, dvc, tuple(in_dvc))
 
 
-def _ingested_now(config: RetrainConfig, place: Path) -> list[Path]:
+def _logs(config: RetrainConfig) -> dict[Path, str]:
+    """The logs of the profile with their names; of a path that is gone, none."""
+    there = []
+    for path in config.ingest.paths:
+        with contextlib.suppress(DataError):
+            find_files([path])
+            there.append(path)
+    return {file: name for name, file in find_files(there).items()}
+
+
+def _served(config: RetrainConfig, logs: Collection[Path]) -> IngestConfig:
+    """How to read what `tracewheel serve` has logged in the work folder, but for what the profile reads itself."""
+    own = [str(file) for file in (Path(config.work_dir) / SERVED_FOLDER).glob("*.jsonl") if file.resolve() not in logs]
+    return IngestConfig(paths=tuple(sorted(own)), redaction=config.ingest.redaction, allow_quarantine=True)
+
+
+def _ingested_now(config: IngestConfig, place: Path) -> list[Path]:
     """An ingest of the logs as they are, of those who were forgotten too."""
-    try:
-        ingest(config.ingest, place, take_snapshot(config.ingest))
-    except DataError:  # no logs are left, or none can be read
+    if not config.paths:
         return []
+    with contextlib.suppress(DataError):  # no logs are left, or none can be read
+        ingest(config, place, take_snapshot(config))
     return [place]
 
 
 def roots_of(config: RetrainConfig) -> list[Path]:
-    """Where something of theirs may be: the work folder, and a local MLflow store with its artifacts."""
+    """Where something of theirs may be: the work folder, a local MLflow store with its artifacts, and journals of judges.
+
+    A reply in a journal may quote them. Other projects may share it, so its lines are named and left.
+    """
     database = sqlite_file(config.tracking.uri)
-    roots = [Path(config.work_dir), *([database.parent] if database else [])]
-    return [root for root in roots if root.exists()]
+    named = re.findall(r'"journal":\s*"([^"]+)"', config.model_dump_json())
+    journals = [Path(name) for name in (JudgeSettings.model_fields["journal"].default, *named)]
+    roots = dict.fromkeys([Path(config.work_dir), *([database.parent] if database else []), *journals])
+    return [root for root in roots if root.exists() and not any(other in root.parents for other in roots)]
 
 
 def _readers(work_dir: Path, theirs: Theirs, wanted: Wanted) -> list[Reader]:
@@ -206,7 +239,7 @@ def forget(
         adapters = frozenset[str]().union(*(reader.adapters for reader in affected.readers))
         read_forgotten(work_dir).adding(wanted.hashes | theirs.hashes, adapters).write(work_dir)
         remove(work_dir / DASHBOARD)
-        dropped = _drop_log_lines(config, affected) if rewrite_logs else 0
+        dropped = _drop_log_lines(affected) if rewrite_logs else 0
         forget_in_mlflow(config, affected.mlflow, delete_adapters=delete_adapters)
         files = _clean_records(work_dir, affected, needles, delete_adapters=delete_adapters)
         entries = _free_store(work_dir, affected)
@@ -224,18 +257,25 @@ def forget(
             "mlflow_traces_deleted": len(affected.mlflow.traces),
             "model_versions": dict.fromkeys(affected.mlflow.versions, "deleted" if delete_adapters else "marked"),
         }
-        return _proved(config, done, needles)
+        return _proved(config, done, needles, affected.logs if not rewrite_logs else ())
 
 
-def _proved(config: RetrainConfig, done: dict[str, Any], needles: list[str]) -> dict[str, Any]:
+def _proved(config: RetrainConfig, done: dict[str, Any], needles: list[str], without: Collection[Path]) -> dict[str, Any]:
     """The record of a deletion, with the search that finds nothing; written into the work folder.
+
+    Args:
+        config: The profile.
+        done: What was deleted.
+        needles: What to search for.
+        without: Logs that were not to be changed.
 
     Raises:
         InfrastructureError: it finds something, or cannot read a file.
     """
-    work_dir = Path(config.work_dir)
-    search = Searcher(needles).search(roots_of(config))
-    left = [str(_shown(found.path, work_dir)) for found in search.found]
+    work_dir, searcher = Path(config.work_dir), Searcher(needles)
+    search = searcher.search(roots_of(config))
+    held = [found.path for found in search.found if found.path.resolve() not in without]
+    left = [place for path in held for place in searcher.places_in(path)]
     if left or search.unread:
         raise InfrastructureError(
             f"something of theirs may be left in {', '.join([*left, *search.unread][:10])}: delete these by hand, or end what "
@@ -315,12 +355,12 @@ def _databases(config: RetrainConfig) -> Iterator[Path]:
     yield from sorted((Path(config.work_dir) / ".prefect").glob("*.db"))
 
 
-def _drop_log_lines(config: RetrainConfig, affected: Affected) -> int:
+def _drop_log_lines(affected: Affected) -> int:
     theirs = affected.theirs
     names = {*affected.wanted.names, *theirs.traces}
     records = [record["raw"].encode().strip() for record in theirs.records if "raw" in record]
     wanted = {file for file, _ in affected.lines}
-    return sum(drop_lines(path, names, records) for name, path in find_files(config.ingest.paths).items() if name in wanted)
+    return sum(drop_lines(path, names, records) for path, name in affected.logs.items() if name in wanted)
 
 
 def _shown(path: Path, work_dir: Path) -> Path:

@@ -144,6 +144,58 @@ def test_the_proof_fails_on_what_cannot_be_cleaned(config, night, tmp_path):
         forget(config, affected)
 
 
+@pytest.fixture
+def served(config):
+    """What `serve` logged in the work folder: a conversation of theirs, one of somebody else, and a reply in the shadow."""
+    folder = Path(config.work_dir) / "serving" / "logs"
+    (folder / "shadow").mkdir(parents=True)
+    said = [
+        {"role": "user", "content": "Please note the Zyxthorpe estate, served raw."},
+        {"role": "assistant", "content": "ok"},
+    ]
+    lines = [
+        {"id": f"served-{user}", "messages": said[:], "user": user, "session": f"of {user}", "format": "tracewheel"}
+        for user in (USER, "user-999")
+    ]
+    lines[1]["messages"] = [{"role": "user", "content": "Something else."}, said[1]]
+    log, shadow = folder / "conversations-x-0001.jsonl", folder / "shadow" / "replies-x-0001.jsonl"
+    log.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    shadow.write_text(json.dumps({"conversation": f"served-{USER}", "turn": "t", "shadow": said[1]}) + "\n")
+    return log, shadow
+
+
+def test_what_was_served_goes_whole(config, night, served):
+    night("one")
+    (_, stays), (log, shadow) = served[0].read_text().splitlines(), served
+    done = forget(config, look_for(config, Wanted.of([USER], [], [], config.ingest.redaction)))
+    assert done["proof"]["found"] == 0
+    assert log.read_text() == stays + "\n" and shadow.read_text() == ""
+
+
+def test_logs_of_the_profile_are_changed_only_on_demand(config, night, served):
+    night("one")
+    log, before = served[0], served[0].read_bytes()
+    paths = (*config.ingest.paths, str(log))
+    config = config.model_copy(update={"ingest": config.ingest.model_copy(update={"paths": paths})})
+    wanted = Wanted.of([USER], [], [], config.ingest.redaction)
+    affected = look_for(config, wanted)
+    assert [line for file, line in affected.lines if file.endswith(log.name)] == [1]
+    forget(config, affected)
+    assert log.read_bytes() == before and served[1].read_text() == ""
+    assert [line for file, line in look_for(config, wanted).lines if file.endswith(log.name)] == [1]  # it is still found
+    forget(config, look_for(config, wanted), rewrite_logs=True)
+    assert log.read_bytes() == before.splitlines(keepends=True)[1]
+
+
+def test_a_judges_journal_is_named_and_stays(config, night, tmp_path, monkeypatch):
+    night("one")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "judge.jsonl").write_text('{"reply": "Fine."}\n{"reply": "The agent told user-003 so."}\n')
+    with pytest.raises(InfrastructureError, match=r"judge\.jsonl:2"):
+        forget(config, look_for(config, Wanted.of([USER], [], [], config.ingest.redaction)))
+    assert USER in (tmp_path / "judge.jsonl").read_text()
+
+
 def test_lines_leave_the_log(config, tmp_path):
     log = tmp_path / "traces.jsonl"
     before = log.read_bytes().splitlines()

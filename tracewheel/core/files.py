@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from types import NoneType
+from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_hints
 
 from tracewheel.core.errors import DataError
 from tracewheel.core.types import Record
@@ -41,11 +43,40 @@ def read_json(path: Path, hint: str = "") -> Any:
         raise DataError(f"{path}: not JSON: {error}{hint and f'; {hint}'}") from error
 
 
-def write_records(path: Path, records: Sequence[Record]) -> None:
-    """Write records as Parquet, one row each."""
+def write_records(path: Path, records: Sequence[R], kind: type[R] | None = None) -> None:
+    """Write records of one kind as Parquet, one row each; where there may be none, name the kind."""
     import pandas as pd
 
-    pd.DataFrame([record.to_record() for record in records]).to_parquet(path, index=False)
+    write_frame(path, pd.DataFrame([record.to_record() for record in records]), schema_of(kind or type(records[0])))
+
+
+def write_frame(path: Path, frame: pd.DataFrame, schema: pyarrow.Schema) -> None:
+    """Write a frame as Parquet. Without rows, which tell pandas the types, the columns are those of `schema`."""
+    import pyarrow.parquet
+
+    if len(frame):
+        frame.to_parquet(path, index=False)
+    else:
+        pyarrow.parquet.write_table(schema.empty_table(), path)
+
+
+def schema_of(kind: type[Record]) -> pyarrow.Schema:
+    """The columns that a file of such records always has; what is no number is text."""
+    import pyarrow as pa
+
+    hints, text = get_type_hints(kind), kind.JSON_FIELDS
+    names = [spec.name for spec in fields(kind) if spec.name not in kind.OPTIONAL_FIELDS]  # type: ignore[arg-type]
+    return pa.schema([(name, pa.string() if name in text else _type_of(hints[name])) for name in names])
+
+
+def _type_of(hint: Any) -> pyarrow.DataType:
+    import pyarrow as pa
+
+    some = next((one for one in get_args(hint) if one is not NoneType), None) if NoneType in get_args(hint) else hint
+    if get_origin(some) is list:
+        return pa.list_(_type_of(get_args(some)[0]))
+    numbers: dict[Any, pyarrow.DataType] = {int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
+    return numbers.get(some, pa.string())
 
 
 def read_table(path: Path, columns: Sequence[str] | None = None) -> pd.DataFrame:
@@ -57,7 +88,9 @@ def read_table(path: Path, columns: Sequence[str] | None = None) -> pd.DataFrame
     import pandas as pd
 
     with _as_data_errors(path):
-        return pd.read_parquet(path, columns=None if columns is None else list(columns))
+        table = pd.read_parquet(path, columns=None if columns is None or not read_columns(path) else list(columns))
+        # Earlier versions wrote a table without rows without columns, too.
+        return table if columns is None or len(table.columns) else pd.DataFrame(columns=list(columns))
 
 
 def read_batches(path: Path, rows: int, columns: Sequence[str] | None = None) -> Iterator[pyarrow.RecordBatch]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracewheel.config import EvaluateSections, EvaluationConfig, ExplorationConfig, RubricConfig
-from tracewheel.core.files import read_json, read_records, write_json, write_records
+from tracewheel.core.files import read_json, read_records, write_frame, write_json, write_records
 from tracewheel.core.statistics import bootstrap_interval, pass_at_k, wilson_interval
 from tracewheel.core.types import Score, Task, Trajectory
 from tracewheel.policy.adapters import PolicyRef
@@ -121,7 +121,7 @@ def _judged(scores: Mapping[str, list[Score]]) -> dict[str, Any]:
 
 def _play_none(folder: Path) -> None:
     folder.mkdir(parents=True)
-    write_records(folder / TRAJECTORIES_FILE, [])
+    write_records(folder / TRAJECTORIES_FILE, [], Trajectory)
     write_scores(folder / SCORES_FILE, [])
 
 
@@ -140,7 +140,7 @@ def join(
         (out / mode).mkdir(parents=True)
         trajectories = [item for part in parts for item in read_records(part / mode / TRAJECTORIES_FILE, Trajectory)]
         scores[mode] = [item for part in parts for item in read_scores(part / mode / SCORES_FILE)]
-        write_records(out / mode / TRAJECTORIES_FILE, trajectories)
+        write_records(out / mode / TRAJECTORIES_FILE, trajectories, Trajectory)
         write_scores(out / mode / SCORES_FILE, scores[mode])
     decides, beside = _rubrics(config, held_out)
     others: dict[str, list[Score]] = {}
@@ -178,7 +178,10 @@ def write_evaluation(
         for status, ending in MISSING.items():
             counts = Counter(item.task_id for item in scores.get(mode, []) if item.status == status)
             results[f"{mode}_{ending}"] = [counts[task.id] for task in tasks]
-    results.to_parquet(out / RESULTS_FILE, index=False)
+    import pyarrow
+
+    types = {name: pyarrow.string() if name in ("task_id", "family") else pyarrow.int64() for name in results.columns}
+    write_frame(out / RESULTS_FILE, results, pyarrow.schema(types | {"greedy": pyarrow.float64()}))
     summary = summarise(evaluation, results) | dict(spent)
     if rubric.objectives:
         names = [objective.name for objective in rubric.objectives]

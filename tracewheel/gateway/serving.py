@@ -282,6 +282,8 @@ class ServingDoor:
             conversation.shadow_log.write(
                 {
                     "conversation": conversation.episode.key,
+                    "session": conversation.asker.session,
+                    "user": conversation.asker.user,
                     "turn": sent.id,
                     "sent": sent.message,
                     "sent_by": sent.policy_version,

@@ -99,6 +99,13 @@ class Searcher:
                 break
         return found
 
+    def places_in(self, path: Path) -> list[str]:
+        """Where a file holds something: `file:line` for each line of a plain file of JSON lines, else the file."""
+        if path.suffix != ".jsonl":
+            return [str(path)]
+        with path.open("rb") as lines:
+            return [f"{path}:{number}" for number, line in enumerate(lines, 1) if self.texts_in_bytes(line)] or [str(path)]
+
     def texts_in_bytes(self, data: bytes) -> set[int]:
         """Which texts some bytes hold, by their places in the list."""
         return {self._owners[at] for at in self._triggers.fired(data)} if self._triggers.fire(data) else set()

@@ -23,7 +23,7 @@ def collect(config: RolloutConfig, claimed: ClaimedGroups, out: Path) -> dict[st
     """
     trajectories = claimed.trajectories()
     out.mkdir(parents=True, exist_ok=True)
-    write_records(out / TRAJECTORIES_FILE, trajectories)
+    write_records(out / TRAJECTORIES_FILE, trajectories, Trajectory)
     write_variants(out, claimed.variants())
     metrics = rollout_metrics(config, trajectories) | age_figures(not_failed(trajectories), claimed.version)
     metrics["dropped_groups"] = claimed.dropped

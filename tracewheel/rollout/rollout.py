@@ -84,10 +84,10 @@ def rollout(
     sampled = len(plan.tasks) * plan.samples
     trajectories, greedy = found[:sampled], found[sampled:]
     out.mkdir(parents=True, exist_ok=True)
-    write_records(out / TRAJECTORIES_FILE, trajectories)
+    write_records(out / TRAJECTORIES_FILE, trajectories, Trajectory)
     metrics = rollout_metrics(config.rollout, trajectories)
     if greedy:
-        write_records(out / GREEDY_FILE, greedy)
+        write_records(out / GREEDY_FILE, greedy, Trajectory)
         metrics |= {"episodes": len(found), "greedy_episodes": len(greedy)}
     write_json(out / "metrics.json", metrics)
     return metrics

@@ -201,7 +201,7 @@ def write_variants(folder: Path, variants: list[Task]) -> None:
     """Write the rolled-out variants next to their trajectories, for the stage that scores them."""
     if variants:
         folder.mkdir(parents=True, exist_ok=True)
-        write_records(folder / VARIANTS_FILE, variants)
+        write_records(folder / VARIANTS_FILE, variants, Task)
 
 
 def read_variants(folder: Path) -> list[Task]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from tracewheel.config import ScoreSections
 from tracewheel.core.errors import ConfigError, DataError, TimeLimitError
-from tracewheel.core.files import read_records, write_json
+from tracewheel.core.files import read_records, schema_of, write_frame, write_json
 from tracewheel.core.kinds import parse_kind
 from tracewheel.core.time_limits import Job, Timer, WatchedThreads
 from tracewheel.core.types import GREEDY_FILE, Score, Task, Trajectory
@@ -114,7 +114,9 @@ def write_scores(path: Path, scores: list[Score], *, baselines: bool = False) ->
     if not baselines:
         table = table.drop(columns="baseline")
     numbers = [name for name in ("total", "baseline") if name in table]
-    table.astype(dict.fromkeys(numbers, "float64")).to_parquet(path, index=False)
+    schema = schema_of(Score)
+    schema = schema if baselines else schema.remove(schema.get_field_index("baseline"))
+    write_frame(path, table.astype(dict.fromkeys(numbers, "float64")), schema)
 
 
 def read_scores(path: Path) -> list[Score]:

@@ -8,7 +8,7 @@ from typing import Any
 from tracewheel.config import BaselineSections
 from tracewheel.core.errors import ConfigError
 from tracewheel.core.files import write_records
-from tracewheel.core.types import Task
+from tracewheel.core.types import Task, Trajectory
 from tracewheel.evaluation.evaluate import write_evaluation
 from tracewheel.scoring.score import SCORES_FILE, read_scores, score
 from tracewheel.teacher.attempt import Attempt
@@ -70,7 +70,7 @@ def evaluate_endpoint(
         folder = out / mode
         folder.mkdir(parents=True)
         made = [to_trajectory(attempts[item.key], processed_logprobs=endpoint.processed_logprobs) for item in episodes]
-        write_records(folder / TRAJECTORIES_FILE, [trajectory for trajectory, _ in made])
+        write_records(folder / TRAJECTORIES_FILE, [trajectory for trajectory, _ in made], Trajectory)
         score(config, tasks, folder / TRAJECTORIES_FILE, folder)
         scores[mode] = read_scores(folder / SCORES_FILE)
         rows += [

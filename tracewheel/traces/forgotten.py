@@ -44,10 +44,12 @@ class Forgotten:
 
     def covers(self, trace: Trace) -> bool:
         """Whether a trace is of a forgotten user or session, or is itself forgotten."""
-        if not self.hashes:
-            return False
-        named = (("user", trace.user), ("session", trace.session), ("trace", trace.id))
-        return any(value is not None and hash_of_identity(kind, value) in self.hashes for kind, value in named)
+        return self.covers_named(user=trace.user, session=trace.session, trace=trace.id)
+
+    def covers_named(self, **named: str | None) -> bool:
+        """Whether one of these is forgotten: a `user`, a `session`, a `trace`."""
+        known = (hash_of_identity(kind, value) for kind, value in named.items() if value is not None)
+        return bool(self.hashes) and not self.hashes.isdisjoint(known)
 
     def covers_record(self, item: Quarantined) -> bool:
         """Whether a record in quarantine is forgotten."""
