@@ -13,7 +13,8 @@ from starlette.routing import BaseRoute
 
 from tracewheel.core.errors import InfrastructureError, InputError
 from tracewheel.gateway.app import create_app
-from tracewheel.gateway.endpoint import Limits
+from tracewheel.gateway.asking import Limits
+from tracewheel.gateway.connections import timed
 from tracewheel.gateway.exchange import Door
 
 START, STOP = 10.0, 5.0  # seconds
@@ -30,7 +31,7 @@ class GatewayServer:
         door: Who answers. Its coroutines run in the server's loop.
         host: Where to listen.
         port: 0 for any free one.
-        limits: Of bodies and streams.
+        limits: Of requests and streams.
         routes: More paths, which go before the door's.
 
     Attributes:
@@ -49,8 +50,11 @@ class GatewayServer:
         except (OSError, OverflowError) as error:
             raise InputError(f"cannot listen on {host}:{port}: {error}") from error
         self.host, self.port = host, int(self._socket.getsockname()[1])
+        limits = limits or Limits()
         config = uvicorn.Config(
             create_app(door, limits, routes),
+            http=timed(limits.whole),
+            ws="none",
             log_level="warning",
             access_log=False,
             server_header=False,
