@@ -44,6 +44,7 @@ def serve(options: argparse.Namespace) -> NoReturn:
     if options.key is not None and len(options.key) < SHORTEST_KEY:
         raise InputError(f"--key: at least {SHORTEST_KEY} characters; without the option one is made")
     from tracewheel.gateway.conversation_log import ConversationLog
+    from tracewheel.gateway.log_redaction import LogRedaction
     from tracewheel.gateway.server import GatewayServer
     from tracewheel.gateway.serving import Challenger, ServingDoor
     from tracewheel.gateway.serving_routes import serving_routes
@@ -54,7 +55,8 @@ def serve(options: argparse.Namespace) -> NoReturn:
     champion, policy, name = champions.now()
     served, renderer = _served(config, policy, name)
     log = ConversationLog(folder)
-    door = ServingDoor(served, renderer, config.rollout, log, frozenset([key]))
+    redaction = LogRedaction(config.ingest.redaction, renderer)
+    door = ServingDoor(served, renderer, config.rollout, log, frozenset([key]), redaction)
     engines = [served.engine]
     if options.challenger:
         rival = _policy_in(config, options.challenger)

@@ -1,7 +1,8 @@
 """The log of served conversations: JSON lines in Tracewheel's own format, which `tracewheel ingest` reads.
 
 A conversation is one line, written and flushed to the disk when it ends: a kill loses none that has ended. A file that has
-grown to its size is left, and another begun; each process begins a file of its own, so none is ever written by two.
+grown to its size is left, and another begun; each process begins a file of its own, so none is ever written by two. Files are
+their owner's alone, and so is a folder that is made for them.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class ConversationLog:
 
     def __init__(self, folder: Path, name: str = "conversations", largest: int = LARGEST) -> None:
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise DataError(f"{folder}: cannot be made a folder for logs ({error.strerror}); name another") from error
         self._folder, self._name, self._largest = folder, name, largest
@@ -68,7 +69,7 @@ class ConversationLog:
             stamp = clock.now().strftime("%Y%m%dT%H%M%SZ")
             path = self._folder / f"{self._name}-{stamp}-{os.getpid()}-{self._number:04d}.jsonl"
             try:
-                self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
+                self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
                 break
             except FileExistsError:
                 continue

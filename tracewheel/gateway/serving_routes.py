@@ -28,9 +28,10 @@ def serving_routes(door: ServingDoor) -> list[Route]:
         key, session = check_key(door, request), request.path_params["session"]
         body = await read_body(request, LIMITS)
         outcome, given = _read(body)
-        if not await off_loop(door.end, key, session, outcome, given):
+        logged = await off_loop(door.end, key, session, outcome, given)
+        if logged is None:
             raise Refusal("not_found", f"No conversation of the session {session!r:.80} is open.")
-        return JSONResponse({"session": session, "outcome": outcome, "logged": True})
+        return JSONResponse({"session": session, "outcome": outcome, "logged": logged})
 
     return [Route("/health", health), Route("/v1/conversations/{session}/end", end, methods=["POST"])]
 
