@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 LOG = logging.getLogger(__name__)
 FOLDER, BASE = "serving", "base"
 LOOK_SECONDS, SHORTEST_KEY = 0.2, 16
+CLOSING_SECONDS = 5.0  # for the conversations that are open: who stops a server waits for ten, and then kills it
 
 
 def serve(options: argparse.Namespace) -> NoReturn:
@@ -69,11 +70,13 @@ def serve(options: argparse.Namespace) -> NoReturn:
             print(f"Serving {name} at {server.openai_url()}, key {key}, logs in {folder}", file=sys.stderr, flush=True)
             _watch(door, champions, champion, options)
     finally:  # the server is gone: nothing is answered any more
-        door.end_idle(0.0)
+        lost = door.end_idle(0.0, CLOSING_SECONDS)
         log.close()
         for engine in engines:
             engine.close()
         print(f"{door.answered} turns answered, {door.logged} conversations logged in {folder}", file=sys.stderr, flush=True)
+        if lost:
+            print(f"{lost} conversations were still open and are not logged: redacting them takes too long", file=sys.stderr)
 
 
 def _watch(door: ServingDoor, champions: Champions, champion: Champion | None, options: argparse.Namespace) -> NoReturn:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import math
 import secrets
 import threading
 import time
@@ -199,13 +200,14 @@ class ServingDoor:
             found = self._sessions.get((key, session))
         return None if found is None else self._finish(found, outcome, given)
 
-    def end_idle(self, seconds: float) -> None:
-        """Log the conversations in which nothing was said for some seconds."""
+    def end_idle(self, seconds: float, within: float = math.inf) -> int:
+        """Log the conversations in which nothing was said for some seconds; returns for how many there was no time `within`."""
         now = time.monotonic()
         with self._lock:
             found = [each for each in self._open.values() if not each.answering and now - each.used >= seconds]
-        for conversation in found:
-            self._finish(conversation, None, {})
+        while found and time.monotonic() < now + within:
+            self._finish(found.pop(0), None, {})
+        return len(found)
 
     def _conversation(self, key: str, asker: Asker, request: ChatRequest, chain: list[str]) -> Conversation:
         """The one that is open for the session, or that has said the most of what the request begins with, or a new one."""
