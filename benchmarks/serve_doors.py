@@ -5,9 +5,9 @@
 
 A server in a process of its own answers over real sockets: the serving door with the tiny base's renderer, and an engine that
 waits `--engine` seconds for each turn and says how long it really held it. 64 clients go on with conversations
-of 30 messages up to 50, with tools, and pause between two turns. What a client waited, less what the engine held the turn, is the time outside the
-engine: connection, parsing, hashing, rendering, recording, and the clients' own process. A client's
-first turn has 30 messages to tokenise that nobody has seen; it is reported apart.
+of 30 messages up to 50, with tools, and pause between two turns. What a client waited,
+less what the engine held the turn, is the time outside the engine: connection, parsing, hashing, rendering, recording, and the
+clients' own process. A client's first turn has 30 messages to tokenise that nobody has seen; it is reported apart.
 
 The hostile mix goes on beside the clients: 1,000 connections that send half a request or nothing and are opened again when they
 are closed, a request of 4,001 short messages every second, and a body of 600,001 messages every 5 seconds. At its end SIGTERM
@@ -18,12 +18,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import inspect
 import json
 import os
 import random
 import re
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -104,12 +104,12 @@ def measured(options: argparse.Namespace, with_hostile: bool) -> dict[str, Any]:
                 others.kill()
                 others.wait()
             server.wait()
-    begun, later = ([wait for goes_on, wait in waits if goes_on is known] for known in (False, True))
+    first, later = ([wait for goes_on, wait in waits if goes_on is known] for known in (False, True))
     return {
         "turns": len(waits),
         "failed": failed,
         "outside_ms": {"p50": at(later, 0.5), "p95": at(later, 0.95), "p99": at(later, 0.99), "most": at(later, 1)},
-        "first_ms": {"p50": at(begun, 0.5), "p95": at(begun, 0.95)},
+        "first_ms": {"p50": at(first, 0.5), "p95": at(first, 0.95)},
         "health_ms": {"p50": at(probes, 0.5), "p99": at(probes, 0.99), "most": at(probes, 1)},
         "sigterm_s": round(ended, 2),
         "load": os.getloadavg()[0],
@@ -122,7 +122,7 @@ def at(values: list[float], share: float) -> float | None:
 
 
 async def clients(port: int, pause: float) -> tuple[list[tuple[bool, float]], list[float], int]:
-    """Play all conversations: whether each turn goes on and its seconds outside the engine, those of probes, and how many clients failed."""
+    """Play all conversations: of turns whether they go on and their seconds outside the engine, probes, and failures."""
     waits: list[tuple[bool, float]] = []
     probes: list[float] = []
     watch = asyncio.ensure_future(probe(port, probes))
@@ -279,7 +279,7 @@ def serve(folder: Path, seconds: float) -> None:
     with GatewayServer(door, routes=serving_routes(door)) as server:
         print(server.port, flush=True)
         signal.pause()
-    door.end_idle(0.0)
+    door.end_idle(0.0, *(() if "within" not in inspect.signature(door.end_idle).parameters else (5.0,)))
     log.close()
     engine.close()
 
@@ -287,7 +287,7 @@ def serve(folder: Path, seconds: float) -> None:
 def rows(result: dict[str, Any]) -> str:
     """The table."""
     sides = ("alone", "hostile mix")
-    named = [("turns", ("turns",)), ("clients that failed", ("failed",))]
+    named: list[tuple[str, tuple[str, ...]]] = [("turns", ("turns",)), ("clients that failed", ("failed",))]
     named += [(f"outside the engine, {name}, ms", ("outside_ms", name)) for name in ("p50", "p95", "p99", "most")]
     named += [(f"the first turn of each, {name}, ms", ("first_ms", name)) for name in ("p50", "p95")]
     named += [(f"/health, {name}, ms", ("health_ms", name)) for name in ("p50", "p99", "most")]
