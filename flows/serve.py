@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 LOG = logging.getLogger(__name__)
 FOLDER, BASE = "serving", "base"
 LOOK_SECONDS, SHORTEST_KEY = 0.2, 16
+CLOSING_SECONDS = 5.0  # for the conversations that are open: who stops a server waits for ten, and then kills it
 
 
 def serve(options: argparse.Namespace) -> NoReturn:
@@ -45,6 +46,7 @@ def serve(options: argparse.Namespace) -> NoReturn:
     if options.key is not None and len(options.key) < SHORTEST_KEY:
         raise InputError(f"--key: at least {SHORTEST_KEY} characters; without the option one is made")
     from tracewheel.gateway.conversation_log import SERVED_FOLDER, ConversationLog
+    from tracewheel.gateway.log_redaction import LogRedaction
     from tracewheel.gateway.server import GatewayServer
     from tracewheel.gateway.serving import Challenger, ServingDoor
     from tracewheel.gateway.serving_routes import serving_routes
@@ -62,7 +64,8 @@ def serve(options: argparse.Namespace) -> NoReturn:
         return False
 
     log = ConversationLog(folder, forgotten=forgotten)
-    door = ServingDoor(served, renderer, config.rollout, log, frozenset([key]))
+    redaction = LogRedaction(config.ingest.redaction, renderer)
+    door = ServingDoor(served, renderer, config.rollout, log, frozenset([key]), redaction)
     engines = [served.engine]
     if options.challenger:
         rival = _policy_in(config, options.challenger)
@@ -75,11 +78,13 @@ def serve(options: argparse.Namespace) -> NoReturn:
             print(f"Serving {name} at {server.openai_url()}, key {key}, logs in {folder}", file=sys.stderr, flush=True)
             _watch(door, champions, champion, options)
     finally:  # the server is gone: nothing is answered any more
-        door.end_idle(0.0)
+        lost = door.end_idle(0.0, CLOSING_SECONDS)
         log.close()
         for engine in engines:
             engine.close()
         print(f"{door.answered} turns answered, {door.logged} conversations logged in {folder}", file=sys.stderr, flush=True)
+        if lost:
+            print(f"{lost} conversations were still open and are not logged: redacting them takes too long", file=sys.stderr)
 
 
 def _watch(door: ServingDoor, champions: Champions, champion: Champion | None, options: argparse.Namespace) -> NoReturn:

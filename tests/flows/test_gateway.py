@@ -2,8 +2,10 @@
 
 import itertools
 import signal
+import socket
 import subprocess
 import sys
+import time
 
 import httpx
 import pytest
@@ -38,5 +40,33 @@ def test_it_serves_an_adapter_until_it_is_stopped(make_adapter, tmp_path):
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 143
         assert "the gateway has stopped" in process.stderr.read()
+    finally:
+        process.kill()
+
+
+@pytest.mark.slow
+def test_serve_ends_by_sigterm_however_much_is_half_sent(tmp_path):
+    words = ["serve", "configs/tiny.yaml", "--run-dir", str(tmp_path / "run"), "--port", "0", "--key", KEY]
+    process = subprocess.Popen([sys.executable, "-m", "flows.cli", *words], stderr=subprocess.PIPE, text=True)
+    try:
+        line = next(line for line in process.stderr if line.startswith("Serving "))
+        url = line.split()[3].rstrip(",").removesuffix("/v1")
+        own = {"x-api-key": KEY}
+        asked = {"model": "m", "messages": [{"role": "user", "content": "write to ann@mail-of-ann.com"}], "max_tokens": 4}
+        assert httpx.post(f"{url}/v1/messages", json=asked, headers=own, timeout=60).status_code == 200
+        assert httpx.get(f"{url}/health").json() == {"status": "ok"}
+        assert httpx.get(f"{url}/health", headers=own).json()["open"] == 1
+        address = (httpx.URL(url).host, httpx.URL(url).port)
+        half = [socket.create_connection(address) for _ in range(300)]
+        for number, connection in enumerate(half):
+            connection.sendall((b"", b"POST /v1/mess", b"POST /v1/messages HTTP/1.1\r\nContent-Length: 9\r\n\r\n{")[number % 3])
+        process.send_signal(signal.SIGTERM)
+        begun = time.monotonic()
+        assert process.wait(60) == 143
+        assert time.monotonic() - begun < 10
+        (log,) = (tmp_path / "run").rglob("conversations-*.jsonl")
+        assert "mail-of-ann" not in log.read_text() and log.stat().st_mode & 0o777 == 0o600
+        for connection in half:
+            connection.close()
     finally:
         process.kill()

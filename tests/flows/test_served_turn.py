@@ -88,7 +88,7 @@ def test_serve_log_ingest_retrain_promote_and_serve_again(served_profile, tmp_pa
         server = made.enter_context(GatewayServer(door, routes=serving_routes(door)))
         for number, task in enumerate(tasks):
             program(server.url(), task, f"first-{number}")
-        assert httpx.get(f"{server.url()}/health").json()["logged"] == EPISODES
+        assert httpx.get(f"{server.url()}/health", headers={"x-api-key": KEY}).json()["logged"] == EPISODES
 
         summary = retrain(str(served_profile), [], str(folder))  # ingests the shipped logs and what was served
         run = begin_run(config)
@@ -110,7 +110,7 @@ def test_serve_log_ingest_retrain_promote_and_serve_again(served_profile, tmp_pa
         assert found is not None and found.version == version
         policy, name = champions.fetch(found)
         door.take_over(policy, name)  # without a restart
-        health = httpx.get(f"{server.url()}/health").json()
+        health = httpx.get(f"{server.url()}/health", headers={"x-api-key": KEY}).json()
         assert health["policy"] == name and health["policy_version"] == int(version) and not health["refused"]
         for number, task in enumerate(tasks):
             program(server.url(), task, f"second-{number}")

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 Message = dict[str, Any]
+CACHED_OBSERVATIONS = 4096
 _PROBE: list[Message] = [{"role": "user", "content": "probe"}]
 _PROBE_REPLY: Message = {"role": "assistant", "content": "probe"}
 _PROBE_TURNS = ("probe", f"{THINK_OPEN}\nprobe\n{THINK_CLOSE}\n\nprobe", f"{THINK_OPEN}\n\n{THINK_CLOSE}\n\nprobe")
@@ -123,13 +124,17 @@ class ChatRenderer:
     def observation_ids(self, tool_messages: list[Message]) -> list[int]:
         """Ids that follow an assistant turn's end token: the tools' replies and the start of the next turn."""
         key = tuple((message["role"], message["content"]) for message in tool_messages)
-        if key not in self._observation_cache:
+        ids = self._observation_cache.get(key)
+        if ids is None:
             after = self._render([*_PROBE, _PROBE_REPLY, *tool_messages], add_generation_prompt=True)
             end = self._probe_reply.rindex(self._end_of_turn) + len(self._end_of_turn)
             if after[:end] != self._probe_reply[:end]:
                 raise ConfigError(_REWRITES)
-            self._observation_cache[key] = self._plain.encode(after[end:], after=self._end_of_turn)
-        return self._observation_cache[key]
+            ids = self._plain.encode(after[end:], after=self._end_of_turn)
+            if len(self._observation_cache) >= CACHED_OBSERVATIONS:
+                self._observation_cache.clear()
+            self._observation_cache[key] = ids
+        return ids
 
     def conversation_ids(
         self, messages: list[Message], tools: list[dict[str, Any]], opening: int = 0

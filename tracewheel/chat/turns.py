@@ -44,3 +44,9 @@ def call_head(renderer: ChatRenderer, tool: str) -> tuple[int, ...]:
     """The ids of `ChatRenderer.call_head`, from a tool as JSON text."""
     head: Any = renderer.call_head(json.loads(tool))
     return tuple(head)
+
+
+@functools.lru_cache(maxsize=8)
+def longest_token(renderer: ChatRenderer) -> int:
+    """The most characters of a text that one token may stand for."""
+    return max(map(len, renderer.tokenizer.get_vocab()))

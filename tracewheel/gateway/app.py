@@ -12,12 +12,13 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 
-from tracewheel.gateway.asking import Knowledge, check_key, dialect_of, read_body, refused
+from tracewheel.gateway.asking import Knowledge, Limits, check_key, dialect_of, read_body, refused
 from tracewheel.gateway.dialects.anthropic import AnthropicMessages
 from tracewheel.gateway.dialects.chat import ChatCompletions
 from tracewheel.gateway.dialects.responses import Responses
-from tracewheel.gateway.endpoint import Endpoint, Limits
+from tracewheel.gateway.endpoint import Endpoint
 from tracewheel.gateway.exchange import CountsTokens, Door, Refusal
+from tracewheel.gateway.off_loop import off_loop
 
 EARLIEST = "1970-01-01T00:00:00Z"  # the vendors want a date of each model; these have none
 Handler = Callable[[Request], Awaitable[Response]]
@@ -63,7 +64,7 @@ class _Rest:
         key = check_key(self.door, request)
         if not isinstance(self.door, CountsTokens):
             raise Refusal("not_found", "This endpoint does not count tokens.")
-        asked = AnthropicMessages().read_for_count(await read_body(request, self.limits.body))
+        asked = await off_loop(AnthropicMessages().read_for_count, await read_body(request, self.limits))
         return JSONResponse({"input_tokens": await self.door.count_tokens(key, asked)})
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import uuid
 from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from starlette.requests import Request
@@ -15,9 +17,40 @@ from tracewheel.gateway.dialects.chat import ChatCompletions
 from tracewheel.gateway.dialects.dialect import Dialect
 from tracewheel.gateway.dialects.said import Said
 from tracewheel.gateway.exchange import Door, Refusal
+from tracewheel.gateway.off_loop import off_loop
 
+LISTS = ("messages", "input", "tools")
+VALUES, OPENINGS = 500_000, (b"{", b"[", b",")  # parsing so many takes 60 ms, in which no other thread runs
 KEYS = 2_000  # keys, more than programs run at once, whose sayings are kept; the one that asked least recently goes first
 RETRY_SOON = 1.0  # seconds, where the door is overloaded and names no time
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a request may take.
+
+    Attributes:
+        body: The most bytes of a body.
+        messages: The most messages of a conversation, and the most tools.
+        whole: Seconds in which a request must have come whole, from its connection's beginning or its first byte.
+        patience: Seconds that a stream waits with its status for the reply, so that a refusal has one of its own.
+        silence: Seconds between signs of life until the reply is there.
+    """
+
+    body: int = 8 << 20
+    messages: int = 10_000
+    whole: float = 30.0
+    patience: float = 1.0
+    silence: float = 2.0
+
+    def check_count(self, name: str, listed: Sequence[Any]) -> None:
+        """Check the length of a list.
+
+        Raises:
+            Refusal: it is too long.
+        """
+        if len(listed) > self.messages:
+            raise Refusal("too_large", f"'{name}' has {len(listed)} entries, and {self.messages} is the most.", name)
 
 
 class Knowledge:
@@ -68,29 +101,52 @@ def check_key(door: Door, request: Request) -> str:
     return key
 
 
+def has_key(door: Door, request: Request) -> bool:
+    """Whether a request has a key that may ask here."""
+    try:
+        return bool(check_key(door, request))
+    except Refusal:
+        return False
+
+
 def _masked(key: str) -> str:
     return f"{key[:3]}***{key[-2:]}" if len(key) > 12 else "***"
 
 
-async def read_body(request: Request, most: int) -> Any:
+async def read_body(request: Request, limits: Limits) -> Any:
     """The JSON value that was sent.
 
     Raises:
-        Refusal: it is larger than `most` bytes, or not JSON.
+        Refusal: it is larger than the limits, or not JSON.
     """
-    too_large = Refusal("too_large", f"Request exceeds the maximum size of {most} bytes.")
+    too_large = Refusal("too_large", f"Request exceeds the maximum size of {limits.body} bytes.")
     declared = request.headers.get("content-length", "0")
-    if declared.isdecimal() and int(declared) > most:
+    if declared.isdecimal() and (len(declared) > 18 or int(declared) > limits.body):
         raise too_large
     raw = bytearray()
     async for chunk in request.stream():
         raw += chunk
-        if len(raw) > most:
+        if len(raw) > limits.body:
             raise too_large
+    return await off_loop(parse_body, bytes(raw), limits)
+
+
+def parse_body(raw: bytes, limits: Limits) -> Any:
+    """The JSON value in bytes. They are counted before they are parsed, because no other thread runs meanwhile.
+
+    Raises:
+        Refusal: it holds too much, or is not JSON.
+    """
+    if sum(map(raw.count, OPENINGS)) > VALUES:
+        raise Refusal("too_large", f"Request has over {VALUES} values; send fewer, shorter messages.")
     try:
-        return parse_json(raw.decode())
+        value = parse_json(raw.decode())
     except ValueError as error:  # not UTF-8 is one, too
         raise Refusal("invalid_request", f"We could not parse the JSON body of your request: {error!s:.200}.") from None
+    for name in LISTS if isinstance(value, dict) else ():
+        if isinstance(value.get(name), list):
+            limits.check_count(name, value[name])
+    return value
 
 
 def refused(request: Request, dialect: Dialect, refusal: Refusal, status: int | None = None) -> Response:

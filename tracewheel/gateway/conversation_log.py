@@ -2,7 +2,8 @@
 
 A conversation is one line, written and flushed to the disk when it ends: a kill loses none that has ended. A file that has
 grown to its size is left, and another begun; each process begins a file of its own, so none is ever written by two servers.
-`tracewheel forget` replaces a file while it holds the lock of the folder; a server that finds its file replaced begins another.
+Files are their owner's alone, and so is a folder that is made for them. `tracewheel forget` replaces a file while it holds the
+lock of the folder; a server that finds its file replaced begins another.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class ConversationLog:
         forgotten: Callable[[str | None, str | None], bool] = lambda user, session: False,
     ) -> None:
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise DataError(f"{folder}: cannot be made a folder for logs ({error.strerror}); name another") from error
         self._folder, self._name, self._largest = folder, name, largest
@@ -85,7 +86,7 @@ class ConversationLog:
             stamp = clock.now().strftime("%Y%m%dT%H%M%SZ")
             path = self._folder / f"{self._name}-{stamp}-{os.getpid()}-{self._number:04d}.jsonl"
             try:
-                self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
+                self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
                 break
             except FileExistsError:
                 continue

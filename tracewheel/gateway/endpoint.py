@@ -8,6 +8,7 @@ import json
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse
@@ -15,29 +16,15 @@ from starlette.types import Receive, Scope, Send
 
 from tracewheel.core import clock
 from tracewheel.gateway.asker import ASKER, asker_of
-from tracewheel.gateway.asking import Knowledge, check_key, id_headers, read_body, refused, request_id
+from tracewheel.gateway.asking import Knowledge, Limits, check_key, id_headers, read_body, refused, request_id
 from tracewheel.gateway.dialects.dialect import Asked, Dialect, Event
 from tracewheel.gateway.dialects.said import Said
 from tracewheel.gateway.exchange import ChatReply, Door, Refusal
+from tracewheel.gateway.off_loop import begin_request, off_loop
 
 LOG = logging.getLogger(__name__)
 STREAM = (b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache")
 KEEP_ALIVE = b": waiting\n\n"  # a comment: no client makes an event of it
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What a request may take.
-
-    Attributes:
-        body: The most bytes of a body.
-        patience: Seconds that a stream waits with its status for the reply, so that a refusal has one of its own.
-        silence: Seconds between signs of life until the reply is there.
-    """
-
-    body: int = 32 * 2**20
-    patience: float = 1.0
-    silence: float = 2.0
 
 
 class Endpoint:
@@ -49,19 +36,17 @@ class Endpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request. Where its client goes away, the door's work is cancelled."""
         request = Request(scope, receive)
+        begin_request()
         try:
             key = check_key(self._door, request)
             said = self._known.of(key)
-            body = await read_body(request, self._limits.body)
-            asked = self._dialect.read(body, said)
+            body = await read_body(request, self._limits)
+            asked = await off_loop(self._read, body, said)
         except Refusal as refusal:
             await refused(request, self._dialect, refusal)(scope, receive, send)
             return
         except ClientDisconnect:
             return
-        asked = dataclasses.replace(
-            asked, request=dataclasses.replace(asked.request, messages=said.restored(asked.request.messages))
-        )
         created = int(clock.now().timestamp())
         ASKER.set(asker_of(request.headers, body))  # the tasks that are begun from here on see it
         work = asyncio.ensure_future(self._replies(key, asked, said, created))
@@ -72,6 +57,12 @@ class Endpoint:
             work.cancel()
             gone.cancel()
             await asyncio.gather(work, gone, return_exceptions=True)
+
+    def _read(self, body: Any, said: Said) -> Asked:
+        asked = self._dialect.read(body, said)
+        self._limits.check_count("messages", asked.request.messages)
+        messages = said.restored(asked.request.messages)
+        return dataclasses.replace(asked, request=dataclasses.replace(asked.request, messages=messages))
 
     async def _replies(self, key: str, asked: Asked, said: Said, created: int) -> list[ChatReply]:
         """All answers to a request; each further one has the next seed."""

@@ -13,6 +13,7 @@ from tracewheel.config import RolloutConfig
 from tracewheel.gateway.engine_thread import EngineThread
 from tracewheel.gateway.exchange import ChatReply, ChatRequest, Refusal
 from tracewheel.gateway.live_episode import Draw, LiveEpisode
+from tracewheel.gateway.off_loop import off_loop
 
 if TYPE_CHECKING:
     from tracewheel.chat.renderer import ChatRenderer
@@ -82,7 +83,7 @@ class Gateway:
         Raises:
             Refusal: the key is unknown, or the request cannot be answered.
         """
-        return self._found(key).count(request)
+        return await off_loop(self._found(key).count, request)
 
     def models(self, key: str) -> list[str]:
         """Names of the models behind the door.

@@ -10,14 +10,15 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 from tracewheel.core.types import BranchReason
 from tracewheel.gateway.exchange import Message
 
 THINKING = "reasoning_content"
 Item = str | int
+UNKNOWN = -1  # the place of what nobody has said yet
 
 
 @dataclass(frozen=True)
@@ -46,81 +47,99 @@ class History:
 
 @dataclass(frozen=True)
 class _Turn:
-    """A turn: the history before it, its reply's key, and the numbers of the turns that continued from it."""
+    """A turn: what was offered to whom, the place of the history before it, its reply's key, and the turns after it."""
 
-    before: History
+    tools: str
+    agent: str
+    place: int
     key: str
     next: list[int] = field(default_factory=list)
 
 
+class _Place(NamedTuple):
+    """What was said up to here, as the way from the root of a tree: the place before, and the item that leads on from it."""
+
+    before: int
+    item: Item
+    depth: int
+
+
 class Histories:
-    """All histories of one program so far."""
+    """All histories of one program so far. They begin alike, so they are kept as a tree, in which reading one is a walk."""
 
     def __init__(self) -> None:
         self._turns: list[_Turn] = []
-        self._by_key: dict[str, list[int]] = {}
+        self._places = [_Place(UNKNOWN, "", 0)]
+        self._latest = [UNKNOWN]  # at each place the last turn whose history and reply lead through it
+        self._onward: dict[tuple[int, Item], int] = {}
+        # The last turn that said something: anywhere, after what was said before, and with these tools as well.
+        self._said: dict[tuple[str, ...] | tuple[str, int] | tuple[str, int, str], int] = {}
+        self._asked: dict[tuple[int, str], set[str]] = {}  # the agents that asked at a place, with these tools
 
     def read(self, messages: Sequence[Message], tools: str, agent: str) -> History:
         """Find the policy's turns in a history, and where it continues."""
         items: list[Item] = []
+        place, shared, after = 0, 0, None
         for message in messages:
-            items.append(self._item(message, tuple(items), tools))
-        history = History(tuple(items), tools, agent)
-        after = self._continued(history)
-        return History(history.items, tools, agent, after, self._reason(history, after))
+            key = _key(message)
+            ways = ((key, place, tools), (key, place), (key,))
+            item: Item = next((self._said[way] for way in ways if way in self._said), key)
+            if isinstance(item, int):
+                turn = self._turns[item]
+                after = item if (turn.place, turn.tools) == (place, tools) else None
+            place = self._onward.get((place, item), UNKNOWN)
+            shared = place if place != UNKNOWN else shared
+            items.append(item)
+        history = History(tuple(items), tools, agent, after)
+        return replace(history, reason=self._reason(history, place, shared))
 
     def add(self, history: History, reply: Message) -> int:
         """Add the policy's turn after a history. Returns its number."""
-        number, key = len(self._turns), _key(reply)
-        self._turns.append(_Turn(history, key))
-        self._by_key.setdefault(key, []).append(number)
+        number, key, place = len(self._turns), _key(reply), 0
+        for item in history.items:
+            place = self._go_on(place, item, number)
+        self._turns.append(_Turn(history.tools, history.agent, place, key))
+        self._go_on(place, number, number)
+        self._said |= {(key, place, history.tools): number, (key, place): number, (key,): number}
+        self._asked.setdefault((place, history.tools), set()).add(history.agent)
         if history.after is not None:
             self._turns[history.after].next.append(number)
         return number
 
-    def _item(self, message: Message, before: tuple[Item, ...], tools: str) -> Item:
-        key = _key(message)
-        said = self._by_key.get(key, [])
-        here = [number for number in said if self._turns[number].before.items == before]
-        here = [number for number in here if self._turns[number].before.tools == tools] or here
-        return (here or said)[-1] if said else key
+    def _go_on(self, place: int, item: Item, number: int) -> int:
+        found = self._onward.setdefault((place, item), len(self._places))
+        if found == len(self._places):
+            self._places.append(_Place(place, item, self._places[place].depth + 1))
+            self._latest.append(number)
+        self._latest[place] = self._latest[found] = number
+        return found
 
-    def _continued(self, history: History) -> int | None:
-        numbers = [at for at, item in enumerate(history.items) if isinstance(item, int)]
-        if not numbers:
-            return None
-        last = history.items[numbers[-1]]
-        assert isinstance(last, int)
-        before = self._turns[last].before
-        return last if (before.items, before.tools) == (history.items[: numbers[-1]], history.tools) else None
-
-    def _reason(self, history: History, after: int | None) -> BranchReason | None:
+    def _reason(self, history: History, place: int, shared: int) -> BranchReason | None:
         if not self._turns:
             return ""
-        same = [turn for turn in self._turns if (turn.before.items, turn.before.tools) == (history.items, history.tools)]
-        if same:
-            return "retry" if any(turn.before.agent == history.agent for turn in same) else "sub_agent"
-        foreign_after = after is not None and _has_foreign(history.items[_place(history.items, after) :])
-        if after is not None and not foreign_after:
+        if agents := self._asked.get((place, history.tools)):
+            return "retry" if history.agent in agents else "sub_agent"
+        after = history.after
+        if after is not None and not _has_foreign(history.items[_place(history.items, after) :]):
             turn = self._turns[after]
-            if turn.before.agent != history.agent:
+            if turn.agent != history.agent:
                 return "sub_agent"
             return "parallel" if turn.next else None
-        return self._parting(history)
+        return self._parting(history, shared)
 
-    def _parting(self, history: History) -> BranchReason:
-        """Why a history parts that continues no turn: from its first difference with the one that it shares most with."""
-        shared, number = max((self._shared(history, number), number) for number in range(len(self._turns)))
+    def _parting(self, history: History, place: int) -> BranchReason:
+        """Why a history that continues no turn parts at a place: by its difference there from the last that went through it."""
+        shared, number = self._places[place].depth, self._latest[place]
         turn = self._turns[number]
-        whole: tuple[Item, ...] = (*turn.before.items, number)
-        other_tools = turn.before.tools != history.tools
-        if turn.before.agent != history.agent or (other_tools and not any(isinstance(item, int) for item in history.items)):
+        other_tools = turn.tools != history.tools
+        if turn.agent != history.agent or (other_tools and not any(isinstance(item, int) for item in history.items)):
             return "sub_agent"
-        if shared == len(whole):
+        theirs = self._next_item(number, shared)
+        if theirs is None:
             return "tools_changed" if other_tools else "edited"
         if shared == len(history.items):
             return "parallel"
-        theirs, mine = whole[shared], history.items[shared]
+        mine = history.items[shared]
         if isinstance(theirs, int):
             if isinstance(mine, str) and mine.startswith(_ASSISTANT):
                 return "thinking_stripped" if _unthought(mine) == _unthought(self._turns[theirs].key) else "edited"
@@ -129,14 +148,16 @@ class Histories:
             return "compaction"
         if shared == 0 and _SYSTEM in (theirs[: len(_SYSTEM)], str(mine)[: len(_SYSTEM)]):
             return "sub_agent"
-        return "parallel" if shared and isinstance(whole[shared - 1], int) else "new_conversation"
+        return "parallel" if isinstance(self._places[place].item, int) else "new_conversation"
 
-    def _shared(self, history: History, number: int) -> int:
-        whole: tuple[Item, ...] = (*self._turns[number].before.items, number)
-        return next(
-            (at for at, (one, other) in enumerate(zip(whole, history.items, strict=False)) if one != other),
-            min(len(whole), len(history.items)),
-        )
+    def _next_item(self, number: int, depth: int) -> Item | None:
+        """What comes at a depth of the history of a turn and its reply; None after its end."""
+        at = self._places[self._turns[number].place]
+        if at.depth <= depth:
+            return number if at.depth == depth else None
+        while at.depth > depth + 1:
+            at = self._places[at.before]
+        return at.item
 
 
 def _key(message: Message) -> str:

@@ -8,13 +8,16 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from tracewheel.chat.turns import ReadTurn
+from tracewheel.chat.turns import ReadTurn, longest_token
 from tracewheel.config import RolloutConfig
 from tracewheel.core.errors import InfrastructureError
+from tracewheel.core.types import stored_json
 from tracewheel.gateway.credit import Credit, credited_turns
 from tracewheel.gateway.engine_thread import Answer, Ask, EngineThread
 from tracewheel.gateway.episode_tree import Context, EpisodeTree
 from tracewheel.gateway.exchange import ChatReply, ChatRequest, Message, Refusal
+from tracewheel.gateway.histories import THINKING
+from tracewheel.gateway.off_loop import off_loop
 
 if TYPE_CHECKING:
     from tracewheel.chat.renderer import ChatRenderer
@@ -65,7 +68,7 @@ class EpisodeTokens:
 
 
 class LiveEpisode:
-    """One program's episode. Its methods may be called from any thread.
+    """One program's episode. Its methods may be called from any thread, but requests are answered in one loop.
 
     Attributes:
         key: What the program shows at the door.
@@ -88,7 +91,8 @@ class LiveEpisode:
         self.openai_url = self.anthropic_url = ""
         self._engine, self._renderer, self._config, self._draw = engine, renderer, config, draw
         self._tree = EpisodeTree(renderer, read)
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # of the tree; held for long, so never taken in the loop
+        self._longest = longest_token(renderer)
         self.knocks = 0  # requests that came to the door with its key
         self._asked, self._unmatched, self._open = 0, 0, 0
         self._refused: Counter[str] = Counter()
@@ -101,13 +105,11 @@ class LiveEpisode:
         Raises:
             Refusal: the episode has ended, a limit is reached, or the request cannot be answered.
         """
-        with self._lock:
-            self._asked += 1
+        self._asked += 1
         try:
             return await self._answer(request)
         except Refusal as refusal:
-            with self._lock:
-                self._refused[refusal.kind] += 1
+            self._refused[refusal.kind] += 1
             raise
 
     def count(self, request: ChatRequest) -> int:
@@ -119,7 +121,7 @@ class LiveEpisode:
         with self._lock:
             if self._closed:
                 raise Refusal("invalid_request", self._closed)
-            return len(self._tree.context(request).ids)
+            return len(self._context(request).ids)
 
     def end(self, why: str) -> None:
         """Answer no more: `why` is what the program is told."""
@@ -163,14 +165,13 @@ class LiveEpisode:
         }
 
     async def _answer(self, request: ChatRequest) -> ChatReply:
-        with self._lock:
-            self._check()
-            context = self._tree.context(request)
-            self._unmatched += bool(context.history.foreign)
-            ask = self._ask(context)
-            self._open += 1
+        self._check()
+        self._open += 1
         try:
+            context, ask = await off_loop(self._prepared, request)
+            self._unmatched += bool(context.history.foreign)
             answer: Answer = await asyncio.wrap_future(self._engine.ask(ask))
+            return await off_loop(self._taken, context, answer)
         except InfrastructureError as error:
             raise Refusal("server_error", str(error)) from error
         except asyncio.CancelledError:
@@ -178,14 +179,32 @@ class LiveEpisode:
                 raise Refusal("invalid_request", self._closed) from None
             raise
         finally:
-            with self._lock:
-                self._open -= 1
+            self._open -= 1
+
+    def _prepared(self, request: ChatRequest) -> tuple[Context, Ask]:
+        with self._lock:
+            try:
+                context = self._context(request)
+                return context, self._ask(context)
+            except Refusal as refusal:
+                if refusal.kind == "context_length_exceeded":
+                    self._limit = "max_tokens"
+                raise
+
+    def _taken(self, context: Context, answer: Answer) -> ChatReply:
         with self._lock:
             if self._closed:
                 raise Refusal("invalid_request", self._closed)
             reply = self._tree.add_turn(context, answer.generation, f"{self.number}-{len(self._tree.turns) + 1}")
             self._limit = ""  # a program that has made its history shorter goes on
         return replace(reply, cached_tokens=answer.cached)
+
+    def _context(self, request: ChatRequest) -> Context:
+        """The request's tokens; what is longer than any tokens that the episode may have is not rendered."""
+        most = self._config.max_tokens
+        if max(len(request.messages), _characters(request) // self._longest) > most:
+            raise Refusal("context_length_exceeded", f"the messages have over {most} tokens (rollout.max_tokens)", "messages")
+        return self._tree.context(request)
 
     def _check(self) -> None:
         if self._closed:
@@ -198,7 +217,6 @@ class LiveEpisode:
         request, config, draw = context.request, self._config, self._draw
         room = config.max_tokens - len(context.ids)
         if room < 1:
-            self._limit = "max_tokens"
             raise Refusal(
                 "context_length_exceeded",
                 f"the messages have {len(context.ids)} tokens, and {config.max_tokens} is the most (rollout.max_tokens)",
@@ -211,3 +229,9 @@ class LiveEpisode:
         if draw.by_request and request.temperature is not None:
             temperature, greedy = (None, True) if request.temperature == 0 else (request.temperature, False)
         return Ask(self.key, context.ids, most, draw.seed, temperature, greedy)
+
+
+def _characters(request: ChatRequest) -> int:
+    texts = (message.get(name) or "" for message in request.messages for name in ("content", THINKING))
+    calls = (call["function"]["arguments"] for message in request.messages for call in message.get("tool_calls") or ())
+    return sum(map(len, texts)) + sum(map(len, calls)) + sum(len(stored_json(tool)) for tool in request.tools)

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import json
 import logging
+import math
 import secrets
 import threading
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tracewheel.chat.turns import ReadTurn, turn_reader
-from tracewheel.config import RolloutConfig
+from tracewheel.config import RedactionConfig, RolloutConfig
 from tracewheel.core import clock
+from tracewheel.core.strict_json import parse_json
 from tracewheel.core.types import content_hash
 from tracewheel.gateway.asker import ASKER, Asker
 from tracewheel.gateway.conversation_log import ConversationLog
 from tracewheel.gateway.engine_thread import EngineThread
 from tracewheel.gateway.exchange import ChatReply, ChatRequest, Message, Refusal
 from tracewheel.gateway.live_episode import Draw, LiveEpisode
+from tracewheel.gateway.log_redaction import LogRedaction
+from tracewheel.gateway.off_loop import off_loop
 from tracewheel.policy.adapters import PolicyRef
 
 if TYPE_CHECKING:
@@ -88,16 +90,25 @@ class ServingDoor:
         config: Caps of a conversation.
         log: Where conversations are written.
         keys: What programs must show, one of them.
+        redaction: What is done to a record before it is written.
     """
 
     def __init__(
-        self, served: Served, renderer: ChatRenderer, config: RolloutConfig, log: ConversationLog, keys: frozenset[str]
+        self,
+        served: Served,
+        renderer: ChatRenderer,
+        config: RolloutConfig,
+        log: ConversationLog,
+        keys: frozenset[str],
+        redaction: LogRedaction | None = None,
     ) -> None:
         self._served, self._renderer, self._log, self._keys = served, renderer, log, keys
+        self._redaction = redaction or LogRedaction(RedactionConfig(), renderer)
         self._config = config.model_copy(update={"max_turns": MOST_TURNS})
         self._read: ReadTurn = turn_reader(renderer)
         self._challenger: Challenger | None = None
         self._open: dict[str, Conversation] = {}
+        self._sessions: dict[tuple[str, str], Conversation] = {}
         self._histories: dict[str, Conversation] = {}
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
@@ -139,7 +150,8 @@ class ServingDoor:
 
     def admits(self, key: str, episode: str | None) -> bool:
         """Whether `key` is one of those that may ask; there are no episodes with URLs of their own."""
-        return episode is None and any(secrets.compare_digest(key.encode(), known.encode()) for known in self._keys)
+        same = [secrets.compare_digest(key.encode(), known.encode()) for known in self._keys]  # each, whichever it is
+        return episode is None and any(same)
 
     def models(self, key: str) -> list[str]:
         """The one name that all policies are served under."""
@@ -151,8 +163,10 @@ class ServingDoor:
         Raises:
             Refusal: the request cannot be answered.
         """
+        asker = ASKER.get(Asker())
+        chain = await off_loop(_chain, key, request.messages) if asker.session is None else []
         with self._lock:
-            conversation = self._conversation(key, ASKER.get(Asker()), request)
+            conversation = self._conversation(key, asker, request, chain)
             conversation.answering += 1
         try:
             reply = await conversation.episode.answer(request)
@@ -163,17 +177,18 @@ class ServingDoor:
         with self._lock:
             self.answered += 1
             conversation.tools = request.tools or conversation.tools
-            said = _key(key, conversation.asker.session, [*request.messages, reply.message])
-            conversation.histories.add(said)
-            self._histories[said] = conversation
+            if chain:
+                said = _link(chain[-1], reply.message)
+                conversation.histories.add(said)
+                self._histories[said] = conversation
         if conversation.shadow is not None:
             task = asyncio.ensure_future(self._in_the_shadow(conversation, conversation.shadow, request, reply))
             self._shadows.add(task)
             task.add_done_callback(self._shadows.discard)
         return reply
 
-    def end(self, key: str, session: str, outcome: float | None, given: dict[str, Any]) -> bool:
-        """Log a session's conversation with its outcome; returns whether it was open.
+    def end(self, key: str, session: str, outcome: float | None, given: dict[str, Any]) -> bool | None:
+        """Log a session's conversation with its outcome; returns whether it was logged, None where it was not open.
 
         Args:
             key: Who says so.
@@ -182,27 +197,25 @@ class ServingDoor:
             given: `task` and `environment` of the trace, where known.
         """
         with self._lock:
-            found = [each for each in self._open.values() if (each.key, each.asker.session) == (key, session)]
-        for conversation in found:
-            self._finish(conversation, outcome, given)
-        return bool(found)
+            found = self._sessions.get((key, session))
+        return None if found is None else self._finish(found, outcome, given)
 
-    def end_idle(self, seconds: float) -> None:
-        """Log the conversations in which nothing was said for some seconds."""
+    def end_idle(self, seconds: float, within: float = math.inf) -> int:
+        """Log the conversations in which nothing was said for some seconds; returns for how many there was no time `within`."""
         now = time.monotonic()
         with self._lock:
             found = [each for each in self._open.values() if not each.answering and now - each.used >= seconds]
-        for conversation in found:
-            self._finish(conversation, None, {})
+        while found and time.monotonic() < now + within:
+            self._finish(found.pop(0), None, {})
+        return len(found)
 
-    def _conversation(self, key: str, asker: Asker, request: ChatRequest) -> Conversation:
+    def _conversation(self, key: str, asker: Asker, request: ChatRequest, chain: list[str]) -> Conversation:
+        """The one that is open for the session, or that has said the most of what the request begins with, or a new one."""
         if asker.session is not None:
-            own = (each for each in self._open.values() if (each.key, each.asker.session) == (key, asker.session))
-            found = next(own, None)
-        else:
-            known = (self._histories.get(said) for said in _prefixes(key, request.messages))
-            found = next((each for each in known if each is not None), None)
-        return found or self._begin(key, asker)
+            return self._sessions.get((key, asker.session)) or self._begin(key, asker)
+        said = zip(reversed(chain), reversed(request.messages), strict=True)
+        known = (self._histories.get(link) for link, message in said if message["role"] == "assistant")
+        return next((each for each in known if each is not None), None) or self._begin(key, asker)
 
     def _begin(self, key: str, asker: Asker) -> Conversation:
         number = next(self._numbers)
@@ -218,24 +231,34 @@ class ServingDoor:
         log = challenger.log if challenger and shadow else None
         conversation = Conversation(key, asker, episode, served, created, shadow, log, used=time.monotonic())
         self._open[name] = conversation
+        if asker.session is not None:
+            self._sessions[key, asker.session] = conversation
         return conversation
 
     def _episode(self, number: int, name: str, engine: EngineThread) -> LiveEpisode:
         draw = Draw(int(content_hash([name], 15), 16))
         return LiveEpisode(number, name, engine, self._renderer, self._read, self._config, draw)
 
-    def _finish(self, conversation: Conversation, outcome: float | None, given: dict[str, Any]) -> None:
+    def _finish(self, conversation: Conversation, outcome: float | None, given: dict[str, Any]) -> bool | None:
         with self._lock:
             if self._open.pop(conversation.episode.key, None) is None:
-                return
+                return None
+            if conversation.asker.session is not None:
+                del self._sessions[conversation.key, conversation.asker.session]
             for said in conversation.histories:
                 self._histories.pop(said, None)
         conversation.episode.end("the conversation has ended")
         if conversation.shadow is not None:
             conversation.shadow.end("the conversation has ended")
-        if conversation.episode.turns_so_far():
-            self._log.write(self._record(conversation, outcome, given))
+        if not conversation.episode.turns_so_far():
+            return False
+        record = self._redaction.conversation(self._record(conversation, outcome, given))
+        if record is None:
+            return False
+        self._log.write(record)
+        with self._lock:
             self.logged += 1
+        return True
 
     def _record(self, conversation: Conversation, outcome: float | None, given: dict[str, Any]) -> dict[str, Any]:
         """The conversation as a trace with its tokens."""
@@ -279,24 +302,34 @@ class ServingDoor:
             LOG.warning("the challenger did not answer: %s", refusal)
             return
         if conversation.shadow_log is not None:
-            conversation.shadow_log.write(
-                {
-                    "conversation": conversation.episode.key,
-                    "session": conversation.asker.session,
-                    "user": conversation.asker.user,
-                    "turn": sent.id,
-                    "sent": sent.message,
-                    "sent_by": sent.policy_version,
-                    "shadow": reply.message,
-                    "shadow_by": reply.policy_version,
-                    "token_ids": [token.id for token in reply.tokens],
-                    "logprobs": [token.logprob for token in reply.tokens],
-                }
-            )
+            await off_loop(self._log_shadow, conversation, conversation.shadow_log, request, sent, reply)
+
+    def _log_shadow(
+        self, conversation: Conversation, log: ConversationLog, request: ChatRequest, sent: ChatReply, reply: ChatReply
+    ) -> None:
+        record = {
+            "conversation": conversation.episode.key,
+            "session": conversation.asker.session,
+            "user": conversation.asker.user,
+            "turn": sent.id,
+            "sent": sent.message,
+            "sent_by": sent.policy_version,
+            "shadow": reply.message,
+            "shadow_by": reply.policy_version,
+            "token_ids": [token.id for token in reply.tokens],
+            "logprobs": [token.logprob for token in reply.tokens],
+        }
+        if (redacted := self._redaction.shadow(record, request.messages)) is not None:
+            log.write(redacted)
 
 
-def _key(key: str, session: str | None, messages: list[Message]) -> str:
-    return content_hash([key, session, [_said(message) for message in messages]], 32)
+def _chain(key: str, messages: list[Message]) -> list[str]:
+    """A key of what was said up to each message: made from the key before it, so that a history is hashed once."""
+    return list(itertools.accumulate(messages, _link, initial=content_hash([key], 32)))[1:]
+
+
+def _link(before: str, message: Message) -> str:
+    return content_hash([before, _said(message)], 32)
 
 
 def _said(message: Message) -> list[Any]:
@@ -307,13 +340,6 @@ def _said(message: Message) -> list[Any]:
 
 def _arguments(call: dict[str, Any]) -> Any:
     try:
-        return json.loads(call["function"]["arguments"])
+        return parse_json(call["function"]["arguments"])
     except ValueError:
         return call["function"]["arguments"]
-
-
-def _prefixes(key: str, messages: list[Message]) -> Iterator[str]:
-    """Keys of what was said up to each assistant message, the longest first."""
-    for place in range(len(messages) - 1, -1, -1):
-        if messages[place]["role"] == "assistant":
-            yield _key(key, None, messages[: place + 1])

@@ -9,11 +9,12 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from tracewheel.gateway.asking import check_key, read_body
+from tracewheel.gateway.asking import Limits, check_key, has_key, read_body
 from tracewheel.gateway.exchange import Refusal
+from tracewheel.gateway.off_loop import off_loop
 from tracewheel.gateway.serving import ServingDoor
 
-MOST_BYTES = 4 << 20
+LIMITS = Limits(body=4 << 20)
 GIVEN: dict[str, type] = {"task": str, "environment": dict}
 
 
@@ -21,15 +22,16 @@ def serving_routes(door: ServingDoor) -> list[Route]:
     """`GET /health`, and `POST /v1/conversations/SESSION/end` with `outcome`, `task` and `environment`, each optional."""
 
     async def health(request: Request) -> Response:
-        return JSONResponse(door.health())
+        return JSONResponse(door.health() if has_key(door, request) else {"status": "ok"})
 
     async def end(request: Request) -> Response:
         key, session = check_key(door, request), request.path_params["session"]
-        body = await read_body(request, MOST_BYTES)
+        body = await read_body(request, LIMITS)
         outcome, given = _read(body)
-        if not door.end(key, session, outcome, given):
+        logged = await off_loop(door.end, key, session, outcome, given)
+        if logged is None:
             raise Refusal("not_found", f"No conversation of the session {session!r:.80} is open.")
-        return JSONResponse({"session": session, "outcome": outcome, "logged": True})
+        return JSONResponse({"session": session, "outcome": outcome, "logged": logged})
 
     return [Route("/health", health), Route("/v1/conversations/{session}/end", end, methods=["POST"])]
 

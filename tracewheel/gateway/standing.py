@@ -7,9 +7,11 @@ import itertools
 import json
 from collections import Counter, OrderedDict
 
+from tracewheel.core.types import content_hash
 from tracewheel.gateway.exchange import ChatReply, ChatRequest, Refusal
 from tracewheel.gateway.gateway import MODEL, Gateway
 from tracewheel.gateway.live_episode import Draw, LiveEpisode
+from tracewheel.gateway.off_loop import off_loop
 
 CONVERSATIONS, TURNS = 256, 1000  # kept at once, and the most turns of one; the one that rested longest goes first
 
@@ -49,7 +51,7 @@ class StandingDoor:
         """
         if not self.admits(key, None):
             raise Refusal("authentication", "this key does not open this door")
-        opening = _opening(request)
+        opening = await off_loop(_opening, request)
         episode = self._conversation(opening)
         self._busy[opening] += 1
         try:
@@ -65,7 +67,7 @@ class StandingDoor:
         """
         if not self.admits(key, None):
             raise Refusal("authentication", "this key does not open this door")
-        return self._conversation(_opening(request)).count(request)
+        return await off_loop(self._conversation(await off_loop(_opening, request)).count, request)
 
     def _conversation(self, opening: str) -> LiveEpisode:
         found = self._open.get(opening)
@@ -88,4 +90,4 @@ class StandingDoor:
 def _opening(request: ChatRequest) -> str:
     """What a conversation begins with: its messages before the first turn, its tools, and the agent that asks."""
     before = itertools.takewhile(lambda message: message["role"] != "assistant", request.messages)
-    return json.dumps([request.agent, request.tools, *before])
+    return content_hash(json.dumps([request.agent, request.tools, *before]), 64)  # of the text: the order of keys counts

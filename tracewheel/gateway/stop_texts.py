@@ -6,11 +6,14 @@ policy that stops at this text; the rest was never said and is not kept.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tracewheel.chat.renderer import ChatRenderer
+
+CHARACTER = 8  # tokens, more than a character has
 
 
 def cut_at_stop(renderer: ChatRenderer, ids: list[int], stops: Sequence[str]) -> tuple[list[int], str, str | None]:
@@ -25,5 +28,9 @@ def cut_at_stop(renderer: ChatRenderer, ids: list[int], stops: Sequence[str]) ->
     if not found:
         return ids, text, None
     at, stop = min(found)
-    count = next(count for count in range(1, len(words) + 1) if len(renderer.decode(words[:count])) >= at + len(stop))
+    counts = range(1, len(words) + 1)
+    first = bisect_left(counts, at + len(stop), key=lambda count: len(renderer.decode(words[:count])))
+    # A character of several tokens is several marks before it is whole: the least count may be a little less.
+    near = counts[max(0, first - CHARACTER) :]
+    count = next(count for count in near if len(renderer.decode(words[:count])) >= at + len(stop))
     return ids[:count], text[:at], stop

@@ -6,7 +6,7 @@ import json
 import httpx
 import pytest
 
-from tracewheel.config import IngestSections, RetrainConfig
+from tracewheel.config import IngestSections, RedactionConfig, RetrainConfig
 from tracewheel.core.errors import AdapterMismatchError
 from tracewheel.engines.base import Sampling
 from tracewheel.engines.transformers import TransformersEngine
@@ -14,12 +14,14 @@ from tracewheel.gateway.asker import ASKER, Asker
 from tracewheel.gateway.conversation_log import ConversationLog
 from tracewheel.gateway.engine_thread import EngineThread
 from tracewheel.gateway.exchange import ChatRequest
+from tracewheel.gateway.log_redaction import LogRedaction
 from tracewheel.gateway.server import GatewayServer
 from tracewheel.gateway.serving import Challenger, Served, ServingDoor
 from tracewheel.gateway.serving_routes import serving_routes
 from tracewheel.policy.adapters import PolicyRef
 from tracewheel.policy.loading import PolicyWeights
 from tracewheel.traces.ingest import ingest
+from tracewheel.traces.redaction.pseudonyms import identity_pseudonym
 
 KEY = "a-key-of-the-tests"
 TOOLS = [{"type": "function", "function": {"name": "look", "description": "Look.", "parameters": {"type": "object"}}}]
@@ -37,8 +39,8 @@ def serving(config, base, renderer, versions, limits, tmp_path):
         engines.append(EngineThread(engine))
         return Served(engines[-1], f"version-{version}")
 
-    def make(version=1, challenger=None, **settings):
-        door = ServingDoor(served(version), renderer, limits, ConversationLog(tmp_path / "log"), frozenset([KEY]))
+    def make(version=1, challenger=None, redaction=None, **settings):
+        door = ServingDoor(served(version), renderer, limits, ConversationLog(tmp_path / "log"), frozenset([KEY]), redaction)
         if challenger:
             door.challenge(Challenger(served(challenger), **settings))
         return door
@@ -52,10 +54,10 @@ def lines(folder):
     return [json.loads(line) for path in sorted(folder.glob("*.jsonl")) for line in path.read_text().splitlines()]
 
 
-def ask(door, messages, session=None, user=None):
+def ask(door, messages, session=None, user=None, tools=TOOLS):
     async def asked():
         ASKER.set(Asker(session, user))
-        reply = await door.answer(KEY, ChatRequest(list(messages), TOOLS))
+        reply = await door.answer(KEY, ChatRequest(list(messages), tools))
         await asyncio.gather(*door._shadows)
         return reply
 
@@ -160,7 +162,9 @@ def test_a_live_challenger_has_its_share_of_conversations(serving, tmp_path):
 def test_over_http(serving, tmp_path):
     door = serving()
     with GatewayServer(door, routes=serving_routes(door)) as server, httpx.Client(base_url=server.url()) as client:
-        assert client.get("/health").json()["policy"] == "version-1"
+        assert client.get("/health", headers={"x-api-key": KEY}).json()["policy"] == "version-1"
+        for other in ({}, {"x-api-key": "wrong"}, {"authorization": f"Bearer {KEY[:-1]}"}):
+            assert client.get("/health", headers=other).json() == {"status": "ok"}
         body = {"model": "policy", "messages": HELLO, "user": "bob"}
         assert client.post("/v1/chat/completions", json=body, headers={"authorization": "Bearer wrong"}).status_code == 401
         headers = {"authorization": f"Bearer {KEY}", "x-tracewheel-session": "s-9"}
@@ -179,3 +183,46 @@ def test_the_log_begins_another_file_at_its_size(tmp_path):
         log.write({"number": number, "text": "x" * 40})
     log.close()
     assert len(list(tmp_path.glob("*.jsonl"))) == 5 and [each["number"] for each in lines(tmp_path)] == [0, 1, 2, 3, 4]
+
+
+SECRET, MAIL = "sk-proj-" + "aB3dE5fG7hJ9kL1m" * 3, "ann.example@mail-of-ann.com"
+TOLD = [{"role": "user", "content": f"My mail is {MAIL}, and OPENAI_API_KEY={SECRET}"}]
+
+
+def bytes_in(folder):
+    return b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
+
+
+def test_the_log_holds_no_secret_and_is_its_owners_alone(serving, tmp_path):
+    door = serving(challenger=2, share=1.0, log=ConversationLog(tmp_path / "shadow", "replies"))
+    ask(door, TOLD, session="s", user=MAIL)
+    assert door.end(KEY, "s", 1.0, {"environment": {"kind": "x", "note": f"write to {MAIL}"}})
+    (record,), (shadow,) = lines(tmp_path / "log"), lines(tmp_path / "shadow")
+    held = bytes_in(tmp_path)
+    assert SECRET.encode() not in held and MAIL.encode() not in held
+    assert record["tokens"] is None and record["info"]["redacted"].keys() > {"email", "token_ids"}
+    assert record["user"] == identity_pseudonym("user", MAIL, b"") and record["session"] == "s"  # as ingest has them
+    assert shadow["shadow"]["role"] == "assistant"
+    for path in tmp_path.rglob("*"):
+        assert path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600)
+
+
+def test_ids_that_spell_a_secret_of_earlier_tools_are_dropped_and_those_of_a_named_user_kept(serving, tmp_path):
+    door = serving()
+    for session, description in (("s-1", f"Send it to {MAIL}."), ("s-2", "Look.")):
+        tools = [{"type": "function", "function": {"name": "look", "description": description, "parameters": {}}}]
+        for offered in (tools, TOOLS):
+            ask(door, HELLO, session=session, user=MAIL, tools=offered)
+        assert door.end(KEY, session, None, {})
+    spelled, clean = lines(tmp_path / "log")
+    assert spelled["tokens"] is None and spelled["info"]["redacted"]["token_ids"] == 1
+    assert clean["tokens"]["token_ids"] and clean["info"]["redacted"] == {"email": 1}
+    assert spelled["user"] == clean["user"] == identity_pseudonym("user", MAIL, b"")
+
+
+def test_a_profile_that_redacts_nothing_logs_what_was_said(serving, renderer, tmp_path):
+    door = serving(redaction=LogRedaction(RedactionConfig(enabled=False), renderer))
+    ask(door, TOLD, session="s", user=MAIL)
+    door.end_idle(0)
+    (record,) = lines(tmp_path / "log")
+    assert record["messages"][0] == TOLD[0] and record["user"] == MAIL and record["tokens"]["token_ids"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from tracewheel.gateway.dialects.fields import Fields, refuse, wrong_type
@@ -87,19 +88,21 @@ def check_calls(messages: list[Message], param: str) -> None:
     Raises:
         Refusal: they do not.
     """
-    open_calls: list[str] = []
+    open_calls: Counter[str] = Counter()
     for message in messages:
         if message["role"] == "tool":
-            if message["tool_call_id"] not in open_calls:
+            if not open_calls[message["tool_call_id"]]:
                 found = message["tool_call_id"]
                 raise refuse(f"No tool call found for the tool output with id {found!r:.80} in the message before.", param)
-            open_calls.remove(message["tool_call_id"])
+            open_calls[message["tool_call_id"]] -= 1
+            if not open_calls[message["tool_call_id"]]:
+                del open_calls[message["tool_call_id"]]
             continue
         if open_calls:
             break
-        open_calls = [one["id"] for one in message.get("tool_calls") or ()]
+        open_calls = Counter(one["id"] for one in message.get("tool_calls") or ())
     if open_calls:
-        missing = ", ".join(open_calls)[:200]
+        missing = ", ".join(open_calls.elements())[:200]
         raise refuse(
             f"No tool output found for these tool calls, which must be answered by the next messages: {missing}.", param
         )

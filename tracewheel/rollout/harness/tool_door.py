@@ -8,6 +8,7 @@ Both answer `{"text", "error", "done"}`. `POST mcp` is an MCP server with the sa
 from __future__ import annotations
 
 import asyncio
+import hmac
 from typing import Any
 
 from starlette.requests import Request
@@ -88,7 +89,7 @@ class ToolDoor:
         if scheme.lower() != "bearer":
             key = request.headers.get("x-api-key", "")
         found = self._worlds.get(request.path_params["episode"])
-        if found is None or key.strip() != found[0]:
+        if found is None or not hmac.compare_digest(key.strip().encode(), found[0].encode()):
             return _refused(401, "this key belongs to no episode that is open here")
         return found[1]
 
