@@ -33,7 +33,7 @@ def exact_match(answer: str, accepted: str) -> bool:
 
 
 def same_once(normal: Callable[[str], str], answer: str, accepted: str) -> bool:
-    """Whether two answers are the same once made normal; where that leaves nothing of one, letter by letter, and never empty."""
+    """Whether two answers are the same once made normal; where that leaves nothing, letter by letter, and never empty."""
     if given := normal(answer):
         return given == normal(accepted)
     return bool(answer.strip()) and answer.strip().casefold() == accepted.strip().casefold()

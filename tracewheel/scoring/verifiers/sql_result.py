@@ -21,7 +21,7 @@ FORBIDDEN_FUNCTIONS = {
 }  # fmt: skip
 LONGEST_QUERY, INSTRUCTIONS, CHECKED_EVERY = 20_000, 10_000, 100
 # What counting instructions does not bound: a call of a function on long texts is one, and so is a row of many long values.
-LONGEST_VALUE, LONGEST_PATTERN, MOST_RESULT, MOST_MEMORY, CPU_SECONDS = 100_000, 1_000, 32 << 20, 1 << 30, 20.0
+LONGEST_VALUE, LONGEST_PATTERN, MOST_RESULT, MOST_MEMORY, CPU_SECONDS = 100_000, 1_000, 32 << 20, 1 << 30, 10.0
 
 
 class SqlResultArgs(AnswerArgs):
@@ -57,7 +57,7 @@ class SqlResultVerifier:
     attached file, no function whose result depends on time or chance. What it may cost is counted in instructions of
     SQLite (`max_steps` times 10,000) and rows, not in seconds, so that a score does not depend on the machine. A
     query that fails is wrong, as is one with a value of more than 100,000 bytes, a result of more than 32 MiB, a need of
-    more than 1 GiB, or, where instructions take long, one that computes for 20 seconds.
+    more than 1 GiB, or, where instructions take long, one that computes for 10 seconds.
 
     Raises:
         KeyError: the goal lacks a part.
