@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tracewheel.config import EvaluateSections, RubricConfig
+from tracewheel.config import RubricConfig
 from tracewheel.core.files import read_batches, read_columns
 from tracewheel.core.kinds import parse_kind
 from tracewheel.core.statistics import wilson_interval
@@ -37,11 +37,11 @@ MOST_CHOSEN_ON, MOST_MEASURED, MOST_EPISODES, MOST_OF_A_SORT, SECONDS = 48, 200,
 OF_MODELS = ("judge", "relative_judge", "reward_model")
 
 
-def best_constant_policy(config: EvaluateSections, curated: Path, seconds: float = SECONDS) -> dict[str, Any]:
+def best_constant_policy(rubric: RubricConfig, curated: Path, seconds: float = SECONDS) -> dict[str, Any]:
     """The best constant policy on the held-out tasks of a folder that `curate` wrote.
 
     Args:
-        config: The profile; the rubric that decides on held-out tasks scores.
+        rubric: The one that decides on held-out tasks.
         curated: The folder.
         seconds: How long the episodes of one environment may take; at most 200 held-out tasks of each are played.
 
@@ -50,7 +50,6 @@ def best_constant_policy(config: EvaluateSections, curated: Path, seconds: float
         `environments`: of each `environment`, what it `does`, `success` and `n`, or why it is `not_measured`; and `says`, a
         sentence.
     """
-    rubric = config.evaluation.rubric or config.rubric
     known = [task for split in (TRAIN, VALIDATION) for task in load_tasks(curated, split)]
     held_out = load_tasks(curated, HELD_OUT)
     rows, solved, count = [], 0.0, 0

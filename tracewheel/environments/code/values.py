@@ -185,7 +185,7 @@ def _digest(value: Any, strict: bool) -> bytes:
     return hashlib.blake2b(name.encode() + b":" + content, digest_size=20).digest()
 
 
-def _number(value: complex) -> str:
+def _number(value: Any) -> str:
     """A number's text, which is equal where the values are."""
     if isinstance(value, complex):
         return _number(value.real) + (f" {_number(value.imag)}j" if value.imag else "")
