@@ -35,7 +35,8 @@ NAME = re.compile(
 )
 # Space between digits that does not part thousands: `4\\,2` is not 42.
 PARTED = re.compile(r"(?<=\d)\s*(?:\\[,!: ]|\\(?:text|mbox)\s*\{\s*\})\s*(?=\d)")
-THOUSANDS = re.compile(r"(?<=\d)(?:\\,|,\\!)(?=\d{3}(?!\d))")
+THOUSANDS = re.compile(r"(?<=\d)(?:\\,|,\\! ?)(?=\d{3}(?!\d))")
+SPACES_AROUND = re.compile(r"^(?:\\[,;:! ]\s*)+|(?:\s*\\[,;:! ])+$")
 VARIABLE = re.compile(r"^[a-zA-Z]\s*=\s*")
 WRAPPED = re.compile(r"\\(?:text\w*|mathbf|mathrm|mbox)\s*\{\s*([-+$€£\\]*\.?\d[^{}]*)\}")
 MOST_SIDES = 4
@@ -171,7 +172,8 @@ def _several(answer: str) -> int:
 
 
 def _bare(answer: str) -> str:
-    text = re.sub(r"[\xa0\u2000-\u200a\u202f]", " ", answer).strip().strip(".").strip()
+    text = re.sub(r"[\xa0\u2000-\u200a\u202f]", " ", answer).strip().rstrip(".").strip()
+    text = SPACES_AROUND.sub("", text).strip()
     for opening, closing in (("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]")):
         if text.startswith(opening) and text.endswith(closing) and len(text) >= len(opening) + len(closing):
             text = text[len(opening) : len(text) - len(closing)].strip()
