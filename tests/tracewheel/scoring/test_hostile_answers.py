@@ -37,7 +37,7 @@ def slow(*row):
     return pytest.param(*row, marks=pytest.mark.slow)
 
 
-SQL = {"query": "SELECT 1", "database": TABLES}
+SQL = {"query": "SELECT 7", "database": TABLES}
 
 # Verifier, arguments, goal, what the agent said.
 TEXTS = [
