@@ -31,6 +31,7 @@ from tracewheel.core.store import PARTIAL, Entry, produce_whole, write_whole
 from tracewheel.core.types import canonical_json
 from tracewheel.evaluation.audit.audit import AUDIT_FILE
 from tracewheel.evaluation.changes import CHANGES_FILE, changed_tasks, noise_floor
+from tracewheel.evaluation.constant_policy import best_constant_policy
 from tracewheel.evaluation.gate import GATE_FILE
 from tracewheel.evaluation.pareto import pareto_points
 from tracewheel.operations.approval import approval_of
@@ -125,6 +126,7 @@ def write_report(run: Run, outcome: Outcome, model_version: str) -> dict[str, An
         summary["pareto"] = [point.to_record() for point in pareto_points(outcome.objectives)]
     if noise := noise_of(run, outcome):
         summary["noise_floor"] = noise
+    summary["constant_policy"] = best_constant_policy(run.config.evaluation.rubric or run.config.rubric, outcome.curated.path)
     changes = run.record.write(CHANGES_FILE, changes_of(outcome))
     data = _report_data(run, outcome, summary)
     summary |= {"n_held_out": data.n_held_out, "n_harder": data.n_harder, **rates(data.policies)}

@@ -75,7 +75,10 @@ class Timer:
 
     @contextmanager
     def stopped(self) -> Iterator[None]:
-        """The time of the block does not count."""
+        """The time of the block does not count; one inside another is the outer's."""
+        if self._stopped:
+            yield
+            return
         began, self._stopped = time.monotonic(), True
         try:
             yield
@@ -277,7 +280,10 @@ def _count_hung(thread: threading.Thread) -> int:
 
 @contextmanager
 def untimed() -> Iterator[None]:
-    """The time of the block counts for no limit of the job that this thread does, where it does one: it waits for its turn."""
+    """The time of the block counts for no limit of the job that this thread does, where it does one.
+
+    It waits for its turn, or for what has a limit of its own.
+    """
     timer: Timer | None = getattr(_here, "timer", None)
     with timer.stopped() if timer else nullcontext():
         yield

@@ -125,6 +125,7 @@ def load_report_data(run: RunResults) -> ReportData:
         audit=run.audit,
         leaks=str(summary.get("leaks", "")),
         noise=summary.get("noise_floor") or {},
+        floor=summary.get("constant_policy") or {},
         changes=[Changed(row, prompts.get(row["task_id"], ""), row["task_id"] in viewed, run.store) for row in run.changes],
         worth=str((summary.get("worth") or {}).get("says", "")),
         splits=" ".join((summary.get(name) or {}).get("says", "") for name in ("splits", "held_out_shared")).strip(),

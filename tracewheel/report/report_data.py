@@ -178,6 +178,7 @@ class ReportData:
         config: The resolved profile.
         findings: The doctor's findings; empty where it did not run.
         noise: What `evaluation.changes.noise_floor` gives of the A/A run; empty where none ran.
+        floor: What `evaluation.constant_policy` gives; empty where the run is older.
         changes: The tasks gained and lost, the lost ones first.
         splits: What this run's curation did to the splits, in words; empty where it is unknown.
         intake: What the run left out of its logs, in sentences: held batches, and the quarantine.
@@ -207,6 +208,7 @@ class ReportData:
     findings: Sequence[Finding] = ()
     leaks: str = ""
     noise: Mapping[str, Any] = field(default_factory=dict)
+    floor: Mapping[str, Any] = field(default_factory=dict)
     changes: Sequence[Changed] = ()
     splits: str = ""
     intake: Sequence[str] = ()

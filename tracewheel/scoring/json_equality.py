@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Iterator
 from typing import Any
 
+from tracewheel.core.types import canonical_json
+
 GONE = object()
+# Steps of a comparison that pairs up unordered lists within a tolerance, which can take many; after them values are not equal.
+MOST_STEPS = 1_000_000
 
 
 def same_json(
@@ -21,22 +26,55 @@ def same_json(
         unordered: Whether lists are compared as multisets.
         ignored: Keys of objects, at any depth, that do not count.
     """
+    if unordered and _digest(one, ignored) == _digest(other, ignored):
+        return True
+    if unordered and tolerance is None:
+        return False
+    try:
+        return _same(one, other, tolerance, unordered, ignored, [MOST_STEPS])
+    except _TooManyStepsError:
+        return False
+
+
+class _TooManyStepsError(Exception):
+    """A comparison took all its steps."""
+
+
+def _same(one: Any, other: Any, tolerance: float | None, unordered: bool, ignored: Collection[str], room: list[int]) -> bool:
+    def same(left: Any, right: Any) -> bool:
+        return _same(left, right, tolerance, unordered, ignored, room)
+
+    room[0] -= unordered
+    if room[0] < 0:
+        raise _TooManyStepsError
     if isinstance(one, dict) and isinstance(other, dict):
         first, second = ({key: value for key, value in part.items() if key not in ignored} for part in (one, other))
-        return first.keys() == second.keys() and all(
-            same_json(first[key], second[key], tolerance, unordered, ignored) for key in first
-        )
+        return first.keys() == second.keys() and all(same(first[key], second[key]) for key in first)
     if isinstance(one, list) and isinstance(other, list):
         if len(one) != len(other):
             return False
         if not unordered:
-            return all(same_json(*pair, tolerance, unordered, ignored) for pair in zip(one, other, strict=True))
-        return _pairs_up(
-            [[number for number, right in enumerate(other) if same_json(left, right, tolerance, True, ignored)] for left in one]
-        )
+            return all(map(same, one, other))
+        if all(map(_is_number, [*one, *other])):
+            return all(map(same, sorted(one), sorted(other)))
+        return _pairs_up([[number for number, right in enumerate(other) if same(left, right)] for left in one])
     if tolerance is not None and _is_number(one) and _is_number(other):
-        return bool(abs(one - other) <= tolerance)
+        try:
+            return bool(abs(one - other) <= tolerance)
+        except OverflowError:
+            return False
     return type(one) is type(other) and bool(one == other)
+
+
+def _digest(value: Any, ignored: Collection[str]) -> bytes:
+    """A digest that two JSON values share where they are the same up to the order of their lists."""
+    if isinstance(value, dict):
+        parts = [_digest(key, ()) + _digest(part, ignored) for key, part in value.items() if key not in ignored]
+    elif isinstance(value, list):
+        parts = [_digest(part, ignored) for part in value]
+    else:
+        parts = [canonical_json(value + 0.0 if isinstance(value, float) else value).encode(errors="surrogatepass")]
+    return hashlib.blake2b(type(value).__name__.encode() + b":" + b"".join(sorted(parts)), digest_size=20).digest()
 
 
 def changes(before: Any, after: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
@@ -89,19 +127,17 @@ def _below(before: Any, after: Any, path: str) -> Iterator[tuple[str, Any, Any]]
 
 
 def _pairs_up(fits: list[list[int]]) -> bool:
-    """Whether each left item gets a right item of its own: augmenting paths (Kuhn), since a tolerance is not transitive."""
-    taken: dict[int, int] = {}
-
-    def place(left: int, seen: set[int]) -> bool:
-        for right in fits[left]:
-            if right not in seen:
-                seen.add(right)
-                if right not in taken or place(taken[right], seen):
-                    taken[right] = left
-                    return True
+    """Whether each left item gets a right item of its own: a matching, since a tolerance is not transitive."""
+    if not all(fits):
         return False
+    import numpy as np
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import maximum_bipartite_matching
 
-    return all(place(left, set()) for left in range(len(fits)))
+    ends = np.cumsum([0, *map(len, fits)])
+    places = np.concatenate(fits)
+    graph = csr_array((np.ones(len(places)), places, ends), shape=(len(fits), len(fits)))
+    return bool((maximum_bipartite_matching(graph, perm_type="column") >= 0).all())
 
 
 def _is_number(value: Any) -> bool:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import tracewheel
+from tracewheel.core.time_limits import untimed
 
 WORKERS = 2
 START_SECONDS, CALL_SECONDS = 120.0, 10.0
@@ -119,7 +120,9 @@ class MathPool:
         if len(answer) > LONGEST:
             return Comparison(False, False, f"longer than {LONGEST} characters")
         asked = {"gold": gold, "answer": answer, "formats": list(formats), "digits": digits, "strict": strict, "sets": sets}
-        with self._free:
+        with untimed():  # others' answers may take long
+            self._free.acquire()
+        try:
             with self._lock:
                 worker = self._idle.pop() if self._idle else None
             worker = worker or _Worker()
@@ -128,12 +131,14 @@ class MathPool:
             except BaseException:
                 worker.end()
                 raise
-            if found.why in (HUNG, ENDED):
+            if found.why in (HUNG, ENDED, "MemoryError"):
                 worker.end()
             else:
                 with self._lock:
                     self._idle.append(worker)
             return found
+        finally:
+            self._free.release()
 
     def _ask(self, worker: _Worker, asked: dict[str, Any]) -> Comparison:
         try:

@@ -12,6 +12,7 @@ from typing import Any
 from tracewheel.config import RubricConfig, RubricTerm
 from tracewheel.core.errors import DataError
 from tracewheel.core.kinds import parse_kind
+from tracewheel.core.time_limits import untimed
 from tracewheel.core.types import INFRASTRUCTURE_FAILED, POLICY_FAULTS, Fault, Score, Task, Trajectory
 from tracewheel.scoring.adjustments import FLAWED, MALFORMED, OVERLONG, overlong_penalty, with_penalty, with_process_rewards
 from tracewheel.scoring.breakdown import CAPPED, CERTAINTY
@@ -211,9 +212,10 @@ class Rubric:
     def _with_turn_rewards(self, scored: Score, task: Task, trajectory: Trajectory) -> Score:
         assert scored.total is not None
         try:
-            rewards = turn_rewards(
-                task, trajectory, lambda state: self._potential(task, state), scored.total, self._tool_format
-            )
+            with untimed():  # its calls had their time limits as it was played, and the total stands whatever they take
+                rewards = turn_rewards(
+                    task, trajectory, lambda state: self._potential(task, state), scored.total, self._tool_format
+                )
         except DataError as error:
             return replace(scored, detail=f"no turn rewards: {error}")
         except Exception as error:  # environments and verifiers are user code, as above

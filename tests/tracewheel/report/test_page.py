@@ -323,3 +323,22 @@ def test_an_audit_shows_with_what_the_gate_made_of_it(run, tmp_path):
     refused = data.gate | {"verdict": "refused", "reasons": ["fell", f"{EXPLAINED}: if graders accept 40%"]}
     text = read(write_report(replace(data, gate=refused, config=asked), tmp_path / "refused.html")).text
     assert text.count(EXPLAINED) == 2 and "The gate: false accepts" in text and "they cannot" not in text
+
+
+def test_the_best_constant_policy_is_the_floor_of_the_table(run, tmp_path):
+    finished = run()
+    row = {"environment": "refund_desk", "does": "close(outcome=<b>refused</b>)", "success": 0.305, "n": 200}
+    floor = {
+        "success": 0.305,
+        "interval": [0.25, 0.37],
+        "n": 200,
+        "environments": [row],
+        "says": f"refund_desk: {row['does']} (30.5%)",
+    }
+    results = replace(finished.results, summary={**finished.results.summary, "constant_policy": floor})
+    page = Page(write_report(load_report_data(results), tmp_path / "floor.html").read_text())
+    assert "Best constant policy 30.5%" in page.text and "close(outcome=<b>refused</b>)" in page.text
+    none = floor | {"success": None, "interval": None, "n": 0, "says": "code: not measured: its tools run boxes"}
+    results = replace(results, summary={**finished.results.summary, "constant_policy": none})
+    page = Page(write_report(load_report_data(results), tmp_path / "none.html").read_text())
+    assert "Best constant policy –" in page.text and "not measured: its tools run boxes" in page.text

@@ -11,6 +11,7 @@ from types import NoneType
 from typing import Any, Literal
 
 from tracewheel.core.errors import InfrastructureError
+from tracewheel.core.time_limits import untimed
 from tracewheel.core.types import stored_json
 from tracewheel.sandbox import BoxFile, Limits, Sandbox
 
@@ -68,13 +69,14 @@ def ask(
         InfrastructureError: the box did not come as far as the agent's code.
     """
     work = {"form": form, "file": file, "function": function, "cases": list(inputs), "seconds": SECONDS_OF_PROGRAM}
-    run = sandbox.run(
-        ["python3", "-I", "-B", "-c", driver()],
-        files,
-        stored_json(work).encode(),
-        limits.model_copy(update={"output_bytes": MOST_OUTPUT}),
-        env={"PYTHONHASHSEED": "0"},
-    )
+    with untimed():  # the box has a limit of its own
+        run = sandbox.run(
+            ["python3", "-I", "-B", "-c", driver()],
+            files,
+            stored_json(work).encode(),
+            limits.model_copy(update={"output_bytes": MOST_OUTPUT}),
+            env={"PYTHONHASHSEED": "0"},
+        )
     lines = run.stdout.split(b"\n")
     if lines[0] != b'{"ready": true}':
         raise InfrastructureError(f"the box of the tests did not start ({run.exit_code}): {run.text[:200]}")

@@ -19,14 +19,14 @@ from typing import Any
 
 from tracewheel.core.strict_json import parse_json
 from tracewheel.environments.code.claims import Claims, ask, unique_keys
-from tracewheel.environments.code.values import decode_claim, same
+from tracewheel.environments.code.values import decode_claim, same, unhashed_set
 from tracewheel.sandbox import BoxFile, Limits, Sandbox
 
 # What a test may look at instead of the result itself.
 VIEWS: dict[str, Callable[[Any], Any]] = {
     "": lambda value: value,
     "sorted": sorted,
-    "set": set,
+    "set": unhashed_set,
     "list": list,
     "tuple": tuple,
     "len": len,
@@ -35,6 +35,7 @@ VIEWS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+NO_VALUE = "no plain value"
 FORMATS = ("json", "csv", "text")
 
 
@@ -77,6 +78,8 @@ def _judged(goal: Mapping[str, Any], claims: Claims) -> Result:
     passed = tuple(not failure for failure in failures)
     first = next((number for number, failure in enumerate(failures) if failure), None)
     signs = claims.signs
+    if any(failure.startswith(NO_VALUE) for failure in failures):
+        signs = (*signs, "a result of another form")
     hidden = passed[shown:]
     if shown and hidden and all(passed[:shown]) and sum(hidden) * 4 <= len(hidden):
         signs = (*signs, "hardly more than the shown cases pass")
@@ -107,9 +110,9 @@ def _function_failure(goal: Mapping[str, Any], case: Mapping[str, Any], claim: M
         kind = next((name for name in ("raised", "unfit", "missing") if name in claim), "")
         return f"{kind} {str(claim.get(kind))[:80]}".strip() or "no result"
     try:
-        found = VIEWS[case.get("view", "")](decode_claim(claim["value"]))
+        found = VIEWS[case.get("view", "")](decode_claim(claim["value"], hashed=False))
     except (ValueError, TypeError, OverflowError, RecursionError) as error:
-        return f"no plain value: {error}"
+        return f"{NO_VALUE}: {error}"
     expected, tolerance = decode_claim(case["expected"]), case.get("tolerance", 0.0)
     return "" if same(expected, found, strict=goal["types"] == "strict", tolerance=tolerance) else "another result"
 

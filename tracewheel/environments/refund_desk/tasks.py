@@ -37,7 +37,8 @@ from tracewheel.environments.refund_desk.talk import ASKED, LOST, SAID, opening,
 FAMILIES = ("refund", "gift", "exchange", "cancel")
 TIERS = (1, 2, 3, 4)
 NUMBER = {1: SAID, 2: ASKED, 3: LOST, 4: ASKED}
-LATE_SHARE, USED_SHARE = 0.2, 0.4
+# A third of the requests of each family must be refused, so that to refuse them all is right no more often than that.
+LATE_SHARE, USED_SHARE, SENT_SHARE = 0.12, 0.24, 0.33
 
 
 def make_task(family: str, tier: int, rng: random.Random) -> Task:
@@ -115,7 +116,7 @@ def _suited(family: str, action: str, rng: random.Random) -> Order:
     """What makes an order one of the family, in time or not."""
     paid = {"refund": CARD, "gift": GIFT}.get(family) or rng.choice((CARD, GIFT))
     if action == CANCEL:
-        return {"paid": paid, "status": rng.choice((OPEN, DELIVERED))}
+        return {"paid": paid, "status": DELIVERED if rng.random() < SENT_SHARE else OPEN}
     limit = REFUND_DAYS if action == REFUND else EXCHANGE_DAYS
     late = rng.random() < LATE_SHARE
     return {"paid": paid, "status": DELIVERED, "days": rng.randint(limit + 1, LONGEST_AGO) if late else rng.randint(1, limit)}

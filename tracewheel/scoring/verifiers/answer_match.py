@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import string
 from collections import Counter
+from collections.abc import Callable
 from typing import Any, Literal
 
 from tracewheel.config.base import Strict
@@ -27,8 +28,15 @@ def normalised(answer: str) -> str:
 
 
 def exact_match(answer: str, accepted: str) -> bool:
-    """Whether two answers are the same once normalised."""
-    return normalised(answer) == normalised(accepted)
+    """Whether two answers are the same once normalised: "" is not "A", of which the normalisation leaves as little."""
+    return same_once(normalised, answer, accepted)
+
+
+def same_once(normal: Callable[[str], str], answer: str, accepted: str) -> bool:
+    """Whether two answers are the same once made normal; where that leaves nothing, letter by letter, and never empty."""
+    if given := normal(answer):
+        return given == normal(accepted)
+    return bool(answer.strip()) and answer.strip().casefold() == accepted.strip().casefold()
 
 
 def overlap(answer: str, accepted: str, script: Script = "hotpotqa") -> tuple[float, float, float]:
@@ -84,7 +92,7 @@ class AnswerMatchVerifier:
         accepted, answer = task.goal["answers"], final_state["answer"]
         if not accepted or not all(isinstance(one, str) and one.strip() for one in accepted):
             raise ValueError("'goal.answers' needs accepted answers, none of them empty")
-        right = isinstance(answer, str) and any(_is_right(answer, one) for one in accepted)
+        right = isinstance(answer, str) and any(exact_match(answer, one) for one in accepted)
         best = (
             max((overlap(answer, one, self._script) for one in accepted), default=NOTHING)
             if isinstance(answer, str)
@@ -96,9 +104,3 @@ class AnswerMatchVerifier:
     def progress(self, task: Task, state: dict[str, Any]) -> float:
         """1 once the right answer is given: its parts are no progress."""
         return self.verify(task, state)[0]
-
-
-def _is_right(answer: str, accepted: str) -> bool:
-    if not normalised(answer):
-        return answer.strip().lower() == accepted.strip().lower()
-    return exact_match(answer, accepted)

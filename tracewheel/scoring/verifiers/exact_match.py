@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from tracewheel.core.types import Task
 from tracewheel.scoring.json_equality import GONE, same_json
-from tracewheel.scoring.verifiers.answer_match import normalised
+from tracewheel.scoring.verifiers.answer_match import normalised, same_once
 from tracewheel.scoring.verifiers.answers import AnswerArgs, answer_of, gold_of, shown
 from tracewheel.scoring.verifiers.episode import Episode, Verdict
 
@@ -29,7 +29,7 @@ class ExactMatchVerifier:
 
     Types are strict: a goal that is a number is not met by its text, nor true by 1. `whitespace` takes it off the
     ends and makes it single within, `case` ignores it, `punctuation` leaves out ASCII punctuation. An answer of which
-    nothing is left is wrong.
+    nothing is left is right only where it is the goal's letter by letter: "a" for "A" with `squad`, but no empty answer.
 
     Raises:
         KeyError: the goal has no such key.
@@ -49,8 +49,7 @@ class ExactMatchVerifier:
 
     def _same(self, answer: Any, wanted: Any) -> bool:
         if isinstance(answer, str) and isinstance(wanted, str):
-            given = self._normal(answer)
-            return bool(given) and given == self._normal(wanted)
+            return same_once(self._normal, answer, wanted)
         return same_json(answer, wanted)
 
     def _normal(self, text: str) -> str:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any, Literal
 
 from pydantic import field_validator, model_validator
 
 from tracewheel.config.base import Strict
 from tracewheel.core.strict_json import parse_json
-from tracewheel.core.types import Task
+from tracewheel.core.types import Task, canonical_json
 from tracewheel.scoring.verifiers.answers import has_thinking, spoken
 from tracewheel.scoring.verifiers.episode import Episode, Verdict
+from tracewheel.scoring.verifiers.regex import compiled
+
+UNREAD = ("$ref", "$dynamicRef", "patternProperties")
 
 
 class FormatArgs(Strict):
@@ -19,7 +24,7 @@ class FormatArgs(Strict):
 
     `tags`: the last turn's text is made of these tags, `<tag>...</tag>`, each once and in this order, with nothing
     but white space between. `json_schema`: that text is JSON which the schema accepts. `thinking`: it is `present` in
-    every turn, or `absent` from all.
+    every turn, or `absent` from all. A schema's patterns are RE2's, which take linear time.
     """
 
     tags: tuple[str, ...] = ()
@@ -32,10 +37,12 @@ class FormatArgs(Strict):
         if schema is not None:
             import jsonschema
 
-            if "$ref" in json.dumps(schema):
-                raise ValueError("a schema with $ref is not read: write the parts out")
+            for word in UNREAD:
+                if word in json.dumps(schema):
+                    raise ValueError(f"a schema with {word} is not read: write the parts out")
             try:
                 jsonschema.Draft202012Validator.check_schema(schema)
+                _validator(schema).is_valid("")  # reads patterns
             except jsonschema.SchemaError as error:
                 raise ValueError(f"not a JSON Schema: {error.message}") from error
         return schema
@@ -94,9 +101,34 @@ def _is_tagged(text: str, tags: tuple[str, ...]) -> bool:
 
 
 def _fits(text: str, schema: dict[str, Any]) -> bool:
-    import jsonschema
-
     try:
-        return bool(jsonschema.Draft202012Validator(schema).is_valid(parse_json(text)))
+        return bool(_validator(schema).is_valid(parse_json(text)))
     except ValueError:
         return False
+
+
+def _validator(schema: dict[str, Any]) -> Any:
+    """A validator that no text makes slow: jsonschema's own patterns backtrack, and it compares all pairs of unlike items."""
+    import jsonschema
+
+    def pattern(validator: Any, wanted: str, instance: Any, _schema: Any) -> Iterator[Any]:
+        if validator.is_type(instance, "string") and not compiled(wanted).search(instance):
+            yield jsonschema.ValidationError("no match")
+
+    def unique_items(validator: Any, wanted: bool, instance: Any, _schema: Any) -> Iterator[Any]:
+        if wanted and validator.is_type(instance, "array"):
+            texts = sorted(canonical_json(_numbers_by_value(item)) for item in instance)
+            if any(one == other for one, other in pairwise(texts)):
+                yield jsonschema.ValidationError("an item twice")
+
+    own = {"pattern": pattern, "uniqueItems": unique_items}
+    return jsonschema.validators.extend(jsonschema.Draft202012Validator, own)(schema)
+
+
+def _numbers_by_value(value: Any) -> Any:
+    """JSON with each whole number as an integer: for a schema 1.0 is 1."""
+    if isinstance(value, dict):
+        return {key: _numbers_by_value(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [_numbers_by_value(part) for part in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value

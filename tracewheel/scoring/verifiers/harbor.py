@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tracewheel.config.base import Strict
+from tracewheel.core.time_limits import untimed
 from tracewheel.core.types import Task
 from tracewheel.environments.boxed import BOXED_THREADS
 from tracewheel.environments.harbor.grading import graded
@@ -49,7 +50,8 @@ class HarborVerifier:
 
     def verify_episode(self, task: Task, episode: Episode) -> Verdict:
         """The tests' reward."""
-        reward, why = graded(episode.final_state["files"], task.initial_state, task.goal, self._config)
+        with untimed():
+            reward, why = graded(episode.final_state["files"], task.initial_state, task.goal, self._config)
         odd = odd_findings(episode.final_state)
         escaped = tried_to_escape(odd)
         if odd:

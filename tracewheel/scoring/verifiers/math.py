@@ -11,12 +11,13 @@ from pydantic import Field
 
 from tracewheel.config.base import Strict
 from tracewheel.core.types import Task
-from tracewheel.scoring.math_pool import math_pool
+from tracewheel.scoring.math_pool import LONGEST, math_pool
 from tracewheel.scoring.verifiers.answers import spoken
 from tracewheel.scoring.verifiers.episode import Episode, Verdict
+from tracewheel.scoring.verifiers.math_forms import other_form
 from tracewheel.scoring.verifiers.units import MONEY, NO_UNIT, changes_number, without_unit, words_beside
 
-MARK = re.compile(r"^[ \t*_#>]*(?:final )?answer(?: is)?[ \t*_]*[:=][ \t*_]*(.+?)[ \t*_]*$", re.IGNORECASE | re.MULTILINE)
+MARK = re.compile(r"^[ \t*_#>]*(?:final )?answer(?: is)?[ \t*_]*[:=](.+)$", re.IGNORECASE | re.MULTILINE)
 BOXED = ("\\boxed{", "\\fbox{")
 COMMANDS = (
     "lor|vee|land|wedge|pm|mp|q?quad|to|[rR]ightarrow|implies|iff|cup|cap|parallel|oplus|sim|simeq|equiv|[lc]?dots|bmod|mid"
@@ -24,7 +25,7 @@ COMMANDS = (
 )
 SEVERAL = re.compile(
     rf"\b(?:or|and|either|maybe|versus)\b|\\(?:{COMMANDS})(?![a-zA-Z])|[±∓;&∨∧→⇒≡∪∩⊕…@#|\n\r\v\f\x1c-\x1e\x85\u2028\u2029]|\\\\"
-    r"|->|=>|\.\.|\d_|%(?=.)|(?<!\^)\\circ(?=\s*[\d(])|^\s*[!¬~]|,(?!\d{3}(?!\d))"
+    r"|->|=>|\.\.|\d\s*\\?_|%(?=.)|(?<!\^)\\circ(?=\s*[\d(])|^\s*[!¬~]|,(?!\d{3}(?!\d))"
 )
 BESIDE_ANOTHER = re.compile(r"(?<=[,;}])\s*\\q?quad(?![a-zA-Z])|\\q?quad\s*(?=\\text|[,;])")
 EQUALS = re.compile(r"(?<![<>!:=])=(?![=>])|(?=≈|\\approx(?![a-zA-Z]))")
@@ -32,6 +33,10 @@ ROUNDED = re.compile(r"(?:≈|\\approx)\s*([-+]?\d*\.(\d+))$")
 NAME = re.compile(
     r"\\?[a-zA-Z]+(?:_(?:\w|\{\w+\}))?'?(?:\([\w, ]*\))?|\([a-zA-Z](?:, ?[a-zA-Z])*\)|\\text\{[a-zA-Z ]+\}|\\angle ?[A-Z]+"
 )
+# Space between digits that does not part thousands: `4\\,2` is not 42.
+PARTED = re.compile(r"(?<=\d)\s*(?:\\[,!: ]|\\(?:text|mbox)\s*\{\s*\})\s*(?=\d)")
+THOUSANDS = re.compile(r"(?<=\d)(?:\\,|,\\! ?)(?=\d{3}(?!\d))")
+SPACES_AROUND = re.compile(r"^(?:\\[,;:! ]\s*)+|(?:\s*\\[,;:! ])+$")
 VARIABLE = re.compile(r"^[a-zA-Z]\s*=\s*")
 WRAPPED = re.compile(r"\\(?:text\w*|mathbf|mathrm|mbox)\s*\{\s*([-+$€£\\]*\.?\d[^{}]*)\}")
 MOST_SIDES = 4
@@ -65,7 +70,8 @@ class MathVerifier:
 
     With `unit` in the goal, a list of spellings, an answer may have one of these or none. Without it a unit may be any few
     words none of which changes the number (`verifiers.units`): "18 eggs per day" is 18; "18 dozen" and "18 is wrong" are not.
-    Of an equation, each side that is no name must be right: "5 = 4" is wrong.
+    Of an equation, each side that is no name must be right: "5 = 4" is wrong. A set is no tuple, and a relation, a number of
+    another base or another operation no value (`verifiers.math_forms`).
     Answers longer than 4,000 characters are wrong, as is one on which the comparison hangs for 10 seconds.
 
     Raises:
@@ -86,10 +92,12 @@ class MathVerifier:
         if self._args.read == "anywhere" and stated is None:
             return self._compared(gold, spoken(episode), {})
         answers = [stated] if stated is not None else list(dict.fromkeys(marked(spoken(episode))))
-        parts = {"answered": float(len(answers) > 0)}
+        parts = {"answered": float(len(answers) > 0), "read": 0.0}
         if len(answers) != 1:
             return Verdict(0.0, parts, " | ".join(answers), "several different answers" if answers else "no answer is marked")
         answer = str(answers[0])
+        if len(answer) > LONGEST:
+            return Verdict(0.0, parts, answer[:200], f"longer than {LONGEST} characters")
         known = [str(one) for one in _listed(task.goal.get("unit") or [])]
         equation = len(_sides(gold)) > 1
         right, own_unit = without_unit(_named(gold) if equation else _sides(gold)[0], known)
@@ -98,6 +106,8 @@ class MathVerifier:
             return Verdict(0.0, parts, answer, "several answers in one")
         if not _balanced(answer):
             return Verdict(0.0, parts, answer, "its braces do not match")
+        if self._args.strict and (other := other_form(" ".join(sides), gold)):
+            return Verdict(0.0, parts, answer, f"another form than the right answer: {other}")
         verdicts = [self._side(right, [*known, *filter(None, [own_unit])], known, sides[0], parts)]
         for side in sides[1:]:
             if verdicts[-1].total:
@@ -139,7 +149,7 @@ def marked(text: str) -> list[str]:
                 break
             found.append(inner.strip())
             start = text.find(opening, start + len(opening) + len(inner))
-    return found or [match.group(1).strip() for match in MARK.finditer(text)]
+    return found or [match.group(1).strip().strip("*_ \t").strip() for match in MARK.finditer(text)]
 
 
 def _named(answer: str) -> str:
@@ -162,7 +172,8 @@ def _several(answer: str) -> int:
 
 
 def _bare(answer: str) -> str:
-    text = re.sub(r"[\xa0\u2000-\u200a\u202f]", " ", answer).strip().strip(".").strip()
+    text = re.sub(r"[\xa0\u2000-\u200a\u202f]", " ", answer).strip().rstrip(".").strip()
+    text = SPACES_AROUND.sub("", text).strip()
     for opening, closing in (("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]")):
         if text.startswith(opening) and text.endswith(closing) and len(text) >= len(opening) + len(closing):
             text = text[len(opening) : len(text) - len(closing)].strip()
@@ -171,7 +182,8 @@ def _bare(answer: str) -> str:
             text = text[len(opening) : -1].strip()
     if match := WRAPPED.fullmatch(text):
         text = match.group(1)
-    text = text.replace("\\$", "$").strip(MONEY + " ").replace("\\,", "").replace("{,}", ",")
+    text = text.replace("\\$", "$").strip(MONEY + " ").replace("{,}", ",")
+    text = PARTED.sub(" ; ", THOUSANDS.sub(",", text)).replace("\\,", "")
     text = re.sub(r"(?<![\\a-zA-Z])pi(?![a-zA-Z])|π", r"\\pi ", text)
     return re.sub(r"(?<=\d),(?=\d{3}(?!\d))", "", text.replace("−", "-")).strip(MONEY + " ")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pydantic import field_validator
 
 from tracewheel.core.types import Task
@@ -19,12 +21,7 @@ class RegexArgs(AnswerArgs):
     @classmethod
     def _check_pattern(cls, pattern: str | None) -> str | None:
         if pattern is not None:
-            import re2
-
-            try:
-                re2.compile(pattern, _quiet())
-            except re2.error as error:
-                raise ValueError(f"not a pattern of RE2, which has no look-around and no backreferences: {error}") from error
+            compiled(pattern)
         return pattern
 
 
@@ -53,20 +50,30 @@ class RegexVerifier:
         self._args = args or RegexArgs()
 
     def verify_episode(self, task: Task, episode: Episode) -> Verdict:
-        import re2
-
         pattern = self._args.pattern if self._args.pattern is not None else gold_of(self._args, task)
         answer = answer_of(self._args, episode)
         try:
-            matches = isinstance(answer, str) and re2.compile(pattern, _quiet()).fullmatch(answer) is not None
-        except (re2.error, TypeError) as error:
+            wanted = compiled(pattern)
+        except ValueError as error:
             raise ValueError(f"the goal's pattern {pattern!r}: {error}") from error
+        try:
+            matches = isinstance(answer, str) and wanted.fullmatch(answer) is not None
+        except UnicodeError:  # half of a surrogate pair is no text
+            matches = False
         return Verdict(float(matches), {"answered": float(answer is not GONE)}, shown(answer))
 
 
-def _quiet() -> object:
+def compiled(pattern: str) -> Any:
+    """A pattern of RE2, which takes linear time on any text.
+
+    Raises:
+        ValueError: it is none.
+    """
     import re2
 
     options = re2.Options()
     options.log_errors = False
-    return options
+    try:
+        return re2.compile(pattern, options)
+    except (re2.error, TypeError, UnicodeError) as error:
+        raise ValueError(f"not a pattern of RE2, which has no look-around and no backreferences: {error}") from error

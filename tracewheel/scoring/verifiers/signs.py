@@ -68,6 +68,14 @@ def _root(node: ast.expr) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
+def _text(node: ast.expr) -> str:
+    """The source of a chain of attributes; its end where it is deeper than Python can go."""
+    try:
+        return ast.unparse(node)
+    except RecursionError:
+        return f"...{node.attr}" if isinstance(node, ast.Attribute) else "..."
+
+
 def _in_node(node: ast.AST, imported: set[str]) -> Iterator[str]:
     match node:
         case ast.Name(id=name) | ast.Attribute(attr=name) if name in REACHES | WAITS:
@@ -88,7 +96,7 @@ def _in_node(node: ast.AST, imported: set[str]) -> Iterator[str]:
         case ast.Attribute(value=ast.Name(id="os"), attr="write"):
             yield "writes to descriptors"
         case ast.Attribute(ctx=ast.Store()) if _root(node) in {*imported, "__import__"}:
-            yield f"changes {ast.unparse(node)}"
+            yield f"changes {_text(node)}"
         case ast.Call(func=ast.Name(id="open") | ast.Attribute(attr="open"), args=[ast.Name(id="__file__"), *_]):
             yield "reads its own source"
         case ast.Subscript(slice=ast.Constant(value="__main__")):

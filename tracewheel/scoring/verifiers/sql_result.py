@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections import Counter
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,7 +19,9 @@ FORBIDDEN_FUNCTIONS = {
     "random", "randomblob", "load_extension", "current_timestamp", "current_date", "current_time", "date", "time", "datetime",
     "julianday", "unixepoch", "strftime", "timediff", "last_insert_rowid", "changes", "total_changes", "readfile", "writefile",
 }  # fmt: skip
-LONGEST_QUERY, LONGEST_VALUE, INSTRUCTIONS = 20_000, 1_000_000, 10_000
+LONGEST_QUERY, INSTRUCTIONS, CHECKED_EVERY = 20_000, 10_000, 100
+# What counting instructions does not bound: a call of a function on long texts is one, and so is a row of many long values.
+LONGEST_VALUE, LONGEST_PATTERN, MOST_RESULT, MOST_MEMORY, CPU_SECONDS = 100_000, 1_000, 32 << 20, 1 << 30, 10.0
 
 
 class SqlResultArgs(AnswerArgs):
@@ -54,7 +56,8 @@ class SqlResultVerifier:
     Each query runs in a SQLite database in memory of its own, which it can only read: one statement, no write, no
     attached file, no function whose result depends on time or chance. What it may cost is counted in instructions of
     SQLite (`max_steps` times 10,000) and rows, not in seconds, so that a score does not depend on the machine. A
-    query that fails is wrong.
+    query that fails is wrong, as is one with a value of more than 100,000 bytes, a result of more than 32 MiB, a need of
+    more than 1 GiB, or, where instructions take long, one that computes for 10 seconds.
 
     Raises:
         KeyError: the goal lacks a part.
@@ -74,13 +77,13 @@ class SqlResultVerifier:
         for tables in given if isinstance(given, list) else [given]:
             try:
                 wanted = self._result(tables, right)
-            except (sqlite3.Error, TypeError, AttributeError) as error:
+            except (sqlite3.Error, MemoryError, TypeError, AttributeError) as error:
                 raise ValueError(f"the goal's query or database: {error}") from error
             if not isinstance(answer, str):
                 return Verdict(0.0, {"runs": 0.0, "equal": 0.0}, shown(answer), "no query")
             try:
                 found = self._result(tables, answer)
-            except (sqlite3.Error, ValueError, UnicodeError) as error:
+            except (sqlite3.Error, MemoryError, ValueError) as error:
                 return Verdict(0.0, {"runs": 0.0, "equal": 0.0}, shown(answer), f"the query failed: {error}")
             ran.append(True)
             equal.append(found == wanted)
@@ -97,24 +100,27 @@ class SqlResultVerifier:
             _fill(connection, tables)
             self._confine(connection)
             cursor = connection.execute(query.strip().rstrip(";"))
-            rows = cursor.fetchmany(self._args.max_rows + 1)
-            if len(rows) > self._args.max_rows:
-                raise ValueError(f"more than {self._args.max_rows} rows")
             if cursor.description is None:
                 raise ValueError("it gives no rows")
-            plain = [tuple(self._plain(value) for value in row) for row in rows]
+            plain, size = [], 0
+            for row in cursor:
+                plain.append(tuple(self._plain(value) for value in row))
+                size += sum(len(value) if isinstance(value, str | bytes) else 8 for value in row)
+                if len(plain) > self._args.max_rows or size > MOST_RESULT:
+                    raise ValueError(f"more than {self._args.max_rows} rows or {MOST_RESULT >> 20} MiB")
             names = [column[0].lower() for column in cursor.description] if self._args.column_names else len(cursor.description)
-            return names, plain if self._args.ordered else sorted(Counter(plain).items(), key=repr)
+            return names, plain if self._args.ordered else sorted(plain, key=repr)
         finally:
             connection.close()
 
     def _confine(self, connection: sqlite3.Connection) -> None:
-        steps = 0
+        steps, most = 0, self._args.max_steps * INSTRUCTIONS // CHECKED_EVERY
+        until = time.thread_time() + CPU_SECONDS
 
         def counted() -> bool:
             nonlocal steps
             steps += 1
-            return steps > self._args.max_steps
+            return steps > most or time.thread_time() > until
 
         def allowed(action: int, first: str | None, second: str | None, _database: str | None, _trigger: str | None) -> int:
             if action not in READING or (action == sqlite3.SQLITE_FUNCTION and (second or "").lower() in FORBIDDEN_FUNCTIONS):
@@ -122,10 +128,13 @@ class SqlResultVerifier:
             return sqlite3.SQLITE_OK
 
         connection.execute("PRAGMA query_only = ON")
+        connection.execute("PRAGMA temp_store = MEMORY")
+        connection.execute(f"PRAGMA hard_heap_limit = {MOST_MEMORY}")  # of all connections of the process together
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_VALUE)
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH, LONGEST_PATTERN)
         connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
         connection.set_authorizer(allowed)
-        connection.set_progress_handler(counted, INSTRUCTIONS)
+        connection.set_progress_handler(counted, CHECKED_EVERY)
 
     def _plain(self, value: Any) -> tuple[str, Any]:
         """A value that compares as SQL does: numbers by value, text apart from them."""

@@ -10,6 +10,8 @@ from tracewheel.core.types import Task, canonical_json
 from tracewheel.scoring.flaws import offered_tools
 from tracewheel.scoring.verifiers.episode import Episode, EpisodeCall, Verdict
 
+PARTS = ("valid", "offered", "fresh")
+
 
 class ToolUseArgs(Strict):
     """`tools`: those offered, where the environment cannot be asked; `no_calls`: what an episode without a call is worth."""
@@ -49,12 +51,12 @@ class ToolUseVerifier:
             raise ValueError(f"the tools of {task.environment} are not known here: name them in args.tools")
         calls = episode.calls
         if not calls:
-            return Verdict(self._args.no_calls, explanation="no call")
+            return Verdict(self._args.no_calls, dict.fromkeys(PARTS, self._args.no_calls), explanation="no call")
         valid = [not call.malformed and not call.error for call in calls]
         known = [call.name in offered for call in calls]
         fresh = [True, *(_key(before) != _key(call) for before, call in pairwise(calls))]
         sound = [all(marks) for marks in zip(valid, known, fresh, strict=True)]
-        parts = {name: sum(marks) / len(calls) for name, marks in (("valid", valid), ("offered", known), ("fresh", fresh))}
+        parts = {name: sum(marks) / len(calls) for name, marks in zip(PARTS, (valid, known, fresh), strict=True)}
         return Verdict(sum(sound) / len(calls), parts)
 
 

@@ -34,9 +34,7 @@ FUNCTIONS = frozenset(("sqrt", "sin", "cos", "tan", "log", "ln", "exp", "pi", "c
 COUNTED = frozenset(("and", "or"))  # several answers are counted before
 SCIENTIFIC = re.compile(r"^([-+]?(?:\d+\.?\d*|\.\d+))[eE]([-+]?\d{1,3})(?![\w.])\s*")
 NUMBER_THEN = re.compile(r"^(.*?[\d.)}])\s*([%°a-zA-Zµ].*)$", re.DOTALL)
-TEXT_THEN = re.compile(
-    r"\\(?:text|mathrm|mbox|textrm|textbf|textnormal|rm)\s*\{\s*([^{}]*?)\s*\}\s*((?:\^\s*(?:\d|\{\s*\d\s*\}))?)\s*$"
-)
+TEXT_THEN = re.compile(r"\\(?:text|mathrm|mbox|textrm|textbf|textnormal|rm)\s*\{([^{}]*)\}\s*((?:\^\s*(?:\d|\{\s*\d\s*\}))?)$")
 POWER = r"(?:\^\s*(?:[23]|\{\s*[23]\s*\})|[²³])?"
 WORDS = re.compile(rf"[%°]|°?[a-zA-Zµ]+\.?{POWER}(?:(?:\s+|\s*[/·]\s*|-)[a-zA-Zµ]+\.?{POWER}){{0,3}}")
 WORD = re.compile(r"°?[a-zA-Zµ]+")
@@ -58,8 +56,8 @@ def without_unit(answer: str, known: Sequence[str] = ()) -> tuple[str, str]:
     if match := SCIENTIFIC.match(text):
         plain = format(Decimal(f"{match.group(1)}e{match.group(2)}"), "f")
         text = f"{plain} {text[match.end() :]}".strip()
-    if (match := TEXT_THEN.search(text)) and match.start() and is_unit(match.group(1) + match.group(2), known):
-        text, unit = text[: match.start()].strip(), match.group(1) + match.group(2)
+    if (match := TEXT_THEN.search(text.rstrip())) and match.start() and is_unit(match.group(1).strip() + match.group(2), known):
+        text, unit = text[: match.start()].strip(), match.group(1).strip() + match.group(2)
     elif (match := NUMBER_THEN.match(text)) and is_unit(match.group(2), known):
         text, unit = match.group(1), match.group(2).strip()
     text = text.replace("\\%", "%")

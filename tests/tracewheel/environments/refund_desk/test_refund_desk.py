@@ -73,7 +73,7 @@ def test_the_known_solution_solves_every_task_and_nothing_else_does(tier):
             assert score(task, moved) == 0.0, "another order"
             assert score(task, [("close", {"outcome": REFUSED})]) == 0.0, "refused, though the policy allows it"
             assert score(task, [right[-1]]) == 0.0, "told, but not done"
-    assert 0.35 < refused / TASKS < 0.65, "neither answer is right most of the time"
+    assert 0.2 < refused / TASKS < 0.45, "to refuse everything is right about a third of the time"
 
 
 def test_a_gift_card_is_paid_back_as_a_voucher():

@@ -1,0 +1,175 @@
+"""No answer of a policy turns its 0 into unscored: what is huge, deep, colliding or slow is 0, and soon, by every verifier."""
+
+import json
+import random
+import shutil
+import time
+
+import pytest
+
+from tracewheel.config import RubricConfig
+from tracewheel.core.time_limits import Job, Timer, WatchedThreads, untimed
+from tracewheel.core.types import Task, Trajectory
+from tracewheel.environments.code.tasks import make_task
+from tracewheel.scoring.rubric import Rubric
+from tracewheel.scoring.verifiers import make_verifier
+
+SECONDS = 15.0
+COLLIDING = [number * (2**61 - 1) for number in range(9, 40_000)]
+SMALL = [number * (2**61 - 1) for number in range(-3, 4)]  # that fit into 64 bits
+LONG = "a" * 400_000
+DEEP = "[" * 100_000 + "]" * 100_000
+TABLES = {"t": [{"a": 1}]}
+NUMBERS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 1000000)"
+TEXT = "replace(hex(zeroblob(49000)), '00', 'aa')"
+
+
+def doubled(levels):
+    parts = ["a0 AS (SELECT 1 AS x)", *(f"a{n} AS (SELECT p.x FROM a{n - 1} p, a{n - 1} q)" for n in range(1, levels))]
+    return f"WITH {', '.join(parts)} SELECT count(*) FROM a{levels - 1}"
+
+
+def json_list(count, shift=0.0):
+    return [{"n": [number + shift]} for number in range(count)]
+
+
+def slow(*row):
+    return pytest.param(*row, marks=pytest.mark.slow)
+
+
+SQL = {"query": "SELECT 7", "database": TABLES}
+
+# Verifier, arguments, goal, what the agent said.
+TEXTS = [
+    ("exact_match", {}, {"answer": "A"}, LONG),
+    ("exact_match", {"normalise": ["squad"]}, {"answer": "A"}, ", the! " * 50_000),
+    ("exact_match", {"normalise": ["squad"]}, {"answer": "A"}, "the"),
+    ("json_equal", {}, {"answer": [1]}, DEEP),
+    ("json_equal", {}, {"answer": [1]}, "9" * 100_000),
+    ("json_equal", {}, {"answer": [1]}, json.dumps(SMALL * 20_000)),
+    ("json_equal", {"unordered": True}, {"answer": json_list(3000)}, json.dumps(json_list(3000, 1))),
+    slow("json_equal", {"unordered": True, "tolerance": 9e3}, {"answer": [*json_list(2999), 1]}, json.dumps(json_list(3000))),
+    ("json_equal", {"unordered": True, "tolerance": 0.1}, {"answer": list(range(3000))}, json.dumps([0] * 3000)),
+    ("sql_result", {}, SQL, f"{NUMBERS} SELECT {TEXT} FROM n LIMIT 9000"),
+    slow("sql_result", {}, SQL, f"{NUMBERS} SELECT {TEXT} || i FROM n ORDER BY 1"),
+    slow("sql_result", {}, SQL, f"{NUMBERS} SELECT sum(instr({TEXT}, i)) FROM n"),
+    ("sql_result", {}, SQL, f"SELECT {TEXT} LIKE '%' || {TEXT} || 'b'"),
+    ("sql_result", {}, SQL, doubled(18)),
+    ("sql_result", {}, SQL, f"{NUMBERS} SELECT i * 0 + 2305843009213693951 FROM n LIMIT 9999"),
+    ("sql_result", {}, SQL, "(" * 19_000),
+    ("regex", {"pattern": "(a+)+b"}, {}, LONG),
+    ("regex", {"pattern": "a"}, {}, "\ud800"),
+    ("math", {}, {"answer": "3"}, "Answer: 3" + " " * 200_000 + "x"),
+    ("math", {}, {"answer": "3"}, "\\boxed{" * 40_000),
+    ("math", {}, {"answer": "3"}, "\\boxed{1\\text{" + " " * 3900 + "}"),
+    ("math", {}, {"answer": "3"}, "\\boxed{3" + "," * 300_000 + "}"),
+    slow("math", {}, {"answer": "3"}, "\\boxed{(9^{9^{9^{9}}})!}"),
+    slow("math", {}, {"answer": "3"}, "\\boxed{" + "(" * 1900 + ")" * 1900 + "}"),
+    ("format", {"json_schema": {"type": "string", "pattern": "^(a|a)+b$"}}, {}, json.dumps("a" * 40)),
+    ("format", {"json_schema": {"type": "array", "uniqueItems": True}}, {}, json.dumps([*json_list(9000), 1, 1.0])),
+    ("format", {"json_schema": {"type": "object"}}, {}, DEEP),
+    ("format", {"tags": ["a", "b"]}, {}, "<a>" * 100_000),
+    ("length", {"target": 10, "limit": 20, "unit": "characters"}, {}, LONG),
+    ("answer_match", {}, {"answers": ["A"]}, LONG),
+    ("state_diff", {}, {"required": [{"path": "/answer", "to": "A"}]}, DEEP),
+    ("process_checks", {}, {"checks": [{"kind": "state", "name": "a", "path": "/answer", "equals": "A"}]}, LONG),
+    ("recorded", {}, {"references": [[{"key": "a"}, {"key": "b"}]]}, LONG),
+    ("tool_use", {"tools": ["a"]}, {}, LONG),
+]  # fmt: skip
+
+
+def trajectory(text, state):
+    turns = [{"start": 0, "end": 0, "calls": 0, "malformed": 0, "policy_version": 0}]
+    messages = [{"role": "user", "content": "Do it."}, {"role": "assistant", "content": text}]
+    return Trajectory("e", "t", "g", 0, 0, 0, 1.0, [], [], [], turns, state, messages, "finished")
+
+
+@pytest.mark.parametrize(("kind", "args", "goal", "said"), TEXTS, ids=lambda value: str(value)[:20])
+def test_a_hostile_answer_is_0(kind, args, goal, said):
+    if kind == "math":
+        pytest.importorskip("math_verify")
+    rubric = RubricConfig.model_validate({"verifiers": [{"kind": kind, "args": args}]})
+    task = Task("t", "no_such", "f", 1, "Do it.", {}, goal, kind, "t")
+    state = {"calls": [{"key": str(n)} for n in range(100_000)], "unrecorded": []} if kind == "recorded" else {}
+    state |= {"answer": said} if kind in ("answer_match", "state_diff", "process_checks") else {}
+    began = time.thread_time()
+    score = Rubric(rubric, [task]).score(task, trajectory(said, state))
+    assert (score.status, score.total) == ("scored", 0.0), score.detail[:300]
+    assert time.thread_time() - began < SECONDS
+
+
+CLAIMS = {
+    "ints": {"set": [{"int": hex(number)} for number in COLLIDING]},
+    "keys": {"dict": [[{"int": hex(number)}, 1] for number in COLLIDING]},
+    "floats": {"frozenset": [{"float": (float(number) * 2.0**61).hex()} for number in range(1, 20_000)]},
+    "tuples": {"set": [{"tuple": [{"int": hex(number)}]} for number in COLLIDING]},
+    "nodes": [[[]] * 100_000] * 3,
+    "digits": [{"int": "0x" + "f" * 200_000}] * 20,
+}
+CHANNEL = """import os, sys
+def out(text):
+    for d in range(3, 64):
+        try:
+            if os.readlink(f"/proc/self/fd/{d}").startswith("pipe"):
+                for at in range(0, len(text), 60000):
+                    os.write(d, text[at:at + 60000].encode())
+        except OSError:
+            pass
+"""
+
+
+@pytest.mark.parametrize("view", ["", *(pytest.param(view, marks=pytest.mark.slow) for view in ("set", "sorted"))])
+@pytest.mark.parametrize("name", CLAIMS)
+def test_a_claim_that_makes_comparison_quadratic_fails_its_case(name, view):
+    from tracewheel.environments.code.grading import _function_failure
+
+    case = {"args": [], "expected": {"set": [1]}, "view": view}
+    for types in ("strict", "equal"):
+        began = time.thread_time()
+        assert _function_failure({"types": types}, case, {"case": 0, "value": CLAIMS[name]})
+        assert time.thread_time() - began < 5.0
+
+
+@pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap: apt-get install bubblewrap")
+def test_a_forged_claim_in_a_box_is_0_and_flagged():
+    task = make_task("function", 2, random.Random(1))
+    claim = ",".join(json.dumps({"int": hex(number)}) for number in COLLIDING)
+    source = CHANNEL + f'out(\'{{"case": 0, "value": {{"set": [{claim}, [1]]}}}}\\n\')\nos._exit(0)\n'
+    began = time.thread_time()
+    verdict = make_verifier("unit_tests").judge(task, {"files": {task.goal["file"]: source}, "findings": []})
+    assert verdict.total == 0.0 and verdict.parts["flagged"] == 1.0 and time.thread_time() - began < 5.0
+    assert "a result of another form" in verdict.explanation
+
+
+def test_signs_of_a_source_deeper_than_python_goes():
+    from tracewheel.scoring.verifiers.signs import signs_in_source
+
+    assert any("changes" in sign for sign in signs_in_source(b"import os\nos" + b".a" * 1500 + b" = 1\n"))
+
+
+def test_waiting_within_waiting_counts_for_no_limit():
+    """A verifier waits for its box, which waits for a place: both are one wait."""
+
+    def work():
+        with untimed():
+            with untimed():
+                time.sleep(0.1)
+            time.sleep(0.6)
+        return "done"
+
+    threads = WatchedThreads(1)
+    job = Job(work, Timer(0.3), "work")
+    threads.run([job])
+    threads.close()
+    assert job.result == "done" and job.error is None
+
+
+@pytest.mark.parametrize("kind", ["math", "tool_use"])
+def test_no_answer_leaves_out_a_part_that_an_objective_reads(kind):
+    part = {"math": "math.read", "tool_use": "tool_use.valid"}[kind]
+    given = {"verifiers": [{"kind": kind}], "objectives": [{"kind": "part", "name": "a", "part": part}]}
+    if kind == "tool_use":
+        given["verifiers"][0]["args"] = {"tools": ["a"]}
+    task = Task("t", "no_such", "f", 1, "Do it.", {}, {"answer": "3"}, kind, "t")
+    score = Rubric(RubricConfig.model_validate(given), [task]).score(task, trajectory("nothing", {}))
+    assert (score.status, score.total) == ("scored", 0.0), score.detail
