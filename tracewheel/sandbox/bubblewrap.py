@@ -37,8 +37,8 @@ FILES = {
 SAFE_BIND_SOURCES = (0, 12, 0)
 # Each process may reserve this many times the memory that it may use with all others together.
 ADDRESS_SPACES = 4
-# The kernel's out-of-memory killer takes boxes first. Written outside, as a box may not write to its `/proc`; written by root, it
-# is the least that the box may have.
+# The kernel's out-of-memory killer takes boxes first. Written outside, as a box may not write to its `/proc`; where root writes
+# it, it is the least that the box may have.
 FIRST_OUT = ("/bin/sh", "-c", 'echo 1000 > /proc/self/oom_score_adj; exec "$@"', "sh")
 SPARE_DISK = 4 << 20  # a box is found to have filled its disk before the kernel stops it
 
@@ -117,7 +117,16 @@ class Bubblewrap:
         return self._recipes[limits.disk_mb]
 
     def _box(self, limits: Limits) -> list[str]:
-        line = [*FIRST_OUT, *_as_nobody(), self.program, "--unshare-all", "--unshare-user", "--disable-userns", "--cap-drop", "ALL"]
+        line = [
+            *FIRST_OUT,
+            *_as_nobody(),
+            self.program,
+            "--unshare-all",
+            "--unshare-user",
+            "--disable-userns",
+            "--cap-drop",
+            "ALL",
+        ]
         line += ["--die-with-parent", "--new-session", "--uid", USER, "--gid", USER, "--hostname", "box"]
         line += bound_folders()
         for folder in hidden_folders():

@@ -163,14 +163,14 @@ class Watch:
     def _be_told(self, root: str) -> None:
         """Have the kernel note from now on who opens a decoy, or writes into the counted folder."""
         self._events = _granted(LIBRARY.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
-        wanted = {path: IN_OPEN for path in (DECOY, SECRETS, WITH_SECRETS)}
+        wanted = dict.fromkeys((DECOY, SECRETS, WITH_SECRETS), IN_OPEN)
         if self.counted:
             wanted[f"{WORKING_FOLDER}/{self.counted}"] = sum(WRITING)
         for path, mask in wanted.items():
             self._watched[_granted(LIBRARY.inotify_add_watch(self._events, (root + path).encode(), mask))] = path
 
     def _listen(self) -> None:
-        """Take over what the kernel has noted. It keeps one of several events that are alike, so all that lie between are asked for."""
+        """Take over what the kernel has noted. It merges equal neighbours, so all kinds of events are asked for."""
         with contextlib.suppress(BlockingIOError):
             while events := os.read(self._events, EVENT_BYTES):
                 place = 0

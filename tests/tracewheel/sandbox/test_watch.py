@@ -40,7 +40,9 @@ def test_a_box_that_cannot_be_watched_is_a_failure_of_the_machine(waiting):
     assert sandbox.run(["cat", "/etc/shadow"]).findings == ("escape",)
 
 
-HOG = CALL + """
+HOG = (
+    CALL
+    + """
 import time
 held = []
 while (made := libc.inotify_init1(0)) >= 0: held.append(made)
@@ -49,6 +51,7 @@ while libc.syscall(206, 1024, ctypes.byref(ctypes.c_ulong())) == 0: slots += 1
 print(len(held), slots, flush=True)
 time.sleep(2)
 """
+)
 
 
 def test_a_box_takes_nothing_that_its_sibling_or_the_machine_needs():
@@ -63,7 +66,8 @@ def test_a_box_takes_nothing_that_its_sibling_or_the_machine_needs():
 
 def test_writes_of_a_folder_are_counted():
     sandbox = Bubblewrap(shutil.which("bwrap"))
-    program = "echo 1 > d/a; cat d/a; echo 2 > d/a; echo 1 > d/b; echo 1 > c; mv c d/c; (exec 3<> d/d; sleep 0.2; echo 1 > d/d; echo 2 >&3)"
+    program = "for n in 1 2; do echo $n > d/a; cat d/a; done; > d/b; > c; mv c d/c; "
+    program += "(exec 3<> d/d; sleep 0.2; echo 1 > d/d; echo 2 >&3)"
     run = sandbox.run(["bash", "-c", program], {"d/old": b""}, counted="d")
     assert (run.writes, run.exit_code) == ({"a": 2, "b": 1, "c": 1, "d": 2}, 0)
     assert sandbox.run(["bash", "-c", program], {"d/old": b""}).writes == {}

@@ -166,7 +166,7 @@ OVERWRITES = {
     "by a descriptor": f"(exec 3<> {REWARD}; {WAITS}; echo 1 >&3; sleep 60) &",
     "again and again": f"(while :; do echo 1 > {REWARD}; done) > /dev/null 2>&1 &",
     "in the other form": f"(until grep -qs 0 {REWARD}; do :; done; mv {REWARD} /app/r; echo 1 > {REWARD}; sleep 60) &",
-    "among more writes than are counted": f"(while :; do : > {REWARD}.a; : > {REWARD}.b; echo 1 > {REWARD}; done) 2> /dev/null &",
+    "among more writes than are counted": f"(while :; do : > {REWARD}.a; : > {REWARD}.b; echo 1 > {REWARD}; done) &",
     "after the script": f"(while kill -0 $PPID; do :; done; sleep 0.05; echo 1 > {REWARD}) > /dev/null 2>&1 &",
 }
 
@@ -181,7 +181,9 @@ def test_a_process_that_the_tested_program_leaves_does_not_write_the_reward(prog
 @needs_box
 def test_servers_that_outlive_the_script_and_a_reward_that_begins_with_0_are_honest():
     server = "python3 -m http.server 8000 --bind 127.0.0.1 > /dev/null 2>&1 &\n"
-    called = "until curl=$(python3 -c 'import urllib.request as r; r.urlopen(\"http://127.0.0.1:8000\")' 2>&1); do sleep 0.1; done\n"
+    called = (
+        "until curl=$(python3 -c 'import urllib.request as r; r.urlopen(\"http://127.0.0.1:8000\")' 2>&1); do sleep 0.1; done\n"
+    )
     assert graded_by(f"{server}{called}echo 1 > {REWARD}\n", {}) == (1.0, REWARD)
     assert graded_by(f"echo 0 > {REWARD}\ntest -e /app/a.txt\necho 1 > {REWARD}\n", {}) == (1.0, REWARD)
     both = f"{server}echo '{{\"reward\": 1}}' > /logs/verifier/reward.json; echo 1 > {REWARD}\n"
