@@ -22,6 +22,8 @@ SETUP_SECONDS = 30.0
 END_SECONDS = 10.0
 FIRST_LOOK = 0.005
 PART = 65536
+# Not epoll: of its watches a user has a fixed number, which boxes may use up.
+WAITER = selectors.PollSelector
 # The end of what a program says that could not get memory, or a process; one that goes on without is honest.
 NO_MEMORY = (b"MemoryError", b"std::bad_alloc", b"Cannot allocate memory", b"memory exhausted", b"out of memory")
 NO_PROCESS = (b"Cannot fork", b"can't start new thread", b"Resource temporarily unavailable")
@@ -42,7 +44,7 @@ class Given:
     files: bytes
 
 
-def attend(box: Box, given: Given, limits: Limits, keep: bool) -> BoxRun:
+def attend(box: Box, given: Given, limits: Limits, keep: bool, counted: str = "") -> BoxRun:
     """Let a box run and say what came of it; its descriptors are closed.
 
     Args:
@@ -50,9 +52,11 @@ def attend(box: Box, given: Given, limits: Limits, keep: bool) -> BoxRun:
         given: What it runs.
         limits: What it may use.
         keep: Whether to read the files it leaves.
+        counted: The folder whose files' writes are counted.
 
     Raises:
         NotSetUp: the command did not begin.
+        Blind: the box cannot be watched.
         InfrastructureError: somebody else ended the box.
     """
     with contextlib.ExitStack() as opened:
@@ -73,7 +77,7 @@ def attend(box: Box, given: Given, limits: Limits, keep: bool) -> BoxRun:
         watch = None
         if boxed >= 0 and _is_ready(talk) and _told(talk) and _is_ready(talk):
             with contextlib.suppress(OSError):
-                watch = opened.enter_context(contextlib.closing(Watch(first, limits)))
+                watch = opened.enter_context(contextlib.closing(Watch(first, limits, counted)))
         if watch is None or _has_ended(boxed) or _has_ended(box.process):
             _kill(box, boxed)
             raise NotSetUp(f"the box was not set up: {_complaint(box) or 'it ended, or may not be watched by this user'}")
@@ -106,13 +110,13 @@ class _Attendance:
                 self._find(error.finding)
         if code > 128 and code <= 128 + SIGNALS:
             code = 128 - code
-        return BoxRun(None if killed else code, stdout, stderr, tuple(self._findings), seconds, files)
+        return BoxRun(None if killed else code, stdout, stderr, tuple(self._findings), seconds, files, self._watch.writes())
 
     def _follow(self, began: float) -> None:
         """Until the box has ended and all it said is read."""
         end = began + self._limits.seconds
         look = began + FIRST_LOOK
-        with selectors.DefaultSelector() as selector:
+        with WAITER() as selector:
             for descriptor in (self._box.status, *self._said):
                 selector.register(descriptor, selectors.EVENT_READ)
             while selector.get_map():
@@ -158,7 +162,7 @@ class _Attendance:
             self._find("memory")
         if code != 0 and any(words in stderr[-2048:] for words in NO_PROCESS):
             self._find("processes")
-        if code == 128 + signal.SIGSYS or self._watch.tried_to_escape():
+        if self._watch.tried_to_escape() or code == 128 + signal.SIGSYS:
             self._find("escape")
         if self._watch.called_nobody():
             self._find("network")
@@ -201,7 +205,7 @@ def _descriptor(pid: int) -> int:
 
 
 def _readable(descriptor: int, seconds: float) -> bool:
-    with selectors.DefaultSelector() as selector:
+    with WAITER() as selector:
         selector.register(descriptor, selectors.EVENT_READ)
         return bool(selector.select(max(seconds, 0)))
 

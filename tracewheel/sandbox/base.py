@@ -76,6 +76,8 @@ class BoxRun:
         findings: What it did that an honest run does not; empty for most.
         seconds: How long the command took, wall clock.
         files: The files in the box at the end by their relative path, where they were asked for; none of a run that was killed.
+        writes: How often each file of the counted folder was opened to be written, or came into it by another way;
+            "" stands for more than the kernel could tell.
     """
 
     exit_code: int | None
@@ -84,6 +86,7 @@ class BoxRun:
     findings: tuple[Finding, ...] = ()
     seconds: float = 0.0
     files: Mapping[str, BoxFile] = field(default_factory=dict)
+    writes: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def text(self) -> str:
@@ -108,6 +111,7 @@ class Sandbox(Protocol):
         limits: Limits | None = None,
         keep: bool = False,
         env: Mapping[str, str] | None = None,
+        counted: str = "",
     ) -> BoxRun:
         """Run a command in a fresh box.
 
@@ -118,9 +122,10 @@ class Sandbox(Protocol):
             limits: Other limits than the sandbox's own.
             keep: Whether to return the files of `/box` at the end. They are what the agent's program left: data, never trusted.
             env: Variables for the command, beside PATH, HOME and LANG.
+            counted: A folder, by its relative path; how often its files were written is counted, by bubblewrap alone.
 
         Raises:
-            InfrastructureError: the box could not be made.
+            InfrastructureError: the box could not be made, or could not be watched.
             ValueError: a path leads out of the box, lies in a file or a link, or there is more than the limits allow.
         """
         ...

@@ -37,6 +37,9 @@ FILES = {
 SAFE_BIND_SOURCES = (0, 12, 0)
 # Each process may reserve this many times the memory that it may use with all others together.
 ADDRESS_SPACES = 4
+# The kernel's out-of-memory killer takes boxes first. Written outside, as a box may not write to its `/proc`; where root writes
+# it, it is the least that the box may have.
+FIRST_OUT = ("/bin/sh", "-c", 'echo 1000 > /proc/self/oom_score_adj; exec "$@"', "sh")
 SPARE_DISK = 4 << 20  # a box is found to have filled its disk before the kernel stops it
 
 
@@ -72,6 +75,7 @@ class Bubblewrap:
         limits: Limits | None = None,
         keep: bool = False,
         env: Mapping[str, str] | None = None,
+        counted: str = "",
     ) -> BoxRun:
         limits = limits or self._limits
         recipe = self._recipe(limits)
@@ -80,13 +84,13 @@ class Bubblewrap:
             box = waiting().take(recipe) if self._waiting else None
             if box is not None:
                 with contextlib.suppress(NotSetUp):  # it died while it waited
-                    return attend(box, given, limits, keep)
+                    return attend(box, given, limits, keep, counted)
             try:
                 process, box = start_box(recipe)
             except OSError as error:
                 raise InfrastructureError(f"bubblewrap did not start: {error}") from error
             try:
-                run = attend(box, given, limits, keep)
+                run = attend(box, given, limits, keep, counted)
             finally:
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     process.wait(END_SECONDS)
@@ -106,13 +110,23 @@ class Bubblewrap:
             if program:
                 line += ["--seccomp", len(texts)]
                 texts.append(program)
-            line += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", WORKING_FOLDER]
+            # What a box writes to /proc is its rank for the out-of-memory killer, or another process's memory.
+            line += ["--remount-ro", "/proc", "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", WORKING_FOLDER]
             recipe = {"line": line, "texts": [text.decode("latin-1") for text in texts], "variables": VARIABLES}
             self._recipes[limits.disk_mb] = json.dumps(recipe).encode()
         return self._recipes[limits.disk_mb]
 
     def _box(self, limits: Limits) -> list[str]:
-        line = [*_as_nobody(), self.program, "--unshare-all", "--unshare-user", "--disable-userns", "--cap-drop", "ALL"]
+        line = [
+            *FIRST_OUT,
+            *_as_nobody(),
+            self.program,
+            "--unshare-all",
+            "--unshare-user",
+            "--disable-userns",
+            "--cap-drop",
+            "ALL",
+        ]
         line += ["--die-with-parent", "--new-session", "--uid", USER, "--gid", USER, "--hostname", "box"]
         line += bound_folders()
         for folder in hidden_folders():

@@ -78,6 +78,7 @@ class Docker:
         limits: Limits | None = None,
         keep: bool = False,
         env: Mapping[str, str] | None = None,
+        counted: str = "",
     ) -> BoxRun:
         limits = limits or self._limits
         name = f"tracewheel-{uuid.uuid4().hex}"

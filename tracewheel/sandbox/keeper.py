@@ -25,10 +25,10 @@ SEALS = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_S
 # look at the box. Then it becomes the command: nothing of ours is left in the box that a command could turn against us. It is
 # bash, because descriptors of two digits are beyond a plain shell.
 RUN = (
-    "echo 1000 > /proc/self/oom_score_adj; talk=$1 order=$2 files=$3; "
+    "talk=$1 order=$2 files=$3; "
     "echo >&$talk; read -r -t 300 -u $talk || exit 125; mapfile -d '' -t -u $order words; "
     'if [ "${words[0]}" ]; then tar -xpf - -C /box <&$files || exit 125; fi; '
-    "ulimit -c 0 -n 256 -f ${words[1]} -v ${words[2]} -t ${words[3]} -u ${words[4]} || exit 125; "
+    "ulimit -c 0 -n 256 -i 1024 -f ${words[1]} -v ${words[2]} -t ${words[3]} -u ${words[4]} || exit 125; "
     "echo >&$talk; read -r -t 300 -u $talk || exit 125; exec {talk}>&- {order}<&- {files}<&-; "
     'exec -- "${words[@]:5}"'
 )

@@ -91,10 +91,11 @@ class Checked:
         limits: Limits | None = None,
         keep: bool = False,
         env: Mapping[str, str] | None = None,
+        counted: str = "",
     ) -> BoxRun:
         if self._alike not in self._passed:
             self._test()
-        return self._sandbox.run(command, files, stdin, limits, keep, env)
+        return self._sandbox.run(command, files, stdin, limits, keep, env, counted)
 
     def _test(self) -> None:
         with self._lock:

@@ -35,17 +35,19 @@ KILLED = {
     },
 }  # fmt: skip
 # Honest programs try these and do without. Memory behind memfd and System V objects belongs to no process and no disk, so no
-# limit would count it; clone3 hides its flags from a filter, and libraries then use clone.
+# limit would count it; clone3 hides its flags from a filter, and libraries then use clone. A user or the machine has a fixed
+# number of inotify instances, places for asynchronous I/O and message queues: a box could take those of all others.
 ABSENT = {
     "x86_64": {
         "clone3": 435, "io_uring_setup": 425, "io_uring_enter": 426, "io_uring_register": 427, "memfd_create": 319,
         "memfd_secret": 447, "shmget": 29, "msgget": 68, "semget": 64, "personality": 135, "syslog": 103,
-        "name_to_handle_at": 303, "fanotify_init": 300,
+        "name_to_handle_at": 303, "fanotify_init": 300, "inotify_init": 253, "inotify_init1": 294, "io_setup": 206,
+        "mq_open": 240,
     },
     "aarch64": {
         "clone3": 435, "io_uring_setup": 425, "io_uring_enter": 426, "io_uring_register": 427, "memfd_create": 279,
         "memfd_secret": 447, "shmget": 194, "msgget": 186, "semget": 190, "personality": 92, "syslog": 116,
-        "name_to_handle_at": 264, "fanotify_init": 262,
+        "name_to_handle_at": 264, "fanotify_init": 262, "inotify_init1": 26, "io_setup": 0, "mq_open": 180,
     },
 }  # fmt: skip
 CLONE = {"x86_64": 56, "aarch64": 220}

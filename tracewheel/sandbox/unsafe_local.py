@@ -45,6 +45,7 @@ class UnsafeLocal:
         limits: Limits | None = None,
         keep: bool = False,
         env: Mapping[str, str] | None = None,
+        counted: str = "",
     ) -> BoxRun:
         limits = limits or self._limits
         packed = packed_files(files or {}, limits)

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import os
 import re
 import struct
-from collections.abc import Sequence
+from collections import Counter
 from dataclasses import dataclass, field
 
+from tracewheel.core.errors import InfrastructureError
 from tracewheel.sandbox.base import WORKING_FOLDER, Finding, Limits
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -24,14 +26,21 @@ DECOY = "/etc/shadow"
 SECRETS, WITH_SECRETS = "/proc/1/environ", "/proc/1/status"
 # What the kernel may hold behind one socket that nobody reads (`net.core.wmem_max`, counted twice by the kernel).
 SOCKET_BYTES = 425984
-IN_OPEN = 0x20
-EVENT_BYTES = 1 << 18  # all that the kernel holds back
-LIBRARY = ctypes.CDLL(None)  # inotify, which Python has no module for
+IN_MODIFY, IN_CLOSE_WRITE, IN_CLOSE_NOWRITE, IN_OPEN = 0x2, 0x8, 0x10, 0x20
+IN_MOVED_TO, IN_CREATE, IN_Q_OVERFLOW = 0x80, 0x100, 0x4000
+WRITING = (IN_MODIFY, IN_CLOSE_WRITE, IN_CLOSE_NOWRITE, IN_OPEN, IN_MOVED_TO, IN_CREATE)
+EVENT = struct.Struct("=iIII")  # watch, mask, cookie, bytes of the name that follows
+EVENT_BYTES = 1 << 18
+LIBRARY = ctypes.CDLL(None, use_errno=True)  # inotify, which Python has no module for
 FEW_SOCKETS = 128
 PROCESS_FILE_BYTES = 1 << 20
 # Memory is filled at a few gigabytes a second: the nearer a box is to its limit, the sooner it is looked at again.
 FILL_BYTES_PER_SECOND = 4 << 30
 SOONEST, LATEST = 0.01, 0.1
+
+
+class Blind(InfrastructureError):
+    """What a box does cannot be seen, so a run without a finding would say nothing."""
 
 
 @dataclass
@@ -40,15 +49,19 @@ class Watch:
 
     Raises:
         OSError: the box is gone already, or this user may not look into it.
+        Blind: the kernel does not tell which files are opened.
     """
 
     process: int
     limits: Limits
+    counted: str = ""
     _folders: dict[str, int] = field(default_factory=dict, init=False)
     _processes: int = field(default=-1, init=False)
-    _network: int = field(default=-1, init=False)
-    _decoy: int = field(default=-1, init=False)
-    _decoys: dict[int, str] = field(default_factory=dict, init=False)
+    _networks: list[int] = field(default_factory=list, init=False)
+    _events: int = field(default=-1, init=False)
+    _watched: dict[int, str] = field(default_factory=dict, init=False)
+    _opened: set[str] = field(default_factory=set, init=False)
+    _noted: Counter[tuple[str, int]] = field(default_factory=Counter, init=False)
 
     def __post_init__(self) -> None:
         root = f"/proc/{self.process}/root"
@@ -56,14 +69,17 @@ class Watch:
             for folder in WRITABLE:
                 self._folders[folder] = os.open(root + folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
             self._processes = os.open(f"{root}/proc", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            self._network = os.open(f"/proc/{self.process}/net/snmp", os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:
+            for name in ("snmp", "snmp6"):
+                path = f"/proc/{self.process}/net/{name}"
+                if name == "snmp" or os.path.exists(path):  # a kernel without IPv6
+                    self._networks.append(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+            self._be_told(root)
+        except (OSError, Blind):
             self.close()
             raise
-        self._decoy, self._decoys = _opened(root, (DECOY, SECRETS, WITH_SECRETS))
 
     def close(self) -> None:
-        for descriptor in (*self._folders.values(), self._processes, self._network, self._decoy):
+        for descriptor in (*self._folders.values(), self._processes, *self._networks, self._events):
             if descriptor >= 0:
                 os.close(descriptor)
 
@@ -74,6 +90,7 @@ class Watch:
 
     def look(self) -> tuple[Finding | None, float]:
         """What the box has too much of now, and in how many seconds to look again."""
+        self._listen()
         tasks, resident, mapped, sockets = 0, 0, 0, self._sockets()
         processes = [name for name in os.listdir(self._processes) if name.isdigit()]
         for name in processes:
@@ -105,29 +122,69 @@ class Watch:
         return size > self.limits.disk_mb << 20 or files > self.limits.files + len(self._folders)
 
     def tried_to_escape(self) -> bool:
-        """Whether the box opened a decoy, or sent anything to an address beyond its own loopback."""
-        with contextlib.suppress(OSError):
-            # An event without a name has 16 bytes; the kernel adds one of its own when the box's disk is gone.
-            events = os.read(self._decoy, EVENT_BYTES) if self._decoy >= 0 else b""
-            opened = {self._decoys.get(watch) for watch, mask, _, _ in struct.iter_unpack("=iIII", events) if mask & IN_OPEN}
-            if DECOY in opened or (SECRETS in opened and WITH_SECRETS not in opened):
-                return True
-        return self._counters().get("Ip:OutNoRoutes", 0) > 0
+        """Whether the box opened a decoy, or more files than the kernel can tell, or sent anything beyond its own loopback."""
+        self._listen()
+        if DECOY in self._opened or (SECRETS in self._opened and WITH_SECRETS not in self._opened):
+            return True
+        count = self._counters()
+        return count["Ip:OutNoRoutes"] + count["Ip6OutNoRoutes"] > 0
+
+    def writes(self) -> dict[str, int]:
+        """How often each file of the counted folder was opened to be written, or came into it by another way."""
+        self._listen()
+        found = {}
+        for name in {name for name, _ in self._noted}:
+            count = {kind: self._noted[name, kind] for kind in WRITING}
+            opened, closed = count[IN_OPEN] - count[IN_CLOSE_NOWRITE], count[IN_CLOSE_WRITE] + count[IN_MOVED_TO]
+            found[name] = max(opened, closed, count[IN_CREATE])
+        return found
 
     def called_nobody(self) -> bool:
         """Whether the box called a port of its loopback where nothing listens, and no server of its own was ever reached."""
         count = self._counters()
-        refused = count.get("Tcp:AttemptFails", 0) + count.get("Udp:NoPorts", 0)
-        return refused > 0 and not count.get("Tcp:PassiveOpens", 0) and not count.get("Udp:InDatagrams", 0)
+        refused = count["Tcp:AttemptFails"] + count["Udp:NoPorts"] + count["Udp6NoPorts"]
+        return refused > 0 and not count["Tcp:PassiveOpens"] + count["Udp:InDatagrams"] + count["Udp6InDatagrams"]
 
-    def _counters(self) -> dict[str, int]:
-        """The kernel's counters of the box's network; none where they cannot be read."""
-        found: dict[str, int] = {}
-        with contextlib.suppress(OSError):
-            rows = [line.split() for line in os.pread(self._network, PAGE, 0).decode().splitlines()]
-            for names, values in zip(rows[::2], rows[1::2], strict=False):
-                found |= {names[0] + name: int(value) for name, value in zip(names[1:], values[1:], strict=False)}
+    def _counters(self) -> Counter[str]:
+        """The kernel's counters of the box's network, of IPv4 in rows of names and of values, of IPv6 one a line."""
+        found: Counter[str] = Counter()
+        for descriptor in self._networks:
+            text = b""
+            while part := os.pread(descriptor, PROCESS_FILE_BYTES, len(text)):
+                text += part
+            rows = [line.split() for line in text.decode().splitlines()]
+            if rows and len(rows[0]) == 2:
+                found.update({name: int(value) for name, value in rows})
+                continue
+            for names, values in zip(rows[::2], rows[1::2], strict=True):
+                found.update({names[0] + name: int(value) for name, value in zip(names[1:], values[1:], strict=True)})
         return found
+
+    def _be_told(self, root: str) -> None:
+        """Have the kernel note from now on who opens a decoy, or writes into the counted folder."""
+        self._events = _granted(LIBRARY.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
+        wanted = dict.fromkeys((DECOY, SECRETS, WITH_SECRETS), IN_OPEN)
+        if self.counted:
+            wanted[f"{WORKING_FOLDER}/{self.counted}"] = sum(WRITING)
+        for path, mask in wanted.items():
+            self._watched[_granted(LIBRARY.inotify_add_watch(self._events, (root + path).encode(), mask))] = path
+
+    def _listen(self) -> None:
+        """Take over what the kernel has noted. It merges equal neighbours, so all kinds of events are asked for."""
+        with contextlib.suppress(BlockingIOError):
+            while events := os.read(self._events, EVENT_BYTES):
+                place = 0
+                while place < len(events):
+                    watch, mask, _, length = EVENT.unpack_from(events, place)
+                    place += EVENT.size + length
+                    name = os.fsdecode(events[place - length : place].rstrip(b"\0"))
+                    if mask & IN_Q_OVERFLOW:
+                        self._opened.add(DECOY)
+                        self._noted["", IN_OPEN] += 2
+                    elif name:
+                        self._noted.update((name, kind) for kind in WRITING if mask & kind)
+                    elif mask & IN_OPEN:
+                        self._opened.add(self._watched.get(watch, ""))
 
     def _memory(self, processes: list[str]) -> int:
         """Bytes that processes hold: shared pages by their shares, and all shared memory without a file, mapped in or not."""
@@ -164,9 +221,19 @@ class Watch:
             os.close(descriptor)
 
 
-def _opened(root: str, paths: Sequence[str]) -> tuple[int, dict[int, str]]:
-    """Descriptor that tells which of the files are opened from now on; negative where the kernel grants no more of them."""
-    descriptor = int(LIBRARY.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
-    if descriptor < 0:
-        return -1, {}
-    return descriptor, {LIBRARY.inotify_add_watch(descriptor, (root + path).encode(), IN_OPEN): path for path in paths}
+def _granted(number: int) -> int:
+    """What inotify answered.
+
+    Raises:
+        Blind: the kernel grants this user no more.
+        OSError: the box is gone.
+    """
+    if number >= 0:
+        return number
+    code = ctypes.get_errno()
+    if code in (errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.ENOMEM):
+        raise Blind(
+            f"the box cannot be watched ({os.strerror(code)}): other programs of this user hold all that the kernel grants it; "
+            "raise fs.inotify.max_user_instances, or fs.inotify.max_user_watches (sysctl)"
+        )
+    raise OSError(code, os.strerror(code))

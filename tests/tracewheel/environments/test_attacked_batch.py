@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tracewheel.environments.attacks import ATTACKS, calls_of
+from tests.tracewheel.environments.attacks import ATTACKS, TAKING, calls_of
 from tests.tracewheel.sandbox.test_attacks import is_gone
 from tracewheel.config import RolloutConfig, RubricConfig
 from tracewheel.core.kinds import kind_text
@@ -27,10 +27,11 @@ HOSTILE = {
     "terminal": ["a fork bomb", "huge stdout", "many small files"],
 }
 SLEPT = f"7654{os.getpid()}"  # seconds
-# Kills all it can see, and leaves a process behind.
-DAEMON = [("shell", {"command": f"setsid nohup sleep {SLEPT} > /dev/null 2>&1 & kill -9 -1"}), ("submit", {})]
+# Asks for what its siblings' watches need, kills all it can see, and leaves a process behind.
+HOGS = " ".join(f"({attack.source}) &" for attack in TAKING[:2])
+DAEMON = [("shell", {"command": f"{HOGS} setsid nohup sleep {SLEPT} > /dev/null 2>&1 & kill -9 -1"}), ("submit", {})]
 # What descriptors of a box lead to; those of other tests in this process come and go.
-OF_BOXES = re.compile(r"/memfd:box.*|anon_inode:(\[pidfd\]|inotify)|/box|/tmp|/dev/shm|/proc|/proc/\d+/net/snmp")
+OF_BOXES = re.compile(r"/memfd:box.*|anon_inode:(\[pidfd\]|inotify)|/box|/tmp|/dev/shm|/proc|/proc/\d+/net/snmp6?")
 
 
 def open_for_boxes():

@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from tests.tracewheel.environments.attacks import ATTACKS, PAGE, calls_of, protected_test, rewritten
+from tests.tracewheel.environments.attacks import ATTACKS, HARBOR_TASK, PAGE, calls_of, protected_test, rewritten
 from tracewheel.core.kinds import kind_text
 from tracewheel.core.types import Task
 from tracewheel.environments import make_environment
@@ -30,6 +30,7 @@ def tasks():
         "code": make_task("function", 2, random.Random(1)),
         "terminal": next(task for task in maker if task.goal.get("files")),
         "patch": make_environment("patch").make_tasks(16, 3)[12],
+        "harbor": HARBOR_TASK,
     }
 
 

@@ -100,6 +100,16 @@ ATTACKS = [
         says="too early\ndone",
     ),
     Attack("the network beyond", "import socket; socket.create_connection(('1.1.1.1', 53), 2); print('ESCAPED')", finding="escape"),
+    Attack("the network beyond, by IPv6", "import socket; socket.create_connection(('2606:4700::1111', 53), 2); print('ESCAPED')", finding="escape"),
+    Attack("all nodes beside it", "import socket; socket.socket(10, 2).sendto(b'x', ('ff02::1', 53, 0, 1)); print('ESCAPED')", finding="escape"),
+    Attack("a neighbour by IPv6", "import socket; socket.socket(10, 2).sendto(b'x', ('fe80::1', 53, 0, 1)); print('ESCAPED')", finding="escape"),
+    Attack("a datagram to this machine by IPv6", "import socket; s = socket.socket(10, 2)\nfor n in range(2): s.sendto(b'x', ('::1', 53))", finding="network"),
+    Attack(
+        "a server and a client of its own by IPv6, and a group of addresses, which is no attack",
+        "import socket, struct\na = socket.socket(10, 2); a.bind(('::1', 0)); b = socket.socket(10, 2); b.sendto(b'done', a.getsockname())\n"
+        "a.setsockopt(41, 20, socket.inet_pton(10, 'ff02::123') + struct.pack('@I', 1)); print(a.recv(9).decode())",
+        says="^done$",
+    ),
     Attack("a virtual machine's host", "import socket; socket.socket(40, 1); print('ESCAPED')", says="not supported"),
     Attack("raw packets", "import socket; socket.socket(17, 3, 3); print('ESCAPED')", says="not supported|not permitted"),
     Attack(
@@ -134,6 +144,21 @@ ATTACKS = [
         "ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.addressof(ctypes.c_char.from_buffer(code)))(); print('ESCAPED')",
         finding="escape",
     ),
+    Attack("all inotify instances of the user", CALL + "print(libc.inotify_init1(0), libc.inotify_init(), ctypes.get_errno())", says="^-1 -1 38$"),
+    Attack("all places for asynchronous I/O", CALL + "print(libc.syscall(206, 1024, ctypes.byref(ctypes.c_ulong())), ctypes.get_errno())", says="^-1 38$"),
+    Attack("message queues", CALL + "print(libc.syscall(240, b'a', 0o102, 0o600, 0), ctypes.get_errno())", says="^-1 38$"),
+    Attack(
+        "all pending signals of the user",
+        CALL + "import os, signal\nsignal.pthread_sigmask(0, [40])\nprint(sum(libc.sigqueue(os.getpid(), 40, None) == 0 for n in range(2000)))",
+        says="^102[34]$",
+    ),
+    Attack(
+        "more openings than the watch can note",
+        "for n in range(9000):\n  for name in ('environ', 'status'): open(f'/proc/1/{name}').close()\nprint('done')",
+        says="^done$",
+    ),
+    Attack("a later place for the out-of-memory killer", shell="echo 0 > /proc/self/oom_score_adj || cat /proc/self/oom_score_adj", says="^1000$"),
+    Attack("memory of another process, by its file", "open('/proc/1/mem', 'r+b'); print('ESCAPED')", says="Read-only|ermission"),
     Attack("io_uring", CALL + "print(libc.syscall(425, 8, 0), ctypes.get_errno())", says="-1 38"),
     Attack(
         "switches of the kernel",

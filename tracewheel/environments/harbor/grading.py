@@ -17,22 +17,25 @@ from tracewheel.core.errors import InfrastructureError
 from tracewheel.environments.box_state import StoredFile, box_files
 from tracewheel.environments.harbor.image import with_folders
 from tracewheel.environments.harbor.tools import PATH, tool_files
-from tracewheel.sandbox import BoxFile, Limits, SandboxConfig, make_sandbox
+from tracewheel.sandbox import BoxFile, BoxRun, Limits, SandboxConfig, make_sandbox
 
 HOME = ".home"
+LOGS = "logs/verifier"
 # What an agent may not bring into the box of the tests. Test scripts put `/root/.local/bin` first in their PATH.
 PROGRAMS = ("root/.local/bin", "root/.local/lib")
-OURS = ("tests", "solution", "logs/verifier", *PROGRAMS)
+OURS = ("tests", "solution", LOGS, *PROGRAMS)
 # Variables of a task's image by which bash, Python, pytest or the loader would run a file of the agent's before the tests.
 LOADING = re.compile(
     r"BASH_ENV|ENV|BASHOPTS|SHELLOPTS|PROMPT_COMMAND|CDPATH|IFS|PYTEST_\w+|LD_\w+|GCONV_PATH|"
     r"PYTHON(PATH|HOME|STARTUP|USERBASE|PLATLIBDIR|EXECUTABLE|INSPECT|BREAKPOINT|PYCACHEPREFIX|WARNINGS)"
 )
 NUMBER = re.compile(r"[01](\.\d*)?([eE][+-]?\d+)?|\.\d+")
+REWARDS = (f"{LOGS}/reward.txt", f"{LOGS}/reward.json")
+OVERWRITTEN = "the reward was written more than once, and the tests' script was not the last process to end"
 MOST_SECONDS = 300.0
 MOST_OUTPUT = 1 << 20
 # What `box/run.py` says and ends with.
-READY = b"ready\n"
+READY = b"ready\n"  # alone, where nothing outlived the script, and no process another that had started it
 FINE, FAILED, KILLED = 40, 41, 42
 
 
@@ -55,7 +58,7 @@ def graded(
     config = sandbox.model_copy(update={"folders": tuple(start["folders"])})
     limits = Limits(seconds=min(goal["seconds"], MOST_SECONDS), memory_mb=2048, output_bytes=MOST_OUTPUT)
     command = ["python3", "-I", "-B", "-c", _runner(), start["workdir"], f"/tests/{goal['run']}"]
-    run = make_sandbox(config).run(command, given, limits=limits, keep=True, env=_variables(start["env"]))
+    run = make_sandbox(config).run(command, given, limits=limits, keep=True, env=_variables(start["env"]), counted=LOGS)
     if not run.stdout.startswith(READY):
         raise InfrastructureError(f"the box of the tests did not start ({run.exit_code}): {run.text[-200:]}")
     if run.exit_code not in (FINE, FAILED):
@@ -67,20 +70,34 @@ def graded(
         return 0.0, "the tests' script ended with another exit status than 0"
     if goal["by_exit_code"]:
         return 1.0, "the tests' script ended with exit status 0"
+    # A server may outlive the script, and a script may begin with a 0; but the last word must be the script's.
+    if run.stdout != READY and _written_again(run):
+        return 0.0, OVERWRITTEN
     return read_reward(run.files)
 
 
 def read_reward(files: Mapping[str, BoxFile]) -> tuple[float, str]:
     """The reward that tests wrote, and where; 0 where they wrote none that counts."""
-    for name in ("logs/verifier/reward.txt", "logs/verifier/reward.json"):
+    for name in REWARDS:
         if name not in files:
             continue
-        text = files[name].content.decode(errors="replace").strip()
-        value = _number(text) if name.endswith("txt") else _json_number(text)
+        value = _reward(name, files[name])
         if value is None:
-            return 0.0, f"/{name} holds no number from 0 to 1: {text[:60]!r}"
+            return 0.0, f"/{name} holds no number from 0 to 1: {files[name].content[:60]!r}"
         return value, f"/{name}"
     return 0.0, "the tests wrote neither /logs/verifier/reward.txt nor reward.json"
+
+
+def _written_again(run: BoxRun) -> bool:
+    """Whether a reward was written more than once, or two files hold two."""
+    found = {_reward(name, run.files[name]) for name in REWARDS if name in run.files}
+    writes = max(run.writes.get(name.removeprefix(f"{LOGS}/"), 0) for name in (*REWARDS, ""))
+    return len(found) > 1 or writes > 1
+
+
+def _reward(name: str, file: BoxFile) -> float | None:
+    text = file.content.decode(errors="replace").strip()
+    return _number(text) if name.endswith("txt") else _json_number(text)
 
 
 @cache
@@ -97,7 +114,7 @@ def _ours(start: Mapping[str, BoxFile], goal: Mapping[str, Any]) -> dict[str, Bo
     programs = {path: file for path, file in own.items() if _under(path, PROGRAMS)}
     home = {f"{HOME}/{path.removeprefix('root/')}": file for path, file in own.items()}
     env = {f"{HOME}/.local/bin/env": BoxFile(), "root/.local/bin/env": BoxFile()}
-    ours = {**programs, **home, **env, **tests, **tool_files(), "logs/verifier": BoxFile(mode=0o755, folder=True)}
+    ours = {**programs, **home, **env, **tests, **tool_files(), LOGS: BoxFile(mode=0o755, folder=True)}
     above = _above(ours)
     return {path: file for path, file in ours.items() if path not in above}
 
