@@ -65,13 +65,19 @@ class ForeignFolder:
         return ForeignFolder(self.root, str(PurePosixPath(self.inside, name)))
 
     def holds(self, name: str) -> bool:
-        """Whether there is anything of this name, be it a link."""
+        """Whether there is anything of this name, be it a link.
+
+        Raises:
+            DataError: it would lie behind a link, or in what is no folder.
+        """
         *above, last = _parts(name)
         try:
             with self._folder(*above) as folder:
                 os.stat(last, dir_fd=folder, follow_symlinks=False)
-        except (DataError, OSError):
-            return False
+        except DataError as error:
+            if isinstance(error.__cause__, FileNotFoundError):
+                return False
+            raise
         return True
 
     def read(self, name: str, most: int = MOST_BYTES) -> ForeignFile:

@@ -82,7 +82,7 @@ def read_settings(folder: ForeignFolder, name: str, model: type[M], parse: Calla
         return model.model_validate(parse(text))
     except ValidationError as error:
         first = error.errors()[0]
-        said = f"{'.'.join(map(str, first['loc'])) or 'its content'}: {first['msg']}, but it is {str(first['input'])[:80]}"
+        said = f"{'.'.join(map(str, first['loc'])) or 'its content'}: {first['msg']}, but it is {str(first['input'])[:80]!r}"
         raise DataError(f"{name}: {said}") from None
     except (ValueError, LookupError, RecursionError) as error:
         raise DataError(f"{name} cannot be read: {type(error).__name__}: {' '.join(str(error).split())[:200]}") from None

@@ -127,7 +127,7 @@ def _harbor(folder: ForeignFolder) -> TaskDirectory:
         files_in(folder.sub("solution")),
         False,
         config.verifier.timeout_sec,
-        config.metadata.category or "harbor",
+        "harbor" if config.metadata.category is None else config.metadata.category,
         TIERS.get(str(config.metadata.difficulty), 1),
     )
 
@@ -147,7 +147,7 @@ def _terminal_bench(folder: ForeignFolder) -> TaskDirectory:
         {"solve.sh": folder.text("solution.sh")},
         True,
         config.max_test_timeout_sec,
-        config.category or "terminal-bench",
+        "terminal-bench" if config.category is None else config.category,
         TIERS.get(str(config.difficulty), 1),
     )
 
@@ -164,9 +164,13 @@ def _yaml(text: str) -> Any:
     """
     import yaml
 
+    class Plain(yaml.SafeLoader):
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            if self.check_event(yaml.AliasEvent):
+                raise yaml.YAMLError("aliases (*name) are not read")
+            return super().compose_node(parent, index)
+
     try:
-        if any(isinstance(token, yaml.AliasToken) for token in yaml.scan(text, yaml.SafeLoader)):
-            raise ValueError("aliases (*name) are not read")
-        return yaml.safe_load(text)
+        return yaml.load(text, Plain)  # as safe as SafeLoader
     except yaml.YAMLError as error:
         raise ValueError(str(error)) from None
