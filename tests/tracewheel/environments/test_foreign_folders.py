@@ -128,19 +128,40 @@ def settings(old, new):
 
 
 HOSTILE = {
-    "linked instruction": (lambda folder, home: linked(folder, "instruction.md", home / ".ssh/id_rsa"), "instruction.md is a link"),
-    "linked Dockerfile": (lambda folder, home: linked(folder, "environment/Dockerfile", home / ".ssh/id_rsa"), "Dockerfile is a link"),
-    "linked environment": (lambda folder, home: linked(folder, "environment", home / "proj"), "environment is no folder, or a link"),
+    "linked instruction": (
+        lambda folder, home: linked(folder, "instruction.md", home / ".ssh/id_rsa"),
+        "instruction.md is a link",
+    ),
+    "linked Dockerfile": (
+        lambda folder, home: linked(folder, "environment/Dockerfile", home / ".ssh/id_rsa"),
+        "Dockerfile is a link",
+    ),
+    "linked environment": (
+        lambda folder, home: linked(folder, "environment", home / "proj"),
+        "environment is no folder, or a link",
+    ),
     "linked tests": (lambda folder, home: linked(folder, "tests", home / "t"), "tests is no folder, or a link"),
     "linked settings": (lambda folder, home: linked(folder, "task.toml", home / ".ssh/id_rsa"), "task.toml is a link"),
-    "linked file": (lambda folder, home: (linked(folder, "environment/k", home / ".ssh/id_rsa"), docker("COPY k /app/")(folder, home)), "k is a link"),
-    "linked folder to copy": (lambda folder, home: (linked(folder, "environment/p", home / "proj"), docker("COPY p /app/p/")(folder, home)), "p is a link"),
+    "linked file": (
+        lambda folder, home: (linked(folder, "environment/k", home / ".ssh/id_rsa"), docker("COPY k /app/")(folder, home)),
+        "k is a link",
+    ),
+    "linked folder to copy": (
+        lambda folder, home: (linked(folder, "environment/p", home / "proj"), docker("COPY p /app/p/")(folder, home)),
+        "p is a link",
+    ),
     "zeros": (lambda folder, home: linked(folder, "instruction.md", "/dev/zero"), "instruction.md is a link"),
     "pipe": (lambda folder, home: piped(folder / "instruction.md"), "instruction.md is no regular file"),
     "pipe among the tests": (lambda folder, home: piped(folder / "tests/p"), "p is no regular file"),
-    "giant": (lambda folder, home: (giant(folder / "environment/blob"), docker("COPY blob /app/")(folder, home)), "blob has 8589934592 bytes"),
+    "giant": (
+        lambda folder, home: (giant(folder / "environment/blob"), docker("COPY blob /app/")(folder, home)),
+        "blob has 8589934592 bytes",
+    ),
     "giant instruction": (lambda folder, home: giant(folder / "instruction.md"), "instruction.md has 8589934592 bytes"),
-    **{f"seconds {value[:9]}": (settings("30.0", value), "verifier.timeout_sec") for value in ("-5.0", "0", "nan", "inf", "1e300", "true", '"5"', "9" * 400, "[1]")},
+    **{
+        f"seconds {value[:9]}": (settings("30.0", value), "verifier.timeout_sec")
+        for value in ("-5.0", "0", "nan", "inf", "1e300", "true", '"5"', "9" * 400, "[1]")
+    },
     "sections": (settings("[verifier]", "[[verifier]]"), "task.toml: verifier"),
     "no TOML": (settings("[verifier]", "[verifier"), "task.toml cannot be read"),
     "nested": (settings("30.0", "[" * 5000), "task.toml cannot be read"),
@@ -158,11 +179,14 @@ HOSTILE = {
     "only FROM": (lambda folder, home: write(folder, {"environment/Dockerfile": "FROM"}), "FROM without a name"),
     "RUN broken": (docker('RUN ["a'), "RUN"),
     "a zero byte": (docker("RUN echo \0"), "zero byte"),
-    "growing variables": (docker("\n".join(["ENV V=xxxxxxxxxxxxxxxx", *["ENV V=$V$V$V$V$V$V$V$V"] * 40])), "take more than 64 KB"),
+    "growing variables": (
+        docker("\n".join(["ENV V=xxxxxxxxxxxxxxxx", *["ENV V=$V$V$V$V$V$V$V$V"] * 40])),
+        "take more than 64 KB",
+    ),
     "a variable that is an option": (docker('ENV "-S=touch /x"'), "names no variable"),
     "a folder of the system": (docker("WORKDIR /etc"), "puts files at /etc"),
     "WORKDIR above": (docker("WORKDIR ../x"), "names ../x"),
-}  # fmt: skip
+}
 
 
 def test_each_hostile_directory_is_refused_by_name_and_the_good_one_loads(all_folders):
@@ -186,12 +210,17 @@ def test_each_hostile_directory_is_refused_by_name_and_the_good_one_loads(all_fo
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("a: &a [x]\ninstruction: *a\n", "aliases"), ("instruction: [", "task.yaml cannot be read"),
-        ("instruction: " + "[" * 5000, "task.yaml cannot be read"), ("x: 1", "instruction"), ("- 1", "its content|valid dictionary"),
-        ("", "its content"), ("instruction: x\nmax_test_timeout_sec: .nan\n", "max_test_timeout_sec"),
-        ("instruction: 2026-99-99\n", "task.yaml"), ("instruction: !!python/object/apply:os.system [id]\n", "task.yaml cannot be read"),
+        ("a: &a [x]\ninstruction: *a\n", "aliases"),
+        ("instruction: [", "task.yaml cannot be read"),
+        ("instruction: " + "[" * 5000, "task.yaml cannot be read"),
+        ("x: 1", "instruction"),
+        ("- 1", "its content|valid dictionary"),
+        ("", "its content"),
+        ("instruction: x\nmax_test_timeout_sec: .nan\n", "max_test_timeout_sec"),
+        ("instruction: 2026-99-99\n", "task.yaml"),
+        ("instruction: !!python/object/apply:os.system [id]\n", "task.yaml cannot be read"),
     ],
-)  # fmt: skip
+)
 def test_the_older_layout_is_held_to_the_same(tmp_path, text, reason):
     write(tmp_path / "old", {**OLD, "task.yaml": text})
     with pytest.raises(DataError, match=reason):
