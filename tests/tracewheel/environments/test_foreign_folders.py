@@ -386,7 +386,10 @@ def mutated(folder, home, rng):
         files = sorted(
             path
             for path in folder.rglob("*")
-            if path.is_file() and not path.is_symlink() and ".git" not in path.relative_to(folder).parts
+            if path.is_file()
+            and not path.is_symlink()
+            and path.stat().st_size < 1 << 20
+            and ".git" not in path.relative_to(folder).parts
         )
         if not files:
             return
