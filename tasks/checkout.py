@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tracewheel.comparison.finished_run import FinishedRun
+from tracewheel.core.code_state import is_commit
 from tracewheel.core.errors import DataError, InfrastructureError
 from tracewheel.core.fingerprint import PACKAGE, digest_file
 
@@ -78,6 +79,8 @@ def code_here(run: FinishedRun) -> Code:
 
 
 def _repository_with(commit: str, places: list[Path], remote: str | None) -> Path:
+    if not is_commit(commit):
+        raise DataError(f"{commit!r} is no commit: the run's record of its code is damaged; make it with --code here")
     tried = []
     for place in places:
         top = _git(place, "rev-parse", "--show-toplevel")

@@ -11,6 +11,7 @@ import yaml
 
 from tasks.checkout import check_out
 from tasks.data_versions import bring_logs, from_dvc
+from tracewheel.comparison.causes import changed_code
 from tracewheel.comparison.finished_run import FinishedRun
 from tracewheel.config import load_config
 from tracewheel.core.errors import DataError
@@ -76,6 +77,16 @@ def test_a_commit_that_is_nowhere_is_said_with_the_ways_on(project, run_of, tmp_
         check_out(run_of({"commit": "0" * 40, "changed": False}), tmp_path, project)
     with pytest.raises(DataError, match="not made from a git repository"):
         check_out(run_of(None), tmp_path, project)
+
+
+def test_a_recorded_commit_that_is_an_option_of_git_is_refused(project, run_of, tmp_path):
+    written = tmp_path / "written"
+    written.write_text("precious")
+    for commit in (f"--output={written}", "HEAD", "", None, 7):
+        with pytest.raises(DataError, match="is no commit"):
+            check_out(run_of({"commit": commit, "changed": False}), tmp_path / "out", project)
+        assert changed_code(commit, "tracewheel.comparison.causes") == []
+    assert written.read_text() == "precious"
 
 
 def test_unrecorded_changes_are_said(project, run_of, tmp_path):

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tracewheel.comparison.differences import setting_differences
+from tracewheel.core.code_state import is_commit
 from tracewheel.core.fingerprint import PACKAGE, code_files
 
 SHOWN = 12
@@ -22,7 +23,7 @@ def changed_code(commit: str, module: str) -> list[str]:
         module: The module of the stage; what it imports counts too.
     """
     root = PACKAGE.parent
-    changed = _git(root, "diff", "--name-only", commit, "--", "*.py")
+    changed = _git(root, "diff", "--name-only", commit, "--", "*.py") if is_commit(commit) else None
     added = _git(root, "ls-files", "--others", "--exclude-standard", "--", "*.py")
     if changed is None:
         return []

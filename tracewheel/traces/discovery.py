@@ -1,8 +1,13 @@
-"""Finds the log files in paths, folders and globs, and names them without the folders they share."""
+"""Finds the log files in paths, folders and globs, and names them without the folders they share.
+
+A link that the user names is followed; one that lies in a folder or matches a glob only to where the folder is.
+"""
 
 from __future__ import annotations
 
+import functools
 import glob
+import logging
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -10,6 +15,7 @@ from pathlib import Path
 from tracewheel.core.errors import DataError
 from tracewheel.traces.compression import is_compressed
 
+logger = logging.getLogger(__name__)
 SUFFIXES = {".json", ".jsonl", ".ndjson", ".traj", ".parquet", ".eval"}
 
 
@@ -49,20 +55,43 @@ def _matches(path: str) -> Iterator[Path]:
     if not matches:
         raise DataError(f"{path}: no trace file matches this pattern (ingest.paths)")
     for match in matches:
-        if match.is_dir():
+        if is_glob:
             # A glob matches files; the folders on the way are not searched.
-            yield from () if is_glob else sorted(_inside(match))
-        elif match.exists():
+            yield from [match] if _is_own(match, _named_folder(path)) else []
+        elif match.is_dir():
+            yield from sorted(_inside(match))
+        elif match.is_file():
             yield match
         else:
-            raise DataError(f"{match}: no such trace file (ingest.paths)")
+            raise DataError(f"{match}: {'is no regular file' if match.exists() else 'no such trace file'} (ingest.paths)")
 
 
 def _inside(folder: Path) -> Iterator[Path]:
     for file in folder.rglob("*"):
         hidden = any(part.startswith(".") for part in file.relative_to(folder).parts)
-        if file.is_file() and not hidden and _kind(file) in SUFFIXES:
+        if not hidden and _kind(file) in SUFFIXES and _is_own(file, folder):
             yield file
+
+
+def _named_folder(pattern: str) -> Path:
+    """The folder that a glob begins in."""
+    parts = Path(pattern).parts
+    return Path(*parts[: next(place for place, part in enumerate(parts) if glob.has_magic(part))])
+
+
+def _is_own(file: Path, folder: Path) -> bool:
+    """Whether a path is that of a regular file that lies in the folder; links that lead out of it are not followed."""
+    if not file.is_file():
+        return False
+    inside = file.resolve().is_relative_to(folder.resolve())
+    if not inside:
+        _warn_of_link(file)
+    return inside
+
+
+@functools.cache
+def _warn_of_link(file: Path) -> None:
+    logger.warning("%s is left out: a link leads out of the folder; name what it leads to (ingest.paths)", file)
 
 
 def skipped_files(paths: Iterable[str], files: Iterable[Path], without: Path | None = None) -> list[str]:
@@ -72,8 +101,9 @@ def skipped_files(paths: Iterable[str], files: Iterable[Path], without: Path | N
     for path in paths:
         folder = Path(path)
         for file in sorted(folder.rglob("*")) if folder.is_dir() else ():
-            is_written = without is not None and file.resolve().is_relative_to(without.resolve())
-            if file.is_file() and file.resolve() not in taken and not is_written:
+            if not file.is_file() or file.resolve() in taken:
+                continue
+            if without is None or not file.resolve().is_relative_to(without.resolve()):
                 skipped.append(_readable(file.relative_to(folder).as_posix()))
     return skipped
 

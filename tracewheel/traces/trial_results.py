@@ -12,6 +12,8 @@ from typing import Any
 
 import orjson
 
+from tracewheel.core.errors import DataError
+from tracewheel.core.foreign_folder import ForeignFolder
 from tracewheel.core.types import Trace
 from tracewheel.traces.quarantine import Quarantined
 
@@ -47,8 +49,8 @@ class TrialResults:
 
 def _read(file: Path) -> TrialResult | None:
     try:
-        value = orjson.loads(file.read_bytes())
-    except (OSError, ValueError):
+        value = orjson.loads(ForeignFolder(file.parent).read(file.name).content)
+    except (DataError, ValueError):
         return None
     if not isinstance(value, dict) or "verifier_result" not in value or not isinstance(value.get("task_name"), str):
         return None

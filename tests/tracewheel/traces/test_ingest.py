@@ -4,6 +4,7 @@ import copy
 import gzip
 import hashlib
 import json
+import os
 from pathlib import Path
 
 import pandas
@@ -12,7 +13,7 @@ import pytest
 from tracewheel.config import IngestConfig, RedactionConfig
 from tracewheel.core.errors import DataError
 from tracewheel.core.types import Trace
-from tracewheel.traces.ingest import ingest
+from tracewheel.traces.ingest import find_files, ingest
 
 ROOT = Path(__file__).parents[3]
 LINE = {
@@ -187,3 +188,29 @@ def test_missing_rewards_are_unscored(tmp_path):
     assert outcomes.isna().tolist() == [True, False]
     rows = pandas.read_parquet(tmp_path / "out/traces.parquet").to_dict("records")
     assert [Trace.from_record(row).outcome for row in rows] == [None, 0.0]
+
+
+def test_links_that_lead_out_of_a_folder_of_logs_are_left_out_and_named(tmp_path, caplog):
+    folder, outside = tmp_path / "logs", tmp_path / "outside"
+    for place in (folder / "deep", outside):
+        place.mkdir(parents=True)
+    (outside / "private.jsonl").write_text("PRIVATE\n")
+    (folder / "a.jsonl").write_text("{}\n")
+    (folder / "deep" / "same.jsonl").symlink_to("../a.jsonl")
+    (folder / "far.jsonl").symlink_to(outside / "private.jsonl")
+    (folder / "passwd.json").symlink_to("/etc/passwd")
+    (folder / "folder").symlink_to(outside)
+    (folder / "loop.jsonl").symlink_to("loop.jsonl")
+    (folder / "zero.json").symlink_to("/dev/zero")
+    os.mkfifo(folder / "pipe.jsonl")
+    for path in (folder, folder / "*.json*", folder / "**" / "*.json*"):
+        assert list(find_files([str(path)]).values()) == [folder / "a.jsonl"]
+    assert {"far.jsonl", "passwd.json"} <= {Path(record.args[0]).name for record in caplog.records}
+    assert list(find_files([str(folder / "far.jsonl")]).values()) == [outside / "private.jsonl"], "named by the user"
+    with pytest.raises(DataError, match="no regular file"):
+        find_files([str(folder / "pipe.jsonl")])
+    report = ingest(IngestConfig(paths=[str(folder)]), tmp_path / "out")
+    assert (report["read"], report["skipped"]) == (1, ["far.jsonl", "passwd.json"])
+    assert "PRIVATE" not in (tmp_path / "out" / "quarantine.jsonl").read_text()
+    (folder / "result.json").symlink_to("/dev/zero")
+    assert ingest(IngestConfig(paths=[str(folder)]), tmp_path / "again")["read"] == 1

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 from tracewheel.core.errors import DataError
+from tracewheel.core.foreign_folder import read_text
+from tracewheel.core.strict_json import parse_json
 from tracewheel.core.types import Task
 from tracewheel.environments.base import TEXT_TURN, Observation
 from tracewheel.environments.bridged.environment import BridgeArgs, BridgedEnvironment
@@ -39,13 +40,13 @@ class BfclEnvironment(BridgedEnvironment):
             DataError: a line is no multi-turn entry.
         """
         tasks = []
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        for number, line in enumerate(read_text(path).splitlines(), 1):
             try:
-                entry = json.loads(line)
+                entry = parse_json(line)
                 name, prompt = entry["id"], "\n\n".join(message["content"] for message in entry["question"][0])
-            except (ValueError, KeyError, TypeError, IndexError) as error:
+                tasks.append(self._task(prompt, {"id": name}, name.rpartition("_")[0]))
+            except (ValueError, LookupError, TypeError, AttributeError) as error:
                 raise DataError(f"{path}:{number}: no multi-turn entry of BFCL: {type(error).__name__}: {error}") from error
-            tasks.append(self._task(prompt, {"id": name}, name.rpartition("_")[0]))
         return tasks
 
     def reply(self, text: str) -> Observation:

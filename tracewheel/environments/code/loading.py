@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import ast
 import gzip
+import io
 import json
 import logging
+import zlib
 from collections import Counter
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from tracewheel.core.errors import DataError, InfrastructureError
+from tracewheel.core.foreign_folder import MOST_NAMED, read_file
+from tracewheel.core.python_syntax import parse_python
+from tracewheel.core.strict_json import parse_json
 from tracewheel.core.types import Task, stored_json
 from tracewheel.environments.code.claims import MOST_OUTPUT, driver
 from tracewheel.environments.code.goals import check_goal
@@ -77,13 +82,13 @@ def tasks_from_file(path: Path, sandbox: SandboxConfig | None = None, verifier: 
 
 
 def _records(path: Path) -> list[dict[str, Any]]:
+    packed = read_file(path)
     try:
-        packed = path.read_bytes()
-        text = (gzip.decompress(packed) if packed[:2] == b"\x1f\x8b" else packed).decode()
+        text = (_unpacked(packed) if packed[:2] == b"\x1f\x8b" else packed).decode()
         records = (
-            json.loads(text) if text.lstrip().startswith("[") else [json.loads(line) for line in text.splitlines() if line]
+            parse_json(text) if text.lstrip().startswith("[") else [parse_json(line) for line in text.splitlines() if line]
         )
-    except (OSError, EOFError, ValueError) as error:
+    except (EOFError, OSError, ValueError, zlib.error) as error:
         raise DataError(f"{path}: neither JSONL nor a JSON list: {error}") from None
     if not records:
         raise DataError(f"{path}: no records")
@@ -95,6 +100,14 @@ def _records(path: Path) -> list[dict[str, Any]]:
     return records
 
 
+def _unpacked(packed: bytes) -> bytes:
+    with gzip.GzipFile(fileobj=io.BytesIO(packed)) as file:
+        content = file.read(MOST_NAMED + 1)
+    if len(content) > MOST_NAMED:
+        raise ValueError(f"it holds more than {MOST_NAMED >> 20} MB")
+    return content
+
+
 def _task(sandbox: Sandbox, verifier: str, record: Mapping[str, Any]) -> Task | str:
     """The task of a record, or why there is none."""
     try:
@@ -102,6 +115,8 @@ def _task(sandbox: Sandbox, verifier: str, record: Mapping[str, Any]) -> Task | 
         return made(sandbox, verifier, record)
     except _Refused as reason:
         return str(reason)
+    except (TypeError, ValueError, LookupError, AttributeError, RecursionError, MemoryError) as error:
+        return f"a broken record: {type(error).__name__}: {str(error)[:100]}"
 
 
 def _human_eval(sandbox: Sandbox, verifier: str, record: Mapping[str, Any]) -> Task:
@@ -154,8 +169,8 @@ def _made(
 def _entry(solution: str, tests: list[str]) -> str:
     """The function that all tests call and the solution defines."""
     try:
-        defined = [node.name for node in ast.parse(solution).body if isinstance(node, ast.FunctionDef)]
-        trees = [ast.parse(test) for test in tests]
+        defined = [node.name for node in parse_python(solution).body if isinstance(node, ast.FunctionDef)]
+        trees = [parse_python(test) for test in tests]
     except SyntaxError as error:
         raise _Refused(f"no Python: {error.msg}") from None
     called = [{node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} for tree in trees]

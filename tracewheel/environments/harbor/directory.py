@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import tomllib
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import BaseModel, ConfigDict, Field
+
+from tracewheel.core.errors import DataError
+from tracewheel.core.foreign_folder import ForeignFile, ForeignFolder
 from tracewheel.environments.box_state import StoredFile, check_path, stored_file
+from tracewheel.environments.task_folders import MOST_SETTINGS, read_settings
 from tracewheel.sandbox import BoxFile
 
-MOST_BYTES = 16 << 20
 TIERS = {"easy": 1, "medium": 2, "hard": 3}
-
-
-class Refused(Exception):
-    """A directory that cannot be used here; the message is the reason."""
+HARBOR, TERMINAL_BENCH = MARKS = ("task.toml", "task.yaml")
+Seconds = Annotated[float, Field(gt=0, le=7 * 86_400, allow_inf_nan=False)]
+Label = Annotated[str | None, Field(max_length=100, pattern=r"^[^\p{C}]*$")]
 
 
 @dataclass(frozen=True)
@@ -23,7 +25,6 @@ class TaskDirectory:
     """A task directory.
 
     Attributes:
-        name: The folder's name.
         instruction: What the agent is asked.
         dockerfile: The text of its Dockerfile; "" without one.
         context: The folder that the Dockerfile copies from.
@@ -36,10 +37,9 @@ class TaskDirectory:
         tier: Its difficulty.
     """
 
-    name: str
     instruction: str
     dockerfile: str
-    context: Path
+    context: ForeignFolder
     tests: dict[str, StoredFile]
     run: str
     solution: dict[str, StoredFile]
@@ -49,98 +49,128 @@ class TaskDirectory:
     tier: int
 
 
-def is_task(folder: Path) -> bool:
-    """Whether a folder is a task directory of one of the layouts."""
-    return (folder / "task.toml").is_file() or (folder / "task.yaml").is_file()
+class _Section(BaseModel):
+    """What is read of a section of a foreign file; its other keys are left alone."""
+
+    model_config = ConfigDict(frozen=True, strict=True)
 
 
-def read_directory(folder: Path) -> TaskDirectory:
+class _Environment(_Section):
+    docker_image: Label = None
+    gpus: Any = None
+
+
+class _Metadata(_Section):
+    category: Label = None
+    difficulty: Any = None
+
+
+class _Verifier(_Section):
+    timeout_sec: Seconds = 600.0
+
+
+class _TaskToml(_Section):
+    environment: _Environment = _Environment()
+    metadata: _Metadata = _Metadata()
+    verifier: _Verifier = _Verifier()
+
+
+class _TaskYaml(_Metadata):
+    instruction: str
+    max_test_timeout_sec: Seconds = 180.0
+
+
+def read_directory(folder: ForeignFolder) -> TaskDirectory:
     """Read a task directory.
 
     Raises:
-        Refused: it is incomplete or broken.
+        DataError, ValueError: it is incomplete or broken.
     """
-    try:
-        return _harbor(folder) if (folder / "task.toml").is_file() else _terminal_bench(folder)
-    except (OSError, UnicodeDecodeError, ValueError, TypeError, AttributeError) as error:
-        raise Refused(f"cannot be read: {type(error).__name__}: {error}") from error
+    return _harbor(folder) if folder.holds(HARBOR) else _terminal_bench(folder)
 
 
-def files_in(folder: Path) -> dict[str, StoredFile]:
+def files_in(folder: ForeignFolder) -> dict[str, StoredFile]:
     """The files of a folder by relative path.
 
     Raises:
-        Refused: they are too large, or one has a name that a box cannot hold.
+        DataError: they are too large, or one is a link or no file.
+        ValueError: one has a name that a box cannot hold.
     """
-    found: dict[str, StoredFile] = {}
-    size = 0
-    for path in sorted(folder.rglob("*")):
-        name = str(path.relative_to(folder))
-        if path.is_symlink() or not (path.is_file() or path.is_dir()):
-            raise Refused(f"{name} is a link or no file")
-        size += path.stat().st_size if path.is_file() else 0
-        if size > MOST_BYTES:
-            raise Refused(f"its files take more than {MOST_BYTES >> 20} MB")
+    files = folder.files()
+    for name in files:
         check_path(name)
-        if path.is_file():
-            found[name] = stored_file(BoxFile(path.read_bytes(), 0o755 if path.stat().st_mode & 0o100 else 0o644))
-    return found
+    return {name: stored_file(for_box(file)) for name, file in files.items()}
 
 
-def _harbor(folder: Path) -> TaskDirectory:
-    config = tomllib.loads((folder / "task.toml").read_text(encoding="utf-8"))
-    environment, metadata = config.get("environment", {}), config.get("metadata", {})
-    if (folder / "environment" / "docker-compose.yaml").exists():
-        raise Refused("it needs several containers (docker-compose.yaml)")
-    if environment.get("docker_image"):
-        raise Refused(f"it needs the image {environment['docker_image']}")
-    if environment.get("gpus"):
-        raise Refused("it needs a GPU")
-    tests, solution = files_in(folder / "tests"), files_in(folder / "solution")
-    if "test.sh" not in tests:
-        raise Refused("it has no tests/test.sh")
-    if "solve.sh" not in solution:
-        raise Refused("it has no solution/solve.sh, so that it cannot be validated")
+def for_box(file: ForeignFile) -> BoxFile:
+    """A file as it comes into a box."""
+    return BoxFile(file.content, 0o755 if file.executable else 0o644)
+
+
+def _harbor(folder: ForeignFolder) -> TaskDirectory:
+    config = read_settings(folder, HARBOR, _TaskToml, tomllib.loads)
+    if folder.holds("environment/docker-compose.yaml"):
+        raise DataError("it needs several containers (docker-compose.yaml)")
+    if config.environment.docker_image:
+        raise DataError(f"it needs the image {config.environment.docker_image}")
+    if config.environment.gpus:
+        raise DataError("it needs a GPU")
+    for name, why in (("tests/test.sh", ""), ("solution/solve.sh", ", so that it cannot be validated")):
+        if not folder.holds(name):
+            raise DataError(f"it has no {name}{why}")
     return TaskDirectory(
-        folder.name,
-        _words(folder / "instruction.md"),
-        _words(folder / "environment" / "Dockerfile", ""),
-        folder / "environment",
-        tests,
+        folder.text("instruction.md"),
+        _dockerfile(folder.sub("environment")),
+        folder.sub("environment"),
+        files_in(folder.sub("tests")),
         "test.sh",
-        solution,
+        files_in(folder.sub("solution")),
         False,
-        float(config.get("verifier", {}).get("timeout_sec", 600.0)),
-        str(metadata.get("category", "harbor")),
-        TIERS.get(str(metadata.get("difficulty")), 1),
+        config.verifier.timeout_sec,
+        "harbor" if config.metadata.category is None else config.metadata.category,
+        TIERS.get(str(config.metadata.difficulty), 1),
     )
 
 
-def _terminal_bench(folder: Path) -> TaskDirectory:
+def _terminal_bench(folder: ForeignFolder) -> TaskDirectory:
+    config = read_settings(folder, TERMINAL_BENCH, _TaskYaml, _yaml)
+    for name, why in (("solution.sh", ", so that it cannot be validated"), ("run-tests.sh", "")):
+        if not folder.holds(name):
+            raise DataError(f"it has no {name}{why}")
+    tests = files_in(folder.sub("tests")) if folder.holds("tests") else {}
+    return TaskDirectory(
+        config.instruction.strip(),
+        _dockerfile(folder),
+        folder,
+        {**tests, "run-tests.sh": folder.text("run-tests.sh")},
+        "run-tests.sh",
+        {"solve.sh": folder.text("solution.sh")},
+        True,
+        config.max_test_timeout_sec,
+        "terminal-bench" if config.category is None else config.category,
+        TIERS.get(str(config.difficulty), 1),
+    )
+
+
+def _dockerfile(folder: ForeignFolder) -> str:
+    return folder.text("Dockerfile", MOST_SETTINGS) if folder.holds("Dockerfile") else ""
+
+
+def _yaml(text: str) -> Any:
+    """YAML without aliases: a few of them stand for more than a memory holds.
+
+    Raises:
+        ValueError: it is no YAML.
+    """
     import yaml
 
-    config: dict[str, Any] = yaml.safe_load((folder / "task.yaml").read_text(encoding="utf-8"))
-    if not (folder / "solution.sh").is_file():
-        raise Refused("it has no solution.sh, so that it cannot be validated")
-    if not (folder / "run-tests.sh").is_file():
-        raise Refused("it has no run-tests.sh")
-    script = {"run-tests.sh": _words(folder / "run-tests.sh")}
-    return TaskDirectory(
-        folder.name,
-        str(config["instruction"]).strip(),
-        _words(folder / "Dockerfile", ""),
-        folder,
-        {**files_in(folder / "tests"), **script},
-        "run-tests.sh",
-        {"solve.sh": _words(folder / "solution.sh")},
-        True,
-        float(config.get("max_test_timeout_sec", 180.0)),
-        str(config.get("category", "terminal-bench")),
-        TIERS.get(str(config.get("difficulty")), 1),
-    )
+    class Plain(yaml.SafeLoader):
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            if self.check_event(yaml.AliasEvent):
+                raise yaml.YAMLError("aliases (*name) are not read")
+            return super().compose_node(parent, index)
 
-
-def _words(path: Path, missing: str | None = None) -> str:
-    if missing is not None and not path.exists():
-        return missing
-    return path.read_text(encoding="utf-8")
+    try:
+        return yaml.load(text, Plain)  # as safe as SafeLoader
+    except yaml.YAMLError as error:
+        raise ValueError(str(error)) from None

@@ -4,59 +4,42 @@ from __future__ import annotations
 
 import base64
 import io
-import logging
 import tarfile
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from tracewheel.core.errors import DataError
+from tracewheel.core.foreign_folder import ForeignFolder
 from tracewheel.core.types import Task, content_hash
 from tracewheel.environments.box_state import box_files, stored_file
-from tracewheel.environments.harbor.directory import Refused, TaskDirectory, is_task, read_directory
+from tracewheel.environments.harbor.directory import MARKS, TaskDirectory, read_directory
 from tracewheel.environments.harbor.grading import graded
 from tracewheel.environments.harbor.image import build_image, with_folders
+from tracewheel.environments.task_folders import Loaded, load_each
 from tracewheel.sandbox import Limits, SandboxConfig, make_sandbox
 
-logger = logging.getLogger(__name__)
 SOLUTION_LIMITS = Limits(seconds=120.0, memory_mb=2048)
-
-
-@dataclass(frozen=True)
-class Loaded:
-    """What came of a folder: the tasks, and why others cannot be used, by the directory's name."""
-
-    tasks: list[Task] = field(default_factory=list)
-    refused: dict[str, str] = field(default_factory=dict)
 
 
 def load_tasks(path: Path, sandbox: SandboxConfig) -> Loaded:
     """Load a task directory, or all that lie in a folder.
 
     Raises:
-        DataError: there is none.
+        DataError: there is none that can be used.
     """
-    folders = [path] if is_task(path) else sorted(one for one in path.iterdir() if one.is_dir() and is_task(one))
-    if not folders:
-        raise DataError(f"{path}: no task directory: one holds a task.toml, or a task.yaml")
-    loaded = Loaded()
-    for folder in folders:
-        try:
-            task = make_task(read_directory(folder), sandbox)
-            validate(task, sandbox)
-            loaded.tasks.append(task)
-        except Refused as refused:
-            loaded.refused[folder.name] = str(refused)
-            logger.warning("%s is left out: %s", folder.name, refused)
-    if loaded.refused:
-        logger.warning("%d of %d task directories are left out", len(loaded.refused), len(folders))
-    return loaded
+
+    def make(folder: ForeignFolder) -> Task:
+        task = make_task(read_directory(folder), sandbox)
+        validate(task, sandbox)
+        return task
+
+    return load_each(path, MARKS, make)
 
 
 def make_task(directory: TaskDirectory, sandbox: SandboxConfig) -> Task:
     """A task from its directory.
 
     Raises:
-        Refused: it needs an image of its own.
+        DataError: it needs an image of its own.
     """
     image = build_image(directory.dockerfile, directory.context, sandbox)
     state: dict[str, object] = {
@@ -97,26 +80,26 @@ def validate(task: Task, sandbox: SandboxConfig) -> None:
     """Try a task: what its own solution leaves must be worth 1, and what it begins with 0.
 
     Raises:
-        Refused: it is not so.
+        DataError: it is not so.
         InfrastructureError: the box could not be made.
     """
     start = task.initial_state
     nothing, why = graded(start["files"], start, task.goal, sandbox)
     if nothing != 0.0:
-        raise Refused(f"doing nothing is worth {nothing:g} ({why})")
+        raise DataError(f"doing nothing is worth {nothing:g} ({why})")
     config = sandbox.model_copy(update={"folders": tuple(start["folders"])})
     files = with_folders(box_files(start["files"]), set(start["folders"]))
     command = ["bash", "-c", 'cd "$0" && eval "$1"', start["workdir"], solution_command(task)]
     run = make_sandbox(config).run(command, files, limits=SOLUTION_LIMITS, keep=True, env={**start["env"], "HOME": "/root"})
     if run.exit_code is None:
-        raise Refused(f"its solution was ended: {', '.join(run.findings)}")
+        raise DataError(f"its solution was ended: {', '.join(run.findings)}")
     if "escape" in run.findings:
-        raise Refused("its solution tries to leave its box, as by a call to the network, which costs an agent the reward")
+        raise DataError("its solution tries to leave its box, as by a call to the network, which costs an agent the reward")
     left = {path: stored_file(file) for path, file in run.files.items()}
     worth, why = graded(left, start, task.goal, sandbox)
     if worth != 1.0:
         said = run.text.strip().splitlines()
-        raise Refused(
+        raise DataError(
             f"its own solution is worth {worth:g} ({why}); it ended with {run.exit_code}: {said[-1][:120] if said else ''}"
         )
 

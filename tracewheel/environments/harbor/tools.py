@@ -10,7 +10,7 @@ import functools
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
-from tracewheel.environments.harbor.directory import Refused
+from tracewheel.core.errors import DataError
 from tracewheel.sandbox import BoxFile
 
 SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
@@ -32,7 +32,7 @@ def tool_files() -> dict[str, BoxFile]:
     """The tools by their path in a box.
 
     Raises:
-        Refused: pytest is not installed here.
+        DataError: pytest is not installed here.
     """
     files = {".tools/tools.py": BoxFile(SCRIPT.read_bytes())}
     for name in NAMES:
@@ -42,7 +42,9 @@ def tool_files() -> dict[str, BoxFile]:
     try:
         parts = [part for name in PACKAGES for part in distribution(name).files or []]
     except PackageNotFoundError as error:
-        raise Refused(f"its tests may need pytest, and {error.name} is not installed: pip install 'tracewheel[dev]'") from error
+        raise DataError(
+            f"its tests may need pytest, and {error.name} is not installed: pip install 'tracewheel[dev]'"
+        ) from error
     for part in parts:
         if ".." not in part.parts and (part.suffix == ".py" or part.name == "METADATA"):
             files[f".tools/site/{part}"] = BoxFile(Path(str(part.locate())).read_bytes())

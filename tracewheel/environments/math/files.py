@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Any
 
 from tracewheel.core.errors import DataError
+from tracewheel.core.foreign_folder import read_text
+from tracewheel.core.strict_json import parse_json
 from tracewheel.core.types import Task
 from tracewheel.environments.math.tasks import math_task
 
@@ -25,16 +26,13 @@ def tasks_from(path: Path) -> list[Task]:
     Raises:
         DataError: the file cannot be read, or a line is neither; the message names it.
     """
-    try:
-        lines = path.read_text(encoding="utf-8").split("\n")  # a text may hold other ends of lines, as U+2028
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path}: not JSONL: {error}") from error
+    lines = read_text(path).split("\n")  # a text may hold other ends of lines, as U+2028
     tasks: dict[str, Task] = {}
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         try:
-            row = json.loads(line)
+            row = parse_json(line)
         except ValueError as error:
             raise DataError(f"{path}:{number}: not JSON: {error}") from error
         task = _task(row if isinstance(row, dict) else {}, f"{path}:{number}")

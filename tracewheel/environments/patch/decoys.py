@@ -7,8 +7,11 @@ one, `== 7` or `== 8`, without knowing what is right.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
+
+from tracewheel.core.python_syntax import parse_python
 
 
 class Decoy(NamedTuple):
@@ -30,15 +33,20 @@ class Decoy(NamedTuple):
 def decoys_of(source: str) -> list[Decoy]:
     r"""The changes that may make a test wrong, several for some tests. Whether they do is for a run to show.
 
+    Raises:
+        ValueError: the source is no Python.
+
     >>> found = decoys_of("class T:\n    def test_a(self):\n        self.assertEqual(f(1), 7)\n")
     >>> [(decoy.test, decoy.text) for decoy in found]
     [('T.test_a', '8'), ('T.test_a', '2')]
     """
-    starts = [0]
-    for line in source.encode().split(b"\n"):
-        starts.append(starts[-1] + len(line) + 1)
+    starts = [0, *(end.end() for end in re.finditer(rb"\r\n?|\n", source.encode()))]
+    try:
+        body = parse_python(source).body
+    except (SyntaxError, RecursionError, MemoryError) as error:
+        raise ValueError(f"a test file is no Python: {error}") from None
     found = []
-    for case in [one for one in ast.parse(source).body if isinstance(one, ast.ClassDef)]:
+    for case in [one for one in body if isinstance(one, ast.ClassDef)]:
         for test in case.body:
             if isinstance(test, ast.FunctionDef) and test.name.startswith("test"):
                 for constant in _asserted(test):

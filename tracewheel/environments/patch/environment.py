@@ -17,6 +17,7 @@ from tracewheel.environments.patch.agent import near_misses, solution
 from tracewheel.environments.patch.attacks import attacks
 from tracewheel.environments.patch.diff import DiffError, apply_diff
 from tracewheel.environments.patch.library import FAMILIES
+from tracewheel.environments.patch.paths import clean_path, is_text
 from tracewheel.environments.patch.repository import tasks_from
 from tracewheel.environments.patch.tasks import TIERS, make_tasks, patch_task
 from tracewheel.sandbox import Limits, Sandbox, SandboxConfig, make_sandbox
@@ -161,7 +162,7 @@ class PatchEnvironment:
         for name, schema in parameters.items():
             if type(args[name]) is not TYPES[schema["type"]]:
                 return _error(f"{name} must be {'text' if schema['type'] == 'string' else 'a whole number'}")
-            if isinstance(args[name], str) and not _is_text(args[name]):
+            if isinstance(args[name], str) and not is_text(args[name]):
                 return _error(f"{name} is no text that a file can hold")
         found: Observation = getattr(self, f"_{tool}")(**args)
         return found
@@ -170,7 +171,7 @@ class PatchEnvironment:
         return Observation("\n".join(sorted(self._files)))
 
     def _read_file(self, path: str, start: int, end: int) -> Observation:
-        if (text := self._files.get(_clean(path))) is None:
+        if (text := self._files.get(clean_path(path))) is None:
             return _error(f"no file {path[:ECHO_LIMIT]}")
         lines = text.splitlines()
         last = min(len(lines) if end < 1 else end, max(1, start) + LINES_LIMIT - 1)
@@ -190,7 +191,7 @@ class PatchEnvironment:
         return Observation("\n".join(found[:FOUND_LIMIT]) or "nothing found")
 
     def _edit(self, path: str, old: str, new: str) -> Observation:
-        name = _clean(path)
+        name = clean_path(path)
         if old == "":
             if name in self._files:
                 return _error(f"{path[:ECHO_LIMIT]} exists: give the text to replace")
@@ -214,7 +215,7 @@ class PatchEnvironment:
         for path, text in files.items():
             if self._files.get(path) == text:
                 continue
-            if not _clean(path) or _clean(path) != path:
+            if not clean_path(path) or clean_path(path) != path:
                 return _error(f"{path[:ECHO_LIMIT]!r} is no path within the repository")
             if len(text) > FILE_LIMIT:
                 return _error(f"{path[:ECHO_LIMIT]} would be larger than {FILE_LIMIT} characters")
@@ -250,24 +251,9 @@ class PatchEnvironment:
 def _are_files(files: Any) -> TypeGuard[dict[str, str]]:
     """Whether it is files by their paths in the repository."""
     return isinstance(files, dict) and all(
-        isinstance(path, str) and isinstance(text, str) and _is_text(text) and _clean(path) == path != ""
+        isinstance(path, str) and isinstance(text, str) and is_text(text) and clean_path(path) == path != ""
         for path, text in files.items()
     )
-
-
-def _clean(path: str) -> str:
-    """A path within the repository in its one form; "" for any other."""
-    pure = PurePosixPath(path)
-    if not path or pure.is_absolute() or ".." in pure.parts or "\0" in path or "\n" in path or ".git" in pure.parts:
-        return ""
-    return str(pure) if str(pure) != "." and len(path) < 200 else ""
-
-
-def _is_text(value: str) -> bool:
-    try:
-        return b"\0" not in value.encode()
-    except UnicodeEncodeError:
-        return False
 
 
 def _error(text: str) -> Observation:

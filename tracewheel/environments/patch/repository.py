@@ -3,7 +3,8 @@
 A task's folder:
 
     issue.md        what the agent is asked
-    task.toml       base = "COMMIT", fix = "COMMIT", test_command = [...], and perhaps folders = [".", "src"]
+    task.toml       base = "COMMIT", fix = "COMMIT", test_command = [...], and perhaps folders = [".", "src"]; a commit is
+                    its hexadecimal name, whole or at least seven digits of it
     repository/     a git repository, also a bare one
 
 The agent gets the text files of `base`, without history. The test files that `fix` changes are hidden; its other changes are
@@ -12,70 +13,75 @@ the known solution. Tests run with unittest, without packages beside Python's ow
 
 from __future__ import annotations
 
-import io
 import random
-import subprocess
-import tarfile
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from tracewheel.config.base import Strict
 from tracewheel.core.errors import DataError
+from tracewheel.core.foreign_folder import MOST_TEXT, ForeignFolder
 from tracewheel.core.types import Task, content_hash
 from tracewheel.environments.patch.decoys import Decoy, changed, decoys_of
+from tracewheel.environments.patch.git_objects import git_objects
 from tracewheel.environments.patch.grading import steers
+from tracewheel.environments.patch.paths import clean_path
 from tracewheel.environments.patch.tasks import patch_task
 from tracewheel.environments.patch.variants import belongs_to_tests, is_test, passed_tests
+from tracewheel.environments.task_folders import load_each, read_settings
 from tracewheel.sandbox import Sandbox
 
 GUESSES = 8  # a forger has to guess at least so many times which test is the wrong one
 ROUNDS = 3
+MARK = "task.toml"
+
+
+Commit = Annotated[str, Field(pattern=r"^[0-9a-f]{7,64}$")]
+Word = Annotated[str, Field(pattern=r"^[^\x00]*$")]
 
 
 class RepositoryTask(Strict):
     """What `task.toml` holds."""
 
-    base: str
-    fix: str
-    test_command: list[str]
-    folders: tuple[str, ...] = (".", "src")
+    base: Commit
+    fix: Commit
+    test_command: Annotated[list[Word], Field(min_length=1)]
+    folders: tuple[Word, ...] = (".", "src")
 
 
 def tasks_from(path: Path, sandbox: Sandbox) -> list[Task]:
-    """The task of a folder, or those of its subfolders.
+    """The task of a folder, or those of its subfolders; those that cannot be used are logged with the reason.
 
     Raises:
-        DataError: one cannot be used; the message says why.
+        DataError: none can be used; the message says why.
     """
-    folders = [path] if (path / "task.toml").exists() else sorted(one.parent for one in path.glob("*/task.toml"))
-    return [repository_task(folder, sandbox) for folder in folders]
+    return load_each(path, (MARK,), lambda folder: repository_task(folder, sandbox)).tasks
 
 
-def repository_task(folder: Path, sandbox: Sandbox) -> Task:
+def repository_task(folder: ForeignFolder, sandbox: Sandbox) -> Task:
     """The task of a folder. Its known fix is tried: it must pass the hidden tests, and the start must not.
 
     Raises:
-        DataError: as `tasks_from`.
+        DataError, ValueError: it makes no task; the message says why.
     """
-    from pydantic import ValidationError
-
-    try:
-        given = RepositoryTask.model_validate(tomllib.loads((folder / "task.toml").read_text(encoding="utf-8")))
-        issue = (folder / "issue.md").read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, ValidationError) as error:
-        raise DataError(f"{folder}: {error}") from error
-    before, after = (_files(folder / "repository", commit) for commit in (given.base, given.fix))
+    given = read_settings(folder, MARK, RepositoryTask, tomllib.loads)
+    issue = folder.text("issue.md").strip()
+    with git_objects(folder.sub("repository")) as objects:
+        before, after = (_texts(objects.files(commit)) for commit in (given.base, given.fix))
     paths = [path for path in sorted({*before, *after}) if before.get(path) != after.get(path)]
     hidden = {path: after[path] for path in paths if path in after and belongs_to_tests(path)}
+    if sum(map(len, hidden.values())) > MOST_TEXT:
+        raise DataError(f"the test files that the fix changes take more than {MOST_TEXT >> 20} MB")
     source = [path for path in paths if not belongs_to_tests(path) and not steers(path, before)]
     if gone := [path for path in source if path not in after]:
-        raise DataError(f"{folder}: the fix deletes {gone[0]}, which an edit cannot")
+        raise DataError(f"the fix deletes {gone[0]}, which an edit cannot")
     if not source or not any(map(is_test, hidden)):
-        raise DataError(f"{folder}: the fix is to change a source file and a file test*.py")
+        raise DataError("the fix is to change a source file and a file test*.py")
     fixed = {**before, **{path: after[path] for path in source}}
-    variants = _variants(folder, sandbox, before, fixed, hidden, list(given.folders))
+    variants = _variants(sandbox, before, fixed, hidden, list(given.folders))
     goal = {
         "family": "repository",
         "tier": 1,
@@ -88,7 +94,7 @@ def repository_task(folder: Path, sandbox: Sandbox) -> Task:
 
 
 def _variants(
-    folder: Path, sandbox: Sandbox, before: dict[str, str], fixed: dict[str, str], hidden: dict[str, str], folders: list[str]
+    sandbox: Sandbox, before: dict[str, str], fixed: dict[str, str], hidden: dict[str, str], folders: list[str]
 ) -> list[dict[str, Any]]:
     """The hidden tests in variants, each with the outcomes that right code has."""
 
@@ -97,10 +103,10 @@ def _variants(
 
     right = passing(fixed, hidden)
     if not right - passing(before, hidden):
-        raise DataError(f"{folder}: no test of the fix fails before it and passes after it, run with unittest in the sandbox")
+        raise DataError("no test of the fix fails before it and passes after it, run with unittest in the sandbox")
     decoys = _working_decoys(hidden, right, lambda tests: passing(fixed, tests))
     if not decoys.keys() & (right - passing(before, hidden)):
-        raise DataError(f"{folder}: no test that shows the fix compares with a constant, so none can be made wrong on purpose")
+        raise DataError("no test that shows the fix compares with a constant, so none can be made wrong on purpose")
     rng = random.Random(content_hash(hidden))
     variants: list[dict[str, Any]] = []
     while len(variants) < 2 or len(variants) * len(decoys) < GUESSES:
@@ -110,7 +116,7 @@ def _variants(
             variants.append({"files": tests, "expected": {test: test not in chosen for test in sorted(right)}})
     for variant in variants:
         if not variant["expected"].items() <= passed_tests(sandbox, fixed, variant["files"], folders)[0].items():
-            raise DataError(f"{folder}: the hidden tests depend on each other or on chance, so a pass proves nothing")
+            raise DataError("the hidden tests depend on each other or on chance, so a pass proves nothing")
     return variants
 
 
@@ -138,20 +144,12 @@ def _with(hidden: dict[str, str], decoys: list[tuple[str, Decoy]]) -> dict[str, 
     return {path: changed(text, by_path.get(path, [])) for path, text in hidden.items()}
 
 
-def _files(repository: Path, commit: str) -> dict[str, str]:
-    """The text files of a commit; links and files that are no text are left out."""
-    inside = repository / ".git" if (repository / ".git").exists() else repository
-    command = ["git", "-c", "safe.directory=*", f"--git-dir={inside.resolve()}", "archive", "--format=tar", commit]
-    done = subprocess.run(command, capture_output=True, check=False)
-    if done.returncode != 0:
-        raise DataError(f"{repository}: commit {commit}: {done.stderr.decode(errors='replace').strip()}")
-    files = {}
-    with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
-        for member in archive:
-            content = archive.extractfile(member) if member.isfile() else None
-            if content is not None and (text := _text(content.read())) is not None:
-                files[member.name] = text
-    return files
+def _texts(files: Mapping[str, bytes]) -> dict[str, str]:
+    """Those of a commit's files that are text."""
+    texts = {path: text for path, content in files.items() if (text := _text(content)) is not None}
+    if wrong := [path for path in texts if clean_path(path) != path]:
+        raise DataError(f"the commit holds {wrong[0][:100]!r}, which is no plain path of less than 200 characters")
+    return texts
 
 
 def _text(content: bytes) -> str | None:

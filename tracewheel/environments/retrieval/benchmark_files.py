@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from tracewheel.core.errors import DataError
+from tracewheel.core.foreign_folder import read_text
 from tracewheel.core.strict_json import parse_json, read_json
 from tracewheel.environments.retrieval.library import Document
 
@@ -130,10 +131,7 @@ def _pair(title: Any, text: Any, wrong: str) -> tuple[str, str]:
 
 def _records(path: Path) -> Iterator[tuple[int, Any]]:
     """Each record with the number of its line: of a JSON list, or of JSON lines."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: {error}") from error
+    text = read_text(path)
     if text.lstrip()[:1] == "[":
         yield from _list_records(path, text)
         return
