@@ -54,6 +54,17 @@ class SandboxConfig(Strict):
     image: str = "python:3.11-slim"
     folders: tuple[Annotated[str, AfterValidator(_top_folder)], ...] = ()
 
+    def with_folders(self, names: Sequence[str]) -> SandboxConfig:
+        """The same with folders that a task names; `model_copy` would not check them.
+
+        Raises:
+            DataError: one is no name of a folder at the root, or the system's own.
+        """
+        try:
+            return SandboxConfig(**{**dict(self), "folders": tuple(names)})
+        except ValidationError as error:
+            raise DataError(f"the task's folders: {error.errors()[0]['msg']}") from error
+
 
 @dataclass(frozen=True)
 class BoxFile:

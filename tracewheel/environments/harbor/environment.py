@@ -82,6 +82,9 @@ class HarborEnvironment:
                 box_files(files)
         except ValueError as error:
             raise DataError(f"a file of the task: {error}") from None
+        self._args.sandbox.with_folders(state["folders"])
+        if not goal["seconds"] > 0 or not all(isinstance(text, str) for text in state["env"].values()):
+            raise DataError("'goal.seconds' is above 0, and the values of 'initial_state.env' are text")
         return self._named(harbor_task(prompt, state, goal))
 
     def solution(self, task: Task) -> list[tuple[str, dict[str, Any]]] | None:
@@ -97,7 +100,7 @@ class HarborEnvironment:
 
     def reset(self, task: Task) -> None:
         start = task.initial_state
-        sandbox = self._args.sandbox.model_copy(update={"folders": tuple(start["folders"])})
+        sandbox = self._args.sandbox.with_folders(start["folders"])
         args = self._args.model_copy(update={"sandbox": sandbox})
         self._folder = BoxedFolder(args, plain=False, variables={**start["env"], "HOME": "/root"})
         files = with_folders(box_files(start["files"]), set(start["folders"]))

@@ -55,7 +55,7 @@ def graded(
     """
     ours = _ours(box_files(start["files"]), goal)
     given = with_folders({**_left(box_files(files), set(start["folders"]), ours), **ours}, set(start["folders"]))
-    config = sandbox.model_copy(update={"folders": tuple(start["folders"])})
+    config = sandbox.with_folders(start["folders"])
     limits = Limits(seconds=min(goal["seconds"], MOST_SECONDS), memory_mb=2048, output_bytes=MOST_OUTPUT)
     command = ["python3", "-I", "-B", "-c", _runner(), start["workdir"], f"/tests/{goal['run']}"]
     run = make_sandbox(config).run(command, given, limits=limits, keep=True, env=_variables(start["env"]), counted=LOGS)

@@ -219,7 +219,7 @@ def _run(image: Image, rest: str, sandbox: SandboxConfig) -> None:
     for name in re.findall(r"(?<![\w.$}/])/(\w[\w.-]*)", command, re.ASCII):
         if name not in SYSTEM and name != "var":
             image.folders.add(name)
-    config = sandbox.model_copy(update={"folders": tuple(sorted(image.folders))})
+    config = sandbox.with_folders(sorted(image.folders))
     variables = {**image.env, "PATH": PATH, "HOME": "/root"}
     files = {**with_folders(image.files, image.folders), **tool_files()}
     run = make_sandbox(config).run(

@@ -87,7 +87,7 @@ def validate(task: Task, sandbox: SandboxConfig) -> None:
     nothing, why = graded(start["files"], start, task.goal, sandbox)
     if nothing != 0.0:
         raise DataError(f"doing nothing is worth {nothing:g} ({why})")
-    config = sandbox.model_copy(update={"folders": tuple(start["folders"])})
+    config = sandbox.with_folders(start["folders"])
     files = with_folders(box_files(start["files"]), set(start["folders"]))
     command = ["bash", "-c", 'cd "$0" && eval "$1"', start["workdir"], solution_command(task)]
     run = make_sandbox(config).run(command, files, limits=SOLUTION_LIMITS, keep=True, env={**start["env"], "HOME": "/root"})
