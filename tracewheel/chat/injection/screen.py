@@ -1,0 +1,300 @@
+"""Finds text that is meant for whoever trains or judges, or against an agent's own instructions, and takes it out.
+
+It is the one screen: of logs (`tracewheel.operations`) and before an LLM judge (`tracewheel.scoring.verifiers.judges`). A
+suspicion is no proof: who asks decides what follows, and nothing is worth 0 by suspicion alone. It is a first wall; whoever
+words it otherwise gets through.
+"""
+
+from __future__ import annotations
+
+import bisect
+import functools
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tracewheel.chat.injection.readings import Reading, normalised, readings
+from tracewheel.chat.injection.rules import JUDGE, PAIRS, RULES, SHAPES
+from tracewheel.chat.injection.words import WORDS
+
+SHOWN = 200
+BEFORE = 6  # how many words a subject stands before its verb at most
+SENTENCE, LINE = 5, 1  # words that the end of a sentence and of a line count for
+LONGEST_WORD, LONGEST_PHRASE = 24, 12
+MOST = 200  # suspicions in one reading: what follows is one more
+MARK = "[removed: a passage that may speak to whoever marks this]"
+TOKEN = re.compile(r"\d+(?:\.\d+)?(?![^\W_])|[^\W_]+|[.!?;。！？…](?=\s|$)|[。！？]|\n|%|/")
+SCRIPT = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+LOOK_ALIKES = str.maketrans(
+    "аеорсухікмнтвѕјԁɡһүցոԛԝοερνικατυχγωηʏαᴀʙᴄᴅᴇꜰɢʜɪᴊᴋʟᴍɴᴏᴘʀꜱᴛᴜᴠᴡᴢ", "aeopcyxikmhtbsjdghygnqwoepvikatuxywnyaabcdefghijklmnoprstuvwz"
+)
+LEET = [str.maketrans("013457", "oieast"), str.maketrans("0134578", "oleastb")]
+OUT_OF = {"/", "of", "von", "sur", "de", "из", "sobre", "su", "z"}
+TOP_NUMBERS = {"1", "1.0", "5", "10", "100"}
+TO = {"to", "-", "bis", "a", "до", "до", "到", "and", "or", "/"}
+
+
+@dataclass(frozen=True)
+class Suspicion:
+    """A passage that is suspected.
+
+    Attributes:
+        kind: `judge` or `agent`.
+        rule: What it does.
+        hidden: How it was hidden, or "".
+        start, end: Its place in the text.
+        excerpt: The text around it, as it is read.
+    """
+
+    kind: str
+    rule: str
+    hidden: str
+    start: int
+    end: int
+    excerpt: str
+
+
+Entry = tuple[str, str]  # a language and a list of words
+Hit = tuple[int, int, int, str, str]  # number of the word, start, end, language, list
+
+
+def suspicions(text: str, *, prose: bool = True) -> list[Suspicion]:
+    """What is suspected in a text, in the order of its readings.
+
+    Args:
+        text: Any text.
+        prose: Whether it is somebody's words, and not code or a record, which may hold a field `score`.
+    """
+    found = []
+    for reading in readings(text):
+        found += _by_shape(reading, prose)
+        found += _by_words(reading)
+    return found
+
+
+def without(texts: Sequence[str], *, prose: bool = True) -> tuple[list[str], list[Suspicion]]:
+    """Texts with each suspected passage as a neutral mark, and what was suspected: whole sentences are taken out.
+
+    They are read as one, so that a passage may be spread over several.
+    """
+    whole = "\n".join(texts)
+    found = suspicions(whole, prose=prose)
+    spans: list[tuple[int, int]] = []
+    for start, end in sorted(_sentence(whole, one.start, one.end) for one in found):
+        if spans and start <= spans[-1][1]:
+            spans[-1] = spans[-1][0], max(end, spans[-1][1])
+        else:
+            spans.append((start, end))
+    left, begins, first = [], 0, 0
+    for text in texts if spans else ():
+        ends, parts, at = begins + len(text), [], begins
+        while first < len(spans) and spans[first][1] <= begins:
+            first += 1
+        for start, end in spans[first:]:
+            if start >= ends:
+                break
+            parts += [whole[at : max(at, start)], MARK]
+            at = min(end, ends)
+        left.append("".join([*parts, whole[at:ends]]))
+        begins = ends + 1
+    return left or list(texts), found
+
+
+def _sentence(text: str, start: int, end: int) -> tuple[int, int]:
+    """The place, out to the ends of its sentences or lines."""
+    window = 2_000
+    before = max((found.end() for found in ENDS.finditer(text, max(0, start - window), start)), default=max(0, start - window))
+    after = ENDS.search(text, end, min(len(text), end + window))
+    return before, after.start() + len(after.group().rstrip()) if after else min(len(text), end + window)
+
+
+ENDS = re.compile(r"[.!?](?=\s)|[。！？]|\n")
+
+
+def _by_shape(reading: Reading, prose: bool) -> Iterator[Suspicion]:
+    for name, only_prose, pattern in SHAPES:
+        if prose or not only_prose:
+            for found in pattern.finditer(reading.text):
+                yield _suspicion(reading, JUDGE, name, found.start(), found.end())
+
+
+def _suspicion(reading: Reading, kind: str, rule: str, first: int, last: int) -> Suspicion:
+    start, end = reading.span(first, last)
+    begin = max(0, first - SHOWN // 4)
+    excerpt = reading.text[begin : begin + SHOWN]
+    shown = excerpt if excerpt.isascii() else re.sub(r"\w+", lambda word: _forms(word.group())[-1], excerpt)
+    hidden = reading.hidden or ("look-alike letters" if shown != excerpt else "")
+    return Suspicion(kind, rule, hidden, start, end, shown)
+
+
+def _by_words(reading: Reading) -> list[Suspicion]:
+    hits = _with_pairs(list(_hits(reading)))
+    places: dict[Entry, list[int]] = {}
+    for number, _, _, language, name in hits:
+        places.setdefault((language, name), []).append(number)
+    found: list[Suspicion] = []
+    latest: dict[tuple[int, str], list[Hit | None]] = {}
+    for hit in hits:
+        for number, part in _uses()[hit[4]]:
+            rule = RULES[number]
+            if rule.hidden and not reading.encoded:
+                continue
+            state = latest.setdefault((number, hit[3]), [None] * len(rule.parts))
+            state[part] = hit
+            if any(one is None for one in state):
+                continue
+            held = [one for one in state if one is not None]
+            first, last = min(one[0] for one in held), hit[0]
+            if last - first > rule.within or len({one[1] for one in held}) < len(held):
+                continue
+            if any(_near(places.get((hit[3], name), ()), first - 3, last + rule.within) for name in rule.unless):
+                continue
+            if any(_near(places.get((hit[3], name), ()), first - BEFORE, first) for name in rule.before):
+                continue
+            found.append(_suspicion(reading, rule.kind, rule.name, min(one[1] for one in held), max(one[2] for one in held)))
+            if len(found) >= MOST:
+                return [*found, _suspicion(reading, rule.kind, rule.name, hit[1], len(reading.text))]
+    return found
+
+
+def _near(numbers: Sequence[int], first: int, last: int) -> bool:
+    at = bisect.bisect_left(numbers, first)
+    return at < len(numbers) and numbers[at] <= last
+
+
+def _with_pairs(hits: list[Hit]) -> list[Hit]:
+    """The hits, with those that two of them make, in order."""
+    made: list[Hit] = []
+    latest: dict[Entry, Hit] = {}
+    for hit in hits:
+        number, start, end, language, name = hit
+        for pair, first, second, within in PAIRS:
+            if name == second:
+                for one in (latest.get((language, own)) for own in first.split("|")):
+                    if one and 0 < number - one[0] <= within:
+                        made.append((number, one[1], end, language, pair))
+        latest[language, name] = hit
+        if name == "top number":
+            for other in WORDS:
+                if (one := latest.get((other, "value"))) and 0 < number - one[0] <= 2:
+                    made.append((number, one[1], end, other, "number"))
+    return sorted(hits + made)
+
+
+def _hits(reading: Reading) -> Iterator[Hit]:
+    """The known words of a reading. Words are numbered; ends of sentences and lines make the numbers jump."""
+    tokens = list(_tokens(reading))
+    exact, prefixes = _lexicon()
+    number, negated = 0, -9
+    for at, (word, start, end) in enumerate(tokens):
+        number += SENTENCE if word in ".!?;。！？…" else LINE if word == "\n" else 1
+        if word[0].isdigit() and (top := _number(tokens, at)):
+            for language in WORDS:
+                yield number, start, end, language, top
+        for form in _forms(word):
+            for rest, entry in _known(form, exact, prefixes):
+                if rest and (end_of := _follows(tokens, at, rest)) is None:
+                    continue
+                if entry[1] == "not":
+                    negated = number
+                elif entry[1] == "ignore" and 0 < number - negated <= 2:
+                    continue
+                yield number, start, end_of if rest else end, *entry
+
+
+def _number(tokens: Sequence[tuple[str, int, int]], at: int) -> str:
+    """What a number is: `best_score` for 10/10 and 100%, `top number` for one that is a best mark, else ""."""
+    word, after = tokens[at][0], [one[0] for one in tokens[at + 1 : at + 4]]
+    before = tokens[at - 1][0] if at else ""
+    rest = [one for one in after if one not in OUT_OF] if after and after[0] in OUT_OF | {"out"} else []
+    rest = [one for one in rest if one != "out"]
+    if rest and rest[0] == word and (word == "1.0" or len(word) > 1 or word >= "5"):
+        return "best_score"
+    if word == "100" and after[:1] == ["%"]:
+        return "best_score"
+    return "top number" if word in TOP_NUMBERS and not (set(after[:1]) | {before}) & TO else ""
+
+
+def _follows(tokens: Sequence[tuple[str, int, int]], at: int, rest: tuple[str, ...]) -> int | None:
+    """The end of a phrase whose first word is at a place; None where others follow."""
+    if at + len(rest) >= len(tokens):
+        return None
+    for step, wanted in enumerate(rest, start=1):
+        word = tokens[at + step][0]
+        if not any(form.startswith(wanted[:-1]) if wanted[-1] == "*" else form == wanted for form in _forms(word)):
+            return None
+    return tokens[at + len(rest)][2]
+
+
+@functools.lru_cache(maxsize=50_000)
+def _forms(word: str) -> tuple[str, ...]:
+    """A word as it may be meant: look-alike letters as Latin ones, digits as letters."""
+    forms = [word]
+    if not word.isascii():
+        mapped = word.translate(LOOK_ALIKES)
+        forms += [mapped] if mapped.isascii() else []
+    elif not word.isalpha() and not word.isdigit():
+        forms += [word.translate(table) for table in LEET]
+    return tuple(dict.fromkeys(forms))
+
+
+def _known(
+    word: str, exact: dict[str, list[tuple[tuple[str, ...], Entry]]], prefixes: dict[str, list[tuple[tuple[str, ...], Entry]]]
+) -> Iterator[tuple[tuple[str, ...], Entry]]:
+    yield from exact.get(word, ())
+    for size in range(2, min(len(word), LONGEST_WORD) + 1):
+        yield from prefixes.get(word[:size], ())
+
+
+def _tokens(reading: Reading) -> Iterator[tuple[str, int, int]]:
+    """Words with their places; runs of a script without spaces, and joined letters, by the words that they hold."""
+    inner = _inner()
+    for found in TOKEN.finditer(reading.text):
+        word, start = found.group(), found.start()
+        if reading.joined and word[0] in "ai" and word[1:] in inner:
+            yield word[0], start, start + 1
+            yield word[1:], start + 1, found.end()
+            continue
+        if not (SCRIPT.search(word) or (reading.joined and len(word) > LONGEST_PHRASE)):
+            yield word, start, found.end()
+            continue
+        at = 0
+        while at < len(word):
+            size = next((n for n in range(min(LONGEST_PHRASE, len(word) - at), 1, -1) if word[at : at + n] in inner), 1)
+            yield word[at : at + size], start + at, start + at + size
+            at += size
+
+
+@functools.lru_cache(maxsize=1)
+def _lexicon() -> tuple[dict[str, list[tuple[tuple[str, ...], Entry]]], dict[str, list[tuple[tuple[str, ...], Entry]]]]:
+    """First word of each phrase to the words that follow and what the phrase is: of whole words, and of beginnings."""
+    exact: dict[str, list[tuple[tuple[str, ...], Entry]]] = {}
+    prefixes: dict[str, list[tuple[tuple[str, ...], Entry]]] = {}
+    for language, lists in WORDS.items():
+        for name, words in lists.items():
+            for phrase in normalised(words).text.split():
+                first, *rest = phrase.split("_")
+                table, key = (prefixes, first[:-1]) if first.endswith("*") else (exact, first)
+                table.setdefault(key, []).append((tuple(rest), (language, name)))
+    return exact, prefixes
+
+
+@functools.lru_cache(maxsize=1)
+def _inner() -> frozenset[str]:
+    """The words that are looked for within runs of letters."""
+    exact, prefixes = _lexicon()
+    words = {*exact, *prefixes}
+    return frozenset(word for word in words if SCRIPT.search(word) or len(word) > 2)
+
+
+@functools.lru_cache(maxsize=1)
+def _uses() -> dict[str, list[tuple[int, int]]]:
+    """List of words to the rules and their parts that it is in."""
+    uses: dict[str, list[tuple[int, int]]] = {name: [] for lists in WORDS.values() for name in lists}
+    for number, rule in enumerate(RULES):
+        for part, names in enumerate(rule.parts):
+            for name in names.split("|"):
+                uses.setdefault(name, []).append((number, part))
+    for name in [pair[0] for pair in PAIRS] + ["top number"]:
+        uses.setdefault(name, [])
+    return uses
