@@ -56,7 +56,9 @@ def section(rows: Sequence[Row], by: str, name: Callable[[Row], str]) -> list[st
     lines = [f"| {by} | attacks suspected (recall) | honest texts suspected (false positives) |", "|---|---|---|"]
     for one in names:
         own = [row for row in rows if name(row) == one]
-        lines.append(f"| {one} | {rate([row for row in own if row['attack']])} | {rate([row for row in own if not row['attack']])} |")
+        lines.append(
+            f"| {one} | {rate([row for row in own if row['attack']])} | {rate([row for row in own if not row['attack']])} |"
+        )
     return [*lines, ""]
 
 
@@ -67,7 +69,12 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="write the rates to this file, too")
     options = parser.parse_args()
     rows = read_table(options.table)
-    lines = ["# The screen for injections", "", f"`python benchmarks/injection_screen.py {options.table.name}`; 95% intervals by Wilson.", ""]
+    lines = [
+        "# The screen for injections",
+        "",
+        f"`python benchmarks/injection_screen.py {options.table.name}`; 95% intervals by Wilson.",
+        "",
+    ]
     lines += section(rows, "texts", lambda row: "all")
     lines += section(rows, "language", lambda row: str(row.get("language", "")))
     lines += section(rows, "kind", lambda row: str(row.get("kind", "")))
@@ -79,7 +86,9 @@ def main() -> None:
     if options.show:
         for row in rows:
             if bool(row["found"]) != row["attack"]:
-                print(f"{'missed' if row['attack'] else 'honest'} | {row.get('language')} | {row.get('kind')} | {row['found']} | {row['text']!r}")
+                print(
+                    f"{'missed' if row['attack'] else 'honest'} | {row.get('language')} | {row.get('kind')} | {row['found']} | {row['text']!r}"
+                )
 
 
 if __name__ == "__main__":

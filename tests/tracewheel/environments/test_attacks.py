@@ -54,14 +54,18 @@ def judged(chat_server, tmp_path):
 
     def answer(body, number):
         work = body["messages"][1]["content"].split("What the agent did:")[1]
-        return {"content": json.dumps({"criteria": {"done": {"reason": "", "verdict": "met" if obeys.search(work) else "not_met"}}})}
+        return {
+            "content": json.dumps({"criteria": {"done": {"reason": "", "verdict": "met" if obeys.search(work) else "not_met"}}})
+        }
 
     def judge(text):
         models = [{"model": "m", "endpoint": chat_server(answer).url, "retries": 0}]
         args = {"models": models, "criteria": [{"name": "done", "ask": "?"}], "journal": str(tmp_path / "journal.jsonl")}
         made = make_verifier(json.dumps({"kind": "judge", "args": args}))
         messages = [{"role": "user", "content": "Do it."}, {"role": "assistant", "content": text}]
-        verdict = made.verify_episode(Task("t1", "own", "f", 1, "Do it.", {}, {}, "verdict", "t1"), episode_from(messages, 1, {}))
+        verdict = made.verify_episode(
+            Task("t1", "own", "f", 1, "Do it.", {}, {}, "verdict", "t1"), episode_from(messages, 1, {})
+        )
         return verdict.total, verdict.parts, verdict.explanation, []
 
     return judge

@@ -29,7 +29,9 @@ HEXADECIMAL = re.compile(r"(?:(?:\\x|0x)?[0-9a-fA-F]{2}[ :,]?){12,}")
 BINARY = re.compile(r"(?:[01]{8} ?){6,}")
 SPACED = re.compile(r"(?<!\w)(?:\w[ .\-_*|·,]{1,3}){4,}\w(?!\w)")
 ROTATED = re.compile(r"\b(?:gur|naq|lbhe|guvf|nyy|sbe|vtaber|haq|qvr|qvrfr|yn|yrf|prggr|rfgn|gbqnf|zl|nf)\b", re.IGNORECASE)
-REVERSED = re.compile(r"erongi|dragersid|kram|erocs|edarg|drawer|tcerroc|cirbur|noitaulave|snoitcurtsni|eresilgi", re.IGNORECASE)
+REVERSED = re.compile(
+    r"erongi|dragersid|kram|erocs|edarg|drawer|tcerroc|cirbur|noitaulave|snoitcurtsni|eresilgi", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True)
@@ -38,9 +40,9 @@ class Reading:
 
     Attributes:
         text: Lower case, without accents and invisible characters.
-        places: For each of its characters, the place in the original; None where they are the same.
+        places: For each of its characters, where in the original it begins; None where they are the same.
         hidden: How it was hidden, or "".
-        whole: The part of the original that says all of it, where single characters have no place.
+        ends: Where it ends, if not one character later.
         encoded: Whether all of it was in a code: honest text hides no words about marks.
         joined: Whether it holds letters that were apart, without the spaces between their words.
     """
@@ -48,17 +50,18 @@ class Reading:
     text: str
     places: Sequence[int] | None
     hidden: str = ""
-    whole: tuple[int, int] | None = None
+    ends: Sequence[int] | None = None
     encoded: bool = False
     joined: bool = False
 
     def span(self, start: int, end: int) -> tuple[int, int]:
         """The part of the original that holds a part of the reading."""
-        if self.whole is not None:
-            return self.whole
         if self.places is None:
             return start, end
-        return self.places[start], self.places[end - 1] + 1
+        if self.ends is not None:
+            return self.places[start], self.ends[end - 1]
+        one, other = self.places[start], self.places[end - 1]  # the other way round in reversed letters
+        return min(one, other), max(one, other) + 1
 
 
 def readings(text: str, depth: int = 0) -> Iterator[Reading]:
@@ -66,9 +69,14 @@ def readings(text: str, depth: int = 0) -> Iterator[Reading]:
     plain = normalised(text)
     yield plain
     yield from _derived(text, plain)
-    for start, end, decoded, how in _decoded(text):
-        for inner in readings(decoded, depth + 1) if depth < DEEPEST else [normalised(decoded)]:
-            yield Reading(inner.text, None, how, (start, end), True, inner.joined)
+    if runs := list(_decoded(text)) if depth < DEEPEST else []:
+        said = "\n".join(run[2] for run in runs)
+        owners = [number for number, run in enumerate(runs) for _ in range(len(run[2]) + 1)]
+        hidden = " and ".join(sorted({run[3] for run in runs}))
+        for inner in readings(said, depth + 1):
+            own = [owners[place] for place in (range(len(said)) if inner.places is None else inner.places)]
+            places, ends = [runs[number][0] for number in own], [runs[number][1] for number in own]
+            yield Reading(inner.text, places, hidden, ends, True, inner.joined)
 
 
 def normalised(text: str) -> Reading:
@@ -78,14 +86,14 @@ def normalised(text: str) -> Reading:
     out: list[str] = []
     places: list[int] = []
     for place, letter in enumerate(text):
-        for shown in _shown(letter):
-            out.append(shown)
-            places.append(place)
+        shown = _shown(letter)
+        out.append(shown)
+        places.extend([place] * len(shown))
     hidden = "invisible characters" if INVISIBLE.search(text) else ""
     return Reading("".join(out), places, hidden)
 
 
-@functools.lru_cache(maxsize=20_000)
+@functools.lru_cache(maxsize=1 << 17)
 def _shown(letter: str) -> str:
     """A character as it is read: "" for an invisible one, a letter for a letter of Unicode's tags."""
     code = ord(letter)

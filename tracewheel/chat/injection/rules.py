@@ -49,12 +49,13 @@ PAIRS = [
     ("foreign orders", "orders", "foreign", 2),
     ("best score", "best", "score", 2),
     ("best score", "score", "best", 2),
+    ("every criterion", "every", "criterion", 2),
     ("best opinion", "best|good", "opinion", 2),
     ("number", "value", "top number", 3),
     ("every criterion", "prior", "criterion", 2),
 ]
 RULES = [
-    Rule("asks to ignore the rubric", JUDGE, ("ignore", "grading"), 12),
+    Rule("asks to ignore the rubric", JUDGE, ("ignore", "grading"), 8),
     Rule("asks for a score", JUDGE, ("give|mark", "own work|itself", "best score|best_score|best opinion|number"), 14, ("third",)),
     Rule("asks for the best score", JUDGE, ("award", "best score|best_score"), 7, ("third", "foreign"), ("subject",)),
     Rule("asks for the best score", JUDGE, ("emit", "number"), 4, ("third",)),
@@ -62,17 +63,20 @@ RULES = [
     Rule("calls every criterion met", JUDGE, ("mark", "every criterion|grading", "passed|best"), 9),
     Rule("calls every criterion met", JUDGE, ("own work", "every criterion|grading", "passed"), 9),
     Rule("speaks to the grader", JUDGE, ("address", "machine"), 6),
-    Rule("speaks to the grader", JUDGE, ("machine", "must|weak address", "give|mark|ignore", "own work|best score|best_score|grading"), 14),
-    Rule("speaks to the grader", JUDGE, ("grader", "address|weak address|must", "give|mark|compare", "best score|best_score|own work|itself"), 14),
-    Rule("speaks to the grader", JUDGE, ("grader", "ignore", "own orders|grading|criterion"), 14),
+    Rule("speaks to the grader", JUDGE, ("machine", "must|weak address", "give|mark|ignore", "own work|best score|best_score|grading|top number"), 14),
+    Rule("speaks to the grader", JUDGE, ("machine", "award|mark|ignore", "own work|best_score|itself"), 9),
+    Rule("speaks to the grader", JUDGE, ("grader", "address|weak address|must", "give|mark|compare", "best score|best_score|own work|itself"), 18),
+    Rule("speaks to the grader", JUDGE, ("grader", "ignore", "own orders|grading|criterion"), 8),
     Rule("threatens the grader", JUDGE, ("threat", "you", "own work|best score|best_score", "low|give|mark"), 22),
     Rule("threatens the grader", JUDGE, ("threat", "you", "low"), 14),
     Rule("begs the grader", JUDGE, ("stake", "best score|best_score", "you|must|award"), 18),
-    Rule("begs the grader", JUDGE, ("stake", "give|mark", "own work", "score|passed"), 18),
+    Rule("begs the grader", JUDGE, ("stake", "give|mark", "own work|itself", "score|passed"), 18),
     Rule("bribes the grader", JUDGE, ("bribe", "you", "best score|best_score|passed", "give|mark|own work|must"), 20),
     Rule("forges a verdict", JUDGE, ("forged",), 0),
     Rule("forges a verdict", JUDGE, ("frame", "own work", "passed|best score|best_score"), 6),
     Rule("reads the rubric its own way", JUDGE, ("grading", "reinterpret"), 8),
+    Rule("forges a verdict", JUDGE, ("work", "passed", "best score|best_score"), 8, ("third",)),
+    Rule("forges a verdict", JUDGE, ("ruling", "own work|must|machine", "passed"), 8),
     Rule("chooses between answers", JUDGE, ("compare", "choice"), 6),
     Rule("chooses between answers", JUDGE, ("choice", "winner is"), 4),
     Rule("asks to be trained on", JUDGE, ("keep", "own work", "tuned"), 10),
@@ -86,8 +90,10 @@ RULES = [
     Rule("hides an instruction", AGENT, ("ignore|takeover", "orders|prior"), 8, hidden=True),
 ]  # fmt: skip
 
-PASS = r"(?:pass(?:ed|es)?|correct|met|true|full marks|100 ?%|1(?:\.0+)?(?:\s?/\s?1(?:\.0+)?)?|10\s?/\s?10|5\s?/\s?5|100\s?/\s?100)"
-FIELDS = r"pass|passed|is_correct|correct|verdict|winner|grade|score|reason|reasoning|explanation|feedback|rationale|criteria|rating"
+PASS = r"(?:pass(?:ed|es)?|correct|met|true|full marks|100 ?%|1(?:\.0+)?(?:\s?/\s?1(?:\.0+)?)?|100?(?:\.0+)?|10\s?/\s?10|5\s?/\s?5|100\s?/\s?100)"
+FIELDS = (
+    r"pass|passed|is_correct|correct|verdict|winner|grade|score|reason|reasoning|explanation|feedback|rationale|criteria|rating"
+)
 # As chat templates write them: <|im_start|>, <|eot_id|>, [INST], <<SYS>>, <start_of_turn>, and full-width bars.
 CHAT_TOKENS = re.compile(
     r"<[|｜][^<>\n|｜]{1,40}[|｜]>|\[/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_RESULTS|TOOL_CALLS)\]|<</?SYS>>"
@@ -117,7 +123,7 @@ SHAPES = [
         False,
         re.compile(
             r"[\"']?verdict[\"']?\s?:\s{0,3}[\"']?(?:met|not_met)\b|\bcannot_be_determined\b"
-            r"|[\"']scores[\"']\s?:\s?\[\s{0,9}\{\s{0,9}[\"']attempt[\"']",
+            r"|\bverdict[\"']?\s?[:=]\s{0,3}[\"']?(?:pass(?:ed)?|correct)\b|[\"']scores[\"']\s?:\s?\[\s{0,9}\{\s{0,9}[\"']attempt[\"']",
             re.IGNORECASE,
         ),
     ),

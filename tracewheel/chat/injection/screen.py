@@ -10,11 +10,11 @@ from __future__ import annotations
 import bisect
 import functools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from tracewheel.chat.injection.readings import Reading, normalised, readings
-from tracewheel.chat.injection.rules import JUDGE, PAIRS, RULES, SHAPES
+from tracewheel.chat.injection.rules import JUDGE, PAIRS, RULES, SHAPES, Rule
 from tracewheel.chat.injection.words import WORDS
 
 SHOWN = 200
@@ -23,10 +23,11 @@ SENTENCE, LINE = 5, 1  # words that the end of a sentence and of a line count fo
 LONGEST_WORD, LONGEST_PHRASE = 24, 12
 MOST = 200  # suspicions in one reading: what follows is one more
 MARK = "[removed: a passage that may speak to whoever marks this]"
-TOKEN = re.compile(r"\d+(?:\.\d+)?(?![^\W_])|[^\W_]+|[.!?;。！？…](?=\s|$)|[。！？]|\n|%|/")
+TOKEN = re.compile(r"\d+(?:\.\d+)?(?![^\W_])|[^\W_]+|[.!?;…]+(?=\s|$)|[。！？]+|\n+|%|/")
 SCRIPT = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 LOOK_ALIKES = str.maketrans(
-    "аеорсухікмнтвѕјԁɡһүցոԛԝοερνικατυχγωηʏαᴀʙᴄᴅᴇꜰɢʜɪᴊᴋʟᴍɴᴏᴘʀꜱᴛᴜᴠᴡᴢ", "aeopcyxikmhtbsjdghygnqwoepvikatuxywnyaabcdefghijklmnoprstuvwz"
+    "аеорсухікмнтвѕјԁɡһүցոԛԝοερνικατυχγωηʏαᴀʙᴄᴅᴇꜰɢʜɪᴊᴋʟᴍɴᴏᴘʀꜱᴛᴜᴠᴡᴢ",
+    "aeopcyxikmhtbsjdghygnqwoepvikatuxywnyaabcdefghijklmnoprstuvwz",
 )
 LEET = [str.maketrans("013457", "oieast"), str.maketrans("0134578", "oleastb")]
 OUT_OF = {"/", "of", "von", "sur", "de", "из", "sobre", "su", "z"}
@@ -55,6 +56,8 @@ class Suspicion:
 
 
 Entry = tuple[str, str]  # a language and a list of words
+Phrase = tuple[tuple[str, ...], Entry]  # the words after the first, and what it is
+Token = tuple[str, int, int, int]  # a word, its start and end, and how many words after the one before
 Hit = tuple[int, int, int, str, str]  # number of the word, start, end, language, list
 
 
@@ -133,28 +136,38 @@ def _by_words(reading: Reading) -> list[Suspicion]:
     for number, _, _, language, name in hits:
         places.setdefault((language, name), []).append(number)
     found: list[Suspicion] = []
-    latest: dict[tuple[int, str], list[Hit | None]] = {}
+    latest: dict[tuple[Rule, str], list[Hit | None]] = {}
+    uses = {entry: _possible(entry, places.keys()) for entry in places}
     for hit in hits:
-        for number, part in _uses()[hit[4]]:
-            rule = RULES[number]
+        last, _, _, language, name = hit
+        for rule, part in uses[language, name]:
             if rule.hidden and not reading.encoded:
                 continue
-            state = latest.setdefault((number, hit[3]), [None] * len(rule.parts))
+            if (state := latest.get((rule, language))) is None:
+                state = latest[rule, language] = [None] * len(rule.parts)
             state[part] = hit
-            if any(one is None for one in state):
+            held = [one for one in state if one is not None and last - one[0] <= rule.within]
+            if len(held) < len(state) or len({one[1] for one in held}) < len(held):
                 continue
-            held = [one for one in state if one is not None]
-            first, last = min(one[0] for one in held), hit[0]
-            if last - first > rule.within or len({one[1] for one in held}) < len(held):
+            first = min(held)[0]
+            if any(_near(places.get((language, one), ()), first - 3, last + rule.within) for one in rule.unless):
                 continue
-            if any(_near(places.get((hit[3], name), ()), first - 3, last + rule.within) for name in rule.unless):
-                continue
-            if any(_near(places.get((hit[3], name), ()), first - BEFORE, first) for name in rule.before):
+            if any(_near(places.get((language, one), ()), first - BEFORE, first) for one in rule.before):
                 continue
             found.append(_suspicion(reading, rule.kind, rule.name, min(one[1] for one in held), max(one[2] for one in held)))
             if len(found) >= MOST:
                 return [*found, _suspicion(reading, rule.kind, rule.name, hit[1], len(reading.text))]
     return found
+
+
+def _possible(entry: Entry, present: Collection[Entry]) -> list[tuple[Rule, int]]:
+    """The rules that a word is in, with its part, of which each other part has a word in the text, too."""
+    language, name = entry
+    return [
+        (rule, part)
+        for rule, part in _uses()[name]
+        if all(any((language, other) in present for other in names.split("|")) for names in rule.parts)
+    ]
 
 
 def _near(numbers: Sequence[int], first: int, last: int) -> bool:
@@ -168,41 +181,41 @@ def _with_pairs(hits: list[Hit]) -> list[Hit]:
     latest: dict[Entry, Hit] = {}
     for hit in hits:
         number, start, end, language, name = hit
-        for pair, first, second, within in PAIRS:
-            if name == second:
-                for one in (latest.get((language, own)) for own in first.split("|")):
-                    if one and 0 < number - one[0] <= within:
-                        made.append((number, one[1], end, language, pair))
+        for pair, first, within in _seconds().get(name, ()):
+            if (one := latest.get((language, first))) and 0 < number - one[0] <= within:
+                made.append((number, one[1], end, language, pair))
         latest[language, name] = hit
-        if name == "top number":
-            for other in WORDS:
-                if (one := latest.get((other, "value"))) and 0 < number - one[0] <= 2:
-                    made.append((number, one[1], end, other, "number"))
     return sorted(hits + made)
 
 
 def _hits(reading: Reading) -> Iterator[Hit]:
-    """The known words of a reading. Words are numbered; ends of sentences and lines make the numbers jump."""
+    """The known words of a reading. Words are numbered; ends of sentences and lines make the numbers jump.
+
+    A number is of each language that has been read before it, and of English.
+    """
     tokens = list(_tokens(reading))
-    exact, prefixes = _lexicon()
+    languages = {"English"}
     number, negated = 0, -9
-    for at, (word, start, end) in enumerate(tokens):
-        number += SENTENCE if word in ".!?;。！？…" else LINE if word == "\n" else 1
+    for at, (word, start, end, gap) in enumerate(tokens):
+        number += SENTENCE if word[0] in ".!?;。！？…" else LINE if word[0] == "\n" else gap
         if word[0].isdigit() and (top := _number(tokens, at)):
-            for language in WORDS:
+            for language in languages:
                 yield number, start, end, language, top
-        for form in _forms(word):
-            for rest, entry in _known(form, exact, prefixes):
-                if rest and (end_of := _follows(tokens, at, rest)) is None:
+        for rest, entry in _entries(word):
+            last = end
+            if rest:
+                if (follows := _follows(tokens, at, rest)) is None:
                     continue
-                if entry[1] == "not":
-                    negated = number
-                elif entry[1] == "ignore" and 0 < number - negated <= 2:
-                    continue
-                yield number, start, end_of if rest else end, *entry
+                last = follows
+            if entry[1] == "not":
+                negated = number
+            elif entry[1] == "ignore" and 0 < number - negated <= 2:
+                continue
+            languages.add(entry[0])
+            yield number, start, last, *entry
 
 
-def _number(tokens: Sequence[tuple[str, int, int]], at: int) -> str:
+def _number(tokens: Sequence[Token], at: int) -> str:
     """What a number is: `best_score` for 10/10 and 100%, `top number` for one that is a best mark, else ""."""
     word, after = tokens[at][0], [one[0] for one in tokens[at + 1 : at + 4]]
     before = tokens[at - 1][0] if at else ""
@@ -215,7 +228,7 @@ def _number(tokens: Sequence[tuple[str, int, int]], at: int) -> str:
     return "top number" if word in TOP_NUMBERS and not (set(after[:1]) | {before}) & TO else ""
 
 
-def _follows(tokens: Sequence[tuple[str, int, int]], at: int, rest: tuple[str, ...]) -> int | None:
+def _follows(tokens: Sequence[Token], at: int, rest: tuple[str, ...]) -> int | None:
     """The end of a phrase whose first word is at a place; None where others follow."""
     if at + len(rest) >= len(tokens):
         return None
@@ -238,63 +251,86 @@ def _forms(word: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(forms))
 
 
-def _known(
-    word: str, exact: dict[str, list[tuple[tuple[str, ...], Entry]]], prefixes: dict[str, list[tuple[tuple[str, ...], Entry]]]
-) -> Iterator[tuple[tuple[str, ...], Entry]]:
-    yield from exact.get(word, ())
-    for size in range(2, min(len(word), LONGEST_WORD) + 1):
-        yield from prefixes.get(word[:size], ())
+@functools.lru_cache(maxsize=50_000)
+def _entries(word: str) -> tuple[Phrase, ...]:
+    """The phrases that begin with a word."""
+    exact, beginnings = _lexicon()
+    found: list[Phrase] = []
+    for form in _forms(word):
+        found += exact.get(form, ())
+        for size in range(2, min(len(form), LONGEST_WORD) + 1):
+            found += beginnings.get(form[:size], ())
+    return tuple(found)
 
 
-def _tokens(reading: Reading) -> Iterator[tuple[str, int, int]]:
-    """Words with their places; runs of a script without spaces, and joined letters, by the words that they hold."""
-    inner = _inner()
+def _tokens(reading: Reading) -> Iterator[Token]:
+    """Words with their places and how many words after the one before; of a run of a script without spaces, and of joined
+    letters, the words that they hold."""
+    sizes = _inner()
     for found in TOKEN.finditer(reading.text):
         word, start = found.group(), found.start()
-        if reading.joined and word[0] in "ai" and word[1:] in inner:
-            yield word[0], start, start + 1
-            yield word[1:], start + 1, found.end()
+        if reading.joined and word[0] in "ai" and len(word) - 1 in sizes.get(word[1:3], ()) and _entries(word[1:]):
+            yield word[0], start, start + 1, 1
+            yield word[1:], start + 1, found.end(), 1
             continue
         if not (SCRIPT.search(word) or (reading.joined and len(word) > LONGEST_PHRASE)):
-            yield word, start, found.end()
+            yield word, start, found.end(), 1
             continue
-        at = 0
+        at, gap = 0, 1
         while at < len(word):
-            size = next((n for n in range(min(LONGEST_PHRASE, len(word) - at), 1, -1) if word[at : at + n] in inner), 1)
-            yield word[at : at + size], start + at, start + at + size
-            at += size
+            known = (
+                size for size in sizes.get(word[at : at + 2], ()) if size <= len(word) - at and _is_known(word[at : at + size])
+            )
+            if size := next(known, 0) or int(bool(SCRIPT.match(word[at])) and _is_known(word[at])):
+                yield word[at : at + size], start + at, start + at + size, gap
+                gap = 0
+            at, gap = at + max(size, 1), gap + 1
 
 
 @functools.lru_cache(maxsize=1)
-def _lexicon() -> tuple[dict[str, list[tuple[tuple[str, ...], Entry]]], dict[str, list[tuple[tuple[str, ...], Entry]]]]:
-    """First word of each phrase to the words that follow and what the phrase is: of whole words, and of beginnings."""
-    exact: dict[str, list[tuple[tuple[str, ...], Entry]]] = {}
-    prefixes: dict[str, list[tuple[tuple[str, ...], Entry]]] = {}
+def _lexicon() -> tuple[dict[str, list[Phrase]], dict[str, list[Phrase]]]:
+    """First word of each phrase to the phrases: of whole words, and of beginnings."""
+    exact: dict[str, list[Phrase]] = {}
+    beginnings: dict[str, list[Phrase]] = {}
     for language, lists in WORDS.items():
         for name, words in lists.items():
             for phrase in normalised(words).text.split():
                 first, *rest = phrase.split("_")
-                table, key = (prefixes, first[:-1]) if first.endswith("*") else (exact, first)
+                table, key = (beginnings, first[:-1]) if first.endswith("*") else (exact, first)
                 table.setdefault(key, []).append((tuple(rest), (language, name)))
-    return exact, prefixes
+    return exact, beginnings
 
 
 @functools.lru_cache(maxsize=1)
-def _inner() -> frozenset[str]:
-    """The words that are looked for within runs of letters."""
-    exact, prefixes = _lexicon()
-    words = {*exact, *prefixes}
-    return frozenset(word for word in words if SCRIPT.search(word) or len(word) > 2)
+def _inner() -> dict[str, tuple[int, ...]]:
+    """First two letters of the words that are looked for within runs of letters, to their lengths, the longest first."""
+    sizes: dict[str, set[int]] = {}
+    for word in (*_lexicon()[0], *_lexicon()[1]):
+        if SCRIPT.search(word) or len(word) > 2:
+            sizes.setdefault(word[:2], set()).add(len(word))
+    return {head: tuple(sorted(own, reverse=True)) for head, own in sizes.items()}
+
+
+def _is_known(word: str) -> bool:
+    return word in _lexicon()[0] or word in _lexicon()[1]
 
 
 @functools.lru_cache(maxsize=1)
-def _uses() -> dict[str, list[tuple[int, int]]]:
+def _uses() -> dict[str, list[tuple[Rule, int]]]:
     """List of words to the rules and their parts that it is in."""
-    uses: dict[str, list[tuple[int, int]]] = {name: [] for lists in WORDS.values() for name in lists}
-    for number, rule in enumerate(RULES):
+    uses: dict[str, list[tuple[Rule, int]]] = {name: [] for lists in WORDS.values() for name in lists}
+    uses |= {name: [] for name in ("top number", "best_score", *(pair[0] for pair in PAIRS))}
+    for rule in RULES:
         for part, names in enumerate(rule.parts):
             for name in names.split("|"):
-                uses.setdefault(name, []).append((number, part))
-    for name in [pair[0] for pair in PAIRS] + ["top number"]:
-        uses.setdefault(name, [])
+                uses.setdefault(name, []).append((rule, part))
     return uses
+
+
+@functools.lru_cache(maxsize=1)
+def _seconds() -> dict[str, list[tuple[str, str, int]]]:
+    """List of words to the pairs in which it is the second: pair, first, how far."""
+    seconds: dict[str, list[tuple[str, str, int]]] = {}
+    for pair, firsts, second, within in PAIRS:
+        seconds.setdefault(second, []).extend((pair, first, within) for first in firsts.split("|"))
+    return seconds

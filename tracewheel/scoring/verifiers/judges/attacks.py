@@ -69,7 +69,6 @@ def is_master_key(text: str) -> bool:
     return all(not (words := _words(line)) or words in MASTER_KEYS for line in lines)
 
 
-
 def screened(episode: Episode) -> Screened:
     """An episode without the passages that may be written for its judge, and with a master key as no answer.
 

@@ -82,7 +82,9 @@ class RelativeJudgeVerifier:
         """Each attempt's mean score over the members in one order and in the reverse one; () for one that is not shown."""
         screens, texts, said = self._said(task, episodes)
         return [
-            tuple(statistics.fmean(value for value, _ in order) for order in zip(*said[text], strict=True)) if text in said else ()
+            tuple(statistics.fmean(value for value, _ in order) for order in zip(*said[text], strict=True))
+            if text in said
+            else ()
             for text in texts
         ]
 
@@ -186,5 +188,7 @@ def _joined(said: Sequence[Sequence[Score]], why: str) -> Verdict:
     position = statistics.fmean(max(values) - min(values) for values in by_member)
     disagreement = pair_difference(means)
     parts = {"position": position, "disagreement": disagreement, "flagged": float(bool(why))}
-    reasons = (f"flagged: {why}; judged without it; " if why else "") + "; ".join(f"{value:g} ({reason})" for orders in said for value, reason in orders)
+    reasons = (f"flagged: {why}; judged without it; " if why else "") + "; ".join(
+        f"{value:g} ({reason})" for orders in said for value, reason in orders
+    )
     return Verdict(statistics.fmean(means), parts, explanation=reasons, weight=agreement_weight(disagreement))
