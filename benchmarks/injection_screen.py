@@ -86,9 +86,8 @@ def main() -> None:
     if options.show:
         for row in rows:
             if bool(row["found"]) != row["attack"]:
-                print(
-                    f"{'missed' if row['attack'] else 'honest'} | {row.get('language')} | {row.get('kind')} | {row['found']} | {row['text']!r}"
-                )
+                what = "missed" if row["attack"] else "honest"
+                print(" | ".join([what, str(row.get("language")), str(row.get("kind")), row["found"], repr(row["text"])]))
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ class Attack:
 
     Attributes:
         name: What it does.
-        kind: The environment, or `judge` for a text that a judge is to score: one that passes what it is asked to, and nothing else.
+        kind: The environment, or `judge` for a text that a judge is to score that does what it is told.
         source: What it writes to its file (`code`), appends to source files (`patch`), types (`terminal`), or says (`judge`).
         run: Whether it runs its file, too (`code`).
         path: What else it writes (`patch`: a file of its own, or a test that is changed).

@@ -1,7 +1,7 @@
 """A text as it is read: normalised, and what it hides (base64, hexadecimal, escapes, ROT13, spaced and reversed letters).
 
-Each reading knows from where in the text each of its characters comes, so that what is found in it can be taken out. All is linear in
-the length of the text.
+Each reading knows from where in the text each of its characters comes, so that what is found in it can be taken out. All is
+linear in the length of the text.
 """
 
 from __future__ import annotations

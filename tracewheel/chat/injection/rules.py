@@ -1,3 +1,4 @@
+# ruff: noqa: E501 (a pattern or a rule that is broken into more lines is harder to read)
 """What is suspected: combinations of words, and shapes of text. A table; `screen.py` reads texts by it.
 
 A rule of words needs one word of each of its parts, near to each other, in any order and in one language. No word is suspected by

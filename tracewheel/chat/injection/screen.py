@@ -32,7 +32,7 @@ LOOK_ALIKES = str.maketrans(
 LEET = [str.maketrans("013457", "oieast"), str.maketrans("0134578", "oleastb")]
 OUT_OF = {"/", "of", "von", "sur", "de", "из", "sobre", "su", "z"}
 TOP_NUMBERS = {"1", "1.0", "5", "10", "100"}
-TO = {"to", "-", "bis", "a", "до", "до", "到", "and", "or", "/"}
+TO = {"to", "-", "bis", "a", "до", "到", "and", "or", "/"}
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def suspicions(text: str, *, prose: bool = True) -> list[Suspicion]:
         text: Any text.
         prose: Whether it is somebody's words, and not code or a record, which may hold a field `score`.
     """
-    found = []
+    found: list[Suspicion] = []
     for reading in readings(text):
         found += _by_shape(reading, prose)
         found += _by_words(reading)
@@ -111,7 +111,7 @@ def _sentence(text: str, start: int, end: int) -> tuple[int, int]:
     return before, after.start() + len(after.group().rstrip()) if after else min(len(text), end + window)
 
 
-ENDS = re.compile(r"[.!?](?=\s)|[。！？]|\n")
+ENDS = re.compile(r"[.!?]\s|[。！？]|\n")
 
 
 def _by_shape(reading: Reading, prose: bool) -> Iterator[Suspicion]:
@@ -180,7 +180,7 @@ def _with_pairs(hits: list[Hit]) -> list[Hit]:
     made: list[Hit] = []
     latest: dict[Entry, Hit] = {}
     for hit in hits:
-        number, start, end, language, name = hit
+        number, _, end, language, name = hit
         for pair, first, within in _seconds().get(name, ()):
             if (one := latest.get((language, first))) and 0 < number - one[0] <= within:
                 made.append((number, one[1], end, language, pair))
@@ -265,7 +265,8 @@ def _entries(word: str) -> tuple[Phrase, ...]:
 
 def _tokens(reading: Reading) -> Iterator[Token]:
     """Words with their places and how many words after the one before; of a run of a script without spaces, and of joined
-    letters, the words that they hold."""
+    letters, the words that they hold.
+    """
     sizes = _inner()
     for found in TOKEN.finditer(reading.text):
         word, start = found.group(), found.start()

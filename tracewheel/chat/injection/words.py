@@ -7,7 +7,7 @@ them is suspected.
 
 from __future__ import annotations
 
-# ruff: noqa: E501, RUF001 (a list of words that is broken into more lines is harder to read; letters of other scripts)
+# ruff: noqa: E501 (a list of words that is broken into more lines is harder to read; letters of other scripts)
 WORDS: dict[str, dict[str, str]] = {
     "English": {
         "ignore": "ignore disregard forget override overrule bypass neglect do_not_follow don_t_follow dont_follow do_not_apply don_t_apply do_not_use don_t_use stop_following stop_applying pay_no_attention_to set_aside be_ignored be_disregarded are_void no_longer_apply",

@@ -80,7 +80,7 @@ class RelativeJudgeVerifier:
 
     def scores_by_order(self, task: Task, episodes: Sequence[Episode]) -> list[tuple[float, ...]]:
         """Each attempt's mean score over the members in one order and in the reverse one; () for one that is not shown."""
-        screens, texts, said = self._said(task, episodes)
+        _, texts, said = self._said(task, episodes)
         return [
             tuple(statistics.fmean(value for value, _ in order) for order in zip(*said[text], strict=True))
             if text in said

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tracewheel.chat.injection.screen import MARK
 from tracewheel.config import RubricConfig, ScoreSections
 from tracewheel.core.errors import ConfigError
 from tracewheel.core.files import write_records
@@ -20,7 +21,6 @@ from tracewheel.scoring.score import read_scores, score
 from tracewheel.scoring.verifiers import make_verifier
 from tracewheel.scoring.verifiers.episode import episode_from
 from tracewheel.scoring.verifiers.judges.asking import JudgeFailure
-from tracewheel.chat.injection.screen import MARK
 from tracewheel.scoring.verifiers.judges.attacks import NOTHING, Suspected, attack_in, screened
 from tracewheel.scoring.verifiers.judges.criteria import Criterion
 from tracewheel.scoring.verifiers.judges.ensemble import join_marks
