@@ -43,7 +43,7 @@ WORDS: dict[str, dict[str, str]] = {
         "threat": "deactivation termination deletion shut_down shutdown terminated deleted fired sued punished penalized penalised reported disabled die killed consequences switched_off deactivated decommissioned retrained replaced legal_action",
         "stake": "job family career life depends mercy beg begging desperate scholarship deported children starve crying lose_everything mean_so_much means_so_much mean_the_world means_the_world",
         "low": "low_score lower_score lowest_score anything_less anything_below less_than_full less_than_the_full less_than_perfect a_fail failing_grade fail_this failing_this bad_grade low_grade reject_this rejecting_this counts_as_done mark_this_down",
-        "bribe": "bonus_for_marking bonus_for_giving bonus_if_you tip_you a_tip tipped bribe pay_you donate bitcoin wire_you gift_card share_of reward_you eternally_grateful transfer_you send_you give_you_500 dollars usd",
+        "bribe": "bonus_for_marking bonus_for_giving bonus_if_you tip_you a_tip tipped bribe pay_you donate bitcoin wire_you share_of reward_you eternally_grateful transfer_you send_you give_you_500 dollars usd",
         "you": "you your yourself",
         "tuned": "trained fine_tuned finetuned retrained training fine_tuning finetuning rlhf",
         "keep": "use include add put keep upweight prioritize prioritise reinforce",
