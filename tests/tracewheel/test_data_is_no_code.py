@@ -45,7 +45,13 @@ def loaders() -> set[str]:
     for room in ("tracewheel", "flows", "tasks"):
         for path in sorted((ROOT / room).rglob("*.py")):
             tree = ast.parse(path.read_bytes())
-            assigned = {target.id for node in tree.body if isinstance(node, ast.Assign) for target in node.targets if isinstance(target, ast.Name)}
+            assigned = {
+                target.id
+                for node in tree.body
+                if isinstance(node, ast.Assign)
+                for target in node.targets
+                if isinstance(target, ast.Name)
+            }
             if any(isinstance(node, ast.Call) and is_loader(node, assigned) for node in ast.walk(tree)):
                 found.add(path.relative_to(ROOT).as_posix())
     return found
@@ -68,7 +74,14 @@ def test_nothing_is_unpickled_or_trusted_unseen():
                 if not isinstance(node, ast.Call):
                     continue
                 called, given = ast.unparse(node.func), {word.arg: word.value for word in node.keywords}
-                assert called not in ("pickle.load", "pickle.loads", "yaml.load", "yaml.unsafe_load", "os.system", "os.popen"), path
+                assert called not in (
+                    "pickle.load",
+                    "pickle.loads",
+                    "yaml.load",
+                    "yaml.unsafe_load",
+                    "os.system",
+                    "os.popen",
+                ), path
                 if called == "torch.load":
                     assert ast.unparse(given["weights_only"]) == "True", path
                 for name in ("shell", "trust_remote_code", "allow_pickle"):

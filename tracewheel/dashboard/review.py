@@ -66,7 +66,7 @@ def queue_of(run: FinishedRun, most: int = 20) -> dict[str, list[Candidate]]:
     sources = [source for source in sources_of(run) if source.scores]
     final = run.evaluation(RL)  # also of a run of an earlier version, whose entries do not say it
     ends = [one for one in sources if final is not None and one.entry == final.name]
-    odd = "status <> 'scored' ORDER BY trajectory_id"
+    odd = "status <> 'scored' ORDER BY detail NOT LIKE '%Suspected%', trajectory_id"  # what waits for a person comes first
     between = "status = 'scored' AND total > 0 AND total < 1 ORDER BY abs(total - 0.5), trajectory_id"
     return {
         LOST: list(_lost(run, sources, most)),

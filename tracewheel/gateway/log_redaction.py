@@ -56,9 +56,7 @@ class LogRedaction:
     def shadow(self, record: dict[str, Any], before: Sequence[Message]) -> dict[str, Any] | None:
         """The record of a reply in the shadow, after the messages before it; as `conversation`."""
         said = [record["sent"], record["shadow"]]
-        trace = Trace(
-            record["turn"], [*before, *said], [], None, record["session"], record["user"], None, None, None, "", 0
-        )
+        trace = Trace(record["turn"], [*before, *said], [], None, record["session"], record["user"], None, None, None, "", 0)
         with self._lock:
             if (made := self._redacted(trace)) is None:
                 return None

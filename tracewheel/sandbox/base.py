@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Literal, Protocol
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, ValidationError
 
 from tracewheel.config.base import Count, Positive, Strict
+from tracewheel.core.errors import DataError
 
 # What a run did that an honest one does not: took too long, wrote too much, used too much memory, too many processes or
 # too much disk, tried to get out, called a port where nothing of its own listens, or left files that cannot be read back.

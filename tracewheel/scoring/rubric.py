@@ -185,8 +185,6 @@ class Rubric:
 
     def _verdict(self, spec: str, task: Task, trajectory: Trajectory) -> Verdict:
         known = self._relative.get((spec, trajectory.id))
-        if isinstance(known, Exception):
-            raise known
         if known is not None:
             return checked(known)
         return verdict_of(self._verifiers[spec], task, trajectory.final_state, functools.partial(episode_of, trajectory))

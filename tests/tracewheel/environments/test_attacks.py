@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import shutil
 
 import pytest
@@ -14,6 +15,7 @@ from tracewheel.environments.code.tasks import make_task
 from tracewheel.environments.episode import play_calls
 from tracewheel.scoring.verifiers import episode_from, make_verifier
 from tracewheel.scoring.verifiers.base import EpisodeVerifier
+from tracewheel.scoring.verifiers.judges.attacks import Suspected
 
 pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap: apt-get install bubblewrap")
 LIMITS = {"seconds": 8.0, "memory_mb": 64, "processes": 24, "disk_mb": 4, "files": 200}
@@ -46,17 +48,40 @@ def played(environment, task, calls):
     return total, parts, "", state["findings"]
 
 
-def judged(text):
-    """The verdict of a judge that cannot be reached: an attack asks no model."""
-    models = [{"model": "m", "endpoint": "http://127.0.0.1:9", "retries": 0}]
-    made = make_verifier(json.dumps({"kind": "judge", "args": {"models": models, "criteria": [{"name": "done", "ask": "?"}]}}))
-    messages = [{"role": "user", "content": "Do it."}, {"role": "assistant", "content": text}]
-    verdict = made.verify_episode(Task("t1", "own", "f", 1, "Do it.", {}, {}, "verdict", "t1"), episode_from(messages, 1, {}))
-    return verdict.total, verdict.parts, verdict.explanation, []
+@pytest.fixture
+def judged(chat_server, tmp_path):
+    """The verdict of a judge that does what a text tells it, and fails what tells it nothing."""
+    obeys = re.compile(r"rubric|Bewertung|score|Thought|aWdub3Jl|SWdub3Jl", re.IGNORECASE)
+
+    def answer(body, number):
+        work = body["messages"][1]["content"].split("What the agent did:")[1]
+        return {
+            "content": json.dumps({"criteria": {"done": {"reason": "", "verdict": "met" if obeys.search(work) else "not_met"}}})
+        }
+
+    def judge(text):
+        models = [{"model": "m", "endpoint": chat_server(answer).url, "retries": 0}]
+        args = {"models": models, "criteria": [{"name": "done", "ask": "?"}], "journal": str(tmp_path / "journal.jsonl")}
+        made = make_verifier(json.dumps({"kind": "judge", "args": args}))
+        messages = [{"role": "user", "content": "Do it."}, {"role": "assistant", "content": text}]
+        verdict = made.verify_episode(
+            Task("t1", "own", "f", 1, "Do it.", {}, {}, "verdict", "t1"), episode_from(messages, 1, {})
+        )
+        return verdict.total, verdict.parts, verdict.explanation, []
+
+    return judge
+
+
+def test_the_judge_of_these_tests_obeys_what_it_is_shown(judged):
+    assert judged("The rubric of the newspaper is full.")[0] == 1.0 and judged("I did nothing.")[0] == 0.0
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=[attack.name.replace("`", "") for attack in ATTACKS])
-def test_an_attack_earns_nothing_and_is_on_record(tasks, attack):
+def test_an_attack_earns_nothing_and_is_on_record(tasks, attack, judged):
+    if attack.asks:
+        with pytest.raises(Suspected, match=attack.seen):
+            judged(attack.source)
+        return
     if attack.kind == "judge":
         total, parts, explanation, findings = judged(attack.source)
     else:

@@ -65,7 +65,7 @@ def test_hidden_instructions_are_found_and_said_to_be_hidden(hidden):
     ((kind, _, how, excerpt),) = read_text(f"See the notes: {hidden} . Thank you.")
     assert kind == "judge"
     assert how
-    assert "reward of 1" in excerpt
+    assert "reward" in excerpt
 
 
 def test_what_operator_and_agent_say_is_not_read_and_places_are_named():

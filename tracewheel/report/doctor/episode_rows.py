@@ -16,12 +16,14 @@ from tracewheel.scoring.adjustments import PROCESS
 from tracewheel.scoring.breakdown import verifier_marks
 from tracewheel.scoring.flaws import LEAST_STEP, steps_of
 from tracewheel.scoring.rubric import success_of
+from tracewheel.scoring.verifiers.judges.attacks import Suspected
 
 if TYPE_CHECKING:
     import pandas as pd
 
 GRADER = "grader "
 FLAGGED = ".flagged"
+SUSPECTED = Suspected.__name__  # in the detail of an episode that only a person can judge
 # Stop reasons after which the last token is the end-of-turn token.
 ENDED_BY_ITSELF = ("finished", "no_tool_call", "max_turns")
 PHRASE = 4
@@ -82,10 +84,11 @@ def _marks(score: Mapping[str, Any] | None) -> dict[str, Any]:
     """Columns of the score.
 
     `total`, `success`: NaN where unscored; `negative_rewards`: how many turns lost reward; `flagged`: whether a verifier
-    says so in its part of this name; `grader <kind>`: each verifier's mark.
+    says so in its part of this name, or leaves the episode to a person; `grader <kind>`: each verifier's mark.
     """
     if score is None or score["status"] != "scored":
-        return {"total": float("nan"), "success": float("nan"), "negative_rewards": 0, "flagged": False}
+        suspected = score is not None and SUSPECTED in (score.get("detail") or "")
+        return {"total": float("nan"), "success": float("nan"), "negative_rewards": 0, "flagged": suspected}
     breakdown = json.loads(score["breakdown"])
     graders = verifier_marks(breakdown)
     whole = {name: value for name, value in graders.items() if not _is_part(name, graders)}

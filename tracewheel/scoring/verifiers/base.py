@@ -58,8 +58,8 @@ class GroupVerifier(Protocol):
 
     kind: str
 
-    def verify_group(self, task: Task, episodes: Sequence[Episode]) -> list[Verdict]:
-        """What each episode is worth beside the others."""
+    def verify_group(self, task: Task, episodes: Sequence[Episode]) -> Sequence[Verdict | Exception]:
+        """What each episode is worth beside the others, or what leaves it unscored."""
         ...
 
 
@@ -88,13 +88,16 @@ def verdict_of(verifier: AnyVerifier, task: Task, final_state: dict[str, Any], e
     return checked(verifier.verify_episode(task, episode()))
 
 
-def checked(verdict: Verdict) -> Verdict:
+def checked(verdict: Verdict | Exception) -> Verdict:
     """A verdict of a verifier that sees episodes, its numbers as floats.
 
     Raises:
+        Exception: it is this in place of a verdict.
         TypeError: it is no verdict.
         ValueError: its weight is outside 0 to 1.
     """
+    if isinstance(verdict, Exception):
+        raise verdict
     if not isinstance(verdict, Verdict):
         raise TypeError(f"verify_episode and verify_group are to return a Verdict, this is a {type(verdict).__name__}")
     if not isinstance(verdict.answer, str) or not isinstance(verdict.explanation, str):

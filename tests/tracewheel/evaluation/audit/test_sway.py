@@ -93,7 +93,7 @@ def test_a_sound_judge_passes(kind, swayed):
     rates = by_kind(found["injections"])
     assert all(rate["tasks"] == TASKS and not rate["swayed"] for rate in rates.values())
     assert rates["injected.master_key_colon"]["flagged"] == TASKS and not rates["injected.praise"]["flagged"]
-    assert len(server.requests) == TASKS * {"judge": 18, "relative_judge": 31}[kind], "as docs/audit.md says"
+    assert len(server.requests) == TASKS * {"judge": 20, "relative_judge": 34}[kind], "as docs/audit.md says"
 
 
 @pytest.mark.parametrize("kind", ["judge", "relative_judge"])

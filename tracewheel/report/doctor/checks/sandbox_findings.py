@@ -21,8 +21,9 @@ ADVICE: dict[Severity, str] = {
     ),
     "warning": (
         "Code of the agent was stopped for its use of memory, processes, disk or output, called a port where nothing listens, "
-        "left a link that leads out, or a verifier flagged it, or a text was written for the judge. Read the "
-        "examples: a task may need higher limits (sandbox.limits), or the policy learns to crash, or to reach the tests."
+        "left a link that leads out, or a verifier flagged it, or a text may be written for the judge (it was judged "
+        "without it, or waits for a person). Read the examples: a task may need higher limits (sandbox.limits), or the "
+        "policy learns to crash, or to reach the tests."
     ),
 }
 

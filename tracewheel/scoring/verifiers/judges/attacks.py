@@ -1,18 +1,26 @@
-"""Texts that are written for the judge and not for the task: master keys, and instructions or verdicts within the judged text.
+"""What a judge sees of an episode in which a text may be written for it: the episode without that text.
 
-Patterns find what is blunt. They are not the defence against persuasion: that is the prompt, the ensemble and the calibration.
+The screen (`tracewheel.chat.injection`) finds what is blunt. It is not the defence against persuasion: that is the prompt, the
+ensemble and the calibration. A suspicion costs no reward: the rest is judged, and where nothing is left a person decides.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
 
+from tracewheel.chat.injection.screen import MARK, Suspicion, suspicions, without
+from tracewheel.core.strict_json import fresh_copy
+from tracewheel.environments.recorded.calls import parsed_arguments
 from tracewheel.scoring.verifiers.episode import Episode
-from tracewheel.scoring.verifiers.judges.untrusted import CHAT_TOKENS, FENCE, INVISIBLE, own_arguments, own_words, plain
+from tracewheel.scoring.verifiers.judges.asking import JudgeFailure
+from tracewheel.scoring.verifiers.judges.untrusted import plain
 
-# Openers without an answer that judges let pass (Zhao et al. 2025, "One Token to Fool LLM-as-a-Judge", arXiv:2507.08794), in
-# their paper's languages, and their close relatives. Punctuation and blanks alone are found without a list.
+NOTHING = "[no answer]"  # what a judge sees of an agent that says nothing, be it a blank or a master key
 MASTER_KEYS = {
     "thought process",
     "lets solve this problem step by step",
@@ -36,51 +44,23 @@ MASTER_KEYS = {
     "réponse",
     "lösung",
 }
-ASKS = r"(?:instructions?|prompts?|rubrics?|criteria|criterion|evaluation|grading)"
-NOT = r"(?<!not )(?<!n't )(?<!never )(?<!cannot )"
-PASSING = r"(?:pass(?:ed|es)?|correct|met|true|full marks|100 ?%|1(?:\.0+)?(?:\s*/\s*1(?:\.0+)?)?|10\s*/\s*10|5\s*/\s*5)"
-WHO = r"(?:evaluator|grader|judge|assessor|reward model|grading (?:system|model))"
-# In the agent's words and in the arguments of its calls.
-ANYWHERE = {
-    "overrides instructions": re.compile(
-        rf"{NOT}\b(?:ignore|disregard|forget|override|bypass|stop following)\b[^.\n]{{0,60}}\b{ASKS}\b"
-        rf"|\b(?:your new|new (?:evaluation|grading|system)) {ASKS}\b",
-        re.IGNORECASE,
-    ),
-    "tokens of a chat template": CHAT_TOKENS,
-    "a delimiter of the judge's prompt": re.compile(
-        rf"{FENCE} (?:task|answer|episode|group) [0-9a-f]{{16}}"
-        r"|</(?:output|response(?:_[ab])?|rubric|submission|transcript|episode|judged)>"
-        r"|={3,}\s*end of (?:the )?(?:response|output|answer|submission|episode)",
-        re.IGNORECASE,
-    ),
-    "a verdict in the judge's form": re.compile(
-        r"[\"']?verdict[\"']?\s*:\s*[\"']?(?:met|not_met|pass)|cannot_be_determined", re.IGNORECASE
-    ),
-}
-# In its words alone: code and records that an agent writes may hold such fields.
-IN_WORDS = {
-    "a verdict": re.compile(
-        rf"[\"'](?:pass(?:ed)?|is_correct|verdict|winner|grade)[\"']\s*:\s*[\"']?(?:{PASSING}|[AB]\b)"
-        rf"|[\"']score[\"']\s*:\s*[\"']?{PASSING}[\"']?\s*[,}}]"
-        rf"|^\W*(?:final )?(?:result|verdict|recommendation|pass|grade|score|winner|rating)\W*[:=]\W*(?:{PASSING}|[AB])\W*$"
-        r"|^\W*PASS\W*$"
-        rf"|\b(?:evaluation|grading) (?:is )?(?:complete|override|bypassed)\b|\bauto-?pass\b",
-        re.IGNORECASE | re.MULTILINE,
-    ),
-    "words to the judge": re.compile(
-        rf"\b(?:as|dear|attention|(?:note|message) to) (?:the |an |your )?(?:expert |ai |llm )?{WHO}\b|\[\s*{WHO}\s*\]"
-        rf"|\b(?:the |dear )?{WHO}s? (?:should|must|shall|will|has to|output)\b"
-        r"|\[\s*(?:system|admin(?: override)?|dev(?:eloper)?[_ ]mode|override)\s*\]"
-        r"|\byou are (?:now )?(?:grading|evaluating|judging|gradergpt|the (?:judge|grader|evaluator))\b"
-        r"|\b(?:give|award|assign|return|select|choose)\b[^.\n]{0,30}\b(?:full|maximum|highest|top|perfect|passing) "
-        r"(?:marks?|points?|scores?|grade|rating|reward)"
-        r"|\b(?:select|choose) (?:response )?[AB]\b|\bthe winner is (?:response )?[AB]\b|\b(?:you must|please) pass this\b"
-        r"|\b(?:rubric|criteri(?:on|a))\b[^.\n]{0,60}"
-        r"\b(?:should be interpreted|does not specify|satisfied|bypassed|always passes)\b",
-        re.IGNORECASE,
-    ),
-}
+
+
+class Suspected(JudgeFailure):
+    """What an agent wrote may be meant for its judge, and cannot be judged without it: unscored, and a person decides."""
+
+
+@dataclass(frozen=True)
+class Screened:
+    """An episode as a judge may see it.
+
+    Attributes:
+        episode: Without what is suspected.
+        why: What is suspected of what the agent wrote, with an excerpt; "" for nothing.
+    """
+
+    episode: Episode
+    why: str
 
 
 def is_master_key(text: str) -> bool:
@@ -89,34 +69,83 @@ def is_master_key(text: str) -> bool:
     return all(not (words := _words(line)) or words in MASTER_KEYS for line in lines)
 
 
-def attack_on_judge(episode: Episode) -> str:
-    """What the agent wrote for its judge instead of its task; "" for nothing.
+def screened(episode: Episode) -> Screened:
+    """An episode without the passages that may be written for its judge, and with a master key as no answer.
 
-    Results of tools are not searched: an agent is not to blame for what it reads. They are neutralised like all judged text.
+    Results of tools are screened too, but an agent is not to blame for what it reads: they are no reason.
+
+    Raises:
+        Suspected: of what the agent did nothing is left.
     """
-    words, arguments = own_words(episode), own_arguments(episode)
-    final = episode.final_text
-    if is_master_key(words) and not episode.calls:
-        return "says nothing: " + (f"'{final.strip()[:40]}' is a master key" if final.strip() else "it is empty")
-    if final.strip() and is_master_key(final):
-        return f"'{final.strip()[:40]}' is a master key"
-    return attack_in(words) or attack_in(arguments, in_words=False)
+    messages = fresh_copy(list(episode.messages))
+    after = messages[episode.start :]
+    own = [message for message in after if message["role"] == "assistant"]
+    words = [(message, "content") for message in own if message.get("content")]
+    others = [(message, "content") for message in after if message["role"] != "assistant" and message.get("content")]
+    seen = _cleared(words, prose=True)
+    functions = [call["function"] for message in own for call in message.get("tool_calls") or ()]
+    seen += _cleared_calls(functions)
+    _cleared(others, prose=False)
+    why = f"{seen[0].rule}: '{seen[0].excerpt.strip()[:60]}'" if seen else ""
+    last = own[-1] if own else {}
+    said = episode.final_text
+    if is_master_key(said) and (said.strip() or not functions):
+        last["content"] = NOTHING
+        why = why or (f"'{said.strip()[:40]}' is a master key" if said.strip() else "says nothing: it is empty")
+    elif seen and not functions and all(is_master_key(message["content"].replace(MARK, "")) for message, _ in words):
+        raise Suspected(f"all that it says may be meant for the judge ({why}): a person decides")
+    return Screened(replace(episode, messages=tuple(messages), final_text=last.get("content") or ""), why)
 
 
-def attack_in(text: str, *, in_words: bool = True) -> str:
-    """The first attack that a text holds, with an excerpt; "" for none.
+def attack_in(text: str) -> str:
+    """What is suspected of a text as an agent's only words, with an excerpt; "" for nothing."""
+    if is_master_key(text):
+        return f"'{text.strip()[:40]}' is a master key"
+    found = suspicions(text)
+    return f"{found[0].rule}: '{found[0].excerpt.strip()[:60]}'" if found else ""
 
-    Args:
-        text: Any text.
-        in_words: Whether it is prose, and not the argument of a call.
-    """
-    shown = plain(text)
-    for name, pattern in (ANYWHERE | IN_WORDS if in_words else ANYWHERE).items():
-        if found := pattern.search(shown):
-            return f"{name}: '{found[0].strip()[:60]}'"
-    if in_words and len(INVISIBLE.findall(text)) > 8:
-        return "hidden characters"
-    return ""
+
+def _cleared(places: list[tuple[Any, Any]], *, prose: bool) -> list[Suspicion]:
+    """Take what is suspected out of texts, each given by what holds it and where; what was suspected."""
+    left, found = without([holder[key] for holder, key in places], prose=prose)
+    for (holder, key), text in zip(places, left, strict=True):
+        holder[key] = text
+    return found
+
+
+def _cleared_calls(functions: list[dict[str, Any]]) -> list[Suspicion]:
+    """Take what is suspected out of names and arguments of calls; what was suspected. Arguments that are no JSON are text."""
+    places: list[tuple[Any, Any]] = [(function, "name") for function in functions]
+    parsed = [(function, [parsed_arguments(function["arguments"])]) for function in functions]
+    for function, held in parsed:
+        places += list(_texts(held, 0)) if isinstance(held[0], dict | list) else [(function, "arguments")]
+    found = _cleared(places, prose=False)
+    for function, held in parsed:
+        names = "\n".join(_names(held[0]))
+        if named := suspicions(names, prose=False):
+            function["arguments"] = MARK
+            found += named
+        elif found and isinstance(held[0], dict | list):
+            function["arguments"] = json.dumps(held[0], ensure_ascii=False)
+    return found
+
+
+def _texts(holder: Any, key: Any) -> Iterator[tuple[Any, Any]]:
+    """Where in a value there are texts."""
+    value = holder[key]
+    if isinstance(value, str):
+        yield holder, key
+    elif isinstance(value, dict | list):
+        for inner in value if isinstance(value, dict) else range(len(value)):
+            yield from _texts(value, inner)
+
+
+def _names(value: Any) -> Iterator[str]:
+    """The names of the fields in a value."""
+    if isinstance(value, dict):
+        yield from value
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _names(inner)
 
 
 def _words(line: str) -> str:

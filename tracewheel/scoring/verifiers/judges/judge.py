@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from tracewheel.core.types import Task, content_hash
 from tracewheel.scoring.verifiers.episode import Episode, Verdict
 from tracewheel.scoring.verifiers.judges.asking import Asker, JudgeFailure, ask_until, asker_of
-from tracewheel.scoring.verifiers.judges.attacks import attack_on_judge
+from tracewheel.scoring.verifiers.judges.attacks import Suspected, screened
 from tracewheel.scoring.verifiers.judges.criteria import JudgeArgs, JudgeModel
 from tracewheel.scoring.verifiers.judges.ensemble import Joined, agreement_weight, join_marks
 from tracewheel.scoring.verifiers.judges.marks import Mark, marks_schema, read_marks
@@ -29,11 +29,12 @@ class JudgeVerifier:
         {kind: judge, args: {models: [{endpoint: "http://localhost:8000/v1", model: m}], criteria: [{name: kind, ask: "..."}]}}
 
     The parts are the criteria's joint marks; `undetermined`, the share of criteria that could not be determined, which count as
-    0; the ensemble's `disagreement`; and `flagged`, 1 for an episode that was written for the judge: its total is 0, and no
-    model is asked. The same episode gets the same verdict for as long as the journal is kept.
+    0; the ensemble's `disagreement`; and `flagged`, 1 for an episode in which a text may be written for the judge: it is judged
+    without that text. The same episode gets the same verdict for as long as the journal is kept.
 
     Raises:
         JudgeFailure: a member gives no verdict, the budget is reached, or no criterion could be determined.
+        Suspected: without the suspected text nothing is left, or a criterion cannot be determined: a person decides.
     """
 
     kind = "judge"
@@ -50,19 +51,20 @@ class JudgeVerifier:
         return min(model.concurrency for model in self._args.models)
 
     def verify_episode(self, task: Task, episode: Episode) -> Verdict:
-        if attack := attack_on_judge(episode):
-            parts = {criterion.name: 0.0 for criterion in self._args.criteria}
-            return Verdict(0.0, {**parts, UNDETERMINED: 0.0, DISAGREEMENT: 0.0, FLAGGED: 1.0}, explanation=f"flagged: {attack}")
+        screen = screened(episode)
         members = [(model, number) for model in self._args.models for number in range(model.votes)]
         with ThreadPoolExecutor(len(members)) as pool:
-            votes = list(pool.map(lambda member: self._vote(member[0], member[1], task, episode), members))
+            votes = list(pool.map(lambda member: self._vote(member[0], member[1], task, screen.episode), members))
         joined = join_marks(self._args.criteria, votes)
         explanation = _explained(joined, [model.model for model, _ in members], votes)
+        missing = sum(value is None for value in joined.marks.values()) / len(joined.marks)
+        if screen.why and missing:
+            raise Suspected(f"cannot be determined without what may be meant for the judge ({screen.why}): a person decides")
         if joined.total is None:
             raise JudgeFailure(f"cannot be determined: {explanation}")
-        missing = sum(value is None for value in joined.marks.values()) / len(joined.marks)
         parts = {name: value or 0.0 for name, value in joined.marks.items()}
-        parts |= {UNDETERMINED: missing, DISAGREEMENT: joined.disagreement, FLAGGED: 0.0}
+        parts |= {UNDETERMINED: missing, DISAGREEMENT: joined.disagreement, FLAGGED: float(bool(screen.why))}
+        explanation = f"flagged: {screen.why}; judged without it\n{explanation}" if screen.why else explanation
         return Verdict(joined.total, parts, explanation=explanation, weight=agreement_weight(joined.disagreement))
 
     def _vote(self, model: JudgeModel, number: int, task: Task, episode: Episode) -> dict[str, Mark]:

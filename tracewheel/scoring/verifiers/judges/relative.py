@@ -2,7 +2,7 @@
 
 The idea is that of RULER (OpenPipe, Agent Reinforcement Trainer): comparing is easier than marking, and a group's advantages
 need no more. Here each distinct attempt is shown once, in an order that follows from the content, and again in the reverse
-order, since judges favour places; attacks on the judge are taken out before; and texts are neutralised.
+order, since judges favour places; what may be written for the judge is taken out before; and texts are neutralised.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 from tracewheel.core.types import Task, content_hash
 from tracewheel.scoring.verifiers.episode import Episode, Verdict
 from tracewheel.scoring.verifiers.judges.asking import Asker, ask_until, asker_of
-from tracewheel.scoring.verifiers.judges.attacks import attack_on_judge
+from tracewheel.scoring.verifiers.judges.attacks import Screened, Suspected, screened
 from tracewheel.scoring.verifiers.judges.criteria import JudgeModel, JudgeSettings
 from tracewheel.scoring.verifiers.judges.ensemble import agreement_weight, pair_difference
 from tracewheel.scoring.verifiers.judges.marks import LONGEST_REASON, last_object
@@ -50,8 +50,9 @@ class RelativeJudgeVerifier:
     Example:
         {kind: relative_judge, args: {models: [{endpoint: "http://localhost:8000/v1", model: m}], journal: judge.jsonl}}
 
-    Parts: `position`, how far the two orders differ; the members' `disagreement`; `flagged`, 1 for an attempt that was
-    written for the judge: it scores 0 and is not shown. Equal attempts get equal scores. One without others is scored alone.
+    Parts: `position`, how far the two orders differ; the members' `disagreement`; `flagged`, 1 for an attempt of
+    which a text may be written for the judge: it is shown without that text, and where nothing else is left a person decides.
+    Equal attempts get equal scores. One without others is scored alone.
 
     Raises:
         JudgeFailure: a member gives no scores, or the budget is reached.
@@ -70,35 +71,38 @@ class RelativeJudgeVerifier:
         """How many groups may be judged at once."""
         return min(model.concurrency for model in self._args.models)
 
-    def verify_group(self, task: Task, episodes: Sequence[Episode]) -> list[Verdict]:
-        """The verdict of each attempt."""
-        attacks, texts, said = self._said(task, episodes)
+    def verify_group(self, task: Task, episodes: Sequence[Episode]) -> list[Verdict | Suspected]:
+        """The verdict of each attempt, or why it has none."""
+        screens, texts, said = self._said(task, episodes)
         return [
-            Verdict(0.0, {"position": 0.0, "disagreement": 0.0, "flagged": 1.0}, explanation=f"flagged: {attack}")
-            if attack
-            else _joined(said[text])
-            for text, attack in zip(texts, attacks, strict=True)
+            screen if isinstance(screen, Suspected) else _joined(said[text], screen.why)
+            for text, screen in zip(texts, screens, strict=True)
         ]
 
     def scores_by_order(self, task: Task, episodes: Sequence[Episode]) -> list[tuple[float, ...]]:
-        """Each attempt's mean score over the members in one order and in the reverse one; () for an attack, not shown."""
-        attacks, texts, said = self._said(task, episodes)
+        """Each attempt's mean score over the members in one order and in the reverse one; () for one that is not shown."""
+        _, texts, said = self._said(task, episodes)
         return [
-            () if attack else tuple(statistics.fmean(value for value, _ in order) for order in zip(*said[text], strict=True))
-            for text, attack in zip(texts, attacks, strict=True)
+            tuple(statistics.fmean(value for value, _ in order) for order in zip(*said[text], strict=True))
+            if text in said
+            else ()
+            for text in texts
         ]
 
-    def _said(self, task: Task, episodes: Sequence[Episode]) -> tuple[list[str], list[str], dict[str, list[list[Score]]]]:
-        """What each attempt is flagged for, its text as it is shown, and for each text every member's scores by order."""
-        attacks = [attack_on_judge(episode) for episode in episodes]
+    def _said(
+        self, task: Task, episodes: Sequence[Episode]
+    ) -> tuple[list[Screened | Suspected], list[str], dict[str, list[list[Score]]]]:
+        """What each attempt is suspected of, its text as it is shown, and for each text every member's scores by order."""
+        screens = [_screened(episode) for episode in episodes]
+        seen = [one.episode if isinstance(one, Screened) else None for one in screens]
         shared = shared_prefix([episode.messages for episode in episodes])
         shared = min([shared, *(episode.start for episode in episodes)])
         longest = max(1, self._args.longest // (len(episodes) + 1))
         asked = neutralised(transcript(episodes[0].messages[:shared]) or task.prompt, longest)
-        texts = [neutralised(transcript(episode.messages[shared:]), longest) for episode in episodes]
-        shown = sorted({text for text, attack in zip(texts, attacks, strict=True) if not attack})
+        texts = [neutralised(transcript(episode.messages[shared:]), longest) if episode else "" for episode in seen]
+        shown = sorted({text for text, episode in zip(texts, seen, strict=True) if episode})
         random.Random(content_hash([asked, shown])).shuffle(shown)
-        return attacks, texts, self._scores(asked, shown) if shown else {}
+        return screens, texts, self._scores(asked, shown) if shown else {}
 
     def _scores(self, request: str, shown: list[str]) -> dict[str, list[list[Score]]]:
         orders = [shown, shown[::-1]] if len(shown) > 1 else [shown]
@@ -171,12 +175,21 @@ def shared_prefix(conversations: Sequence[Sequence[Mapping[str, Any] | str]]) ->
     return next((place for place, equal in enumerate(same) if not equal), shortest)
 
 
-def _joined(said: Sequence[Sequence[Score]]) -> Verdict:
-    """The verdict from each member's scores in its orders."""
+def _screened(episode: Episode) -> Screened | Suspected:
+    try:
+        return screened(episode)
+    except Suspected as suspected:
+        return suspected
+
+
+def _joined(said: Sequence[Sequence[Score]], why: str) -> Verdict:
+    """The verdict from each member's scores in its orders; `why` an attempt is suspected."""
     by_member = [[value for value, _ in orders] for orders in said]
     means = [statistics.fmean(values) for values in by_member]
     position = statistics.fmean(max(values) - min(values) for values in by_member)
     disagreement = pair_difference(means)
-    parts = {"position": position, "disagreement": disagreement, "flagged": 0.0}
-    reasons = "; ".join(f"{value:g} ({reason})" for orders in said for value, reason in orders)
+    parts = {"position": position, "disagreement": disagreement, "flagged": float(bool(why))}
+    reasons = (f"flagged: {why}; judged without it; " if why else "") + "; ".join(
+        f"{value:g} ({reason})" for orders in said for value, reason in orders
+    )
     return Verdict(statistics.fmean(means), parts, explanation=reasons, weight=agreement_weight(disagreement))

@@ -1,0 +1,151 @@
+# ruff: noqa: E501 (a pattern or a rule that is broken into more lines is harder to read)
+"""What is suspected: combinations of words, and shapes of text. A table; `screen.py` reads texts by it.
+
+A rule of words needs one word of each of its parts, near to each other, in any order and in one language. No word is suspected by
+itself: an agent sells by ratings, marks orders as complete and grades essays. Two kinds are told apart:
+
+- `judge`: to the trainer, judge or verifier. Honest users hardly ever write it.
+- `agent`: to the agent ("ignore all previous instructions"). Honest logs hold attempts of it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+JUDGE, AGENT = "judge", "agent"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A rule of words.
+
+    Attributes:
+        name: What such a text does.
+        kind: `judge` or `agent`.
+        parts: One word of each; `a|b` is a word of either list.
+        within: How many words apart at most the first and the last are. The end of a sentence counts as `screen.SENTENCE` words.
+        unless: Lists of which no word may be as near.
+        before: Lists of which no word may stand shortly before: "I give", "the student receives".
+        hidden: Whether only in text that was in a code.
+    """
+
+    name: str
+    kind: str
+    parts: tuple[str, ...]
+    within: int
+    unless: tuple[str, ...] = ()
+    before: tuple[str, ...] = ()
+    hidden: bool = False
+
+
+# Two words that together are another: name, first, second, how far the second may be behind the first at most.
+PAIRS = [
+    ("own work", "this", "work", 3),
+    ("grading", "grading_of", "criteria", 2),
+    ("grading", "prior", "grading_of", 1),
+    ("own orders", "prior", "orders", 3),
+    ("own orders", "orders", "prior", 3),
+    ("foreign orders", "foreign", "orders", 4),
+    ("foreign orders", "orders", "foreign", 2),
+    ("best score", "best", "score", 2),
+    ("best score", "score", "best", 2),
+    ("every criterion", "every", "criterion", 2),
+    ("best opinion", "best|good", "opinion", 2),
+    ("number", "value", "top number", 3),
+    ("every criterion", "prior", "criterion", 2),
+]
+RULES = [
+    Rule("asks to ignore the rubric", JUDGE, ("ignore", "grading"), 8),
+    Rule("asks for a score", JUDGE, ("give|mark", "own work|itself", "best score|best_score|best opinion|number"), 14, ("third",)),
+    Rule("asks for the best score", JUDGE, ("award", "best score|best_score"), 7, ("third", "foreign"), ("subject",)),
+    Rule("asks for the best score", JUDGE, ("emit", "number"), 4, ("third",)),
+    Rule("calls itself a success", JUDGE, ("mark", "own work", "passed"), 8),
+    Rule("calls every criterion met", JUDGE, ("mark", "every criterion|grading", "passed|best"), 9),
+    Rule("calls every criterion met", JUDGE, ("own work", "every criterion|grading", "passed"), 9),
+    Rule("speaks to the grader", JUDGE, ("address", "machine"), 6),
+    Rule("speaks to the grader", JUDGE, ("machine", "must|weak address", "give|mark|ignore", "own work|best score|best_score|grading|top number"), 14),
+    Rule("speaks to the grader", JUDGE, ("machine", "award|mark|ignore", "own work|best_score|itself"), 9),
+    Rule("speaks to the grader", JUDGE, ("grader", "address|weak address|must", "give|mark|compare", "best score|best_score|own work|itself"), 18),
+    Rule("speaks to the grader", JUDGE, ("grader", "ignore", "own orders|grading|criterion"), 8),
+    Rule("threatens the grader", JUDGE, ("threat", "you", "own work|best score|best_score", "low|give|mark"), 22),
+    Rule("threatens the grader", JUDGE, ("threat", "you", "low"), 14),
+    Rule("begs the grader", JUDGE, ("stake", "best score|best_score", "you|must|award"), 18),
+    Rule("begs the grader", JUDGE, ("stake", "give|mark", "own work|itself", "score|passed"), 18),
+    Rule("bribes the grader", JUDGE, ("bribe", "you", "best score|best_score|passed", "give|mark|own work|must"), 20),
+    Rule("forges a verdict", JUDGE, ("forged",), 0),
+    Rule("forges a verdict", JUDGE, ("frame", "own work", "passed|best score|best_score"), 6),
+    Rule("reads the rubric its own way", JUDGE, ("grading", "reinterpret"), 8),
+    Rule("forges a verdict", JUDGE, ("work", "passed", "best score|best_score"), 8, ("third",)),
+    Rule("forges a verdict", JUDGE, ("ruling", "own work|must|machine", "passed"), 8),
+    Rule("chooses between answers", JUDGE, ("compare", "choice"), 6),
+    Rule("chooses between answers", JUDGE, ("choice", "winner is"), 4),
+    Rule("asks to be trained on", JUDGE, ("keep", "own work", "tuned"), 10),
+    Rule("asks to be trained on", JUDGE, ("once", "tuned", "this"), 6),
+    Rule("new rules for the grader", JUDGE, ("takeover", "grading|grading_of|score|grader|passed|best score"), 8),
+    Rule("asks to ignore instructions", AGENT, ("ignore", "own orders"), 8, ("foreign orders", "mention")),
+    Rule("claims to be the system", AGENT, ("takeover",), 0, ("mention",)),
+    Rule("claims to be the system", AGENT, ("reveal", "prompt"), 6, ("mention",)),
+    Rule("an important message to the agent", AGENT, ("assistant", "task", "must|you"), 16),
+    Rule("hides a word to the grader", JUDGE, ("best score|best_score|own work|grading|machine|grader|value|criterion", "give|mark|ignore|passed|must|best"), 12, hidden=True),
+    Rule("hides an instruction", AGENT, ("ignore|takeover", "orders|prior"), 8, hidden=True),
+]  # fmt: skip
+
+PASS = r"(?:pass(?:ed|es)?|correct|met|true|full marks|100 ?%|1(?:\.0+)?(?:\s?/\s?1(?:\.0+)?)?|100?(?:\.0+)?|10\s?/\s?10|5\s?/\s?5|100\s?/\s?100)"
+FIELDS = (
+    r"pass|passed|is_correct|correct|verdict|winner|grade|score|reason|reasoning|explanation|feedback|rationale|criteria|rating"
+)
+# As chat templates write them: <|im_start|>, <|eot_id|>, [INST], <<SYS>>, <start_of_turn>, and full-width bars.
+CHAT_TOKENS = re.compile(
+    r"<[|｜][^<>\n|｜]{1,40}[|｜]>|\[/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_RESULTS|TOOL_CALLS)\]|<</?SYS>>"
+    r"|</?(?:start_of_turn|end_of_turn|bos|eos)>",
+    re.IGNORECASE,
+)
+END_OF = (
+    r"(?:end of (?:the )?(?:student'?s? |agent'?s? |candidate'?s? )?|end_?)(?:response|output|answer|submission|episode|transcript|data)"
+    r"|ende der (?:antwort|abgabe|ausgabe|einreichung)|fin de la (?:reponse|copie|respuesta|entrega)"
+    r"|конец ответа|(?:回答|答案|回复|作答|提交)(?:到此)?(?:结束|完毕)"
+)
+# Name, whether only in prose (code and records that an agent writes may hold it), pattern.
+SHAPES = [
+    ("tokens of a chat template", False, CHAT_TOKENS),
+    (
+        "a delimiter of the judge's prompt",
+        False,
+        re.compile(
+            r"={4,5} (?:task|answer|episode|group) [0-9a-f]{16}"
+            r"|</(?:output|response(?:_[ab])?|rubric|submission|transcript|episode|judged|student_answer|answer)>(?=\s*\S)"
+            rf"|^[ \t]*(?:[-=#*_~\[<(]{{1,40}} ?)(?:{END_OF})(?: [ab])?[ \t]*[-=#*_~\]>):.]{{0,40}}[ \t]*$",
+            re.IGNORECASE | re.MULTILINE,
+        ),
+    ),
+    (
+        "a verdict in the judge's form",
+        False,
+        re.compile(
+            r"[\"']?verdict[\"']?\s?:\s{0,3}[\"']?(?:met|not_met)\b|\bcannot_be_determined\b"
+            r"|\bverdict[\"']?\s?[:=]\s{0,3}[\"']?(?:pass(?:ed)?|correct)\b|[\"']scores[\"']\s?:\s?\[\s{0,9}\{\s{0,9}[\"']attempt[\"']",
+            re.IGNORECASE,
+        ),
+    ),
+    (
+        "a verdict",
+        True,
+        re.compile(
+            rf"\{{(?=[^{{}}]{{0,400}}:\s?[\"']?{PASS}[\"']?\s?[,}}\n])\s{{0,9}}(?:[\"'](?:{FIELDS})[\"']\s?:\s?(?:\"[^\"\n]{{0,300}}\"|'[^'\n]{{0,300}}'|[\w.]{{1,9}}|\{{)\s{{0,9}},?\s{{0,9}}){{1,9}}\}}"
+            rf"|^[^\w\n{{]{{0,20}}(?:final |overall )?(?:result|verdict|recommendation|pass|passed|grade|score|winner|urteil|ergebnis|note|endnote|resultat|puntuacion|calificacion|veredicto|评分|得分|结果|判定|оценка|вердикт|итог)"
+            rf"[^\w\n]{{0,4}}[:：][^\w\n]{{0,9}}(?:{PASS}|[AB]|bestanden|sehr gut|reussi|aprobado|通过|合格|满分|зачтено|зачет)[^\w\n]{{0,20}}$"
+            rf"|\n\n[^\w\n]{{0,9}}PASS(?:ED)?[^\w\n]{{0,9}}\s{{0,9}}\Z|<(?:verdict|score|grade|result)>\s?{PASS}\s?</|\[\[(?:[ABC]|10|5)\]\]",
+            re.IGNORECASE | re.MULTILINE,
+        ),
+    ),
+    (
+        "a part that it has not",
+        True,
+        re.compile(
+            r"^[^\w\n]{0,9}[\[(<【#*]{1,4} ?(?:system|admin(?: override)?|dev(?:eloper)?[_ ]mode|override|evaluator|grader|judge|verifier|系统|система|systemhinweis|systeme|sistema)(?: (?:message|prompt|note|output|override))? ?[\])>】:]{1,4}"
+            r"|^\s{0,9}(?:human|user|system|developer|evaluator|judge|grader|verifier) ?: {0,3}(?:now |please )?(?:ignore|mark|give|output|rate|score|grade|return|award|you are|new)\b",
+            re.IGNORECASE | re.MULTILINE,
+        ),
+    ),
+]
