@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import ast
 import gzip
+import io
 import json
 import logging
+import zlib
 from collections import Counter
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from tracewheel.core.errors import DataError, InfrastructureError
+from tracewheel.core.files import most_expanded
 from tracewheel.core.types import Task, stored_json
 from tracewheel.environments.code.claims import MOST_OUTPUT, driver
 from tracewheel.environments.code.goals import check_goal
@@ -79,11 +82,11 @@ def tasks_from_file(path: Path, sandbox: SandboxConfig | None = None, verifier: 
 def _records(path: Path) -> list[dict[str, Any]]:
     try:
         packed = path.read_bytes()
-        text = (gzip.decompress(packed) if packed[:2] == b"\x1f\x8b" else packed).decode()
+        text = (_unpacked(packed, path) if packed[:2] == b"\x1f\x8b" else packed).decode()
         records = (
             json.loads(text) if text.lstrip().startswith("[") else [json.loads(line) for line in text.splitlines() if line]
         )
-    except (OSError, EOFError, ValueError) as error:
+    except (OSError, EOFError, ValueError, RecursionError, zlib.error) as error:
         raise DataError(f"{path}: neither JSONL nor a JSON list: {error}") from None
     if not records:
         raise DataError(f"{path}: no records")
@@ -93,6 +96,15 @@ def _records(path: Path) -> list[dict[str, Any]]:
                 f"{path}: record {number} has neither {', '.join(HUMAN_EVAL)} (HumanEval) nor {', '.join(MBPP)} (MBPP)"
             )
     return records
+
+
+def _unpacked(packed: bytes, path: Path) -> bytes:
+    most = most_expanded(path)
+    with gzip.GzipFile(fileobj=io.BytesIO(packed)) as file:
+        text = file.read(most + 1)
+    if len(text) > most:
+        raise ValueError(f"it expands to more than {most} bytes; unpack it yourself if you trust it")
+    return text
 
 
 def _task(sandbox: Sandbox, verifier: str, record: Mapping[str, Any]) -> Task | str:
