@@ -19,7 +19,7 @@ R = TypeVar("R", bound=Record)
 LARGEST_EXPANSION = 300  # times the size of a file: logs compress to a tenth or a hundredth, zeros to a thousandth
 LARGEST_SETTING = 1_000_000  # for what was read once, under whatever setting
 ALWAYS_EXPANDS = 64 << 20
-BATCH_BYTES = 64 << 20
+BATCH_BYTES = 16 << 20
 EXPANDS = "expands too far"
 
 
@@ -87,7 +87,7 @@ def most_expanded(path: Path, expansion: int = LARGEST_EXPANSION) -> int:
 
 
 def read_foreign_batches(path: Path, rows: int, expansion: int = LARGEST_EXPANSION) -> Iterator[pyarrow.RecordBatch]:
-    """A Parquet file that anybody may have made, in batches of at most `rows` rows and some 64 MiB.
+    """A Parquet file that anybody may have made, in batches of at most `rows` rows and some 16 MiB.
 
     A few bytes of Parquet may be a text in each of a million rows, or a million nulls in one. What the file says of a row
     group bounds a value of it, so a batch has as few rows as may all hold the largest.

@@ -22,11 +22,12 @@ GOOD = json.dumps({"messages": [{"role": "user", "content": "hello"}, {"role": "
 MOST_MIB = 900
 # Ingests a folder, and prints the report and the peak of memory in MiB.
 PROGRAM = """
-import json, pathlib, resource, sys
+import json, pathlib, re, sys
 from tracewheel.config import IngestConfig
 from tracewheel.traces.ingest import ingest
 report = ingest(IngestConfig(paths=(sys.argv[1],)), pathlib.Path(sys.argv[2]))
-print(json.dumps([report["kept"], report["by_reason"], resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024]))
+peak = re.search(r"VmHWM:\\s+(\\d+)", pathlib.Path("/proc/self/status").read_text())  # getrusage counts the parent's, too
+print(json.dumps([report["kept"], report["by_reason"], int(peak[1]) // 1024]))
 """
 
 
@@ -58,7 +59,7 @@ def null_rows(path):
     parquet(path, pyarrow.nulls(20_000_000, pyarrow.int64()))
 
 
-def gzipped(block, times, name="w"):
+def gzipped(block, times):
     def write(path):
         with gzip.open(path, "wb", 6) as file:
             for _ in range(times):
@@ -89,9 +90,8 @@ BOMBS = {
     "value.parquet": (one_long_value, {"expands too far"}),
     "delta.parquet": (beginnings_shared, {"expands too far"}),
     "list.parquet": (nulls_in_a_row, {"expands too far"}),
-    "rows.parquet": (null_rows, {"expands too far"}),
+    "rows.parquet": (null_rows, {"too many unreadable"}),
     "zeros.jsonl.gz": (gzipped(bytes(MIB), 200), {"expands too far"}),
-    "blank.jsonl.gz": (gzipped(b"\n" * MIB, 200), {"expands too far"}),
     "records.jsonl.gz": (gzipped(b"1\n" * (MIB // 2), 100), {"too many unreadable"}),
     "elements.json.gz": (lambda path: gzipped(b"[" + b"1," * (MIB // 2), 100)(path), {"too many unreadable"}),
     "brackets.json.gz": (gzipped(b"[" * MIB, 200), {"expands too far"}),
@@ -104,7 +104,7 @@ BOMBS = {
     "deep.jsonl": (written('{"messages": ' + "[" * 100_000 + "]" * 100_000 + "}\n"), {"not JSON"}),
     "number.jsonl": (written('{"messages": ' + "1" * 1_000_000 + "}\n"), {"not JSON"}),
     "keys.jsonl": (written("{" + ",".join(['"messages":1'] * 1_000_000) + "}\n"), {"no messages"}),
-    "sparse.jsonl": (sparse, {"too large", "truncated"}),
+    "sparse.jsonl": (sparse, set()),
 }
 
 
@@ -132,15 +132,15 @@ def entries(out):
 
 
 def test_the_refusal_names_the_file_and_the_setting_and_the_setting_raises_it(tmp_path):
-    gzipped(GOOD.encode() * 10_000, 80)(tmp_path / "log.jsonl.gz")
+    gzipped(GOOD.replace("hello", "hello " * 200_000).encode(), 70)(tmp_path / "log.jsonl.gz")
     (tmp_path / "out").mkdir()
-    config = IngestConfig(paths=(str(tmp_path / "log.jsonl.gz"),), most_unreadable=10, largest_expansion=1)
+    config = IngestConfig(paths=(str(tmp_path / "log.jsonl.gz"),), largest_expansion=1)
     report = ingest(config, tmp_path / "out")
-    (entry,) = entries(tmp_path / "out")
+    *_, entry = entries(tmp_path / "out")
     assert (report["kept"], entry["reason"], entry["file"]) == (1, "expands too far", "log.jsonl.gz")
     assert "ingest.largest_expansion" in entry["detail"]
     report = ingest(config.model_copy(update={"largest_expansion": 2_000}), tmp_path / "out")
-    assert (report["read"], report["quarantined"]) == (800_000, 0)
+    assert (report["read"], report["quarantined"]) == (70, 0)
 
 
 def test_a_file_of_rubbish_is_left_after_so_many_records_and_what_is_appended_is_read(tmp_path):
