@@ -165,9 +165,10 @@ def read_history(config: IngestConfig) -> History:
 
 
 def _index(config: IngestConfig, name: str, path: Path, history: History) -> LogHistory | None:
-    pieces, whole = whole_file_pieces(path), True
+    largest, expansion = config.largest_record_mib << 20, config.largest_expansion
+    pieces, whole = whole_file_pieces(path, largest, expansion), True
     if pieces is None:
-        log = LogFile(path, largest=config.largest_record_mib << 20)
+        log = LogFile(path, largest=largest, expansion=expansion)
         pieces, whole = log.pieces(), log.layout != "lines" or is_compressed(path)
     lines = _Lines(history, name)
     with Spool() as spool:

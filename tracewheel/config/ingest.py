@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Field, ValidationError, model_validator
 from tracewheel.config.base import GivenKind, Strict
 from tracewheel.config.curation import RedactionConfig
 from tracewheel.config.mapping import MappingConfig, path_or_constant
+from tracewheel.core.files import LARGEST_EXPANSION, LARGEST_SETTING
 from tracewheel.core.log_formats import AUTO, FORMAT_NAMES
 
 OWN_READERS = ("mapping",)
@@ -48,6 +49,9 @@ class IngestConfig(Strict):
     `readers` are tried before the built-in ones, in their order. `fields` says where in a record a
     field of a trace is (a path as in `result.scores[0]`, or `=` and a constant); other names go to `info`.
 
+    A file may expand to `largest_expansion` times its size, or to 64 MiB if that is more; the rest of it is refused. So is the
+    rest of a file with more than `most_unreadable` records in quarantine, if they are over half of those that were read of it.
+
     Of a record larger than `largest_record_mib` MiB only the beginning is kept, in quarantine. Where most records are in
     quarantine, an ingest ends with exit code 2 and no run is trained on the rest, unless `allow_quarantine`.
     """
@@ -58,4 +62,6 @@ class IngestConfig(Strict):
     fields: dict[str, Annotated[str, AfterValidator(path_or_constant)]] = Field(default_factory=dict)
     redaction: RedactionConfig = RedactionConfig()
     largest_record_mib: Annotated[int, Field(ge=1, le=1024)] = 64
+    largest_expansion: Annotated[int, Field(ge=1, le=LARGEST_SETTING)] = LARGEST_EXPANSION
+    most_unreadable: Annotated[int, Field(ge=1)] = 100_000
     allow_quarantine: bool = False

@@ -18,6 +18,15 @@ if TYPE_CHECKING:
     import pyarrow
 
 R = TypeVar("R", bound=Record)
+LARGEST_EXPANSION = 300  # times the size of a file: logs compress to a tenth or a hundredth, zeros to a thousandth
+LARGEST_SETTING = 1_000_000  # for what was read once, under whatever setting
+ALWAYS_EXPANDS = 64 << 20
+BATCH_BYTES = 16 << 20
+EXPANDS = "expands too far"
+
+
+class ExpandsError(DataError):
+    """A file expands to more than it may."""
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -94,12 +103,49 @@ def read_table(path: Path, columns: Sequence[str] | None = None) -> pd.DataFrame
 
 
 def read_batches(path: Path, rows: int, columns: Sequence[str] | None = None) -> Iterator[pyarrow.RecordBatch]:
-    """A Parquet file in batches of at most `rows` rows; memory holds one batch and a row group."""
+    """A Parquet file in batches of at most `rows` rows; memory holds one batch and a row group.
+
+    For files of our own. `read_foreign_batches` reads those that anybody may have made.
+    """
     import pyarrow.parquet
 
     # By default pyarrow buffers all row groups that a reader is asked for, and keeps them: the whole file in memory.
     with pyarrow.parquet.ParquetFile(path, pre_buffer=False) as file:
         yield from file.iter_batches(rows, columns=None if columns is None else list(columns))
+
+
+def most_expanded(path: Path, expansion: int = LARGEST_EXPANSION) -> int:
+    """The bytes to which a file that anybody may have made may expand."""
+    return max(ALWAYS_EXPANDS, expansion * path.stat().st_size)
+
+
+def read_foreign_batches(path: Path, rows: int, expansion: int = LARGEST_EXPANSION) -> Iterator[pyarrow.RecordBatch]:
+    """A Parquet file that anybody may have made, in batches of at most `rows` rows and some 16 MiB.
+
+    A few bytes of Parquet may be a text in each of a million rows, or a million nulls in one. What the file says of a row
+    group bounds a value of it, so a batch has as few rows as may all hold the largest.
+
+    Raises:
+        ExpandsError: its batches hold more than a file of its size may expand to; those before it were given.
+    """
+    import pyarrow.parquet
+
+    left = most_expanded(path, expansion)
+    refusal = ExpandsError(f"{path}: expands to more than {left} bytes")
+    with pyarrow.parquet.ParquetFile(path, pre_buffer=False) as file:
+        for number in range(file.num_row_groups):
+            group = file.metadata.row_group(number)
+            chunks = [group.column(column) for column in range(group.num_columns)]
+            values = sum(chunk.num_values for chunk in chunks)
+            largest = sum(chunk.total_uncompressed_size for chunk in chunks)
+            if max(8 * values, largest) > left:
+                raise refusal
+            few = max(1, min(rows, BATCH_BYTES // max(largest, 1)))
+            for batch in file.iter_batches(few, row_groups=[number]):
+                left -= batch.nbytes
+                if left < 0:
+                    raise refusal
+                yield batch
 
 
 def read_columns(path: Path) -> list[str]:

@@ -11,6 +11,9 @@ from typing import Any
 import numpy
 
 from tracewheel.core.errors import DataError
+from tracewheel.core.files import read_foreign_batches
+
+ROWS = 256
 
 
 @dataclass(frozen=True)
@@ -35,9 +38,8 @@ def read_benchmark(path: Path) -> Iterator[BenchmarkItem]:
     try:
         match path.suffix.lower():
             case ".parquet":
-                import pandas
-
-                rows: list[tuple[int, Any]] = list(enumerate(pandas.read_parquet(path).to_dict("records"), start=1))
+                batches = read_foreign_batches(path, ROWS)
+                rows: list[tuple[int, Any]] = list(enumerate((row for batch in batches for row in batch.to_pylist()), start=1))
             case ".jsonl" | ".ndjson":
                 lines = enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
                 rows = [(number, json.loads(line)) for number, line in lines if line.strip()]
@@ -45,7 +47,7 @@ def read_benchmark(path: Path) -> Iterator[BenchmarkItem]:
                 rows = list(_elements(path.read_text(encoding="utf-8")))
             case _:
                 rows = list(enumerate(path.read_text(encoding="utf-8").splitlines(), start=1))
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, RecursionError) as error:
         raise DataError(f"{path}: cannot be read as a benchmark: {error}") from error
     for number, value in rows:
         texts = tuple(texts_in(value))

@@ -127,9 +127,10 @@ class Arrivals:
             before = replace(before, offset=0, line=1)
         with Spool() as spool:
             reader = LogReader(self.config.format, spool, own_readers(self.config.readers), self.config.fields)
-            pieces, log = whole_file_pieces(path), None
+            largest, expansion = self.config.largest_record_mib << 20, self.config.largest_expansion
+            pieces, log = whole_file_pieces(path, largest, expansion), None
             if pieces is None:
-                log = LogFile(path, (before.offset, before.line), self.config.largest_record_mib << 20)
+                log = LogFile(path, (before.offset, before.line), largest, expansion=expansion)
                 pieces = log.pieces()
             items, cut = 0, False
             for item in reader.read(pieces, path.name):

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from tracewheel.core.files import read_batches
+from tracewheel.core.files import LARGEST_SETTING, most_expanded, read_foreign_batches
 from tracewheel.traces.compression import ByteStream, is_compressed
 from tracewheel.traces.redaction.known_values import in_base64
 from tracewheel.traces.redaction.triggers import Triggers
@@ -153,7 +153,7 @@ def _pieces(path: Path, overlap: int) -> Iterator[bytes]:
 
 
 def _raw(path: Path, overlap: int) -> Iterator[bytes]:
-    stream, rest = ByteStream(path), b""
+    stream, rest = ByteStream(path, expansion=LARGEST_SETTING), b""
     while piece := stream.read(CHUNK):
         yield rest + piece
         rest = piece[-overlap:]
@@ -164,8 +164,11 @@ def _raw(path: Path, overlap: int) -> Iterator[bytes]:
 
 
 def _archive(path: Path) -> Iterator[bytes]:
+    most = most_expanded(path)
     with zipfile.ZipFile(path) as archive:
         for name in archive.namelist():
+            if archive.getinfo(name).file_size > most:
+                raise ValueError(f"its member {name} is larger than {most} bytes")
             with contextlib.suppress(RuntimeError):  # encrypted: nothing of ours is
                 yield name.encode("utf-8", "surrogatepass") + b"\n" + archive.read(name)
 
@@ -176,7 +179,7 @@ def _parquet(path: Path) -> Iterator[bytes]:
 
     try:
         yield str(pyarrow.parquet.read_schema(path).metadata).encode()
-        for batch in read_batches(path, ROWS):
+        for batch in read_foreign_batches(path, ROWS, LARGEST_SETTING):
             for column in batch.columns:
                 for values in _leaves(column):
                     yield from _joined(values.to_pylist())

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 
+from tracewheel.core.files import EXPANDS, LARGEST_EXPANSION, most_expanded
 from tracewheel.traces.slices import Slice, SliceStream
 
 BUFFER = 1 << 20
@@ -26,13 +27,14 @@ class ByteStream:
         damage: What is wrong with the compression, once reading has reached it; else empty.
     """
 
-    def __init__(self, path: Path, start: int = 0, slices: Sequence[Slice] = ()) -> None:
+    def __init__(self, path: Path, start: int = 0, slices: Sequence[Slice] = (), expansion: int = LARGEST_EXPANSION) -> None:
         """Open a file.
 
         Args:
             path: The file.
             start: The byte to begin at, of a file that is not compressed.
             slices: Read these, and check them; by default everything.
+            expansion: A compressed file ends, damaged, where it has expanded to more than so many times its size.
 
         Raises:
             OSError: it cannot be read.
@@ -48,7 +50,7 @@ class ByteStream:
             return
         stored: io.BufferedReader = io.BufferedReader(source, BUFFER)
         read = _Gunzip(stored).read if suffix in GZIP else _open_zstandard(stored)
-        self._file = io.BufferedReader(_Lenient(read, self._note), BUFFER)
+        self._file = io.BufferedReader(_Lenient(read, self._note, most_expanded(path, expansion)), BUFFER)
 
     def _note(self, damage: str) -> None:
         self.damage = damage
@@ -79,8 +81,8 @@ class _Lenient(io.RawIOBase):
 
     STEP = 1 << 14
 
-    def __init__(self, read: Callable[[int], bytes], note: Callable[[str], None]) -> None:
-        self._read, self._note, self._ended = read, note, False
+    def __init__(self, read: Callable[[int], bytes], note: Callable[[str], None], left: int) -> None:
+        self._read, self._note, self._left, self._ended = read, note, left, False
 
     def readable(self) -> bool:
         return True
@@ -95,6 +97,10 @@ class _Lenient(io.RawIOBase):
                 raise
             self._note(str(error))
             data = b""
+        self._left -= len(data)
+        if self._left < 0:
+            self._note(EXPANDS)
+            data = b""
         self._ended = not data
         buffer[: len(data)] = data
         return len(data)
@@ -102,6 +108,8 @@ class _Lenient(io.RawIOBase):
 
 class _Gunzip:
     """The members of a gzip file, one after the other. Unlike `gzip`, it gives every byte before the damage."""
+
+    BLOCK = 1 << 14  # what is left of it is copied at each step, and for each member
 
     def __init__(self, file: io.BufferedReader) -> None:
         self._file = file
@@ -114,7 +122,7 @@ class _Gunzip:
                 self._waiting = self._member.unused_data
                 self._member = zlib.decompressobj(wbits=31)
             if not self._waiting:
-                self._waiting = self._file.read(BUFFER)
+                self._waiting = self._file.read(self.BLOCK)
                 if not self._waiting:
                     if self._started:
                         raise EOFError("the compressed file ends too early")

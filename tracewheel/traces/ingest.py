@@ -40,6 +40,7 @@ from tracewheel.traces.taught import learn_again
 from tracewheel.traces.trial_results import TrialResult, TrialResults, with_result
 
 TRACES_FILE = TRACES_FOLDER
+TOO_MANY = "too many unreadable"
 RECORDS_PER_COMMIT = 200_000
 Watch = Callable[[int], None]
 
@@ -243,7 +244,8 @@ class _FileReader:
         )
         self._commits, self._records_per_commit = commits, records_per_commit
         self._watch, self._bytes = watch or (lambda done: None), 0
-        self._largest = config.largest_record_mib << 20
+        self._largest, self._expansion = config.largest_record_mib << 20, config.largest_expansion
+        self._most_unreadable = config.most_unreadable
         self._trials = TrialResults()
         self._trial: TrialResult | None = None
 
@@ -265,12 +267,12 @@ class _FileReader:
         self._trial = self._trials.of(path)
         begin = (slices[0].begin, slices[0].line) if slices else begin
         try:
-            if (pieces := whole_file_pieces(path)) is not None:
+            if (pieces := whole_file_pieces(path, self._largest, self._expansion)) is not None:
                 self._take(pieces, name)
                 check_whole(path, slices)
                 progress = Progress.of(path)
             else:
-                progress = self._read_text(LogFile(path, begin, self._largest, slices), name, before)
+                progress = self._read_text(LogFile(path, begin, self._largest, slices, self._expansion), name, before)
         except OSError as error:
             raise DataError(f"{path}: cannot be read: {error.strerror or error}") from error
         self._bytes += progress.size
@@ -280,14 +282,23 @@ class _FileReader:
     def _read_text(self, log: LogFile, name: str, before: int) -> Progress:
         path, grows = log.path, log.layout == "lines" and not is_compressed(log.path)
         last = self._take(self._with_commits(log, grows), name, before)
-        if not (isinstance(last, Quarantined) and last.reason == "truncated"):
+        if isinstance(last, Quarantined) and last.reason == TOO_MANY:
+            log.offset, log.line = path.stat().st_size, last.line
+        elif not (isinstance(last, Quarantined) and last.reason == "truncated"):
             log.take_last_line()
         progress = Progress.of(path, log.offset, log.line) if grows else Progress.of(path)
         return replace(progress, is_session=self._reader.sessions.in_file)
 
     def _take(self, pieces: Iterator[Piece], name: str, before: int = 0) -> Trace | Quarantined | None:
-        item = None
-        for item in self._reader.read(pieces, name):
+        item, unreadable = None, 0
+        for number, item in enumerate(self._reader.read(pieces, name), 1):
+            unreadable += isinstance(item, Quarantined)
+            # A few bytes may stand for a hundred million records.
+            if isinstance(item, Quarantined) and self._most_unreadable < unreadable > number // 2:
+                detail = f"{unreadable} of the first {number} records; the rest of the file is not read"
+                item = Quarantined(name, item.line, TOO_MANY, detail, b"", item.offset)
+                self._intake.put(item)
+                return item
             if not (isinstance(item, Quarantined) and item.offset < before):
                 self._intake.put(with_result(item, self._trial), self._reader.origin(name))
         return item

@@ -17,6 +17,7 @@ import orjson
 CHUNK = 1 << 20
 LARGEST = 64 << 20
 KEPT_OF_TOO_LARGE = 1 << 20
+DEEPEST = 10_000  # far deeper than a parser follows; a gigabyte of brackets is not matched to its end
 DECODER = json.JSONDecoder()
 OPENING, CLOSING = b"{[", b"}]"
 TOKEN = re.compile(rb'"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+"|[{}\[\]"]')
@@ -171,6 +172,8 @@ class JsonCutter:
                 byte = self._buffer[at]
                 if byte in OPENING:
                     open_brackets.append(byte)
+                    if len(open_brackets) > DEEPEST:
+                        raise _Damaged
                     continue
                 if byte == QUOTE and token.end() - at == 1:
                     if self._buffer.find(b"\n", at) >= 0:

@@ -12,6 +12,7 @@ from typing import Literal
 
 import orjson
 
+from tracewheel.core.files import EXPANDS, LARGEST_EXPANSION
 from tracewheel.traces.compression import ByteStream
 from tracewheel.traces.json_cutter import KEPT_OF_TOO_LARGE, LARGEST, JsonCutter, Piece
 from tracewheel.traces.slices import Slice
@@ -33,6 +34,7 @@ class LogFile:
         start: The byte and line number to begin at; only a file of lines can begin in the middle.
         largest: Bytes of the largest value to hold in memory.
         slices: Read only these, the first of which begins at `start`.
+        expansion: To how many times its size a compressed file may expand.
 
     Attributes:
         layout: Whether the file holds lines or documents.
@@ -42,9 +44,14 @@ class LogFile:
     """
 
     def __init__(
-        self, path: Path, start: tuple[int, int] = (0, 1), largest: int = LARGEST, slices: Sequence[Slice] = ()
+        self,
+        path: Path,
+        start: tuple[int, int] = (0, 1),
+        largest: int = LARGEST,
+        slices: Sequence[Slice] = (),
+        expansion: int = LARGEST_EXPANSION,
     ) -> None:
-        self.path, self.largest, self._slices = path, largest, slices
+        self.path, self.largest, self._slices, self._expansion = path, largest, slices, expansion
         self.offset, self.line = start
         self._unfinished = 0
         self.layout: Layout = "lines" if start[0] else find_layout(path, slices)
@@ -55,10 +62,11 @@ class LogFile:
         Raises:
             OSError: the file cannot be read.
         """
-        with ByteStream(self.path, self.offset, self._slices) as stream:
+        with ByteStream(self.path, self.offset, self._slices, self._expansion) as stream:
             yield from self._lines(stream) if self.layout == "lines" else self._documents(stream)
             if stream.damage:
-                yield Piece(b"", self.line, self.offset, 0, "compression damaged", True)
+                damage = EXPANDS if stream.damage == EXPANDS else "compression damaged"
+                yield Piece(b"", self.line, self.offset, 0, damage, True)
 
     def _documents(self, stream: ByteStream) -> Iterator[Piece]:
         head = stream.read(len(BYTE_ORDER_MARK))

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tracewheel.core.files import LARGEST_SETTING
 from tracewheel.traces.compression import ByteStream, is_compressed
 from tracewheel.traces.hash_index import hash_of
 from tracewheel.traces.slices import BLOCK
@@ -186,7 +187,7 @@ def read_stretch(path: Path, stretch: Stretch) -> bytes:
     Raises:
         OSError: the file cannot be read.
     """
-    with ByteStream(path, 0 if is_compressed(path) else stretch.offset) as stream:
+    with ByteStream(path, 0 if is_compressed(path) else stretch.offset, expansion=LARGEST_SETTING) as stream:
         left = stretch.offset if is_compressed(path) else 0
         while left and (block := stream.read(min(left, BLOCK))):
             left -= len(block)

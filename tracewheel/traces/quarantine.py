@@ -47,6 +47,8 @@ ADVICE = {
     "secret left": "Only its place, the kinds and a digest are stored. Look at the record in the log; allow the text in "
     "ingest.redaction.allow if it is no secret, or mend the pattern of your own that finds its own stand-ins.",
     "not storable": "It nests too deeply, or holds half of a surrogate pair or a number that JSON cannot hold. Mend the log.",
+    "expands too far": "A few bytes that stand for gigabytes. If you trust the file, raise ingest.largest_expansion.",
+    "too many unreadable": "Check that the file is a log. If it is, raise ingest.most_unreadable.",
     "compression damaged": "Copy or compress the file again; what was before the damage is read.",
     "Parquet damaged": "Write the file again; what was before the damage is read.",
 }

@@ -40,14 +40,15 @@ def learn_again(config: IngestConfig, redactor: Redactor, snapshot: Snapshot, ta
     """
     if not taught:
         return
+    largest = config.largest_record_mib << 20
     with Spool() as spool:
         reader = LogReader(config.format, spool, own_readers(config.readers), config.fields)
         for log, (_, path) in zip(snapshot.files, snapshot.places, strict=True):
             lines = taught.get(log.name, ())
             old = [part for part in log.slices if part not in log.new]
             for adjoining in runs_of(old) if lines else ():
-                file = LogFile(path, (adjoining[0].begin, adjoining[0].line), config.largest_record_mib << 20, adjoining)
-                pieces = whole_file_pieces(path) or file.pieces()
+                file = LogFile(path, (adjoining[0].begin, adjoining[0].line), largest, adjoining, config.largest_expansion)
+                pieces = whole_file_pieces(path, largest, config.largest_expansion) or file.pieces()
                 wanted = pieces if WHOLE in lines else (piece for piece in pieces if piece.line in lines)
                 _learn(redactor, reader.read(wanted, log.name))
         _learn(redactor, (item for _, item in reader.spooled()))

@@ -6,6 +6,7 @@ A sample that ended with an error has no outcome, whatever its scores say.
 
 from __future__ import annotations
 
+import lzma
 import struct
 import zipfile
 import zlib
@@ -15,6 +16,7 @@ from typing import IO, Any
 
 import orjson
 
+from tracewheel.core.files import EXPANDS, most_expanded
 from tracewheel.core.types import Trace
 from tracewheel.traces.json_cutter import Piece
 from tracewheel.traces.readers.building import Place, RawTrace, build_trace, list_field, object_field, text_field
@@ -30,6 +32,8 @@ ZSTANDARD = 93
 LETTERS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
 ATTACHMENT = "attachment://"
 KEPT = ("epoch", "target", "choices", "metadata", "limit", "error", "total_time")
+# What a broken archive raises: its directory, its decompressors, or a password.
+_DAMAGED = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, ValueError, RuntimeError, EOFError, OSError)
 LOCAL_HEADER = struct.Struct("<26xHH")
 
 
@@ -196,24 +200,39 @@ def _judged(scores: list[LoggedScore]) -> float | None:
     return None
 
 
-def eval_pieces(path: Path) -> Iterator[Piece]:
+def eval_pieces(path: Path, largest: int, expansion: int) -> Iterator[Piece]:
     """The samples of an `.eval` archive as logs of one sample each; one is in memory at a time.
+
+    An archive says how large its members are, and no more of one is read.
 
     Raises:
         OSError: the file cannot be read.
     """
-    number = 0
+    number, left = 0, most_expanded(path, expansion)
     try:
         with zipfile.ZipFile(path) as archive, path.open("rb") as file:
             names = archive.namelist()
             header = next((name for name in HEADERS if name in names), None)
-            evaluated = orjson.loads(_member(archive, file, header)).get("eval") if header else None
+            if header and archive.getinfo(header).file_size > largest:
+                raise zipfile.BadZipFile
+            about = orjson.loads(_member(archive, file, header)) if header else None
+            evaluated = about.get("eval") if isinstance(about, dict) else None
             start = b'{"eval":' + orjson.dumps(evaluated) + b',"samples":['
             for name in names:
                 if name.startswith("samples/") and name.endswith(".json"):
                     number += 1
-                    yield Piece(start + _member(archive, file, name) + b"]}", number, archive.getinfo(name).header_offset)
-    except (zipfile.BadZipFile, zlib.error, ValueError, NotImplementedError):
+                    at, size = archive.getinfo(name).header_offset, archive.getinfo(name).file_size
+                    left -= size
+                    if left < 0:
+                        yield Piece(b"", number, at, 0, EXPANDS, True)
+                        return
+                    if size > largest:
+                        yield Piece(b"", number, at, 0, "too large")
+                        continue
+                    yield Piece(start + _member(archive, file, name) + b"]}", number, at)
+    except _DAMAGED as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
         yield Piece(b"", number + 1, 0, 0, "compression damaged", True)
 
 

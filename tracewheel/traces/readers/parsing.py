@@ -34,6 +34,8 @@ DETAILS = {
     "truncated": "the file ends before the value does",
     "not JSON": "a string without an end, or brackets that do not fit",
     "too large": "larger than a record may be; what is kept of it is its beginning",
+    "expands too far": "the file expands to more than ingest.largest_expansion times its size; what came before was read",
+    "Parquet damaged": "the file or this row is broken; what came before was read",
     "compression damaged": "the compressed file ends too early or is broken here; what came before was read",
 }
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tracewheel.core.files import read_batches
+from tracewheel.core.files import EXPANDS, ExpandsError, read_foreign_batches
 from tracewheel.core.types import Trace
-from tracewheel.traces.json_cutter import Piece
+from tracewheel.traces.json_cutter import KEPT_OF_TOO_LARGE, Piece
 from tracewheel.traces.quarantine import InvalidRecord
 from tracewheel.traces.readers.building import (
     Place,
@@ -28,11 +28,15 @@ from tracewheel.traces.readers.dialects import parsed
 from tracewheel.traces.readers.reader import Reader, Signs
 from tracewheel.traces.readers.tools import as_tools
 
+if TYPE_CHECKING:
+    import pyarrow
+
 FORMAT = "tracewheel"
 OF_TRAJECTORY = {"token_ids", "action_mask", "logprobs", "stop_reason", "policy_version"}
 OF_TRACE = {"source_file", "source_line", "outcome"}
 KEPT = ("group", "policy_version", "stop_reason", "seed", "temperature", "forks", "final_state", "turns", "detail")
 ROWS = 256
+_NO_RECORD = (ValueError, TypeError, OverflowError, RecursionError, MemoryError)
 
 
 def recognises(value: Any) -> bool:
@@ -87,20 +91,43 @@ def _trace(value: dict[str, Any], messages: list[Any], place: Place) -> Trace:
     )
 
 
-def parquet_pieces(path: Path) -> Iterator[Piece]:
+def parquet_pieces(path: Path, largest: int, expansion: int) -> Iterator[Piece]:
     """The rows of a Parquet file as JSON objects; lines are row numbers, from 1. Damage gives a last piece."""
     import pyarrow
 
     row = 0
     try:
-        for batch in read_batches(path, ROWS):
-            for record in batch.to_pylist():
-                row += 1
-                yield Piece(json.dumps(record, ensure_ascii=False, default=str).encode("utf-8", "surrogatepass"), row, 0)
+        for batch in read_foreign_batches(path, ROWS, expansion):
+            for piece in _row_pieces(batch, row, largest):
+                row = piece.line
+                yield piece
+    except ExpandsError:
+        yield Piece(b"", row + 1, 0, damage=EXPANDS, is_last=True)
     except (pyarrow.ArrowException, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise
         yield Piece(b"", row + 1, 0, damage="Parquet damaged", is_last=True)
+
+
+def _row_pieces(batch: pyarrow.RecordBatch, before: int, largest: int) -> Iterator[Piece]:
+    """The rows of a batch; a row that Python or JSON cannot hold is damaged, and costs no other."""
+    if batch.num_rows == 1 and batch.nbytes > largest:
+        yield Piece(b"", before + 1, 0, damage="too large")
+        return
+    rows: Iterator[dict[str, Any]] | None
+    try:
+        rows = iter(batch.to_pylist())
+    except _NO_RECORD:
+        rows = None
+    for at in range(batch.num_rows):
+        try:
+            record = batch.slice(at, 1).to_pylist()[0] if rows is None else next(rows)
+            raw = json.dumps(record, ensure_ascii=False, default=str).encode("utf-8", "surrogatepass")
+        except _NO_RECORD:
+            yield Piece(b"", before + at + 1, 0, damage="Parquet damaged")
+            continue
+        is_large = len(raw) > largest
+        yield Piece(raw[:KEPT_OF_TOO_LARGE] if is_large else raw, before + at + 1, 0, damage="too large" if is_large else "")
 
 
 READER = Reader(FORMAT, recognises, read, signs=Signs.NAMED)

@@ -8,11 +8,13 @@ from collections.abc import Callable
 from tracewheel.traces.redaction.detector import GAP, Detector, mixed, when
 from tracewheel.traces.redaction.unescaped import QUOTES
 
-# A key ends at its last line or, if it was cut off, with the last line that looks like a key.
+# A key ends at its last line or, if it was cut off, with the last line that looks like a key. No other key begins within it:
+# without that, each of a million beginnings would be searched for its end through all the following.
 _PEM = re.compile(
     r"-----BEGIN (?P<name>[A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?)-----"
-    rf"(?:[^{QUOTES}{{}}]{{0,20000}}?-----END (?P=name)-----|(?:\s+[A-Za-z0-9+/=:,\-]{{20,}})*(?:\s+[A-Za-z0-9+/=]{{4,}})?)"
-    rf"|PuTTY-User-Key-File-[23]:[^{QUOTES}{{}}]{{0,20000}}?Private-MAC: [0-9a-f]+",
+    rf"(?:(?:[^{QUOTES}{{}}\-]|-(?!----BEGIN )){{0,20000}}?-----END (?P=name)-----"
+    r"|(?:\s+[A-Za-z0-9+/=:,\-]{20,})*(?:\s+[A-Za-z0-9+/=]{4,})?)"
+    rf"|PuTTY-User-Key-File-[23]:(?:[^{QUOTES}{{}}P]|P(?!uTTY-User-Key-File-)){{0,20000}}?Private-MAC: [0-9a-f]+",
     re.ASCII,
 )
 _URL_PASSWORD = re.compile(
