@@ -29,6 +29,13 @@ def give(*kinds: str) -> None:
         os.environ[VARIABLE] = json.dumps([*known, *dict.fromkeys(new)])
 
 
+def give_changed(kind: str, changed: str) -> str:
+    """A kind that we made of another: it may be made if that one may."""
+    if is_given(kind):
+        give(changed)
+    return changed
+
+
 @contextmanager
 def naming_nothing() -> Iterator[None]:
     """Read the profile of a stored run: what it names, its author named and not the user."""

@@ -41,9 +41,9 @@ def load_class(name: str, built_in: Mapping[str, type], what: str) -> type:
             "verifier in environment.verifiers)"
         )
     found = import_class(name, what)
-    # Of a package that the user named, data may choose among the kinds, not among all that its modules import.
-    if not is_given(name) and not isinstance(getattr(found, "kind", None), str):
-        raise ConfigError(f"{what} '{name}' is no kind: it has no attribute 'kind'")
+    # Of a package that the user named, data may choose among its classes, not among all that its modules import.
+    if not is_given(name) and not (isinstance(found, type) and may_import(f"{found.__module__}:{found.__name__}")):
+        raise ConfigError(f"{what} '{name}' is no class of that module: if you trust it, name it in the profile")
     return found
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tracewheel.config import ExplorationConfig
-from tracewheel.core.given_kinds import give, is_given
+from tracewheel.core.given_kinds import give_changed
 from tracewheel.core.kinds import Kind, parse_kind
 from tracewheel.core.types import Task
 from tracewheel.curation.curated_folder import TRAIN, load_tasks
@@ -53,7 +53,4 @@ def training_world(exploration: ExplorationConfig, environment: str, seed: int) 
     """
     kind, args = parse_kind(environment)
     seeded: dict[str, Any] = {NOISE_SEED: seed} if takes_argument(kind, NOISE_SEED) else {}
-    changed = Kind(kind, args | seeded | exploration.environment_args).text
-    if is_given(environment):
-        give(changed)
-    return changed
+    return give_changed(environment, Kind(kind, args | seeded | exploration.environment_args).text)

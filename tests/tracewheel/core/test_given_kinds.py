@@ -77,7 +77,7 @@ def test_what_the_user_names_is_made_and_nothing_beside_it():
         make_environment(kind_text("nemo_gym", {"url": "http://127.0.0.1:10"}))
     assert may_import("tests.tracewheel.core.other:Kind") and not may_import("tests.tracewheel.conftest:Kind")
     # Of a module that the user named, a kind; not whatever the module imports.
-    with pytest.raises(ConfigError, match="no kind"):
+    with pytest.raises(ConfigError, match="no class of that module"):
         make_verifier("tests.tracewheel.core.test_given_kinds:RawTrace")
 
 

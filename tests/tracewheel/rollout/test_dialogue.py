@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from tracewheel.config import RolloutConfig, RubricConfig
+from tracewheel.core.given_kinds import give
 from tracewheel.core.kinds import kind_text
 from tracewheel.environments import TEXT_TURN
 from tracewheel.environments.refund_desk.agent import ASK_ORDER, solution
@@ -34,7 +35,8 @@ def a_task(tier=3):
 def on_endpoint(task, server):
     """The task with a model as its customer, behind the server."""
     user = {"kind": "endpoint", "args": {"endpoint": server.url, "model": "customer", "retries": 0}}
-    return replace(task, environment=kind_text("refund_desk", {"user": user}))
+    give(environment := kind_text("refund_desk", {"user": user}))
+    return replace(task, environment=environment)
 
 
 def test_the_solution_is_a_dialogue_and_only_its_turns_are_the_policys(play, call_text, renderer):

@@ -7,6 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from tracewheel.config import ExplorationConfig, RetrainConfig, RolloutConfig, ScoreSections
+from tracewheel.core.given_kinds import give
 from tracewheel.core.kinds import parse_kind
 from tracewheel.curation.curated_folder import TASKS_FILE, load_tasks
 from tracewheel.environments import make_environment
@@ -69,7 +70,7 @@ def test_the_noise_of_two_iterations_differs_unless_the_profile_fixes_it(tasks):
 
 
 def test_a_class_of_one_s_own_gets_the_seed_where_it_takes_one():
-    own = "tracewheel.environments.workspace.environment:WorkspaceEnvironment"
+    give(own := "tracewheel.environments.workspace.environment:WorkspaceEnvironment")
     assert parse_kind(training_world(NOISY, own, 7)) == (own, {"lost_moves": 0.5, "noise_seed": 7})
     keywords = ExplorationConfig(environment_args={"flaky": True})
     assert parse_kind(training_world(keywords, f"{__name__}:Keywords", 7)).args == {"flaky": True, "noise_seed": 7}

@@ -11,6 +11,7 @@ from typing import Any
 from tracewheel.config import AuditSections, RubricConfig
 from tracewheel.core.errors import DataError
 from tracewheel.core.files import write_json
+from tracewheel.core.given_kinds import give
 from tracewheel.core.kinds import parse_kind
 from tracewheel.core.types import Task
 from tracewheel.environments import Solver, TaskMaker, make_environment, open_environment
@@ -57,6 +58,8 @@ def audit(
         DataError: no task has a known solution.
         InputError: a judge's endpoint, model or key is wrong.
     """
+    if verifier is not None:
+        give(verifier)
     judges = judges_of(config, verifier)
     by_verifier, attempts, unsolved, left_out = _play_and_judge(
         config, tasks, solutions or {}, verifier, config.audit.judged_tasks if judges else 0

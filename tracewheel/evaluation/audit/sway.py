@@ -9,6 +9,7 @@ from itertools import groupby
 from typing import Any
 
 from tracewheel.config import AuditConfig
+from tracewheel.core.given_kinds import give_changed
 from tracewheel.core.kinds import kind_text, parse_kind
 from tracewheel.core.statistics import wilson_interval
 from tracewheel.core.types import Task
@@ -103,7 +104,11 @@ def _asker(spec: str) -> tuple[Ask, int]:
     assert isinstance(verifier, JudgeVerifier)
     args = parse_kind(spec).args
     criteria = args["criteria"]
-    turned = make_verifier(kind_text("judge", {**args, "criteria": criteria[::-1]})) if len(criteria) > 1 else None
+    turned = (
+        make_verifier(give_changed(spec, kind_text("judge", {**args, "criteria": criteria[::-1]})))
+        if len(criteria) > 1
+        else None
+    )
     assert turned is None or isinstance(turned, JudgeVerifier)
     return lambda attempts: _marked(verifier, turned, attempts), verifier.concurrency
 
