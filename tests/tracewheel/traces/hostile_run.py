@@ -15,6 +15,7 @@ import pandas
 
 from tracewheel.config import IngestConfig, RetrainConfig
 from tracewheel.core.errors import DataError, TracewheelError
+from tracewheel.core.given_kinds import give
 from tracewheel.curation.curate import HowTo, curate
 from tracewheel.environments import make_environment
 from tracewheel.scoring.verifiers import make_verifier
@@ -44,6 +45,7 @@ def watch(event: str, arguments: tuple[object, ...]) -> None:
 
 def make_tasks(ingested: Path) -> None:
     """Make the verifier of each task that the world `mcp` makes of a log, as curation does."""
+    give(MCP)  # as the profile does
     world = make_environment(MCP)
     for text in pandas.read_parquet(ingested / "traces.parquet")["environment"].unique():
         logged = json.loads(text) or {}

@@ -14,7 +14,6 @@ import pytest
 from tracewheel.config import IngestConfig
 from tracewheel.core.errors import DataError
 from tracewheel.curation.benchmark_items import read_benchmark
-from tracewheel.environments.code.loading import tasks_from_file
 from tracewheel.traces.ingest import ingest, ingest_new
 
 MIB = 1 << 20
@@ -185,10 +184,7 @@ def test_a_broken_archive_costs_no_other_file(header, tmp_path):
     assert ingest(IngestConfig(paths=tuple(map(str, tmp_path.glob("*.*")))), tmp_path / "out")["kept"] == 1
 
 
-def test_a_benchmark_and_a_file_of_code_tasks_are_bounded_too(tmp_path):
+def test_a_benchmark_is_bounded_too(tmp_path):
     one_long_value(tmp_path / "items.parquet")
     with pytest.raises(DataError, match="expands to more than"):
         list(read_benchmark(tmp_path / "items.parquet"))
-    gzipped(b" " * MIB, 200)(tmp_path / "tasks.jsonl.gz")
-    with pytest.raises(DataError, match="expands to more than"):
-        tasks_from_file(tmp_path / "tasks.jsonl.gz")
