@@ -10,7 +10,7 @@ TABLE = re.compile(r"<!-- loaders: begin -->(.*)<!-- loaders: end -->", re.DOTAL
 LOADS = {  # calls that import, run, start, unpickle, fetch, or compile a pattern or a template
     "import_module", "import_class", "load_class", "__import__", "spec_from_file_location", "exec", "eval", "run_module",
     "run_path", "Popen", "create_subprocess_exec", "create_subprocess_shell", "execv", "execve", "execvp", "posix_spawn",
-    "unsafe_load", "urlopen", "CDLL", "from_pretrained", "load_dataset", "from_string", "apply_chat_template", "FileSystemLoader",
+    "urlopen", "CDLL", "from_pretrained", "load_dataset", "from_string", "apply_chat_template", "FileSystemLoader",
 }  # fmt: skip
 OF_MODULES = {
     "subprocess": {"run", "call", "check_call", "check_output"},
