@@ -17,6 +17,13 @@ from tracewheel.core.given_kinds import OWN_CLASS, is_given
 from tracewheel.core.plugins import load_class
 from tracewheel.core.types import canonical_json
 
+# The methods that a class must have, by sort: all of one of these. Other classes are not made, whoever names them.
+METHODS: dict[str, tuple[tuple[str, ...], ...]] = {
+    "environment": (("reset", "step"),),
+    "verifier": (("verify",), ("verify_episode",), ("verify_group",)),
+    "user": (("begin", "reply"),),
+    "reader": (("recognises", "read"),),
+}
 REACHING = ("endpoint", "unsafe_local")  # a simulated user, a sandbox
 
 
@@ -111,18 +118,17 @@ def build(kind: Kind, built_in: Mapping[str, type], what: str) -> Any:
         what: The sort of class, for error messages.
 
     Raises:
-        ConfigError: there is no such class, or it does not take these arguments; the message names the key and those allowed.
+        ConfigError: there is no such class, it lacks the methods of its sort, or it does not take these arguments; the message
+            names the key and those allowed.
         Exception: whatever the class raises when it is made.
     """
     found = load_class(kind.kind, built_in, what)
     label = f"{what} '{kind.kind}'"
-    model = args_model(found)
-    if model is None:
+    if (model := args_model(found)) is None:
         _check_keywords(found, kind.args, label)
-        return found(**kind.args)
-    if not kind.args and not _needs_arguments(found):
-        return found()
-    return found(checked_args(model, kind.args, label))
+    args = [checked_args(model, kind.args, label)] if model and (kind.args or _needs_arguments(found)) else []
+    _check_methods(found, what, label)
+    return found(*args, **({} if model else kind.args))
 
 
 def args_model(found: type) -> Any:
@@ -165,6 +171,14 @@ def keywords_of(found: type) -> dict[str, inspect.Parameter] | None:
         return None
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL)
     return {name: parameter for name, parameter in parameters.items() if parameter.kind not in positional}
+
+
+def _check_methods(found: Any, what: str, label: str) -> None:
+    if not isinstance(found, type):
+        raise ConfigError(f"{label} is no class but a {type(found).__name__}; name a class, as 'module:Class'")
+    missing = [[name for name in names if not callable(getattr(found, name, None))] for names in METHODS.get(what, ())]
+    if missing and all(missing):
+        raise ConfigError(f"{label} has no method {' or '.join(dict.fromkeys(name for names in missing for name in names))}")
 
 
 def _needs_arguments(found: type) -> bool:

@@ -90,11 +90,6 @@ def _own(config: ReaderConfig) -> Reader:
         raise ConfigError(
             f"reader '{config.kind}' cannot be made with {config.args}: {type(error).__name__}: {error}"
         ) from error
-    missing = [name for name in ("recognises", "read") if not callable(getattr(own, name, None))]
-    if missing:
-        raise ConfigError(
-            f"reader '{config.kind}' has no method {' or '.join(missing)} (docs/traces.md, 'Readers of your own')"
-        )
     gathers = getattr(own, "gathers", "record")
     if gathers not in GATHERS:
         raise ConfigError(f"reader '{config.kind}': gathers is {gathers!r}; known: {', '.join(GATHERS)}")
