@@ -15,7 +15,7 @@ from tracewheel.core.errors import DataError, InputError
 if TYPE_CHECKING:
     from tracewheel.core.run_record import RunRecord
 
-LOCAL_HOST, PORT = "127.0.0.1", 8600
+LOCAL_HOST, PORT, PATIENCE = "127.0.0.1", 8600, 30.0
 
 
 def add_dashboard_command(commands: Any, exit_codes: str) -> None:
@@ -86,6 +86,7 @@ def _serve(options: argparse.Namespace, folders: list[Path]) -> dict[str, Any]:
     from tracewheel.dashboard.app import create_app
     from tracewheel.dashboard.guard import LOCAL, Access
     from tracewheel.dashboard.library import Library
+    from tracewheel.gateway.connections import timed
 
     library = Library(folders)
     is_local = options.host in LOCAL or options.host == "::1"
@@ -103,7 +104,10 @@ def _serve(options: argparse.Namespace, folders: list[Path]) -> dict[str, Any]:
         file=sys.stderr,
         flush=True,
     )
-    config = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False, lifespan="off")
+    http = timed(PATIENCE)
+    config = uvicorn.Config(
+        app, http=http, ws="none", log_level="warning", access_log=False, server_header=False, lifespan="off"
+    )
     uvicorn.Server(config).run(sockets=[listener])
     return {"address": address}
 
