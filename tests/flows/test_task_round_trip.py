@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from flows import cli
+from tracewheel.core.given_kinds import give
 from tracewheel.core.kinds import kind_text
 from tracewheel.core.types import Trace
 from tracewheel.curation.replay import replay_trace
@@ -62,7 +63,7 @@ def read_back(kind, log, out):
 def test_generated_tasks_survive_the_road(tmp_path, kind, args):
     if kind == "reasoning_gym" and not GYM.exists():
         pytest.skip("needs reasoning-gym: make setup-standards")
-    spec, log = kind_text(kind, args), tmp_path / "tasks.jsonl"
+    spec, log = give(kind_text(kind, args)), tmp_path / "tasks.jsonl"
     words = ["make-tasks", kind, *(["--args", json.dumps(args)] if args else []), "--n", "24", "--seed", "7", "--out", str(log)]
     assert cli.main([*words, "--json"]) == cli.DONE
     try:
@@ -95,7 +96,7 @@ def test_tasks_of_files_survive_the_road(tmp_path, monkeypatch, kind, args, sour
     log = tmp_path / "tasks.jsonl"
     words = ["make-tasks", kind, *(["--args", json.dumps(args)] if args else []), "--from", str(source), "--out", str(log)]
     assert cli.main([*words, "--json"]) == cli.DONE
-    spec = kind_text(kind, args)
+    spec = give(kind_text(kind, args))
     made = make_environment(spec).tasks_from(source)
     assert made and families in (None, {(task.family, task.tier) for task in made})
     if kind == "bfcl":  # its tools are known to the other project alone, which a replay starts

@@ -21,19 +21,18 @@ VARIABLE = "TRACEWHEEL_GIVEN_KINDS"  # worker processes inherit it: they may mak
 _silent: ContextVar[bool] = ContextVar("the profile of a stored run is read", default=False)
 
 
-def give(*kinds: str) -> None:
-    """The user has named these kinds, as text: they may be made, and so may the kinds within their arguments."""
+def give(kind: str, *others: str) -> str:
+    """The user has named these kinds, as text: they may be made, with the kinds in their arguments. Returns the first."""
     known = _given()
-    new = [text for kind in kinds for text in (kind, *inner_kinds(kind)) if text not in known]
+    new = [text for named in (kind, *others) for text in (named, *inner_kinds(named)) if text not in known]
     if new and not _silent.get():
         os.environ[VARIABLE] = json.dumps([*known, *dict.fromkeys(new)])
+    return kind
 
 
 def give_changed(kind: str, changed: str) -> str:
     """A kind that we made of another: it may be made if that one may."""
-    if is_given(kind):
-        give(changed)
-    return changed
+    return give(changed) if is_given(kind) else changed
 
 
 @contextmanager

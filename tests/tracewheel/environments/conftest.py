@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
+from tracewheel.core.given_kinds import give
 from tracewheel.core.types import Trace
 from tracewheel.environments.recorded.build import build_recording
 
@@ -77,7 +78,7 @@ def make_recording(tmp_path):
 
     def make(traces, name="recording", **options):
         about = build_recording(traces, tmp_path / name, **options)
-        return f"recorded:{tmp_path / name}", about
+        return give(f"recorded:{tmp_path / name}"), about
 
     return make
 

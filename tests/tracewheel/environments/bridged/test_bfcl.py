@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tracewheel.core.errors import DataError
+from tracewheel.core.given_kinds import give
 from tracewheel.core.kinds import kind_text
 from tracewheel.environments import TEXT_TURN, close_environment, make_environment
 from tracewheel.environments.episode import play_calls
@@ -14,7 +15,7 @@ from tracewheel.scoring.verifiers import make_verifier
 
 STANDARDS = Path(os.environ.get("TRACEWHEEL_STANDARDS", Path(__file__).parents[4] / ".venv-standards"))
 PYTHON = STANDARDS / "bfcl" / "bin" / "python"
-SPEC = kind_text("bfcl", {"python": str(PYTHON)})
+SPEC = give(kind_text("bfcl", {"python": str(PYTHON)}))
 installed = pytest.mark.skipif(not PYTHON.exists(), reason="needs bfcl-eval: make setup-standards")
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tracewheel.core.errors import ConfigError, DataError
+from tracewheel.core.given_kinds import give
 from tracewheel.core.kinds import kind_text
 from tracewheel.core.types import canonical_json
 from tracewheel.environments import (
@@ -36,7 +37,7 @@ PROBLEM = {"dataset": "chain_sum", "tier": 1, "seed": 0}
 
 
 def spec(*datasets, **args):
-    return kind_text("reasoning_gym", {"python": str(PYTHON), "datasets": list(datasets) or SETS, **args})
+    return give(kind_text("reasoning_gym", {"python": str(PYTHON), "datasets": list(datasets) or SETS, **args}))
 
 
 def opened(kind):

@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 
 from tracewheel.core.errors import DataError
+from tracewheel.core.given_kinds import give
 from tracewheel.core.types import Task, Trace
 from tracewheel.curation.replay import judge, replay_traces
 from tracewheel.environments import OpeningProvider, Solver, make_environment
@@ -163,7 +164,7 @@ def test_an_invalid_recording_is_an_error_that_says_what_to_do(tmp_path, content
     if content is not None:
         (tmp_path / "recording.json").write_text(content)
     with pytest.raises(DataError, match="recording"):
-        make_environment(f"recorded:{tmp_path}")
+        make_environment(give(f"recorded:{tmp_path}"))
 
 
 def test_a_changed_recording_is_read_again(make_recording, logs):

@@ -7,6 +7,7 @@ from collections import Counter
 import pytest
 
 from tracewheel.core.errors import ConfigError, DataError
+from tracewheel.core.given_kinds import give
 from tracewheel.environments import make_environment
 from tracewheel.environments.retrieval.agent import look, solution
 from tracewheel.environments.retrieval.environment import RetrievalArgs, RetrievalEnvironment
@@ -105,7 +106,7 @@ def test_a_corpus_file_serves_tasks_without_documents(tmp_path):
     path = tmp_path / "corpus.jsonl"
     path.write_text("".join(json.dumps(document | {"url": "x"}) + "\n" for document in DOCUMENTS))
     kind = json.dumps({"kind": "retrieval", "args": {"corpus": str(path), "results": 1, "longest": 8}})
-    environment = make_environment(kind)
+    environment = make_environment(give(kind))
     task = environment.task_from_log("In which country was Ines born?", {"goal": GOAL})
     assert json.loads(task.environment) == json.loads(kind)
     environment.reset(task)
@@ -176,7 +177,7 @@ def test_only_a_snapshot_can_be_restored(desk, state):
 
 def test_arguments_are_checked():
     with pytest.raises(ConfigError, match="results"):
-        make_environment('{"kind": "retrieval", "args": {"results": 0}}')
+        make_environment(give('{"kind": "retrieval", "args": {"results": 0}}'))
 
 
 def test_equal_questions_in_other_words_are_one_task():

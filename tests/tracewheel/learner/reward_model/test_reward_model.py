@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from tracewheel.core.errors import DataError
+from tracewheel.core.given_kinds import give
 from tracewheel.core.types import Task
 from tracewheel.learner.reward_model.calibration import area, fit_platt, pairs_in_order, reliability
 from tracewheel.learner.reward_model.examples import Example, pairs_of, split_by_task
@@ -80,7 +81,7 @@ def test_scores_do_not_depend_on_the_batch_and_the_verifier_gives_them(trained):
     model = RewardModel(out)
     together = model.scores(rows)
     assert together == pytest.approx([model.scores([row])[0] for row in rows], abs=1e-4)
-    verifier = make_verifier(json.dumps({"kind": "reward_model", "args": {"folder": str(out)}}))
+    verifier = make_verifier(give(json.dumps({"kind": "reward_model", "args": {"folder": str(out)}})))
     episode = episode_from([], 0, {}, token_ids=rows[0])
     said = verifier.verify_episode(TASK, episode)
     assert said == verifier.verify_episode(TASK, episode) and said.total == said.parts["probability"]
