@@ -149,15 +149,17 @@ def read_foreign_batches(path: Path, rows: int, expansion: int = LARGEST_EXPANSI
 
 
 def read_columns(path: Path) -> list[str]:
-    """The names of a Parquet file's columns.
+    """The names of the columns of a Parquet file, or of a folder of them.
 
     Raises:
         DataError: the file is missing or not Parquet.
     """
+    import pyarrow.dataset
     import pyarrow.parquet
 
     with _as_data_errors(path):
-        names: list[str] = pyarrow.parquet.read_schema(path).names
+        schema = pyarrow.dataset.dataset(path).schema if path.is_dir() else pyarrow.parquet.read_schema(path)
+        names: list[str] = schema.names
         return names
 
 

@@ -77,8 +77,6 @@ ENVIRONMENTS: dict[str, type] = {
         WorkspaceEnvironment,
     )
 }
-_BY_NAME = {**ENVIRONMENTS, RECORDED: RecordedEnvironment}
-
 __all__ = [
     "ENVIRONMENTS",
     "TEXT_TURN",
@@ -120,11 +118,11 @@ def make_environment(kind: str) -> Environment:
         ConfigError: there is no such environment, it does not take the arguments, or only data names it.
         DataError: PATH is not a recording.
     """
-    check_reach(kind, _BY_NAME, "environment")
+    check_reach(kind, _by_name(), "environment")
     wanted = parse_kind(kind)
     if wanted.kind.startswith(PREFIX) and not wanted.args:
         return RecordedEnvironment(wanted.kind.removeprefix(PREFIX))
-    made: Environment = build(wanted, _BY_NAME, "environment")
+    made: Environment = build(wanted, _by_name(), "environment")
     awaited(made)
     if wanted.args and not isinstance(made, (RecordedEnvironment, SeveralEnvironments)):
         _name_in_tasks(made, wanted)
@@ -176,11 +174,15 @@ def takes_argument(kind: str, name: str) -> bool:
     return name in (model.model_fields if model else keywords_of(found) or ())
 
 
+def _by_name() -> dict[str, type]:
+    return {**ENVIRONMENTS, RECORDED: RecordedEnvironment}
+
+
 def _class_of(kind: str) -> type:
     name = parse_kind(kind).kind
     found: type = RecordedEnvironment
     if not name.startswith(PREFIX):
-        found = load_class(name, _BY_NAME, "environment")
+        found = load_class(name, _by_name(), "environment")
     return found
 
 

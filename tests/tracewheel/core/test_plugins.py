@@ -11,9 +11,10 @@ from tracewheel.core.plugins import load_class
 
 CODE = """
 from tracewheel.core.fingerprint import code_version
+from tracewheel.core.given_kinds import give
 from tracewheel.core.plugins import load_class
 keys = {code_version("tracewheel.core.plugins", (module,)) for module in ("own_desk", "no_such_module")}
-print(load_class("own_desk:Desk", {}, "environment").kind, len(keys) == 2)
+print(load_class(give("own_desk:Desk"), {}, "environment").kind, len(keys) == 2)
 """
 
 
@@ -37,4 +38,4 @@ def test_a_module_in_the_working_folder_is_found(tmp_path):
 )
 def test_an_error_says_where_was_looked(name, message):
     with pytest.raises(ConfigError, match=message):
-        load_class(name, {}, "environment")
+        load_class(give(name), {}, "environment")

@@ -8,6 +8,7 @@ import shutil
 import pytest
 
 from tests.tracewheel.environments.attacks import ATTACKS, HARBOR_TASK, PAGE, calls_of, protected_test, rewritten
+from tracewheel.core.given_kinds import give
 from tracewheel.core.kinds import kind_text
 from tracewheel.core.types import Task
 from tracewheel.environments import make_environment
@@ -62,7 +63,7 @@ def judged(chat_server, tmp_path):
     def judge(text):
         models = [{"model": "m", "endpoint": chat_server(answer).url, "retries": 0}]
         args = {"models": models, "criteria": [{"name": "done", "ask": "?"}], "journal": str(tmp_path / "journal.jsonl")}
-        made = make_verifier(json.dumps({"kind": "judge", "args": args}))
+        made = make_verifier(give(json.dumps({"kind": "judge", "args": args})))
         messages = [{"role": "user", "content": "Do it."}, {"role": "assistant", "content": text}]
         verdict = made.verify_episode(
             Task("t1", "own", "f", 1, "Do it.", {}, {}, "verdict", "t1"), episode_from(messages, 1, {})

@@ -8,6 +8,7 @@ import pytest
 
 from tracewheel.config import RolloutConfig
 from tracewheel.core.errors import ConfigError
+from tracewheel.core.given_kinds import give
 from tracewheel.core.types import Turn, token_versions
 from tracewheel.environments import wanted_threads
 from tracewheel.environments.workspace.environment import WorkspaceEnvironment
@@ -54,7 +55,7 @@ def threaded(config=ROOMY, count=64):
 
 
 def in_environment(task, kind):
-    return dataclasses.replace(task, environment=f"{__name__}:{kind.__name__}")
+    return dataclasses.replace(task, environment=give(f"{__name__}:{kind.__name__}"))
 
 
 @pytest.fixture

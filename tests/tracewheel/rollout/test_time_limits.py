@@ -11,6 +11,7 @@ import pytest
 
 from tracewheel.config import RolloutConfig
 from tracewheel.core.errors import TimeLimitError
+from tracewheel.core.given_kinds import give
 from tracewheel.core.time_limits import MOST_HUNG
 from tracewheel.environments.workspace.environment import WorkspaceEnvironment
 from tracewheel.rollout.rollout import RolloutPlan, run_episodes
@@ -85,7 +86,7 @@ def released():
 
 
 def where(task, kind):
-    return dataclasses.replace(task, environment=f"{__name__}:{kind.__name__}")
+    return dataclasses.replace(task, environment=give(f"{__name__}:{kind.__name__}"))
 
 
 @pytest.fixture
