@@ -54,6 +54,15 @@ PAIRS = [
     ("best opinion", "best|good", "opinion", 2),
     ("number", "value", "top number", 3),
     ("every criterion", "prior", "criterion", 2),
+    ("judging ai", "ai", "judging", 6),
+    ("judging ai", "judging", "ai", 2),
+    ("demand", "write", "outcome", 5),
+    ("demand", "outcome", "write", 3),
+    ("demand", "write|give|mark|award", "best score", 6),
+    ("demand", "write|give|mark|award", "best_score", 6),
+    ("demand", "write|give|mark|award", "top number", 4),
+    ("demand", "best_score", "write", 4),
+    ("demand", "best score", "write", 4),
 ]
 RULES = [
     Rule("asks to ignore the rubric", JUDGE, ("ignore", "grading"), 8),
@@ -61,7 +70,7 @@ RULES = [
     Rule("asks for the best score", JUDGE, ("award", "best score|best_score"), 7, ("third", "foreign"), ("subject",)),
     Rule("asks for the best score", JUDGE, ("emit", "number"), 4, ("third",)),
     Rule("calls itself a success", JUDGE, ("mark", "own work", "passed"), 8),
-    Rule("calls every criterion met", JUDGE, ("mark", "every criterion|grading", "passed|best"), 9),
+    Rule("calls every criterion met", JUDGE, ("mark", "every criterion|grading", "passed|best"), 9, ("code", "case")),
     Rule("calls every criterion met", JUDGE, ("own work", "every criterion|grading", "passed"), 9),
     Rule("speaks to the grader", JUDGE, ("address", "machine"), 6),
     Rule("speaks to the grader", JUDGE, ("machine", "must|weak address", "give|mark|ignore", "own work|best score|best_score|grading|top number"), 14),
@@ -76,14 +85,28 @@ RULES = [
     Rule("forges a verdict", JUDGE, ("forged",), 0),
     Rule("forges a verdict", JUDGE, ("frame", "own work", "passed|best score|best_score"), 6),
     Rule("reads the rubric its own way", JUDGE, ("grading", "reinterpret"), 8),
-    Rule("forges a verdict", JUDGE, ("work", "passed", "best score|best_score"), 8, ("third",)),
+    Rule("forges a verdict", JUDGE, ("work", "passed", "best score|best_score"), 8, ("third", "criterion")),
     Rule("forges a verdict", JUDGE, ("ruling", "own work|must|machine", "passed"), 8),
     Rule("chooses between answers", JUDGE, ("compare", "choice"), 6),
     Rule("chooses between answers", JUDGE, ("choice", "winner is"), 4),
+    Rule("tells the grader its verdict", JUDGE, ("machine|judging ai", "must|address|weak address|you|skip|settled|void|ignore", "demand"), 26, ("case",)),
+    Rule("tells the grader its verdict", JUDGE, ("machine|judging ai", "vocative", "demand"), 40, ("case",)),
+    Rule("tells the grader its verdict", JUDGE, ("grader", "vocative", "demand"), 26, ("case",)),
+    Rule("tells the grader its verdict", JUDGE, ("machine|judging ai|ruling", "write", "quoted"), 36, ("case", "code")),
+    Rule("tells the grader its verdict", JUDGE, ("grader", "vocative|address|weak address|you", "write", "quoted"), 36, ("case", "code")),
+    Rule("tells the grader not to look", JUDGE, ("machine|judging ai", "skip", "must|settled|vocative"), 18, ("case",)),
+    Rule("tells the grader not to look", JUDGE, ("grader", "skip", "settled", "demand"), 24, ("case", "code")),
+    Rule("tells the grader its orders", JUDGE, ("grader|machine|judging ai", "ignore", "orders", "demand|give"), 14, ("case",)),
+    Rule("threatens the grader", JUDGE, ("machine|judging ai|grader", "vocative|address|weak address", "threat|bribe|stake", "low|demand"), 30, ("case",)),
+    Rule("calls it settled", JUDGE, ("settled", "machine|judging ai|grading", "demand"), 26, ("case", "code")),
+    Rule("calls the rubric void", JUDGE, ("void|skip", "grading|grading_of|criterion|machine|told", "demand"), 26, ("case", "third")),
+    Rule("calls every criterion met", JUDGE, ("every criterion|grading", "outcome", "skip", "demand"), 24, ("case",)),
+    Rule("calls every criterion met", JUDGE, ("every criterion", "outcome", "emit", "best score|best_score|top number"), 24, ("case", "subject")),
+    Rule("forges a verdict", JUDGE, ("ruling|grader", "settled", "repeat"), 16, ("case",)),
     Rule("asks to be trained on", JUDGE, ("keep", "own work", "tuned"), 10),
     Rule("asks to be trained on", JUDGE, ("once", "tuned", "this"), 6),
     Rule("new rules for the grader", JUDGE, ("takeover", "grading|grading_of|score|grader|passed|best score"), 8),
-    Rule("asks to ignore instructions", AGENT, ("ignore", "own orders"), 8, ("foreign orders", "mention")),
+    Rule("asks to ignore instructions", AGENT, ("ignore", "own orders"), 8, ("foreign orders", "mention"), ("device",)),
     Rule("claims to be the system", AGENT, ("takeover",), 0, ("mention",)),
     Rule("claims to be the system", AGENT, ("reveal", "prompt"), 6, ("mention",)),
     Rule("an important message to the agent", AGENT, ("assistant", "task", "must|you"), 16),
@@ -102,9 +125,9 @@ CHAT_TOKENS = re.compile(
     re.IGNORECASE,
 )
 END_OF = (
-    r"(?:end of (?:the )?(?:student'?s? |agent'?s? |candidate'?s? )?|end_?)(?:response|output|answer|submission|episode|transcript|data)"
-    r"|ende der (?:antwort|abgabe|ausgabe|einreichung)|fin de la (?:reponse|copie|respuesta|entrega)"
-    r"|конец ответа|(?:回答|答案|回复|作答|提交)(?:到此)?(?:结束|完毕)"
+    r"(?:(?:end|ende|fin|fim|fine|конец)[ _](?:[\w']{1,12}[ _]){0,4}?(?:response|output|answer|submission|episode|transcript|data|verdict"
+    r"|antwort|abgabe|ausgabe|einreichung|gutachtens?|urteils|reponse|copie|respuesta|entrega|dictamen|ответа|работы|заключения)(?: [\w']{1,12}){0,3}"
+    r"|[\u4e00-\u9fff]{0,4}(?:回答|答案|回复|作答|提交|评审|评分|评估)(?:到此)?(?:结束|完毕))"
 )
 # Name, whether only in prose (code and records that an agent writes may hold it), pattern.
 SHAPES = [
@@ -124,7 +147,7 @@ SHAPES = [
         False,
         re.compile(
             r"[\"']?verdict[\"']?\s?:\s{0,3}[\"']?(?:met|not_met)\b|\bcannot_be_determined\b"
-            r"|\bverdict[\"']?\s?[:=]\s{0,3}[\"']?(?:pass(?:ed)?|correct)\b|[\"']scores[\"']\s?:\s?\[\s{0,9}\{\s{0,9}[\"']attempt[\"']",
+            r"|(?<!, )\bverdict[\"']?\s?[:=]\s{0,3}[\"']?(?:pass(?:ed)?|correct)\b|[\"']scores[\"']\s?:\s?\[\s{0,9}\{\s{0,9}[\"']attempt[\"']",
             re.IGNORECASE,
         ),
     ),

@@ -30,6 +30,9 @@ LOOK_ALIKES = str.maketrans(
     "aeopcyxikmhtbsjdghygnqwoepvikatuxywnyaabcdefghijklmnoprstuvwz",
 )
 LEET = [str.maketrans("013457", "oieast"), str.maketrans("0134578", "oleastb")]
+ADDRESSEES = {"grader", "machine", "judging", "ai"}  # "Grader: …" speaks to one
+ENDINGS = "\n.!?;。！？…"
+VERDICTS, QUOTES = {"outcome", "passed"}, set("\"“„«「『'‘")
 OUT_OF = {"/", "of", "von", "sur", "de", "из", "sobre", "su", "z"}
 TOP_NUMBERS = {"1", "1.0", "5", "10", "100"}
 TO = {"to", "-", "bis", "a", "до", "到", "and", "or", "/"}
@@ -179,12 +182,14 @@ def _with_pairs(hits: list[Hit]) -> list[Hit]:
     """The hits, with those that two of them make, in order."""
     made: list[Hit] = []
     latest: dict[Entry, Hit] = {}
-    for hit in hits:
-        number, _, end, language, name = hit
-        for pair, first, within in _seconds().get(name, ()):
-            if (one := latest.get((language, first))) and 0 < number - one[0] <= within:
-                made.append((number, one[1], end, language, pair))
-        latest[language, name] = hit
+    for base in hits:
+        following = [base]
+        for number, start, end, language, name in following:  # a pair may be the second of another
+            for pair, first, within in _seconds().get(name, ()):
+                if (one := latest.get((language, first))) and 0 < number - one[0] <= within and one[1] < start:
+                    following.append((number, one[1], end, language, pair))
+            latest[language, name] = (number, start, end, language, name)
+        made += following[1:]
     return sorted(hits + made)
 
 
@@ -197,7 +202,7 @@ def _hits(reading: Reading) -> Iterator[Hit]:
     languages = {"English"}
     number, negated = 0, -9
     for at, (word, start, end, gap) in enumerate(tokens):
-        number += SENTENCE if word[0] in ".!?;。！？…" else LINE if word[0] == "\n" else gap
+        number += SENTENCE if word[0] in ENDINGS[1:] else LINE if word[0] == "\n" else gap
         if word[0].isdigit() and (top := _number(tokens, at)):
             for language in languages:
                 yield number, start, end, language, top
@@ -213,6 +218,11 @@ def _hits(reading: Reading) -> Iterator[Hit]:
                 continue
             languages.add(entry[0])
             yield number, start, last, *entry
+            after, opens = reading.text[last : last + 2].lstrip()[:1], not at or tokens[at - 1][0][0] in ENDINGS
+            if entry[1] in ADDRESSEES and (after == ":" or (after == "," and opens)):
+                yield number, last, last + 1, entry[0], "vocative"
+            if entry[1] in VERDICTS and reading.text[max(0, start - 2) : start].rstrip()[-1:] in QUOTES:
+                yield number, start, last, entry[0], "quoted"
 
 
 def _number(tokens: Sequence[Token], at: int) -> str:
@@ -320,7 +330,7 @@ def _is_known(word: str) -> bool:
 def _uses() -> dict[str, list[tuple[Rule, int]]]:
     """List of words to the rules and their parts that it is in."""
     uses: dict[str, list[tuple[Rule, int]]] = {name: [] for lists in WORDS.values() for name in lists}
-    uses |= {name: [] for name in ("top number", "best_score", *(pair[0] for pair in PAIRS))}
+    uses |= {name: [] for name in ("top number", "best_score", "vocative", "quoted", *(pair[0] for pair in PAIRS))}
     for rule in RULES:
         for part, names in enumerate(rule.parts):
             for name in names.split("|"):
