@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tracewheel.core.errors import ConfigError
+from tracewheel.core.given_kinds import give
 from tracewheel.core.plugins import load_class
 
 CODE = """
