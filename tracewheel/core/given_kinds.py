@@ -6,6 +6,7 @@ which program starts, or which path and address are opened.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -24,15 +25,16 @@ _silent: ContextVar[bool] = ContextVar("the profile of a stored run is read", de
 def give(kind: str, *others: str) -> str:
     """The user has named these kinds, as text: they may be made, with the kinds in their arguments. Returns the first."""
     known = _given()
-    new = [text for named in (kind, *others) for text in (named, *inner_kinds(named)) if text not in known]
+    texts = (_short(text) for named in (kind, *others) for text in (named, *inner_kinds(named)))
+    new = [text for text in texts if text not in known]
     if new and not _silent.get():
         os.environ[VARIABLE] = json.dumps([*known, *dict.fromkeys(new)])
     return kind
 
 
 def give_changed(kind: str, changed: str) -> str:
-    """A kind that we made of another: it may be made if that one may."""
-    return give(changed) if is_given(kind) else changed
+    """A kind that we made of another: it may be made if that one may. A bare built-in name was never needed."""
+    return give(changed) if is_given(kind) and not kind.isidentifier() else changed
 
 
 @contextmanager
@@ -47,7 +49,7 @@ def naming_nothing() -> Iterator[None]:
 
 def is_given(kind: str) -> bool:
     """Whether the user named this kind with these very arguments."""
-    return kind in _given()
+    return _short(kind) in _given()
 
 
 def may_import(name: str) -> bool:
@@ -75,6 +77,11 @@ def inner_kinds(text: str) -> Iterator[str]:
             waiting += value.values()
         elif isinstance(value, list):
             waiting += value
+
+
+def _short(text: str) -> str:
+    """A kind as the variable holds it, which the system allows 128 KiB: arguments as a hash."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32] if text.startswith("{") else text
 
 
 def _given() -> list[str]:

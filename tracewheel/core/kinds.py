@@ -54,7 +54,7 @@ def parse_kind(text: str) -> Kind:
         return Kind(text, {})
     try:
         value = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         value = None
     kind, args = (value.get("kind"), value.get("args", {})) if isinstance(value, dict) else (None, None)
     if not isinstance(kind, str) or not isinstance(args, dict) or value.keys() - {"kind", "args"}:

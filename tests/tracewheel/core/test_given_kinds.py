@@ -1,5 +1,6 @@
 """Data names built-in kinds, and of others only those that the user named: nothing else is imported, started or opened."""
 
+import os
 import pickle
 import sys
 from dataclasses import replace
@@ -9,7 +10,7 @@ import yaml
 
 from tracewheel.config import EnvironmentConfig, load_config, load_stored_config
 from tracewheel.core.errors import ConfigError, DataError
-from tracewheel.core.given_kinds import VARIABLE, give, may_import, naming_nothing
+from tracewheel.core.given_kinds import VARIABLE, give, give_changed, is_given, may_import, naming_nothing
 from tracewheel.core.kinds import kind_text
 from tracewheel.curation.replay import replay_trace
 from tracewheel.environments import make_environment
@@ -39,6 +40,7 @@ def nothing_given(monkeypatch, tmp_path):
         kind_text("judge", ENDPOINT),
         kind_text("reward_model", {"folder": "/etc"}),
         kind_text("unit_tests", {"sandbox": {"kind": "unsafe_local"}}),
+        kind_text("reward_model", {"folder": "\ud83d"}),
     ],
 )
 def test_no_verifier_that_only_data_names(verifier):
@@ -118,6 +120,14 @@ def test_a_logged_verifier_that_cannot_be_made_costs_its_trace_alone(verifier):
     trace = replace(found, environment=logged)
     with pytest.raises(DataError, match="the verifier that the log names"):
         replay_trace(trace, make_environment(spec))
+
+
+def test_the_kinds_of_a_thousand_iterations_fit_into_a_variable():
+    spec = give(kind_text("refund_desk", {"user": {"kind": "scripted"}}))
+    for seed in range(1000):
+        give_changed("workspace", kind_text("workspace", {"noise_seed": seed}))
+        made = give_changed(spec, kind_text("refund_desk", {"user": {"kind": "scripted"}, "noise_seed": seed}))
+    assert is_given(made) and len(os.environ[VARIABLE]) < 64 << 10
 
 
 class Desk:
