@@ -19,7 +19,7 @@ from tracewheel.core.types import canonical_json
 
 # The methods that a class must have, by sort: all of one of these. Other classes are not made, whoever names them.
 METHODS: dict[str, tuple[tuple[str, ...], ...]] = {
-    "environment": (("reset", "step"),),
+    "environment": (("step",),),
     "verifier": (("verify",), ("verify_episode",), ("verify_group",)),
     "user": (("begin", "reply"),),
     "reader": (("recognises", "read"),),

@@ -88,7 +88,8 @@ def main(folder):
 
 
 def test_no_profile_runs_imports_or_writes_and_none_ends_the_batch(tmp_path):
-    done = subprocess.run([sys.executable, __file__, str(tmp_path)], capture_output=True, text=True, cwd=tmp_path, timeout=300)
+    command, variables = [sys.executable, __file__, str(tmp_path)], os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=variables, timeout=300)
     assert done.returncode == 0, done.stderr[-3000:]
     said = json.loads(done.stdout.splitlines()[-1])
     assert said["done"] == [] and len(said["ends"]) == PROFILES and said["longest"] < MOST_SECONDS

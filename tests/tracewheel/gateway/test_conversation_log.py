@@ -11,12 +11,13 @@ from tracewheel.operations.scrubbing import Scrubber, drop_lines
 
 COUNT = 300
 SERVER = f"""
-import sys
+import sys, time
 from pathlib import Path
 from tracewheel.gateway.conversation_log import ConversationLog
 log = ConversationLog(Path(sys.argv[1]))
 for number in range({COUNT}):
     log.write({{"id": f"c-{{number}}", "user": "anna" if number % 2 else "berta", "messages": [{{"content": "x"}}]}})
+    time.sleep(0.003)  # so that the log is cleaned more than once meanwhile, on a busy machine too
 """
 
 

@@ -227,7 +227,7 @@ class Bare:
     """An environment without a task generator."""
 
     kind = "workspace"
-    reset, step = WorkspaceEnvironment.reset, WorkspaceEnvironment.step
+    step = WorkspaceEnvironment.step
 
 
 class Broken(WorkspaceEnvironment):
