@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from tracewheel.core.errors import ConfigError
-from tracewheel.core.given_kinds import OWN_CLASS, is_given
+from tracewheel.core.given_kinds import OWN_CLASS, inner_kinds, is_given
 from tracewheel.core.plugins import load_class
 from tracewheel.core.types import canonical_json
 
@@ -64,17 +64,7 @@ def parse_kind(text: str) -> Kind:
 
 def own_classes(text: str) -> Iterator[str]:
     """The names `module:Class` in a kind's text: the kind itself, and every `kind` within its arguments."""
-    kind, args = parse_kind(text)
-    waiting: list[Any] = [{"kind": kind}, args]
-    while waiting:
-        value = waiting.pop()
-        if isinstance(value, dict):
-            named = value.get("kind")
-            if isinstance(named, str) and OWN_CLASS.fullmatch(named):
-                yield named
-            waiting += value.values()
-        elif isinstance(value, list):
-            waiting += value
+    yield from filter(OWN_CLASS.fullmatch, dict.fromkeys([parse_kind(text).kind, *inner_kinds(text)]))
 
 
 def check_reach(text: str, built_in: Mapping[str, type], what: str) -> None:
