@@ -3,7 +3,7 @@
     python benchmarks/decisions_year.py --out docs/decisions_year.json
 
 Drift: every look goes through `operations.drift.judge_drift` at the level of `evaluation.error_budget.level_of`, when the
-attempts have grown by a quarter, as in `tasks/drift_looks.py`. Each night brings `NIGHTLY` single attempts at new tasks of
+attempts have grown by a quarter, as in `drift_looks.py`. Each night brings `NIGHTLY` single attempts at new tasks of
 four families; a run completes every `CYCLE` nights, and what it knew is compared with.
 
 Gains: a year of retrains that each gain a share of their room, drawn around that of the demo, as the gate measures it.

@@ -195,12 +195,12 @@ def run_collapses(options: argparse.Namespace) -> dict[str, Any]:
     """Train the demo's policy at rates far too high, with the guard and without."""
     from flows.improve import improve
     from flows.setup import prepare_environment, resolve_config, use_threads
-    from tasks.curate import curate_tasks
-    from tasks.drivers import DirectDriver
-    from tasks.evaluate import evaluate_policy
-    from tasks.ingest import ingest_traces
-    from tasks.reading import begin_run
-    from tasks.warm_start import warm_start_policy
+    from tasks.engine.drivers import DirectDriver
+    from tasks.engine.reading import begin_run
+    from tasks.stages.curate import curate_tasks
+    from tasks.stages.evaluate import evaluate_policy
+    from tasks.stages.ingest import ingest_traces
+    from tasks.stages.warm_start import warm_start_policy
     from tracewheel.config import SamplerSections
     from tracewheel.sampling.curriculum import make_sampler
 

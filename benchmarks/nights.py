@@ -86,11 +86,11 @@ def one(side: str, folder: Path) -> dict[str, Any]:
 
     from flows.intake import take_in
     from flows.opening import earlier_curation
-    from tasks.curate import curate_tasks
-    from tasks.drivers import DirectDriver
-    from tasks.evidence import begins_with, remember
-    from tasks.reading import begin_run
-    from tasks.split_chain import earlier_splits, remember_splits, splits_begin_with
+    from tasks.engine.drivers import DirectDriver
+    from tasks.engine.reading import begin_run
+    from tasks.records.evidence import begins_with, remember
+    from tasks.records.split_chain import earlier_splits, remember_splits, splits_begin_with
+    from tasks.stages.curate import curate_tasks
     from tracewheel.config import CurationConfig, EnvironmentConfig, IngestConfig, PolicyConfig, RetrainConfig
 
     own = folder / side

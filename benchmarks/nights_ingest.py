@@ -25,8 +25,8 @@ import pyarrow.parquet
 from measuring import Meter, emit, machine
 
 from flows.intake import take_in
-from tasks.drivers import DirectDriver
-from tasks.reading import begin_run
+from tasks.engine.drivers import DirectDriver
+from tasks.engine.reading import begin_run
 from tracewheel.config import RetrainConfig, load_config
 from tracewheel.traces.ingest import ingest
 

@@ -69,7 +69,7 @@ def main() -> None:
     from flows.setup import prepare_environment
 
     prepare_environment(run_dir)
-    from flows.server import LocalServer
+    from flows.deploy.server import LocalServer
 
     # As in `tracewheel retrain`, the server starts while this process imports.
     server = LocalServer(Path(run_dir))
@@ -109,7 +109,7 @@ def _watch(ledger: Ledger) -> None:
                 setattr(client, name, ledger.around("mlflow", method))
     prefect.Task.__call__ = ledger.around("prefect", prefect.Task.__call__)  # type: ignore[method-assign]
     prefect.Flow.__call__ = ledger.around("prefect", prefect.Flow.__call__)  # type: ignore[method-assign]
-    import tasks.tracking
+    import tasks.tracking.tracking
     from flows import retrain
 
     retrain.retrain.fn = ledger.around("flow", retrain.retrain.fn)

@@ -10,32 +10,32 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from flows.approve import add_approve_command
-from flows.audit import add_audit_command
-from flows.backtest_plan import add_backtest_command
-from flows.check_template import add_check_template_command
-from flows.compare import add_compare_command
-from flows.dashboard import add_dashboard_command
-from flows.data import add_data_commands
-from flows.deploy_options import add_deploy_options
-from flows.describe import add_describe_command
-from flows.dvc import add_dvc_commands
-from flows.encoding import clean, print_in_any_encoding
-from flows.export import add_export_command
-from flows.export_traces import add_export_traces_command
-from flows.forget import add_forget_command
-from flows.gateway import add_gateway_options
-from flows.gc import add_gc_command
-from flows.ingest import add_ingest_command
-from flows.init import add_init_command
-from flows.judges import add_judge_commands
-from flows.labels import add_labels_command
-from flows.lineage import add_lineage_command
-from flows.make_tasks import add_make_tasks_command
-from flows.outputs import check_out
-from flows.printing import print_error, print_result
-from flows.reproduce import add_reproduce_command
-from flows.sandbox import add_sandbox_command, allow_unsafe_local
+from flows.commands.approve import add_approve_command
+from flows.commands.audit import add_audit_command
+from flows.commands.backtest_plan import add_backtest_command
+from flows.commands.check_template import add_check_template_command
+from flows.commands.compare import add_compare_command
+from flows.commands.dashboard import add_dashboard_command
+from flows.commands.data import add_data_commands
+from flows.commands.describe import add_describe_command
+from flows.commands.dvc import add_dvc_commands
+from flows.commands.export import add_export_command
+from flows.commands.export_traces import add_export_traces_command
+from flows.commands.forget import add_forget_command
+from flows.commands.gateway import add_gateway_options
+from flows.commands.gc import add_gc_command
+from flows.commands.ingest import add_ingest_command
+from flows.commands.init import add_init_command
+from flows.commands.judges import add_judge_commands
+from flows.commands.labels import add_labels_command
+from flows.commands.lineage import add_lineage_command
+from flows.commands.make_tasks import add_make_tasks_command
+from flows.commands.outputs import check_out
+from flows.commands.reproduce import add_reproduce_command
+from flows.commands.sandbox import add_sandbox_command, allow_unsafe_local
+from flows.console.encoding import clean, print_in_any_encoding
+from flows.console.printing import print_error, print_result
+from flows.deploy.options import add_deploy_options
 from tracewheel import __version__
 from tracewheel.core import stopping
 from tracewheel.core.errors import (
@@ -146,14 +146,16 @@ def build_parser() -> argparse.ArgumentParser:
     add_init_command(commands, EXIT_CODES)
     add_describe_command(commands, EXIT_CODES)
 
-    retrain = _command(commands, "retrain", "flows.commands:retrain", "the whole loop, from traces to a promoted adapter")
+    retrain = _command(
+        commands, "retrain", "flows.commands.whole_runs:retrain", "the whole loop, from traces to a promoted adapter"
+    )
     retrain.add_argument("--dry-run", action="store_true", help="print the plan: stages, what is stored, sizes, estimated time")
     retrain.add_argument("--fresh", action="store_true", help="begin on the logs as they are now, even if a run is incomplete")
     _allow_leak(retrain)
 
     add_ingest_command(commands, EXIT_CODES)
 
-    stage = _command(commands, "curate", "flows.single:curate", "make tasks, splits and verified episodes of traces")
+    stage = _command(commands, "curate", "flows.commands.single:curate", "make tasks, splits and verified episodes of traces")
     stage.add_argument("--traces", required=True, metavar="DIR", help="output of ingest")
     stage.add_argument(
         "--earlier", metavar="DIR", help="an earlier curate's output or a run's folder: resume its splits, pass rates"
@@ -172,21 +174,25 @@ def build_parser() -> argparse.ArgumentParser:
     )
     _out(stage)
 
-    stage = _command(commands, "base-policy", "flows.single:base_policy", "train the tiny base policy from random weights")
+    stage = _command(
+        commands, "base-policy", "flows.commands.single:base_policy", "train the tiny base policy from random weights"
+    )
     _out(stage)
 
-    stage = _command(commands, "warm-start", "flows.single:warm_start", "supervised fine-tuning on logged episodes")
+    stage = _command(commands, "warm-start", "flows.commands.single:warm_start", "supervised fine-tuning on logged episodes")
     _curated(stage)
     stage.add_argument("--demonstrations", choices=("verified", "all", "replay", "none"), help="default: the profile's setting")
     _allow_leak(stage)
     _out(stage)
 
-    stage = _command(commands, "teach", "flows.teach:teach", "a stronger model's verified solutions of the training tasks")
+    stage = _command(
+        commands, "teach", "flows.commands.teach:teach", "a stronger model's verified solutions of the training tasks"
+    )
     _curated(stage)
     stage.add_argument("--tasks", type=int, metavar="N", help="only the first N training tasks")
     _out(stage)
 
-    stage = _command(commands, "rollout", "flows.single:rollout", "sample trajectories of training tasks")
+    stage = _command(commands, "rollout", "flows.commands.single:rollout", "sample trajectories of training tasks")
     _allow_leak(stage)
     _curated(stage)
     _policy(stage)
@@ -198,14 +204,14 @@ def build_parser() -> argparse.ArgumentParser:
     )
     _out(stage)
 
-    stage = _command(commands, "score", "flows.single:score", "score stored trajectories; needs no new rollout")
+    stage = _command(commands, "score", "flows.commands.single:score", "score stored trajectories; needs no new rollout")
     _curated(stage)
     stage.add_argument("--trajectories", required=True, metavar="FILE", help="trajectories.parquet of a rollout")
     stage.add_argument("--split", default="train", help="split the tasks are in (default train)")
     stage.add_argument("--compare", metavar="FILE", help="scores.parquet of an earlier scoring: what changed, by family")
     _out(stage)
 
-    stage = _command(commands, "update", "flows.single:update", "one policy update on scored trajectories")
+    stage = _command(commands, "update", "flows.commands.single:update", "one policy update on scored trajectories")
     stage.add_argument("--trajectories", required=True, metavar="FILE", help="trajectories.parquet of a rollout")
     stage.add_argument("--scores", required=True, metavar="FILE", help="scores.parquet of a scoring")
     stage.add_argument("--state", required=True, metavar="DIR", help="output of the previous update or of the warm start")
@@ -213,13 +219,15 @@ def build_parser() -> argparse.ArgumentParser:
     stage.add_argument("--iteration", type=int, default=1)
     _out(stage)
 
-    stage = _command(commands, "improve", "flows.loop_command:improve", "the reinforcement-learning loop from a warm start")
+    stage = _command(
+        commands, "improve", "flows.commands.loop_command:improve", "the reinforcement-learning loop from a warm start"
+    )
     _curated(stage)
     stage.add_argument("--start", required=True, metavar="DIR", help="output of warm-start, or of an update")
     _allow_leak(stage)
     _out(stage)
 
-    stage = _command(commands, "evaluate", "flows.single:evaluate", "greedy and sampled success on a split")
+    stage = _command(commands, "evaluate", "flows.commands.single:evaluate", "greedy and sampled success on a split")
     _curated(stage)
     _policy(stage)
     stage.add_argument("--split", default="held_out", help="validation, held_out, harder or train (default held_out)")
@@ -228,10 +236,14 @@ def build_parser() -> argparse.ArgumentParser:
     _out(stage)
 
     add_audit_command(
-        _command(commands, "audit", "flows.audit:audit", "how often graders accept wrong episodes and refuse right ones")
+        _command(
+            commands, "audit", "flows.commands.audit:audit", "how often graders accept wrong episodes and refuse right ones"
+        )
     )
 
-    stage = _command(commands, "baseline", "flows.baseline:baseline", "evaluate a model behind an OpenAI-compatible endpoint")
+    stage = _command(
+        commands, "baseline", "flows.commands.baseline:baseline", "evaluate a model behind an OpenAI-compatible endpoint"
+    )
     _curated(stage)
     stage.add_argument("--endpoint", metavar="URL", help="its address, up to /v1 (default: the profile's baseline.endpoint)")
     stage.add_argument(
@@ -245,7 +257,9 @@ def build_parser() -> argparse.ArgumentParser:
     stage.add_argument("--sampled-only", action="store_true", help="play no greedy episodes")
     _out(stage)
 
-    stage = _command(commands, "preview", "flows.preview:preview", "what a policy would score on logged episodes, unserved")
+    stage = _command(
+        commands, "preview", "flows.commands.preview:preview", "what a policy would score on logged episodes, unserved"
+    )
     stage.add_argument("--state", required=True, metavar="DIR", help="the challenger: output of warm-start or an update")
     stage.add_argument("--trajectories", nargs="+", metavar="FILE", help="trajectories.parquet of rollouts that were sampled")
     stage.add_argument("--scores", nargs="+", metavar="FILE", help="their scores.parquet")
@@ -254,10 +268,14 @@ def build_parser() -> argparse.ArgumentParser:
     stage.add_argument("--min-effective", type=float, default=50.0, metavar="N", help="refuse below N effective episodes (50)")
     stage.add_argument("--clip", type=float, metavar="W", help="cut weights at W times their mean (default: do not)")
 
-    stage = _command(commands, "gateway", "flows.gateway:gateway", "the policy behind the APIs of OpenAI and Anthropic")
+    stage = _command(
+        commands, "gateway", "flows.commands.gateway:gateway", "the policy behind the APIs of OpenAI and Anthropic"
+    )
     add_gateway_options(stage)
 
-    stage = _command(commands, "merge", "flows.merge:merge", "several adapters into one, when it is no worse than its parts")
+    stage = _command(
+        commands, "merge", "flows.commands.merge:merge", "several adapters into one, when it is no worse than its parts"
+    )
     stage.add_argument("--adapter", dest="adapters", action="append", required=True, metavar="NAME=DIR", help="once for each")
     stage.add_argument("--method", choices=("linear", "ties", "dare_linear", "dare_ties"), help="default: ties")
     stage.add_argument("--weight", type=float, help="weight of each adapter (default: the mean of all)")
@@ -271,7 +289,9 @@ def build_parser() -> argparse.ArgumentParser:
     stage.add_argument("--unevaluated", action="store_true", help="write the merge without judging it")
     _out(stage)
 
-    promote = _command(commands, "promote", "flows.commands:promote", "let the gate decide, and register the champion")
+    promote = _command(
+        commands, "promote", "flows.commands.whole_runs:promote", "let the gate decide, and register the champion"
+    )
     promote.add_argument("--challenger", metavar="DIR", help="an evaluation to judge, instead of the profile's run")
     promote.add_argument("--baseline", nargs="+", metavar="NAME=DIR", help="evaluations to compare with")
     promote.add_argument("--validation", nargs="+", metavar="NAME=DIR", help="of several baselines, the best of these is taken")
@@ -279,20 +299,22 @@ def build_parser() -> argparse.ArgumentParser:
     promote.add_argument("--verdict-only", action="store_true", help="write the verdict and change nothing; never exits with 3")
     promote.add_argument("--out", metavar="DIR", help="where to write gate.json")
 
-    back = _command(commands, "rollback", "flows.commands:rollback", "restore the champion that the present one replaced")
+    back = _command(
+        commands, "rollback", "flows.commands.whole_runs:rollback", "restore the champion that the present one replaced"
+    )
     back.add_argument("--to", metavar="VERSION", help="restore this version, which was champion (default: the one before)")
     back.add_argument("--why", metavar="TEXT", help="the reason, kept with the version that is rolled back")
 
     add_approve_command(commands, EXIT_CODES)
 
-    report = _command(commands, "report", "flows.commands:report", "write the report of a complete run again")
+    report = _command(commands, "report", "flows.commands.whole_runs:report", "write the report of a complete run again")
     report.add_argument("--out", metavar="FILE", help="where to write it (default: in the run's record)")
 
-    _command(commands, "status", "flows.commands:status", "runs, their verdicts, and the champion")
+    _command(commands, "status", "flows.commands.whole_runs:status", "runs, their verdicts, and the champion")
 
-    _command(commands, "sync", "flows.sync:sync", "deliver to MLflow what waits since it was away")
+    _command(commands, "sync", "flows.commands.sync:sync", "deliver to MLflow what waits since it was away")
 
-    doctor = _command(commands, "doctor", "flows.doctor:doctor", "look for the known failure modes in a run's records")
+    doctor = _command(commands, "doctor", "flows.commands.doctor:doctor", "look for the known failure modes in a run's records")
     doctor.add_argument("--run", metavar="RUN_ID", help="which run of the work folder (default: the profile's)")
 
     add_dashboard_command(commands, EXIT_CODES)
@@ -301,7 +323,9 @@ def build_parser() -> argparse.ArgumentParser:
     add_compare_command(commands, EXIT_CODES)
     add_reproduce_command(commands, EXIT_CODES)
 
-    batches = _command(commands, "batches", "flows.batches:batches", "the batches of new logs: which are held, why; let one in")
+    batches = _command(
+        commands, "batches", "flows.commands.batches:batches", "the batches of new logs: which are held, why; let one in"
+    )
     which = batches.add_mutually_exclusive_group()
     which.add_argument("--show", metavar="ID", help="a batch with its evidence, and the runs that learnt from it")
     which.add_argument("--release", metavar="ID", help="let a held batch in; the next run learns from it")
@@ -320,7 +344,7 @@ def build_parser() -> argparse.ArgumentParser:
     add_data_commands(commands, EXIT_CODES)
     add_dvc_commands(commands, EXIT_CODES)
 
-    serve = _command(commands, "serve", "flows.serve:serve", "answer programs with the champion, and log what is said")
+    serve = _command(commands, "serve", "flows.commands.serve:serve", "answer programs with the champion, and log what is said")
     serve.add_argument("--host", default="127.0.0.1", help="where to listen (default 127.0.0.1)")
     serve.add_argument("--port", type=int, default=8788, help="default 8788; 0 takes a free one")
     serve.add_argument("--key", help="what programs must show, at least 16 characters (default: one is made and printed)")
@@ -333,7 +357,7 @@ def build_parser() -> argparse.ArgumentParser:
     serve.add_argument("--share", type=float, default=0.1, help="the challenger's share of the conversations (0.1)")
     serve.add_argument("--live", action="store_true", help="send the challenger's replies; else it answers in the shadow")
 
-    add_deploy_options(_command(commands, "deploy", "flows.deploy:deploy", "serve the retrain flow on a schedule"))
+    add_deploy_options(_command(commands, "deploy", "flows.commands.deploy:deploy", "serve the retrain flow on a schedule"))
     return parser
 
 

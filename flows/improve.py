@@ -6,15 +6,15 @@ from dataclasses import replace
 from typing import Any
 
 from flows.sources import SyncSource, episodes_of, is_last, open_source, rollout_arguments, score_files
-from tasks.doctor import Watch
-from tasks.evaluate import evaluate_and_log, evaluate_policy
-from tasks.guard import Guard, go_back_to
-from tasks.improvement import Candidate, Improvement, in_words
-from tasks.rate_trials import try_learning_rates
-from tasks.rollout import roll_out
-from tasks.run import Policy, Run
-from tasks.score import score_trajectories
-from tasks.update import kept_between_updates, update_policy
+from tasks.engine.run import Policy, Run
+from tasks.records.doctor import Watch
+from tasks.records.improvement import Candidate, Improvement, in_words
+from tasks.stages.evaluate import evaluate_and_log, evaluate_policy
+from tasks.stages.guard import Guard, go_back_to
+from tasks.stages.rate_trials import try_learning_rates
+from tasks.stages.rollout import roll_out
+from tasks.stages.score import score_trajectories
+from tasks.stages.update import kept_between_updates, update_policy
 from tracewheel.core.store import Entry
 from tracewheel.sampling.dynamic_sampling import sampling_figures, success_of_rounds
 from tracewheel.sampling.sampler import TaskSampler

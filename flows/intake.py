@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tasks.ingest import ingest_traces
-from tasks.reading import accept
-from tasks.run import Run
-from tasks.screening import note_intake
+from tasks.engine.reading import accept
+from tasks.engine.run import Run
+from tasks.records.screening import note_intake
+from tasks.stages.ingest import ingest_traces
 from tracewheel.core.errors import DoubtfulData
 from tracewheel.core.store import Entry
 from tracewheel.traces.ingested_folder import QUARANTINE_FILE

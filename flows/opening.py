@@ -10,16 +10,16 @@ from typing import Any
 
 import prefect.runtime.flow_run
 
-from flows.ends import mend
-from flows.progress import TerminalReporter
+from flows.console.progress import TerminalReporter
+from flows.deploy.ends import mend
 from flows.setup import use_threads
-from tasks.evidence import POSTERIOR_FILE, begins_with, find_curated
-from tasks.registry import find_champion, load_champion, look_up_champion
-from tasks.run import Policy, Run
-from tasks.split_chain import splits_begin_with
-from tasks.sync import deliver_waiting
-from tasks.template import TEMPLATE_FILE, checked_template
-from tasks.tracking import Tracking
+from tasks.engine.run import Policy, Run
+from tasks.records.evidence import POSTERIOR_FILE, begins_with, find_curated
+from tasks.records.split_chain import splits_begin_with
+from tasks.records.template import TEMPLATE_FILE, checked_template
+from tasks.tracking.registry import find_champion, load_champion, look_up_champion
+from tasks.tracking.sync import deliver_waiting
+from tasks.tracking.tracking import Tracking
 from tracewheel.config import SamplerSections
 from tracewheel.config.precision import dtype_line
 from tracewheel.core.errors import DataError

@@ -10,32 +10,32 @@ import prefect
 from prefect.client.schemas.objects import State
 from prefect.states import Completed
 
-from flows.ends import Skipped, begin, ending, in_order, skipped
+from flows.console.progress import TerminalReporter
+from flows.deploy.ends import Skipped, begin, ending, in_order, skipped
+from flows.deploy.turns import in_turn
 from flows.improve import improve, validate, with_harder_tier
 from flows.intake import take_in
 from flows.opening import earlier_curation, opened, starting_facts, starting_point, tracked
-from flows.progress import TerminalReporter
 from flows.setup import resolve_config
 from flows.specialists import improve_specialists
-from flows.turns import in_turn
-from tasks.audit import audited
-from tasks.curate import curate_tasks
-from tasks.datasets import log_datasets
-from tasks.decisions import decide, nothing_new
-from tasks.drivers import Driver
-from tasks.evaluate import evaluate_and_log, evaluate_policy, evaluate_up_to, logged
-from tasks.foresight import foresee_run
-from tasks.gate import gate_policy, is_clear, power_before
-from tasks.housekeeping import keep_house_after
-from tasks.improvement import candidate_rates
-from tasks.lineage import log_lineage, told
-from tasks.reading import begin_run, waits_for_logs
-from tasks.registry import promote_policy
-from tasks.report import Outcome, write_report
-from tasks.run import Policy, Run
-from tasks.screening import screened
-from tasks.split_chain import earlier_splits
-from tasks.warm_start import warm_start_policy
+from tasks.closing.lineage import log_lineage, told
+from tasks.closing.report import Outcome, write_report
+from tasks.engine.drivers import Driver
+from tasks.engine.foresight import foresee_run
+from tasks.engine.reading import begin_run, waits_for_logs
+from tasks.engine.run import Policy, Run
+from tasks.records.audit import audited
+from tasks.records.decisions import decide, nothing_new
+from tasks.records.housekeeping import keep_house_after
+from tasks.records.improvement import candidate_rates
+from tasks.records.screening import screened
+from tasks.records.split_chain import earlier_splits
+from tasks.stages.curate import curate_tasks
+from tasks.stages.evaluate import evaluate_and_log, evaluate_policy, evaluate_up_to, logged
+from tasks.stages.gate import gate_policy, is_clear, power_before
+from tasks.stages.warm_start import warm_start_policy
+from tasks.tracking.datasets import log_datasets
+from tasks.tracking.registry import promote_policy
 from tracewheel.config import RolloutSections
 from tracewheel.core.errors import DataError, DoubtfulData
 from tracewheel.core.store import Entry

@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from tasks.collect import collect_groups
-from tasks.helper import Helper, variables_ahead
-from tasks.queue import RunQueue
-from tasks.rollout import roll_out
-from tasks.run import Policy, Run
-from tasks.score import score_trajectories
+from tasks.engine.helper import Helper, variables_ahead
+from tasks.engine.queue import RunQueue
+from tasks.engine.run import Policy, Run
+from tasks.stages.collect import collect_groups
+from tasks.stages.rollout import roll_out
+from tasks.stages.score import score_trajectories
 from tracewheel.core.store import Entry
 from tracewheel.rollout.exploration import rollout_temperature
 from tracewheel.sampling.budget import has_room

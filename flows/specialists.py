@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import Any, cast
 
 from flows.improve import improve, validate
-from tasks.improvement import Candidate, Improvement, candidate_rates
-from tasks.merge import merge_policies
-from tasks.run import Policy, Run
-from tasks.warm_start import warm_start_policy
+from tasks.engine.run import Policy, Run
+from tasks.records.improvement import Candidate, Improvement, candidate_rates
+from tasks.stages.merge import merge_policies
+from tasks.stages.warm_start import warm_start_policy
 from tracewheel.core.run_record import RunRecord
 from tracewheel.core.store import Entry
 from tracewheel.policy.merge import MERGES_FILE, compare

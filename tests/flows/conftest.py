@@ -173,12 +173,12 @@ def work(profile, tmp_path):
     from flows.opening import earlier_curation, starting_facts
     from flows.retrain import retrain
     from flows.setup import resolve_config
-    from tasks.curate import curate_tasks
-    from tasks.decisions import JOURNAL_FILE, decide
-    from tasks.evidence import remember
-    from tasks.ingest import ingest_traces
-    from tasks.reading import begin_run
-    from tasks.split_chain import earlier_splits, remember_splits
+    from tasks.engine.reading import begin_run
+    from tasks.records.decisions import JOURNAL_FILE, decide
+    from tasks.records.evidence import remember
+    from tasks.records.split_chain import earlier_splits, remember_splits
+    from tasks.stages.curate import curate_tasks
+    from tasks.stages.ingest import ingest_traces
 
     values = yaml.safe_load(profile.read_text())
     with open(values["ingest"]["paths"][0], "rb") as stream:

@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 import yaml
 
-from flows.backtest import make_exam, replay
-from flows.backtest_plan import checked
 from flows.cli import build_parser
-from flows.ends import Skipped, begin
+from flows.commands.backtest import make_exam, replay
+from flows.commands.backtest_plan import checked
+from flows.deploy.ends import Skipped, begin
 from flows.opening import opened
 from flows.retrain import prepare
-from tasks.decisions import decide
-from tasks.evidence import remember
-from tasks.split_chain import remember_splits
+from tasks.records.decisions import decide
+from tasks.records.evidence import remember
+from tasks.records.split_chain import remember_splits
 from tracewheel.core.errors import ConfigError, DataError
 
 ROOT = Path(__file__).parents[2]

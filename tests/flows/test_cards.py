@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from flows.cards import CARDS, card_of
 from flows.cli import build_parser, main
-from flows.encoding import clean
+from flows.console.cards import CARDS, card_of
+from flows.console.encoding import clean
+from flows.console.look import show_card
 from flows.intake import look_at_quarantine
-from flows.look import show_card
 from flows.retrain import look_at_agreement
 from flows.setup import resolve_config
-from tasks.reading import begin_run
+from tasks.engine.reading import begin_run
 from tracewheel.core.errors import DoubtfulData
 from tracewheel.core.store import Entry
 from tracewheel.traces.quarantine import ADVICE, REASONS
@@ -28,15 +28,32 @@ ROOT = Path(__file__).parents[2]
 RECORD = {"messages": [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hello."}]}
 # Commands that print tables of their own.
 OWN_TABLES = {
-    "flows.audit:audit", "flows.backtest:backtest", "flows.describe:describe", "flows.serve:serve",
-    "flows.commands:retrain", "flows.doctor:doctor", "flows.check_template:check_template", "flows.baseline:baseline",
-    "flows.data:diff", "flows.data:filter_dry_run", "flows.dvc:params",
-    "flows.gateway:gateway",  # prints where it serves, and ends with a signal
-    "flows.compare:compare", "flows.forget:forget", "flows.lineage:lineage", "flows.reproduce:reproduce",
-    "flows.sandbox:sandbox",
+    "flows.commands.audit:audit",
+    "flows.commands.backtest:backtest",
+    "flows.commands.describe:describe",
+    "flows.commands.serve:serve",
+
+    "flows.commands.whole_runs:retrain",
+    "flows.commands.doctor:doctor",
+    "flows.commands.check_template:check_template",
+    "flows.commands.baseline:baseline",
+
+    "flows.commands.data:diff",
+    "flows.commands.data:filter_dry_run",
+    "flows.commands.dvc:params",
+
+    "flows.commands.gateway:gateway",
+     # prints where it serves, and ends with a signal
+    "flows.commands.compare:compare",
+    "flows.commands.forget:forget",
+    "flows.commands.lineage:lineage",
+    "flows.commands.reproduce:reproduce",
+
+    "flows.commands.sandbox:sandbox",
+
 }  # fmt: skip
 # Whose card names a file to read and no command, or goes on in another folder.
-NOTHING_NEXT = {"flows.data:report", "flows.export:export", "flows.init:init"}
+NOTHING_NEXT = {"flows.commands.data:report", "flows.commands.export:export", "flows.commands.init:init"}
 MODE = {"rate": 0.375, "interval": [0.137, 0.694], "n": 8}
 NO_RATE = {"rate": None, "interval": None, "n": 0}
 VERDICT = {
@@ -49,84 +66,86 @@ VERDICT = {
 }
 # What each command returns, as `--json` prints it.
 RESULTS = {
-    "flows.single:base_policy": {"out": "b", "parameters": 650000, "loss": 0.3},
-    "flows.single:warm_start": {"out": "w", "demonstrations": 19, "examples": 27, "steps": 1.0, "final_loss": 0.1},
-    "flows.teach:teach": {
+    "flows.commands.single:base_policy": {"out": "b", "parameters": 650000, "loss": 0.3},
+    "flows.commands.single:warm_start": {"out": "w", "demonstrations": 19, "examples": 27, "steps": 1.0, "final_loss": 0.1},
+    "flows.commands.teach:teach": {
         "out": "t", "episodes": 4, "success": None, "demonstrations": 0, "tasks": 2, "tasks_taught": 0,
         "left_out": {"not solved": 4}, "replies": 4, "cost": None, "stopped": "the budget is spent",
     },
-    "flows.single:rollout": {"out": "r", "episodes": 24, "generated_tokens": 1817, "group_diversity": 0.1},
-    "flows.single:score": {
+    "flows.commands.single:rollout": {"out": "r", "episodes": 24, "generated_tokens": 1817, "group_diversity": 0.1},
+    "flows.commands.single:score": {
         "out": "s", "trajectories": 24, "scored": 22, "unscored": 1, "infrastructure_failed": 1, "reward": None,
         "success": None, "breakdown": {"workspace.files": 0.7},
     },
-    "flows.single:update": {"out": "u", "steps": 0.0, "reward": 0.1, "generated_tokens": 75.7},
-    "flows.loop_command:improve": {
+    "flows.commands.single:update": {"out": "u", "steps": 0.0, "reward": 0.1, "generated_tokens": 75.7},
+    "flows.commands.loop_command:improve": {
         "out": "i", "best": "start", "best_iteration": 0,
         "candidates": [{"policy": "start", "iteration": 0, "greedy": 0.25, "sampled": None}],
         "guard": [{"iteration": 3, "action": "back"}],
     },
-    "flows.single:evaluate": {
+    "flows.commands.single:evaluate": {
         "out": "e", "policy": "base", "tasks": 8, "greedy": MODE, "sampled": NO_RATE, "pass_at": {"1": 0.25, "2": None},
         "by_tier": {"5": {"greedy": MODE, "sampled": NO_RATE}}, "by_family": {},
         "missing": {"greedy": {"unscored": 1, "infrastructure_failed": 0}}, "generated_tokens": 1182.0,
     },
-    "flows.preview:preview": {
+    "flows.commands.preview:preview": {
         "state": "u", "logged": 0.5, "episodes": 24, "tasks": 6, "left_out": {"unscored": 2}, "effective": 3.2,
         "effective_tasks": 2.0, "largest_share": 0.6, "mean_weight": 0.9, "clipped": 0.1, "refusal": "too few count",
         "estimates": {
             "doubly_robust": {"value": 0.6, "interval": [0.2, 1.1], "gain": 0.1, "gain_interval": [None, None]},
         },
     },
-    "flows.merge:merge": {
+    "flows.commands.merge:merge": {
         "out": "m", "settings": {"method": "ties", "weight": None}, "parts": {"a": {}, "b": {}}, "evaluated": True,
         "accepted": False, "rate": 0.3, "best_part": "a", "best_part_rate": 0.4, "rates": {"a": 0.4, "b": None, "merged": 0.3},
     },
-    "flows.export:export": {
+    "flows.commands.export:export": {
         "out": "e", "format": "gguf", "name": "base-abc", "dtype": "float32", "architecture": "qwen3", "license": "unknown",
         "run_id": "abc", "verdict": "refused", "policy_version": 2, "policy_digest": "0" * 64, "base_hash": "1" * 16,
         "files": {"base-abc.gguf": "2" * 64},
     },
-    "flows.export_traces:export_traces": {"out": "e", "format": "atif", "episodes": 96, "files": 97, "left_out": {}},
-    "flows.make_tasks:make_tasks": {
+    "flows.commands.export_traces:export_traces": {"out": "e", "format": "atif", "episodes": 96, "files": 97, "left_out": {}},
+    "flows.commands.make_tasks:make_tasks": {
         "out": "t.jsonl", "environment": "order_desk", "tasks": 3, "families": {"item": 2, "open": 1}, "tiers": {"2": 3},
     },
-    "flows.commands:promote": VERDICT,
-    "flows.commands:report": {"report": "runs/1/report.html"},
-    "flows.commands:rollback": {"restored": "1", "run_id": "abc", "rolled_back": "2", "why": "loops"},
-    "flows.commands:status": {
+    "flows.commands.whole_runs:promote": VERDICT,
+    "flows.commands.whole_runs:report": {"report": "runs/1/report.html"},
+    "flows.commands.whole_runs:rollback": {"restored": "1", "run_id": "abc", "rolled_back": "2", "why": "loops"},
+    "flows.commands.whole_runs:status": {
         "runs": [
             {"run_id": "1ea1d26c4577", "started": "2026-11-23T04:26:38+00:00", "state": "complete", "verdict": "refused",
              "success": 0.29, "report": "/a/very/long/path/of/a/run/in/some/work/folder/1ea1d26c4577/report.html"},
         ],
         "champion": None, "note": "no champion yet",
     },
-    "flows.deploy:deploy": {"deployment": "retrain/tiny"},
-    "flows.init:init": {
+    "flows.commands.deploy:deploy": {"deployment": "retrain/tiny"},
+    "flows.commands.init:init": {
         "out": "my-agent", "kind": "logs", "files": ["README.md"], "found": ["1 trace of 1 task, read as openai (1)"],
         "problems": ["no logged success"],
     },
-    "flows.data:record": {"out": "rec", "traces": 100, "agreement": None, "shared": True, "environment": "recorded:rec"},
-    "flows.approve:approve": {
+    "flows.commands.data:record": {
+        "out": "rec", "traces": 100, "agreement": None, "shared": True, "environment": "recorded:rec",
+    },
+    "flows.commands.approve:approve": {
         "run_id": "abc", "decision": "approved", "by": "Ada", "at": "2026-11-23", "note": "well", "outcome": "promoted",
     },
-    "flows.judges:calibrate_judge": {
+    "flows.commands.judges:calibrate_judge": {
         "labelled": 20, "without_verdict": 1, "flagged": 0, "agreement": {"rate": 0.9, "interval": [0.7, 0.97], "n": 19},
         "kappa": {"value": None, "interval": None}, "false_accept": {"rate": None, "interval": [0.0, 1.0], "n": 0},
         "false_reject": {"rate": 0.1, "interval": [0.0, 0.3], "n": 19}, "length_bias": None, "self_consistency": 1.0,
     },
-    "flows.judges:train_reward_model": {
+    "flows.commands.judges:train_reward_model": {
         "out": "m", "run_id": "abc", "examples": 300, "pairs": 40,
         "test": {"auc": 0.8, "auc_interval": [0.7, 0.9], "ece": 0.05, "episodes": 90, "tasks": 20},
     },
-    "flows.labels:labels": {"run_id": "abc", "labels": {"right": 1}, "agreement": [], "mlflow": {"without_trace": 1}},
-    "flows.dashboard:dashboard": {"out": "run.html", "pages": ["Overview"], "bytes": 12},
-    "flows.sync:sync": {"delivered": 12, "waiting": 0},
-    "flows.gc:gc": {
+    "flows.commands.labels:labels": {"run_id": "abc", "labels": {"right": 1}, "agreement": [], "mlflow": {"without_trace": 1}},
+    "flows.commands.dashboard:dashboard": {"out": "run.html", "pages": ["Overview"], "bytes": 12},
+    "flows.commands.sync:sync": {"delivered": 12, "waiting": 0},
+    "flows.commands.gc:gc": {
         "work_dir": "runs", "freed": False, "bytes": 5_000_000, "kinds": {"rollout": {"entries": 3, "bytes": 5_000_000}},
         "kept": {"entries": 20, "store_bytes": 90_000_000, "runs": {"abc": "the champion's"}}, "champion": "version 2",
     },
-    "flows.batches:batches": {
+    "flows.commands.batches:batches": {
         "batches": [
             {
                 "id": "b1", "when": "2026-11-23T03:00:00+00:00", "state": "held", "waits": True, "decisions": [],
@@ -138,12 +157,14 @@ RESULTS = {
         ],
         "totals": {"read": 40, "held": 40},
     },
-    "flows.dvc:keys": {"out": "k", "stages": ["ingest", "curate"]},
-    "flows.dvc:figures": {
+    "flows.commands.dvc:keys": {"out": "k", "stages": ["ingest", "curate"]},
+    "flows.commands.dvc:figures": {
         "out": "f", "eval": {"rl": {"held_out": 0.5}}, "gate": {"verdict": "refused", "difference": 0.01},
         "train": {"iterations": 2, "learning_rate": 0.001}, "cost": {"training_tokens": 1200},
     },
-    "flows.data:report": {"out": "q", "funnel": [{"name": "read", "count": 786, "unit": "traces", "lost": {"not JSON": 1}}]},
+    "flows.commands.data:report": {
+        "out": "q", "funnel": [{"name": "read", "count": 786, "unit": "traces", "lost": {"not JSON": 1}}],
+    },
 }  # fmt: skip
 TYPED = argparse.Namespace(
     config="my profile.yaml", overrides=["seed=1"], run_dir=None, curated="data/curated", out="out", traces="data/ingested",
@@ -172,7 +193,7 @@ def test_every_command_has_a_card_or_tables_of_its_own():
             yield parser.get_default("command")
 
     assert set(commands(build_parser())) == CARDS.keys() | OWN_TABLES
-    assert RESULTS.keys() | {"flows.ingest:ingest", "flows.single:curate"} == CARDS.keys()
+    assert RESULTS.keys() | {"flows.commands.ingest:ingest", "flows.commands.single:curate"} == CARDS.keys()
 
 
 @pytest.mark.parametrize("command", RESULTS)
@@ -305,7 +326,7 @@ class TestTooLittleIsAsLogged:
 
 def test_allowing_it_makes_no_other_stage(profile, tmp_path):
     """The same results: only what the run does with them changes."""
-    from tasks.run import settings_for
+    from tasks.engine.run import settings_for
 
     plain = resolve_config(str(profile), [], str(tmp_path))
     allowed = resolve_config(str(profile), ["ingest.allow_quarantine=true", "curation.allow_drift=true"], str(tmp_path))

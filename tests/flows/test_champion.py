@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from flows.plan import make_plan
+from flows.commands.dry_run import make_plan
 from flows.retrain import retrain
 from flows.setup import resolve_config
-from tasks.reading import begin_run
-from tasks.registry import find_champion, register
-from tasks.run import Run
-from tasks.tracking import Tracking
+from tasks.engine.reading import begin_run
+from tasks.engine.run import Run
+from tasks.tracking.registry import find_champion, register
+from tasks.tracking.tracking import Tracking
 from tracewheel.core.files import read_json
 from tracewheel.lineage.backward import parent_of, trace_back
 from tracewheel.lineage.forward import affected

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from flows.arguments import best_state
 from flows.cli import build_parser, main
+from flows.console.arguments import best_state
 from tracewheel.core.errors import DataError, InfrastructureError
 from tracewheel.core.files import write_json
 from tracewheel.evaluation.evaluate import EVALUATION_FILE
@@ -102,7 +102,7 @@ def test_debug_shows_the_traceback_of_an_unexpected_error(run, profile, monkeypa
     def fail(*arguments):
         raise KeyError("surprise")
 
-    monkeypatch.setattr("flows.commands.find_champion_of", fail)
+    monkeypatch.setattr("flows.commands.whole_runs.find_champion_of", fail)
     code, _, err = run("status", profile, "--run-dir", tmp_path)
     assert code == 1
     assert "unexpected KeyError: 'surprise' (--debug shows where)" in err
@@ -116,7 +116,7 @@ def test_infrastructure_errors_exit_with_1_and_interrupts_with_130(run, profile,
         def fail(*arguments, error=error):
             raise error
 
-        monkeypatch.setattr("flows.commands.find_champion_of", fail)
+        monkeypatch.setattr("flows.commands.whole_runs.find_champion_of", fail)
         code, _, err = run("status", profile, "--run-dir", tmp_path)
         assert code == expected
         assert "Traceback" not in err

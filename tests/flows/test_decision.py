@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 import pandas as pd
 import pytest
 
-from flows.plan import make_plan
-from tasks.decisions import DECISION_FILE, nothing_new, weigh
+from flows.commands.dry_run import make_plan
+from tasks.records.decisions import DECISION_FILE, nothing_new, weigh
 
 pytestmark = pytest.mark.usefixtures("prefect_harness")
 

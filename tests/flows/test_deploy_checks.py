@@ -9,8 +9,8 @@ from threading import Thread
 
 import pytest
 
-from flows.deploy_checks import check_triggers
-from flows.server import PORT_FILE, choose_port
+from flows.deploy.checks import check_triggers
+from flows.deploy.server import PORT_FILE, choose_port
 from tracewheel.config import load_config
 from tracewheel.core.errors import ConfigError
 from tracewheel.core.processes import free_port

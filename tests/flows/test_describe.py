@@ -5,7 +5,7 @@ import json
 import pytest
 
 from flows import cli
-from flows.describe import built_in
+from flows.commands.describe import built_in
 
 WORLD = '''
 """Worlds."""

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from flows.outputs import DVC_STAGES
+from flows.commands.outputs import DVC_STAGES
 from flows.retrain import learn
 from flows.setup import resolve_config
-from tasks.drivers import StoredDriver
-from tasks.reading import begin_run
-from tasks.stage_keys import NEEDS, sections_of, stage_keys
+from tasks.engine.drivers import StoredDriver
+from tasks.engine.keys import NEEDS, sections_of, stage_keys
+from tasks.engine.reading import begin_run
 from tracewheel.config import load_config
 from tracewheel.core.fingerprint import digest_of
 

@@ -7,16 +7,16 @@ import pandas as pd
 import pytest
 import yaml
 
+from flows.commands.dry_run import make_plan
 from flows.opening import earlier_curation, starting_facts
-from flows.plan import make_plan
 from flows.retrain import learn
 from flows.setup import resolve_config
-from tasks.curate import curate_tasks
-from tasks.drivers import NotStored, StoredDriver
-from tasks.evidence import EVIDENCE_FILE, remember
-from tasks.ingest import ingest_traces
-from tasks.reading import begin_run
-from tasks.split_chain import CHAIN_FILE, earlier_splits, remember_splits
+from tasks.engine.drivers import NotStored, StoredDriver
+from tasks.engine.reading import begin_run
+from tasks.records.evidence import EVIDENCE_FILE, remember
+from tasks.records.split_chain import CHAIN_FILE, earlier_splits, remember_splits
+from tasks.stages.curate import curate_tasks
+from tasks.stages.ingest import ingest_traces
 from tracewheel.core.errors import DataError
 from tracewheel.core.fingerprint import digest_of
 from tracewheel.core.store import remove

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.housekeeping import look
+from tasks.records.housekeeping import look
 from tracewheel.core.fingerprint import digest_of
 from tracewheel.core.housekeeping import bytes_in, entries_of
 from tracewheel.core.run_record import ENTRIES_FILE, LINEAGE_FILE, SUMMARY_FILE, find_runs
@@ -126,8 +126,8 @@ def test_an_old_run_is_kept_while_it_is_the_champions(work, profile):
 
 def make_champion(config, run_id):
     """Register a version of this run and make it champion, as a promotion does."""
-    from tasks.mlflow_client import make_client
-    from tasks.promotion import CHAMPION
+    from tasks.tracking.client import make_client
+    from tasks.tracking.promotion import CHAMPION
     from tracewheel.policy.adapters import base_hash
 
     client, name = make_client(config.tracking.uri), config.tracking.model_name

@@ -4,11 +4,11 @@ import pytest
 
 from flows.improve import improve
 from flows.setup import resolve_config
-from tasks.curate import curate_tasks
-from tasks.drivers import DirectDriver, StoredDriver
-from tasks.ingest import ingest_traces
-from tasks.reading import begin_run
-from tasks.warm_start import warm_start_policy
+from tasks.engine.drivers import DirectDriver, StoredDriver
+from tasks.engine.reading import begin_run
+from tasks.stages.curate import curate_tasks
+from tasks.stages.ingest import ingest_traces
+from tasks.stages.warm_start import warm_start_policy
 from tracewheel.config import SamplerSections
 from tracewheel.core.files import read_json
 from tracewheel.policy.adapters import policy_of

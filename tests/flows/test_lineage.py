@@ -12,9 +12,9 @@ import pandas as pd
 import pytest
 
 from flows.setup import resolve_config
-from tasks.drivers import DirectDriver
-from tasks.lineage import told
-from tasks.run import Run, Silent
+from tasks.closing.lineage import told
+from tasks.engine.drivers import DirectDriver
+from tasks.engine.run import Run, Silent
 from tracewheel.config.profile import OpenLineageConfig
 from tracewheel.core.errors import DataError
 from tracewheel.core.fingerprint import digest_file, digest_of

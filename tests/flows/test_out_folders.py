@@ -14,7 +14,7 @@ import pandas
 import pytest
 
 from flows.cli import build_parser, main
-from flows.outputs import FILE_OF, OUTPUTS, check_out, name_of
+from flows.commands.outputs import FILE_OF, OUTPUTS, check_out, name_of
 from tracewheel.core.errors import DataError
 from tracewheel.core.out_folder import visible_files
 from tracewheel.core.store import produce_whole
@@ -105,20 +105,27 @@ def inputs(profile, tmp_path_factory):
     assert main([*arguments, "--out", str(folder / "curated")]) == 0
     return {
         "curated": folder / "curated",
-        "flows.ingest:ingest": ["ingest", str(folder / "log.jsonl")],
+        "flows.commands.ingest:ingest": ["ingest", str(folder / "log.jsonl")],
         "a profile": ["ingest", str(profile)],
-        "flows.single:curate": arguments,
-        "flows.data:record": ["data", "record", str(folder / "ingested"), "--tool-set", "finish"],
-        "flows.data:report": ["data", "report", str(folder / "curated")],
+        "flows.commands.single:curate": arguments,
+        "flows.commands.data:record": ["data", "record", str(folder / "ingested"), "--tool-set", "finish"],
+        "flows.commands.data:report": ["data", "report", str(folder / "curated")],
     }
 
 
 @pytest.mark.parametrize(
-    "which", ["flows.ingest:ingest", "a profile", "flows.single:curate", "flows.data:record", "flows.data:report"]
+    "which",
+    [
+        "flows.commands.ingest:ingest",
+        "a profile",
+        "flows.commands.single:curate",
+        "flows.commands.data:record",
+        "flows.commands.data:report",
+    ],
 )
 def test_real_commands_into_every_kind_of_folder(which, inputs, tmp_path, capsys):
     """Into an empty folder with a hidden file, again, then with a foreign file in it, which stays as it is."""
-    writes = OUTPUTS["flows.ingest:ingest" if which == "a profile" else which]
+    writes = OUTPUTS["flows.commands.ingest:ingest" if which == "a profile" else which]
     out = tmp_path / "link"
     (tmp_path / "real").mkdir()
     (tmp_path / "real" / ".gitkeep").write_text("mine")
@@ -158,7 +165,7 @@ def test_options_that_name_a_file_spare_folders_and_files_of_others(base, profil
         assert "is a folder; give the name of a file" in capsys.readouterr().err
     for name, says in (("notes.md", "exists and is no page"), ("", "is a folder; give the name of the page")):
         with pytest.raises(DataError, match=says):
-            check("flows.commands:report", tmp_path / name)
+            check("flows.commands.whole_runs:report", tmp_path / name)
     assert (tmp_path / "notes.md").read_text() == "mine" and {path.name for path in tmp_path.iterdir()} == {
         "notes.md",
         "page.md",
@@ -207,7 +214,7 @@ def test_a_kill_between_the_two_renames_loses_nothing(tmp_path):
 
 
 def test_a_kill_in_the_middle_of_a_curation_leaves_the_earlier_output(inputs, tmp_path):
-    command = inputs["flows.single:curate"]
+    command = inputs["flows.commands.single:curate"]
     out = shutil.copytree(inputs["curated"], tmp_path / "out")
     before = visible_files(out)
     process = subprocess.Popen(

@@ -8,10 +8,10 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from flows.plan import make_plan, show_plan
-from flows.progress import TerminalReporter
-from tasks.foresight import MEASURED_FILE
-from tasks.reading import begin_run
+from flows.commands.dry_run import make_plan, show_plan
+from flows.console.progress import TerminalReporter
+from tasks.engine.foresight import MEASURED_FILE
+from tasks.engine.reading import begin_run
 from tracewheel.config import load_config
 from tracewheel.core.errors import ConfigError
 from tracewheel.core.progress import Progress, listening, report

@@ -4,9 +4,9 @@ import pandas as pd
 import pytest
 
 from flows.setup import resolve_config
-from tasks.drivers import NotStored, StoredDriver
-from tasks.queue import RunQueue
-from tasks.reading import begin_run
+from tasks.engine.drivers import NotStored, StoredDriver
+from tasks.engine.queue import RunQueue
+from tasks.engine.reading import begin_run
 from tracewheel.core.store import Entry
 from tracewheel.environments.workspace.tasks import FAMILIES, make_task
 from tracewheel.sampling.sampler import TaskSampler

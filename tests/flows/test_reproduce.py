@@ -10,11 +10,11 @@ import yaml
 
 from flows.cli import BAD_INPUT, DONE, PARTED, REFUSED
 from flows.setup import resolve_config
-from tasks.drivers import StoredDriver
-from tasks.reading import last_run
-from tasks.registry import register
-from tasks.run import Run
-from tasks.tracking import Tracking
+from tasks.engine.drivers import StoredDriver
+from tasks.engine.reading import last_run
+from tasks.engine.run import Run
+from tasks.tracking.registry import register
+from tasks.tracking.tracking import Tracking
 from tracewheel.comparison.reproduce_page import sections_of
 from tracewheel.core.files import read_json
 from tracewheel.core.fingerprint import PACKAGE

@@ -10,15 +10,15 @@ import pandas as pd
 import pytest
 import yaml
 
+from flows.commands.outputs import OUTPUTS
+from flows.console.summary import show_summary
 from flows.opening import tracked
-from flows.outputs import OUTPUTS
 from flows.retrain import learn
 from flows.setup import resolve_config
-from flows.summary import show_summary
-from tasks.datasets import log_datasets
-from tasks.drivers import StoredDriver
-from tasks.reading import begin_run
-from tasks.report import write_report
+from tasks.closing.report import write_report
+from tasks.engine.drivers import StoredDriver
+from tasks.engine.reading import begin_run
+from tasks.tracking.datasets import log_datasets
 from tracewheel.config import load_config
 from tracewheel.core.fingerprint import digest_of
 from tracewheel.core.out_folder import visible_files

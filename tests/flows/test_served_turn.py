@@ -11,13 +11,13 @@ import pandas as pd
 import pytest
 import yaml
 
+from flows.commands.serve import BASE, Champions, _served
 from flows.retrain import retrain
-from flows.serve import BASE, Champions, _served
 from flows.setup import resolve_config
-from tasks.reading import begin_run
-from tasks.registry import register
-from tasks.run import Run
-from tasks.tracking import Tracking
+from tasks.engine.reading import begin_run
+from tasks.engine.run import Run
+from tasks.tracking.registry import register
+from tasks.tracking.tracking import Tracking
 from tracewheel.core.files import read_json
 from tracewheel.environments import make_environment
 from tracewheel.environments.base import opening_messages

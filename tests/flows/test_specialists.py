@@ -9,11 +9,11 @@ import yaml
 
 from flows.setup import resolve_config
 from flows.specialists import improve_specialists
-from tasks.curate import curate_tasks
-from tasks.drivers import StoredDriver
-from tasks.ingest import ingest_traces
-from tasks.reading import begin_run
-from tasks.warm_start import warm_start_policy
+from tasks.engine.drivers import StoredDriver
+from tasks.engine.reading import begin_run
+from tasks.stages.curate import curate_tasks
+from tasks.stages.ingest import ingest_traces
+from tasks.stages.warm_start import warm_start_policy
 from tracewheel.core.files import read_json
 from tracewheel.policy.merge import MERGES_FILE
 from tracewheel.sampling.curriculum import make_sampler

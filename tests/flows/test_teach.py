@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from flows.cli import main
-from tasks.run import settings_for
+from tasks.engine.run import settings_for
 from tracewheel.config import load_config
 from tracewheel.environments.workspace.agent import solution
 from tracewheel.environments.workspace.episode import play

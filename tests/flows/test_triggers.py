@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 from prefect.states import Cancelled, Completed, Crashed, Failed, Running, Scheduled
 
-from flows.triggers import FIRST_RETRY_SECONDS, History, is_past
+from flows.deploy.triggers import FIRST_RETRY_SECONDS, History, is_past
 
 NOW = datetime(2026, 11, 23, 9, tzinfo=UTC)
 

@@ -6,7 +6,7 @@ import time
 import pytest
 import yaml
 
-from flows.turns import champion_key, in_turn
+from flows.deploy.turns import champion_key, in_turn
 from tracewheel.config import load_config
 
 

@@ -9,9 +9,9 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from tasks.mlflow_client import make_client
-from tasks.reading import begin_run
-from tasks.tracking import Tracking
+from tasks.engine.reading import begin_run
+from tasks.tracking.client import make_client
+from tasks.tracking.tracking import Tracking
 from tracewheel.config import RetrainConfig
 from tracewheel.core.files import write_json
 from tracewheel.policy.adapters import ADAPTER_INFO, base_hash

@@ -4,8 +4,8 @@ import shutil
 
 import pytest
 
-from tasks.approval import approve
-from tasks.registry import find_champion, register
+from tasks.tracking.approval import approve
+from tasks.tracking.registry import find_champion, register
 from tracewheel.core.errors import DataError, InputError
 from tracewheel.core.files import read_json, write_json
 from tracewheel.core.fingerprint import digest_of
@@ -91,7 +91,7 @@ def test_an_approval_loses_against_a_champion_that_came_in_between(ended):
 def test_a_decision_whose_work_was_cut_off_is_carried_out_by_the_same_one_again(ended, monkeypatch):
     run, version = ended("one")
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr("tasks.approval.register", interrupt)
+        patched.setattr("tasks.tracking.approval.register", interrupt)
         approve(run.record, "approved", **NOTES)
     assert approval_of(run.record.path).outcome == ""
     with pytest.raises(InputError, match="not carried out yet"):
@@ -122,8 +122,8 @@ def interrupt(*_, **__):
 
 
 def test_a_run_that_waits_ends_as_such_and_is_told_of_as_such(ended):
-    from flows.ends import complete
-    from flows.notifying import COMPLETE, EVENTS
+    from flows.deploy.ends import complete
+    from flows.deploy.notifying import COMPLETE, EVENTS
 
     run, _ = ended("one")
     summary = {"gate": PROMOTED | {"baseline": "champion"}, "report": "report.html"}
@@ -135,7 +135,7 @@ def test_a_run_that_waits_ends_as_such_and_is_told_of_as_such(ended):
 
 
 def test_a_run_that_needs_nobody_is_promoted(ended):
-    from flows.ends import complete
+    from flows.deploy.ends import complete
 
     run, _ = ended("one", approval="none")
     assert complete(run, {"gate": PROMOTED | {"baseline": "champion"}, "report": "report.html"}).name == "Promoted"

@@ -12,8 +12,8 @@ import pandas
 import pytest
 
 from flows.intake import take_in
-from tasks.drivers import DirectDriver
-from tasks.reading import begin_run
+from tasks.engine.drivers import DirectDriver
+from tasks.engine.reading import begin_run
 from tracewheel.config import CurateSections, load_config
 from tracewheel.core.fingerprint import digest_of
 from tracewheel.curation.curate import curate
@@ -287,8 +287,8 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from flows.intake import take_in
-from tasks.drivers import DirectDriver
-from tasks.reading import begin_run
+from tasks.engine.drivers import DirectDriver
+from tasks.engine.reading import begin_run
 from tracewheel.config import load_config
 from tracewheel.traces.intake import Intake
 

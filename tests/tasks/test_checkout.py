@@ -9,8 +9,8 @@ import sys
 import pytest
 import yaml
 
-from tasks.checkout import check_out
-from tasks.data_versions import bring_logs, from_dvc
+from tasks.afterwards.checkout import check_out
+from tasks.afterwards.data_versions import bring_logs, from_dvc
 from tracewheel.comparison.causes import changed_code
 from tracewheel.comparison.finished_run import FinishedRun
 from tracewheel.config import load_config

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from flows.opening import look_around
-from tasks.doctor import Watch
-from tasks.evidence import begins_with
-from tasks.gate_ledger import read_ledger
-from tasks.split_chain import splits_begin_with
+from tasks.records.doctor import Watch
+from tasks.records.evidence import begins_with
+from tasks.records.gate_ledger import read_ledger
+from tasks.records.split_chain import splits_begin_with
 from tracewheel.core.errors import DataError
 from tracewheel.core.store import Entry
 

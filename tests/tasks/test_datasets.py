@@ -9,8 +9,8 @@ import pandas
 import pyarrow
 import pytest
 
-from tasks.datasets import leaks_of, log_datasets, mlflow_schema
-from tasks.tracking import LONGEST_TAG
+from tasks.tracking.datasets import leaks_of, log_datasets, mlflow_schema
+from tasks.tracking.tracking import LONGEST_TAG
 from tracewheel.config import CurationConfig, IngestConfig, RetrainConfig
 from tracewheel.core.store import Entry
 from tracewheel.curation.curate import curate

@@ -6,9 +6,9 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from tasks.doctor import FINDINGS_FILE, Watch, findings_file, stored_findings
-from tasks.drivers import DirectDriver, StoredDriver
-from tasks.run import Policy, Run, Silent
+from tasks.engine.drivers import DirectDriver, StoredDriver
+from tasks.engine.run import Policy, Run, Silent
+from tasks.records.doctor import FINDINGS_FILE, Watch, findings_file, stored_findings
 from tracewheel.config import RetrainConfig
 from tracewheel.core.errors import UnhealthyRun
 from tracewheel.core.run_record import RunRecord
@@ -142,7 +142,7 @@ def test_a_resumed_run_examines_no_iteration_again(tmp_path, monkeypatch):
     for number in (1, 2, 3):
         loop.go(number)
     again = Loop(tmp_path)
-    monkeypatch.setattr("tasks.doctor.examine", lambda records: pytest.fail("examined again"))
+    monkeypatch.setattr("tasks.records.doctor.examine", lambda records: pytest.fail("examined again"))
     assert again.watch.see(0, again.validations) == []
     assert [again.go(number) for number in (1, 2, 3)] == [[], [], []]
 

@@ -8,11 +8,11 @@ import pandas
 import pytest
 
 from flows.intake import take_in
-from tasks.curate import curate_tasks
-from tasks.drivers import DirectDriver
-from tasks.forgetting import forget, look_for
-from tasks.reading import begin_run
-from tasks.registry import find_champion, register
+from tasks.afterwards.forgetting import forget, look_for
+from tasks.engine.drivers import DirectDriver
+from tasks.engine.reading import begin_run
+from tasks.stages.curate import curate_tasks
+from tasks.tracking.registry import find_champion, register
 from tracewheel.core.errors import ConfigError, InfrastructureError
 from tracewheel.curation.split_record import SplitRecord, identity_key
 from tracewheel.dashboard.index.schema import FOLDER as DASHBOARD
@@ -127,7 +127,7 @@ def test_a_kill_half_way_is_finished_by_the_same_command(config, night, monkeypa
     wanted = Wanted.of([USER], [], [], config.ingest.redaction)
     affected = look_for(config, wanted)
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr("tasks.forgetting._free_store", _interrupt)
+        patched.setattr("tasks.afterwards.forgetting._free_store", _interrupt)
         forget(config, affected, delete_adapters=True)
     assert read_forgotten(config.work_dir) and traces.path.exists()
     done = forget(config, look_for(config, wanted), delete_adapters=True)

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tasks.gate_ledger import note, read_ledger
+from tasks.records.gate_ledger import note, read_ledger
 from tracewheel.config import GateConfig
 from tracewheel.core.errors import DataError
 from tracewheel.evaluation.error_budget import Look, budget, level_of

@@ -6,9 +6,9 @@ import shutil
 import pandas as pd
 import pytest
 
-from tasks.drivers import DirectDriver, StoredDriver
-from tasks.guard import Guard, go_back_to
-from tasks.run import Run, Silent
+from tasks.engine.drivers import DirectDriver, StoredDriver
+from tasks.engine.run import Run, Silent
+from tasks.stages.guard import Guard, go_back_to
 from tracewheel.config import RetrainConfig, UpdateSections
 from tracewheel.core.run_record import RunRecord
 from tracewheel.core.store import Entry, Store

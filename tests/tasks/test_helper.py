@@ -6,7 +6,7 @@ import signal
 import psutil
 import pytest
 
-from tasks.helper import Helper
+from tasks.engine.helper import Helper
 from tracewheel.core.errors import DataError, InfrastructureError
 from tracewheel.core.files import read_json
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tasks.improvement import in_words
+from tasks.records.improvement import in_words
 
 
 @pytest.mark.parametrize(

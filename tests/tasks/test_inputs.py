@@ -2,8 +2,8 @@
 
 import pytest
 
-from tasks.inputs import identify, input_digests, named_inputs
-from tasks.run import settings_for
+from tasks.engine.inputs import identify, input_digests, named_inputs
+from tasks.engine.run import settings_for
 from tracewheel.config import RetrainConfig
 from tracewheel.core.errors import DataError
 

@@ -10,14 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from tasks import mlflow_client, tracking
-from tasks.champion import known_champion
-from tasks.delivery import Delivery
-from tasks.mlflow_client import MlflowAway
-from tasks.promotion import WAITING
-from tasks.registry import find_champion, load_champion, look_up_champion, register
-from tasks.rollback import roll_back
-from tasks.sync import deliver_waiting, require_mlflow
+from tasks.tracking import client as mlflow_client
+from tasks.tracking import tracking
+from tasks.tracking.champion import known_champion
+from tasks.tracking.client import MlflowAway
+from tasks.tracking.delivery import Delivery
+from tasks.tracking.promotion import WAITING
+from tasks.tracking.registry import find_champion, load_champion, look_up_champion, register
+from tasks.tracking.rollback import roll_back
+from tasks.tracking.sync import deliver_waiting, require_mlflow
 from tracewheel.core.errors import InfrastructureError
 from tracewheel.core.fingerprint import digest_of
 from tracewheel.core.processes import free_port

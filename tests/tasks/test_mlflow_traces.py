@@ -5,7 +5,7 @@ import json
 import pytest
 
 import mlflow
-from tasks.mlflow_traces import write_traces
+from tasks.tracking.mlflow_traces import write_traces
 from tracewheel.core.errors import DataError
 from tracewheel.traces.readers.reading import read_traces
 

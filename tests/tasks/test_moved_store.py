@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tasks.mlflow_client import forget_database, make_client
-from tasks.moved_store import follow, location_of
-from tasks.reading import begin_run
-from tasks.tracking import Tracking
+from tasks.engine.reading import begin_run
+from tasks.tracking.client import forget_database, make_client
+from tasks.tracking.moved_store import follow, location_of
+from tasks.tracking.tracking import Tracking
 from tracewheel.core.errors import InfrastructureError
 from tracewheel.core.fingerprint import digest_of
 from tracewheel.core.run_record import RunRecord

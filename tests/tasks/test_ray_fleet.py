@@ -10,8 +10,8 @@ from collections import Counter
 import psutil
 import pytest
 
-from tasks.fleet import make_fleet
-from tasks.ray_fleet import run_rollout_worker
+from tasks.engine.fleet import make_fleet
+from tasks.engine.ray_fleet import run_rollout_worker
 from tracewheel.config import RetrainConfig, WorkerSections
 from tracewheel.core.errors import ConfigError
 from tracewheel.core.fingerprint import digest_of

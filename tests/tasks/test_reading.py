@@ -5,9 +5,9 @@ import threading
 
 import pandas
 
-from tasks.drivers import DirectDriver
-from tasks.ingest import ingest_traces
-from tasks.reading import begin_run
+from tasks.engine.drivers import DirectDriver
+from tasks.engine.reading import begin_run
+from tasks.stages.ingest import ingest_traces
 from tracewheel.core.fingerprint import digest_of
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from tasks.registry import fetch_weights, find_champion, load_champion, register
+from tasks.tracking.registry import fetch_weights, find_champion, load_champion, register
 from tracewheel.core.errors import InfrastructureError
 from tracewheel.core.files import write_json
 from tracewheel.core.fingerprint import digest_of
@@ -81,7 +81,7 @@ def test_a_run_killed_between_registration_and_promotion_promotes_on_resume(make
 def test_a_champion_for_another_base_is_ignored_with_a_reason(make_run, adapter, monkeypatch):
     run = make_run(tracked=True)
     register(run, adapter("one"), PROMOTED)
-    monkeypatch.setattr("tasks.registry.base_hash", lambda base: "another")
+    monkeypatch.setattr("tasks.tracking.registry.base_hash", lambda base: "another")
     champion, note = find_champion(run.config)
     assert champion is None
     assert "made for another base" in note

@@ -7,11 +7,11 @@ from typing import get_args
 import pytest
 import yaml
 
-from flows.reproduce import STAGES
-from tasks import reproduction
-from tasks.checkout import Code
-from tasks.reproduction import make_again, prepare
-from tasks.stage_code import module_of
+from flows.commands.reproduce import STAGES
+from tasks.afterwards import reproduction
+from tasks.afterwards.checkout import Code
+from tasks.afterwards.reproduction import make_again, prepare
+from tasks.engine.stage_code import module_of
 from tracewheel.comparison.finished_run import FinishedRun
 from tracewheel.comparison.tolerances import TOLERANCES
 from tracewheel.config.profile import StageName

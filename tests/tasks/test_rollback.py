@@ -9,9 +9,9 @@ from urllib.parse import urlparse
 import pytest
 
 from flows.cli import main
-from tasks.promotion import CHAMPION
-from tasks.registry import find_champion, register
-from tasks.rollback import roll_back
+from tasks.tracking.promotion import CHAMPION
+from tasks.tracking.registry import find_champion, register
+from tasks.tracking.rollback import roll_back
 from tracewheel.core.errors import DataError, InfrastructureError
 
 PROMOTED = {

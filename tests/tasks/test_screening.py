@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from tasks.curate import curate_tasks
-from tasks.decisions import nothing_new
-from tasks.drivers import DirectDriver
-from tasks.ingest import ingest_traces
-from tasks.reading import begin_run
-from tasks.screening import screened
+from tasks.engine.drivers import DirectDriver
+from tasks.engine.reading import begin_run
+from tasks.records.decisions import nothing_new
+from tasks.records.screening import screened
+from tasks.stages.curate import curate_tasks
+from tasks.stages.ingest import ingest_traces
 from tracewheel.config import load_config
 from tracewheel.core.errors import DoubtfulData
 from tracewheel.curation.replay import replay_trace

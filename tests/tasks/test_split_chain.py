@@ -3,7 +3,7 @@
 import pandas
 import pytest
 
-from tasks.split_chain import remember_splits, shared_held_out
+from tasks.records.split_chain import remember_splits, shared_held_out
 from tracewheel.core.store import Entry
 from tracewheel.curation.curated_folder import SPLITS_FILE, TASKS_FILE
 

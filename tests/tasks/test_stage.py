@@ -17,22 +17,22 @@ import pytest
 from prefect.artifacts import Artifact
 from pydantic import ValidationError
 
-from tasks.artifacts import StageProgress
-from tasks.collect import collect_groups
-from tasks.curate import curate_tasks
-from tasks.drivers import DirectDriver, NotStored, StoredDriver
-from tasks.evaluate import evaluate_policy
-from tasks.gate import decide_gate
-from tasks.ingest import ingest_traces
-from tasks.inputs import input_digests
-from tasks.merge import merge_policies
-from tasks.registry import load_champion
-from tasks.rollout import roll_out
-from tasks.run import Policy, Silent, settings_for
-from tasks.score import score_trajectories
-from tasks.stage import stage_task
-from tasks.update import update_policy
-from tasks.warm_start import warm_start_policy
+from tasks.engine.artifacts import StageProgress
+from tasks.engine.drivers import DirectDriver, NotStored, StoredDriver
+from tasks.engine.inputs import input_digests
+from tasks.engine.run import Policy, Silent, settings_for
+from tasks.engine.stage import stage_task
+from tasks.stages.collect import collect_groups
+from tasks.stages.curate import curate_tasks
+from tasks.stages.evaluate import evaluate_policy
+from tasks.stages.gate import decide_gate
+from tasks.stages.ingest import ingest_traces
+from tasks.stages.merge import merge_policies
+from tasks.stages.rollout import roll_out
+from tasks.stages.score import score_trajectories
+from tasks.stages.update import update_policy
+from tasks.stages.warm_start import warm_start_policy
+from tasks.tracking.registry import load_champion
 from tracewheel.config import GateConfig, Sections
 from tracewheel.config.profile import StageName
 from tracewheel.core.errors import DataError, InfrastructureError, TimeLimitError
@@ -428,6 +428,6 @@ def test_a_time_limit_may_be_for_one_stage(make_run):
     with pytest.raises(ValidationError, match="stage_seconds"):
         make_run(stage_seconds={"upgrade": 5})
     found = set()
-    for path in (Path(__file__).parents[2] / "tasks").glob("*.py"):
+    for path in (Path(__file__).parents[2] / "tasks").rglob("*.py"):
         found |= set(re.findall(r'@stage_task\(\s*"(\w+)"', path.read_text()))
     assert found == {*get_args(StageName), "exam"}  # which is of a backtest, and of no run

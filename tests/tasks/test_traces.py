@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from tasks.mlflow_traces import write_traces
-from tasks.traces import EvaluationTags, log_traces
+from tasks.tracking.mlflow_traces import write_traces
+from tasks.tracking.traces import EvaluationTags, log_traces
 from tracewheel.core.files import read_records, write_records
 from tracewheel.core.types import Score, Trajectory
 from tracewheel.environments.workspace.agent import solution

@@ -9,9 +9,9 @@ import time
 
 import pytest
 
-from tasks import mlflow_client
-from tasks.mlflow_client import MlflowAway, check_tracking, make_client
-from tasks.tracking import Tracking
+from tasks.tracking import client as mlflow_client
+from tasks.tracking.client import MlflowAway, check_tracking, make_client
+from tasks.tracking.tracking import Tracking
 from tracewheel.config import TrackingConfig
 from tracewheel.core.errors import InfrastructureError
 from tracewheel.core.processes import free_port
@@ -124,7 +124,7 @@ def test_a_server_that_refuses_ends_the_run_before_it_begins(make_run, serve):
 FIRST_USE = """
 import sys
 import mlflow
-from tasks.mlflow_client import make_client
+from tasks.tracking.client import make_client
 print("begun", flush=True)
 make_client(sys.argv[1])
 print("made", flush=True)

@@ -2,9 +2,9 @@
 
 import pytest
 
-import tasks.update
-from tasks.run import Run, Silent
-from tasks.update import update_policy
+import tasks.stages.update
+from tasks.engine.run import Run, Silent
+from tasks.stages.update import update_policy
 from tracewheel.config import RetrainConfig
 from tracewheel.core.store import Entry
 

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from examples.episode_verifier import Filled
-from flows.describe import built_in
+from flows.commands.describe import built_in
 from tracewheel.config import EnvironmentConfig
 from tracewheel.core.kinds import args_model, checked_args, kind_text
 from tracewheel.environments import make_environment

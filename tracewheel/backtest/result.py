@@ -25,7 +25,7 @@ UNUSED: Used = (frozenset(), frozenset())
 
 
 class Tick(Protocol):
-    """A scheduled run that is over; `tasks.ticks.Tick`."""
+    """A scheduled run that is over; `tasks.records.ticks.Tick`."""
 
     @property
     def at(self) -> str: ...

@@ -3,7 +3,7 @@
 At the start: `started`, `git` (of the code; null outside a repository), `project` (of the working folder, where that is another
 repository), `inputs` (digests), `packages` (versions of those that results depend on), `environment` (the file with all of
 them), `machine`, `config`, `snapshot`, and what the caller adds (seeds, base model, DVC). `resumed` lists later starts with
-other code, packages or machine. At the end of a run the caller adds its results (`tasks/lineage.py`).
+other code, packages or machine. At the end of a run the caller adds its results (`tasks/closing/lineage.py`).
 
 A run of an earlier version has `started`, `git`, `inputs` and `packages` only, and no `schema`.
 """

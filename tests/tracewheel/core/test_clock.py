@@ -10,9 +10,9 @@ from tracewheel.core import clock
 ROOT = Path(__file__).parents[3]
 # What a person does, and what watches files and a server as they are now: nothing that a backtest replays.
 OF_THE_PRESENT = {
-    "flows/batches.py",
-    "flows/triggers.py",
-    "tasks/reproduction.py",
+    "flows/commands/batches.py",
+    "flows/deploy/triggers.py",
+    "tasks/afterwards/reproduction.py",
     "tracewheel/core/clock.py",
     "tracewheel/operations/arrivals.py",
 }

@@ -8,7 +8,7 @@ import pandas
 import pytest
 
 from flows.cli import main
-from tasks.run import plugins_of
+from tasks.engine.run import plugins_of
 from tracewheel.config import IngestConfig, ReaderConfig, RetrainConfig
 from tracewheel.core.errors import ConfigError, DataError
 from tracewheel.core.types import Trace

@@ -1,0 +1,252 @@
+"""`tracewheel describe`: the kinds that a profile may name, and what each is, takes and offers."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import inspect
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tracewheel.core.errors import ConfigError
+
+METHODS = {
+    "environment": ("step", "tools"),
+    "verifier": ("verify",),
+    "episode verifier": ("verify_episode",),
+    "simulated user": ("begin", "reply"),
+    "log reader": ("recognises", "read"),
+}
+SECTION = re.compile(r"^(?:Attributes|Args):\n((?:[ \t]+.*\n?|\n)+)", re.MULTILINE)
+ENTRY = re.compile(r"^    (\w+)(?: \([^)]*\))?: ")
+
+
+def add_describe_command(commands: Any, exit_codes: str) -> None:
+    """Add the command to the command line."""
+    summary = "the kinds of environments, verifiers, users and readers; with KIND, one of them, its arguments and tools"
+    parser = commands.add_parser("describe", help=summary, description=f"{summary}.", epilog=exit_codes)
+    parser.set_defaults(command="flows.commands.describe:describe")
+    parser.add_argument(
+        "kind", metavar="KIND", nargs="?", help="a built-in name, or module:Class (default: list what is built in)"
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
+    parser.add_argument("--debug", action="store_true", help="show stack traces and the libraries' logs")
+
+
+def describe(options: argparse.Namespace) -> dict[str, Any]:
+    """List the built-in kinds, or describe one kind: a record for each sort that has it.
+
+    Raises:
+        ConfigError: there is no such kind.
+    """
+    kinds = built_in()
+    if options.kind is None:
+        listed = [
+            {"sort": sort, "kind": name, "summary": _summary(found)}
+            for sort, named in kinds.items()
+            for name, found in named.items()
+        ]
+        return {"kinds": listed} if options.json else {"show": lambda: _show_list(listed)}
+    described = [_described(sort, options.kind, found) for sort, found in _found(options.kind, kinds)]
+    return {"described": described} if options.json else {"show": lambda: _show(described)}
+
+
+def built_in() -> dict[str, dict[str, Any]]:
+    """The built-in classes by sort and name; a log format is the module that reads it."""
+    from tracewheel.core.log_formats import LOG_FORMATS
+    from tracewheel.core.plugins import import_class
+    from tracewheel.environments import ENVIRONMENTS, RECORDED
+    from tracewheel.environments.recorded.environment import RecordedEnvironment
+    from tracewheel.environments.users import ENDPOINT, ENDPOINT_CLASS, USERS
+    from tracewheel.scoring.verifiers import VERIFIERS
+    from tracewheel.traces.readers.plugins import BUILT_IN
+    from tracewheel.traces.readers.registry import MODULES
+
+    formats = {name: importlib.import_module(MODULES.replace("*", module)) for name, module in LOG_FORMATS.items()}
+    kinds: dict[str, dict[str, Any]] = {
+        "environment": {**ENVIRONMENTS, RECORDED: RecordedEnvironment},
+        "verifier": dict(VERIFIERS),
+        "simulated user": {**USERS, ENDPOINT: import_class(ENDPOINT_CLASS, "user")},
+        "log reader": dict(BUILT_IN),
+        "log format": formats,
+    }
+    return {sort: dict(sorted(named.items())) for sort, named in kinds.items()}
+
+
+def _found(kind: str, kinds: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, Any]]:
+    """What has this name, with its sort; `workspace` is an environment and a verifier."""
+    from tracewheel.core.given_kinds import give
+    from tracewheel.core.plugins import load_class
+    from tracewheel.environments.recorded.environment import PREFIX
+
+    name = kind.split(":")[0] if kind.startswith(PREFIX) else kind
+    if found := [(sort, named[name]) for sort, named in kinds.items() if name in named]:
+        return found
+    give(kind)
+    own = load_class(kind, {name: found for named in kinds.values() for name, found in named.items()}, "kind")
+    if not isinstance(own, type):
+        raise ConfigError(f"kind '{kind}' is no class but a {type(own).__name__}; name a class, as 'module:Class'")
+    sorts = [sort for sort, names in METHODS.items() if all(callable(getattr(own, name, None)) for name in names)]
+    return [(sorts[0] if sorts else "class", own)]
+
+
+def _described(sort: str, kind: str, found: Any) -> dict[str, Any]:
+    record: dict[str, Any] = {"sort": sort, "kind": kind, "doc": _doc(found), "args": None, "tools": None, "no_tools": ""}
+    if isinstance(found, type):
+        record["args"] = arguments_of(found)
+        if sort == "environment":
+            record["tools"], record["no_tools"] = _tools(kind)
+    return record
+
+
+def _doc(found: Any) -> str:
+    """The docstring that is its own: a class without one would show its base's."""
+    return inspect.cleandoc(found.__doc__ or "")
+
+
+def _summary(found: Any) -> str:
+    return _doc(found).partition("\n")[0]
+
+
+def arguments_of(found: type) -> list[dict[str, Any]] | None:
+    """The arguments of a class: name, type, default as text (None: required) and description; None for any keyword."""
+    from tracewheel.core.kinds import args_model, keywords_of
+
+    if model := args_model(found):
+        return list(_fields(model, ""))
+    if (keywords := keywords_of(found)) is None:
+        return None
+    says = _descriptions(found) | _descriptions(found.__init__)  # type: ignore[misc]
+    empty = inspect.Parameter.empty
+    return [
+        {
+            "name": name,
+            "type": "" if parameter.annotation is empty else _type(parameter.annotation),
+            "default": None if parameter.default is empty else _value(parameter.default),
+            "description": says.get(name, ""),
+        }
+        for name, parameter in keywords.items()
+    ]
+
+
+def _fields(model: Any, prefix: str) -> Iterator[dict[str, Any]]:
+    """The fields of a pydantic model, and those of a model within it by their path."""
+    import pydantic
+
+    says: dict[str, str] = {}
+    for base in reversed(model.__mro__):
+        says |= _descriptions(base)
+    for own_name, field in model.model_fields.items():
+        name = f"{prefix}{field.alias or own_name}"
+        limits = ", ".join(re.sub(r"^\w+\((.*)\)$", r"\1", str(limit)) for limit in field.metadata)
+        yield {
+            "name": name,
+            "type": _type(field.annotation) + (f" ({limits})" if limits else ""),
+            "default": None if field.is_required() else _value(field.get_default(call_default_factory=True)),
+            "description": field.description or says.get(own_name, ""),
+        }
+        if isinstance(field.annotation, type) and issubclass(field.annotation, pydantic.BaseModel):
+            yield from _fields(field.annotation, f"{name}.")
+
+
+def _descriptions(found: Any) -> dict[str, str]:
+    """What a docstring says of each name under `Attributes:` or `Args:`."""
+    says: dict[str, list[str]] = {}
+    name = ""
+    for section in SECTION.findall(inspect.cleandoc(getattr(found, "__doc__", None) or "") + "\n"):
+        for line in section.splitlines():
+            if entry := ENTRY.match(line):
+                name = entry[1]
+                says[name] = [line[entry.end() :]]
+            elif name:
+                says[name].append(line.strip())
+    return {name: " ".join(lines).strip() for name, lines in says.items()}
+
+
+def _type(annotation: Any) -> str:
+    text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+    return re.sub(r"(?:\w+\.)+(\w+)", r"\1", text)
+
+
+def _value(value: Any) -> str:
+    import pydantic
+
+    if isinstance(value, pydantic.BaseModel):
+        value = value.model_dump(mode="json")
+    return json.dumps(value, default=repr, ensure_ascii=False)
+
+
+def _tools(kind: str) -> tuple[list[dict[str, Any]] | None, str]:
+    """The tools of an environment that is made without arguments, or why they are not known."""
+    from tracewheel.environments import close_environment, make_environment
+
+    try:
+        environment = make_environment(kind)
+        try:
+            tools = environment.tools()
+            return (tools, "") if tools else (None, "known once an episode begins")
+        finally:
+            close_environment(environment)
+    except Exception as error:  # a class of the user's own may raise anything; its description is wanted all the same
+        return None, f"not known without its arguments ({error or type(error).__name__})"
+
+
+def _show_list(listed: list[dict[str, Any]]) -> None:
+    from flows.console.look import Card, Grid, show_card
+
+    sorts = dict.fromkeys(record["sort"] for record in listed)
+    parts = [
+        Grid((f"{sort}s", ""), [(one["kind"], one["summary"]) for one in listed if one["sort"] == sort], False)
+        for sort in sorts
+    ]
+    show_card(Card("Kinds that a profile may name; your own as module:Class", parts=parts, next=["tracewheel describe KIND"]))
+
+
+def _show(described: list[dict[str, Any]]) -> None:
+    from flows.console.look import Block, Card, Grid, show_card
+
+    for record in described:
+        parts: list[Any] = [Block("", _unwrapped(record["doc"] or "(no docstring)"))]
+        if record["args"]:
+            rows = [
+                (one["name"], one["type"], "required" if one["default"] is None else one["default"], one["description"])
+                for one in record["args"]
+            ]
+            parts.append(Grid(("argument", "type", "default", ""), rows, False))
+        elif record["sort"] != "log format":
+            says = "no arguments" if record["args"] == [] else "any keyword"
+            parts.append(Block("Arguments", [says]))
+        if record["sort"] == "environment":
+            parts.append(_tools_part(record))
+        show_card(Card(f"{record['kind']}: {record['sort']}", parts=parts))
+
+
+def _unwrapped(doc: str) -> list[str]:
+    """The lines of a docstring, those of a paragraph as one, so that the terminal may break it."""
+    lines: list[str] = []
+    fenced = joins = False
+    for line in doc.splitlines():
+        fence = line.startswith("```")
+        plain = bool(line) and not fenced and not fence and not line.startswith((" ", "- ", ">>> "))
+        if plain and joins:
+            lines[-1] += f" {line}"
+        else:
+            lines.append(line or " ")
+        fenced ^= fence
+        joins = plain
+    return lines
+
+
+def _tools_part(record: dict[str, Any]) -> Any:
+    from flows.console.look import Block, Grid
+
+    if record["tools"] is None:
+        return Block("Tools", [record["no_tools"]])
+    rows = []
+    for tool in record["tools"]:
+        function = tool.get("function", tool)
+        taken = ", ".join(function.get("parameters", {}).get("properties", {}))
+        rows.append((f"{function['name']}({taken})", function.get("description", "")))
+    return Grid(("tool", ""), rows, False)

@@ -1,0 +1,258 @@
+"""`tracewheel export`: a policy as an adapter, as merged weights or as a GGUF file, each with a model card."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tracewheel.core.errors import DataError
+from tracewheel.core.files import read_json, write_json
+from tracewheel.core.fingerprint import digest_file, digest_of
+from tracewheel.core.store import produce_whole
+
+FORMATS = ("adapter", "merged", "gguf")
+RECORD, CARD = "export.json", "README.md"
+VERSION = re.compile(r"(?:models:/)?(?P<name>[^/@]+)(?:/(?P<version>\d+)|@(?P<alias>[\w-]+))")
+OWN_FILES = ("adapter.json", "adapter_config.json", "adapter_model.safetensors", "probe.json", "chat_template.jinja")
+
+
+@dataclass(frozen=True)
+class Source:
+    """What is exported: the weights' folder, the base, and the run that trained it, where its record is at hand."""
+
+    weights: Path
+    base: str
+    run: Path | None
+
+
+def add_export_command(commands: Any, exit_codes: str) -> None:
+    """The command line of `export`."""
+    summary = "write an adapter, merged weights or a GGUF file, with a model card"
+    parser = commands.add_parser("export", help=summary, description=f"{summary}.", epilog=exit_codes)
+    parser.set_defaults(command="flows.commands.export:export")
+    parser.add_argument(
+        "policy",
+        metavar="RUN|ADAPTER|MODEL_VERSION",
+        help="a run's folder, an adapter's folder, or NAME/VERSION or NAME@champion",
+    )
+    parser.add_argument("--format", choices=FORMATS, required=True, help="what to write")
+    parser.add_argument("--base", metavar="MODEL", help="the base, where what is exported does not name it, or it has moved")
+    parser.add_argument(
+        "--base-name", metavar="HUB_ID", help="the base's name on the Hub, for the card (default: as the profile names it)"
+    )
+    parser.add_argument(
+        "--dataset", action="append", default=[], metavar="HUB_ID", help="public data that it learnt from, for the card"
+    )
+    parser.add_argument("--name", metavar="NAME", help="the model's name (default: from the base and the run)")
+    parser.add_argument(
+        "--run", metavar="DIR", help="the run that trained it, for the card, where it is not beside the adapter"
+    )
+    parser.add_argument(
+        "--uri", metavar="URI", help="the MLflow store of a MODEL_VERSION (default: that of a run without settings)"
+    )
+    parser.add_argument(
+        "--adopt",
+        action="store_true",
+        help="an adapter of plain PEFT that was trained on --base: check and record it",
+    )
+    parser.add_argument("--out", required=True, metavar="DIR", help="folder to write; replaced if it is an earlier export")
+    parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
+    parser.add_argument("--debug", action="store_true", help="show stack traces and the libraries' logs")
+
+
+def export(options: argparse.Namespace) -> dict[str, Any]:
+    """Export a policy; `--out` is complete or as it was.
+
+    Raises:
+        AdapterMismatchError: the adapter was trained for another base.
+        InfrastructureError: a MODEL_VERSION is not in the registry, or its files are others than those registered.
+        DataError: there is no such policy, it learnt from somebody who was forgotten, or it cannot be written in this format;
+            the message says what can.
+        WeightsError: its files cannot be loaded.
+    """
+    from flows.setup import prepare_environment
+
+    prepare_environment(None, debug=options.debug)
+    with tempfile.TemporaryDirectory(prefix="tracewheel-export-") as folder:
+        source = find_source(options, Path(folder))
+        _refuse_forgotten(options.policy, source)
+        record = produce_whole(Path(options.out), lambda out: _write(options, source, out))
+    return {"out": options.out, **record}
+
+
+def find_source(options: argparse.Namespace, folder: Path) -> Source:
+    """What a person named.
+
+    Args:
+        options: `policy`, `base`, `run`, `uri`.
+        folder: Where a registered version is fetched to.
+
+    Raises:
+        DataError: it is none of the three, or its base is not known.
+    """
+    from tracewheel.policy.adapters import ADAPTER, MODEL, weights_folder
+    from tracewheel.report.run_facts import is_run, run_facts
+
+    named, run = Path(options.policy), Path(options.run) if options.run else None
+    if not named.exists():
+        weights = _fetch(options, folder)
+    elif is_run(named):
+        run = run or named
+        found = [named / kind for kind in (ADAPTER, MODEL) if (named / kind).is_dir()]
+        if not found:
+            raise DataError(f"{named}: the run left no adapter and no model, so there is nothing to export")
+        weights = found[0]
+    elif options.adopt:
+        weights = _adopt(named, options.base, folder / ADAPTER)
+    else:
+        weights = weights_folder(named)
+    if run is None and is_run(weights.resolve().parent):
+        run = weights.resolve().parent
+    base = options.base or (run_facts(run).config["policy"]["base"] if run else _base_in(weights))
+    if not base:
+        raise DataError(f"{options.policy}: does not name its base; give --base")
+    return Source(weights, base, run)
+
+
+def _adopt(folder: Path, base: str | None, out: Path) -> Path:
+    """Copy the weights and the config of an adapter that plain PEFT wrote, with the hash of the base that a person names.
+
+    Raises:
+        DataError: no base is named, or the folder is no adapter.
+        WeightsError: the adapter does not fit the base.
+    """
+    from tracewheel.config import PolicyConfig
+    from tracewheel.policy.adapter_check import check_adapter_files
+    from tracewheel.policy.adapters import ADAPTER_INFO, PolicyRef, base_folder, base_hash, write_info
+    from tracewheel.policy.loading import load_for_generation
+    from tracewheel.policy.probe import write_probe
+
+    if base is None:
+        raise DataError("--adopt: name the model that the adapter was trained on with --base")
+    check_adapter_files(folder, base_folder(base))
+    out.mkdir()
+    for name in OWN_FILES:
+        if (folder / name).is_file() and name.startswith("adapter_"):
+            shutil.copyfile(folder / name, out / name)
+    write_info(out / ADAPTER_INFO, base_hash(base), 0)
+    whole = PolicyConfig(base=base, dtype="float32", device="cpu")
+    write_probe(load_for_generation(whole, PolicyRef(base, str(out))), out)
+    return out
+
+
+def _refuse_forgotten(policy: str, source: Source) -> None:
+    """Refuse weights that learnt from somebody whom the work folder around them, or the usual one, has forgotten.
+
+    Raises:
+        DataError: they did.
+    """
+    from tracewheel.config import RetrainConfig
+    from tracewheel.policy.adapters import digests_of
+    from tracewheel.traces.forgotten import list_with_adapter
+
+    around = [parent for path in (source.weights, source.run) if path for parent in path.resolve().parents]
+    usual = Path(RetrainConfig.model_fields["work_dir"].default)
+    if found := list_with_adapter(digests_of(source.weights).values(), dict.fromkeys([*around, usual])):
+        raise DataError(
+            f"{policy}: this policy learnt from somebody who was forgotten since ({found}), so it is not exported; "
+            "train without them (`tracewheel retrain PROFILE`), export that run, and delete this policy's files"
+        )
+
+
+def _base_in(weights: Path) -> str | None:
+    config = weights / "adapter_config.json"
+    return read_json(config).get("base_model_name_or_path") if config.is_file() else None
+
+
+def _fetch(options: argparse.Namespace, folder: Path) -> Path:
+    """Fetch a registered version, and check that its files are those that were registered."""
+    found = VERSION.fullmatch(options.policy)
+    if found is None:
+        raise DataError(
+            f"{options.policy}: neither a folder nor a version of the registry; name a run's folder, an adapter's folder, or "
+            "NAME/VERSION or NAME@champion"
+        )
+    from tasks.tracking.registry import fetch_registered
+    from tracewheel.config import TrackingConfig
+
+    return fetch_registered(options.uri or TrackingConfig().uri, found["name"], found["version"], found["alias"], folder)
+
+
+def _write(options: argparse.Namespace, source: Source, out: Path) -> dict[str, Any]:
+    from tracewheel.policy.adapters import base_hash, policy_of
+    from tracewheel.policy.base_card import base_license, hub_name
+    from tracewheel.policy.merged_weights import write_merged
+    from tracewheel.report.model_card import Exported, model_card
+    from tracewheel.report.run_facts import run_facts
+
+    policy = policy_of(source.weights, source.base)
+    run = run_facts(source.run) if source.run else None
+    short = Path(source.base).stem if source.base.endswith(".gguf") else Path(source.base).name
+    digest = digest_of(source.weights)
+    name = options.name or f"{short}-{run.run_id if run else digest[:8]}"
+    form = read_json(source.weights / "adapter_config.json") if policy.adapter else {}
+    facts: dict[str, Any] = {"dtype": "float32"}
+    if options.format == "adapter":
+        if policy.adapter is None:
+            raise DataError(f"{options.policy}: a whole model has no adapter; export it with --format merged or gguf")
+        _copy_adapter(source.weights, out, options.base_name or hub_name(source.base) or short)
+        facts = {"dtype": _adapter_dtype(source.weights)}
+    elif options.format == "merged":
+        facts = write_merged(policy, source.base, out)
+    else:
+        from tracewheel.policy.gguf_export import write_gguf
+
+        facts = write_gguf(policy, source.base, out / f"{name}.gguf", name)
+    files = {path.name: digest_file(path) for path in sorted(out.iterdir())}
+    exported = Exported(
+        name=name,
+        form=options.format,
+        base=short,
+        hub_base=options.base_name or hub_name(source.base),
+        base_hash=base_hash(source.base),
+        license=base_license(source.base),
+        digest=digest,
+        dtype=facts["dtype"],
+        adapter=form,
+        files=files,
+        datasets=tuple(options.dataset),
+    )
+    (out / CARD).write_text(model_card(exported, run), encoding="utf-8")
+    record = {
+        "format": options.format,
+        "name": name,
+        "policy_version": policy.version,
+        "policy_digest": digest,
+        "base_hash": exported.base_hash,
+        "license": exported.license,
+        "run_id": run.run_id if run else None,
+        "verdict": run.gate.get("verdict") if run else None,
+        **facts,
+        "files": {**files, CARD: digest_file(out / CARD)},
+    }
+    write_json(out / RECORD, record)
+    return record
+
+
+def _copy_adapter(weights: Path, out: Path, base: str) -> None:
+    """Copy an adapter's own files; its config names the base without a place on this machine."""
+    import json
+
+    for name in OWN_FILES:
+        if (weights / name).is_file():
+            shutil.copyfile(weights / name, out / name)
+    config = {**read_json(weights / "adapter_config.json"), "base_model_name_or_path": base}
+    (out / "adapter_config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
+
+
+def _adapter_dtype(weights: Path) -> str:
+    from tracewheel.policy.merged_weights import DTYPES
+    from tracewheel.policy.weights_file import read_header
+
+    tensors = read_header(weights / "adapter_model.safetensors")
+    return ", ".join(sorted({DTYPES[stored.dtype] for stored in tensors.values()}))

@@ -1,0 +1,192 @@
+"""`tracewheel lineage`: back from an adapter to the log lines it learned from, forward from a trace to all that holds it."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from flows.console.look import Block, Card, number, result_console, show_card
+
+if TYPE_CHECKING:
+    from tracewheel.lineage.backward import Backward
+    from tracewheel.lineage.forward import Affected
+    from tracewheel.lineage.graph import Graph
+
+FORMATS = ("text", "mermaid", "html", "json")
+DEFAULT_LIMIT = 20
+
+
+def add_lineage_command(commands: Any, add: Any) -> None:
+    """Add the command to the command line; `add` makes the parser of a command with a profile."""
+    parser = add(
+        commands, "lineage", "flows.commands.lineage:lineage", "what an adapter learned from, and what holds a trace or a user"
+    )
+    parser.add_argument(
+        "target",
+        metavar="TARGET",
+        help="a run, the folder or digest of an adapter, a model version (NAME/VERSION, or champion), a trace, user or session",
+    )
+    parser.add_argument("--as", dest="what", choices=("trace", "user", "session"), help="look for TARGET as this alone")
+    parser.add_argument("--format", choices=FORMATS, default="text", help="how to show it (default: text)")
+    parser.add_argument(
+        "--limit", type=int, default=DEFAULT_LIMIT, metavar="N", help="traces to show with their lines (default 20; 0: all)"
+    )
+    parser.add_argument("--out", metavar="FILE", help="where to write it (default: standard output)")
+
+
+def lineage(options: argparse.Namespace) -> dict[str, Any]:
+    """Trace back or forward.
+
+    Raises:
+        ConfigError: `--limit` is negative.
+        DataError: nothing has the name TARGET, or the work folder holds no run.
+    """
+    from flows.setup import prepare_environment, resolve_config
+    from tracewheel.core.errors import ConfigError
+
+    if options.limit < 0:
+        raise ConfigError(f"--limit {options.limit}: give 0 for all, or more")
+    config = resolve_config(options.config, options.overrides, options.run_dir)
+    prepare_environment(config.work_dir, debug=options.debug)
+    from tasks.afterwards.lineage_target import resolve_target
+    from tracewheel.lineage.work_folder import WorkFolder
+
+    folder = WorkFolder(Path(config.work_dir))
+    target = resolve_target(config, folder, options.target, options.what)
+    return _back(options, folder, target) if target.direction == "back" else _forward(options, folder, target)
+
+
+def _back(options: argparse.Namespace, folder: Any, target: Any) -> dict[str, Any]:
+    from tracewheel.core.errors import DataError
+    from tracewheel.lineage.backward import trace_back
+
+    if not target.entry:
+        raise DataError(
+            f"{options.target}: the store of {folder.path} no longer holds it, only the record of run {target.run} does"
+            f" ({folder.path / target.run / 'lineage.json'})"
+        )
+    found = trace_back(folder, target.entry, options.limit or len(folder.entries) + 10**9)
+    record = {
+        "target": options.target,
+        "direction": "back",
+        "entry": target.entry,
+        "run": target.run,
+        "adapter": folder.adapter(target.entry),
+        "roads": found.roads(),
+        "learned": int(found.learned["trace_id"].nunique()),
+        "missing": found.missing,
+        "graph": found.graph.to_record(),
+    }
+    facts = [("adapter", target.entry), ("digest", str(folder.adapter(target.entry).get("digest", "")))]
+    facts += [(road, f"{count} traces") for road, count in found.roads().items()]
+    card = _card_back(options, folder, target, found)
+    return _shown(options, record, found.graph, (f"What {target.entry} learned from", facts, found.missing), card)
+
+
+def _forward(options: argparse.Namespace, folder: Any, target: Any) -> dict[str, Any]:
+    from tracewheel.lineage.forward import affected
+
+    found = affected(folder, target.what, [target.value])
+    record = {"target": options.target, "direction": "forward", **found.to_record(), "graph": found.graph.to_record()}
+    facts = [(found.what, target.value), ("traces", number(len(found.traces))), ("entries", number(len(found.holds)))]
+    title = f"What holds something of {found.what} {target.value}"
+    return _shown(options, record, found.graph, (title, facts, []), _card_forward(options, found, title))
+
+
+def _shown(
+    options: argparse.Namespace,
+    record: dict[str, Any],
+    graph: Graph,
+    page: tuple[str, list[tuple[str, str]], list[str]],
+    card: Card,
+) -> dict[str, Any]:
+    """The result: what `--json` prints, or the way to show it in the format that is asked for."""
+    import json
+
+    from tracewheel.core.store import write_whole
+    from tracewheel.lineage.mermaid import mermaid
+    from tracewheel.lineage.page import lineage_page
+
+    if options.json and not options.out:
+        return record
+    if options.format == "text" and not options.out:
+        return {"show": lambda: show_card(card)}
+    makers = {
+        "mermaid": lambda: mermaid(graph),
+        "html": lambda: lineage_page(graph, page[0], page[1], page[2]),
+        "json": lambda: json.dumps(record, indent=2, default=str) + "\n",
+        "text": lambda: _plain(card),
+    }
+    text = makers[options.format]()
+    if options.out:
+        write_whole(Path(options.out), text)
+        return (
+            {"out": options.out, "nodes": len(graph.nodes), "edges": len(graph.edges)}
+            if options.json
+            else {"show": lambda: show_card(Card(f"{page[0]}, written to {options.out}"))}
+        )
+    return {"show": lambda: print(text, end="")}
+
+
+def _plain(card: Card) -> str:
+    console = result_console()
+    with console.capture() as captured:
+        show_card(card, console)
+    return captured.get()
+
+
+def _card_back(options: argparse.Namespace, folder: Any, target: Any, found: Backward) -> Card:
+    from tracewheel.lineage.log_lines import shown
+
+    made = [f"{folder.label(name)}: {name}" for name in found.entries]
+    limit = options.limit or len(made)
+    lines = []
+    roads = found.learned.groupby("trace_id", sort=False)["road"].unique().to_dict() if len(found.learned) else {}
+    for places in found.lines.values():
+        for trace, stretches in places.stretches.items():
+            task = found.learned.loc[found.learned["trace_id"] == trace, "task_id"].iloc[0]
+            lines.append(f"{shown(stretches)}  trace {trace}  task {task}  by {', '.join(roads[trace])}")
+    left = found.learned["trace_id"].nunique() - len(lines)
+    parts = [Block(f"Made from {len(made)} entries of the store", [*made[:limit], *_more(len(made) - limit, "entries")])]
+    parts.append(Block("Log lines", [*lines, *_more(left, "traces")]))
+    if found.missing:
+        parts.append(Block("Not known", found.missing))
+    rows = [
+        ("adapter", f"{folder.label(target.entry)} ({target.entry})"),
+        ("digest", str(folder.adapter(target.entry).get("digest", "–"))),
+        ("run", target.run or ", ".join(folder.runs_with(target.entry)) or "–"),
+        *((f"by {road}", f"{count} traces") for road, count in found.roads().items()),
+    ]
+    return Card(f"What {options.target} learned from ({target.found_as})", rows, parts)
+
+
+def _card_forward(options: argparse.Namespace, found: Affected, title: str) -> Card:
+    from tracewheel.lineage.log_lines import shown
+
+    limit = options.limit or 10**9
+    lines: dict[str, None] = {}
+    for of_ingest in found.lines.values():
+        for trace, stretches in of_ingest.stretches.items():
+            copies = of_ingest.copies.get(trace, ())
+            lines[f"{shown(stretches)}  trace {trace}" + (f"  copies: {shown(copies)}" if copies else "")] = None
+    holds = [f"{hold.label} ({hold.entry}): {'; '.join(hold.why)}" + _splits(hold.splits) for hold in found.holds.values()]
+    runs = [
+        f"{run.run}: {run.verdict or 'not complete'}, {len(run.entries)} entries"
+        + (f", its adapter is version {run.version}" if run.version and run.adapter else "")
+        + (f", report {run.report}" if run.report else "")
+        for run in found.runs.values()
+    ]
+    shown_lines, parts = list(lines), []
+    for heading, rows, what in (("Log lines", shown_lines, "lines"), ("Entries", holds, "entries"), ("Runs", runs, "runs")):
+        parts.append(Block(f"{heading}: {len(rows)}", [*rows[:limit], *_more(len(rows) - limit, what)]))
+    figures = [("traces", number(len(found.traces))), ("adapters", number(len(found.adapters))), ("runs", number(len(runs)))]
+    return Card(title, figures, parts)
+
+
+def _splits(splits: dict[str, int]) -> str:
+    return f"; tasks by split: {', '.join(f'{split} {count}' for split, count in splits.items())}" if splits else ""
+
+
+def _more(left: int, what: str) -> list[str]:
+    return [f"… and {left} {what} more (--limit 0 shows all)"] if left > 0 else []

@@ -1,0 +1,184 @@
+"""`tracewheel serve`: answers with the champion, logs what it says, and takes over a promotion without a restart."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import logging
+import secrets
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from flows.console.arguments import folder_of
+from flows.setup import prepare_environment, resolve_config
+from tracewheel.core import stopping
+from tracewheel.core.errors import DataError, InputError, TracewheelError
+
+if TYPE_CHECKING:
+    from tasks.tracking.champion import Champion
+    from tracewheel.config import RetrainConfig
+    from tracewheel.gateway.serving import ServingDoor
+    from tracewheel.policy.adapters import PolicyRef
+
+LOG = logging.getLogger(__name__)
+FOLDER, BASE = "serving", "base"
+LOOK_SECONDS, SHORTEST_KEY = 0.2, 16
+CLOSING_SECONDS = 5.0  # for the conversations that are open: who stops a server waits for ten, and then kills it
+
+
+def serve(options: argparse.Namespace) -> NoReturn:
+    """Serve until a signal comes; conversations that are open then are logged as they are.
+
+    Raises:
+        Stopped: the signal has come.
+        ConfigError: the profile cannot be served.
+        DataError: the champion or the challenger cannot be read.
+        InputError: an option is wrong, or the port is taken.
+    """
+    config = resolve_config(options.config, options.overrides, options.run_dir)
+    config.require("policy.base")
+    prepare_environment(None, debug=options.debug)
+    if not 0.0 <= options.share <= 1.0:
+        raise InputError(f"--share {options.share:g}: from 0 to 1")
+    if options.key is not None and len(options.key) < SHORTEST_KEY:
+        raise InputError(f"--key: at least {SHORTEST_KEY} characters; without the option one is made")
+    from tracewheel.gateway.conversation_log import SERVED_FOLDER, ConversationLog
+    from tracewheel.gateway.log_redaction import LogRedaction
+    from tracewheel.gateway.server import GatewayServer
+    from tracewheel.gateway.serving import Challenger, ServingDoor
+    from tracewheel.gateway.serving_routes import serving_routes
+    from tracewheel.traces.forgotten import read_forgotten
+
+    key = options.key or f"tw-{secrets.token_urlsafe(24)}"
+    folder = Path(options.log or Path(config.work_dir) / SERVED_FOLDER)
+    champions = Champions(config)
+    champion, policy, name = champions.now()
+    served, renderer = _served(config, policy, name)
+
+    def forgotten(user: str | None, session: str | None) -> bool:
+        with contextlib.suppress(DataError):  # a damaged list stops the next ingest, and no server
+            return read_forgotten(config.work_dir).covers_named(user=user, session=session)
+        return False
+
+    log = ConversationLog(folder, forgotten=forgotten)
+    redaction = LogRedaction(config.ingest.redaction, renderer)
+    door = ServingDoor(served, renderer, config.rollout, log, frozenset([key]), redaction)
+    engines = [served.engine]
+    if options.challenger:
+        rival = _policy_in(config, options.challenger)
+        other, _ = _served(config, rival, options.challenger)
+        engines.append(other.engine)
+        shadows = None if options.live else ConversationLog(folder / "shadow", "replies", forgotten=forgotten)
+        door.challenge(Challenger(other, options.share, options.live, shadows))
+    try:
+        with GatewayServer(door, options.host, options.port, routes=serving_routes(door)) as server:
+            print(f"Serving {name} at {server.openai_url()}, key {key}, logs in {folder}", file=sys.stderr, flush=True)
+            _watch(door, champions, champion, options)
+    finally:  # the server is gone: nothing is answered any more
+        lost = door.end_idle(0.0, CLOSING_SECONDS)
+        log.close()
+        for engine in engines:
+            engine.close()
+        print(f"{door.answered} turns answered, {door.logged} conversations logged in {folder}", file=sys.stderr, flush=True)
+        if lost:
+            print(f"{lost} conversations were still open and are not logged: redacting them takes too long", file=sys.stderr)
+
+
+def _watch(door: ServingDoor, champions: Champions, champion: Champion | None, options: argparse.Namespace) -> NoReturn:
+    """Take over promotions and log conversations that have ended, until a signal comes."""
+    looked = time.monotonic()
+    with stopping.stoppable():
+        while True:
+            try:
+                stopping.check()
+            except stopping.Stopped as stop:
+                raise stopping.Stopped(stop.request, "serving has stopped") from None
+            time.sleep(LOOK_SECONDS)
+            door.end_idle(options.idle)
+            if time.monotonic() < looked + options.watch:
+                continue
+            try:
+                found = champions.look()
+                if found is not None and found != champion:
+                    champion = found  # a bad one is tried once
+                    policy, name = champions.fetch(found)
+                    door.take_over(policy, name)
+                    print(f"tracewheel: serving {name}", file=sys.stderr, flush=True)
+            except (TracewheelError, OSError) as error:
+                print(f"tracewheel: {door.health()['policy']} goes on: {error}", file=sys.stderr, flush=True)
+            looked = time.monotonic()
+
+
+class Champions:
+    """The registry's champions, as policies on this machine.
+
+    Args:
+        config: The profile.
+    """
+
+    def __init__(self, config: RetrainConfig) -> None:
+        self._config = config
+        self._folder = Path(config.work_dir) / FOLDER
+
+    def look(self) -> Champion | None:
+        """The champion for the profile's base, None without one."""
+        from tasks.tracking.registry import find_champion
+
+        return find_champion(self._config)[0]
+
+    def now(self) -> tuple[Champion | None, PolicyRef, str]:
+        """The champion with its policy and name; the base where there is none."""
+        from tracewheel.policy.adapters import PolicyRef
+
+        champion = self.look()
+        if champion is None:
+            return None, PolicyRef(self._config.policy.base), BASE
+        return champion, *self.fetch(champion)
+
+    def fetch(self, champion: Champion) -> tuple[PolicyRef, str]:
+        """A champion's policy, under the version of the registry, and its name, which holds the digest of its weights.
+
+        Raises:
+            InfrastructureError: the registry's files are not those that were registered.
+            WeightsError: they cannot be loaded.
+        """
+        from tasks.tracking.champion import DIGITS, weights_of
+        from tasks.tracking.promotion import WAITING
+        from tasks.tracking.registry import fetch_registered
+        from tracewheel.core.fingerprint import digest_of
+        from tracewheel.policy.adapters import PolicyRef, policy_of
+
+        tracking = self._config.tracking
+        own = self._folder / champion.digest[:DIGITS]
+        weights = next((each for each in own.glob("*") if digest_of(each) == champion.digest), None)
+        weights = weights or weights_of(self._config.work_dir, champion.digest)
+        if weights is None:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(dir=self._folder, prefix=".") as partial:
+                found = fetch_registered(tracking.uri, tracking.model_name, champion.version, None, Path(partial))
+                own.mkdir(exist_ok=True)
+                weights = found.rename(own / found.name)
+        policy = policy_of(weights, self._config.policy.base)
+        version = policy.version if champion.version == WAITING else int(champion.version)
+        name = f"{tracking.model_name}:{champion.version}@{champion.digest[:DIGITS]}"
+        return PolicyRef(policy.base, policy.adapter, version), name
+
+
+def _policy_in(config: RetrainConfig, state: str) -> PolicyRef:
+    from tracewheel.policy.adapters import policy_of
+
+    return policy_of(folder_of(state, "--challenger"), config.policy.base)
+
+
+def _served(config: RetrainConfig, policy: PolicyRef, name: str) -> Any:
+    """An engine in a thread of its own that serves a policy, and its renderer."""
+    from tracewheel.config import EngineSections
+    from tracewheel.engines.making import make_engine
+    from tracewheel.gateway.engine_thread import EngineThread
+    from tracewheel.gateway.serving import Served
+
+    engine, renderer = make_engine(EngineSections.of(config), policy, greedy=False, slots=config.rollout.engine.slots)
+    return Served(EngineThread(engine, getattr(engine, "most_sessions", None)), name), renderer

@@ -1,0 +1,1 @@
+"""How a command prints: cards, progress, encoding, summary."""

@@ -1,0 +1,81 @@
+"""The summary table of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.table import Table
+
+from flows.console.look import result_console, say
+from tracewheel.operations.intake_record import sentences
+
+COLUMNS = {"success": "greedy", "sampled": "sampled", "harder": "harder tier"}
+LABELS = {
+    "deployed": "deployed agent, as logged",
+    "base": "base",
+    "warm_start": "warm start, all logs",
+    "warm_start_verified": "warm start, verified logs",
+    "untrained": "base, fresh adapter",
+    "champion": "champion",
+    "rl": "after RL",
+}
+LOOP = ("rollout", "collect", "score", "update")
+PLACES = {"report": "report", "adapter": "adapter", "model": "model", "mlflow_run": "MLflow run"}
+
+
+def show_summary(summary: Mapping[str, Any], profile: str = "PROFILE.yaml") -> None:
+    """Print success with 95% intervals, cost, the gate's verdict, the places of its files, and the next command."""
+    console = result_console()
+    table = Table(title=f"Run {summary['run_id']}: success on {summary['n_held_out']} held-out tasks, with 95% intervals")
+    table.add_column("policy")
+    for heading in COLUMNS.values():
+        table.add_column(heading, justify="right")
+    for policy in summary["success"]:
+        cells = [_cell(summary[name][policy], summary["intervals"][name][policy]) for name in COLUMNS]
+        table.add_row(LABELS.get(policy, policy), *cells)
+    console.print(table)
+    seconds = summary["seconds"]
+    loop = sum(seconds.get(stage, 0.0) for stage in LOOP)
+    tokens = sum(summary["tokens"].values())
+    console.print(
+        f"cost        {sum(seconds.values()):.0f} s computed (warm starts {seconds.get('warm_start', 0.0):.0f} s, "
+        f"RL {loop:.0f} s, evaluations {seconds.get('evaluate', 0.0):.0f} s), {tokens:,} tokens generated; "
+        f"{summary['wall_seconds']:.0f} s this time",
+        soft_wrap=True,
+    )
+    if "leaks" in summary:
+        console.print(f"leaks       every figure is in doubt: {summary['leaks']}", style="red", markup=False, soft_wrap=True)
+    for damaged in summary.get("damaged", []):
+        console.print(f"made again  {damaged['entry']}: {damaged['flaw']}", style="yellow", markup=False, soft_wrap=True)
+    for sentence in sentences(summary["intake"]) if "intake" in summary else ():
+        console.print(f"left out    {sentence}", style="yellow", markup=False, soft_wrap=True)
+    gate = summary["gate"]
+    colour = "green" if gate["verdict"] == "promoted" else "yellow"
+    console.print(f"gate        [{colour}]{gate['verdict']}[/], compared with {LABELS.get(gate['baseline'], gate['baseline'])}")
+    for reason in gate["reasons"]:
+        console.print(f"            {reason}", markup=False, soft_wrap=True)
+    if (approval := summary.get("approval")) and not approval["decision"]:
+        text = f"approval    waits for a person: `tracewheel approve {summary['run_id']} --by NAME`, or the dashboard"
+        console.print(text, style="yellow", markup=False, soft_wrap=True)
+    for point in summary.get("pareto", []):
+        values = ", ".join(f"{name} {'–' if value is None else f'{value:.3f}'}" for name, value in point["objectives"].items())
+        beaten = f"beaten by {', '.join(point['beaten_by'])}" if point["beaten_by"] else "not compared"
+        place = "on the Pareto front" if point["on_front"] else beaten
+        console.print(f"objectives  {point['name']}: {values}; {place}", markup=False, soft_wrap=True)
+    if waiting := summary.get("mlflow_waiting"):
+        text = f"MLflow      {waiting} records wait: the next run delivers them, or `tracewheel sync {profile}`"
+        console.print(text, style="yellow", markup=False, soft_wrap=True)
+    for name, label in PLACES.items():
+        if summary.get(name):
+            console.print(f"{label:<11} {summary[name]}", markup=False, soft_wrap=True)
+    promoted = gate["verdict"] == "promoted"
+    say(console, next=[f"tracewheel deploy {profile} --cron '0 3 * * *'" if promoted else f"tracewheel doctor {profile}"])
+
+
+def _cell(value: float | None, interval: list[float] | None) -> str:
+    if value is None:
+        return "–"
+    if interval is None:
+        return f"{value:.1%}"
+    return f"{value:.1%} ({100 * interval[0]:.1f} to {100 * interval[1]:.1f})"

@@ -1,0 +1,211 @@
+"""What `tracewheel deploy` checks before it starts anything. Each error names the option or setting, and what to do."""
+
+from __future__ import annotations
+
+import argparse
+import glob
+import os
+import tempfile
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+from zoneinfo import ZoneInfo
+
+from flows.deploy.options import MIN_NEW
+from tracewheel.config import RetrainConfig
+from tracewheel.config.profile import WITHOUT_DEFAULT
+from tracewheel.core.errors import ConfigError, DataError, InfrastructureError
+from tracewheel.core.store import disk_errors
+from tracewheel.policy.gguf_base import gguf_file, is_gguf
+from tracewheel.traces.discovery import find_files
+
+SHORTEST_INTERVAL = 1
+LONGEST_INTERVAL = 366 * 86400
+ANSWER_SECONDS = 5.0
+
+
+def check_when(options: argparse.Namespace) -> None:
+    """Check the schedule.
+
+    Raises:
+        ConfigError: there is none, two, or one that never comes.
+    """
+    if options.cron is not None and options.interval is not None:
+        raise ConfigError("--cron and --interval: give one of them")
+    if options.cron is None and options.interval is None and not (options.on_new_traces or options.on_drift):
+        raise ConfigError("when runs start is missing: give --cron, --interval, --on-new-traces or --on-drift")
+    if options.interval is not None and not SHORTEST_INTERVAL <= options.interval <= LONGEST_INTERVAL:
+        limits = f"between {SHORTEST_INTERVAL} and {LONGEST_INTERVAL} (a year), as in 86400 for each day"
+        raise ConfigError(f"--interval {options.interval:g}: give seconds {limits}")
+    if options.cron is not None:
+        _check_cron(options.cron)
+
+
+def check_triggers(options: argparse.Namespace, config: RetrainConfig) -> None:
+    """Check what starts runs beside the schedule; `options.min_new` gets its default.
+
+    Raises:
+        ConfigError: a folder that no run would read, or a number that is none.
+    """
+    if options.min_new is not None and not options.on_new_traces:
+        raise ConfigError("--min-new: it says how many records --on-new-traces waits for, which is missing")
+    if options.min_new is not None and options.min_new < 1:
+        raise ConfigError(f"--min-new {options.min_new}: give 1 or more")
+    options.min_new = options.min_new or MIN_NEW
+    if not options.on_new_traces:
+        return
+    folder = Path(options.on_new_traces)
+    if not folder.is_dir():
+        raise ConfigError(f"--on-new-traces {folder}: no such folder; make it, or name the folder that logs are written to")
+    if not any(_covers(path, folder.resolve()) for path in config.ingest.paths):
+        covered = ", ".join(config.ingest.paths)
+        raise ConfigError(f"--on-new-traces {folder}: no run would read it; add it to ingest.paths, which has {covered}")
+
+
+def _covers(path: str, folder: Path) -> bool:
+    """Whether `ingest.paths` reads a folder: by a folder above it, or a pattern that begins in it, or above."""
+    if glob.has_magic(path) and not Path(path).exists():
+        fixed = Path(path).parts[: next(place for place, part in enumerate(Path(path).parts) if glob.has_magic(part))]
+        above = Path(*fixed).resolve()
+        return folder == above or ("**" in path and folder.is_relative_to(above))
+    return Path(path).is_dir() and folder.is_relative_to(Path(path).resolve())
+
+
+def check_notify(config: RetrainConfig) -> None:
+    """Check that each webhook has an address.
+
+    Raises:
+        ConfigError: the environment variable that should hold it does not.
+    """
+    for notify in config.schedule.notify:
+        notify.address()
+
+
+def check_place(options: argparse.Namespace) -> None:
+    """Check what says where runs are started.
+
+    Raises:
+        ConfigError: an option that needs another, or a pool without a server that its workers know.
+    """
+    if not options.pool:
+        for option, given in (("--image", options.image), ("--job-variable", options.job_variables)):
+            if given:
+                raise ConfigError(f"{option}: it is for the jobs of a work pool; name it with --pool")
+        return
+    if not user_server():
+        hint = "start one with `prefect server start` and name its address, as in http://127.0.0.1:4200/api"
+        raise ConfigError(
+            f"--pool {options.pool}: a pool's workers need a Prefect server of their own; {hint}, in PREFECT_API_URL"
+        )
+    if options.port is not None:
+        raise ConfigError("--port: it is of the server that this command starts, and --pool takes the one in PREFECT_API_URL")
+
+
+def timezone_of(options: argparse.Namespace, config: RetrainConfig) -> str:
+    """The time zone of the cron schedule.
+
+    Raises:
+        ConfigError: there is no such zone.
+    """
+    name: str = options.timezone or config.schedule.timezone or "UTC"
+    source = "--timezone" if options.timezone else "schedule.timezone"
+    if options.timezone and options.cron is None:
+        raise ConfigError("--timezone: it is the time zone of --cron, which is missing")
+    try:
+        ZoneInfo(name)
+    except (KeyError, ValueError, OSError) as error:
+        raise ConfigError(f"{source} {name}: no such time zone; give an IANA name, as in Europe/Berlin") from error
+    return name
+
+
+def check_profile(config: RetrainConfig, *, empty: bool = False) -> None:
+    """Check that a run of the profile can start: logs, environment, base, and a folder that can be written to.
+
+    Args:
+        config: The profile.
+        empty: There need be no logs yet.
+
+    Raises:
+        InputError: something is missing.
+        InfrastructureError: the work folder cannot be written to.
+    """
+    config.require(*WITHOUT_DEFAULT)
+    if not empty:
+        find_files(config.ingest.paths)
+    _check_base(config.policy.base)
+    folder = Path(config.work_dir)
+    with disk_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+
+
+def check_server(address: str) -> None:
+    """Check that a Prefect server answers.
+
+    Raises:
+        ConfigError: the address is none of a server's API.
+        InfrastructureError: nobody answers.
+    """
+    import httpx
+
+    hint = "unset PREFECT_API_URL for a server of this command's own"
+    named = f"PREFECT_API_URL {without_password(address)}"
+    try:
+        reply = httpx.get(f"{address.rstrip('/')}/health", timeout=ANSWER_SECONDS)
+    except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
+        raise ConfigError(f"{named}: no address of a server; give one as in http://127.0.0.1:4200/api") from error
+    except httpx.HTTPError as error:
+        message = f"{named}: no Prefect server answers ({error}); start it (`prefect server start`), or {hint}"
+        raise InfrastructureError(message) from error
+    if reply.status_code >= 500:
+        raise InfrastructureError(f"{named}: the server answers with status {reply.status_code}; look at its log, or {hint}")
+    if reply.status_code == 404 or (reply.is_success and reply.text.strip() != "true"):
+        raise ConfigError(f"{named}: this is no Prefect API; its address ends in /api, as in http://127.0.0.1:4200/api")
+
+
+def without_password(address: str) -> str:
+    """An address as it may be shown: without user, password and query."""
+    parts = urlsplit(address)
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+
+def _check_cron(cron: str) -> None:
+    from prefect.client.schemas.schedules import CronSchedule
+    from pydantic import ValidationError
+
+    try:
+        CronSchedule(cron=cron)
+    except ValidationError as error:
+        hint = 'give minute, hour, day of month, month and day of week, as in "0 3 * * *" for each night at three'
+        raise ConfigError(f'--cron "{cron}": no cron schedule; {hint}') from error
+
+
+def _check_base(base: str) -> None:
+    """Check that the base is there; of a Hugging Face id, that it was downloaded, or may be."""
+    if is_gguf(base):
+        gguf_file(base)
+        return
+    folder = Path(base)
+    if folder.is_dir():
+        if not any(folder.glob("*.safetensors")):
+            raise DataError(f"policy.base: {folder} holds no .safetensors file")
+        return
+    import httpx
+    from huggingface_hub import HfApi, snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OfflineModeIsEnabled
+
+    try:
+        snapshot_download(base, local_files_only=True)
+    except HFValidationError as error:
+        raise DataError(f"policy.base: '{base}' is neither a folder nor a model's name") from error
+    except LocalEntryNotFoundError:
+        try:
+            HfApi().model_info(base, timeout=ANSWER_SECONDS)
+        except (HfHubHTTPError, OfflineModeIsEnabled, httpx.HTTPError, OSError) as error:
+            reason = "neither a folder nor a model that was downloaded, and the hub does not have it or does not answer"
+            raise DataError(f"policy.base: '{base}' is {reason}") from error
+
+
+def user_server() -> str | None:
+    """The address of the Prefect server that the user names; None when this command starts one."""
+    return os.environ.get("PREFECT_API_URL") or None

@@ -1,0 +1,284 @@
+"""A finished run made again: a work folder with nothing in it but what the run began with, and the run's own code to make it.
+
+The folder gets the run's record as it was before its first stage (profile, snapshot of the logs, starting facts), and its
+parents by their digests: the champion's weights, the curation and the record of splits that it resumed, the ingest that it
+continued, the gates before its own. `tracewheel retrain` then takes it for a run that was stopped at once, and makes all of it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tasks.afterwards.checkout import Code
+from tasks.afterwards.data_versions import parents_of
+from tasks.engine.reading import CHAIN_FILE as INGEST_CHAIN
+from tasks.engine.reading import FOLDER as INGESTED
+from tasks.records.gate_ledger import LEDGER_FILE, read_ledger
+from tasks.tracking.champion import CHAMPION_FOLDER, DIGITS, weights_of
+from tracewheel.comparison.finished_run import FinishedRun
+from tracewheel.core.errors import DataError, InfrastructureError
+from tracewheel.core.files import read_json
+from tracewheel.core.machine import NUMERIC_VARIABLES
+from tracewheel.core.run_record import CONFIG_FILE, ENTRIES_FILE, LINEAGE_FILE, SNAPSHOT_FILE, START_FILE, RunRecord
+from tracewheel.core.store import FACTS, Store, write_whole
+from tracewheel.curation.curated_folder import SPLITS_FILE
+from tracewheel.policy.adapters import ADAPTER
+from tracewheel.traces.forgotten import FORGOTTEN_FILE
+from tracewheel.traces.snapshot import Snapshot
+
+PROFILE, WORK = "profile.yaml", "work"
+DONE = (0, 3)
+LOOK_SECONDS = 0.5
+GRACE_SECONDS = 120
+LAST_LINES = 15
+
+
+@dataclass(frozen=True)
+class Again:
+    """How a run was made again.
+
+    Attributes:
+        run: Its record.
+        exit_code: Of `tracewheel retrain`.
+        stopped: Whether it was stopped after the last stage that was asked for.
+        says: The last lines that it said.
+    """
+
+    run: FinishedRun
+    exit_code: int
+    stopped: bool
+    says: str
+
+
+def prepare(run: FinishedRun, out: Path, logs: Sequence[str]) -> list[str]:
+    """Write the profile and the work folder in `out`; returns sentences about what differs from the run's beginning.
+
+    Raises:
+        DataError: a parent of the run is lost or is not what it was.
+    """
+    work = out / WORK
+    record = work / run.run_id
+    record.mkdir(parents=True)
+    settings = dict(run.settings)
+    settings["work_dir"] = str(work)
+    settings["tracking"] = {**settings["tracking"], "uri": f"sqlite:///{work}/mlflow.db"}
+    settings["ingest"] = {**settings["ingest"], "paths": list(logs)}
+    if "screening" in settings:  # what the run read was let in; this time it is only looked at
+        settings["screening"] = {**settings["screening"], "hold": False}
+    (out / PROFILE).write_text(yaml.safe_dump(settings, sort_keys=False))
+    for name in (CONFIG_FILE, SNAPSHOT_FILE, START_FILE):
+        if (run.record.path / name).is_file():
+            shutil.copyfile(run.record.path / name, record / name)
+    began = {"started": datetime.now(UTC).isoformat(timespec="seconds"), "made_again": run.lineage["started"]}
+    kept = {name: run.lineage[name] for name in ("git", "inputs", "packages")}
+    write_whole(record / LINEAGE_FILE, json.dumps({**kept, **began}, indent=2) + "\n")
+    return [*_bring_parents(run, work), *_bring_ingest(run, work)]
+
+
+def _bring_parents(run: FinishedRun, work: Path) -> list[str]:
+    """Champion, pass rates, splits, gates and who was forgotten, as the run began with them."""
+    start, says = parents_of(run), []
+    if champion := start.get("champion"):
+        weights = weights_of(run.work_dir, champion["digest"])
+        if weights is None:
+            raise DataError(
+                f"{run.work_dir}: no weights with digest {champion['digest'][:16]}, the champion (version "
+                f"{champion['version']}) that the run began with; fetch that version from the registry into its champion/"
+            )
+        shutil.copytree(weights, work / CHAMPION_FOLDER / champion["digest"][:DIGITS] / (weights.name or ADAPTER))
+    if evidence := start.get("evidence"):
+        _copy_entry(run, work, evidence, "the curation whose pass rates the run resumed")
+    if splits := start.get("splits"):
+        copy = run.work_dir / splits["run"] / SPLITS_FILE
+        if _stored(run, splits["curated"]) or not splits["run"] or not copy.is_file():
+            _copy_entry(run, work, splits["curated"], "the record of splits that the run began with")
+        else:
+            (work / splits["run"]).mkdir(exist_ok=True)
+            shutil.copyfile(copy, work / splits["run"] / SPLITS_FILE)
+    if gates := gates_before(run, datetime.now(UTC)):
+        write_whole(work / LEDGER_FILE, json.dumps(gates, indent=2) + "\n")
+    if forgotten := Snapshot.from_record(run.record.snapshot or {}).forgotten:
+        forgotten.write(work)
+        says.append(f"{FORGOTTEN_FILE}: as the run had it, {len(forgotten.hashes)} entries")
+    return says
+
+
+def gates_before(run: FinishedRun, now: datetime) -> list[dict[str, Any]]:
+    """The gates before the run's own, moved in time as the run is: so its gate has, now, the place and the level it had."""
+    gates = read_ledger(str(run.work_dir))
+    look = run.gate.get("look")
+    own = next((place for place, gate in enumerate(gates) if gate["run"] == run.run_id), look - 1 if look else None)
+    if own is None or own >= len(gates):
+        return []
+    later = now - datetime.fromisoformat(gates[own]["began"])
+    moved = [datetime.fromisoformat(gate["began"]) + later for gate in gates[:own]]
+    return [{**gate, "began": began.isoformat(timespec="seconds")} for gate, began in zip(gates, moved, strict=False)]
+
+
+def _bring_ingest(run: FinishedRun, work: Path) -> list[str]:
+    """The ingest that the run continued, with what it left for its successor; a sentence where these are lost."""
+    snapshot = Snapshot.from_record(run.record.snapshot or {})
+    if snapshot.earlier is None:
+        return []
+    chain = run.work_dir / INGEST_CHAIN
+    links = read_json(chain) if chain.is_file() else []
+    link = next((link for link in links if link["entry"] == snapshot.earlier.entry), None)
+    state = run.work_dir / INGESTED / link["state"] if link else None
+    if link is None or state is None or not state.is_dir() or not _stored(run, snapshot.earlier.entry):
+        return [
+            f"{snapshot.earlier.entry}, which the run's ingest continued, is no longer there: everything is ingested anew, "
+            "in one part"
+        ]
+    _copy_entry(run, work, snapshot.earlier.entry, "the ingest that the run continued")
+    shutil.copytree(state, work / INGESTED / link["state"])
+    write_whole(work / INGEST_CHAIN, json.dumps([link], indent=2) + "\n")
+    return []
+
+
+def _copy_entry(run: FinishedRun, work: Path, name: str, what: str) -> None:
+    """Copy an entry of the store with its facts.
+
+    Raises:
+        DataError: it is lost or damaged.
+    """
+    store = Store(run.store)
+    stage, _, key = name.rpartition("-")
+    if store.find(stage, key) is None:
+        flaw = store.flaws.get(name, "it is no longer in the store (`tracewheel gc`, or a folder that was copied in part)")
+        raise DataError(f"{name}, {what}: {flaw}; the run cannot begin as it did")
+    target = work / "store"
+    shutil.copytree(run.store / name, target / name, dirs_exist_ok=True)
+    (target / FACTS).mkdir(exist_ok=True)
+    shutil.copyfile(run.store / FACTS / f"{name}.json", target / FACTS / f"{name}.json")
+
+
+def _stored(run: FinishedRun, name: str) -> bool:
+    stage, _, key = name.rpartition("-")
+    return Store(run.store).find(stage, key) is not None
+
+
+def make_again(run: FinishedRun, code: Code, out: Path, *, python: str, stages: int, say: Callable[[str], None]) -> Again:
+    """Run `tracewheel retrain` in the clone until it ends, or until it has made so many stages.
+
+    Args:
+        python: The interpreter.
+        stages: How many of the run's entries to make; the run is stopped when it asks for the next one.
+        say: Gets each line that it says.
+
+    Raises:
+        InfrastructureError: it failed; the message has its last lines.
+    """
+    command = [python, "-m", "flows.cli", "retrain", str(out / PROFILE), "--run-dir", str(out / WORK)]
+    process = subprocess.Popen(
+        command,
+        cwd=code.folder,
+        env=_environment(run, code),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    )
+    lines: list[str] = []
+
+    def read() -> None:
+        assert process.stdout is not None
+        for line in process.stdout:
+            lines.append(line.rstrip())
+            say(line.rstrip())
+
+    reader = threading.Thread(target=read, daemon=True)
+    reader.start()
+    try:
+        stopped = _watch(process, out / WORK / run.run_id / ENTRIES_FILE, stages, len(run.entries))
+    finally:
+        _end(process)
+        reader.join(timeout=10)
+    made = FinishedRun(RunRecord(out / WORK, run.run_id))
+    said = "\n".join(lines[-LAST_LINES:])
+    if not stopped and process.returncode not in DONE:
+        raise InfrastructureError(f"the run that was made again failed with exit code {process.returncode}:\n{said}")
+    if not (made.record.path / ENTRIES_FILE).is_file():
+        others = sorted(path.parent.name for path in (out / WORK).glob(f"*/{ENTRIES_FILE}"))
+        raise DataError(
+            f"the run that was made again has another id ({', '.join(others) or 'none'}): its code reads the profile's "
+            "settings or inputs otherwise than the run's did"
+        )
+    return Again(made, process.returncode, stopped, said)
+
+
+def _environment(run: FinishedRun, code: Code) -> dict[str, str]:
+    """The variables of this process, without Prefect and MLflow servers of the user's, and with the run's numeric settings."""
+    users = ("PREFECT_", "MLFLOW_TRACKING", "MLFLOW_REGISTRY")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(users)}
+    machine = run.lineage.get("machine") or {}
+    if machine:  # a numeric setting of this process that the run did not have would change its bits
+        kept = {name: value for name, value in kept.items() if name not in NUMERIC_VARIABLES}
+    return {**kept, **(machine.get("variables") or {}), "PYTHONPATH": str(code.root), "PYTHONUNBUFFERED": "1"}
+
+
+def _watch(process: subprocess.Popen[str], entries: Path, stages: int, every: int) -> bool:
+    """Wait for the end; stop the process when it asks for more than so many stages. Returns whether it was stopped."""
+    while process.poll() is None:
+        time.sleep(LOOK_SECONDS)
+        asked = len(entries.read_text().split()) if entries.is_file() else 0
+        if stages < every and asked > stages:
+            os.kill(process.pid, signal.SIGTERM)
+            return True
+    return False
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """Let a process that was told to stop do so; kill its group where it does not."""
+    if process.poll() is None:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(timeout=GRACE_SECONDS)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def interpreter() -> str:
+    """This process's Python."""
+    return sys.executable
+
+
+def lineage_here(run: FinishedRun, python: str, code: Code) -> dict[str, Any]:
+    """Packages and machine as they are for the run that was made again, in the form of a lineage."""
+    names = sorted(run.lineage.get("packages") or {})
+    script = (
+        "import importlib.metadata as m, json, sys\n"
+        "def v(n):\n"
+        "    try: return m.version(n)\n"
+        "    except m.PackageNotFoundError: return None\n"
+        "print(json.dumps({n: v(n) for n in sys.argv[1:]}))"
+    )
+    done = subprocess.run([python, "-c", script, *names], capture_output=True, text=True, check=True)
+    found: dict[str, Any] = {"packages": {name: version for name, version in json.loads(done.stdout).items() if version}}
+    if run.lineage.get("machine"):
+        script = "import json; from tracewheel.core.machine import machine_record; print(json.dumps(machine_record({})))"
+        threads = repr(run.settings.get("threads"))
+        done = subprocess.run(
+            [python, "-c", script.replace("{}", threads)],
+            env=_environment(run, code),
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        found["machine"] = json.loads(done.stdout.splitlines()[-1])
+    return found

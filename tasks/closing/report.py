@@ -1,0 +1,275 @@
+"""The last stage: the report, the summary, and what MLflow keeps of both."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import prefect
+from prefect.cache_policies import NO_CACHE
+
+from tasks.closing.lineage import write_results
+from tasks.closing.summary import cost_metrics, costs, harder_differences, intervals, rates, result_metrics
+from tasks.engine.artifacts import publish_summary
+from tasks.engine.run import Policy, Run
+from tasks.records.doctor import findings_file, stored_findings
+from tasks.records.evidence import POSTERIOR_FILE, remember
+from tasks.records.screening import intake_tags
+from tasks.records.split_chain import remember_splits, shared_held_out
+from tasks.records.worth import worth_afterwards, worth_metrics
+from tasks.tracking.datasets import leaks_of
+from tracewheel.core import stopping
+from tracewheel.core.files import read_json
+from tracewheel.core.fingerprint import digest_of
+from tracewheel.core.run_record import CONFIG_FILE, LINEAGE_FILE, LOOP_FILE, SUMMARY_FILE
+from tracewheel.core.store import PARTIAL, Entry, produce_whole, write_whole
+from tracewheel.core.types import canonical_json
+from tracewheel.evaluation.audit.audit import AUDIT_FILE
+from tracewheel.evaluation.changes import CHANGES_FILE, changed_tasks, noise_floor
+from tracewheel.evaluation.constant_policy import best_constant_policy
+from tracewheel.evaluation.gate import GATE_FILE
+from tracewheel.evaluation.pareto import pareto_points
+from tracewheel.operations.approval import approval_of
+from tracewheel.operations.intake_record import INTAKE_FILE
+from tracewheel.policy.adapters import ADAPTER
+from tracewheel.policy.merge import MERGES_FILE
+from tracewheel.report import ReportData, RunResults, load_report_data
+from tracewheel.report import write_report as write_page
+from tracewheel.report.run_note import run_note
+from tracewheel.sampling.guard import GuardEvent
+
+PAGE_FILE = "report.html"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The results of a run, for its report.
+
+    Attributes:
+        evaluations: Policy name to split to evaluation, in the order of the table's rows.
+        updates: Iteration to the metrics of its update.
+        validation: Iteration to `greedy` and `sampled` success on the validation split.
+        best_iteration: The iteration that was chosen; 0 is the start.
+        sampler: The tasks' posterior at the end.
+        objectives: Candidate to its objectives on the validation split; empty when the rubric has none.
+        rollouts: Loop to how it got its rollouts: the mode, and of asynchronous training the counts of the queue.
+        guard: What the guard did in the loop.
+        repeated: The second evaluation of the gate's baseline on the held-out split; None without an A/A run.
+        rate_trials: Loop to the trials that found its learning rate.
+    """
+
+    traces: Entry
+    curated: Entry
+    policies: dict[str, Policy]
+    evaluations: dict[str, dict[str, Entry]]
+    updates: dict[int, dict[str, Any]]
+    validation: dict[int, dict[str, float | None]]
+    best_iteration: int
+    gate: dict[str, Any]
+    sampler: dict[str, Any]
+    started: float = field(default_factory=time.monotonic)
+    objectives: dict[str, dict[str, float | None]] = field(default_factory=dict)
+    rollouts: dict[str, dict[str, Any]] = field(default_factory=dict)
+    guard: Sequence[GuardEvent] = ()
+    repeated: Entry | None = None
+    rate_trials: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+
+@prefect.task(name="write_report", cache_policy=NO_CACHE)
+def write_report(run: Run, outcome: Outcome, model_version: str) -> dict[str, Any]:
+    """Write the report and the summary; returns the summary."""
+    assert run.tracking is not None
+    weights = outcome.policies["rl"].weights
+    assert weights is not None
+    kept = run.record.path / weights.name
+    produce_whole(kept, lambda out: shutil.copytree(weights, out, dirs_exist_ok=True))
+    summary: dict[str, Any] = {
+        "run_id": run.record.run_id,
+        "name": run.config.name,
+        "gate": outcome.gate,
+        **costs(run.used),
+        "wall_seconds": round(time.monotonic() - outcome.started, 2),
+        "best_iteration": outcome.best_iteration,
+        "rollouts": outcome.rollouts,
+        "guard": [event.to_record() for event in outcome.guard],
+        "model_version": model_version,
+        weights.name: str(kept),
+        "report": str(run.record.path / PAGE_FILE),
+        "mlflow_run": run.tracking.known_run_id,
+        "mlflow_uri": run.config.tracking.uri,
+    }
+    summary["worth"] = worth_afterwards(run, outcome.gate, summary)
+    if approval := approval_of(run.record.path):
+        summary["approval"] = approval.to_record()
+    summary["splits"] = outcome.curated.result.get("split_ledger")
+    if shared := shared_held_out(run, outcome.curated):
+        summary["held_out_shared"] = shared
+    if (run.record.path / INTAKE_FILE).is_file():
+        summary["intake"] = read_json(run.record.path / INTAKE_FILE)
+    run.tracking.tag(**intake_tags(run))
+    if leaks := leaks_of(outcome.curated):
+        summary["leaks"] = leaks
+    if damaged := run.record.damaged:
+        summary["damaged"] = damaged
+    if (run.record.path / MERGES_FILE).is_file():
+        summary["merges"] = read_json(run.record.path / MERGES_FILE)
+    if outcome.rate_trials:
+        summary["rate_trials"] = outcome.rate_trials
+        found = {name: f"{trials['learning_rate']:.3g}" for name, trials in outcome.rate_trials.items()}
+        run.tracking.tag(learning_rate=", ".join(f"{name} {rate}" for name, rate in found.items()))
+    if outcome.objectives:
+        summary["pareto"] = [point.to_record() for point in pareto_points(outcome.objectives)]
+    if noise := noise_of(run, outcome):
+        summary["noise_floor"] = noise
+    summary["constant_policy"] = best_constant_policy(run.config.evaluation.rubric or run.config.rubric, outcome.curated.path)
+    changes = run.record.write(CHANGES_FILE, changes_of(outcome))
+    data = _report_data(run, outcome, summary)
+    summary |= {"n_held_out": data.n_held_out, "n_harder": data.n_harder, **rates(data.policies)}
+    summary["validation"] = outcome.validation
+    summary["intervals"] = intervals(data.policies)
+    summary["harder_differences"] = harder_differences(outcome.evaluations)
+    _write_page(data, run.record.path / PAGE_FILE)
+    gate = run.record.write(GATE_FILE, outcome.gate)
+    for name, policy in outcome.policies.items():
+        # Whole models are large: of these only the challenger's goes to MLflow, when it is registered.
+        if policy.weights and policy.weights.name == ADAPTER and name != "rl":
+            run.tracking.log_weights(name, policy.weights)
+    shares = {"splits/held_out_shared": float(shared["shared"])} if shared else {}
+    figures = result_metrics(data.policies, outcome.gate) | cost_metrics(summary) | worth_metrics(summary["worth"])
+    run.tracking.log_results(figures | shares)
+    points = {step: {f"eval/validation/{name}": rates[name] for name in rates} for step, rates in outcome.validation.items()}
+    run.tracking.log_curve(points)
+    write_results(run, outcome, summary)
+    note = run_note(summary, read_json(changes), stored_findings(run.record))
+    run.tracking.describe(note, {"run_id": run.record.run_id, "adapter_digest": digest_of(weights)}, version_tags(run, summary))
+    run.tracking.log_files([run.record.path / name for name in (CONFIG_FILE, LINEAGE_FILE, PAGE_FILE)] + [gate, changes])
+    run.tracking.log_files(findings_file(run.record))
+    if not run.tracking.settle():
+        summary["mlflow_waiting"] = run.tracking.waiting
+    if not publish_summary(summary, note):
+        run.reporter.say("Prefect's pages have neither the table nor the verdict; the report has both")
+    if run.record.summary is None:
+        write_whole(Path(run.config.work_dir) / POSTERIOR_FILE, canonical_json(outcome.sampler) + "\n")
+        start = run.record.started() or {}
+        remember(run, outcome.traces, outcome.curated, start.get("evidence"))
+        remember_splits(run, outcome.traces, outcome.curated, start.get("splits"))
+    run.record.write(SUMMARY_FILE, summary)
+    stopping.done()
+    return summary
+
+
+def version_tags(run: Run, summary: dict[str, Any]) -> dict[str, str]:
+    """What the registry says of a version beside its verdict: the gain, and what it was made from."""
+    gate, lineage = summary["gate"], run.record.lineage
+    low, high = gate.get("interval") or (None, None)
+    datasets, git = lineage.get("datasets") or {}, lineage.get("git") or {}
+    found = {
+        "gain": gate.get("difference"),
+        "gain_interval": f"{low:.4f} to {high:.4f}" if low is not None else None,
+        "baseline": gate.get("baseline"),
+        "success": (summary.get("success") or {}).get("rl"),
+        "code": git.get("commit") and f"{git['commit']}{' and a diff' if git.get('changed') else ''}",
+        "traces": (datasets.get("traces") or {}).get("digest"),
+        "curated": (datasets.get("curated") or {}).get("digest"),
+        "parent": (lineage.get("parent") or {}).get("run_id"),
+    }
+    return {
+        name: f"{value:.4f}" if isinstance(value, float) else str(value) for name, value in found.items() if value is not None
+    }
+
+
+def noise_of(run: Run, outcome: Outcome) -> dict[str, Any]:
+    """The noise floor that the A/A run measured; empty without one."""
+    if outcome.repeated is None:
+        return {}
+    first, settings = outcome.evaluations[outcome.gate["baseline"]]["held_out"].path, run.config
+    return noise_floor(
+        first,
+        outcome.repeated.path,
+        confidence=settings.gate.confidence,
+        resamples=settings.evaluation.bootstrap,
+        seed=settings.seed,
+    )
+
+
+def changes_of(outcome: Outcome) -> list[dict[str, Any]]:
+    """The held-out tasks that the policy after RL gains and loses against the gate's baseline."""
+    held_out = {name: splits["held_out"].path for name, splits in outcome.evaluations.items()}
+    return changed_tasks(held_out["rl"], held_out[outcome.gate["baseline"]])
+
+
+def write_page_of(run: Run, outcome: Outcome, summary: dict[str, Any], page: Path) -> Path:
+    """Write the report of a complete run again."""
+    return _write_page(_report_data(run, outcome, summary), page)
+
+
+def describe_rollouts(counts: dict[str, Any]) -> str:
+    """How a loop got its rollouts, in a line."""
+    words = [f"{name.replace('_', ' ')} {value}" for name, value in counts.items() if name not in ("mode", "queue")]
+    return ": ".join([str(counts["mode"]), *([", ".join(words)] if words else [])])
+
+
+def describe_trials(found: dict[str, Any]) -> str:
+    """The learning rate that trials found, in a line."""
+    tried = ", ".join(f"{trial['rate']:.3g}: {trial['kl']:.3g}" for trial in found["trials"])
+    return f"{found['learning_rate']:.3g} (KL after one update, nats a token, by rate: {tried})"
+
+
+def _found_rates(summary: dict[str, Any]) -> dict[str, dict[str, str]]:
+    """The lineage of the learning rate; empty where the profile sets a number."""
+    found = {loop: describe_trials(trials) for loop, trials in summary.get("rate_trials", {}).items()}
+    return {"Learning rate": found} if found else {}
+
+
+def _found_damage(summary: dict[str, Any]) -> dict[str, dict[str, str]]:
+    """The lineage of what was damaged in the store; empty where all was whole."""
+    found = {item["entry"]: item["flaw"] for item in summary.get("damaged", [])}
+    return {"Damaged in the store, and made again": found} if found else {}
+
+
+def _validations(run: Run) -> dict[int, Path]:
+    """Iteration to the folder of its validation, of the loop whose record lies in the run's own."""
+    record = run.record.path / LOOP_FILE
+    found = read_json(record)["validations"] if record.is_file() else {}
+    return {int(number): run.store.root / name for number, name in found.items()}
+
+
+def _write_page(data: ReportData, page: Path) -> Path:
+    partial = write_page(data, page.with_name(f"{PARTIAL}{page.name}"))
+    return partial.replace(page)
+
+
+def _report_data(run: Run, outcome: Outcome, summary: dict[str, Any]) -> ReportData:
+    lineage = run.record.lineage
+    git = lineage["git"] or {"commit": "not in a git repository", "changed": False}
+    datasets = {"traces": outcome.traces, "curated": outcome.curated}
+    return load_report_data(
+        RunResults(
+            summary,
+            config=run.config,
+            curated=outcome.curated.path,
+            evaluations={name: [entry.path for entry in splits.values()] for name, splits in outcome.evaluations.items()},
+            updates=outcome.updates,
+            validation=outcome.validation,
+            best_iteration=outcome.best_iteration,
+            lineage={
+                "Code": {"commit": git["commit"], "changed since the commit": git["changed"]},
+                "Inputs": lineage["inputs"],
+                "Datasets": {name: entry.digest for name, entry in datasets.items()},
+                "Packages": lineage["packages"],
+                **_found_rates(summary),
+                **_found_damage(summary),
+                "Rollouts": {loop: describe_rollouts(counts) for loop, counts in summary.get("rollouts", {}).items()},
+            },
+            findings=stored_findings(run.record),
+            changes=changes_of(outcome),
+            audit=read_json(run.record.path / AUDIT_FILE) if (run.record.path / AUDIT_FILE).is_file() else {},
+            validations=_validations(run),
+            store=os.path.relpath(run.store.root, run.record.path),
+        )
+    )

@@ -1,0 +1,1 @@
+"""Prefect and the store, never MLflow."""

@@ -1,0 +1,210 @@
+"""How a run obtains the results of its stages: through Prefect, in this process, or from the store alone."""
+
+from __future__ import annotations
+
+import functools
+import os
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tracewheel.core import stopping
+from tracewheel.core.errors import TracewheelError
+from tracewheel.core.store import Entry
+
+if TYPE_CHECKING:
+    from prefect.client.schemas.objects import State
+
+    from tasks.engine.run import Run
+    from tasks.engine.stage import Call, StageTask
+
+
+PROBE_SECONDS = 5.0
+
+
+class NotStored(Exception):
+    """A stage's result is needed and not stored, or damaged: then `flaw` says how."""
+
+    def __init__(self, label: str, flaw: str = "") -> None:
+        super().__init__(label)
+        self.flaw = flaw
+
+
+class Driver(Protocol):
+    """Obtains the results of stages for a run.
+
+    Attributes:
+        planning: Nothing is made and nothing is written.
+    """
+
+    planning: bool
+
+    def get(self, stage: StageTask[Any], call: Call) -> Entry:
+        """The entry of a call: reused, or made now."""
+        ...
+
+    def begin(self, stage: StageTask[Any], call: Call) -> Callable[[], Entry]:
+        """Begin a call, where the driver can do so, and return at once. The result waits for the entry."""
+        ...
+
+    def missing(self, label: str) -> None:
+        """Note that something other than a stage's result is needed and not there yet.
+
+        Raises:
+            NotStored: the driver reads the store alone.
+        """
+        ...
+
+    def progress(self, iterations: int) -> Callable[[int], None]:
+        """Show the progress of a loop; call the returned function after each iteration."""
+        ...
+
+    def call(self, task: Any, run: Run, *args: Any) -> Any:
+        """Call a Prefect task that is no stage."""
+        ...
+
+
+def is_prefect_away(error: BaseException) -> bool:
+    """Whether an error comes from Prefect's server being away: it is of no boundary of ours, and the server does not answer."""
+    import httpx
+
+    chain: BaseException | None = error
+    while chain is not None:
+        if isinstance(chain, TracewheelError):
+            return False
+        chain = chain.__cause__ or chain.__context__
+    address = os.environ.get("PREFECT_API_URL")
+    if not isinstance(error, Exception) or not address:
+        return False
+    try:
+        return not httpx.get(f"{address.rstrip('/')}/health", timeout=PROBE_SECONDS).is_success
+    except httpx.HTTPError:
+        return True
+
+
+class PrefectDriver:
+    """Runs each stage as a Prefect task, inside a flow; once Prefect's server is gone, in this process."""
+
+    planning = False
+
+    def __init__(self) -> None:
+        self._alone: DirectDriver | None = None
+
+    def get(self, stage: StageTask[Any], call: Call) -> Entry:
+        stopping.check()
+        if self._alone:
+            return self._alone.get(stage, call)
+        call.run.reporter.start(call.label)
+        started = time.perf_counter()
+        stored = call.stored(stage.stage)
+        call.run.record.state.at(call.label)
+        task = stage.task.with_options(task_run_name=call.label, refresh_cache=stored is None)
+        try:
+            state: State[dict[str, Any]] = task(call, return_state=True)
+        except Exception as error:  # a stage's own errors come in the state
+            return self._go_on(error, call.run.reporter.say).get(stage, call)
+        return self._end(call, stored, state, time.perf_counter() - started)
+
+    def call(self, task: Any, run: Run, *args: Any) -> Any:
+        """Call a Prefect task that is no stage, and that may be repeated."""
+        if not self._alone:
+            try:
+                return task(run, *args)
+            except Exception as error:
+                self._go_on(error, run.reporter.say)
+        return task.fn(run, *args)
+
+    def _go_on(self, error: Exception, say: Callable[[str], None]) -> DirectDriver:
+        """Without Prefect from now on.
+
+        Raises:
+            Exception: the error, where it does not come from Prefect being away.
+        """
+        if not is_prefect_away(error):
+            raise error
+        self._alone = DirectDriver()
+        say(f"Prefect's server does not answer ({type(error).__name__}): the run goes on without it, and its pages stop here")
+        return self._alone
+
+    def begin(self, stage: StageTask[Any], call: Call) -> Callable[[], Entry]:
+        stopping.check()
+        if self._alone:
+            return self._alone.begin(stage, call)
+        stored = call.stored(stage.stage)
+        future = stage.task.with_options(task_run_name=call.label, refresh_cache=stored is None).submit(call)
+
+        def entry() -> Entry:
+            started = time.perf_counter()
+            future.wait()
+            return self._end(call, stored, future.state, time.perf_counter() - started)
+
+        return entry
+
+    def missing(self, label: str) -> None: ...
+
+    def progress(self, iterations: int) -> Callable[[int], None]:
+        from tasks.engine.artifacts import LoopProgress
+
+        return LoopProgress(iterations).reached
+
+    @staticmethod
+    def _end(call: Call, stored: Entry | None, state: State[dict[str, Any]], seconds: float) -> Entry:
+        shown = "Cached" if stored and state.is_completed() else state.name or state.type.value
+        call.run.reporter.end(call.label, shown, seconds)
+        record = state.result()
+        stopping.check()
+        return Entry(**{**record, "path": call.run.store.root / record["path"], "reused": stored is not None})
+
+
+class OneByOne(ABC):
+    """A driver whose calls begin when their result is needed."""
+
+    @abstractmethod
+    def get(self, stage: StageTask[Any], call: Call) -> Entry: ...
+
+    def begin(self, stage: StageTask[Any], call: Call) -> Callable[[], Entry]:
+        return functools.partial(self.get, stage, call)
+
+    def progress(self, iterations: int) -> Callable[[int], None]:
+        return lambda iteration: None
+
+    def call(self, task: Any, run: Run, *args: Any) -> Any:
+        return task.fn(run, *args)
+
+
+class DirectDriver(OneByOne):
+    """Runs each stage in this process, without Prefect."""
+
+    planning = False
+
+    def get(self, stage: StageTask[Any], call: Call) -> Entry:
+        stopping.check()
+        call.run.reporter.start(call.label)
+        started = time.perf_counter()
+        stored = call.stored(stage.stage)
+        state = "Failed"
+        try:
+            entry = stored or stage.make_entry(call)
+            state = "Cached" if stored else "Completed"
+        finally:
+            call.run.reporter.end(call.label, state, time.perf_counter() - started)
+        return replace(entry, reused=stored is not None)
+
+    def missing(self, label: str) -> None: ...
+
+
+class StoredDriver(OneByOne):
+    """Reads the store; a stage that is not stored raises `NotStored`."""
+
+    planning = True
+
+    def get(self, stage: StageTask[Any], call: Call) -> Entry:
+        stored = call.stored(stage.stage)
+        if stored is None:
+            raise NotStored(call.label, call.run.store.flaws.get(f"{stage.stage}-{call.key}", ""))
+        return stored
+
+    def missing(self, label: str) -> None:
+        raise NotStored(label)

@@ -1,0 +1,91 @@
+"""What the stages of `dvc.yaml` depend on beside files: settings with their defaults, code and packages, by stage.
+
+DVC sees files alone. A stage there depends on its keys, so it runs again when the flow would make its results anew, and not
+when a comment, or code or a setting that it does not read, has changed. Inputs are files that `dvc.yaml` names itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from tasks.engine.run import plugins_of, values_for
+from tasks.engine.stage import StageTask
+from tasks.stages.collect import collect_groups
+from tasks.stages.curate import curate_tasks
+from tasks.stages.evaluate import evaluate_policy
+from tasks.stages.gate import decide_gate
+from tasks.stages.guard import go_back_to
+from tasks.stages.ingest import ingest_traces
+from tasks.stages.merge import merge_policies
+from tasks.stages.rate_trials import try_learning_rates
+from tasks.stages.rollout import roll_out
+from tasks.stages.score import score_trajectories
+from tasks.stages.update import update_policy
+from tasks.stages.warm_start import warm_start_policy
+from tracewheel.config import RetrainConfig
+from tracewheel.core.fingerprint import code_version
+
+# Worked out from other sections.
+DERIVED = {"own_sampler", "certifies", "keeps_learner", "largest_rank"}
+
+
+class Needs(NamedTuple):
+    """What a stage of `dvc.yaml` is made of.
+
+    Attributes:
+        tasks: The flow's stages in it.
+        sections: Sections of the profile that it reads beside those of its tasks.
+        code: Modules of the domain that it calls beside those of its tasks.
+    """
+
+    tasks: tuple[StageTask[Any], ...]
+    sections: tuple[str, ...] = ()
+    code: tuple[str, ...] = ()
+
+
+NEEDS: dict[str, Needs] = {
+    "ingest": Needs((ingest_traces,)),
+    "curate": Needs((curate_tasks,)),
+    "warm_start": Needs((warm_start_policy,)),
+    "improve": Needs(
+        (
+            roll_out, collect_groups, score_trajectories, update_policy, try_learning_rates, go_back_to, merge_policies,
+            evaluate_policy,
+        ),
+        ("training", "sampler", "learner", "guard", "rate_trials"),
+        (
+            "tracewheel.sampling.curriculum", "tracewheel.sampling.dynamic_sampling", "tracewheel.sampling.guard",
+            "tracewheel.sampling.specialists", "tracewheel.sampling.validation", "tracewheel.evaluation.ranking",
+        ),
+    ),
+    "evaluate": Needs((evaluate_policy,)),
+    "gate": Needs((decide_gate,)),
+    "figures": Needs((), ("seed", "evaluation"), ("tracewheel.report.figures",)),
+}  # fmt: skip
+
+
+def sections_of(stage: str) -> tuple[str, ...]:
+    """The sections of a profile that a stage of `dvc.yaml` reads, sorted."""
+    needs = NEEDS[stage]
+    found = {section for task in needs.tasks for section in task.sections.keyed()} | set(needs.sections)
+    return tuple(sorted(found - DERIVED))
+
+
+def all_sections() -> tuple[str, ...]:
+    """The sections that any stage reads, sorted."""
+    return tuple(sorted({section for stage in NEEDS for section in sections_of(stage)}))
+
+
+def stage_keys(config: RetrainConfig) -> dict[str, Mapping[str, Any]]:
+    """Stage of `dvc.yaml` to its settings, and versions of its code and packages, as JSON types."""
+    keys: dict[str, Mapping[str, Any]] = {}
+    for stage, needs in NEEDS.items():
+        sections = sections_of(stage)
+        plugins = plugins_of(config, sections) if "environment" in sections or "ingest" in sections else ()
+        keys[stage] = {
+            "settings": values_for(config, sections),
+            "tasks": {task.stage: task.made_by(config) for task in needs.tasks},
+            "code": {module: code_version(module, plugins) for module in needs.code},
+        }
+    return keys

@@ -1,0 +1,108 @@
+"""The trajectory queue of a training loop, and the workers that fill it."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+from tasks.engine.fleet import make_fleet
+from tasks.engine.run import Policy, Run, settings_for
+from tracewheel.core.progress import Progress
+from tracewheel.core.store import Entry
+from tracewheel.rollout.fleet import WatchedFleet
+from tracewheel.rollout.order_book import OrderBook, queue_path
+from tracewheel.rollout.trajectory_queue import ClaimedGroups, TrajectoryQueue
+from tracewheel.sampling.sampler import TaskSampler
+
+SECTIONS = ("seed", "threads", "policy", "environment", "rollout", "rubric", "sampler", "learner", "training")
+
+
+class RunQueue:
+    """The queue of one training loop. Its workers start when an iteration has to wait for them.
+
+    A plan orders, publishes and claims nothing; a claim that is not stored gets a placeholder.
+
+    Args:
+        run: The run.
+        curated: The curation, whose training tasks are rolled out.
+        sampler: Chooses them.
+        start: The policy that the loop starts from.
+        name: Identifies the loop in its run.
+    """
+
+    def __init__(self, run: Run, curated: Entry, sampler: TaskSampler, start: Policy, name: str) -> None:
+        self._run, self._name = run, name
+        self._fleet: WatchedFleet | None = None
+        self._oldest = 0  # version of the oldest policy whose groups are trained on
+        staleness = run.config.rollout.max_staleness
+        made_from = {
+            "settings": [settings_for(run.config, SECTIONS), staleness],
+            "curated": curated.digest,
+            "start": [start.entry and start.entry.digest, sampler.to_state()],
+        }
+        path = queue_path(Path(run.config.work_dir) / "queue", f"{run.record.run_id}-{name}", made_from)
+        self.queue: TrajectoryQueue | None = None
+        if not run.planning:
+            self.queue = TrajectoryQueue.open(path, path.stem, staleness)
+        elif path.is_file():
+            self.queue = TrajectoryQueue(path)
+        self._book = OrderBook(self.queue, run.config, curated.path, sampler) if self.queue else None
+
+    def order(self, iteration: int) -> None:
+        """Order an iteration's groups, once; none when the training ends before that iteration."""
+        if self._book and not self._run.planning:
+            self._book.order(iteration)
+
+    def episodes(self, iteration: int) -> int:
+        """The number of episodes ordered for an iteration."""
+        return self._book.episodes(iteration) if self._book else 0
+
+    def publish(self, policy: Policy) -> None:
+        """Let workers continue with this policy."""
+        if self.queue and not self._run.planning:
+            self.queue.publish(policy.ref())
+
+    def start_over(self, policy: Policy) -> None:
+        """Let workers continue with this policy; groups in which an older one sampled are dropped and ordered again."""
+        self._oldest = policy.version
+        self.publish(policy)
+
+    def claim(self, iteration: int) -> ClaimedGroups:
+        """The groups that an iteration trains on, claimed once enough are complete."""
+        run, label = self._run, f"claim {iteration} of {self._run.config.training.iterations}"
+        if self.queue and (claimed := self.queue.claimed(iteration)):
+            return claimed
+        if run.planning or self._book is None or self.queue is None:
+            run.driver.missing(label)
+            digest = f"planned {self._name} {label}"
+            return ClaimedGroups(iteration, iteration - 1, digest, 0, queue=None)  # type: ignore[arg-type]
+        if self._fleet is None:
+            self._fleet = WatchedFleet(make_fleet(run.config, self.queue, run.record.path / "workers" / self._name))
+
+        def groups_done(done: int, total: int) -> None:
+            run.reporter.move(Progress(done, total, "groups"))
+
+        run.reporter.start(label)
+        started = time.monotonic()
+        claimed = self._book.claim(iteration, self._fleet, groups_done, oldest=self._oldest)
+        run.reporter.end(label, "Completed", time.monotonic() - started)
+        return claimed
+
+    def summary(self) -> dict[str, Any]:
+        """How many orders and trajectories are in which state, and for how long there were workers."""
+        if self.queue is None:
+            return {}
+        seconds = round(self.queue.worker_seconds(), 1)
+        return {**self.queue.counts(), "worker_seconds": seconds, "queue": str(self.queue.path)}
+
+    def stop_workers(self) -> None:
+        """Stop the workers, if any. May be called again."""
+        if self._fleet:
+            self._fleet.stop()
+
+    def close(self) -> None:
+        """Stop the workers and close the queue's file."""
+        self.stop_workers()
+        if self.queue:
+            self.queue.close()

@@ -1,0 +1,1 @@
+"""The stages: one Prefect task each."""

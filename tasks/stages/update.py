@@ -1,0 +1,63 @@
+"""Updating the policy."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+from tasks.engine.stage import Call, Context, Expected, stage_task
+from tracewheel.config import UpdateSections
+from tracewheel.core.store import Entry
+from tracewheel.learner.backends.launch import release_processes
+from tracewheel.learner.kept_learner import release_learner
+from tracewheel.learner.mismatch import mismatch_warning
+from tracewheel.learner.update import update
+from tracewheel.learner.update_files import UpdateFiles
+from tracewheel.policy.adapters import weights_folder
+from tracewheel.rollout.rollout import TRAJECTORIES_FILE
+from tracewheel.scoring.score import SCORES_FILE
+
+
+@contextlib.contextmanager
+def kept_between_updates() -> Iterator[None]:
+    """A block of updates; what they keep loaded is released at its end, for the stages that follow."""
+    try:
+        yield
+    finally:
+        release_learner()
+        release_processes()
+
+
+def expected(call: Call, place: int) -> Expected:
+    return Expected(result={})
+
+
+@stage_task("update", code="tracewheel.learner.update", sections=UpdateSections, expects=expected)
+def update_policy(
+    context: Context[UpdateSections],
+    *,
+    trajectories: list[Entry],
+    scores: list[Entry],
+    state: Entry,
+    reference: Entry,
+    iteration: int,
+) -> dict[str, Any]:
+    """One policy update on an iteration's trajectories. `state` is the previous update, or the start."""
+    files = UpdateFiles(
+        [entry.path / TRAJECTORIES_FILE for entry in trajectories],
+        [entry.path / SCORES_FILE for entry in scores],
+        state.path,
+        weights_folder(reference.path),
+        context.out,
+    )
+    if context.config.placement.share == "sleep":
+        from tracewheel.engines.vllm_core import sleep_core
+        from tracewheel.engines.vllm_remote import sleep_servers
+
+        sleep_core()
+        sleep_servers()
+    metrics = update(context.config, files, iteration=iteration)
+    if warning := mismatch_warning(context.config.learner.mismatch, metrics):
+        context.reporter.say(f"update {iteration}, {warning}")
+    return metrics

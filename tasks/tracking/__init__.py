@@ -1,0 +1,1 @@
+"""MLflow, never Prefect."""

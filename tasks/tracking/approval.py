@@ -1,0 +1,99 @@
+"""Promotions that wait for a person (`gate.approval: required`): asking, and carrying the decision out.
+
+The alias is moved by the code that moves it for any promotion (`promotion.py`), so that an approval is subject to the
+same rules: a run whose champion was replaced meanwhile is not promoted, however late it is approved.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from tasks.engine.run import Run
+from tasks.tracking.client import bounded
+from tasks.tracking.registry import register
+from tasks.tracking.sync import require_mlflow
+from tasks.tracking.tracking import Tracking
+from tracewheel.config import RetrainConfig, load_stored_config
+from tracewheel.core import run_state
+from tracewheel.core.errors import ConfigError, DataError
+from tracewheel.core.run_record import CONFIG_FILE, SUMMARY_FILE, RunRecord
+from tracewheel.core.run_state import PROMOTED
+from tracewheel.core.store import write_whole
+from tracewheel.operations.approval import APPROVED, OVERTAKEN, Approval, approval_of, carried_out, decide
+from tracewheel.policy.adapters import ADAPTER, MODEL
+
+Say = Callable[[str], None]
+
+
+def approve(record: RunRecord, decision: str, by: str, note: str, say: Say) -> Approval:
+    """Decide on a promotion that waits, and carry it out: move the alias `champion`, or leave it.
+
+    Args:
+        record: The run.
+        decision: `approved` or `refused`.
+        by: Who decides.
+        note: What they say of it.
+        say: Told what a person should know.
+
+    Raises:
+        InputError: the run does not wait, is decided already, or a text is unusable.
+        MlflowAway: the registry does not answer. The decision is kept; the same one again carries it out.
+        DataError: the run's weights are gone, or another champion came in between: nothing was promoted.
+    """
+    config, gate, weights = _what_waits(record)
+    decide(record.path, decision, by, note)
+    return carry_out(config, record, gate, weights, say)
+
+
+def _what_waits(record: RunRecord) -> tuple[RetrainConfig, dict[str, Any], Path]:
+    """The profile of a run, its gate and its weights.
+
+    Raises:
+        DataError: the run is not complete, or its weights are gone.
+    """
+    summary = record.summary
+    if summary is None:
+        raise DataError(f"{record.path}: run {record.run_id} is not complete; `tracewheel retrain` resumes it")
+    try:
+        config = load_stored_config(record.path)
+    except ConfigError as error:
+        raise DataError(f"{record.path / CONFIG_FILE}: a profile of another version ({error})") from error
+    weights = next((record.path / name for name in (ADAPTER, MODEL) if (record.path / name).is_dir()), None)
+    if weights is None:
+        raise DataError(f"{record.path}: the run's weights are gone; `tracewheel report` of its profile shows what it was")
+    return config.model_copy(update={"work_dir": str(record.path.parent)}), summary["gate"], weights
+
+
+@bounded
+def carry_out(config: RetrainConfig, record: RunRecord, gate: dict[str, Any], weights: Path, say: Say) -> Approval:
+    """Carry out the decision that the run's record holds; see `approve`."""
+    require_mlflow(config, "a decision", say)
+    tracking = Tracking.open(config, record, say)
+    with tracking.closing():
+        version = register(replace(Run.on(config, record.run_id), tracking=tracking), weights, gate)
+        approval = _note(record, tracking.client.get_model_version(config.tracking.model_name, version).tags)
+        tracking.tag(approval=approval.decision, approval_by=approval.by, approval_note=approval.note, approval_at=approval.at)
+    if approval.outcome == OVERTAKEN:
+        raise DataError(f"run {record.run_id} is approved, and not champion: {approval.why}")
+    return approval
+
+
+def _note(record: RunRecord, tags: dict[str, str]) -> Approval:
+    """Write down what came of a decision, by the tags of the run's version."""
+    known = approval_of(record.path)
+    assert known is not None
+    if known.decision != APPROVED:
+        outcome, why = run_state.REFUSED, ""
+    elif tags.get("crowned") == "yes":
+        outcome, why = PROMOTED, ""
+    else:
+        outcome, why = OVERTAKEN, tags.get("not_champion", "the registry has another champion")
+    approval = carried_out(record.path, outcome, why)
+    record.state.settled(PROMOTED if outcome == PROMOTED else run_state.REFUSED, approval.says)
+    if summary := record.summary:
+        write_whole(record.path / SUMMARY_FILE, json.dumps({**summary, "approval": approval.to_record()}, indent=2) + "\n")
+    return approval

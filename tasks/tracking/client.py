@@ -1,0 +1,161 @@
+"""A client for an MLflow store, in bounded time, and what its errors mean."""
+
+from __future__ import annotations
+
+import functools
+import glob
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+from urllib.parse import urlparse
+
+from tasks.tracking.moved_store import follow
+from tracewheel.core.errors import InfrastructureError
+from tracewheel.core.locks import hold
+from tracewheel.core.store import PARTIAL
+
+# Read by MLflow when it is used. They bound what a server that stops answering can cost. MLflow would repeat every request,
+# also one that creates something and whose answer alone was lost: what is repeated is decided after a look at what is there.
+os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
+os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
+os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+
+P = ParamSpec("P")
+R = TypeVar("R")
+PROBE_SECONDS = 5.0
+# What a store answers where trying again does not help: a person has to change something.
+REFUSALS = {
+    "BAD_REQUEST",
+    "CUSTOMER_UNAUTHORIZED",
+    "ENDPOINT_NOT_FOUND",
+    "FEATURE_DISABLED",
+    "INVALID_PARAMETER_VALUE",
+    "INVALID_STATE",
+    "MALFORMED_REQUEST",
+    "NOT_FOUND",
+    "NOT_IMPLEMENTED",
+    "PERMISSION_DENIED",
+    "RESOURCE_ALREADY_EXISTS",
+    "RESOURCE_DOES_NOT_EXIST",
+    "UNAUTHENTICATED",
+}
+
+
+class MlflowAway(InfrastructureError):
+    """The tracking store does not answer, or cannot be written to at present."""
+
+
+def reason_of(error: Exception) -> str:
+    """What went wrong, in a line."""
+    said = str(error).strip().splitlines() or [""]
+    return f"{said[0]:.300}" if said[0] else type(error).__name__
+
+
+def is_refusal(error: Exception) -> bool:
+    """Whether the store answered, and will not take it later either."""
+    from mlflow.exceptions import MlflowException
+    from sqlalchemy.exc import SQLAlchemyError
+
+    if isinstance(error, MlflowException):
+        # MLflow calls a database that it cannot read a bad request.
+        return error.error_code in REFUSALS and not isinstance(error.__cause__, SQLAlchemyError)
+    return not isinstance(error, OSError | SQLAlchemyError | MlflowAway)
+
+
+def bounded(method: Callable[P, R]) -> Callable[P, R]:
+    """Turn what MLflow raises into one clear error."""
+
+    @functools.wraps(method)
+    def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
+        from mlflow.exceptions import MlflowException
+        from sqlalchemy.exc import SQLAlchemyError
+
+        try:
+            return method(*args, **kwargs)
+        except (MlflowException, SQLAlchemyError) as error:
+            kind = InfrastructureError if is_refusal(error) else MlflowAway
+            raise kind(f"MLflow: {reason_of(error)}") from error
+
+    return guarded
+
+
+def check_tracking(uri: str) -> None:
+    """Make sure that a tracking store can be used, in bounded time.
+
+    Raises:
+        MlflowAway: the server does not answer.
+    """
+    if urlparse(uri).scheme not in ("http", "https"):
+        return
+    import httpx
+
+    try:
+        httpx.get(f"{uri.rstrip('/')}/health", timeout=PROBE_SECONDS)  # any status: the first call finds out what it allows
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        raise MlflowAway(
+            f"tracking.uri: no MLflow server answers at {uri} ({error}); start it, or use the default sqlite store"
+        ) from error
+
+
+def make_client(uri: str) -> Any:
+    """An MLflow client for a store that has been checked; a sqlite store's folder is made, and a moved store is put right.
+
+    Runs and model versions lie in one store: with another project's `MLFLOW_REGISTRY_URI` in the environment, a run in a store
+    of its own, made again or replayed, would otherwise register there, and move that project's champion.
+
+    Raises:
+        InfrastructureError: a store was moved, and cannot be written.
+        MlflowAway: no server answers.
+    """
+    check_tracking(uri)
+    for name in ("mlflow.store.db.utils", "alembic"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)  # what fails is raised, too
+    import mlflow
+
+    if database := sqlite_file(uri):
+        _make_database(database)
+        follow(database)
+    mlflow.set_tracking_uri(uri)
+    return mlflow.MlflowClient(uri, registry_uri=uri if database or urlparse(uri).scheme in ("http", "https") else None)
+
+
+def forget_database(uri: str) -> None:
+    """Have MLflow open a sqlite file anew: it would go on with one that was deleted, and write where nobody reads."""
+    from mlflow.store.model_registry.sqlalchemy_store import SqlAlchemyStore as Registry
+    from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore as Tracking
+    from mlflow.tracking._model_registry.utils import _get_store_registry
+    from mlflow.tracking._tracking_service.utils import _tracking_store_registry
+
+    for store in (Registry, Tracking):
+        with store._engine_map_lock:
+            engine = store._engine_map.pop(uri, None)
+        if engine is not None:
+            engine.dispose()
+    _tracking_store_registry._get_store_with_resolved_uri.cache_clear()
+    _get_store_registry()._get_store_with_resolved_uri.cache_clear()
+
+
+def _make_database(database: Path) -> None:
+    """Have MLflow make its tables under another name: it cannot resume when a kill comes between them."""
+    import mlflow
+
+    if database.exists():
+        return
+    database.parent.mkdir(parents=True, exist_ok=True)
+    # On a disk without locks this continues unlocked and relies on MLflow's own.
+    with hold(database.parent, wait=True):
+        if database.exists():
+            return  # another process was first
+        partial = database.with_name(f"{PARTIAL}{database.name}")
+        for leftover in database.parent.glob(f"{glob.escape(partial.name)}*"):
+            leftover.unlink()
+        mlflow.MlflowClient(f"sqlite:///{partial}").search_experiments(max_results=1)
+        os.replace(partial, database)
+
+
+def sqlite_file(uri: str) -> Path | None:
+    """The database file of a sqlite store, None for a server."""
+    return Path(uri.removeprefix("sqlite:///")) if uri.startswith("sqlite:///") else None
