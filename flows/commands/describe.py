@@ -57,8 +57,7 @@ def built_in() -> dict[str, dict[str, Any]]:
     """The built-in classes by sort and name; a log format is the module that reads it."""
     from tracewheel.core.log_formats import LOG_FORMATS
     from tracewheel.core.plugins import import_class
-    from tracewheel.environments import ENVIRONMENTS, RECORDED
-    from tracewheel.environments.recorded.environment import RecordedEnvironment
+    from tracewheel.environments import ENVIRONMENTS
     from tracewheel.environments.users import ENDPOINT, ENDPOINT_CLASS, USERS
     from tracewheel.scoring.verifiers import VERIFIERS
     from tracewheel.traces.readers.plugins import BUILT_IN
@@ -66,7 +65,7 @@ def built_in() -> dict[str, dict[str, Any]]:
 
     formats = {name: importlib.import_module(MODULES.replace("*", module)) for name, module in LOG_FORMATS.items()}
     kinds: dict[str, dict[str, Any]] = {
-        "environment": {**ENVIRONMENTS, RECORDED: RecordedEnvironment},
+        "environment": dict(ENVIRONMENTS),
         "verifier": dict(VERIFIERS),
         "simulated user": {**USERS, ENDPOINT: import_class(ENDPOINT_CLASS, "user")},
         "log reader": dict(BUILT_IN),

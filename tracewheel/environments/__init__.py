@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+from tracewheel.core.kind_table import KindTable
 from tracewheel.core.kinds import Kind, args_model, build, check_reach, keywords_of, parse_kind
 from tracewheel.core.plugins import load_class
 from tracewheel.core.types import Task
-from tracewheel.environments.assistant.environment import AssistantEnvironment
 from tracewheel.environments.base import (
     TEXT_TURN,
     Attackable,
@@ -30,19 +30,7 @@ from tracewheel.environments.base import (
     repeat,
     repeats_replies,
 )
-from tracewheel.environments.bridged.bfcl import BfclEnvironment
-from tracewheel.environments.bridged.environment import OpenEnvEnvironment, VerifiersEnvironment
-from tracewheel.environments.bridged.nemo_gym import NemoGymEnvironment
-from tracewheel.environments.bridged.reasoning_gym import ReasoningGymEnvironment
-from tracewheel.environments.code.environment import CodeEnvironment
-from tracewheel.environments.harbor.environment import HarborEnvironment
-from tracewheel.environments.math.environment import MathEnvironment
-from tracewheel.environments.mcp.environment import McpEnvironment
-from tracewheel.environments.order_desk.environment import OrderDeskEnvironment
-from tracewheel.environments.patch.environment import PatchEnvironment
 from tracewheel.environments.recorded.environment import PREFIX, RecordedEnvironment
-from tracewheel.environments.refund_desk.environment import RefundDeskEnvironment
-from tracewheel.environments.retrieval.environment import RetrievalEnvironment
 from tracewheel.environments.running import (
     SharesResources,
     awaited,
@@ -51,32 +39,30 @@ from tracewheel.environments.running import (
     share_resources,
 )
 from tracewheel.environments.several.environment import SeveralEnvironments, member_for
-from tracewheel.environments.terminal.environment import TerminalEnvironment
-from tracewheel.environments.workspace.environment import WorkspaceEnvironment
 
-RECORDED = "recorded"
-ENVIRONMENTS: dict[str, type] = {
-    kind.kind: kind
-    for kind in (
-        AssistantEnvironment,
-        BfclEnvironment,
-        CodeEnvironment,
-        HarborEnvironment,
-        MathEnvironment,
-        McpEnvironment,
-        NemoGymEnvironment,
-        OpenEnvEnvironment,
-        OrderDeskEnvironment,
-        PatchEnvironment,
-        ReasoningGymEnvironment,
-        RefundDeskEnvironment,
-        RetrievalEnvironment,
-        SeveralEnvironments,
-        TerminalEnvironment,
-        VerifiersEnvironment,
-        WorkspaceEnvironment,
-    )
-}
+ENVIRONMENTS = KindTable(
+    "tracewheel.environments",
+    {
+        "assistant": "tracewheel.environments.assistant.environment:AssistantEnvironment",
+        "bfcl": "tracewheel.environments.bridged.bfcl:BfclEnvironment",
+        "code": "tracewheel.environments.code.environment:CodeEnvironment",
+        "harbor": "tracewheel.environments.harbor.environment:HarborEnvironment",
+        "math": "tracewheel.environments.math.environment:MathEnvironment",
+        "mcp": "tracewheel.environments.mcp.environment:McpEnvironment",
+        "nemo_gym": "tracewheel.environments.bridged.nemo_gym:NemoGymEnvironment",
+        "openenv": "tracewheel.environments.bridged.environment:OpenEnvEnvironment",
+        "order_desk": "tracewheel.environments.order_desk.environment:OrderDeskEnvironment",
+        "patch": "tracewheel.environments.patch.environment:PatchEnvironment",
+        "reasoning_gym": "tracewheel.environments.bridged.reasoning_gym:ReasoningGymEnvironment",
+        "recorded": "tracewheel.environments.recorded.environment:RecordedEnvironment",
+        "refund_desk": "tracewheel.environments.refund_desk.environment:RefundDeskEnvironment",
+        "retrieval": "tracewheel.environments.retrieval.environment:RetrievalEnvironment",
+        "several": "tracewheel.environments.several.environment:SeveralEnvironments",
+        "terminal": "tracewheel.environments.terminal.environment:TerminalEnvironment",
+        "verifiers": "tracewheel.environments.bridged.environment:VerifiersEnvironment",
+        "workspace": "tracewheel.environments.workspace.environment:WorkspaceEnvironment",
+    },
+)
 __all__ = [
     "ENVIRONMENTS",
     "TEXT_TURN",
@@ -118,11 +104,11 @@ def make_environment(kind: str) -> Environment:
         ConfigError: there is no such environment, it does not take the arguments, or only data names it.
         DataError: PATH is not a recording.
     """
-    check_reach(kind, _by_name(), "environment")
+    check_reach(kind, ENVIRONMENTS, "environment")
     wanted = parse_kind(kind)
     if wanted.kind.startswith(PREFIX) and not wanted.args:
         return RecordedEnvironment(wanted.kind.removeprefix(PREFIX))
-    made: Environment = build(wanted, _by_name(), "environment")
+    made: Environment = build(wanted, ENVIRONMENTS, "environment")
     awaited(made)
     if wanted.args and not isinstance(made, (RecordedEnvironment, SeveralEnvironments)):
         _name_in_tasks(made, wanted)
@@ -174,15 +160,11 @@ def takes_argument(kind: str, name: str) -> bool:
     return name in (model.model_fields if model else keywords_of(found) or ())
 
 
-def _by_name() -> dict[str, type]:
-    return {**ENVIRONMENTS, RECORDED: RecordedEnvironment}
-
-
 def _class_of(kind: str) -> type:
     name = parse_kind(kind).kind
     found: type = RecordedEnvironment
     if not name.startswith(PREFIX):
-        found = load_class(name, _by_name(), "environment")
+        found = load_class(name, ENVIRONMENTS, "environment")
     return found
 
 

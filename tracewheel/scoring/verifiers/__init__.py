@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from tracewheel.core.kind_table import KindTable
 from tracewheel.core.kinds import build, check_reach, parse_kind
-from tracewheel.scoring.verifiers.answer_match import AnswerMatchVerifier
-from tracewheel.scoring.verifiers.assistant import AssistantVerifier
 from tracewheel.scoring.verifiers.base import (
     AnyVerifier,
     EpisodeVerifier,
@@ -15,63 +14,39 @@ from tracewheel.scoring.verifiers.base import (
     state_progress,
     verdict_of,
 )
-from tracewheel.scoring.verifiers.budget import BudgetVerifier
-from tracewheel.scoring.verifiers.check_script import CheckScriptVerifier
 from tracewheel.scoring.verifiers.episode import Episode, EpisodeCall, Verdict, episode_from, episode_of
-from tracewheel.scoring.verifiers.exact_match import ExactMatchVerifier
-from tracewheel.scoring.verifiers.final_files import FinalFilesVerifier
-from tracewheel.scoring.verifiers.format import FormatVerifier
-from tracewheel.scoring.verifiers.harbor import HarborVerifier
-from tracewheel.scoring.verifiers.json_equal import JsonEqualVerifier
-from tracewheel.scoring.verifiers.judges.judge import JudgeVerifier
-from tracewheel.scoring.verifiers.judges.relative import RelativeJudgeVerifier
-from tracewheel.scoring.verifiers.length import LengthVerifier
-from tracewheel.scoring.verifiers.math import MathVerifier
-from tracewheel.scoring.verifiers.order_desk import OrderDeskVerifier
-from tracewheel.scoring.verifiers.patch_tests import PatchTestsVerifier
-from tracewheel.scoring.verifiers.process_checks import ProcessChecksVerifier
-from tracewheel.scoring.verifiers.recorded import RecordedVerifier
-from tracewheel.scoring.verifiers.refund_desk import RefundDeskVerifier
-from tracewheel.scoring.verifiers.regex import RegexVerifier
-from tracewheel.scoring.verifiers.reward_model import RewardModelVerifier
-from tracewheel.scoring.verifiers.sql_result import SqlResultVerifier
-from tracewheel.scoring.verifiers.state_diff import StateDiffVerifier
-from tracewheel.scoring.verifiers.tool_use import ToolUseVerifier
-from tracewheel.scoring.verifiers.unit_tests import UnitTestsVerifier
-from tracewheel.scoring.verifiers.verdict import VerdictVerifier
-from tracewheel.scoring.verifiers.workspace import WorkspaceVerifier
 
-VERIFIERS: dict[str, type] = {
-    verifier.kind: verifier
-    for verifier in (
-        AnswerMatchVerifier,
-        AssistantVerifier,
-        BudgetVerifier,
-        CheckScriptVerifier,
-        ExactMatchVerifier,
-        FinalFilesVerifier,
-        FormatVerifier,
-        JsonEqualVerifier,
-        JudgeVerifier,
-        LengthVerifier,
-        MathVerifier,
-        HarborVerifier,
-        OrderDeskVerifier,
-        PatchTestsVerifier,
-        ProcessChecksVerifier,
-        RecordedVerifier,
-        RefundDeskVerifier,
-        RegexVerifier,
-        SqlResultVerifier,
-        StateDiffVerifier,
-        ToolUseVerifier,
-        UnitTestsVerifier,
-        RelativeJudgeVerifier,
-        RewardModelVerifier,
-        VerdictVerifier,
-        WorkspaceVerifier,
-    )
-}
+VERIFIERS = KindTable(
+    "tracewheel.verifiers",
+    {
+        "answer_match": "tracewheel.scoring.verifiers.answer_match:AnswerMatchVerifier",
+        "assistant": "tracewheel.scoring.verifiers.assistant:AssistantVerifier",
+        "budget": "tracewheel.scoring.verifiers.budget:BudgetVerifier",
+        "check_script": "tracewheel.scoring.verifiers.check_script:CheckScriptVerifier",
+        "exact_match": "tracewheel.scoring.verifiers.exact_match:ExactMatchVerifier",
+        "final_files": "tracewheel.scoring.verifiers.final_files:FinalFilesVerifier",
+        "format": "tracewheel.scoring.verifiers.format:FormatVerifier",
+        "harbor": "tracewheel.scoring.verifiers.harbor:HarborVerifier",
+        "json_equal": "tracewheel.scoring.verifiers.json_equal:JsonEqualVerifier",
+        "judge": "tracewheel.scoring.verifiers.judges.judge:JudgeVerifier",
+        "length": "tracewheel.scoring.verifiers.length:LengthVerifier",
+        "math": "tracewheel.scoring.verifiers.math:MathVerifier",
+        "order_desk": "tracewheel.scoring.verifiers.order_desk:OrderDeskVerifier",
+        "patch_tests": "tracewheel.scoring.verifiers.patch_tests:PatchTestsVerifier",
+        "process_checks": "tracewheel.scoring.verifiers.process_checks:ProcessChecksVerifier",
+        "recorded": "tracewheel.scoring.verifiers.recorded:RecordedVerifier",
+        "refund_desk": "tracewheel.scoring.verifiers.refund_desk:RefundDeskVerifier",
+        "regex": "tracewheel.scoring.verifiers.regex:RegexVerifier",
+        "relative_judge": "tracewheel.scoring.verifiers.judges.relative:RelativeJudgeVerifier",
+        "reward_model": "tracewheel.scoring.verifiers.reward_model:RewardModelVerifier",
+        "sql_result": "tracewheel.scoring.verifiers.sql_result:SqlResultVerifier",
+        "state_diff": "tracewheel.scoring.verifiers.state_diff:StateDiffVerifier",
+        "tool_use": "tracewheel.scoring.verifiers.tool_use:ToolUseVerifier",
+        "unit_tests": "tracewheel.scoring.verifiers.unit_tests:UnitTestsVerifier",
+        "verdict": "tracewheel.scoring.verifiers.verdict:VerdictVerifier",
+        "workspace": "tracewheel.scoring.verifiers.workspace:WorkspaceVerifier",
+    },
+)
 
 __all__ = [
     "VERIFIERS",
