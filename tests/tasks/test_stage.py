@@ -35,8 +35,9 @@ from tasks.stages.warm_start import warm_start_policy
 from tasks.tracking.registry import load_champion
 from tracewheel.config import GateConfig, Sections
 from tracewheel.config.profile import StageName
+from tracewheel.core import fingerprint
 from tracewheel.core.errors import DataError, InfrastructureError, TimeLimitError
-from tracewheel.core.fingerprint import NUMERIC_PACKAGES, code_version, package_versions
+from tracewheel.core.fingerprint import NUMERIC_PACKAGES, package_versions
 from tracewheel.core.progress import Progress
 from tracewheel.core.store import Entry
 from tracewheel.curation.curated_folder import TASKS_FILE
@@ -390,7 +391,7 @@ def test_an_evaluation_is_keyed_by_the_environment_s_code_and_what_that_imports(
     keys = {evaluation_key(run, tmp_path / "a", held)}
     for file, text in ((words, "ANSWER = 2\n"), (world, "from keyed_words import ANSWER\nclass World: a = 1\n")):
         file.write_text(text)
-        code_version.cache_clear()  # it is read once in a process
+        fingerprint._parts_of.cache_clear()  # it is read once in a process
         keys.add(evaluation_key(run, tmp_path / "a", held))
     assert len(keys) == 3
 

@@ -19,11 +19,12 @@ from typing import Any
 
 from tracewheel.config import WorkerSections
 from tracewheel.core.errors import ConfigError, InfrastructureError
-from tracewheel.core.fingerprint import code_version, digest_of, plugin_modules
+from tracewheel.core.fingerprint import code_version, digest_of
 from tracewheel.core.types import Trajectory
 from tracewheel.policy.adapters import PolicyRef
 from tracewheel.rollout.orders import Order
 from tracewheel.rollout.trajectory_queue import TrajectoryQueue
+from tracewheel.scoring.world_code import world_code
 
 ASK_SECONDS = 0.2  # pause between two questions for a newer policy, or for orders when there were none
 KEPT_ADAPTERS = 8
@@ -187,7 +188,8 @@ def check_code(config: WorkerSections, expected: str) -> None:
 
 def worker_code(config: WorkerSections) -> str:
     """Hash of the code that workers run."""
-    return code_version("tracewheel.rollout.worker", plugin_modules([config.environment.spec]))
+    world = world_code(config.environment.spec, config.environment.verifiers)
+    return code_version("tracewheel.rollout.worker", *world.modules, plugins=world.plugins)
 
 
 @contextlib.contextmanager
