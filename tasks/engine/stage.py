@@ -102,7 +102,7 @@ class StageTask(Generic[P]):
     Args:
         function: Takes the context and the stage's arguments; returns JSON types.
         stage: Name of the stage in the store.
-        code: The domain module that does the work.
+        code: The domain modules that do the work.
         sections: The sections of the profile that the stage reads.
         packages: Packages that its result depends on, in addition to those that all stages use.
         expects: The result that a plan expects, given the call and the number of earlier calls in the plan.
@@ -114,14 +114,14 @@ class StageTask(Generic[P]):
         function: Callable[Concatenate[Context[S], P], Any],
         *,
         stage: str,
-        code: str,
+        code: str | tuple[str, ...],
         sections: type[S],
         packages: tuple[str, ...] = (),
         expects: Callable[[Call, int], Expected] = one_unit,
         reads: Callable[[dict[str, Any]], dict[str, Any]] = dict,
     ) -> None:
         self.stage = stage
-        self.code = code
+        self.code = (code,) if isinstance(code, str) else code
         self.sections: type[Sections] = sections
         self.packages = packages
         self.expects = expects
@@ -261,7 +261,7 @@ class StageTask(Generic[P]):
 def stage_task(
     stage: str,
     *,
-    code: str,
+    code: str | tuple[str, ...],
     sections: type[S],
     packages: tuple[str, ...] = (),
     expects: Callable[[Call, int], Expected] = one_unit,

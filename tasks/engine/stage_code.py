@@ -1,7 +1,10 @@
-"""Which module of the domain a stage's code is."""
+"""The stages by name."""
 
 from __future__ import annotations
 
+from typing import Any
+
+from tasks.engine.stage import StageTask
 from tasks.records.audit import audit_graders
 from tasks.stages.collect import collect_groups
 from tasks.stages.curate import curate_tasks
@@ -17,7 +20,7 @@ from tasks.stages.update import update_policy
 from tasks.stages.warm_start import warm_start_policy
 from tasks.tracking.registry import load_champion
 
-STAGES = (
+STAGES: tuple[StageTask[Any], ...] = (
     ingest_traces,
     curate_tasks,
     load_champion,
@@ -36,6 +39,6 @@ STAGES = (
 )
 
 
-def module_of(stage: str) -> str:
-    """The module that a stage's key is made of."""
-    return next(task.code for task in STAGES if task.stage == stage)
+def task_of(stage: str) -> StageTask[Any]:
+    """The task of a stage."""
+    return next(task for task in STAGES if task.stage == stage)

@@ -18,6 +18,7 @@ from tracewheel.evaluation.sequential import in_parts
 from tracewheel.sampling.seeds import evaluation_seed
 
 FEWER_TRACES = 4
+CODE = ("tracewheel.evaluation.evaluate", "tracewheel.evaluation.sequential", "tracewheel.sampling.seeds")
 
 
 def expected(call: Call, place: int) -> Expected:
@@ -38,7 +39,7 @@ def the_tasks(arguments: dict[str, Any]) -> dict[str, Any]:
     return {**arguments, "curated": content_hash(tasks, length=64)}
 
 
-@stage_task("evaluate", code="tracewheel.evaluation.evaluate", sections=EvaluateSections, expects=expected, reads=the_tasks)
+@stage_task("evaluate", code=CODE, sections=EvaluateSections, expects=expected, reads=the_tasks)
 def evaluate_policy(
     context: Context[EvaluateSections],
     *,
@@ -70,7 +71,7 @@ def expected_join(call: Call, place: int) -> Expected:
     return Expected(0, {"tasks": tasks, "greedy": rates, "sampled": rates, "by_family": {}})
 
 
-@stage_task("join", code="tracewheel.evaluation.evaluate", sections=EvaluateSections, expects=expected_join, reads=the_tasks)
+@stage_task("join", code=CODE, sections=EvaluateSections, expects=expected_join, reads=the_tasks)
 def join_evaluations(context: Context[EvaluateSections], *, parts: list[Entry], curated: Entry, split: str) -> dict[str, Any]:
     """One evaluation of the parts of a split that were played."""
     return join(

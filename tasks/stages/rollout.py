@@ -15,6 +15,8 @@ from tracewheel.rollout.training_tasks import training_tasks
 from tracewheel.sampling.curriculum import write_variants
 from tracewheel.sampling.seeds import rollout_seed
 
+CODE = ("tracewheel.rollout.rollout", "tracewheel.rollout.training_tasks", "tracewheel.sampling.seeds")
+
 
 def expected(call: Call, place: int) -> Expected:
     """A group of episodes for each task."""
@@ -22,7 +24,7 @@ def expected(call: Call, place: int) -> Expected:
     return Expected(episodes, {"episodes": episodes})
 
 
-@stage_task("rollout", code="tracewheel.rollout.rollout", sections=RolloutSections, expects=expected)
+@stage_task("rollout", code=CODE, sections=RolloutSections, expects=expected)
 def roll_out(
     context: Context[RolloutSections],
     *,
