@@ -181,7 +181,8 @@ def imports():
 @pytest.mark.parametrize("stage", [ingest_traces, curate_tasks], ids=["ingest", "curate"])
 def test_a_stage_names_the_packages_that_its_code_imports(imports, stage):
     providers = importlib.metadata.packages_distributions()
-    imported = imports.find_upstream_modules(stage.code) - sys.stdlib_module_names
+    modules = stage.code_of(RetrainConfig(name="any", environment={"kind": "workspace"})).modules
+    imported = set().union(*map(imports.find_upstream_modules, modules)) - sys.stdlib_module_names
     imported = {name for name in imported if not name.startswith("tracewheel")}
     named = {name.lower() for name in (*NUMERIC_PACKAGES, *stage.packages, *WITHOUT_INFLUENCE)}
     missing = {name: providers[name] for name in imported if not named & {provider.lower() for provider in providers[name]}}

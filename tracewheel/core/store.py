@@ -129,8 +129,9 @@ class Store:
         """Store JSON types that entries were made from, once; returns their hash."""
         key = content_hash(content)
         path = self.root / MADE_FROM / f"{key}.json"
-        if not path.is_file():
-            write_whole(path, json.dumps(content))
+        with self._placing:  # stages that run at once are made of much the same
+            if not path.is_file():
+                write_whole(path, json.dumps(content))
         return key
 
     def kept(self, key: str) -> dict[str, Any] | None:
