@@ -1,6 +1,6 @@
 """`tracewheel retrain` on daily slices of the shipped log: what happens to the splits and to the gate from run to run.
 
-    python benchmarks/daily_slices.py --json docs/daily_slices.json      # 12 retrains, some minutes each on two cores
+    python benchmarks/daily_slices.py --json benchmarks/results/daily_slices.json      # 12 retrains, some minutes each on two cores
 
 The log is cut into as many pieces of equal length, in the order of time; each day's run reads all pieces up to that day, in one
 work folder, from the command line, as a job at night does. The profile is configs/tiny-short.yaml with sets that the first

@@ -1,6 +1,6 @@
 """A year of nightly decisions: false alarms and power of the test of drift, and how often the interval of a gain covers it.
 
-    python benchmarks/decisions_year.py --out docs/decisions_year.json
+    python benchmarks/decisions_year.py --out benchmarks/results/decisions_year.json
 
 Drift: every look goes through `operations.drift.judge_drift` at the level of `evaluation.error_budget.level_of`, when the
 attempts have grown by a quarter, as in `drift_looks.py`. Each night brings `NIGHTLY` single attempts at new tasks of

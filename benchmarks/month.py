@@ -1,6 +1,6 @@
 """A simulated month: `tracewheel deploy` retrains unattended on 30 daily batches, while things break around it.
 
-    python benchmarks/month.py --work runs/month --json docs/month.json      # about 40 minutes on two cores
+    python benchmarks/month.py --work runs/month --json benchmarks/results/month.json      # about 40 minutes on two cores
 
 The deployment runs on a fast clock (a tick each minute, and when new traces arrive), against a real Prefect server and a real
 MLflow server, in a work folder on a small disk of its own. A feeder drops a day's log when the run of the day before has

@@ -2,7 +2,7 @@
 
     python benchmarks/nights.py                                    # 30 nights, 10% more logs each night
     python benchmarks/nights.py --daily 400 --start 4000           # the same number of traces each night
-    python benchmarks/nights.py --json docs/nights.json
+    python benchmarks/nights.py --json benchmarks/results/nights.json
 
 The log is the one of `benchmarks/curation.py` (attempts of the workspace's deployed agent, seed 0), a new file each night.
 Each side is a work folder of its own, in which each night is the first part of `tracewheel retrain`: the snapshot of the

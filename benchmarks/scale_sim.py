@@ -1,6 +1,6 @@
 """What a cluster would do: throughput, utilisation and cost from 1 to 1,000 GPUs, and where each bottleneck appears.
 
-    python benchmarks/scale_sim.py --out docs/scale_sim.json --plot docs/scale.png # Qwen2.5-7B, LoRA, 1,024 episodes
+    python benchmarks/scale_sim.py --out benchmarks/results/scale_sim.json --plot benchmarks/results/scale.png # Qwen2.5-7B, LoRA, 1,024 episodes
     python benchmarks/scale_sim.py --model 32B --full --set gpu.update_share=0.4 network.node=25e9
     python benchmarks/scale_sim.py --grow                # the batch grows with the cluster
 

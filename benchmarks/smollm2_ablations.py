@@ -5,7 +5,7 @@
 
 The stages run in order, without Prefect, validation and gate; the policy of the last iteration is evaluated. The logs are
 curated, and the warm start that all have in common is trained, once a seed (`--work` keeps both). An ablation that was stopped
-goes on after its last iteration; one that has a result is made again. Each result goes into `docs/smollm2.json` as soon as it
+goes on after its last iteration; one that has a result is made again. Each result goes into `benchmarks/results/smollm2.json` as soon as it
 is there; `smollm2.py show` writes the tables.
 """
 

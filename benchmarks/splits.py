@@ -1,6 +1,6 @@
 """Do splits stay? Retrains on a growing log, through the real ingest and curate, against a split drawn anew each time.
 
-    python benchmarks/splits.py --json docs/splits_retrains.json             # 20 retrains, about 3 minutes
+    python benchmarks/splits.py --json benchmarks/results/splits_retrains.json             # 20 retrains, about 3 minutes
     python benchmarks/splits.py --nights 14 --no-copies                      # growth alone
 
 It begins with the shipped log. Each night brings a tenth of its traces more: new tasks of new and of known users, further

@@ -1,6 +1,6 @@
 """Do full sets follow a world that drifts? The month's logs, curated night by night, with and without turnover.
 
-    python benchmarks/turnover.py --json docs/turnover.json      # 30 nights on each side, about two minutes
+    python benchmarks/turnover.py --json benchmarks/results/turnover.json      # 30 nights on each side, about two minutes
 
 The logs are those of the simulated month (`month_logs.py`): families move from mostly `pattern` and `prefix` to mostly `list`
 and `content`. Sets are full after the first day. It trains nothing: it shows which families the sets of each night hold
