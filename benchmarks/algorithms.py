@@ -4,7 +4,7 @@
 
 For each seed one run makes the shared part (curated tasks, warm starts, their evaluations); each
 algorithm then runs `tracewheel retrain` from a copy of that store. Prints JSON and a table; writes
-`benchmarks/results/algorithms.json`, `benchmarks/results/algorithms.md` and `benchmarks/results/algorithms.png`, or the same under another `--name`.
+`results/algorithms.json`, `results/algorithms.md` and `results/algorithms.png`, or the same under another `--name`.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ Runs `tracewheel retrain` once per seed, then two controls from the same warm st
 steps on the replay text alone (the contribution of replay to the harder tier), and the same reinforcement
 learning without the action mask, so that the loss covers tool replies. The late policies with and without it
 are compared task by task, whatever validation chose: several together, because one alone wavers. Prints JSON and
-a table; writes `benchmarks/results/learning.json`, `benchmarks/results/learning.md` and `benchmarks/results/learning.png`. `--label` gives the seeds of another
+a table; writes `results/learning.json`, `results/learning.md` and `results/learning.png`. `--label` gives the seeds of another
 kind of machine a name, and keeps the results of others beside them.
 """
 

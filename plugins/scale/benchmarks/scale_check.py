@@ -1,6 +1,6 @@
 """The simulation compared with real runs on this machine, in sync and async, with a slow tool.
 
-    python benchmarks/scale_check.py --out benchmarks/results/scale_check.json
+    python scale_check.py --out benchmarks/results/scale_check.json
 
 Rates come from the engine at several concurrencies without any delay, and from the seconds of the synchronous run's stages;
 nothing of the asynchronous run is an input of the simulation.

@@ -1,7 +1,7 @@
 """Measures what the loop learns in a world of a profile of its own, on several seeds.
 
-    python benchmarks/worlds.py assistant --seeds 0 1 2
-    python benchmarks/worlds.py smollm2 --seeds 0          # after `make demo-smollm2`, which fetches the weights
+    python worlds.py assistant --seeds 0 1 2
+    python worlds.py smollm2 --seeds 0          # after `make demo-smollm2`, which fetches the weights
 
 Makes the world's logs and its tiny base, where it has one, if they are not there, runs `tracewheel retrain
 configs/WORLD.yaml` once per seed, and prints JSON and tables: held-out success of the base, of the warm start and after

@@ -1,6 +1,6 @@
 """Which datasets of reasoning-gym can be used, and what their scorers do with known, empty and wrong answers.
 
-python benchmarks/reasoning_gym_datasets.py .venv-standards/reasoning_gym/bin/python --tasks 60 --out benchmarks/results/reasoning_gym.json
+python reasoning_gym_datasets.py .venv-standards/reasoning_gym/bin/python --tasks 60 --out FILE
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """Measures the rates of the scale simulation that need no GPU, and writes them to `scale_rates.json`.
 
-python benchmarks/scale_measure.py            # prints them
-python benchmarks/scale_measure.py --write    # replaces the assumed rates
+python scale_measure.py            # prints them
+python scale_measure.py --write    # replaces the assumed rates
 """
 
 from __future__ import annotations

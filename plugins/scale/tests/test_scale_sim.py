@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-sys.path.insert(0, str(BENCHMARKS))
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+sys.path[:0] = [str(BENCHMARKS), str(Path(__file__).parents[3] / "benchmarks")]  # its own, and `measuring`
 
 from scale_cluster import MODELS, Costs, Pools, Rates  # noqa: E402
 from scale_events import Clock, Replica, Servers  # noqa: E402

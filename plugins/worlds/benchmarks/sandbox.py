@@ -1,7 +1,7 @@
 """What a box costs: the start of an interpreter and a whole run, bare and boxed side by side, and sixteen runs at once.
 
-    python benchmarks/sandbox.py                 # 100 rounds; every round runs each side once
-    python benchmarks/sandbox.py --rounds 20 --pause 0.1
+    python sandbox.py                 # 100 rounds; every round runs each side once
+    python sandbox.py --rounds 20 --pause 0.1
 
 `start` is from the call to the interpreter's first statement, `whole` to the result. Bare is the same interpreter, started by
 `subprocess.run` with an empty environment and its output read. `boxed` finds a box that was set up before. A pause before each

@@ -1,8 +1,8 @@
 """What a cluster would do: throughput, utilisation and cost from 1 to 1,000 GPUs, and where each bottleneck appears.
 
-    python benchmarks/scale_sim.py --out benchmarks/results/scale_sim.json --plot benchmarks/results/scale.png # Qwen2.5-7B, LoRA, 1,024 episodes
-    python benchmarks/scale_sim.py --model 32B --full --set gpu.update_share=0.4 network.node=25e9
-    python benchmarks/scale_sim.py --grow                # the batch grows with the cluster
+    python scale_sim.py --out benchmarks/results/scale_sim.json --plot benchmarks/results/scale.png
+    python scale_sim.py --model 32B --full --set gpu.update_share=0.4 network.node=25e9
+    python scale_sim.py --grow                # the batch grows with the cluster
 
 Rates come from `scale_rates.json`, each with its source; rates that could not be measured are marked as assumed. Episodes are
 played one by one (`scale_events.py`), because the tail of a synchronous batch comes from their lengths and tools.

@@ -3,7 +3,7 @@
 Plays generated workspace tasks with the shipped base, scores the episodes with the workspace's verifier, trains an ensemble on
 60% of the tasks, calibrates it on 20% and prints its figures on the last 20%.
 
-    python benchmarks/reward_model.py --tasks 400 --samples 8
+    python reward_model.py --tasks 400 --samples 8
 """
 
 from __future__ import annotations

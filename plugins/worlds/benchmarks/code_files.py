@@ -1,6 +1,6 @@
 """How much of a HumanEval or MBPP file loads as tasks, and whether its known solutions score 1 and `pass` scores 0.
 
-python benchmarks/code_files.py HumanEval.jsonl.gz mbpp.jsonl
+python code_files.py HumanEval.jsonl.gz mbpp.jsonl
 """
 
 import argparse

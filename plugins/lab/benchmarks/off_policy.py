@@ -1,7 +1,7 @@
 """The off-policy estimate against the truth, on 200 simulated policies of the tiny agent.
 
     tracewheel retrain configs/tiny.yaml --run-dir /tmp/run
-    python benchmarks/off_policy.py /tmp/run --work /tmp/off-policy --out benchmarks/results/off_policy.json
+    python off_policy.py /tmp/run --work /tmp/off-policy --out benchmarks/results/off_policy.json
 
 One policy of the run logs: `SAMPLES` episodes of each of `TASKS` tasks. A challenger is a policy of the run, or lies between
 the logging policy and one of them, or beyond it; two in five sample at another temperature. Its truth is the mean success of
