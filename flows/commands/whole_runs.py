@@ -176,10 +176,8 @@ def _false_accepts(config: RetrainConfig) -> float | None:
 
 def _promote_evaluation(options: argparse.Namespace, config: RetrainConfig) -> dict[str, Any]:
     """Judge stored evaluations; register the adapter, if one is given, by the verdict."""
-    from tracewheel.core.files import read_table, write_json
     from tracewheel.core.store import produce_whole
-    from tracewheel.evaluation.evaluate import RESULTS_FILE
-    from tracewheel.evaluation.gate import GATE_FILE, decide
+    from tracewheel.evaluation.gate_stage import decide_gate
 
     baselines = dict(named_folder(pair, "--baseline") for pair in options.baseline or [])
     validations = dict(named_folder(pair, "--validation") for pair in options.validation or [])
@@ -187,16 +185,12 @@ def _promote_evaluation(options: argparse.Namespace, config: RetrainConfig) -> d
         raise DataError("--challenger needs a --baseline NAME=DIR; several need a --validation NAME=DIR each, to choose by")
     name = best_evaluation(validations, "--validation") if len(baselines) > 1 else next(iter(baselines))
     look = None if options.verdict_only else _look_at(config, Path(options.challenger), baselines[name], name)
-    verdict = decide(
-        config.gate,
-        read_table(Path(options.challenger) / RESULTS_FILE),
-        read_table(baselines[name] / RESULTS_FILE),
-        baseline=name,
-        look=look,
-        false_accepts=_false_accepts(config),
-    ).to_record()
-    if options.out:
-        produce_whole(Path(options.out), lambda out: write_json(out / GATE_FILE, verdict))
+
+    def judged(out: Path | None) -> Any:
+        challenger, share = Path(options.challenger), _false_accepts(config)
+        return decide_gate(config.gate, challenger, baselines[name], out, baseline_name=name, look=look, false_accepts=share)
+
+    verdict = (produce_whole(Path(options.out), judged) if options.out else judged(None)).to_record()
     if options.verdict_only:
         return verdict
     if options.adapter:

@@ -8,14 +8,12 @@ from tasks.engine.run import Policy, Run
 from tasks.engine.stage import Call, Context, Expected, stage_task
 from tasks.tracking.traces import EvaluationTags
 from tracewheel.config import EvaluateSections
-from tracewheel.core.errors import DataError
 from tracewheel.core.files import read_table
 from tracewheel.core.store import Entry
 from tracewheel.core.types import content_hash
 from tracewheel.curation.curated_folder import HELD_OUT, TASKS_FILE, VALIDATION, load_tasks
-from tracewheel.evaluation.evaluate import evaluate, join
+from tracewheel.evaluation.evaluate import evaluate_split, join
 from tracewheel.evaluation.sequential import in_parts
-from tracewheel.sampling.seeds import evaluation_seed
 
 FEWER_TRACES = 4
 
@@ -53,14 +51,9 @@ def evaluate_policy(
 
     With `part`, [number from 0, number of parts], only on the tasks of that part; see `sequential.in_parts`.
     """
-    seed = evaluation_seed(context.config.seed, split, repeat)
-    tasks = load_tasks(curated.path, split)
-    if part:
-        chosen = set(in_parts((task.id for task in tasks), part[1])[part[0]])
-        tasks = [task for task in tasks if task.id in chosen]
-        if not tasks:
-            raise DataError(f"gate.looks: {part[1]} looks at fewer {split} tasks than that; set a smaller number")
-    return evaluate(context.config, policy.ref(), tasks, context.out, samples=samples, seed=seed, held_out=split != VALIDATION)
+    return evaluate_split(
+        context.config, policy.ref(), curated.path, split, context.out, samples=samples, repeat=repeat, part=part
+    )
 
 
 def expected_join(call: Call, place: int) -> Expected:

@@ -10,7 +10,6 @@ from tracewheel.core.store import Entry
 from tracewheel.core.types import Score
 from tracewheel.curation.curated_folder import load_tasks
 from tracewheel.rollout.rollout import TRAJECTORIES_FILE
-from tracewheel.sampling.curriculum import read_variants
 from tracewheel.scoring.score import SCORES_FILE, score, write_scores
 
 
@@ -27,5 +26,4 @@ def score_trajectories(
     context: Context[ScoreSections], *, curated: Entry, trajectories: Entry, iteration: int
 ) -> dict[str, Any]:
     """Judge every trajectory by the rubric; the breakdown is kept."""
-    tasks = [*load_tasks(curated.path, "train"), *read_variants(trajectories.path)]
-    return score(context.config, tasks, trajectories.path / TRAJECTORIES_FILE, context.out)
+    return score(context.config, load_tasks(curated.path, "train"), trajectories.path / TRAJECTORIES_FILE, context.out)
