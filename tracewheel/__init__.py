@@ -16,6 +16,17 @@ from tracewheel.core.threads import wait_briefly
 __version__ = "0.1.0"
 
 PUBLIC = {
+    "tracewheel.config": (
+        "CurateSections",
+        "EvaluateSections",
+        "RetrainConfig",
+        "RolloutSections",
+        "SamplerSections",
+        "ScoreSections",
+        "UpdateSections",
+        "WarmStartSections",
+        "load_config",
+    ),
     "tracewheel.core.errors": (
         "AdapterMismatchError",
         "ConfigError",
@@ -32,6 +43,8 @@ PUBLIC = {
         "WeightsError",
     ),
     "tracewheel.core.types": ("Score", "Task", "Trace", "Trajectory", "Turn", "canonical_json", "content_hash"),
+    "tracewheel.curation.curate": ("curate",),
+    "tracewheel.curation.curated_folder": ("load_tasks",),
     "tracewheel.environments.base": (
         "TEXT_TURN",
         "Attackable",
@@ -51,8 +64,19 @@ PUBLIC = {
     "tracewheel.environments.spread": ("spread_tasks",),
     "tracewheel.core.kinds": ("kind_text",),
     "tracewheel.environments.running": ("SharesResources",),
+    "tracewheel.evaluation.evaluate": ("evaluate_split",),
+    "tracewheel.evaluation.gate_stage": ("decide_gate",),
+    "tracewheel.learner.update": ("update",),
+    "tracewheel.learner.update_files": ("UpdateFiles",),
+    "tracewheel.learner.warm_start.stage": ("warm_start",),
+    "tracewheel.policy.adapters": ("PolicyRef", "policy_of"),
+    "tracewheel.rollout.rollout": ("roll_out",),
+    "tracewheel.sampling.curriculum": ("make_sampler",),
+    "tracewheel.sampling.sampler": ("TaskSampler", "observe_scores"),
+    "tracewheel.scoring.score": ("score",),
     "tracewheel.scoring.verifiers.base": ("EpisodeVerifier", "GradedVerifier", "Verifier"),
     "tracewheel.scoring.verifiers.episode": ("Episode", "EpisodeCall", "Verdict"),
+    "tracewheel.traces.ingest": ("ingest",),
     "tracewheel.traces.quarantine": ("Quarantined", "InvalidRecord"),
     "tracewheel.traces.readers.building": ("Place", "RawTrace"),
     "tracewheel.traces.readers.plugins": ("TraceReader",),

@@ -7,33 +7,27 @@ from typing import Any
 
 from tasks.engine.stage import StageTask
 from tracewheel.config import RetrainConfig
-from tracewheel.core.store import FACTS, Entry, Store, read_metadata
+from tracewheel.core.store import Store
+from tracewheel.core.types import content_hash
 
 
-def differences(entry: Entry, task: StageTask[Any], config: RetrainConfig) -> list[str]:
+def differences(made: Mapping[str, Any], task: StageTask[Any], config: RetrainConfig, store: Store) -> list[str]:
     """What differs between a stored result and one that would be made now, a line each: settings, code and packages.
 
-    Empty where these agree; then an argument of the stage, as an earlier stage's result, is another.
-    `Store.newest(stage, label)` finds the result to compare with.
-
     Args:
-        entry: The stored result.
+        made: What the stored result was made from and with (`StageTask.facts`).
         task: Its stage.
         config: The profile of now.
+        store: Holds the result, and the settings and code that it was made with.
     """
-    store = Store(entry.path.parent)
-    made: Mapping[str, Any] = read_metadata(store.root / FACTS / f"{entry.path.name}.json").get("made", {})
     now = {"settings": task.settings(config), "code": task.code_parts(config), "packages": task.package_versions()}
-    before = {
-        "settings": store.kept(str(made.get("settings"))),
-        "code": store.kept(str(made.get("code"))),
-        "packages": made.get("packages"),
-    }
+    before = {"settings": store.kept(made["settings"]), "code": store.kept(made["code"]), "packages": made["packages"]}
     found: list[str] = []
     for what, new in now.items():
         old = before[what]
         if old is None:
-            found.append(f"{what}: what the stored result was made with is not known")
+            if made[what] != content_hash(new):
+                found.append(f"{what} of the stored result: not known, but not those of now")
         elif what == "code":
             found += _code(old, new)
         else:

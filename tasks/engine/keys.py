@@ -92,5 +92,5 @@ def stage_keys(config: RetrainConfig) -> dict[str, Mapping[str, Any]]:
 
 
 def _version(module: str, config: RetrainConfig, sections: tuple[str, ...]) -> str:
-    modules, plugins = code_of((module,), config, sections)
+    modules, plugins = code_of([module], config, sections)
     return code_version(*modules, plugins=plugins)

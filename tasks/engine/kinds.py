@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from tracewheel.config import DpoConfig, PassesConfig, RetrainConfig, RubricConfig
@@ -28,22 +28,22 @@ class Named(NamedTuple):
     code: Code
 
 
-def code_of(road: tuple[str, ...], config: RetrainConfig, sections: tuple[str, ...]) -> Code:
+def code_of(roads: Iterable[str], config: RetrainConfig, sections: tuple[str, ...]) -> Code:
     """The modules whose closures a stage's results depend on.
 
     Of the kinds that its sections name, those count whose table the stage reaches: an update makes no environment.
 
     Args:
-        road: The domain modules that do the stage's work.
+        roads: The domain modules that do its work.
         config: The profile.
         sections: The sections that the stage reads.
     """
     named = [each for each in _named(config) if each.section in sections]
-    counted, code = -1, Code(road)
+    counted, code = -1, Code(tuple(roads))
     while counted < len(code.modules):
         counted, reached = len(code.modules), _reached(code.modules)
         codes = [each.code for each in named if each.table in reached]
-        modules = {*road, *(module for each in codes for module in each.modules)}
+        modules = {*roads, *(module for each in codes for module in each.modules)}
         code = Code(tuple(sorted(modules)), tuple(sorted({module for each in codes for module in each.plugins})))
     return code
 

@@ -76,36 +76,15 @@ class Call:
         return found
 
 
-@dataclass(frozen=True)
-class Expected:
-    """A plan's expectation of a call before it is made.
-
-    Attributes:
-        units: Amount of work, in the stage's own unit.
-        result: The part of its result that the flow reads.
-        write: Writes the files that the flow reads of its output.
-    """
-
-    units: int = 1
-    result: Any = None
-    write: Callable[[Path], None] | None = None
-
-
-def one_unit(call: Call, place: int) -> Expected:
-    """A call whose result the flow does not read."""
-    return Expected()
-
-
 class StageTask(Generic[P]):
     """One stage of the domain, as flows call it.
 
     Args:
         function: Takes the context and the stage's arguments; returns JSON types.
         stage: Name of the stage in the store.
-        code: The domain modules that do the work.
+        code: The domain module that does the work.
         sections: The sections of the profile that the stage reads.
         packages: Packages that its result depends on, in addition to those that all stages use.
-        expects: The result that a plan expects, given the call and the number of earlier calls in the plan.
         reads: The arguments for the key, of a stage that reads a part of one only; by default all of them.
     """
 
@@ -114,17 +93,15 @@ class StageTask(Generic[P]):
         function: Callable[Concatenate[Context[S], P], Any],
         *,
         stage: str,
-        code: str | tuple[str, ...],
+        code: str,
         sections: type[S],
         packages: tuple[str, ...] = (),
-        expects: Callable[[Call, int], Expected] = one_unit,
         reads: Callable[[dict[str, Any]], dict[str, Any]] = dict,
     ) -> None:
         self.stage = stage
-        self.code = (code,) if isinstance(code, str) else code
+        self.code = code
         self.sections: type[Sections] = sections
         self.packages = packages
-        self.expects = expects
         self.reads = reads
         self._function: Callable[..., Any] = function
 
@@ -165,8 +142,7 @@ class StageTask(Generic[P]):
     def _call(self, run: Run, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
         assert not args, "stages take their arguments by name"
         call = Call(run, self.key(run, kwargs), self.label(run, kwargs), kwargs)
-        if not run.planning:
-            run.record.need(f"{self.stage}-{call.key}")
+        run.record.need(f"{self.stage}-{call.key}")
         return call
 
     def make_entry(self, call: Call, listener: Listener | None = None) -> Entry:
@@ -234,7 +210,7 @@ class StageTask(Generic[P]):
 
     def code_of(self, config: RetrainConfig) -> Code:
         """The modules whose closures its results depend on."""
-        return code_of(self.code, config, self.sections.keyed())
+        return code_of([self.code], config, self.sections.keyed())
 
     def code_parts(self, config: RetrainConfig) -> dict[str, str]:
         """The code that its results depend on: the hash of each file, by module."""
@@ -261,16 +237,15 @@ class StageTask(Generic[P]):
 def stage_task(
     stage: str,
     *,
-    code: str | tuple[str, ...],
+    code: str,
     sections: type[S],
     packages: tuple[str, ...] = (),
-    expects: Callable[[Call, int], Expected] = one_unit,
     reads: Callable[[dict[str, Any]], dict[str, Any]] = dict,
 ) -> Callable[[Callable[Concatenate[Context[S], P], Any]], StageTask[P]]:
     """Decorator: make a function that calls one stage of the domain a `StageTask`."""
 
     def decorate(function: Callable[Concatenate[Context[S], P], Any]) -> StageTask[P]:
-        return StageTask(function, stage=stage, code=code, sections=sections, packages=packages, expects=expects, reads=reads)
+        return StageTask(function, stage=stage, code=code, sections=sections, packages=packages, reads=reads)
 
     return decorate
 

@@ -20,25 +20,23 @@ from tasks.stages.update import update_policy
 from tasks.stages.warm_start import warm_start_policy
 from tasks.tracking.registry import load_champion
 
-STAGES: tuple[StageTask[Any], ...] = (
-    ingest_traces,
-    curate_tasks,
-    load_champion,
-    warm_start_policy,
-    roll_out,
-    collect_groups,
-    score_trajectories,
-    try_learning_rates,
-    update_policy,
-    go_back_to,
-    merge_policies,
-    evaluate_policy,
-    join_evaluations,
-    audit_graders,
-    decide_gate,
-)
-
-
-def task_of(stage: str) -> StageTask[Any]:
-    """The task of a stage."""
-    return next(task for task in STAGES if task.stage == stage)
+TASKS: dict[str, StageTask[Any]] = {
+    task.stage: task
+    for task in (
+        ingest_traces,
+        curate_tasks,
+        load_champion,
+        warm_start_policy,
+        roll_out,
+        collect_groups,
+        score_trajectories,
+        try_learning_rates,
+        update_policy,
+        go_back_to,
+        merge_policies,
+        evaluate_policy,
+        join_evaluations,
+        audit_graders,
+        decide_gate,
+    )
+}
