@@ -8,19 +8,21 @@ import importlib
 import os
 import sys
 from collections.abc import Callable, Sequence
+from importlib.metadata import entry_points
 from typing import Any
 
 from flows.commands.approve import add_approve_command
 from flows.commands.audit import add_audit_command
 from flows.commands.backtest_plan import add_backtest_command
 from flows.commands.check_template import add_check_template_command
+from flows.commands.command import WHEELS
+from flows.commands.command import Command as WheelCommand
 from flows.commands.compare import add_compare_command
 from flows.commands.dashboard import add_dashboard_command
 from flows.commands.data import add_data_commands
 from flows.commands.describe import add_describe_command
 from flows.commands.dvc import add_dvc_commands
 from flows.commands.export import add_export_command
-from flows.commands.export_traces import add_export_traces_command
 from flows.commands.forget import add_forget_command
 from flows.commands.gateway import add_gateway_options
 from flows.commands.gc import add_gc_command
@@ -85,15 +87,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _carry_out(options: argparse.Namespace) -> int:
-    module, _, name = options.command.partition(":")
+    wheel = options.command if isinstance(options.command, WheelCommand) else None
+    module, _, name = ("", "", "") if wheel else options.command.partition(":")
     print_in_any_encoding()
     try:
         # Standard output is for the result alone; libraries print to it, too.
         with contextlib.redirect_stdout(sys.stderr):
-            check_out(options)
+            if wheel:
+                wheel.check_out(options)
+            else:
+                check_out(options)
             if getattr(options, "unsafe_local", False):
                 os.environ[UNSAFE_LOCAL] = "1"  # and so for the worker processes
-            command: Command = getattr(importlib.import_module(module), name)
+            command: Command = wheel.run if wheel else getattr(importlib.import_module(module), name)
             result = command(options)
     except DoubtfulData as doubt:
         if doubt.result is None:
@@ -258,17 +264,6 @@ def build_parser() -> argparse.ArgumentParser:
     _out(stage)
 
     stage = _command(
-        commands, "preview", "flows.commands.preview:preview", "what a policy would score on logged episodes, unserved"
-    )
-    stage.add_argument("--state", required=True, metavar="DIR", help="the challenger: output of warm-start or an update")
-    stage.add_argument("--trajectories", nargs="+", metavar="FILE", help="trajectories.parquet of rollouts that were sampled")
-    stage.add_argument("--scores", nargs="+", metavar="FILE", help="their scores.parquet")
-    stage.add_argument("--traces", metavar="DIR", help="output of ingest, whose traces have tokens and outcomes")
-    stage.add_argument("--temperature", type=float, help="the challenger's temperature (default: that of each episode)")
-    stage.add_argument("--min-effective", type=float, default=50.0, metavar="N", help="refuse below N effective episodes (50)")
-    stage.add_argument("--clip", type=float, metavar="W", help="cut weights at W times their mean (default: do not)")
-
-    stage = _command(
         commands, "gateway", "flows.commands.gateway:gateway", "the policy behind the APIs of OpenAI and Anthropic"
     )
     add_gateway_options(stage)
@@ -339,7 +334,6 @@ def build_parser() -> argparse.ArgumentParser:
     add_check_template_command(commands, EXIT_CODES)
     add_sandbox_command(commands, EXIT_CODES)
     add_export_command(commands, EXIT_CODES)
-    add_export_traces_command(commands, EXIT_CODES)
     add_make_tasks_command(commands, EXIT_CODES)
     add_data_commands(commands, EXIT_CODES)
     add_dvc_commands(commands, EXIT_CODES)
@@ -358,6 +352,8 @@ def build_parser() -> argparse.ArgumentParser:
     serve.add_argument("--live", action="store_true", help="send the challenger's replies; else it answers in the shadow")
 
     add_deploy_options(_command(commands, "deploy", "flows.commands.deploy:deploy", "serve the retrain flow on a schedule"))
+    for point in sorted(entry_points(group=WHEELS), key=lambda point: point.name):
+        point.load().add_to(commands, point.name, EXIT_CODES)
     return parser
 
 
