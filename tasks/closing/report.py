@@ -22,13 +22,14 @@ from tasks.records.evidence import POSTERIOR_FILE, remember
 from tasks.records.screening import intake_tags
 from tasks.records.split_chain import remember_splits, shared_held_out
 from tasks.records.worth import worth_afterwards, worth_metrics
-from tasks.tracking.datasets import leaks_of
+from tasks.tracking.datasets import QUALITY_FOLDER, leaks_of
 from tracewheel.core import stopping
 from tracewheel.core.files import read_json
 from tracewheel.core.fingerprint import digest_of
 from tracewheel.core.run_record import CONFIG_FILE, LINEAGE_FILE, LOOP_FILE, SUMMARY_FILE
 from tracewheel.core.store import PARTIAL, Entry, produce_whole, write_whole
 from tracewheel.core.types import canonical_json
+from tracewheel.curation.curated_folder import QUALITY_FILE
 from tracewheel.evaluation.audit.audit import AUDIT_FILE
 from tracewheel.evaluation.changes import CHANGES_FILE, changed_tasks, noise_floor
 from tracewheel.evaluation.constant_policy import best_constant_policy
@@ -40,6 +41,7 @@ from tracewheel.policy.adapters import ADAPTER
 from tracewheel.policy.merge import MERGES_FILE
 from tracewheel.report import ReportData, RunResults, load_report_data
 from tracewheel.report import write_report as write_page
+from tracewheel.report.quality_page import write_quality_page
 from tracewheel.report.run_note import run_note
 from tracewheel.sampling.guard import GuardEvent
 
@@ -134,6 +136,7 @@ def write_report(run: Run, outcome: Outcome, model_version: str) -> dict[str, An
     summary["intervals"] = intervals(data.policies)
     summary["harder_differences"] = harder_differences(outcome.evaluations)
     _write_page(data, run.record.path / PAGE_FILE)
+    quality = write_quality_page(read_json(outcome.curated.path / QUALITY_FILE), run.record.path)
     gate = run.record.write(GATE_FILE, outcome.gate)
     for name, policy in outcome.policies.items():
         # Whole models are large: of these only the challenger's goes to MLflow, when it is registered.
@@ -149,6 +152,7 @@ def write_report(run: Run, outcome: Outcome, model_version: str) -> dict[str, An
     run.tracking.describe(note, {"run_id": run.record.run_id, "adapter_digest": digest_of(weights)}, version_tags(run, summary))
     run.tracking.log_files([run.record.path / name for name in (CONFIG_FILE, LINEAGE_FILE, PAGE_FILE)] + [gate, changes])
     run.tracking.log_files(findings_file(run.record))
+    run.tracking.log_files([quality], QUALITY_FOLDER)
     if not run.tracking.settle():
         summary["mlflow_waiting"] = run.tracking.waiting
     if not publish_summary(summary, note):

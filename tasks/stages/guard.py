@@ -85,7 +85,7 @@ class Guard:
         self._posteriors = {number: state for number, state in self._posteriors.items() if number >= iteration - 2}
         self._posteriors[iteration] = self._sampler.to_state()
         self._families = self._families or read_families(self._curated.path)
-        alarm = judge(config, self._history, best=best_of(rates) or 0, families=self._families)
+        alarm = judge(self._history, best=best_of(rates) or 0, families=self._families)
         self.figures["guard_alarm"] = float(alarm is not None)
         if not alarm:
             return None

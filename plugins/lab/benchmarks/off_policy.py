@@ -1,7 +1,7 @@
 """The off-policy estimate against the truth, on 200 simulated policies of the tiny agent.
 
     tracewheel retrain configs/tiny.yaml --run-dir /tmp/run
-    python benchmarks/off_policy.py /tmp/run --work /tmp/off-policy --out docs/off_policy.json
+    python off_policy.py /tmp/run --work /tmp/off-policy --out benchmarks/results/off_policy.json
 
 One policy of the run logs: `SAMPLES` episodes of each of `TASKS` tasks. A challenger is a policy of the run, or lies between
 the logging policy and one of them, or beyond it; two in five sample at another temperature. Its truth is the mean success of
@@ -32,13 +32,14 @@ from tracewheel.core.types import Task
 from tracewheel.engines.base import Sampling
 from tracewheel.engines.transformers import TransformersEngine
 from tracewheel.environments.workspace.tasks import FAMILIES, make_task
-from tracewheel.evaluation.off_policy import Limits, LoggedEpisodes, preview
-from tracewheel.evaluation.rescoring import logged_episodes, score_tokens
+from tracewheel.learner.rescoring import score_tokens
 from tracewheel.policy.adapter_check import WEIGHTS
 from tracewheel.policy.adapters import ADAPTER, PolicyRef, policy_of
 from tracewheel.policy.loading import PolicyWeights, policy_renderer
 from tracewheel.rollout.rollout import RolloutPlan, run_episodes
 from tracewheel.scoring.rubric import Rubric
+from tracewheel_lab.logged_episodes import logged_episodes
+from tracewheel_lab.off_policy import Limits, LoggedEpisodes, preview
 
 SEED, POLICIES, TASKS, SAMPLES, EACH, TRUTH, LOGS = 19, 200, 64, 16, 8, 5, 10
 SIZES = (32, 128)  # tasks in a log
