@@ -90,8 +90,8 @@ def _built(context: ForeignFolder, first: str) -> Image:
     program = shutil.which("docker")
     if program is None:
         raise DataError(
-            f"{context.path / 'Dockerfile'} needs an image ({first[:60]} ...), and docker, which builds it, is not on the PATH: "
-            "install Docker, or write a Dockerfile of FROM ubuntu, debian or python and WORKDIR alone"
+            f"{context.path / 'Dockerfile'} needs an image ({first[:60]} ...) and docker is not on the PATH: install Docker, "
+            "or write a Dockerfile of FROM ubuntu, debian or python and WORKDIR alone"
         )
     files = {name: for_box(file) for name, file in context.files().items()}
     built = _docker(program, context, "build", "--quiet", "-", given=packed_files(files, MOST)).decode().strip()
