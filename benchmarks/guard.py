@@ -1,8 +1,8 @@
 """The guard: false alarms on simulated healthy runs, the delay on simulated collapses, and a real collapse of the tiny policy.
 
-    python benchmarks/guard.py simulate --runs 112 --out docs/guard.json
-    python benchmarks/guard.py replay --run-dir runs --out docs/guard.json
-    python benchmarks/guard.py collapse --rates 0.03 --iterations 8 --run-dir runs --out docs/guard.json
+    python benchmarks/guard.py simulate --runs 112 --out benchmarks/results/guard.json
+    python benchmarks/guard.py replay --run-dir runs --out benchmarks/results/guard.json
+    python benchmarks/guard.py collapse --rates 0.03 --iterations 8 --run-dir runs --out benchmarks/results/guard.json
 
 `simulate` draws tasks of different difficulty, plays them with the task sampler of the loop and judges each iteration as the
 loop does. Healthy policies improve, stand still or wander; collapsing ones follow the success of the pilot's run (0.22, 0.14,
