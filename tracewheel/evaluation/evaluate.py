@@ -24,7 +24,7 @@ from tracewheel.scoring.score import SCORES_FILE, read_scores, score, write_scor
 if TYPE_CHECKING:
     import pandas as pd
 
-RESULTS_FILE, EVALUATION_FILE = "results.parquet", "evaluation.json"
+EVALUATION_FILE = "evaluation.json"
 # Statuses of scores without a total, and the end of their columns' names.
 # The folders of the rubric that does not decide, and the names of both.
 TRAINING, HELD_BACK = "training", "held_back"
@@ -120,7 +120,8 @@ def evaluate_split(
         samples = VALIDATION_SAMPLES if chooses else config.evaluation.samples
     tasks = load_tasks(curated, split)
     if part:
-        from tracewheel.evaluation.sequential import in_parts
+        from tracewheel.evaluation.paired_outcomes import RESULTS_FILE as RESULTS_FILE
+from tracewheel.evaluation.sequential import in_parts
 
         chosen = set(in_parts((task.id for task in tasks), part[1])[part[0]])
         tasks = [task for task in tasks if task.id in chosen]
