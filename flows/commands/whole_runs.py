@@ -93,13 +93,15 @@ def rollback(options: argparse.Namespace) -> dict[str, Any]:
 def report(options: argparse.Namespace) -> dict[str, Any]:
     """`tracewheel report`."""
     config = _config(options)
-    run, outcome = _stored_outcome(config)
-    summary = run.record.summary
-    if summary is None:
-        raise DataError(f"{run.record.path}: run {run.record.run_id} is not complete; `tracewheel retrain` resumes it")
-    from tasks.closing.report import write_page_of
+    from tasks.engine.drivers import StoredDriver
+    from tasks.engine.reading import last_run
+    from tracewheel.dashboard.files import export_runs
 
-    page = write_page_of(run, outcome, summary, Path(options.out or summary["report"]))
+    record = last_run(config, StoredDriver()).record
+    if record.summary is None:
+        raise DataError(f"{record.path}: run {record.run_id} is not complete; `tracewheel retrain` resumes it")
+    page = options.out or record.summary["report"]
+    export_runs([record], Path(page))
     return {"report": str(page)}
 
 
