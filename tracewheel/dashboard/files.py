@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 HOST = b"127.0.0.1"
 QUALITY_PAGE, AUDIT_PAGE = "quality.html", "audit.html"
 RUN = "/runs/{place}/{run_id}"
-MOST_PAIRS = 60  # tasks of a report whose episodes before and after stand side by side
+MOST_PAIRS, MOST_CHANGED = 80, 60  # tasks of a report whose episodes before and after stand side by side
 COPY = "A copy of pages of the dashboard; nothing in it is loaded from elsewhere."
 QUALITY_LINKS = ("funnel", "outcomes", "failures", "tools", "lengths", "trust")
 
@@ -147,7 +147,7 @@ def _pairs(run: FinishedRun) -> Iterator[tuple[str, str, str]]:
                 label = f"{outcome}: {where}: {row.prompt[:160] or row.task_id}"
                 piles[outcome].append((label, f"{before.entry}/greedy/{left}", f"{after.entry}/greedy/{right}"))
     changed, others = [*piles["lost"], *piles["gained"]], zip_longest(piles["failed by both"], piles["solved by both"])
-    yield from [*changed, *(one for both in others for one in both if one)][:MOST_PAIRS]
+    yield from [*changed[:MOST_CHANGED], *(one for both in others for one in both if one)][:MOST_PAIRS]
 
 
 def _piece(
