@@ -13,6 +13,7 @@ from tracewheel.core.files import read_json, read_records, write_frame, write_js
 from tracewheel.core.statistics import bootstrap_interval, pass_at_k, wilson_interval
 from tracewheel.core.types import Score, Task, Trajectory
 from tracewheel.curation.curated_folder import VALIDATION, load_tasks
+from tracewheel.evaluation.paired_outcomes import RESULTS_FILE as RESULTS_FILE
 from tracewheel.policy.adapters import PolicyRef
 from tracewheel.rollout.rollout import TRAJECTORIES_FILE, RolloutPlan, rollout
 from tracewheel.sampling.seeds import evaluation_seed
@@ -120,8 +121,7 @@ def evaluate_split(
         samples = VALIDATION_SAMPLES if chooses else config.evaluation.samples
     tasks = load_tasks(curated, split)
     if part:
-        from tracewheel.evaluation.paired_outcomes import RESULTS_FILE as RESULTS_FILE
-from tracewheel.evaluation.sequential import in_parts
+        from tracewheel.evaluation.sequential import in_parts
 
         chosen = set(in_parts((task.id for task in tasks), part[1])[part[0]])
         tasks = [task for task in tasks if task.id in chosen]
