@@ -5,7 +5,7 @@ from __future__ import annotations
 from tasks.records.audit import audit_graders
 from tasks.stages.collect import collect_groups
 from tasks.stages.curate import curate_tasks
-from tasks.stages.evaluate import evaluate_policy, join_evaluations
+from tasks.stages.evaluate import evaluate_policy
 from tasks.stages.gate import decide_gate
 from tasks.stages.guard import go_back_to
 from tasks.stages.ingest import ingest_traces
@@ -30,7 +30,6 @@ STAGES = (
     go_back_to,
     merge_policies,
     evaluate_policy,
-    join_evaluations,
     audit_graders,
     decide_gate,
 )

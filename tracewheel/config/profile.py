@@ -196,7 +196,6 @@ StageName = Literal[
     "go_back",
     "merge",
     "evaluate",
-    "join",
     "audit",
     "gate",
 ]
