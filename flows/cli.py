@@ -21,7 +21,6 @@ from flows.commands.data import add_data_commands
 from flows.commands.describe import add_describe_command
 from flows.commands.dvc import add_dvc_commands
 from flows.commands.export import add_export_command
-from flows.commands.export_traces import add_export_traces_command
 from flows.commands.forget import add_forget_command
 from flows.commands.gateway import add_gateway_options
 from flows.commands.gc import add_gc_command
@@ -258,17 +257,6 @@ def build_parser() -> argparse.ArgumentParser:
     _out(stage)
 
     stage = _command(
-        commands, "preview", "flows.commands.preview:preview", "what a policy would score on logged episodes, unserved"
-    )
-    stage.add_argument("--state", required=True, metavar="DIR", help="the challenger: output of warm-start or an update")
-    stage.add_argument("--trajectories", nargs="+", metavar="FILE", help="trajectories.parquet of rollouts that were sampled")
-    stage.add_argument("--scores", nargs="+", metavar="FILE", help="their scores.parquet")
-    stage.add_argument("--traces", metavar="DIR", help="output of ingest, whose traces have tokens and outcomes")
-    stage.add_argument("--temperature", type=float, help="the challenger's temperature (default: that of each episode)")
-    stage.add_argument("--min-effective", type=float, default=50.0, metavar="N", help="refuse below N effective episodes (50)")
-    stage.add_argument("--clip", type=float, metavar="W", help="cut weights at W times their mean (default: do not)")
-
-    stage = _command(
         commands, "gateway", "flows.commands.gateway:gateway", "the policy behind the APIs of OpenAI and Anthropic"
     )
     add_gateway_options(stage)
@@ -339,7 +327,6 @@ def build_parser() -> argparse.ArgumentParser:
     add_check_template_command(commands, EXIT_CODES)
     add_sandbox_command(commands, EXIT_CODES)
     add_export_command(commands, EXIT_CODES)
-    add_export_traces_command(commands, EXIT_CODES)
     add_make_tasks_command(commands, EXIT_CODES)
     add_data_commands(commands, EXIT_CODES)
     add_dvc_commands(commands, EXIT_CODES)
