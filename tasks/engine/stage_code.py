@@ -8,7 +8,7 @@ from tasks.engine.stage import StageTask
 from tasks.records.audit import audit_graders
 from tasks.stages.collect import collect_groups
 from tasks.stages.curate import curate_tasks
-from tasks.stages.evaluate import evaluate_policy, join_evaluations
+from tasks.stages.evaluate import evaluate_policy
 from tasks.stages.gate import decide_gate
 from tasks.stages.guard import go_back_to
 from tasks.stages.ingest import ingest_traces
@@ -35,7 +35,6 @@ TASKS: dict[str, StageTask[Any]] = {
         go_back_to,
         merge_policies,
         evaluate_policy,
-        join_evaluations,
         audit_graders,
         decide_gate,
     )

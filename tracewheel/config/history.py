@@ -76,6 +76,7 @@ def _constants(section: str, **values: Any) -> dict[str, str]:
 # Names of settings and sections, and what to do about them in a profile of an earlier version.
 REMOVED: dict[str, str] = {
     **_constants("guard", window=4, doubtful=2.6, certain=4.8, persistent=3.5, success_fall=0.25, malformed_rise=0.05),
+    "gate.looks": "all held-out tasks are played before the gate decides; delete the line",
     **_constants("guard", entropy=3.0, kl=10.0, grad_norm=10.0, kl_least=0.1, kl_most=5.0),
 }
 

@@ -194,7 +194,6 @@ StageName = Literal[
     "go_back",
     "merge",
     "evaluate",
-    "join",
     "audit",
     "gate",
 ]
