@@ -7,16 +7,14 @@ import contextlib
 import importlib
 import os
 import sys
-from collections.abc import Callable, Sequence
-from importlib.metadata import entry_points
+from collections.abc import Sequence
 from typing import Any
 
 from flows.commands.approve import add_approve_command
 from flows.commands.audit import add_audit_command
 from flows.commands.backtest_plan import add_backtest_command
 from flows.commands.check_template import add_check_template_command
-from flows.commands.command import WHEELS
-from flows.commands.command import Command as WheelCommand
+from flows.commands.command import Command, find_commands
 from flows.commands.compare import add_compare_command
 from flows.commands.dashboard import add_dashboard_command
 from flows.commands.data import add_data_commands
@@ -27,7 +25,6 @@ from flows.commands.forget import add_forget_command
 from flows.commands.gateway import add_gateway_options
 from flows.commands.gc import add_gc_command
 from flows.commands.ingest import add_ingest_command
-from flows.commands.init import add_init_command
 from flows.commands.judges import add_judge_commands
 from flows.commands.labels import add_labels_command
 from flows.commands.lineage import add_lineage_command
@@ -60,7 +57,6 @@ EXIT_CODES = (
     "5 a run made again is equal within tolerance, 6 it parts, "
     "130 interrupted, 143 stopped by SIGTERM, 1 anything else"
 )
-Command = Callable[[argparse.Namespace], dict[str, Any]]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -87,20 +83,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _carry_out(options: argparse.Namespace) -> int:
-    wheel = options.command if isinstance(options.command, WheelCommand) else None
-    module, _, name = ("", "", "") if wheel else options.command.partition(":")
     print_in_any_encoding()
     try:
         # Standard output is for the result alone; libraries print to it, too.
         with contextlib.redirect_stdout(sys.stderr):
-            if wheel:
-                wheel.check_out(options)
-            else:
-                check_out(options)
+            is_new = isinstance(options.command, Command)
+            options.command.check_out(options) if is_new else check_out(options)
             if getattr(options, "unsafe_local", False):
                 os.environ[UNSAFE_LOCAL] = "1"  # and so for the worker processes
-            command: Command = wheel.run if wheel else getattr(importlib.import_module(module), name)
-            result = command(options)
+            module, _, name = ("", "", "") if is_new else options.command.partition(":")
+            result = options.command.run(options) if is_new else getattr(importlib.import_module(module), name)(options)
     except DoubtfulData as doubt:
         if doubt.result is None:
             return _fail(options, doubt)
@@ -149,7 +141,8 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"tracewheel {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    add_init_command(commands, EXIT_CODES)
+    for command in find_commands():
+        command.add_to(commands, command.name, EXIT_CODES)
     add_describe_command(commands, EXIT_CODES)
 
     retrain = _command(
@@ -352,8 +345,6 @@ def build_parser() -> argparse.ArgumentParser:
     serve.add_argument("--live", action="store_true", help="send the challenger's replies; else it answers in the shadow")
 
     add_deploy_options(_command(commands, "deploy", "flows.commands.deploy:deploy", "serve the retrain flow on a schedule"))
-    for point in sorted(entry_points(group=WHEELS), key=lambda point: point.name):
-        point.load().add_to(commands, point.name, EXIT_CODES)
     return parser
 
 

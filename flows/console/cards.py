@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from flows.commands.batches import batches_card
+from flows.commands.command import Command
 from flows.console.arguments import profile_words
 from flows.console.data_cards import (
     curate_card,
@@ -30,6 +31,9 @@ MODES = ("greedy", "sampled")
 
 def card_of(options: Options, result: Result) -> Card:
     """The card of a command's result."""
+    if isinstance(options.command, Command):
+        assert options.command.card
+        return options.command.card(options, result)
     return CARDS[options.command](options, result)
 
 
@@ -257,22 +261,7 @@ def _signed(value: float | None) -> str:
     return "–" if value is None else f"{value:+.3f}"
 
 
-def init_card(options: Options, result: Result) -> Card:
-    parts = [Block("found", result["found"])] if result["found"] else []
-    plan = "tracewheel retrain profile.yaml --dry-run"
-    steps = {"sample": "make demo", "logs": plan, "harness": plan}
-    return Card(
-        f"New project in {result['out']}",
-        rows_of({"files": len(result["files"])}),
-        parts,
-        look_at="; ".join(result["problems"]) or "README.md says what is where",
-        tone="warning" if result["problems"] else "good",
-        next=[f"cd {shlex.quote(result['out'])} && {steps[result['kind']]}"],
-    )
-
-
 CARDS: dict[str, Callable[[Options, Result], Card]] = {
-    "flows.commands.init:init": init_card,
     "flows.commands.ingest:ingest": ingest_card,
     "flows.commands.single:curate": curate_card,
     "flows.commands.single:base_policy": base_policy_card,

@@ -10,6 +10,7 @@ import math
 import time
 
 from tracewheel.config import WorkerSections
+from tracewheel.core.fingerprint import code_version, plugin_modules
 from tracewheel.core.types import Trajectory
 from tracewheel.engines.making import make_engine
 from tracewheel.rollout.episode import EpisodeSpec
@@ -20,6 +21,11 @@ from tracewheel.rollout.rollout import episode_pool, episode_seed
 
 POLL_SECONDS = 0.05
 BEAT_SECONDS = 1.0
+
+
+def worker_code(config: WorkerSections) -> str:
+    """Hash of the code that workers run: a worker on another machine has to have the driver's."""
+    return code_version(__name__, plugin_modules([config.environment.spec]))
 
 
 def work(source: RolloutSource, config: WorkerSections, worker: str) -> None:
