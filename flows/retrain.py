@@ -17,7 +17,6 @@ from flows.improve import improve, validate, with_harder_tier
 from flows.intake import take_in
 from flows.opening import earlier_curation, opened, starting_facts, starting_point, tracked
 from flows.setup import resolve_config
-from flows.specialists import improve_specialists
 from tasks.closing.lineage import log_lineage, told
 from tasks.closing.report import Outcome, write_report
 from tasks.engine.drivers import Driver
@@ -163,8 +162,7 @@ def learn(run: Run, prepared: Prepared | None = None) -> Outcome:
     champion, sampler = starting_point(run, start, curated)
     policies, chosen = without_rl(run, curated, champion)
     baseline = champion.name if champion else best_on_validation(run, curated, policies)
-    loop = improve_specialists if run.config.training.specialists else improve
-    learned = loop(run, curated, chosen, sampler)
+    learned = improve(run, curated, chosen, sampler)
     policies["rl"] = replace(learned.best.policy, name="rl")
 
     every = run.config.comparison.policies == "all"

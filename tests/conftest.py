@@ -46,12 +46,12 @@ def make_adapter(base):
     def make(folder: Path, *, rank: int = 4, noise: float = 0.01, version: int = 3) -> Path:
         from peft import get_peft_model
 
-        from tracewheel.config import LoraShape, PolicyConfig
+        from tracewheel.config import LoraConfig, PolicyConfig
         from tracewheel.policy.adapters import peft_config, write_adapter
         from tracewheel.policy.loading import load_base
 
         torch.manual_seed(11)
-        model = get_peft_model(load_base(PolicyConfig(), base), peft_config(LoraShape(rank=rank, alpha=2 * rank)))
+        model = get_peft_model(load_base(PolicyConfig(), base), peft_config(LoraConfig(rank=rank, alpha=2 * rank)))
         with torch.no_grad():
             for name, parameter in model.named_parameters():
                 if "lora_B" in name:

@@ -9,7 +9,6 @@ from tasks.stages.evaluate import evaluate_policy, join_evaluations
 from tasks.stages.gate import decide_gate
 from tasks.stages.guard import go_back_to
 from tasks.stages.ingest import ingest_traces
-from tasks.stages.merge import merge_policies
 from tasks.stages.rate_trials import try_learning_rates
 from tasks.stages.rollout import roll_out
 from tasks.stages.score import score_trajectories
@@ -28,7 +27,6 @@ STAGES = (
     try_learning_rates,
     update_policy,
     go_back_to,
-    merge_policies,
     evaluate_policy,
     join_evaluations,
     audit_graders,
