@@ -11,11 +11,19 @@ from typing import Any
 import prefect
 from prefect.cache_policies import NO_CACHE
 
-from tracewheel.config import WorkerSections
-from tracewheel.core.errors import ConfigError, InfrastructureError, InputError
-from tracewheel.rollout.fleet import MOST_DEATHS, SILENT_SECONDS, ConsecutiveDeaths
-from tracewheel.rollout.trajectory_queue import TrajectoryQueue
+from tracewheel import (
+    ConfigError,
+    ConsecutiveDeaths,
+    InfrastructureError,
+    InputError,
+    TrajectoryQueue,
+    WorkerSections,
+    work,
+    worker_code,
+)
 
+MOST_DEATHS = 5
+SILENT_SECONDS = 900.0
 GRACE_SECONDS = 10.0
 LOCAL_STORE_BYTES = 128 << 20
 
@@ -30,8 +38,7 @@ def run_rollout_worker(owner: Any, profile: dict[str, Any], worker: str, code: s
         worker: Its name.
         code: Hash of the driver's code.
     """
-    from tracewheel.rollout.ray_queue import RemoteQueue, check_code
-    from tracewheel.rollout.worker import work
+    from tracewheel_scale.ray_queue import RemoteQueue, check_code
 
     config = WorkerSections.model_validate(profile)
     check_code(config, code)
@@ -55,12 +62,13 @@ class RayFleet:
     Args:
         config: The profile.
         queue: What the workers work off.
+        logs: Not used: Ray's own logs hold what workers print.
 
     Raises:
-        ConfigError: Ray is not installed, or the address is that of a Ray client.
+        ConfigError: the address is that of a Ray client.
     """
 
-    def __init__(self, config: WorkerSections, queue: TrajectoryQueue) -> None:
+    def __init__(self, config: WorkerSections, queue: TrajectoryQueue, logs: Path) -> None:
         workers = config.rollout.workers
         assert workers.kind == "ray"
         if workers.address and workers.address.startswith("ray://"):
@@ -69,11 +77,6 @@ class RayFleet:
                 "cluster, with address: auto or the head's host:port"
             )
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        try:
-            import prefect_ray  # noqa: F401
-            import ray  # noqa: F401
-        except ImportError as error:
-            raise ConfigError("rollout.workers.kind: ray needs Ray: pip install 'tracewheel[ray]'") from error
         self._queue = queue
         self._workers = workers
         here = {name: getattr(config.policy, name) for name in ("base", "chat_template")}
@@ -90,7 +93,7 @@ class RayFleet:
         """As a `Fleet`."""
         from prefect_ray import RayTaskRunner
 
-        from tracewheel.rollout.ray_queue import start_owner
+        from tracewheel_scale.ray_queue import start_owner
 
         self._connect()
         self._runner = RayTaskRunner()
@@ -161,8 +164,6 @@ class RayFleet:
     def _submit(self) -> _Place:
         """Submit a worker; it starts when the cluster has the processors for it, on the machine that has most of them free."""
         from prefect_ray.context import remote_options
-
-        from tracewheel.rollout.ray_queue import worker_code
 
         name = f"ray-{uuid.uuid4().hex[:12]}"
         parameters = {

@@ -8,11 +8,11 @@ import torch
 from peft import PeftModel, get_peft_model
 from peft.utils.merge_utils import dare_linear, dare_ties, ties
 
-from tracewheel.config import LoraShape, MergeConfig, PolicyConfig
+from tracewheel.config import LoraConfig, PolicyConfig
 from tracewheel.core.errors import AdapterMismatchError, DataError
 from tracewheel.policy.adapters import check_adapter, peft_config, write_adapter
 from tracewheel.policy.loading import load_base
-from tracewheel.policy.merge import Part, compare, merge
+from tracewheel_lab.merging import MergeConfig, Part, compare, merge
 
 TARGETS = ("q_proj", "k_proj")
 METHODS = ("linear", "ties", "dare_linear", "dare_ties")
@@ -26,7 +26,7 @@ def make_adapter(base, tmp_path_factory):
 
     def make(seed, rank=2, alpha=4, targets=TARGETS, like=None):
         torch.manual_seed(seed)
-        shape = LoraShape(rank=rank, alpha=alpha, targets=targets)
+        shape = LoraConfig(rank=rank, alpha=alpha, targets=targets)
         model = get_peft_model(load_base(PolicyConfig(), base), peft_config(shape))
         if like:
             model = PeftModel.from_pretrained(load_base(PolicyConfig(), base), like, adapter_name="default", is_trainable=True)
@@ -204,3 +204,13 @@ def test_a_merge_is_accepted_if_not_worse_than_its_best_part():
     assert not compare(None, parts)["accepted"], "unknown is not equal to 0, nor to anything"
     assert compare(0.4, {"one": 0.4, "two": None})["best_part"] == "one"
     assert not compare(0.4, {"one": None, "two": None})["accepted"]
+
+
+@pytest.mark.parametrize(
+    ("method", "space", "weight"),
+    [("linear", "weights", 0.25), ("dare_linear", "weights", 0.25), ("ties", "weights", 1.0), ("dare_ties", "weights", 1.0),
+     ("linear", "factors", 0.0625), ("ties", "factors", 1.0)],
+)  # fmt: skip
+def test_the_default_weight_gives_the_mean(method, space, weight):
+    assert MergeConfig(method=method, space=space).weight_of(4) == weight
+    assert MergeConfig(method=method, space=space, weight=0.7).weight_of(4) == 0.7

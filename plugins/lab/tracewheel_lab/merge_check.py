@@ -7,19 +7,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tracewheel.config import MergeCheckSections, MergeConfig
-from tracewheel.core.errors import DataError, GateRefused
-from tracewheel.core.files import write_json
-from tracewheel.curation.curated_folder import VALIDATION, load_tasks
-from tracewheel.evaluation.evaluate import evaluate
-from tracewheel.evaluation.ranking import Evaluation, comparable_rates
-from tracewheel.policy.adapters import PolicyRef, policy_of
-from tracewheel.policy.merge import Part, compare, merge
-from tracewheel.sampling.seeds import evaluation_seed
-from tracewheel.sampling.validation import VALIDATION_SAMPLES
+from tracewheel import (
+    DataError,
+    EvaluateSections,
+    Evaluation,
+    GateRefused,
+    PolicyRef,
+    RetrainConfig,
+    comparable_rates,
+    evaluate_split,
+    policy_of,
+    write_json,
+)
+from tracewheel_lab.merging import MERGED, MergeConfig, Part, compare, merge
 
-MERGED = "merged"
-COMPARISON_FILE, VALIDATION_FOLDER = "comparison.json", "validation"
+COMPARISON_FILE, VALIDATION = "comparison.json", "validation"
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,7 @@ class MergeFolders:
 
 
 def merge_and_check(
-    config: MergeCheckSections, folders: MergeFolders, settings: MergeConfig, out: Path, curated: Path | None
+    config: RetrainConfig, folders: MergeFolders, settings: MergeConfig, out: Path, curated: Path | None
 ) -> dict[str, Any]:
     """Merge, and compare the merge with its parts on the validation split.
 
@@ -77,11 +79,9 @@ def _why_not(comparison: Mapping[str, Any]) -> str:
     return f"{reason} {comparison['best_part_rate']:.3f}"
 
 
-def _rates(config: MergeCheckSections, policies: Mapping[str, PolicyRef], out: Path, curated: Path) -> dict[str, float | None]:
-    tasks, seed = load_tasks(curated, VALIDATION), evaluation_seed(config.seed, VALIDATION)
+def _rates(config: RetrainConfig, policies: Mapping[str, PolicyRef], out: Path, curated: Path) -> dict[str, float | None]:
     evaluations = {}
     for name, policy in policies.items():
-        folder = out / VALIDATION_FOLDER / name
-        summary = evaluate(config, policy, tasks, folder, samples=VALIDATION_SAMPLES, seed=seed)
-        evaluations[name] = Evaluation(summary, folder)
+        folder = out / VALIDATION / name
+        evaluations[name] = Evaluation(evaluate_split(EvaluateSections.of(config), policy, curated, VALIDATION, folder), folder)
     return comparable_rates(evaluations)

@@ -10,14 +10,14 @@ import torch
 from peft import get_peft_model
 
 from flows.cli import main
-from tracewheel.config import LoraShape, PolicyConfig
+from tracewheel.config import LoraConfig, PolicyConfig
 from tracewheel.core.files import read_json, write_json
 from tracewheel.core.fingerprint import digest_of
 from tracewheel.core.out_folder import visible_files
 from tracewheel.environments.workspace.tasks import make_task
-from tracewheel.evaluation import merge_check
 from tracewheel.policy.adapters import ADAPTER_INFO, check_adapter, peft_config, write_adapter, write_full_model
 from tracewheel.policy.loading import load_base
+from tracewheel_lab import merge_check
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +26,7 @@ def states(base, tmp_path_factory):
     root = tmp_path_factory.mktemp("states")
     for seed, name in enumerate(("start", "one", "two")):
         torch.manual_seed(seed)
-        model = get_peft_model(load_base(PolicyConfig(), base), peft_config(LoraShape(rank=2, alpha=2, targets=("q_proj",))))
+        model = get_peft_model(load_base(PolicyConfig(), base), peft_config(LoraConfig(rank=2, alpha=2, targets=("q_proj",))))
         with torch.no_grad():
             for parameter in (value for key, value in model.named_parameters() if "lora_B" in key):
                 parameter.normal_(0.0, 0.01)
@@ -63,13 +63,13 @@ def rates(monkeypatch):
     def say(*values):
         left = list(values)
 
-        def evaluate(config, policy, tasks, out, **rest):
+        def evaluate(config, policy, curated, split, out):
             out.mkdir(parents=True)
             rate = {"rate": left.pop(0)}
             write_json(out / "evaluation.json", {"greedy": rate, "sampled": rate})
             return {"greedy": rate, "sampled": rate}
 
-        monkeypatch.setattr(merge_check, "evaluate", evaluate)
+        monkeypatch.setattr(merge_check, "evaluate_split", evaluate)
 
     return say
 

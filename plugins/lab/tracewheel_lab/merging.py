@@ -11,22 +11,48 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from tracewheel.config import MergeConfig, MergeSections
-from tracewheel.core.errors import DataError
-from tracewheel.core.files import write_json
-from tracewheel.core.fingerprint import digest_of
-from tracewheel.policy.adapters import ADAPTER, base_hash, check_adapter, write_adapter
-from tracewheel.policy.chat_template import write_template
-from tracewheel.policy.probe import write_probe
+from pydantic import BaseModel, ConfigDict, Field
+
+from tracewheel import DataError, RetrainConfig, digest_of, load_base, policy_of, read_json, save_adapter, write_json
 
 if TYPE_CHECKING:
     from peft import PeftModel
 
 MERGED = "merged"
-MERGES_FILE = "merges.json"  # of a run's record: each merge, its parts and whether it was used
 ROUNDING = 1e-9
+
+
+class MergeConfig(BaseModel):
+    """How adapters are merged, through PEFT.
+
+    `linear` adds them up, each times `weight`. `ties` (Yadav et al. 2023) keeps the largest entries of each adapter, a
+    share of `density`, and averages those that agree with the sign of their sum. `dare_linear` and `dare_ties` (Yu et al.
+    2024) instead keep a random share and rescale it. The default `weight` gives the mean of all adapters; `linear` with
+    weight 1 composes them.
+
+    `space: weights` merges the changes that the adapters made to the weights since their start. `space: factors` merges
+    the two low-rank matrices separately, which is a rough approximation, fast on large models, and needs equal ranks.
+    `rank` is the rank of the result: by default the sum of the ranks, with `factors` the rank of one adapter.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    method: Literal["linear", "ties", "dare_linear", "dare_ties"] = "ties"
+    weight: Annotated[float, Field(gt=0.0)] | None = None
+    density: Annotated[float, Field(gt=0.0, le=1.0)] = 0.5
+    space: Literal["weights", "factors"] = "weights"
+    rank: Annotated[int, Field(ge=1)] | None = None
+
+    def weight_of(self, parts: int) -> float:
+        """The weight of each adapter when `parts` are merged."""
+        if self.weight is not None:
+            return self.weight
+        if self.method in ("ties", "dare_ties"):
+            return 1.0  # they average already
+        # PEFT takes the square root of the weight for each of the two factors, so their product needs the square.
+        return 1.0 / parts if self.space == "weights" else 1.0 / parts**2
 
 
 @dataclass(frozen=True)
@@ -39,7 +65,7 @@ class Part:
 
 
 def merge(
-    config: MergeSections,
+    config: RetrainConfig,
     parts: Sequence[Part],
     settings: MergeConfig,
     out: Path,
@@ -68,20 +94,17 @@ def merge(
     folders = dict.fromkeys(folder for part in parts for folder in (part.adapter, part.start) if folder)
     folders |= {onto: None} if onto else {}
     for folder in folders:
-        check_adapter(folder, config.policy.base)
+        policy_of(folder, config.policy.base)  # checks it
     with torch.random.fork_rng(), torch.no_grad():
         torch.manual_seed(config.seed)
         model, names = _load(config, list(folders))
         learnt = [(names[part.adapter], names[part.start] if part.start else None) for part in parts]
         _combine(model, learnt, names[onto] if onto else None, settings)
-        write_adapter(model, out / ADAPTER, MERGED, config.policy.base, version=version)
-        write_template(config.policy, out / ADAPTER)
-        model.set_adapter(MERGED)
-        write_probe(model, out / ADAPTER)
+        saved = save_adapter(config.policy, model, MERGED, out, version)
     record = {
         "settings": settings.model_dump(mode="json"),
         "weight": settings.weight_of(len(parts)),
-        "base_hash": base_hash(config.policy.base),
+        "base_hash": read_json(saved / "adapter.json")["base_hash"],
         "parts": {
             part.name: {"digest": digest_of(part.adapter), "start": digest_of(part.start) if part.start else None}
             for part in parts
@@ -112,11 +135,9 @@ def compare(merged: float | None, parts: Mapping[str, float | None]) -> dict[str
     }
 
 
-def _load(config: MergeSections, folders: list[Path]) -> tuple[PeftModel, dict[Path, str]]:
+def _load(config: RetrainConfig, folders: list[Path]) -> tuple[PeftModel, dict[Path, str]]:
     """The base with all adapters, and their names in it."""
     from peft import PeftModel
-
-    from tracewheel.policy.loading import load_base
 
     names = {folder: f"adapter_{number}" for number, folder in enumerate(folders)}
     base = load_base(config.policy, config.policy.base)

@@ -17,14 +17,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tracewheel.config import WorkerSections
-from tracewheel.core.errors import ConfigError, InfrastructureError
-from tracewheel.core.fingerprint import code_version, digest_of
-from tracewheel.core.types import Trajectory
-from tracewheel.policy.adapters import PolicyRef
-from tracewheel.rollout.orders import Order
-from tracewheel.rollout.trajectory_queue import TrajectoryQueue
-from tracewheel.scoring.world_code import world_code
+from tracewheel import (
+    ConfigError,
+    InfrastructureError,
+    Order,
+    PolicyRef,
+    Trajectory,
+    TrajectoryQueue,
+    WorkerSections,
+    digest_of,
+    worker_code,
+)
 
 ASK_SECONDS = 0.2  # pause between two questions for a newer policy, or for orders when there were none
 KEPT_ADAPTERS = 8
@@ -184,12 +187,6 @@ def check_code(config: WorkerSections, expected: str) -> None:
     """
     if worker_code(config) != expected:
         raise ConfigError("this machine of the Ray cluster has another version of Tracewheel, or of a plugin, than the driver")
-
-
-def worker_code(config: WorkerSections) -> str:
-    """Hash of the code that workers run."""
-    world = world_code(config.environment.spec, config.environment.verifiers)
-    return code_version("tracewheel.rollout.worker", *world.modules, plugins=world.plugins)
 
 
 @contextlib.contextmanager

@@ -11,15 +11,15 @@ import psutil
 import pytest
 
 from tasks.engine.fleet import make_fleet
-from tasks.engine.ray_fleet import run_rollout_worker
 from tracewheel.config import RetrainConfig, WorkerSections
 from tracewheel.core.errors import ConfigError
 from tracewheel.core.fingerprint import digest_of
 from tracewheel.environments.workspace.tasks import FAMILIES, make_task
 from tracewheel.policy.adapters import PolicyRef
 from tracewheel.rollout.orders import Order
-from tracewheel.rollout.ray_queue import RemoteQueue, absolute
 from tracewheel.rollout.trajectory_queue import TrajectoryQueue
+from tracewheel_scale.ray_fleet import run_rollout_worker
+from tracewheel_scale.ray_queue import RemoteQueue, absolute
 
 SAMPLES = 2
 LONGEST = 300  # seconds allowed for a step of these tests on a busy machine
