@@ -13,6 +13,7 @@ from tracewheel.core.files import read_json, read_records, write_frame, write_js
 from tracewheel.core.statistics import bootstrap_interval, pass_at_k, wilson_interval
 from tracewheel.core.types import Score, Task, Trajectory
 from tracewheel.curation.curated_folder import VALIDATION, load_tasks
+from tracewheel.evaluation.paired_outcomes import RESULTS_FILE as RESULTS_FILE
 from tracewheel.policy.adapters import PolicyRef
 from tracewheel.rollout.rollout import TRAJECTORIES_FILE, RolloutPlan, rollout
 from tracewheel.sampling.seeds import evaluation_seed
