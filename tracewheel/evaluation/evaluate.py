@@ -121,8 +121,7 @@ def evaluate_split(
         samples = VALIDATION_SAMPLES if chooses else config.evaluation.samples
     tasks = load_tasks(curated, split)
     if part:
-        from tracewheel.evaluation.paired_outcomes import RESULTS_FILE as RESULTS_FILE
-from tracewheel.evaluation.sequential import in_parts
+        from tracewheel.evaluation.sequential import in_parts
 
         chosen = set(in_parts((task.id for task in tasks), part[1])[part[0]])
         tasks = [task for task in tasks if task.id in chosen]
