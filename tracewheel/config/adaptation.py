@@ -55,15 +55,6 @@ class MergeConfig(Strict):
     space: Literal["weights", "factors"] = "weights"
     rank: Count | None = None
 
-    def weight_of(self, parts: int) -> float:
-        """The weight of each adapter when `parts` are merged."""
-        if self.weight is not None:
-            return self.weight
-        if self.method in ("ties", "dare_ties"):
-            return 1.0  # they average already
-        # PEFT takes the square root of the weight for each of the two factors, so their product needs the square.
-        return 1.0 / parts if self.space == "weights" else 1.0 / parts**2
-
     def label(self) -> str:
         """A short name with the settings that differ from the defaults, as in `ties density 0.5`."""
         changed = self.model_dump(exclude_defaults=True, exclude={"method"})

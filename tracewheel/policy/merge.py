@@ -80,7 +80,7 @@ def merge(
         write_probe(model, out / ADAPTER)
     record = {
         "settings": settings.model_dump(mode="json"),
-        "weight": settings.weight_of(len(parts)),
+        "weight": weight_of(settings, len(parts)),
         "base_hash": base_hash(config.policy.base),
         "parts": {
             part.name: {"digest": digest_of(part.adapter), "start": digest_of(part.start) if part.start else None}
@@ -135,7 +135,7 @@ def _combine(model: PeftModel, learnt: list[tuple[str, str | None]], onto: str |
         onto: The name of the adapter that the change is added to.
         settings: The method and its settings.
     """
-    weight = settings.weight_of(len(learnt))
+    weight = weight_of(settings, len(learnt))
     if settings.space == "factors":
         ranks = {model.peft_config[part].r for part, _ in learnt}
         if len(ranks) > 1 or settings.rank not in (None, *ranks):
@@ -200,3 +200,13 @@ def _smallest_side(model: PeftModel) -> int:
 
     layers = [module for module in model.modules() if isinstance(module, LoraLayer)]
     return min(min(layer.in_features, layer.out_features) for layer in layers)
+
+
+def weight_of(settings: MergeConfig, parts: int) -> float:
+    """The weight of each adapter when `parts` are merged."""
+    if settings.weight is not None:
+        return settings.weight
+    if settings.method in ("ties", "dare_ties"):
+        return 1.0  # they average already
+    # PEFT takes the square root of the weight for each of the two factors, so their product needs the square.
+    return 1.0 / parts if settings.space == "weights" else 1.0 / parts**2

@@ -4,6 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from tracewheel.config import LoraConfig, LoraShape, MergeConfig, RetrainConfig
+from tracewheel.policy.merge import weight_of
 
 SMALL = {"rank": 4, "alpha": 8}
 
@@ -27,8 +28,8 @@ def test_a_group_has_the_shape_that_its_families_share():
      ("linear", "factors", 0.0625), ("ties", "factors", 1.0)],
 )  # fmt: skip
 def test_the_default_weight_gives_the_mean(method, space, weight):
-    assert MergeConfig(method=method, space=space).weight_of(4) == weight
-    assert MergeConfig(method=method, space=space, weight=0.7).weight_of(4) == 0.7
+    assert weight_of(MergeConfig(method=method, space=space), 4) == weight
+    assert weight_of(MergeConfig(method=method, space=space, weight=0.7), 4) == 0.7
 
 
 def test_a_merge_label_lists_settings_that_differ_from_the_defaults():

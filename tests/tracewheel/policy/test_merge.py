@@ -12,7 +12,7 @@ from tracewheel.config import LoraShape, MergeConfig, PolicyConfig
 from tracewheel.core.errors import AdapterMismatchError, DataError
 from tracewheel.policy.adapters import check_adapter, peft_config, write_adapter
 from tracewheel.policy.loading import load_base
-from tracewheel.policy.merge import Part, compare, merge
+from tracewheel.policy.merge import Part, compare, merge, weight_of
 
 TARGETS = ("q_proj", "k_proj")
 METHODS = ("linear", "ties", "dare_linear", "dare_ties")
@@ -137,7 +137,7 @@ def test_changes_since_the_start_are_merged(method, by_peft, density, family, me
     rank = 2 * 3  # the ranks of both parts and of their start together
     for name in start:
         changes = [one[name] - start[name], two[name] - start[name]]
-        expected = by_peft(changes, torch.full((2,), settings.weight_of(2)), density)
+        expected = by_peft(changes, torch.full((2,), weight_of(settings, 2)), density)
         u, s, v = torch.linalg.svd(expected, full_matrices=False)
         torch.testing.assert_close(found[name], start[name] + (u[:, :rank] * s[:rank]) @ v[:rank], atol=1e-4, rtol=1e-3)
 
