@@ -54,7 +54,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 help:
 	@echo "make demo       install what is missing and run the whole loop on $(PROFILE)"
-	@echo "make demo-smollm2  the loop on a real language model, SmolLM2-135M-Instruct (docs/smollm2.md)"
+	@echo "make demo-smollm2  the loop on a real language model, SmolLM2-135M-Instruct (benchmarks/results/smollm2.md)"
 	@echo "make demo-refund-desk  the loop on a dialogue with a simulated customer (docs/dialogue.md)"
 	@echo "make demo-assistant  the loop on a personal assistant over several apps (docs/assistant.md)"
 	@echo "make demo-retrieval  the loop on multi-hop questions that are answered by searching (docs/retrieval.md)"

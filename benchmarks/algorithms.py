@@ -4,7 +4,7 @@
 
 For each seed one run makes the shared part (curated tasks, warm starts, their evaluations); each
 algorithm then runs `tracewheel retrain` from a copy of that store. Prints JSON and a table; writes
-`docs/algorithms.json`, `docs/algorithms.md` and `docs/algorithms.png`, or the same under another `--name`.
+`results/algorithms.json`, `results/algorithms.md` and `results/algorithms.png`, or the same under another `--name`.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time; with more than one each gets one thread")
     parser.add_argument("--set", dest="overrides", action="append", default=[], metavar="a.b=c", help="for every run")
     parser.add_argument("--work", type=Path, default=Path("runs/benchmark-algorithms"))
-    parser.add_argument("--out", type=Path, default=Path("docs"))
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
     parser.add_argument("--name", default="algorithms", help="of the files written")
     arguments = parser.parse_args()
     config = load_config(arguments.profile, arguments.overrides)

@@ -2,7 +2,7 @@
 
     python benchmarks/curation.py                                  # 10k and 100k traces
     python benchmarks/curation.py --traces 10000 100000 1000000    # about 12 GB on the disk
-    python benchmarks/curation.py --json docs/curation_speed.json
+    python benchmarks/curation.py --json benchmarks/results/curation_speed.json
 
 The log is one of the workspace's deployed agent: four attempts at each task, three tasks per user, true calls and replies, so
 that each trace is replayed, verified and compared, each task is probed, and two tasks in five are used. `orjson`

@@ -4,7 +4,7 @@ Neither statsmodels nor online-fdr is a dependency of the project, so this runs 
 
     python -m venv /tmp/published
     /tmp/published/bin/pip install numpy scipy pandas statsmodels online-fdr pydantic pyyaml filelock pyarrow
-    PYTHONPATH=. /tmp/published/bin/python benchmarks/gate_published.py --out docs/gate_published.json
+    PYTHONPATH=. /tmp/published/bin/python benchmarks/gate_published.py --out benchmarks/results/gate_published.json
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Every decision goes through `evaluation.gate.promotes` at the level of `evaluation.error_budget.level_of`. Run it from the root:
 
-    python benchmarks/gate_year.py --out docs/gate.json
+    python benchmarks/gate_year.py --out benchmarks/results/gate.json
 
 A task has an ease z. The champion solves it sampled with chance sigmoid(z), and greedily with chance Phi(z / 0.8); the
 challenger with z + shift + noise in place of z, because training moves each task a little. The worlds differ in how far tasks
@@ -240,7 +240,7 @@ def killed(share: float, trials: int, level: float) -> dict[str, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=Path("docs/gate.json"))
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/gate.json"))
     parser.add_argument("--years", type=int, default=200)
     parser.add_argument("--trials", type=int, default=1000)
     parser.add_argument(

@@ -1,6 +1,6 @@
 """What an episode of a program costs beside one of the built-in loop: CPU seconds, the programs' own included.
 
-    python benchmarks/harness.py --episodes 64 --json docs/harness_overhead.json
+    python benchmarks/harness.py --episodes 64 --json benchmarks/results/harness_overhead.json
 
 Plays the same workspace tasks with the tiny base by our own loop, by `examples/openai_agent.py` started for each episode, and
 by the same program forked from a process that has imported OpenAI's client already. Each side is a fresh pool on one engine,

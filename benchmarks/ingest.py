@@ -2,7 +2,7 @@
 
     python benchmarks/ingest.py                                  # 10k and 100k traces
     python benchmarks/ingest.py --traces 10000 100000 1000000    # about 4 GB on the disk
-    python benchmarks/ingest.py --json docs/ingest.json
+    python benchmarks/ingest.py --json benchmarks/results/ingest.json
 
 `orjson` parses each line and discards it; `read` also finds the format, checks roles, calls and replies and makes a
 `Trace`; `ingest` also redacts, drops duplicates and writes Parquet, as `tracewheel ingest` does. `1% more` is a

@@ -6,7 +6,7 @@ Runs `tracewheel retrain` once per seed, then two controls from the same warm st
 steps on the replay text alone (the contribution of replay to the harder tier), and the same reinforcement
 learning without the action mask, so that the loss covers tool replies. The late policies with and without it
 are compared task by task, whatever validation chose: several together, because one alone wavers. Prints JSON and
-a table; writes `docs/learning.json`, `docs/learning.md` and `docs/learning.png`. `--label` gives the seeds of another
+a table; writes `results/learning.json`, `results/learning.md` and `results/learning.png`. `--label` gives the seeds of another
 kind of machine a name, and keeps the results of others beside them.
 """
 
@@ -62,7 +62,7 @@ def main() -> None:
     parser.add_argument("--profile", default="configs/tiny.yaml")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--work", type=Path, default=Path("runs/benchmark-learning"))
-    parser.add_argument("--out", type=Path, default=Path("docs"))
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
     parser.add_argument("--control-seeds", type=int, nargs="*", help="seeds to run the controls for (default: all)")
     parser.add_argument("--label", default="", metavar="TEXT", help="follows the seed, as ' on AVX-512'")
     arguments = parser.parse_args()

@@ -1,6 +1,6 @@
 """How far sampler and trainer are apart: our engine, vLLM, an older policy, another model; and what a correction makes of it.
 
-    .venv-vllm/bin/python benchmarks/mismatch.py --json docs/mismatch.json     # about ten minutes on two busy cores
+    .venv-vllm/bin/python benchmarks/mismatch.py --json benchmarks/results/mismatch.json # ten minutes on two busy cores
 
 The policy is the warm start of `configs/tiny.yaml`. Each side samples `--samples` episodes of `--tasks` validation tasks and
 the learner gives the same tokens its own log-probabilities. Figures are over all tokens that were sampled: the differences in

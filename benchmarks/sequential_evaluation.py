@@ -1,6 +1,6 @@
 """Sequential evaluation against one look at all tasks: promotions, errors and the share of episodes that are played.
 
-    python benchmarks/sequential_evaluation.py --out docs/sequential_evaluation.json
+    python benchmarks/sequential_evaluation.py --out benchmarks/results/sequential_evaluation.json
 
 Each comparison has tasks of random difficulty; both policies play one greedy and four sampled episodes of each. A task's
 difference is the gate's: half greedy, half sampled success. Both designs use the gate's own test.

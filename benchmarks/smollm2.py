@@ -5,14 +5,14 @@
     python benchmarks/smollm2.py run --seeds 0 1 2        # hours; `--policies rl rejection_sampling` for some of them
     python benchmarks/smollm2.py run --world noisy --policies rl rejection_sampling
     python benchmarks/smollm2.py run --world bfloat16 --policies rl          # on a processor that multiplies bfloat16
-    python benchmarks/smollm2.py show                     # tables and plot again from docs/smollm2.json
+    python benchmarks/smollm2.py show                     # tables and plot again from benchmarks/results/smollm2.json
 
-Each result goes into `docs/smollm2.json` as soon as it is there, with what every held-out task gave, so that results of
+Each result goes into `results/smollm2.json` as soon as it is there, with what every held-out task gave, so that results of
 several days stand side by side and any two of them can be compared task by task. `rl` runs `tracewheel retrain` from nothing
 and measures its time and memory; rejection sampling runs it with as many episodes, DPO for about as long, from a copy of that
 store where there is one. (Stages of other code than the store's are made again; on a machine of the same kind they come out
-the same.) The longer warm start trains for as many more epochs as the time of reinforcement learning allows. Tables (those of
-`smollm2_ablations.py` too) go between the marks in `docs/smollm2.md`, the plot into `docs/smollm2.png`.
+the same.) The longer warm start trains for as many more epochs as the time of reinforcement learning allows. Tables go
+between the marks in `results/smollm2.md`, the plot into `results/smollm2.png`.
 
 Where time is not what is measured, two runs beside each other, a core each, take about 0.7 of the time of one after the
 other, and give the same bits as on two cores, for each still has two threads:
@@ -46,7 +46,11 @@ from tracewheel.policy.adapters import PolicyRef
 from tracewheel.sampling.seeds import evaluation_seed
 
 PROFILE = "configs/smollm2.yaml"
-JSON, PAGE, PLOT = Path("docs/smollm2.json"), Path("docs/smollm2.md"), Path("docs/smollm2.png")
+JSON, PAGE, PLOT = (
+    Path("benchmarks/results/smollm2.json"),
+    Path("benchmarks/results/smollm2.md"),
+    Path("benchmarks/results/smollm2.png"),
+)
 # Which part of the JSON a world's results are in, and what it changes in the profile. In the noisier one tools fail, customers
 # change their mind, and the reward is the share of the orders asked for that are done. Nearly all of its groups differ, so an
 # iteration takes longer, and there are fewer. The profile's `auto` means bfloat16 on a processor that multiplies it. That is

@@ -1,6 +1,6 @@
 """A whole `tracewheel retrain`, from nothing: time and peak memory by stage, agreement of sampler and learner, findings.
 
-`python benchmarks/whole_run.py configs/smollm2.yaml --run-dir /tmp/run --json docs/smollm2.json` starts the command in a
+`python benchmarks/whole_run.py configs/smollm2.yaml --run-dir /tmp/run --json /tmp/whole.json` starts the command in a
 process of its own and samples the memory of its process tree (resident, shared pages counted once for each process) twice a
 second. A stage's peak is the highest sample between its begin and its end; stages before a stored result cost nothing.
 """

@@ -8,6 +8,7 @@ import inspect
 import json
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from typing import Any
 
 from tracewheel.core.errors import ConfigError
@@ -25,22 +26,27 @@ ENTRY = re.compile(r"^    (\w+)(?: \([^)]*\))?: ")
 
 def add_describe_command(commands: Any, exit_codes: str) -> None:
     """Add the command to the command line."""
-    summary = "the kinds of environments, verifiers, users and readers; with KIND, one of them, its arguments and tools"
+    summary = "the kinds of environments, verifiers, users and readers; one of them; or `profile`, all settings of one"
     parser = commands.add_parser("describe", help=summary, description=f"{summary}.", epilog=exit_codes)
     parser.set_defaults(command="flows.commands.describe:describe")
     parser.add_argument(
-        "kind", metavar="KIND", nargs="?", help="a built-in name, or module:Class (default: list what is built in)"
+        "kind", metavar="KIND", nargs="?", help="a built-in name, module:Class, or `profile` (default: list what is built in)"
     )
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
     parser.add_argument("--debug", action="store_true", help="show stack traces and the libraries' logs")
 
 
 def describe(options: argparse.Namespace) -> dict[str, Any]:
-    """List the built-in kinds, or describe one kind: a record for each sort that has it.
+    """List the built-in kinds, or describe one kind (a record for each sort that has it), or the settings of a profile.
 
     Raises:
         ConfigError: there is no such kind.
     """
+    if options.kind == "profile":
+        from tracewheel.config.settings import settings
+
+        listed = [asdict(one) for one in settings()]
+        return {"settings": listed} if options.json else {"show": lambda: _show_settings(listed)}
     kinds = built_in()
     if options.kind is None:
         listed = [
@@ -201,6 +207,20 @@ def _show_list(listed: list[dict[str, Any]]) -> None:
         for sort in sorts
     ]
     show_card(Card("Kinds that a profile may name; your own as module:Class", parts=parts, next=["tracewheel describe KIND"]))
+
+
+def _show_settings(listed: list[dict[str, Any]]) -> None:
+    from flows.console.look import Card, Grid, show_card
+
+    rows = [
+        (one["name"], one["type"], "required" if one["default"] is None else one["default"], one["since"], _meaning(one))
+        for one in listed
+    ]
+    show_card(Card("Settings of a profile", parts=[Grid(("setting", "type", "default", "since", ""), rows, False)]))
+
+
+def _meaning(one: Mapping[str, Any]) -> str:
+    return f"{', '.join(one['kinds'])}: {one['meaning']}" if one["kinds"] else str(one["meaning"])
 
 
 def _show(described: list[dict[str, Any]]) -> None:

@@ -127,6 +127,8 @@ def write_report(run: Run, outcome: Outcome, model_version: str) -> dict[str, An
         summary["noise_floor"] = noise
     summary["constant_policy"] = best_constant_policy(run.config.evaluation.rubric or run.config.rubric, outcome.curated.path)
     changes = run.record.write(CHANGES_FILE, changes_of(outcome))
+    gate = run.record.write(GATE_FILE, outcome.gate)
+    write_results(run, outcome, summary)
     data = results_of(
         outcome.curated.path,
         {name: [entry.path for entry in splits.values()] for name, splits in outcome.evaluations.items()},
@@ -137,7 +139,6 @@ def write_report(run: Run, outcome: Outcome, model_version: str) -> dict[str, An
     summary["validation"] = outcome.validation
     summary["intervals"] = intervals(data.policies)
     summary["harder_differences"] = harder_differences(outcome.evaluations)
-    gate = run.record.write(GATE_FILE, outcome.gate)
     export_runs([run.record], run.record.path / PAGE_FILE, ending=summary)
     quality = write_quality_page(read_json(outcome.curated.path / QUALITY_FILE), run.record.path)
     for name, policy in outcome.policies.items():
@@ -149,7 +150,6 @@ def write_report(run: Run, outcome: Outcome, model_version: str) -> dict[str, An
     run.tracking.log_results(figures | shares)
     points = {step: {f"eval/validation/{name}": rates[name] for name in rates} for step, rates in outcome.validation.items()}
     run.tracking.log_curve(points)
-    write_results(run, outcome, summary)
     note = run_note(summary, read_json(changes), stored_findings(run.record))
     run.tracking.describe(note, {"run_id": run.record.run_id, "adapter_digest": digest_of(weights)}, version_tags(run, summary))
     run.tracking.log_files([run.record.path / name for name in (CONFIG_FILE, LINEAGE_FILE, PAGE_FILE)] + [gate, changes])

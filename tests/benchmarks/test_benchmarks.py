@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import random
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -85,41 +80,6 @@ def test_the_power_of_a_power_law_is_recovered() -> None:
     assert exponent(points[:1], "ours") is None
 
 
-def test_time_is_charged_once_to_the_innermost_account() -> None:
-    from overhead_run import Ledger
-
-    started = time.time()
-    ledger = Ledger(started)
-    inner = ledger.around("inner", lambda: time.sleep(0.05))
-    outer = ledger.around("outer", lambda: (time.sleep(0.02), inner()))
-    outer()
-    seconds = ledger.close()
-    assert seconds["inner"] >= 0.05
-    assert 0.02 <= seconds["outer"] < seconds["inner"] + 0.02
-    assert sum(seconds.values()) == pytest.approx(time.time() - started, abs=0.02)
-
-
-def test_only_listed_tasks_are_slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import overlap_environment
-
-    from tracewheel.environments.workspace.tasks import make_task
-
-    slow, fast = (make_task("pattern", 1, random.Random(seed)) for seed in (0, 1))
-    (tmp_path / "tasks.json").write_text(json.dumps([slow.id]))
-    monkeypatch.setenv("OVERLAP_TASKS", str(tmp_path / "tasks.json"))
-    monkeypatch.setenv("OVERLAP_DELAY", "0.05")
-    monkeypatch.setenv("OVERLAP_LOG", str(tmp_path / "begun"))
-    overlap_environment.slow_tasks.cache_clear()
-    for task, is_slow in ((fast, False), (slow, True)):
-        environment = overlap_environment.SlowWorkspace()
-        environment.reset(task)
-        started = time.perf_counter()
-        assert not environment.step("list_files", {"path": task.goal["source"]}).error
-        assert (time.perf_counter() - started >= 0.05) == is_slow
-        assert (tmp_path / "begun").exists() == is_slow
-    overlap_environment.slow_tasks.cache_clear()
-
-
 @pytest.mark.parametrize(
     ("measured", "fallen"),
     [
@@ -133,31 +93,3 @@ def test_a_ratio_20_percent_worse_is_reported(measured: dict[str, float], fallen
     from check_regression import worse
 
     assert worse({"speed": 1.0, "power of the turns, ours": 1.0}, measured) == fallen
-
-
-PRODUCTS = """
-import torch
-from bfloat16_products import multiply_in_float32
-
-multiply_in_float32()
-shapes = [(96, 576), (576, 1536), (4, 96, 64), (4, 64, 70), (96, 1536), (4, 96, 70)]
-low = [torch.randn(*shape, generator=torch.Generator().manual_seed(0)).bfloat16().requires_grad_() for shape in shapes]
-high = [matrix.detach().float().requires_grad_() for matrix in low]
-made = [
-    [left @ right, many @ others, torch.addmm(added, left, right, alpha=0.5), torch.baddbmm(more, many, others, beta=2)]
-    for left, right, many, others, added, more in (low, high)
-]
-for one, other in zip(*made, strict=True):
-    assert torch.equal(one, other.bfloat16())
-    one.backward(torch.ones_like(one))
-    other.backward(torch.ones_like(other))
-for one, other in zip(low, high, strict=True):
-    torch.testing.assert_close(one.grad, other.grad.bfloat16(), rtol=2**-6, atol=2**-6)
-"""
-
-
-def test_bfloat16_is_multiplied_in_float32_and_rounded_once() -> None:
-    """In a process of its own: it is for the whole process."""
-    from measuring import environment
-
-    subprocess.run([sys.executable, "-c", PRODUCTS], env=environment(threads=1), check=True)

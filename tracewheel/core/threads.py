@@ -3,7 +3,7 @@
 By default the threads of GNU's OpenMP runtime spin for milliseconds at the end of each parallel piece of work. On a machine
 with other work the spinning threads take the processor from those that they wait for: two torch threads beside two busy
 processes are then 10 to 25 times slower instead of 2 or 3 times. Threads that sleep at once took 1.2 to 1.56 times as long on
-an idle machine. So they spin for a tenth of a millisecond first (`benchmarks/busy_machine.py` measures all three). The
+an idle machine. So they spin for a tenth of a millisecond first. The
 runtime reads its settings when torch is imported.
 """
 

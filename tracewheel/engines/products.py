@@ -1,6 +1,6 @@
 """Products with weights that do not change between passes.
 
-On a CPU, oneDNN multiplies up to twice as fast by weights that it has laid out itself (`benchmarks/decoding.py`); torch
+On a CPU, oneDNN multiplies up to twice as fast by weights that it has laid out itself; torch
 does so only for models that it compiles. Layers of a tiny model are too small for it to matter, and keep torch's own
 product, which starts faster.
 """

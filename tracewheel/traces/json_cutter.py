@@ -2,7 +2,7 @@
 
 It looks at strings and brackets only; the parser decides whether a value is valid. Where brackets do not match, or a
 string has no end, it continues at the next line that begins as the first value did, so that a damaged element costs no
-other. ijson gives neither bytes nor places and stops at the first damage; `benchmarks/ingest_lists.py` compares speeds.
+other. ijson gives neither bytes nor places and stops at the first damage.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ import pytest
 from tracewheel.backtest.plan import Window
 from tracewheel.backtest.result import UNUSED, BranchRecord, result_of
 from tracewheel.backtest.serving import FIRST
-from tracewheel.report.backtest import headline, sentences, shown, write_backtest
+from tracewheel.dashboard.backtest import headline, sentences, shown, write_backtest
 from tracewheel.report.backtest_chart import draw
 
 DAYS = (2, 3, 4, 5)

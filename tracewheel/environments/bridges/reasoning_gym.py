@@ -30,7 +30,7 @@ EMPTY = (None, "", " ", "?")
 # Some have no `answer`, but a worked one beside it.
 WORKED = ("possible_answer", "example_correct_answer", "example_answer")
 SEVERAL_RIGHT = ("graph_color", "n_queens", "propositional_logic")  # another task's answer may be right too
-# Of docs/reasoning_gym.json, and too rare for a check of a few.
+# Of benchmarks/results/reasoning_gym.json, and too rare for a check of a few.
 LENIENT = {"figlet_font": "hedged scores 1 (1 of 20 tasks)", "propositional_logic": "hedged scores 1 (2 of 60 tasks)"}
 NUMBERS_ONLY = ("countdown", "puzzle24")
 FORMULAS = ("intermediate_integration", "polynomial_multiplication", "simple_integration", *NUMBERS_ONLY)
