@@ -37,7 +37,6 @@ from tracewheel.evaluation.pareto import pareto_points
 from tracewheel.operations.approval import approval_of
 from tracewheel.operations.intake_record import INTAKE_FILE
 from tracewheel.policy.adapters import ADAPTER
-from tracewheel.policy.merge import MERGES_FILE
 from tracewheel.report.results import results_of
 from tracewheel.report.run_note import run_note
 from tracewheel.sampling.guard import GuardEvent
@@ -115,8 +114,6 @@ def write_report(run: Run, outcome: Outcome, model_version: str) -> dict[str, An
         summary["leaks"] = leaks
     if damaged := run.record.damaged:
         summary["damaged"] = damaged
-    if (run.record.path / MERGES_FILE).is_file():
-        summary["merges"] = read_json(run.record.path / MERGES_FILE)
     if outcome.rate_trials:
         summary["rate_trials"] = outcome.rate_trials
         found = {name: f"{trials['learning_rate']:.3g}" for name, trials in outcome.rate_trials.items()}
