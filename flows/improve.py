@@ -56,11 +56,11 @@ def with_learning_rate(run: Run, curated: Entry, start: Policy, sampler: TaskSam
     return replace(run, config=run.config.model_copy(update={"learner": learner})), found.result
 
 
-def improve(run: Run, curated: Entry, start: Policy, sampler: TaskSampler, *, name: str = "rl", before: int = 0) -> Improvement:
+def improve(run: Run, curated: Entry, start: Policy, sampler: TaskSampler, *, name: str = "rl") -> Improvement:
     """Sample tasks, roll out, score, update; every few iterations, validate.
 
     Where the guard raises the alarm, the loop goes back to its best iteration with a lower learning rate, or stops. Policies
-    are named after `name`; the tracker's iterations follow those that the run had `before`.
+    are named after `name`.
     """
     run, trials = with_learning_rate(run, curated, start, sampler)
     training = run.config.training
@@ -99,7 +99,7 @@ def improve(run: Run, curated: Entry, start: Policy, sampler: TaskSampler, *, na
             }
             found.updates[iteration] = {**update.result, **figures}
             if run.tracking:
-                run.tracking.log_iteration(before + iteration, found.updates[iteration])
+                run.tracking.log_iteration(iteration, found.updates[iteration])
             if not event and (last or validates(training, iteration)):
                 found.candidates.append(validate(run, curated, policy, iteration))
             watch.see(iteration, found.evaluations, rollouts=trajectories, scores=scores, update=update)

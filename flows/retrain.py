@@ -17,10 +17,10 @@ from flows.improve import improve, validate, with_harder_tier
 from flows.intake import take_in
 from flows.opening import earlier_curation, opened, starting_facts, starting_point, tracked
 from flows.setup import resolve_config
-from flows.specialists import improve_specialists
 from tasks.closing.lineage import log_lineage, told
 from tasks.closing.report import Outcome, write_report
 from tasks.engine.drivers import Driver
+from tasks.engine.fleet import check_fleet
 from tasks.engine.foresight import foresee_run
 from tasks.engine.reading import begin_run, waits_for_logs
 from tasks.engine.run import Policy, Run
@@ -141,6 +141,7 @@ class Prepared:
 def prepare(run: Run) -> Prepared:
     """The first part of the diagram: traces and tasks."""
     check_base(run.config)
+    check_fleet(run.config)
     traces = take_in(run)
     start = starting_facts(run, traces)
     splits, lost = earlier_splits(run, start)
@@ -161,8 +162,7 @@ def learn(run: Run, prepared: Prepared | None = None) -> Outcome:
     champion, sampler = starting_point(run, start, curated)
     policies, chosen = without_rl(run, curated, champion)
     baseline = champion.name if champion else best_on_validation(run, curated, policies)
-    loop = improve_specialists if run.config.training.specialists else improve
-    learned = loop(run, curated, chosen, sampler)
+    learned = improve(run, curated, chosen, sampler)
     policies["rl"] = replace(learned.best.policy, name="rl")
 
     every = run.config.comparison.policies == "all"

@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from tracewheel.config import DoctorSections, PolicyGradientConfig
 from tracewheel.core.files import read_json, read_table
@@ -148,7 +148,8 @@ class RunRecords:
 
     @functools.cached_property
     def _places(self) -> Mapping[int, Any]:
-        return cast(Mapping[int, Any], self.episodes.groupby("iteration").indices)
+        places: Any = self.episodes.groupby("iteration").indices
+        return dict(places)
 
     def group_means(self, column: str) -> pd.Series:
         """The mean of a column over each group's episodes that have it, by `iteration` and `group`."""
