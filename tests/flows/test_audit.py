@@ -12,7 +12,7 @@ from tasks.records.audit import audit_metrics
 from tracewheel.core.fingerprint import digest_file
 from tracewheel.report.glossary import knows
 
-FEW = ("--set", "audit.tasks=6", "--set", "audit.changes=1")
+FEW = ("--set", "audit.tasks=6")
 
 
 @pytest.fixture
