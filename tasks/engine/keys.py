@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from tasks.engine.run import plugins_of, values_for
+from tasks.engine.kinds import code_of
+from tasks.engine.run import values_for
 from tasks.engine.stage import StageTask
 from tasks.stages.collect import collect_groups
 from tasks.stages.curate import curate_tasks
@@ -80,10 +81,14 @@ def stage_keys(config: RetrainConfig) -> dict[str, Mapping[str, Any]]:
     keys: dict[str, Mapping[str, Any]] = {}
     for stage, needs in NEEDS.items():
         sections = sections_of(stage)
-        plugins = plugins_of(config, sections) if "environment" in sections or "ingest" in sections else ()
         keys[stage] = {
             "settings": values_for(config, sections),
             "tasks": {task.stage: task.made_by(config) for task in needs.tasks},
-            "code": {module: code_version(module, plugins) for module in needs.code},
+            "code": {module: _version(module, config, sections) for module in needs.code},
         }
     return keys
+
+
+def _version(module: str, config: RetrainConfig, sections: tuple[str, ...]) -> str:
+    modules, plugins = code_of([module], config, sections)
+    return code_version(*modules, plugins=plugins)

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tasks.engine.differences import differences
 from tasks.engine.run import Run
-from tasks.engine.stage import StageTask, differences
-from tasks.engine.stage_code import STAGES
+from tasks.engine.stage_code import TASKS
 from tasks.stages.warm_start import WARM_STARTS
 from tracewheel.config import RetrainConfig, load_stored_config
 from tracewheel.core.errors import ConfigError, DataError
@@ -22,7 +22,6 @@ from tracewheel.report.doctor import read_guard
 from tracewheel.sampling.budget import has_room
 from tracewheel.sampling.validation import VALIDATION_SAMPLES, best_of, validates
 
-TASKS = {task.stage: task for task in STAGES}
 # Sections that decide what a loop plays, beside those that the key of a rollout holds.
 STEERING = ("training", "sampler", "learner", "guard", "rubric", "evaluation")
 
@@ -245,7 +244,7 @@ class Lookup:
 
     def _differs(self, name: str, made: Mapping[str, Any]) -> str:
         stage, arguments = name.rpartition("-")[0], made["arguments"]
-        if found := differences(made, TASKS[stage], self._config_of(stage, arguments)):
+        if found := differences(made, TASKS[stage], self._config_of(stage, arguments), self._run.store):
             return "; ".join(found)
         if own := self._differs_in_start(stage, made):
             return own
@@ -349,8 +348,3 @@ def _entries_in(value: Any) -> Iterator[Mapping[str, Any]]:
 
 def _same_policy(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     return one.get("digest") == other.get("digest") and one["version"] == other["version"]
-
-
-def task_of(stage: str) -> StageTask[Any]:
-    """The stage of that name."""
-    return TASKS[stage]

@@ -1,7 +1,10 @@
-"""Which module of the domain a stage's code is."""
+"""The stages by name."""
 
 from __future__ import annotations
 
+from typing import Any
+
+from tasks.engine.stage import StageTask
 from tasks.records.audit import audit_graders
 from tasks.stages.collect import collect_groups
 from tasks.stages.curate import curate_tasks
@@ -16,24 +19,22 @@ from tasks.stages.update import update_policy
 from tasks.stages.warm_start import warm_start_policy
 from tasks.tracking.registry import load_champion
 
-STAGES = (
-    ingest_traces,
-    curate_tasks,
-    load_champion,
-    warm_start_policy,
-    roll_out,
-    collect_groups,
-    score_trajectories,
-    try_learning_rates,
-    update_policy,
-    go_back_to,
-    evaluate_policy,
-    join_evaluations,
-    audit_graders,
-    decide_gate,
-)
-
-
-def module_of(stage: str) -> str:
-    """The module that a stage's key is made of."""
-    return next(task.code for task in STAGES if task.stage == stage)
+TASKS: dict[str, StageTask[Any]] = {
+    task.stage: task
+    for task in (
+        ingest_traces,
+        curate_tasks,
+        load_champion,
+        warm_start_policy,
+        roll_out,
+        collect_groups,
+        score_trajectories,
+        try_learning_rates,
+        update_policy,
+        go_back_to,
+        evaluate_policy,
+        join_evaluations,
+        audit_graders,
+        decide_gate,
+    )
+}

@@ -28,6 +28,7 @@ from tracewheel.config.sampler import SamplerConfig
 from tracewheel.config.teacher import TeacherConfig
 from tracewheel.core.errors import ConfigError
 from tracewheel.core.given_kinds import OWN_CLASS, give
+from tracewheel.core.tool_formats import AUTO, FORMATS
 
 # Keys without a default, and the values that they take.
 WITHOUT_DEFAULT = {
@@ -37,13 +38,10 @@ WITHOUT_DEFAULT = {
 }
 
 
-# As in `tracewheel.chat.formats`, which is on the same floor; a test compares.
-TOOL_FORMATS = ("auto", "deepseek", "gpt_oss", "hermes", "llama3_json", "mistral", "pythonic", "qwen3_coder")
-
-
 def _tool_format(name: str) -> str:
-    if name not in TOOL_FORMATS and ":" not in name:
-        raise ValueError(f"no tool format is called '{name}'; known: {', '.join(TOOL_FORMATS)}, or your own as 'module:Class'")
+    known = [AUTO, *FORMATS]
+    if name not in known and ":" not in name:
+        raise ValueError(f"no tool format is called '{name}'; known: {', '.join(known)}, or your own as 'module:Class'")
     give(name)
     return name
 
@@ -200,7 +198,6 @@ StageName = Literal[
     "rate_trials",
     "update",
     "go_back",
-    "merge",
     "evaluate",
     "join",
     "audit",

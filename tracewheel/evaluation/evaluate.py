@@ -13,6 +13,7 @@ from tracewheel.core.files import read_json, read_records, write_frame, write_js
 from tracewheel.core.statistics import bootstrap_interval, pass_at_k, wilson_interval
 from tracewheel.core.types import Score, Task, Trajectory
 from tracewheel.curation.curated_folder import VALIDATION, load_tasks
+from tracewheel.evaluation.paired_outcomes import RESULTS_FILE as RESULTS_FILE
 from tracewheel.policy.adapters import PolicyRef
 from tracewheel.rollout.rollout import TRAJECTORIES_FILE, RolloutPlan, rollout
 from tracewheel.sampling.seeds import evaluation_seed
@@ -24,7 +25,7 @@ from tracewheel.scoring.score import SCORES_FILE, read_scores, score, write_scor
 if TYPE_CHECKING:
     import pandas as pd
 
-RESULTS_FILE, EVALUATION_FILE = "results.parquet", "evaluation.json"
+EVALUATION_FILE = "evaluation.json"
 # Statuses of scores without a total, and the end of their columns' names.
 # The folders of the rubric that does not decide, and the names of both.
 TRAINING, HELD_BACK = "training", "held_back"

@@ -7,8 +7,8 @@ from pathlib import Path
 from tracewheel.config import GateConfig
 from tracewheel.core.files import read_table, write_json
 from tracewheel.evaluation.error_budget import Look, level_of
-from tracewheel.evaluation.evaluate import RESULTS_FILE
 from tracewheel.evaluation.gate import GATE_FILE, Verdict, decide, held_to_fidelity
+from tracewheel.evaluation.paired_outcomes import RESULTS_FILE
 from tracewheel.evaluation.sequential import SequentialDesign
 
 
