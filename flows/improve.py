@@ -16,14 +16,15 @@ from tasks.stages.rollout import roll_out
 from tasks.stages.score import score_trajectories
 from tasks.stages.update import kept_between_updates, update_policy
 from tracewheel.core.store import Entry
+from tracewheel.curation.curated_folder import HARDER, VALIDATION
 from tracewheel.sampling.dynamic_sampling import sampling_figures, success_of_rounds
 from tracewheel.sampling.sampler import TaskSampler
-from tracewheel.sampling.validation import VALIDATION_SAMPLES, validates
+from tracewheel.sampling.validation import validates
 
 
 def validate(run: Run, curated: Entry, policy: Policy, iteration: int = 0) -> Candidate:
     """Evaluate a policy on the validation split."""
-    evaluation = evaluate_and_log(run, policy=policy, curated=curated, split="validation", samples=VALIDATION_SAMPLES)
+    evaluation = evaluate_and_log(run, policy=policy, curated=curated, split=VALIDATION)
     candidate = Candidate(policy, iteration, evaluation)
     run.reporter.say(f"{policy.name} on the validation split: {in_words(evaluation.result)}")
     return candidate
@@ -33,7 +34,7 @@ def with_harder_tier(run: Run, curated: Entry, found: Improvement) -> dict[int, 
     """The validation curve with each candidate's greedy success on the harder tier, which is only reported."""
     curve = found.validation
     for candidate in found.candidates:
-        entry = evaluate_policy(run, policy=candidate.policy, curated=curated, split="harder", samples=1)
+        entry = evaluate_policy(run, policy=candidate.policy, curated=curated, split=HARDER)
         curve[candidate.iteration]["harder_greedy"] = entry.result["greedy"]["rate"]
     return curve
 

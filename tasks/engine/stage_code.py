@@ -8,7 +8,7 @@ from tasks.engine.stage import StageTask
 from tasks.records.audit import audit_graders
 from tasks.stages.collect import collect_groups
 from tasks.stages.curate import curate_tasks
-from tasks.stages.evaluate import evaluate_policy, join_evaluations
+from tasks.stages.evaluate import evaluate_policy
 from tasks.stages.gate import decide_gate
 from tasks.stages.guard import go_back_to
 from tasks.stages.ingest import ingest_traces
@@ -33,7 +33,6 @@ TASKS: dict[str, StageTask[Any]] = {
         update_policy,
         go_back_to,
         evaluate_policy,
-        join_evaluations,
         audit_graders,
         decide_gate,
     )

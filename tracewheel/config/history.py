@@ -72,6 +72,7 @@ def _constants(section: str, **values: Any) -> dict[str, str]:
 # Names of settings and sections, and what to do about them in a profile of an earlier version.
 REMOVED: dict[str, str] = {
     **_constants("guard", window=4, doubtful=2.6, certain=4.8, persistent=3.5, success_fall=0.25, malformed_rise=0.05),
+    "gate.looks": "all held-out tasks are played before the gate decides; delete the line",
     "training.specialists": (
         "train each adapter in a run of its own, on logs of its families, and merge them: `tracewheel merge` of the wheel "
         "tracewheel-lab (plugins/lab)"

@@ -199,7 +199,6 @@ StageName = Literal[
     "update",
     "go_back",
     "evaluate",
-    "join",
     "audit",
     "gate",
 ]
