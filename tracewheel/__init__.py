@@ -10,7 +10,6 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from tracewheel.core.moved import install
 from tracewheel.core.threads import wait_briefly
 
 __version__ = "0.1.0"
@@ -58,12 +57,32 @@ PUBLIC = {
     "tracewheel.core.named_run": ("run_named",),
     "tracewheel.core.out_folder": ("Writes",),
     "tracewheel.core.store": ("produce_whole",),
-    "tracewheel.core.strict_json": ("parse_json",),
-    "tracewheel.core.types": ("Score", "Task", "Trace", "Trajectory", "Turn", "canonical_json", "content_hash"),
     "tracewheel.curation.curate": ("curate",),
     "tracewheel.curation.curated_folder": ("load_tasks",),
     "tracewheel.dashboard.sources": ("sources_of",),
+    "tracewheel.core.types": ("Score", "Task", "Trace", "Trajectory", "Turn", "canonical_json", "content_hash", "stored_json"),
+    "tracewheel.core.foreign_folder": ("ForeignFile", "ForeignFolder", "read_file", "read_text"),
+    "tracewheel.core.machine": ("said_version",),
+    "tracewheel.core.processes": ("end_with_parent",),
+    "tracewheel.core.python_syntax": ("parse_python",),
+    "tracewheel.core.strict_json": ("fresh_copy", "parse_json", "read_json_at"),
+    "tracewheel.core.time_limits": ("untimed",),
+    "tracewheel.config.base": ("Count", "Positive", "Strict"),
+    "tracewheel.demo.base_tokenizer": ("chat_pieces", "fixed_text"),
+    "tracewheel.demo.deployed_logs": (
+        "FIRST_EPISODE",
+        "Deployment",
+        "log_line",
+        "logged_episodes",
+        "played_record",
+        "with_broken_lines",
+    ),
+    "tracewheel.demo.worlds": ("World",),
     "tracewheel.environments": ("make_environment",),
+    "tracewheel.environments.episode": ("play_calls",),
+    "tracewheel.environments.failure": ("BridgeFailure",),
+    "tracewheel.scoring.verifiers": ("make_verifier",),
+    "tracewheel.scoring.verifiers.answers": ("spoken",),
     "tracewheel.environments.base": (
         "TEXT_TURN",
         "Attackable",
@@ -104,7 +123,7 @@ PUBLIC = {
     "tracewheel.scoring.rubric": ("success_of",),
     "tracewheel.scoring.score": ("read_scores", "score"),
     "tracewheel.scoring.verifiers.base": ("EpisodeVerifier", "GradedVerifier", "Verifier"),
-    "tracewheel.scoring.verifiers.episode": ("Episode", "EpisodeCall", "Verdict"),
+    "tracewheel.scoring.verifiers.episode": ("Episode", "EpisodeCall", "Verdict", "episode_from"),
     "tracewheel.traces.ingest": ("ingest",),
     "tracewheel.traces.quarantine": ("Quarantined", "InvalidRecord"),
     "tracewheel.traces.readers.building": ("Place", "RawTrace"),
@@ -115,7 +134,6 @@ _MODULES = {name: module for module, names in PUBLIC.items() for name in names}
 
 __all__ = ["__version__", *_MODULES]  # noqa: PLE0604 (they are strings)
 
-install()
 wait_briefly()  # before torch is imported, which reads it
 
 
