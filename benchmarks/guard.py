@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from tracewheel.config import GuardConfig, SamplerConfig
+from tracewheel.config import SamplerConfig
 from tracewheel.core.files import read_json, write_json
 from tracewheel.sampling.guard import IterationFigures, TaskCounts, judge
 from tracewheel.sampling.sampler import TaskSampler
@@ -71,14 +71,11 @@ HEALTHY = {
 }
 
 
-def simulate(
-    world: World, guard: GuardConfig, seed: int, *, start: float, success: Sequence[float] | None = None
-) -> int | None:
+def simulate(world: World, seed: int, *, start: float, success: Sequence[float] | None = None) -> int | None:
     """The iteration at which the guard raises its first alarm in a simulated run; None without one.
 
     Args:
         world: How it is simulated.
-        guard: The guard's settings.
         seed: Of all draws.
         start: Mean success of the first policy over all tasks, in logits.
         success: Mean success over all tasks by iteration, for a collapse; None for a healthy run.
@@ -111,7 +108,7 @@ def simulate(
         }
         history.append(IterationFigures(iteration, counts, metrics))
         best = max(validations, key=lambda number: (validations[number], -number))
-        if judge(guard, history, best=best, families=families):
+        if judge(history, best=best, families=families):
             return iteration
         shared = CARRIED * shared + math.sqrt(1 - CARRIED**2) * rng.normal(0.0, world.wander)
         own = CARRIED * own + math.sqrt(1 - CARRIED**2) * rng.normal(0.0, world.own, world.tasks)
@@ -129,11 +126,10 @@ def _level_for(mean: float, offsets: np.ndarray) -> float:
 
 def run_simulations(runs: int) -> dict[str, Any]:
     """Shares of healthy runs with an alarm, and delays of collapses."""
-    guard = GuardConfig()
     healthy = {}
     for place, (name, world) in enumerate(HEALTHY.items()):
         starts = np.random.default_rng(place).uniform(-2.0, 2.0, runs)
-        alarms = sum(simulate(world, guard, 10_000 * place + k, start=float(starts[k])) is not None for k in range(runs))
+        alarms = sum(simulate(world, 10_000 * place + k, start=float(starts[k])) is not None for k in range(runs))
         healthy[name] = {"runs": runs, "iterations": ITERATIONS, "alarms": alarms, "share": alarms / runs}
         print(f"{name:32} {alarms:4} of {runs} healthy runs with an alarm")
     learnt = [0.25, 0.35, 0.45, 0.55, 0.6, 0.65, 0.7, 0.7]
@@ -147,9 +143,7 @@ def run_simulations(runs: int) -> dict[str, Any]:
     delays = {}
     for name, course in collapses.items():
         for drawn in (8, 16, 32):
-            found = [
-                simulate(World(drawn=drawn), guard, 500_000 + k, start=0.0, success=course) for k in range(max(1, runs // 5))
-            ]
+            found = [simulate(World(drawn=drawn), 500_000 + k, start=0.0, success=course) for k in range(max(1, runs // 5))]
             seen = [at for at in found if at is not None and at >= first[name]]
             early = sum(at is not None and at < first[name] for at in found)
             at = [int(np.quantile(seen, q)) for q in (0.5, 0.9)] if seen else [None, None]
@@ -167,7 +161,7 @@ def run_replays(work_dir: Path) -> dict[str, Any]:
     from tracewheel.sampling.episode_counts import count_episodes
     from tracewheel.scoring.flaws import offered_tools
 
-    guard, found = GuardConfig(), {}
+    found = {}
     store = work_dir / "store"
     for file in sorted(work_dir.glob(f"*/{LOOP_FILE}")):
         loop = read_json(file)
@@ -184,7 +178,7 @@ def run_replays(work_dir: Path) -> dict[str, Any]:
             shown = {name: metrics[name] for name in ("entropy", "kl", "grad_norm") if name in metrics}
             history.append(IterationFigures(number, counts, shown))
             best = max((n for n in rates if n < number), key=lambda n: (rates[n], -n))
-            alarm = judge(guard, history, best=best, families=families)
+            alarm = judge(history, best=best, families=families)
             alarms += [f"iteration {number}: {alarm.sentence}"] if alarm else []
         found[file.parent.name] = {"iterations": len(history), "alarms": alarms}
         print(file.parent.name, found[file.parent.name])

@@ -7,32 +7,30 @@ import contextlib
 import importlib
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from flows.commands.approve import add_approve_command
 from flows.commands.audit import add_audit_command
 from flows.commands.backtest_plan import add_backtest_command
 from flows.commands.check_template import add_check_template_command
+from flows.commands.command import Command, find_commands
 from flows.commands.compare import add_compare_command
 from flows.commands.dashboard import add_dashboard_command
 from flows.commands.data import add_data_commands
 from flows.commands.describe import add_describe_command
 from flows.commands.dvc import add_dvc_commands
 from flows.commands.export import add_export_command
-from flows.commands.export_traces import add_export_traces_command
 from flows.commands.forget import add_forget_command
 from flows.commands.gateway import add_gateway_options
 from flows.commands.gc import add_gc_command
 from flows.commands.ingest import add_ingest_command
-from flows.commands.init import add_init_command
 from flows.commands.judges import add_judge_commands
 from flows.commands.labels import add_labels_command
 from flows.commands.lineage import add_lineage_command
-from flows.commands.make_tasks import add_make_tasks_command
+from flows.commands.make_tasks import add_make_tasks_command, allow_unsafe_local
 from flows.commands.outputs import check_out
 from flows.commands.reproduce import add_reproduce_command
-from flows.commands.sandbox import add_sandbox_command, allow_unsafe_local
 from flows.console.encoding import clean, print_in_any_encoding
 from flows.console.printing import print_error, print_result
 from flows.deploy.options import add_deploy_options
@@ -58,7 +56,6 @@ EXIT_CODES = (
     "5 a run made again is equal within tolerance, 6 it parts, "
     "130 interrupted, 143 stopped by SIGTERM, 1 anything else"
 )
-Command = Callable[[argparse.Namespace], dict[str, Any]]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -85,16 +82,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _carry_out(options: argparse.Namespace) -> int:
-    module, _, name = options.command.partition(":")
     print_in_any_encoding()
     try:
         # Standard output is for the result alone; libraries print to it, too.
         with contextlib.redirect_stdout(sys.stderr):
-            check_out(options)
+            is_new = isinstance(options.command, Command)
+            options.command.check_out(options) if is_new else check_out(options)
             if getattr(options, "unsafe_local", False):
                 os.environ[UNSAFE_LOCAL] = "1"  # and so for the worker processes
-            command: Command = getattr(importlib.import_module(module), name)
-            result = command(options)
+            module, _, name = ("", "", "") if is_new else options.command.partition(":")
+            result = options.command.run(options) if is_new else getattr(importlib.import_module(module), name)(options)
     except DoubtfulData as doubt:
         if doubt.result is None:
             return _fail(options, doubt)
@@ -143,7 +140,8 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"tracewheel {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    add_init_command(commands, EXIT_CODES)
+    for command in find_commands():
+        command.add_to(commands, command.name, EXIT_CODES)
     add_describe_command(commands, EXIT_CODES)
 
     retrain = _command(
@@ -258,17 +256,6 @@ def build_parser() -> argparse.ArgumentParser:
     _out(stage)
 
     stage = _command(
-        commands, "preview", "flows.commands.preview:preview", "what a policy would score on logged episodes, unserved"
-    )
-    stage.add_argument("--state", required=True, metavar="DIR", help="the challenger: output of warm-start or an update")
-    stage.add_argument("--trajectories", nargs="+", metavar="FILE", help="trajectories.parquet of rollouts that were sampled")
-    stage.add_argument("--scores", nargs="+", metavar="FILE", help="their scores.parquet")
-    stage.add_argument("--traces", metavar="DIR", help="output of ingest, whose traces have tokens and outcomes")
-    stage.add_argument("--temperature", type=float, help="the challenger's temperature (default: that of each episode)")
-    stage.add_argument("--min-effective", type=float, default=50.0, metavar="N", help="refuse below N effective episodes (50)")
-    stage.add_argument("--clip", type=float, metavar="W", help="cut weights at W times their mean (default: do not)")
-
-    stage = _command(
         commands, "gateway", "flows.commands.gateway:gateway", "the policy behind the APIs of OpenAI and Anthropic"
     )
     add_gateway_options(stage)
@@ -337,9 +324,7 @@ def build_parser() -> argparse.ArgumentParser:
     add_forget_command(commands, _command)
     add_backtest_command(commands, _command)
     add_check_template_command(commands, EXIT_CODES)
-    add_sandbox_command(commands, EXIT_CODES)
     add_export_command(commands, EXIT_CODES)
-    add_export_traces_command(commands, EXIT_CODES)
     add_make_tasks_command(commands, EXIT_CODES)
     add_data_commands(commands, EXIT_CODES)
     add_dvc_commands(commands, EXIT_CODES)

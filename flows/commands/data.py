@@ -90,9 +90,14 @@ def report(options: Options) -> dict[str, Any]:
     """`tracewheel data report`."""
     from tracewheel.core.store import produce_whole
     from tracewheel.curation.quality.report import quality_report, write_quality
+    from tracewheel.report.quality_page import write_quality_page
+
+    def produce(out: Path) -> None:
+        write_quality(data, out)
+        write_quality_page(data, out)
 
     data = quality_report(_folder(options.curated), _folder(options.traces) if options.traces else None)
-    produce_whole(Path(options.out), lambda out: write_quality(data, out))
+    produce_whole(Path(options.out), produce)
     return {"out": options.out, "funnel": data["funnel"]}
 
 

@@ -8,9 +8,11 @@ import inspect
 import json
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from typing import Any
 
 from tracewheel.core.errors import ConfigError
+from tracewheel.core.wheels import WHEELS, how_to_get
 
 METHODS = {
     "environment": ("step", "tools"),
@@ -25,22 +27,27 @@ ENTRY = re.compile(r"^    (\w+)(?: \([^)]*\))?: ")
 
 def add_describe_command(commands: Any, exit_codes: str) -> None:
     """Add the command to the command line."""
-    summary = "the kinds of environments, verifiers, users and readers; with KIND, one of them, its arguments and tools"
+    summary = "the kinds of environments, verifiers, users and readers; one of them; or `profile`, all settings of one"
     parser = commands.add_parser("describe", help=summary, description=f"{summary}.", epilog=exit_codes)
     parser.set_defaults(command="flows.commands.describe:describe")
     parser.add_argument(
-        "kind", metavar="KIND", nargs="?", help="a built-in name, or module:Class (default: list what is built in)"
+        "kind", metavar="KIND", nargs="?", help="a built-in name, module:Class, or `profile` (default: list what is built in)"
     )
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
     parser.add_argument("--debug", action="store_true", help="show stack traces and the libraries' logs")
 
 
 def describe(options: argparse.Namespace) -> dict[str, Any]:
-    """List the built-in kinds, or describe one kind: a record for each sort that has it.
+    """List the built-in kinds, or describe one kind (a record for each sort that has it), or the settings of a profile.
 
     Raises:
         ConfigError: there is no such kind.
     """
+    if options.kind == "profile":
+        from tracewheel.config.settings import settings
+
+        listed = [asdict(one) for one in settings()]
+        return {"settings": listed} if options.json else {"show": lambda: _show_settings(listed)}
     kinds = built_in()
     if options.kind is None:
         listed = [
@@ -48,9 +55,20 @@ def describe(options: argparse.Namespace) -> dict[str, Any]:
             for sort, named in kinds.items()
             for name, found in named.items()
         ]
+        listed += missing(kinds)
         return {"kinds": listed} if options.json else {"show": lambda: _show_list(listed)}
     described = [_described(sort, options.kind, found) for sort, found in _found(options.kind, kinds)]
     return {"described": described} if options.json else {"show": lambda: _show(described)}
+
+
+def missing(kinds: Mapping[str, Mapping[str, Any]]) -> list[dict[str, str]]:
+    """The kinds whose wheel is not installed, and how to get it."""
+    return [
+        {"sort": sort, "kind": kind, "summary": str(how_to_get(sort, kind))}
+        for sort, named in WHEELS.items()
+        for kind in sorted(named)
+        if sort in kinds and kind not in kinds[sort]
+    ]
 
 
 def built_in() -> dict[str, dict[str, Any]]:
@@ -83,6 +101,9 @@ def _found(kind: str, kinds: Mapping[str, Mapping[str, Any]]) -> list[tuple[str,
     name = kind.split(":")[0] if kind.startswith(PREFIX) else kind
     if found := [(sort, named[name]) for sort, named in kinds.items() if name in named]:
         return found
+    for sort in kinds:
+        if how := how_to_get(sort, name):
+            raise ConfigError(f"{sort} '{name}' is {how}")
     give(kind)
     own = load_class(kind, {name: found for named in kinds.values() for name, found in named.items()}, "kind")
     if not isinstance(own, type):
@@ -201,6 +222,20 @@ def _show_list(listed: list[dict[str, Any]]) -> None:
         for sort in sorts
     ]
     show_card(Card("Kinds that a profile may name; your own as module:Class", parts=parts, next=["tracewheel describe KIND"]))
+
+
+def _show_settings(listed: list[dict[str, Any]]) -> None:
+    from flows.console.look import Card, Grid, show_card
+
+    rows = [
+        (one["name"], one["type"], "required" if one["default"] is None else one["default"], one["since"], _meaning(one))
+        for one in listed
+    ]
+    show_card(Card("Settings of a profile", parts=[Grid(("setting", "type", "default", "since", ""), rows, False)]))
+
+
+def _meaning(one: Mapping[str, Any]) -> str:
+    return f"{', '.join(one['kinds'])}: {one['meaning']}" if one["kinds"] else str(one["meaning"])
 
 
 def _show(described: list[dict[str, Any]]) -> None:

@@ -25,14 +25,13 @@ def doctor(options: argparse.Namespace) -> dict[str, Any]:
     """
     config = resolve_config(options.config, options.overrides, options.run_dir)
     prepare_environment(config.work_dir, debug=options.debug)
-    from tasks.engine.drivers import StoredDriver
     from tasks.engine.reading import last_run
     from tasks.records.doctor import result
     from tracewheel.core.run_record import LINEAGE_FILE, RunRecord
     from tracewheel.report.doctor import examine, loops_of, read_records
 
     work_dir = Path(config.work_dir)
-    run_id = options.run or last_run(config, StoredDriver()).record.run_id
+    run_id = options.run or last_run(config).record.run_id
     record = RunRecord(work_dir, run_id)
     if not (record.path / LINEAGE_FILE).is_file():
         raise DataError(f"{record.path}: no such run; `tracewheel status` lists them, --run names one")

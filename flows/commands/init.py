@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import shlex
+from collections.abc import Mapping
 from typing import Any
 
+from flows.commands.command import Command
+from flows.console.look import Block, Card
 
-def add_init_command(commands: Any, exit_codes: str) -> None:
-    """The command line of `init`."""
-    summary = "write a new project: a small complete one, one around a program, or one from a log file"
-    parser = commands.add_parser("init", help=summary, description=f"{summary}.", epilog=exit_codes)
-    parser.set_defaults(command="flows.commands.init:init")
+
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("project", metavar="DIR", help="folder to make; its name is the project's, as in my-agent")
     kinds = parser.add_mutually_exclusive_group()
     kinds.add_argument("--logs", metavar="FILE", help="make the project from this log file or folder")
@@ -18,11 +19,9 @@ def add_init_command(commands: Any, exit_codes: str) -> None:
     parser.add_argument(
         "--base", metavar="MODEL", help="the model to train (default: the tiny base; with --logs, Qwen2.5-0.5B)"
     )
-    parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
-    parser.add_argument("--debug", action="store_true", help="show stack traces and the libraries' logs")
 
 
-def init(options: argparse.Namespace) -> dict[str, Any]:
+def run(options: argparse.Namespace) -> dict[str, Any]:
     """Write a project; nothing is replaced.
 
     Raises:
@@ -47,3 +46,21 @@ def init(options: argparse.Namespace) -> dict[str, Any]:
     files = project.write(texts, {f"base/{name}": file for name, file in base.items()})
     kind = "sample" if options.harness is None else "harness"
     return {"out": options.project, "kind": kind, "files": files, "found": [], "problems": []}
+
+
+def card(options: argparse.Namespace, result: Mapping[str, Any]) -> Card:
+    plan = "tracewheel retrain profile.yaml --dry-run"
+    steps = {"sample": "make demo", "logs": plan, "harness": plan}
+    return Card(
+        f"New project in {result['out']}",
+        [("files", str(len(result["files"])))],
+        [Block("found", result["found"])] if result["found"] else [],
+        look_at="; ".join(result["problems"]) or "README.md says what is where",
+        tone="warning" if result["problems"] else "good",
+        next=[f"cd {shlex.quote(result['out'])} && {steps[result['kind']]}"],
+    )
+
+
+COMMAND = Command(
+    "init", "write a new project: a small complete one, one around a program, or one from a log file", add_options, run, card
+)

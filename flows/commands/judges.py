@@ -1,4 +1,4 @@
-"""`tracewheel calibrate-judge` and `tracewheel train-reward-model`: graders that are models, measured before they are used."""
+"""`tracewheel calibrate-judge`: a grader that is a model, measured before it is used."""
 
 from __future__ import annotations
 
@@ -18,17 +18,6 @@ def add_judge_commands(commands: Any, exit_codes: str) -> None:
     parser.add_argument("--held-back", action="store_true", help="the judge of evaluation.rubric, not that of rubric")
     parser.add_argument("--pass-mark", type=float, default=1.0, metavar="X", help="the total that is a pass (default: 1)")
     parser.add_argument("--out", metavar="FILE", help="write the figures as JSON")
-    _common(parser)
-    summary = "train a reward model on a run's verified trajectories, and show how far it can be believed on other tasks"
-    parser = commands.add_parser("train-reward-model", help=summary, description=f"{summary}.", epilog=exit_codes)
-    parser.set_defaults(command="flows.commands.judges:train_reward_model")
-    parser.add_argument("run", metavar="RUN", help="a run's folder, a work folder (its latest complete run), or an id")
-    parser.add_argument("--run-dir", default="runs", metavar="DIR", help="work folder in which ids are looked up")
-    parser.add_argument("--out", required=True, metavar="DIR", help="folder to write")
-    parser.add_argument("--members", type=int, default=3, help="models of the ensemble (default: 3)")
-    parser.add_argument("--epochs", type=int, default=2, help="passes over the pairs (default: 2)")
-    parser.add_argument("--learning-rate", type=float, default=1e-4, help="default: 1e-4")
-    parser.add_argument("--weights", choices=("full", "lora"), default="full", help="what is trained (default: full)")
     _common(parser)
 
 
@@ -65,40 +54,3 @@ def calibrate_judge(options: argparse.Namespace) -> dict[str, Any]:
     if options.out:
         write_json(Path(options.out), result)
     return result
-
-
-def train_reward_model(options: argparse.Namespace) -> dict[str, Any]:
-    """`tracewheel train-reward-model`.
-
-    Raises:
-        DataError: there is no such run, or it has too few successes and failures at the same tasks.
-    """
-    from pathlib import Path
-
-    from flows.setup import prepare_environment
-    from tracewheel.comparison.finished_run import FinishedRun
-    from tracewheel.config import load_stored_config
-    from tracewheel.core.named_run import run_named
-    from tracewheel.core.store import produce_whole
-    from tracewheel.learner.reward_model.examples import read_examples
-    from tracewheel.learner.reward_model.training import RewardModelSettings, train_reward_model
-
-    prepare_environment(None, debug=options.debug)
-    record = run_named(options.run, options.run_dir)
-    folders = [entry.path for entry in FinishedRun(record).entries]
-    examples = read_examples(
-        sorted({path for folder in folders for path in folder.rglob("trajectories.parquet")}),
-        sorted({path for folder in folders for path in folder.rglob("scores.parquet")}),
-    )
-    settings = RewardModelSettings(
-        members=options.members, epochs=options.epochs, learning_rate=options.learning_rate, weights=options.weights
-    )
-    base = load_stored_config(record.path).policy.base
-    result = produce_whole(Path(options.out), lambda out: train_reward_model(base, examples, settings, out))
-    return {
-        "out": options.out,
-        "run_id": record.run_id,
-        "examples": len(examples),
-        "pairs": result["pairs"],
-        "test": result["test"],
-    }

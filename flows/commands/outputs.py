@@ -51,11 +51,9 @@ OUTPUTS = {
         ("README.md", "export.json"),
         ("*.safetensors", "*.json", "*.gguf", "tokenizer*", "chat_template*", "vocab.*", "merges.txt", "spiece.model"),
     ),
-    "flows.commands.export_traces:export_traces": Writes(("export.json", "episodes"), ("episodes/*.json",)),
     "flows.commands.whole_runs:promote": Writes(("gate.json",)),
     "flows.commands.dvc:keys": Writes(tuple(f"{stage}.json" for stage in DVC_STAGES)),
     "flows.commands.dvc:figures": Writes(("metrics.json", "learning.csv", "training.csv", "tiers.csv", "families.csv")),
-    "flows.commands.judges:train_reward_model": Writes(("reward_model.json",), ("member-*/*",)),
     "flows.commands.data:record": Writes(("calls.parquet", "recording.json")),
     "flows.commands.data:report": Writes(("quality.html", "quality.json")),
 }

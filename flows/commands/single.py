@@ -10,6 +10,7 @@ from typing import Any
 
 from flows.console.arguments import (
     best_state,
+    checked_split,
     curated_folder,
     curation_of,
     earlier_record,
@@ -85,11 +86,9 @@ def rollout(options: argparse.Namespace) -> dict[str, Any]:
     policy = _policy(config, options.state)
     from tracewheel.curation.leaks import check_curated
     from tracewheel.rollout.exploration import rollout_temperature
-    from tracewheel.rollout.rollout import RolloutPlan, rollout
-    from tracewheel.rollout.training_tasks import training_tasks
-    from tracewheel.sampling.curriculum import make_sampler, write_variants
+    from tracewheel.rollout.rollout import roll_out
+    from tracewheel.sampling.curriculum import make_sampler
     from tracewheel.sampling.sampler import observe_scores
-    from tracewheel.sampling.seeds import rollout_seed
     from tracewheel.scoring.score import SCORES_FILE
 
     warn_of_leaks(check_curated(curated, config.curation))
@@ -98,15 +97,20 @@ def rollout(options: argparse.Namespace) -> dict[str, Any]:
         observe_scores(sampler, folder_of(options.scores_of.replace("{}", str(earlier)), "--scores-of") / SCORES_FILE)
         sampler.evolve(curated)
     task_ids = sampler.select(config.training.tasks_per_iteration, options.iteration)
-    seed = rollout_seed(config.seed, options.iteration)
-    played = training_tasks(config.rollout.exploration, curated, task_ids, sampler.variants(task_ids), seed)
     temperature = rollout_temperature(config.rollout, config.training.iterations, options.iteration)
 
     def produce(out: Path) -> dict[str, float]:
-        write_variants(out, played.made)
-        samples, greedy = config.rollout.group_size, config.greedy_baseline
-        plan = RolloutPlan(played.tasks, samples=samples, seed=seed, temperature=temperature, greedy_baseline=greedy)
-        return rollout(RolloutSections.of(config), policy, plan, out)
+        return roll_out(
+            RolloutSections.of(config),
+            policy,
+            curated,
+            task_ids,
+            out,
+            iteration=options.iteration,
+            variants=sampler.variants(task_ids),
+            temperature=temperature,
+            greedy_baseline=config.greedy_baseline,
+        )
 
     return _result(options, _produced(options, config, produce))
 
@@ -114,14 +118,12 @@ def rollout(options: argparse.Namespace) -> dict[str, Any]:
 def score(options: argparse.Namespace) -> dict[str, Any]:
     """`tracewheel score`."""
     from tracewheel.core.files import write_json
-    from tracewheel.sampling.curriculum import read_variants
     from tracewheel.scoring.score import SCORES_FILE, read_scores, score
     from tracewheel.scoring.score_changes import score_changes
 
     config = _config(options)
     sections = ScoreSections.of(config)
-    trajectories = Path(options.trajectories)
-    tasks = [*tasks_of_split(options), *read_variants(trajectories.parent)]
+    trajectories, tasks = Path(options.trajectories), tasks_of_split(options)
     earlier = read_scores(Path(options.compare)) if options.compare else None
 
     def produce(out: Path) -> dict[str, Any]:
@@ -160,16 +162,12 @@ def update(options: argparse.Namespace) -> dict[str, Any]:
 def evaluate(options: argparse.Namespace) -> dict[str, Any]:
     """`tracewheel evaluate`."""
     config = _config(options, "policy.base")
-    tasks = tasks_of_split(options)
-    from tracewheel.evaluation.evaluate import evaluate
-    from tracewheel.sampling.seeds import evaluation_seed
-    from tracewheel.sampling.validation import VALIDATION_SAMPLES
+    curated, split = curated_folder(options), checked_split(options)
+    from tracewheel.evaluation.evaluate import evaluate_split
 
     state = best_state(options.best_of) if options.best_of else options.state
-    samples = options.samples or (VALIDATION_SAMPLES if options.split == "validation" else config.evaluation.samples)
-    policy, seed = _policy(config, state), evaluation_seed(config.seed, options.split)
-    sections = EvaluateSections.of(config)
-    result = _produced(options, config, lambda out: evaluate(sections, policy, tasks, out, samples=samples, seed=seed))
+    policy, sections, samples = _policy(config, state), EvaluateSections.of(config), options.samples
+    result = _produced(options, config, lambda out: evaluate_split(sections, policy, curated, split, out, samples=samples))
     return _result(options, result | {"policy": state or "base"})
 
 

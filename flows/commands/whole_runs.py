@@ -66,15 +66,13 @@ def promote(options: argparse.Namespace) -> dict[str, Any]:
         return _promote_evaluation(options, config)
     from flows.opening import tracked
     from tasks.tracking.registry import register
+    from tracewheel.policy.adapters import ADAPTER, MODEL
 
-    run, outcome = _stored_outcome(config)
-    verdict = dict(outcome.gate)
+    run, summary = _finished(config)
+    verdict = summary["gate"]
     if options.verdict_only:
-        return verdict
-    if run.record.summary is None:
-        raise DataError(f"{run.record.path}: run {run.record.run_id} is not complete; `tracewheel retrain` resumes it")
-    weights = outcome.policies["rl"].weights
-    assert weights is not None
+        return dict(verdict)
+    weights = next(folder for name in (ADAPTER, MODEL) if (folder := run.record.path / name).is_dir())
     _require_mlflow(config, "promote")
     with tracked(run) as run:
         return _refuse_or(verdict, {**verdict, "model_version": _registered(register(run, weights, verdict))})
@@ -93,14 +91,10 @@ def rollback(options: argparse.Namespace) -> dict[str, Any]:
 def report(options: argparse.Namespace) -> dict[str, Any]:
     """`tracewheel report`."""
     config = _config(options)
-    run, outcome = _stored_outcome(config)
-    summary = run.record.summary
-    if summary is None:
-        raise DataError(f"{run.record.path}: run {run.record.run_id} is not complete; `tracewheel retrain` resumes it")
+    run, summary = _finished(config)
     from tasks.closing.report import write_page_of
 
-    page = write_page_of(run, outcome, summary, Path(options.out or summary["report"]))
-    return {"report": str(page)}
+    return {"report": str(write_page_of(run, summary, Path(options.out or summary["report"])))}
 
 
 def status(options: argparse.Namespace) -> dict[str, Any]:
@@ -150,18 +144,18 @@ def _config(options: argparse.Namespace) -> RetrainConfig:
     return config
 
 
-def _stored_outcome(config: RetrainConfig) -> tuple[Any, Any]:
-    """The run of a profile and its results, from the store alone."""
-    from flows.retrain import learn
-    from tasks.engine.drivers import NotStored, StoredDriver
+def _finished(config: RetrainConfig) -> tuple[Any, dict[str, Any]]:
+    """The last run of a profile and its summary.
+
+    Raises:
+        DataError: no run of the profile has begun, or the last one is not complete.
+    """
     from tasks.engine.reading import last_run
 
-    run = last_run(config, StoredDriver())
-    try:
-        return run, learn(run)
-    except NotStored as missing:
-        lacks = f"its '{missing}' is damaged ({missing.flaw})" if missing.flaw else f"it has no '{missing}' yet"
-        raise DataError(f"run {run.record.run_id} in {config.work_dir}: {lacks}; run `tracewheel retrain` first") from missing
+    run = last_run(config)
+    if (summary := run.record.summary) is None:
+        raise DataError(f"run {run.record.run_id} in {config.work_dir} is not complete; run `tracewheel retrain` first")
+    return run, summary
 
 
 def _false_accepts(config: RetrainConfig) -> float | None:
@@ -176,10 +170,8 @@ def _false_accepts(config: RetrainConfig) -> float | None:
 
 def _promote_evaluation(options: argparse.Namespace, config: RetrainConfig) -> dict[str, Any]:
     """Judge stored evaluations; register the adapter, if one is given, by the verdict."""
-    from tracewheel.core.files import read_table, write_json
     from tracewheel.core.store import produce_whole
-    from tracewheel.evaluation.evaluate import RESULTS_FILE
-    from tracewheel.evaluation.gate import GATE_FILE, decide
+    from tracewheel.evaluation.gate_stage import decide_gate
 
     baselines = dict(named_folder(pair, "--baseline") for pair in options.baseline or [])
     validations = dict(named_folder(pair, "--validation") for pair in options.validation or [])
@@ -187,16 +179,12 @@ def _promote_evaluation(options: argparse.Namespace, config: RetrainConfig) -> d
         raise DataError("--challenger needs a --baseline NAME=DIR; several need a --validation NAME=DIR each, to choose by")
     name = best_evaluation(validations, "--validation") if len(baselines) > 1 else next(iter(baselines))
     look = None if options.verdict_only else _look_at(config, Path(options.challenger), baselines[name], name)
-    verdict = decide(
-        config.gate,
-        read_table(Path(options.challenger) / RESULTS_FILE),
-        read_table(baselines[name] / RESULTS_FILE),
-        baseline=name,
-        look=look,
-        false_accepts=_false_accepts(config),
-    ).to_record()
-    if options.out:
-        produce_whole(Path(options.out), lambda out: write_json(out / GATE_FILE, verdict))
+
+    def judged(out: Path | None) -> Any:
+        challenger, share = Path(options.challenger), _false_accepts(config)
+        return decide_gate(config.gate, challenger, baselines[name], out, baseline_name=name, look=look, false_accepts=share)
+
+    verdict = (produce_whole(Path(options.out), judged) if options.out else judged(None)).to_record()
     if options.verdict_only:
         return verdict
     if options.adapter:

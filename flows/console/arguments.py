@@ -114,9 +114,18 @@ def tasks_of_split(options: argparse.Namespace) -> list[Task]:
     Raises:
         DataError: there is no such split, or the curated folder is not the output of `tracewheel curate`.
     """
+    return load_tasks(curated_folder(options), checked_split(options))
+
+
+def checked_split(options: argparse.Namespace) -> str:
+    """The split that `--split` names.
+
+    Raises:
+        DataError: there is no such split.
+    """
     if options.split not in SPLITS:
         raise DataError(f"--split {options.split}: the splits are {', '.join(SPLITS)}")
-    return load_tasks(curated_folder(options), options.split)
+    return str(options.split)
 
 
 def warn_of_leaks(leaks: list[dict[str, Any]]) -> None:

@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from flows.commands.batches import batches_card
-from flows.commands.preview import preview_card
+from flows.commands.command import Command
 from flows.console.arguments import profile_words
 from flows.console.data_cards import (
     curate_card,
-    export_traces_card,
     figures_card,
     ingest_card,
     keys_card,
@@ -22,7 +21,7 @@ from flows.console.data_cards import (
     recording_card,
 )
 from flows.console.look import Block, Card, Grid, number, percent, rows_of
-from flows.console.review_cards import approve_card, calibrate_judge_card, dashboard_card, labels_card, reward_model_card
+from flows.console.review_cards import approve_card, calibrate_judge_card, dashboard_card, labels_card
 from flows.console.upkeep_cards import deploy_card, gc_card, report_card, rollback_card, status_card, sync_card
 
 Options = argparse.Namespace
@@ -32,6 +31,9 @@ MODES = ("greedy", "sampled")
 
 def card_of(options: Options, result: Result) -> Card:
     """The card of a command's result."""
+    if isinstance(options.command, Command):
+        assert options.command.card
+        return options.command.card(options, result)
     return CARDS[options.command](options, result)
 
 
@@ -259,22 +261,7 @@ def _signed(value: float | None) -> str:
     return "–" if value is None else f"{value:+.3f}"
 
 
-def init_card(options: Options, result: Result) -> Card:
-    parts = [Block("found", result["found"])] if result["found"] else []
-    plan = "tracewheel retrain profile.yaml --dry-run"
-    steps = {"sample": "make demo", "logs": plan, "harness": plan}
-    return Card(
-        f"New project in {result['out']}",
-        rows_of({"files": len(result["files"])}),
-        parts,
-        look_at="; ".join(result["problems"]) or "README.md says what is where",
-        tone="warning" if result["problems"] else "good",
-        next=[f"cd {shlex.quote(result['out'])} && {steps[result['kind']]}"],
-    )
-
-
 CARDS: dict[str, Callable[[Options, Result], Card]] = {
-    "flows.commands.init:init": init_card,
     "flows.commands.ingest:ingest": ingest_card,
     "flows.commands.single:curate": curate_card,
     "flows.commands.single:base_policy": base_policy_card,
@@ -285,16 +272,13 @@ CARDS: dict[str, Callable[[Options, Result], Card]] = {
     "flows.commands.single:update": update_card,
     "flows.commands.loop_command:improve": improve_card,
     "flows.commands.single:evaluate": evaluate_card,
-    "flows.commands.preview:preview": preview_card,
     "flows.commands.merge:merge": merge_card,
     "flows.commands.export:export": export_card,
-    "flows.commands.export_traces:export_traces": export_traces_card,
     "flows.commands.make_tasks:make_tasks": make_tasks_card,
     "flows.commands.whole_runs:promote": promote_card,
     "flows.commands.approve:approve": approve_card,
     "flows.commands.labels:labels": labels_card,
     "flows.commands.judges:calibrate_judge": calibrate_judge_card,
-    "flows.commands.judges:train_reward_model": reward_model_card,
     "flows.commands.dashboard:dashboard": dashboard_card,
     "flows.commands.whole_runs:report": report_card,
     "flows.commands.whole_runs:rollback": rollback_card,

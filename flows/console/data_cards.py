@@ -209,17 +209,6 @@ def figures_card(options: Options, result: Result) -> Card:
     return Card(f"Figures in {result['out']}", [*rates, *rows], next=["dvc metrics diff", "dvc plots show"])
 
 
-def export_traces_card(options: Options, result: Result) -> Card:
-    left = [f"{number(count)} left out: {reason}" for reason, count in result["left_out"].items()]
-    again = [f"tracewheel ingest {result['out']}/episodes --out DIR"] if result["format"] == "atif" else []
-    return Card(
-        f"{number(result['episodes'])} episodes written to {result['out']} as {result['format']}",
-        rows_of({"files": result["files"]}),
-        look_at="; ".join(left),
-        next=again,
-    )
-
-
 def make_tasks_card(options: Options, result: Result) -> Card:
     return Card(
         f"{number(result['tasks'])} tasks of {result['environment']} written to {result['out']}",

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-from rich.console import Console
-from rich.padding import Padding
-from rich.table import Table
-from rich.text import Text
+from typing import TYPE_CHECKING, Any
 
 from flows.console.encoding import clean
+
+if TYPE_CHECKING:  # rich is for who prints: the command line is parsed without
+    from rich.console import Console
+    from rich.table import Table
 
 STYLES: dict[str, str] = {"good": "green", "warning": "yellow", "bad": "bold red"}
 WIDTH = 120  # of what is no terminal
@@ -58,12 +57,18 @@ class Card:
 
 def result_console() -> Console:
     """Where results are printed: as wide as the terminal; without one, wide enough for the tables."""
+    from rich.console import Console
+
     console = Console(highlight=False)
     return console if console.is_terminal else Console(highlight=False, width=WIDTH)
 
 
 def show_card(card: Card, console: Console | None = None) -> None:
     """Print a card to standard output, or to another console."""
+    from rich.padding import Padding
+    from rich.table import Table
+    from rich.text import Text
+
     console = console or result_console()
     if card.title:
         console.print(Text(clean(card.title), style="bold"))
@@ -86,6 +91,8 @@ def show_card(card: Card, console: Console | None = None) -> None:
 
 def say(console: Console, look_at: str = "", tone: str = "good", next: Sequence[str] = ()) -> None:
     """Print the one thing to look at, and the next commands, which are never broken into lines."""
+    from rich.text import Text
+
     if look_at:
         mark = {"good": "", "warning": "look at: ", "bad": "LOOK AT: "}[tone]
         console.print(Text(f"{mark}{clean(look_at)}", style=STYLES[tone]))
@@ -94,6 +101,9 @@ def say(console: Console, look_at: str = "", tone: str = "good", next: Sequence[
 
 
 def _table(grid: Grid) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
     table = Table()
     for place, heading in enumerate(grid.headings):
         table.add_column(heading, justify="right" if place and grid.figures else "left", overflow="fold")

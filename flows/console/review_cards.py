@@ -75,20 +75,5 @@ def calibrate_judge_card(options: Options, result: Result) -> Card:
     return Card("The judge and the labels", rows, [grid], next=[f"tracewheel retrain {profile_words(options)}"])
 
 
-def reward_model_card(options: Options, result: Result) -> Card:
-    """How well a reward model tells success from failure on tasks that it never saw."""
-    test = result["test"]
-    auc = "-" if test["auc"] is None else f"{test['auc']:.2f}"
-    between = "" if test["auc_interval"] is None else f" ({test['auc_interval'][0]:.2f} to {test['auc_interval'][1]:.2f})"
-    rows = [
-        ("verified episodes", number(result["examples"])),
-        ("pairs", number(result["pairs"])),
-        ("AUC on other tasks", auc + between),
-        ("calibration error", f"{test['ece']:.3f}"),
-        ("tested on", f"{test['episodes']} episodes of {test['tasks']} tasks"),
-    ]
-    return Card(f"Reward model in {result['out']}", rows, next=["tracewheel describe reward_model"])
-
-
 def _interval(ends: list[float]) -> str:
     return f"{ends[0]:.1%} to {ends[1]:.1%}"

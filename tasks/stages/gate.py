@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from tasks.engine.run import Run
 from tasks.engine.stage import Context, stage_task
 from tasks.records.gate_ledger import evidence_of, look_at, look_of_run
 from tracewheel.config import GateSections
-from tracewheel.core.files import read_table, write_json
+from tracewheel.core.files import read_table
 from tracewheel.core.store import Entry
 from tracewheel.curation.curated_folder import HELD_OUT, TASKS_FILE
+from tracewheel.evaluation import gate_stage
 from tracewheel.evaluation.error_budget import Look, level_of
 from tracewheel.evaluation.evaluate import RESULTS_FILE
-from tracewheel.evaluation.gate import GATE_FILE, decide, held_to_fidelity
 from tracewheel.evaluation.power import describe_power
 from tracewheel.evaluation.sequential import SequentialDesign
 from tracewheel.learner.fidelity import FIDELITY
 
 
-@stage_task("gate", code="tracewheel.evaluation.sequential", sections=GateSections)
+@stage_task("gate", code="tracewheel.evaluation.gate_stage", sections=GateSections)
 def decide_gate(
     context: Context[GateSections],
     *,
@@ -38,27 +39,29 @@ def decide_gate(
     `fidelity` is that of the challenger's least faithful update, None where no programs were trained. `false_accepts` is the
     share of failures that the graders might accept, None where nobody asks.
     """
-    config, look = context.config.gate, Look(look_number, spent)
-    level = level_of(config, look)
-    decided = decide(
-        config,
-        read_table(challenger.path / RESULTS_FILE),
-        read_table(baseline.path / RESULTS_FILE),
-        baseline=baseline_name,
-        look=look,
+    verdict = gate_stage.decide_gate(
+        context.config.gate,
+        challenger.path,
+        baseline.path,
+        context.out,
+        baseline_name=baseline_name,
+        look=Look(look_number, spent),
+        stopped_at=stopped_at,
+        fidelity=fidelity,
         false_accepts=false_accepts,
-        level=level if stopped_at is None else SequentialDesign.of(level, config.looks).levels[stopped_at],
     )
-    verdict = (decided if fidelity is None else held_to_fidelity(config, decided, fidelity)).to_record()
-    write_json(context.out / GATE_FILE, verdict)
-    return verdict
+    return verdict.to_record()
 
 
-def power_before(run: Run, curated: Entry) -> dict[str, Any]:
-    """What the gate of this run will be able to see, known before anything is trained; see `power.describe_power`."""
-    tasks = int((read_table(curated.path / TASKS_FILE)["split"] == HELD_OUT).sum())
+def held_out_in(curated: Path) -> int:
+    """The number of held-out tasks of a curation."""
+    return int((read_table(curated / TASKS_FILE)["split"] == HELD_OUT).sum())
+
+
+def power_before(run: Run, held_out: int) -> dict[str, Any]:
+    """What the gate of this run will be able to see on so many tasks, known before anything is trained."""
     look, spread = look_of_run(run)
-    return describe_power(tasks, level_of(run.config.gate, look), spread)
+    return describe_power(held_out, level_of(run.config.gate, look), spread)
 
 
 def is_clear(run: Run, challenger: Entry, baseline: Entry, look: int) -> bool:

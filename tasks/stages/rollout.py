@@ -6,23 +6,14 @@ import functools
 from typing import Any
 
 from tasks.engine.run import Policy
-from tasks.engine.stage import Call, Context, Expected, stage_task
+from tasks.engine.stage import Context, stage_task
 from tracewheel.config import RolloutSections
 from tracewheel.core.store import Entry
 from tracewheel.core.types import Task
-from tracewheel.rollout.rollout import RolloutPlan, rollout
-from tracewheel.rollout.training_tasks import training_tasks
-from tracewheel.sampling.curriculum import write_variants
-from tracewheel.sampling.seeds import rollout_seed
+from tracewheel.rollout import rollout
 
 
-def expected(call: Call, place: int) -> Expected:
-    """A group of episodes for each task."""
-    episodes = len(call.arguments["task_ids"]) * call.run.config.episodes_per_task
-    return Expected(episodes, {"episodes": episodes})
-
-
-@stage_task("rollout", code="tracewheel.rollout.rollout", sections=RolloutSections, expects=expected)
+@stage_task("rollout", code="tracewheel.rollout.rollout", sections=RolloutSections)
 def roll_out(
     context: Context[RolloutSections],
     *,
@@ -40,21 +31,19 @@ def roll_out(
     With `greedy_baseline` each task is also played greedily. `refill` counts the rounds of dynamic sampling after an
     iteration's first.
     """
-    config = context.config
-    seed = rollout_seed(config.seed, iteration)
-    changed = [Task.from_record(variant) for variant in variants]
-    played = training_tasks(config.rollout.exploration, curated.path, task_ids, changed, seed)
-    write_variants(context.out, played.made)
-    helper = context.helper
-    work = functools.partial(helper, rollout) if helper else rollout
-    plan = RolloutPlan(
-        played.tasks,
-        samples=config.rollout.group_size,
-        seed=seed,
+    config, helper = context.config, context.helper
+    if helper:
+        config = config.model_copy(update={"placement": config.placement.inside_worker})
+    play = functools.partial(helper, rollout.roll_out) if helper else rollout.roll_out
+    metrics: dict[str, float] = play(
+        config,
+        policy.ref(),
+        curated.path,
+        task_ids,
+        context.out,
+        iteration=iteration,
+        variants=[Task.from_record(variant) for variant in variants],
         temperature=temperature,
         greedy_baseline=greedy_baseline,
     )
-    if helper:
-        config = config.model_copy(update={"placement": config.placement.inside_worker})
-    metrics: dict[str, float] = work(config, policy.ref(), plan, context.out)
     return metrics

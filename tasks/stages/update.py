@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-from tasks.engine.stage import Call, Context, Expected, stage_task
+from tasks.engine.stage import Context, stage_task
 from tracewheel.config import UpdateSections
 from tracewheel.core.store import Entry
 from tracewheel.learner.backends.launch import release_processes
@@ -14,9 +14,6 @@ from tracewheel.learner.kept_learner import release_learner
 from tracewheel.learner.mismatch import mismatch_warning
 from tracewheel.learner.update import update
 from tracewheel.learner.update_files import UpdateFiles
-from tracewheel.policy.adapters import weights_folder
-from tracewheel.rollout.rollout import TRAJECTORIES_FILE
-from tracewheel.scoring.score import SCORES_FILE
 
 
 @contextlib.contextmanager
@@ -29,11 +26,7 @@ def kept_between_updates() -> Iterator[None]:
         release_processes()
 
 
-def expected(call: Call, place: int) -> Expected:
-    return Expected(result={})
-
-
-@stage_task("update", code="tracewheel.learner.update", sections=UpdateSections, expects=expected)
+@stage_task("update", code="tracewheel.learner.update", sections=UpdateSections)
 def update_policy(
     context: Context[UpdateSections],
     *,
@@ -44,12 +37,12 @@ def update_policy(
     iteration: int,
 ) -> dict[str, Any]:
     """One policy update on an iteration's trajectories. `state` is the previous update, or the start."""
-    files = UpdateFiles(
-        [entry.path / TRAJECTORIES_FILE for entry in trajectories],
-        [entry.path / SCORES_FILE for entry in scores],
-        state.path,
-        weights_folder(reference.path),
-        context.out,
+    files = UpdateFiles.of_folders(
+        [entry.path for entry in trajectories],
+        [entry.path for entry in scores],
+        state=state.path,
+        reference=reference.path,
+        out=context.out,
     )
     if context.config.placement.share == "sleep":
         from tracewheel.engines.vllm_core import sleep_core

@@ -22,7 +22,7 @@ class Listening(Silent):
 )
 def test_a_mismatch_is_reported(monkeypatch, tmp_path, action, said):
     figures = {"sampler_mismatch_mean": 0.05, "sampler_mismatch_max": 1.0, "sampler_mismatch_measured": 1.0}
-    monkeypatch.setattr(tasks.update, "update", lambda *_, **__: figures | {"sampler_mismatch_action": action})
+    monkeypatch.setattr(tasks.stages.update, "update", lambda *_, **__: figures | {"sampler_mismatch_action": action})
     (tmp_path / "adapter").mkdir()
     entry = Entry("update", "key", tmp_path, "digest", 0.0, {})
     reporter = Listening()

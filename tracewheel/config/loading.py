@@ -14,6 +14,7 @@ import yaml
 from pydantic import ValidationError
 
 from tracewheel.config.base import Strict
+from tracewheel.config.history import removed, without_removed
 from tracewheel.config.ingest import IngestConfig
 from tracewheel.config.profile import RetrainConfig
 from tracewheel.core.errors import ConfigError
@@ -33,13 +34,16 @@ def load_config(path: str | Path, overrides: list[str] | None = None) -> Retrain
 
 
 def load_stored_config(run: Path) -> RetrainConfig:
-    """The profile that is stored with a run. The kinds in it are not named by the user: opening a run imports nothing.
+    """The profile that is stored with a run, without settings that are gone since.
+
+    The kinds in it are not named by the user: opening a run imports nothing.
 
     Raises:
         ConfigError: as for `load_config`; a run of another version may have other keys.
     """
+    values = read_values(run / CONFIG_FILE)
     with naming_nothing():
-        return load_config(run / CONFIG_FILE)
+        return _checked(RetrainConfig, run / CONFIG_FILE, without_removed(values))
 
 
 def load_ingest_config(
@@ -113,7 +117,10 @@ def load_as(model: type[T], path: str | Path, overrides: list[str] | None = None
         ConfigError: the file is missing, not YAML, or invalid for the model; the message names the key.
     """
     path = Path(path)
-    values = read_values(path, overrides)
+    return _checked(model, path, read_values(path, overrides))
+
+
+def _checked(model: type[T], path: Path, values: dict[str, Any]) -> T:
     if "name" in model.model_fields:
         values = {"name": path.stem, **values}
     try:
@@ -126,7 +133,7 @@ def load_as(model: type[T], path: str | Path, overrides: list[str] | None = None
 def _describe(problem: Any, values: Any) -> str:
     where = ".".join(_keys(problem, values)) or "profile"
     if problem["type"] == "extra_forbidden":
-        return f"{where}: no such key"
+        return f"{where} {removed(where)}" if removed(where) else f"{where}: no such key"
     return f"{where}: {problem['msg']}"
 
 

@@ -19,7 +19,8 @@ from tracewheel.core.forks import read_forks
 
 SCHEMA_VERSION = 1
 # Beside `trajectories.parquet`: the greedy episode of each task, played for its reward alone.
-GREEDY_FILE = "greedy.parquet"
+TRAJECTORIES_FILE, GREEDY_FILE = "trajectories.parquet", "greedy.parquet"
+VARIANTS_FILE = "variants.parquet"  # tasks of a rollout that curation did not make
 TRACE_SCHEMA_VERSION = 2
 
 StopReason = Literal[

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracewheel.config import EvaluateSections, EvaluationConfig, ExplorationConfig, RubricConfig
+from tracewheel.core.errors import DataError
 from tracewheel.core.files import read_json, read_records, write_frame, write_json, write_records
 from tracewheel.core.statistics import bootstrap_interval, pass_at_k, wilson_interval
 from tracewheel.core.types import Score, Task, Trajectory
+from tracewheel.curation.curated_folder import VALIDATION, load_tasks
 from tracewheel.policy.adapters import PolicyRef
 from tracewheel.rollout.rollout import TRAJECTORIES_FILE, RolloutPlan, rollout
-from tracewheel.sampling.validation import MODES
+from tracewheel.sampling.seeds import evaluation_seed
+from tracewheel.sampling.validation import MODES, VALIDATION_SAMPLES
 from tracewheel.scoring.objectives import PREFIX
 from tracewheel.scoring.rubric import success_of
 from tracewheel.scoring.score import SCORES_FILE, read_scores, score, write_scores
@@ -87,6 +90,44 @@ def evaluate(
             others[mode] = _scored(config, beside, tasks, folder, folder / (TRAINING if held_out else HELD_BACK))
     spent |= _judges(scores, others, held_out=held_out) if beside else {}
     return write_evaluation(config.evaluation, decides, tasks, scores, out, spent)
+
+
+def evaluate_split(
+    config: EvaluateSections,
+    policy: PolicyRef,
+    curated: Path,
+    split: str,
+    out: Path,
+    *,
+    samples: int | None = None,
+    repeat: int = 0,
+    part: Sequence[int] | None = None,
+) -> dict[str, Any]:
+    """The evaluation stage: `evaluate` on the tasks of a split, with the seed of that split.
+
+    Args:
+        curated: The curation stage's output.
+        split: On `validation`, by which iterations are chosen, the training rubric scores; on the others `evaluation.rubric`.
+        samples: Sampled episodes per task; by default one on `validation`, else `evaluation.samples`.
+        repeat: Number of a repeated evaluation, which has another seed.
+        part: Number from 0 and number of parts: only the tasks of that part (`sequential.in_parts`).
+
+    Raises:
+        DataError: the split has fewer tasks than there are parts.
+    """
+    chooses = split == VALIDATION
+    if samples is None:
+        samples = VALIDATION_SAMPLES if chooses else config.evaluation.samples
+    tasks = load_tasks(curated, split)
+    if part:
+        from tracewheel.evaluation.sequential import in_parts
+
+        chosen = set(in_parts((task.id for task in tasks), part[1])[part[0]])
+        tasks = [task for task in tasks if task.id in chosen]
+        if not tasks:
+            raise DataError(f"gate.looks: {part[1]} looks at fewer {split} tasks than that; set a smaller number")
+    seed = evaluation_seed(config.seed, split, repeat)
+    return evaluate(config, policy, tasks, out, samples=samples, seed=seed, held_out=not chooses)
 
 
 def _rubrics(config: EvaluateSections, held_out: bool) -> tuple[RubricConfig, RubricConfig | None]:

@@ -7,6 +7,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from tracewheel.core.types import TRAJECTORIES_FILE
+from tracewheel.policy.adapters import weights_folder
+from tracewheel.scoring.score import SCORES_FILE
+
 
 @dataclass(frozen=True)
 class UpdateFiles:
@@ -23,6 +27,16 @@ class UpdateFiles:
     state: Path
     reference: Path
     out: Path
+
+    @classmethod
+    def of_folders(cls, rollouts: Sequence[Path], scores: Sequence[Path], *, state: Path, reference: Path, out: Path) -> Self:
+        """The files in the outputs of rollout and score stages, of an iteration's rounds in order.
+
+        Raises:
+            DataError: `reference` holds no policy.
+        """
+        trajectories = [folder / TRAJECTORIES_FILE for folder in rollouts]
+        return cls(trajectories, [folder / SCORES_FILE for folder in scores], state, weights_folder(reference), out)
 
     def to_json(self) -> dict[str, Any]:
         """The absolute paths as JSON values."""

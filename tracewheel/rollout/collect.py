@@ -10,8 +10,8 @@ from tracewheel.config import RolloutConfig
 from tracewheel.core.files import write_json, write_records
 from tracewheel.core.types import Trajectory, not_failed
 from tracewheel.rollout.rollout import TRAJECTORIES_FILE, rollout_metrics
+from tracewheel.rollout.training_tasks import write_variants
 from tracewheel.rollout.trajectory_queue import ClaimedGroups
-from tracewheel.sampling.curriculum import write_variants
 
 
 def collect(config: RolloutConfig, claimed: ClaimedGroups, out: Path) -> dict[str, float]:

@@ -14,6 +14,7 @@ from tracewheel.core.files import write_json, write_records
 from tracewheel.core.progress import report
 from tracewheel.core.time_limits import WatchedThreads
 from tracewheel.core.types import GREEDY_FILE, Task, Trajectory, content_hash, first_turn, not_failed
+from tracewheel.core.types import TRAJECTORIES_FILE as TRAJECTORIES_FILE
 from tracewheel.engines.making import make_engine
 from tracewheel.environments import wanted_threads
 from tracewheel.policy.adapters import PolicyRef
@@ -21,12 +22,13 @@ from tracewheel.rollout.diversity import group_diversity
 from tracewheel.rollout.episode import EpisodeSpec
 from tracewheel.rollout.episode_pool import EpisodePool, Pool
 from tracewheel.rollout.exploration import group_temperatures
+from tracewheel.rollout.training_tasks import training_tasks, write_variants
+from tracewheel.sampling.seeds import rollout_seed
 
 if TYPE_CHECKING:
     from tracewheel.chat.renderer import ChatRenderer
     from tracewheel.engines.base import Engine
 
-TRAJECTORIES_FILE = "trajectories.parquet"
 Progress = Callable[[int, int], None]
 
 
@@ -57,6 +59,47 @@ class RolloutPlan:
         if self.greedy:
             changed["exploration"] = ExplorationConfig()
         return config.model_copy(update=changed)
+
+
+def roll_out(
+    config: RolloutSections,
+    policy: PolicyRef,
+    curated: Path,
+    task_ids: Sequence[str],
+    out: Path,
+    *,
+    iteration: int,
+    variants: Sequence[Task] = (),
+    temperature: float | None = None,
+    greedy_baseline: bool = False,
+) -> dict[str, float]:
+    """The rollout stage: sample a group of trajectories of each task that an iteration plays; writes what `rollout` does.
+
+    Tasks that `curated` does not have, or that training plays with other arguments, are written to `variants.parquet`.
+
+    Args:
+        config: Its sections of the profile.
+        policy: Which policy.
+        curated: The curation stage's output.
+        task_ids: What the sampler chose.
+        out: The folder to write to.
+        iteration: Its number; every random number follows from it and the seed.
+        variants: Those of the tasks that curation did not make.
+        temperature: Replaces `rollout.temperature`.
+        greedy_baseline: Play each task greedily too; see `RolloutPlan`.
+
+    Raises:
+        DataError: the curated folder or the base cannot be read.
+        AdapterMismatchError: the policy's adapter belongs to another base.
+        InputError: the engine would get the base's logits wrong.
+        TimeLimitError: too many environments hang.
+    """
+    seed = rollout_seed(config.seed, iteration)
+    played = training_tasks(config.rollout.exploration, curated, task_ids, variants, seed)
+    write_variants(out, played.made)
+    samples = config.rollout.group_size
+    plan = RolloutPlan(played.tasks, samples, seed, temperature=temperature, greedy_baseline=greedy_baseline)
+    return rollout(config, policy, plan, out)
 
 
 def rollout(

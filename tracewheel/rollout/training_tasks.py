@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tracewheel.config import ExplorationConfig
+from tracewheel.core.files import write_records
 from tracewheel.core.given_kinds import give_changed
 from tracewheel.core.kinds import Kind, parse_kind
-from tracewheel.core.types import Task
+from tracewheel.core.types import VARIANTS_FILE, Task
 from tracewheel.curation.curated_folder import TRAIN, load_tasks
 from tracewheel.environments import takes_argument
 from tracewheel.environments.running import NOISE_SEED
@@ -54,3 +55,10 @@ def training_world(exploration: ExplorationConfig, environment: str, seed: int) 
     kind, args = parse_kind(environment)
     seeded: dict[str, Any] = {NOISE_SEED: seed} if takes_argument(kind, NOISE_SEED) else {}
     return give_changed(environment, Kind(kind, args | seeded | exploration.environment_args).text)
+
+
+def write_variants(folder: Path, variants: list[Task]) -> None:
+    """Write tasks that curation did not make next to their trajectories, for the stage that scores these."""
+    if variants:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_records(folder / VARIANTS_FILE, variants, Task)

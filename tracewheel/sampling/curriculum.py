@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from tracewheel.config import SamplerConfig, SamplerSections
 from tracewheel.core.errors import ConfigError, DataError
-from tracewheel.core.files import read_records, read_table, write_records
+from tracewheel.core.files import read_table
 from tracewheel.core.types import Task, content_hash
 from tracewheel.curation.curated_folder import TASKS_FILE
 from tracewheel.curation.replay import no_op_problem
@@ -23,7 +23,6 @@ from tracewheel.sampling.sampler import TaskSampler
 if TYPE_CHECKING:
     import pandas as pd
 
-VARIANTS_FILE = "variants.parquet"
 ATTEMPTS = 4  # calls of the generator when it makes tasks that exist already
 
 
@@ -195,23 +194,6 @@ def make_sampler(config: SamplerSections, curated: Path, state: Mapping[str, Any
     if isinstance(sampler, SelfEvolvingSampler):
         sampler.keep_clear_of(curated)
     return sampler
-
-
-def write_variants(folder: Path, variants: list[Task]) -> None:
-    """Write the rolled-out variants next to their trajectories, for the stage that scores them."""
-    if variants:
-        folder.mkdir(parents=True, exist_ok=True)
-        write_records(folder / VARIANTS_FILE, variants, Task)
-
-
-def read_variants(folder: Path) -> list[Task]:
-    """The variants next to trajectories; none without such a file.
-
-    Raises:
-        DataError: the file is not one of tasks.
-    """
-    path = folder / VARIANTS_FILE
-    return read_records(path, Task) if path.is_file() else []
 
 
 def _tasks_of(table: pd.DataFrame) -> list[Task]:

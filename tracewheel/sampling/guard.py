@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from tracewheel.config import GuardConfig
 from tracewheel.core.statistics import Shift, stratified_shift
 from tracewheel.sampling.validation import best_of
 
@@ -20,6 +19,13 @@ LEAST_VALUES = 3  # iterations that a band needs
 ROBUST = 1.4826  # median absolute deviations to standard deviations (of a normal distribution)
 WIDTH = 4.0  # a band's half width, in robust standard deviations
 MASTERY = 0.85  # from this success on, low entropy is a policy that knows its tasks
+WINDOW = 4  # iterations that success and malformed calls are compared with; metrics, with twice as many
+# Standard deviations from which an iteration is outside: one beyond the second, two in a row beyond the first, or the last
+# few together beyond the third.
+DOUBTFUL, CERTAIN, PERSISTENT = 2.6, 4.8, 3.5
+SUCCESS_FALL, MALFORMED_RISE = 0.25, 0.05  # a share of the success before; a share of episodes
+FACTORS = {"entropy": 3.0, "kl": 10.0, "grad_norm": 10.0}  # where the bands of metrics end, at the least, from their median
+LEAST_KL, MOST_KL = 0.1, 5.0  # nats a token: below the first never an alarm, from the second on always
 
 Level = Literal["doubtful", "certain"]
 Action = Literal["go_back", "stop", "note"]
@@ -115,13 +121,10 @@ class Alarm:
         return "; ".join(signal.sentence for signal in self.signals)
 
 
-def judge(
-    config: GuardConfig, history: Sequence[IterationFigures], *, best: int, families: Mapping[str, str] | None = None
-) -> Alarm | None:
+def judge(history: Sequence[IterationFigures], *, best: int, families: Mapping[str, str] | None = None) -> Alarm | None:
     """Whether the last iteration raises the alarm.
 
     Args:
-        config: The guard's bands.
         history: The iterations that led to the current policy, the last one included. After the loop went back, those of
             the lost policies are not among them.
         best: The best candidate's iteration; its policy played iteration `best` + 1.
@@ -132,9 +135,9 @@ def judge(
     """
     if not history:
         return None
-    before = signals(config, history[:-1], best=best, families=families)
+    before = signals(history[:-1], best=best, families=families)
     trusted = [*history[: -2 if before else -1], history[-1]]
-    now = signals(config, trusted, best=best, families=families)
+    now = signals(trusted, best=best, families=families)
     if before and now:
         return Alarm(min(signal.since for signal in (*before, *now)), now)
     if any(signal.level == "certain" for signal in now):
@@ -142,40 +145,38 @@ def judge(
     return None
 
 
-def signals(
-    config: GuardConfig, history: Sequence[IterationFigures], *, best: int, families: Mapping[str, str] | None = None
-) -> tuple[Signal, ...]:
+def signals(history: Sequence[IterationFigures], *, best: int, families: Mapping[str, str] | None = None) -> tuple[Signal, ...]:
     """The last iteration's figures that are outside their band, given the earlier ones."""
     if not history:
         return ()
     found: dict[str, Signal] = {}
-    for sample, earlier, reference, doubtful, certain in _comparisons(config, history, best):
+    for sample, earlier, reference, doubtful, certain in _comparisons(history, best):
         fall = shift_of(sample, earlier, reference, families or {}, SUCCESSES)
         rise = shift_of(sample, earlier, reference, families or {}, MALFORMED)
         for name, shift, z in (("success", fall, -fall.z), ("malformed", rise, rise.z)):
             change = shift.observed - shift.expected
-            large = change >= config.malformed_rise if name == "malformed" else -change >= config.success_fall * shift.expected
+            large = change >= MALFORMED_RISE if name == "malformed" else -change >= SUCCESS_FALL * shift.expected
             if large and z >= doubtful and (name not in found or found[name].level == "doubtful"):
                 level: Level = "certain" if z >= certain else "doubtful"
                 found[name] = Signal(name, shift.observed, shift.expected, level, sample[0].number)
-    return (*found.values(), *_bands(config, history[-2 * config.window - 1 : -1], history[-1]))
+    return (*found.values(), *_bands(history[-2 * WINDOW - 1 : -1], history[-1]))
 
 
-def _comparisons(config: GuardConfig, history: Figures, best: int) -> Iterator[tuple[Figures, Figures, Figures, float, float]]:
+def _comparisons(history: Figures, best: int) -> Iterator[tuple[Figures, Figures, Figures, float, float]]:
     """What is compared: (sample, all earlier, reference, from which z it is doubtful, from which certain).
 
     The last iteration is compared with those before it, which shows a sudden fall; with those around the best candidate, which
     shows a slow one; and the last few together with those around the best, which shows one that small iterations hide.
     """
     last, earlier = history[-1:], history[:-1]
-    recent, around = earlier[-config.window :], _around(earlier, best, config.window)
-    yield last, earlier, recent, config.doubtful, config.certain
+    recent, around = earlier[-WINDOW:], _around(earlier, best, WINDOW)
+    yield last, earlier, recent, DOUBTFUL, CERTAIN
     if around != recent:
-        yield last, earlier, around, config.doubtful, config.certain
-    few = min(config.window, len(history) // 2)
+        yield last, earlier, around, DOUBTFUL, CERTAIN
+    few = min(WINDOW, len(history) // 2)
     if few > 1:
         before = history[:-few]
-        yield history[-few:], before, _around(before, best, config.window), config.persistent, config.persistent
+        yield history[-few:], before, _around(before, best, WINDOW), PERSISTENT, PERSISTENT
 
 
 def _around(earlier: Figures, best: int, window: int) -> Figures:
@@ -229,24 +230,22 @@ def _episodes(hits: int, n: int) -> list[float]:
     return [1.0] * hits + [0.0] * (n - hits)
 
 
-def _bands(config: GuardConfig, earlier: Sequence[IterationFigures], last: IterationFigures) -> Iterator[Signal]:
+def _bands(earlier: Sequence[IterationFigures], last: IterationFigures) -> Iterator[Signal]:
     """The update's metrics outside their bands, which are symmetric in the logarithm."""
-    for name, factor in (("entropy", config.entropy), ("kl", config.kl), ("grad_norm", config.grad_norm)):
+    for name, factor in FACTORS.items():
         value = last.metrics.get(name)
         if value is None:
             continue
         known = [item.metrics[name] for item in earlier if name in item.metrics]
         known = [number for number in known if math.isfinite(number) and number > 0]
         middle = statistics.median(known) if known else None
-        if not math.isfinite(value) or (name == "kl" and value >= config.kl_most):
+        if not math.isfinite(value) or (name == "kl" and value >= MOST_KL):
             yield Signal(name, value if math.isfinite(value) else None, middle, "certain", last.number)
-        elif len(known) >= LEAST_VALUES and value > 0 and (level := _outside(config, name, value, known, factor, last)):
+        elif len(known) >= LEAST_VALUES and value > 0 and (level := _outside(name, value, known, factor, last)):
             yield Signal(name, value, middle, level, last.number)
 
 
-def _outside(
-    config: GuardConfig, name: str, value: float, known: Sequence[float], factor: float, last: IterationFigures
-) -> Level | None:
+def _outside(name: str, value: float, known: Sequence[float], factor: float, last: IterationFigures) -> Level | None:
     logs = [math.log(number) for number in known]
     middle = statistics.median(logs)
     deviation = ROBUST * statistics.median(abs(number - middle) for number in logs)
@@ -257,7 +256,7 @@ def _outside(
         if name != "entropy" or last.success >= MASTERY:
             return None
         distance = -distance / 2  # a policy that learns becomes surer: downwards the band is twice as wide
-    if name == "kl" and value < config.kl_least:
+    if name == "kl" and value < LEAST_KL:
         return None
     return "certain" if distance >= 2 * width else "doubtful" if distance >= width else None
 

@@ -14,7 +14,7 @@ from tracewheel.core.errors import ConfigError, DataError, TimeLimitError
 from tracewheel.core.files import read_records, schema_of, write_frame, write_json
 from tracewheel.core.kinds import parse_kind
 from tracewheel.core.time_limits import Job, Timer, WatchedThreads
-from tracewheel.core.types import GREEDY_FILE, Score, Task, Trajectory
+from tracewheel.core.types import GREEDY_FILE, VARIANTS_FILE, Score, Task, Trajectory
 from tracewheel.scoring.objectives import UNREADABLE_OBJECTIVE
 from tracewheel.scoring.rubric import Rubric, success_of, without_total
 
@@ -24,11 +24,12 @@ SCORES_FILE = "scores.parquet"
 def score(config: ScoreSections, tasks: list[Task], trajectories: Path, out: Path) -> dict[str, Any]:
     """Score every trajectory of a file with the profile's rubric.
 
-    If `greedy.parquet` lies beside it, each score gets the total of its task's greedy episode as its `baseline`.
+    Tasks that curation did not make are read from `variants.parquet` beside it. If `greedy.parquet` lies there, each score
+    gets the total of its task's greedy episode as its `baseline`.
 
     Args:
         config: The profile; only `rubric` and the policy's `tool_format` are read.
-        tasks: The tasks of the trajectories, and possibly others.
+        tasks: The tasks of the trajectories, and possibly others; those that lie beside the trajectories may be missing.
         trajectories: A Parquet file of Trajectory rows.
         out: Directory for `scores.parquet` (Score rows, in the trajectories' order) and `metrics.json`.
 
@@ -42,7 +43,8 @@ def score(config: ScoreSections, tasks: list[Task], trajectories: Path, out: Pat
         DataError: the file cannot be read, or has a trajectory of another task.
         TimeLimitError: too many verifiers hang.
     """
-    by_id = {task.id: task for task in tasks}
+    variants = trajectories.parent / VARIANTS_FILE
+    by_id = {task.id: task for task in [*tasks, *(read_records(variants, Task) if variants.is_file() else [])]}
     rollouts = read_records(trajectories, Trajectory)
     unknown = sorted({rollout.task_id for rollout in rollouts} - set(by_id))
     if unknown:

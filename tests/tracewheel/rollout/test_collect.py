@@ -5,13 +5,12 @@ import dataclasses
 import pytest
 
 from tracewheel.core.files import read_json, read_records
-from tracewheel.core.types import Trajectory
+from tracewheel.core.types import Task, Trajectory
 from tracewheel.policy.adapters import PolicyRef
 from tracewheel.rollout.collect import age_figures, collect
 from tracewheel.rollout.orders import Order
 from tracewheel.rollout.rollout import rollout_metrics
 from tracewheel.rollout.trajectory_queue import TrajectoryQueue
-from tracewheel.sampling.curriculum import read_variants
 
 
 def trajectory(name, sample, turns, length=8, **changes):
@@ -79,6 +78,6 @@ def test_a_batch_becomes_the_files_of_a_rollout(config, tasks, tmp_path):
     assert results[0]["generated_tokens"] == 7
     assert results[0]["dropped_groups"] == 0
     assert read_records(outs[0] / "trajectories.parquet", Trajectory) == [PURE, MIXED]
-    assert read_variants(outs[0]) == [tasks[0]]
+    assert read_records(outs[0] / "variants.parquet", Task) == [tasks[0]]
     for file in outs[0].iterdir():
         assert file.read_bytes() == (outs[1] / file.name).read_bytes()

@@ -18,7 +18,7 @@ from tracewheel.rollout.orders import Order
 from tracewheel.rollout.rollout import RolloutPlan, run_episodes
 from tracewheel.rollout.training_tasks import training_tasks, training_world
 from tracewheel.rollout.trajectory_queue import TrajectoryQueue
-from tracewheel.sampling.curriculum import make_sampler, read_variants
+from tracewheel.sampling.curriculum import make_sampler
 from tracewheel.scoring.score import score
 from tracewheel.scoring.turn_rewards import replay_turns
 from tracewheel.scoring.verifiers import make_verifier
@@ -124,8 +124,7 @@ def test_groups_of_a_task_with_other_noise_that_are_claimed_together_keep_their_
         queue.complete(order, "worker", [order.own(trajectory) for trajectory in played])
     collect(config.rollout, queue.claim(1, 2, 0), tmp_path)
     queue.close()
-    given = [*load_tasks(folder, "train"), *read_variants(tmp_path)]
-    metrics = score(ScoreSections.of(config), given, tmp_path / "trajectories.parquet", tmp_path)
+    metrics = score(ScoreSections.of(config), load_tasks(folder, "train"), tmp_path / "trajectories.parquet", tmp_path)
     assert (metrics["success"], metrics["without_turn_rewards"]) == (1.0, 0)
 
 

@@ -14,7 +14,7 @@ from tracewheel.environments import ENVIRONMENTS
 from tracewheel.environments.workspace.agent import solution
 from tracewheel.environments.workspace.environment import WorkspaceEnvironment
 from tracewheel.environments.workspace.tasks import FAMILIES, make_task
-from tracewheel.sampling.curriculum import SelfEvolvingSampler, make_sampler, read_variants, write_variants
+from tracewheel.sampling.curriculum import SelfEvolvingSampler, make_sampler
 from tracewheel.scoring.verifiers import make_verifier
 
 EPISODES = pd.DataFrame({"task_id": [], "split": []})
@@ -248,14 +248,6 @@ def test_a_generator_that_fails_is_named(splits, curated, monkeypatch):
     fail(sampler, splits["train"][0], rounds=2)
     with pytest.raises(DataError, match=f"'workspace' makes no variants of {splits['train'][0].id}.*no ideas left"):
         sampler.evolve(curated)
-
-
-def test_variants_are_stored_with_their_trajectories(splits, tmp_path):
-    assert read_variants(tmp_path) == []
-    write_variants(tmp_path / "rollout", splits["train"][:2])
-    assert read_variants(tmp_path / "rollout") == splits["train"][:2]
-    write_variants(tmp_path / "none", [])
-    assert not (tmp_path / "none").exists()
 
 
 def test_tasks_and_variants_pool_what_they_tell_of_each_other(splits, curated):

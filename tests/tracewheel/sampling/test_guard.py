@@ -5,10 +5,8 @@ import random
 
 import pytest
 
-from tracewheel.config import GuardConfig
 from tracewheel.sampling.guard import Alarm, IterationFigures, Signal, TaskCounts, best_before, judge
 
-GUARD = GuardConfig()
 WELL = {"entropy": 0.04, "kl": 0.02, "grad_norm": 0.1}
 
 
@@ -23,9 +21,9 @@ def played(number, success, *, tasks=range(16), group=8, malformed=0.0, seed=0, 
     return IterationFigures(number, counts, WELL | metrics)
 
 
-def first_alarm(history, best=0, config=GUARD, **options):
+def first_alarm(history, best=0, **options):
     for end in range(1, len(history) + 1):
-        if alarm := judge(config, history[:end], best=best, **options):
+        if alarm := judge(history[:end], best=best, **options):
             return end, alarm
     return None
 
@@ -90,16 +88,16 @@ def test_one_doubtful_iteration_is_forgiven_and_two_in_a_row_are_not():
 )
 def test_bands_of_the_updates_metrics(metrics, success, named):
     course = [played(number, success) for number in range(1, 7)]
-    alarm = judge(GUARD, [*course, played(7, success, **metrics)], best=0)
+    alarm = judge([*course, played(7, success, **metrics)], best=0)
     assert [signal.name for signal in alarm.signals] == [named] if named else alarm is None
 
 
 def test_a_first_update_far_from_the_reference_needs_no_history():
-    assert judge(GUARD, [played(1, 0.3, kl=38.8)], best=0).since == 1
-    assert judge(GUARD, [played(1, 0.3, kl=38.8)], best=0).sentence == "kl 38.8"
-    assert judge(GUARD, [played(1, 0.3, kl=math.inf)], best=0).sentence == "kl is not finite"
-    assert judge(GUARD, [played(1, 0.3, kl=0.5)], best=0) is None
-    assert judge(GUARD, [IterationFigures(1)], best=0) is None, "nothing was measured"
+    assert judge([played(1, 0.3, kl=38.8)], best=0).since == 1
+    assert judge([played(1, 0.3, kl=38.8)], best=0).sentence == "kl 38.8"
+    assert judge([played(1, 0.3, kl=math.inf)], best=0).sentence == "kl is not finite"
+    assert judge([played(1, 0.3, kl=0.5)], best=0) is None
+    assert judge([IterationFigures(1)], best=0) is None, "nothing was measured"
 
 
 def test_a_slow_decline_is_measured_against_the_best_candidate():

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tracewheel import DataError, parse_json, read_json, read_text
+from tracewheel import DataError, parse_json, read_text
 from tracewheel_worlds.retrieval.library import Document
 
 LISTS_OF_ANSWERS = ("golden_answers", "answers", "answer")
@@ -153,7 +153,8 @@ def _list_records(path: Path, text: str) -> Iterator[tuple[int, Any]]:
         if text[at] == "]":
             return
         try:
-            record, at = read_json(text, at)
-        except (ValueError, json.JSONDecodeError) as error:
+            _, end = json.JSONDecoder().raw_decode(text, at)
+            record, at = parse_json(text[at:end]), end
+        except (ValueError, RecursionError) as error:
             raise DataError(f"{path}, line {line}: no JSON ({error})") from error
         yield line, record

@@ -1,0 +1,56 @@
+"""The list of settings, and what a profile of an earlier version is told."""
+
+import pytest
+import yaml
+
+from tracewheel.config import load_config, load_stored_config
+from tracewheel.config.history import OF_THE_FIRST_VERSION, REMOVED
+from tracewheel.config.settings import declared, settings
+from tracewheel.core.errors import ConfigError
+
+LISTED = settings()
+NAMES = {one.name for one in LISTED}
+
+
+def test_a_setting_has_its_path_type_default_meaning_and_version():
+    found = {one.name: one for one in LISTED}
+    attempts = found["guard.attempts"]
+    assert (attempts.type, attempts.default, attempts.since) == ("whole number (ge=0)", "2", "0.2")
+    assert attempts.meaning == "How often it goes back before it stops."
+    assert found["learner.kl.weight"].since == "0.1"
+    assert found["teacher.endpoint"].default is None, "the section needs it"
+
+
+def test_a_union_lists_the_settings_of_every_kind_and_names_them():
+    slots = {one.kinds: one.default for one in LISTED if one.name == "rollout.engine.slots"}
+    assert slots == {("transformers",): "32", ("vllm", "vllm_server"): "256"}
+
+
+def test_a_setting_that_two_sections_have_counts_once():
+    assert {"rubric.mode", "evaluation.rubric.mode"} <= NAMES
+    assert declared([one for one in LISTED if one.name.endswith("rubric.mode")]) == 1
+
+
+def test_the_histories_name_what_is_there_and_what_is_gone():
+    assert OF_THE_FIRST_VERSION <= NAMES
+    gone = {name for name in REMOVED for known in NAMES if known == name or known.startswith(f"{name}.")}
+    assert not gone, "removed, and a setting"
+
+
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        ({"guard": {"window": 8}}, "guard.window was removed in 0.2: it is 4 now; delete the line"),
+        ({"guard": {"patience": 3}}, "guard.patience: no such key"),
+    ],
+)
+def test_a_removed_setting_is_refused_with_what_to_do(tmp_path, values, says):
+    profile = tmp_path / "profile.yaml"
+    profile.write_text(yaml.safe_dump(values))
+    with pytest.raises(ConfigError, match=says):
+        load_config(profile)
+
+
+def test_a_stored_profile_of_an_earlier_version_is_read_without_them(tmp_path):
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump({"name": "x", "guard": {"window": 8, "attempts": 1}}))
+    assert load_stored_config(tmp_path).guard.attempts == 1

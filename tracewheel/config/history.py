@@ -1,0 +1,102 @@
+"""Settings by version: those of the first, and what to do about those that are gone."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+FIRST_VERSION, THIS_VERSION = "0.1", "0.2"
+
+_OF_THE_FIRST: dict[str, str] = {
+    "": "name seed threads work_dir",
+    "curation": "harder_tasks harder_tier held_out_tasks min_attempts train_tasks validation_tasks",
+    "doctor": (
+        "entropy.severe entropy.warn fall.severe fall.warn flawed_success.severe flawed_success.warn "
+        "invented_tools.severe invented_tools.warn kl.severe kl.warn length.severe length.warn mastery "
+        "pass_at_k.severe pass_at_k.warn repeated_phrases repetition.severe repetition.warn sampler_mismatch.severe "
+        "sampler_mismatch.warn solved stop_on truncation.severe truncation.warn window zero_variance.severe "
+        "zero_variance.warn"
+    ),
+    "environment": "kind",
+    "evaluation": "bootstrap pass_at samples temperature top_p",
+    "gate": "confidence family_margin min_pairs",
+    "ingest": "format paths",
+    "learner": (
+        "advantage.adapter advantage.base advantage.c_max advantage.center advantage.critic.clip "
+        "advantage.critic.epochs advantage.critic.hidden advantage.critic.kind advantage.critic.learning_rate "
+        "advantage.critic.rank advantage.critic.warmup_iterations advantage.gamma advantage.granularity "
+        "advantage.kind advantage.lam advantage.rho_max advantage.scale advantage.threshold advantage.turn_gamma "
+        "advantage.turn_lam advantage.vtrace advantage.whiten aggregation backend.kind backend.offload "
+        "backend.overlap_comm backend.processes backend.stage backend.timeout_minutes beta buffer.capacity "
+        "buffer.half_life buffer.kind buffer.rows constant_length credit.discount credit.kind entropy.bonus "
+        "entropy.floor epochs gradient_checkpointing kind kl.corrected kl.direction kl.estimator kl.horizon "
+        "kl.late_direction kl.late_from kl.place kl.target kl.weight layout learning_rate loss margin max_grad_norm "
+        "micro_batch_tokens minibatches off_policy.cap off_policy.correction off_policy.level "
+        "off_policy.max_staleness off_policy.proximal pairs_per_group replay_path replay_rows replay_weight "
+        "reward_normalisation schedule surrogate.dual surrogate.high surrogate.kind surrogate.low "
+        "surrogate.temperature_negative surrogate.temperature_positive weights zero_variance.kind zero_variance.limit "
+        "zero_variance.max_rounds zero_variance.min_groups"
+    ),
+    "policy": "base device dtype tool_format",
+    "rollout": (
+        "engine.kind engine.slots exploration.epsilon exploration.temperature_end exploration.temperature_spread "
+        "exploration.tools group_size max_tokens max_turn_tokens max_turns temperature top_p"
+    ),
+    "rubric": (
+        "malformed_penalty objectives.budget objectives.kind objectives.measure objectives.name "
+        "objectives.only_success objectives.part objectives.weight turn_rewards verifiers.kind verifiers.weight"
+    ),
+    "sampler": "decay floor kind retain target variants.after variants.at_most variants.limit variants.per_task",
+    "teacher": "api_key_variable concurrency endpoint extra max_turn_tokens model retries samples temperature timeout",
+    "tracking": "experiment model_name traces_per_evaluation uri",
+    "training": (
+        "episodes iterations specialists.groups specialists.iterations specialists.merges.density "
+        "specialists.merges.method specialists.merges.rank specialists.merges.space specialists.merges.weight "
+        "tasks_per_iteration validate_every"
+    ),
+    "warm_start": (
+        "batch_size classes demonstrations epochs extra_demonstrations hindsight learning_rate lora.alpha "
+        "lora.families.alpha lora.families.rank lora.families.targets lora.rank lora.targets replay.path replay.share "
+        "warmup_steps weights"
+    ),
+}
+OF_THE_FIRST_VERSION = frozenset(
+    f"{section}.{name}".lstrip(".") for section, names in _OF_THE_FIRST.items() for name in names.split()
+)
+
+
+def _constants(section: str, **values: Any) -> dict[str, str]:
+    """Settings of a section that have become constants, and their values."""
+    return {
+        f"{section}.{name}": f"it is {json.dumps(value, ensure_ascii=False)} now; delete the line"
+        for name, value in values.items()
+    }
+
+
+# Names of settings and sections, and what to do about them in a profile of an earlier version.
+REMOVED: dict[str, str] = {
+    **_constants("guard", window=4, doubtful=2.6, certain=4.8, persistent=3.5, success_fall=0.25, malformed_rise=0.05),
+    **_constants("guard", entropy=3.0, kl=10.0, grad_norm=10.0, kl_least=0.1, kl_most=5.0),
+}
+
+
+def removed(name: str) -> str:
+    """What has become of a setting of an earlier version; empty for a name that never was one.
+
+    Args:
+        name: Its path in a profile; numbers in it are places in a list.
+    """
+    parts = [part for part in name.split(".") if not part.isdigit()]
+    paths = (".".join(parts[:size]) for size in range(len(parts), 0, -1))
+    advice = next((REMOVED[path] for path in paths if path in REMOVED), "")
+    return f"was removed in {THIS_VERSION}: {advice}" if advice else ""
+
+
+def without_removed(values: Any, path: str = "") -> Any:
+    """The values of a profile without settings of earlier versions."""
+    if isinstance(values, list):
+        return [without_removed(item, path) for item in values]
+    if not isinstance(values, dict):
+        return values
+    paths = {key: f"{path}.{key}" if path else str(key) for key in values}
+    return {key: without_removed(value, paths[key]) for key, value in values.items() if paths[key] not in REMOVED}
