@@ -155,6 +155,7 @@ class OpenEnvEnvironment(BridgedEnvironment):
             return self
 
     kind = "openenv"
+    verifiers = ("verdict",)
     BRIDGE = "openenv"
 
 
@@ -178,6 +179,7 @@ class VerifiersEnvironment(BridgedEnvironment):
         config: dict[str, Any] = {}
 
     kind = "verifiers"
+    verifiers = ("verdict",)
     BRIDGE = "verifiers"
 
     def reply(self, text: str) -> Observation:

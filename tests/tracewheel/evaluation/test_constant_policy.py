@@ -1,6 +1,5 @@
 """The best constant policy: what it may do, that it is chosen away from the held-out tasks, and what is not measured."""
 
-
 import pandas as pd
 import pytest
 

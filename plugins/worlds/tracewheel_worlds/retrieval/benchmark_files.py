@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tracewheel import DataError, parse_json, read_text
+from tracewheel import DataError, parse_json, read_json_at, read_text
 from tracewheel_worlds.retrieval.library import Document
 
 LISTS_OF_ANSWERS = ("golden_answers", "answers", "answer")
@@ -153,8 +153,7 @@ def _list_records(path: Path, text: str) -> Iterator[tuple[int, Any]]:
         if text[at] == "]":
             return
         try:
-            _, end = json.JSONDecoder().raw_decode(text, at)
-            record, at = parse_json(text[at:end]), end
-        except (ValueError, RecursionError) as error:
+            record, at = read_json_at(text, at)
+        except (ValueError, json.JSONDecodeError) as error:
             raise DataError(f"{path}, line {line}: no JSON ({error})") from error
         yield line, record
