@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracewheel.core.errors import DataError
-from tracewheel.core.out_folder import Writes, check_out_folder
+from tracewheel.core.out_folder import Writes as Writes
+from tracewheel.core.out_folder import check_out_folder
 
 if TYPE_CHECKING:
     from flows.console.look import Card
@@ -121,4 +122,5 @@ def _commands_in(paths: list[Path]) -> Iterator[Command]:
 def group_help(group: str) -> str:
     """What a group of commands is for: the docstring of its package."""
     module = sys.modules.get(f"flows.commands.{group}")
-    return (module.__doc__ or "").strip().rstrip(".") if module else ""
+    text = (module and module.__doc__ or "").strip().rstrip(".")
+    return text[:1].lower() + text[1:]

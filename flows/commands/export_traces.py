@@ -6,11 +6,14 @@ import argparse
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from flows.commands.command import Command, Writes
+from flows.console.arguments import ids_option, out_option
+from flows.console.look import Card, number, rows_of
 from tracewheel.core.errors import DataError
 
 if TYPE_CHECKING:
@@ -39,11 +42,7 @@ class _Written:
     left_out: Counter[str] = field(default_factory=Counter)
 
 
-def add_export_traces_command(commands: Any, exit_codes: str) -> None:
-    """Add the command to the command line."""
-    summary = "write episodes or ingested traces as ATIF 1.8 or as OpenEnv training traces"
-    parser = commands.add_parser("export-traces", help=summary, description=f"{summary}.", epilog=exit_codes)
-    parser.set_defaults(command="flows.commands.export_traces:export_traces")
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "source",
         metavar="RUN|DIR",
@@ -53,15 +52,11 @@ def add_export_traces_command(commands: Any, exit_codes: str) -> None:
     parser.add_argument("--only", choices=tuple(KINDS), help="of a run, only these episodes (default: both)")
     parser.add_argument("--scores", metavar="DIR", help="output of score for a folder with trajectories (default: beside them)")
     parser.add_argument("--curated", metavar="DIR", help="output of curate, for the tools of a folder with trajectories")
-    parser.add_argument(
-        "--run-dir", default="runs", metavar="DIR", help="work folder in which ids are looked up (default: runs)"
-    )
-    parser.add_argument("--out", required=True, metavar="DIR", help="folder to write; replaced if it is an earlier export")
-    parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
-    parser.add_argument("--debug", action="store_true", help="show stack traces and the libraries' logs")
+    ids_option(parser)
+    out_option(parser, "folder to write; replaced if it is an earlier export")
 
 
-def export_traces(options: argparse.Namespace) -> dict[str, Any]:
+def run(options: argparse.Namespace) -> dict[str, Any]:
     """Write `episodes/`, a file for each conversation (ATIF) or episode (OpenEnv), and `export.json`; complete or nothing.
 
     Raises:
@@ -242,3 +237,24 @@ def _records(path: Path, kind: Any) -> Iterator[Any]:
                 yield kind.from_record(row)
     except (TypeError, ValueError) as error:
         raise DataError(f"{path}: its rows are not {kind.__name__} records: {error}") from error
+
+
+def card(options: argparse.Namespace, result: Mapping[str, Any]) -> Card:
+    left = [f"{number(count)} left out: {reason}" for reason, count in result["left_out"].items()]
+    again = [f"tracewheel ingest {result['out']}/episodes --out DIR"] if result["format"] == "atif" else []
+    return Card(
+        f"{number(result['episodes'])} episodes written to {result['out']} as {result['format']}",
+        rows_of({"files": result["files"]}),
+        look_at="; ".join(left),
+        next=again,
+    )
+
+
+COMMAND = Command(
+    "export-traces",
+    "write episodes or ingested traces as ATIF 1.8 or as OpenEnv training traces",
+    add_options,
+    run,
+    card,
+    Writes(("export.json", "episodes"), ("episodes/*.json",)),
+)

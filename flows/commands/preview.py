@@ -7,11 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from flows.console.arguments import folder_of, profile_words
+from flows.commands.command import Command
+from flows.console.arguments import folder_of, profile_of, profile_options, profile_words
 from flows.console.look import Card, Grid
-from flows.console.progress import stage_shown
-from flows.setup import prepare_environment, resolve_config
-from tracewheel.config import EngineSections
 from tracewheel.core.errors import DataError, DoubtfulData
 
 NAMES = {
@@ -21,17 +19,28 @@ NAMES = {
 }
 
 
-def preview(options: argparse.Namespace) -> dict[str, Any]:
+def add_options(parser: argparse.ArgumentParser) -> None:
+    profile_options(parser)
+    parser.add_argument("--state", required=True, metavar="DIR", help="the challenger: output of warm-start or an update")
+    parser.add_argument("--trajectories", nargs="+", metavar="FILE", help="trajectories.parquet of rollouts that were sampled")
+    parser.add_argument("--scores", nargs="+", metavar="FILE", help="their scores.parquet")
+    parser.add_argument("--traces", metavar="DIR", help="output of ingest, whose traces have tokens and outcomes")
+    parser.add_argument("--temperature", type=float, help="the challenger's temperature (default: that of each episode)")
+    parser.add_argument("--min-effective", type=float, default=50.0, metavar="N", help="refuse below N effective episodes (50)")
+    parser.add_argument("--clip", type=float, metavar="W", help="cut weights at W times their mean (default: do not)")
+
+
+def run(options: argparse.Namespace) -> dict[str, Any]:
     """`tracewheel preview`.
 
     Raises:
         DoubtfulData: too few episodes count.
         DataError: the files are not what the options ask for, or no episode can be used.
     """
-    config = resolve_config(options.config, options.overrides, options.run_dir)
-    config.require("policy.base")
-    prepare_environment(None, debug=options.debug)
+    config = profile_of(options, "policy.base")
     state = folder_of(options.state, "--state")
+    from flows.console.progress import stage_shown
+    from tracewheel.config import EngineSections
     from tracewheel.evaluation.off_policy import Limits
     from tracewheel.evaluation.preview import PreviewPlan, preview_policy
     from tracewheel.policy.adapters import policy_of
@@ -61,7 +70,7 @@ def _episodes(options: argparse.Namespace) -> Any:
     return read_scored_trajectories(files[:count], files[count:])
 
 
-def preview_card(options: argparse.Namespace, result: Mapping[str, Any]) -> Card:
+def card(options: argparse.Namespace, result: Mapping[str, Any]) -> Card:
     """What the command says on a terminal."""
     rows = [
         (NAMES[name], f"{each['value']:.3f}", _ends(each["interval"]), f"{each['gain']:+.3f}", _ends(each["gain_interval"]))
@@ -89,3 +98,6 @@ def preview_card(options: argparse.Namespace, result: Mapping[str, Any]) -> Card
 
 def _ends(interval: list[float | None]) -> str:
     return " to ".join("–" if end is None else f"{end:+.3f}" for end in interval)
+
+
+COMMAND = Command("preview", "estimate a policy's score from logs", add_options, run, card)
