@@ -32,7 +32,7 @@ def look_at_quarantine(run: Run, traces: Entry) -> None:
     Raises:
         DoubtfulData: most records are in quarantine, and `ingest.allow_quarantine` is not set.
     """
-    if run.planning or run.record.summary or run.config.ingest.allow_quarantine:
+    if run.record.summary or run.config.ingest.allow_quarantine:
         return
     if short := shortfall(traces.result):
         file = traces.path / QUARANTINE_FILE

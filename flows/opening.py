@@ -17,6 +17,7 @@ from tasks.engine.run import Policy, Run
 from tasks.records.evidence import POSTERIOR_FILE, begins_with, find_curated
 from tasks.records.split_chain import splits_begin_with
 from tasks.records.template import TEMPLATE_FILE, checked_template
+from tasks.tracking.champion import Champion
 from tasks.tracking.registry import find_champion, load_champion, look_up_champion
 from tasks.tracking.sync import deliver_waiting
 from tasks.tracking.tracking import Tracking
@@ -52,9 +53,24 @@ def tracked(run: Run) -> Iterator[Run]:
 
 def starting_facts(run: Run, traces: Entry) -> dict[str, Any]:
     """What the run starts from: the same after each resume."""
-    if run.planning:
-        return run.record.started() or look_around(run, traces)
-    return run.record.start(lambda: look_around(run, traces))
+
+    def look() -> dict[str, Any]:
+        deliver_waiting(run.config.work_dir, run.reporter.say)
+        champion, note = look_up_champion(run.config)
+        run.reporter.say(note)
+        return look_around(run, traces, champion, note)
+
+    return run.record.start(look)
+
+
+def foreseen_facts(run: Run, traces: Entry | None) -> dict[str, Any]:
+    """What a run that is begun now would start from; without its traces, only the champion is known."""
+    if started := run.record.started():
+        return started
+    champion, note = find_champion(run.config)
+    if traces is None:
+        return {"champion": champion.to_record() if champion else None, "note": note, "sampler": None}
+    return look_around(run, traces, champion, note)
 
 
 def earlier_curation(run: Run, start: dict[str, Any]) -> Entry | None:
@@ -72,14 +88,8 @@ def starting_point(run: Run, start: dict[str, Any], curated: Entry) -> tuple[Pol
     return run.adapted("champion", entry, version=entry.result["policy_version"]), sampler
 
 
-def look_around(run: Run, traces: Entry) -> dict[str, Any]:
+def look_around(run: Run, traces: Entry, champion: Champion | None, note: str) -> dict[str, Any]:
     """The current champion, the posterior of earlier runs, decayed once, and what pass rates and splits resume from."""
-    if run.planning:
-        champion, note = find_champion(run.config)
-    else:
-        deliver_waiting(run.config.work_dir, run.reporter.say)
-        champion, note = look_up_champion(run.config)
-        run.reporter.say(note)
     posterior = Path(run.config.work_dir) / POSTERIOR_FILE
     state = None
     if posterior.is_file():

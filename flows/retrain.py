@@ -25,15 +25,15 @@ from tasks.engine.foresight import foresee_run
 from tasks.engine.reading import begin_run, waits_for_logs
 from tasks.engine.run import Policy, Run
 from tasks.records.audit import audited
-from tasks.records.decisions import decide, nothing_new
+from tasks.records.decisions import decide, note_tick, nothing_new
 from tasks.records.housekeeping import keep_house_after
 from tasks.records.improvement import candidate_rates
 from tasks.records.screening import screened
 from tasks.records.split_chain import earlier_splits
 from tasks.stages.curate import curate_tasks
 from tasks.stages.evaluate import evaluate_and_log, evaluate_policy, evaluate_up_to, logged
-from tasks.stages.gate import gate_policy, is_clear, power_before
-from tasks.stages.warm_start import warm_start_policy
+from tasks.stages.gate import gate_policy, held_out_in, is_clear, power_before
+from tasks.stages.warm_start import WARM_STARTS, warm_start_policy
 from tasks.tracking.datasets import log_datasets
 from tasks.tracking.registry import promote_policy
 from tracewheel.config import RolloutSections
@@ -44,9 +44,6 @@ from tracewheel.curation.curated_folder import SPLITS, load_tasks
 from tracewheel.policy.limits import check_base
 from tracewheel.rollout.prompt_lengths import check_prompts
 from tracewheel.sampling.validation import best_of
-
-# Demonstrations to the name of the warm start on them.
-WARM_STARTS = {"all": "warm_start", "verified": "warm_start_verified", "none": "untrained"}
 
 DESCRIPTION = (
     "Turns the logs of an agent into a better adapter: takes in what was logged, trains on tasks whose outcome can be "
@@ -97,6 +94,8 @@ def run_pipeline(
         return Completed(name="Skipped", message=f"no logs yet in {', '.join(config.ingest.paths)}")
     run = screened(begin_run(config, reporter, fresh=fresh), fresh=fresh)
     if scheduled and (reason := nothing_new(run)):
+        if not run.record.summary:
+            note_tick(config.work_dir)
         return skipped(run, reason)
     return ending(run, lambda: whole(run, reporter, scheduled=scheduled))
 
@@ -156,7 +155,7 @@ def learn(run: Run, prepared: Prepared | None = None) -> Outcome:
     traces, start, curated = prepared.traces, prepared.start, prepared.curated
     log_datasets(run, traces, curated)
     log_lineage(run)
-    run.reporter.say(f"gate: {power_before(run, curated)['says']}")
+    run.reporter.say(f"gate: {power_before(run, held_out_in(curated.path))['says']}")
     look_at_prompts(run, curated)
     look_at_memory(run, curated)
     champion, sampler = starting_point(run, start, curated)
@@ -209,7 +208,7 @@ def look_at_agreement(run: Run, curated: Entry) -> None:
     Raises:
         DoubtfulData: under half do, and `curation.allow_drift` is not set.
     """
-    if run.planning or run.record.summary or run.config.curation.allow_drift:
+    if run.record.summary or run.config.curation.allow_drift:
         return
     if "agreement" in curated.result and (drift := Agreement.from_record(curated.result["agreement"]).drifts()):
         raise DoubtfulData(f"{drift}; mend the environment, or train on the rest with curation.allow_drift=true")
@@ -221,7 +220,7 @@ def look_at_prompts(run: Run, curated: Entry) -> None:
     Raises:
         ConfigError: they do not.
     """
-    if run.planning or run.record.summary:
+    if run.record.summary:
         return
     tasks = [task for split in SPLITS for task in load_tasks(curated.path, split)]
     if warning := check_prompts(RolloutSections.of(run.config), tasks):
@@ -234,7 +233,7 @@ def look_at_memory(run: Run, curated: Entry) -> None:
     Raises:
         ConfigError: it does not.
     """
-    if run.planning or run.record.summary:
+    if run.record.summary:
         return
     if foresight := foresee_run(run, curated.path):
         run.reporter.say(f"memory: {foresight.says()}")

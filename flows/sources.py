@@ -56,7 +56,7 @@ def open_source(run: Run, curated: Entry, sampler: TaskSampler, name: str) -> It
         case "sync":
             yield SyncSource(run, curated, sampler)
         case "overlap":
-            with contextlib.nullcontext() if run.planning else Helper(variables_ahead(run)) as helper:
+            with Helper(variables_ahead(run)) as helper:
                 yield OverlapSource(replace(run, helper=helper), curated, sampler)
         case "async":
             with contextlib.closing(QueueSource(run, curated, sampler, name)) as source:

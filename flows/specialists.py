@@ -72,6 +72,5 @@ def add_merges(
         else:
             better = f"{compared['best_part']} alone is better" if compared["best_part"] else "no part of it could be rated"
             run.reporter.say(f"{candidate.policy.name} is not used: {better}")
-    if not run.planning:
-        used = found.best.policy.name
-        run.record.write(MERGES_FILE, [{**record, "used": name == used} for name, record in records.items()])
+    used = found.best.policy.name
+    run.record.write(MERGES_FILE, [{**record, "used": name == used} for name, record in records.items()])

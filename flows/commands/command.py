@@ -121,6 +121,5 @@ def _commands_in(paths: list[Path]) -> Iterator[Command]:
 
 def group_help(group: str) -> str:
     """What a group of commands is for: the docstring of its package."""
-    module = sys.modules.get(f"flows.commands.{group}")
-    text = (module and module.__doc__ or "").strip().rstrip(".")
+    text = (getattr(sys.modules.get(f"flows.commands.{group}"), "__doc__", None) or "").strip().rstrip(".")
     return text[:1].lower() + text[1:]

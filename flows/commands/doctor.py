@@ -27,7 +27,6 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         UnhealthyRun: a finding is severe.
     """
     config = profile_of(options, prefect=True)
-    from tasks.engine.drivers import StoredDriver
     from tasks.engine.reading import last_run
     from tasks.records.doctor import result
     from tracewheel.config import DoctorSections, load_stored_config
@@ -35,7 +34,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     from tracewheel.report.doctor import examine, loops_of, read_records
 
     work_dir = Path(config.work_dir)
-    run_id = options.run or last_run(config, StoredDriver()).record.run_id
+    run_id = options.run or last_run(config).record.run_id
     record = RunRecord(work_dir, run_id)
     if not (record.path / LINEAGE_FILE).is_file():
         raise DataError(f"{record.path}: no such run; `tracewheel runs status` lists them, --run names one")

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import statistics
-import tempfile
 from collections.abc import Mapping
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from rich.table import Table
 
 from flows.console.look import result_console
-from flows.retrain import learn, prepare
+from flows.opening import foreseen_facts
 from tasks.engine.foresight import Foresight, foresee_run, is_tiny
-from tasks.engine.plan import PlanDriver, PlannedCall
-from tasks.engine.run import Run, Silent, Used
+from tasks.engine.plan import Found, Lookup, known_of, stages_of
+from tasks.engine.run import Run
 from tasks.records.decisions import foresee
-from tasks.stages.gate import power_before
+from tasks.stages.gate import held_out_in, power_before
 from tracewheel.config.placement import placed
 from tracewheel.rollout.foresight import GIB, to_record
 
@@ -44,57 +41,65 @@ MODEL_WORK = ("warm_start", "collect", "rollout", "update", "merge", "evaluate")
 def make_plan(run: Run) -> dict[str, Any]:
     """What `retrain` would do now.
 
-    Runs the flow itself, with placeholders for missing results. The number of rounds of dynamic sampling is not
-    known in advance: the plan has one per iteration. `estimated_seconds` is None, for a stage and for all, where it is unknown.
+    The number of rounds of dynamic sampling is not known in advance: the plan has one per iteration. `estimated_seconds` is
+    None, for a stage and for all, where it is unknown. `made` says of each missing result why it would be made.
 
     Raises:
         ConfigError: the run cannot fit the machine; the message names the settings to change.
     """
-    with tempfile.TemporaryDirectory(prefix="tracewheel-plan-") as folder:
-        plan = PlanDriver(Path(folder))
-        planned = replace(run, driver=plan, reporter=Silent(), tracking=None, used=Used())
-        prepared = prepare(planned)
-        curated = learn(planned, prepared).curated
-        power = power_before(planned, curated)
-        schedule = foresee(planned, curated, prepared.start)
-        foresight = foresee_run(run, curated.path) if plan.next else None
+    ingest, curate, *_ = stages_of(run.config)
+    lookup = Lookup(run, {})
+    traces = lookup.find(ingest).entry
+    start = foreseen_facts(run, traces)
+    lookup = Lookup(run, start)
+    lookup.find(ingest)
+    curated = lookup.find(curate).entry
+    found = [lookup.find(planned) for planned in stages_of(run.config, known_of(run, start, curated))]
+    missing = [one for one in found if one.entry is None]
+    foresight = foresee_run(run, curated.path if curated else None) if missing else None
     if foresight:
         foresight.check()
-    stages = [_stage(run, stage, calls, foresight) for stage in STAGES if (calls := list(plan.calls(stage)))]
+    stages = [_stage(run, stage, calls, foresight) for stage in STAGES if (calls := _of_stage(found, stage))]
+    held_out = held_out_in(curated.path) if curated else run.config.curation.held_out_tasks
     return {
         "run_id": run.record.run_id,
-        "complete": run.record.summary is not None and plan.next is None,
-        "next": plan.next,
+        "complete": run.record.summary is not None and not missing,
+        "next": missing[0].planned.label if missing else None,
         "stages": stages,
+        "made": [{"label": one.planned.label, "why": one.why} for one in missing],
         "estimated_seconds": _sum([stage["estimated_seconds"] for stage in stages]),
-        "power": power,
-        "schedule": schedule,
+        "power": power_before(run, held_out),
+        "schedule": foresee(run, curated, start),
         "placement": [{"part": part.part, "gpus": list(part.cards), "memory": part.memory} for part in placed(run.config)],
         "estimate": _basis(run, [stage["stage"] for stage in stages if stage["estimated_seconds"] is None], foresight),
         "memory": to_record(foresight.needs, foresight.limits) if foresight else [],
     }
 
 
-def _stage(run: Run, stage: str, calls: list[PlannedCall], foresight: Foresight | None) -> dict[str, Any]:
+def _of_stage(found: list[Found], stage: str) -> list[Found]:
+    return [one for one in found if one.planned.stage == stage]
+
+
+def _stage(run: Run, stage: str, calls: list[Found], foresight: Foresight | None) -> dict[str, Any]:
     """A row of the plan."""
     unit, rough_seconds = STAGES[stage]
     measured = foresight.seconds.get(stage) if foresight else None
-    units = sum(call.units for call in calls)
-    stored = [call.entry.path for call in calls if call.stored]
     past = run.store.history(stage) if stage != "collect" else []
-    seconds = statistics.mean(past) * len(calls) / units if past else measured or rough_seconds
-    missing = sum(call.units for call in calls if not call.stored)
-    fixed = 0.0
-    if foresight and measured and not past:
-        fixed = foresight.each_call.get(stage, 0.0) * sum(not call.stored for call in calls)
+    missing = [call.planned.units for call in calls if call.entry is None]
+    seconds = (measured or rough_seconds) * sum(missing)
+    if past:
+        seconds = statistics.mean(past) * len(missing)
+    elif foresight and measured:
+        seconds += foresight.each_call.get(stage, 0.0) * len(missing)
     known = past or measured or not missing or stage not in MODEL_WORK or is_tiny(run.config)
+    files = (file for call in calls if call.entry for file in call.entry.path.rglob("*") if file.is_file())
     return {
         "stage": stage,
         "results": len(calls),
-        "stored": len(stored),
-        "work": f"{units} {unit}",
-        "stored_bytes": sum(file.stat().st_size for path in stored for file in path.rglob("*") if file.is_file()),
-        "estimated_seconds": round(seconds * missing + fixed, 1) if known else None,
+        "stored": len(calls) - len(missing),
+        "work": f"{sum(call.planned.units for call in calls)} {unit}",
+        "stored_bytes": sum(file.stat().st_size for file in files),
+        "estimated_seconds": round(seconds, 1) if known else None,
     }
 
 
@@ -154,3 +159,14 @@ def show_plan(plan: Mapping[str, Any]) -> None:
         seconds = plan["estimated_seconds"]
         time = f"About {seconds:.0f} s of computing ({plan['estimate']})" if seconds is not None else f"Time {plan['estimate']}"
         console.print(f"Next: {plan['next'] or 'report'}. {time}.")
+        for why, labels in _by_reason(plan["made"]).items():
+            console.print(f"Made: {labels}: {why}.", markup=False, soft_wrap=True)
+
+
+def _by_reason(made: list[dict[str, str]]) -> dict[str, str]:
+    """Why results would be made to which: the first, and how many more."""
+    labels: dict[str, list[str]] = {}
+    for one in made:
+        if not one["why"].endswith("is made first"):
+            labels.setdefault(one["why"], []).append(one["label"])
+    return {why: f"{of[0]}{f' and {len(of) - 1} more' if of[1:] else ''}" for why, of in labels.items()}

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tracewheel.core.errors import DataError
 
 if TYPE_CHECKING:
+    from tasks.engine.run import Run
     from tracewheel.config import RetrainConfig
     from tracewheel.core.types import Task
     from tracewheel.curation.split_record import SplitRecord
@@ -221,22 +222,15 @@ def profile_words(options: argparse.Namespace) -> str:
     return shlex.join([*words, *(["--run-dir", options.run_dir] if options.run_dir else [])])
 
 
-def stored_outcome(config: RetrainConfig, *, complete: bool = True) -> tuple[Any, Any]:
-    """The run of a profile and its results, from the store alone.
+def finished_run(config: RetrainConfig) -> tuple[Run, dict[str, Any]]:
+    """The last run of a profile and its summary.
 
     Raises:
-        DataError: a result is missing or damaged; or the run has not come to its end, and `complete` asks for that.
+        DataError: no run of the profile has begun, or the last one is not complete.
     """
-    from flows.retrain import learn
-    from tasks.engine.drivers import NotStored, StoredDriver
     from tasks.engine.reading import last_run
 
-    run = last_run(config, StoredDriver())
-    try:
-        outcome = learn(run)
-    except NotStored as missing:
-        lacks = f"its '{missing}' is damaged ({missing.flaw})" if missing.flaw else f"it has no '{missing}' yet"
-        raise DataError(f"run {run.record.run_id} in {config.work_dir}: {lacks}; run `tracewheel retrain` first") from missing
-    if complete and run.record.summary is None:
-        raise DataError(f"{run.record.path}: run {run.record.run_id} is not complete; `tracewheel retrain` resumes it")
-    return run, outcome
+    run = last_run(config)
+    if (summary := run.record.summary) is None:
+        raise DataError(f"run {run.record.run_id} in {config.work_dir} is not complete; run `tracewheel retrain` first")
+    return run, summary

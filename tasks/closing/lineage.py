@@ -40,7 +40,7 @@ def log_lineage(run: Run) -> None:
 @contextlib.contextmanager
 def told(run: Run) -> Iterator[None]:
     """Tell OpenLineage, where a receiver is set, of a run's begin, its stages and its end: COMPLETE, FAIL or ABORT."""
-    if run.config.tracking.openlineage is None or run.planning:
+    if run.config.tracking.openlineage is None:
         yield
         return
     _tell(run, "START")

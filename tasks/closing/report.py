@@ -22,13 +22,14 @@ from tasks.records.evidence import POSTERIOR_FILE, remember
 from tasks.records.screening import intake_tags
 from tasks.records.split_chain import remember_splits, shared_held_out
 from tasks.records.worth import worth_afterwards, worth_metrics
-from tasks.tracking.datasets import leaks_of
+from tasks.tracking.datasets import QUALITY_FOLDER, leaks_of
 from tracewheel.core import stopping
 from tracewheel.core.files import read_json
 from tracewheel.core.fingerprint import digest_of
 from tracewheel.core.run_record import CONFIG_FILE, LINEAGE_FILE, LOOP_FILE, SUMMARY_FILE
 from tracewheel.core.store import PARTIAL, Entry, produce_whole, write_whole
 from tracewheel.core.types import canonical_json
+from tracewheel.curation.curated_folder import QUALITY_FILE
 from tracewheel.evaluation.audit.audit import AUDIT_FILE
 from tracewheel.evaluation.changes import CHANGES_FILE, changed_tasks, noise_floor
 from tracewheel.evaluation.constant_policy import best_constant_policy
@@ -40,10 +41,12 @@ from tracewheel.policy.adapters import ADAPTER
 from tracewheel.policy.merge import MERGES_FILE
 from tracewheel.report import ReportData, RunResults, load_report_data
 from tracewheel.report import write_report as write_page
+from tracewheel.report.quality_page import write_quality_page
 from tracewheel.report.run_note import run_note
 from tracewheel.sampling.guard import GuardEvent
 
 PAGE_FILE = "report.html"
+UPDATES_FILE = "updates.json"
 
 
 @dataclass(frozen=True)
@@ -128,13 +131,16 @@ def write_report(run: Run, outcome: Outcome, model_version: str) -> dict[str, An
         summary["noise_floor"] = noise
     summary["constant_policy"] = best_constant_policy(run.config.evaluation.rubric or run.config.rubric, outcome.curated.path)
     changes = run.record.write(CHANGES_FILE, changes_of(outcome))
-    data = _report_data(run, outcome, summary)
+    gate = run.record.write(GATE_FILE, outcome.gate)
+    run.record.write(UPDATES_FILE, outcome.updates)
+    write_results(run, outcome, summary)
+    data = _report_data(run, summary | {"validation": outcome.validation})
     summary |= {"n_held_out": data.n_held_out, "n_harder": data.n_harder, **rates(data.policies)}
     summary["validation"] = outcome.validation
     summary["intervals"] = intervals(data.policies)
     summary["harder_differences"] = harder_differences(outcome.evaluations)
     _write_page(data, run.record.path / PAGE_FILE)
-    gate = run.record.write(GATE_FILE, outcome.gate)
+    quality = write_quality_page(read_json(outcome.curated.path / QUALITY_FILE), run.record.path)
     for name, policy in outcome.policies.items():
         # Whole models are large: of these only the challenger's goes to MLflow, when it is registered.
         if policy.weights and policy.weights.name == ADAPTER and name != "rl":
@@ -144,11 +150,11 @@ def write_report(run: Run, outcome: Outcome, model_version: str) -> dict[str, An
     run.tracking.log_results(figures | shares)
     points = {step: {f"eval/validation/{name}": rates[name] for name in rates} for step, rates in outcome.validation.items()}
     run.tracking.log_curve(points)
-    write_results(run, outcome, summary)
     note = run_note(summary, read_json(changes), stored_findings(run.record))
     run.tracking.describe(note, {"run_id": run.record.run_id, "adapter_digest": digest_of(weights)}, version_tags(run, summary))
     run.tracking.log_files([run.record.path / name for name in (CONFIG_FILE, LINEAGE_FILE, PAGE_FILE)] + [gate, changes])
     run.tracking.log_files(findings_file(run.record))
+    run.tracking.log_files([quality], QUALITY_FOLDER)
     if not run.tracking.settle():
         summary["mlflow_waiting"] = run.tracking.waiting
     if not publish_summary(summary, note):
@@ -203,9 +209,9 @@ def changes_of(outcome: Outcome) -> list[dict[str, Any]]:
     return changed_tasks(held_out["rl"], held_out[outcome.gate["baseline"]])
 
 
-def write_page_of(run: Run, outcome: Outcome, summary: dict[str, Any], page: Path) -> Path:
-    """Write the report of a complete run again."""
-    return _write_page(_report_data(run, outcome, summary), page)
+def write_page_of(run: Run, summary: dict[str, Any], page: Path) -> Path:
+    """Write the report of a complete run again, from its record and the entries of the store that this names."""
+    return _write_page(_report_data(run, summary), page)
 
 
 def describe_rollouts(counts: dict[str, Any]) -> str:
@@ -244,32 +250,39 @@ def _write_page(data: ReportData, page: Path) -> Path:
     return partial.replace(page)
 
 
-def _report_data(run: Run, outcome: Outcome, summary: dict[str, Any]) -> ReportData:
-    lineage = run.record.lineage
+def _report_data(run: Run, summary: dict[str, Any]) -> ReportData:
+    lineage, root = run.record.lineage, run.store.root
     git = lineage["git"] or {"commit": "not in a git repository", "changed": False}
-    datasets = {"traces": outcome.traces, "curated": outcome.curated}
+    datasets = {name: lineage["datasets"][name] for name in ("traces", "curated")}
+    evaluations = {name: [root / one["entry"] for one in splits.values()] for name, splits in lineage["evaluations"].items()}
+    audit = run.record.path / AUDIT_FILE
     return load_report_data(
         RunResults(
             summary,
             config=run.config,
-            curated=outcome.curated.path,
-            evaluations={name: [entry.path for entry in splits.values()] for name, splits in outcome.evaluations.items()},
-            updates=outcome.updates,
-            validation=outcome.validation,
-            best_iteration=outcome.best_iteration,
+            curated=root / datasets["curated"]["entry"],
+            evaluations=evaluations,
+            updates=_by_iteration(read_json(run.record.path / UPDATES_FILE)),
+            validation=_by_iteration(summary["validation"]),
+            best_iteration=summary["best_iteration"],
             lineage={
                 "Code": {"commit": git["commit"], "changed since the commit": git["changed"]},
                 "Inputs": lineage["inputs"],
-                "Datasets": {name: entry.digest for name, entry in datasets.items()},
+                "Datasets": {name: entry["digest"] for name, entry in datasets.items()},
                 "Packages": lineage["packages"],
                 **_found_rates(summary),
                 **_found_damage(summary),
                 "Rollouts": {loop: describe_rollouts(counts) for loop, counts in summary.get("rollouts", {}).items()},
             },
             findings=stored_findings(run.record),
-            changes=changes_of(outcome),
-            audit=read_json(run.record.path / AUDIT_FILE) if (run.record.path / AUDIT_FILE).is_file() else {},
+            changes=read_json(run.record.path / CHANGES_FILE),
+            audit=read_json(audit) if audit.is_file() else {},
             validations=_validations(run),
-            store=os.path.relpath(run.store.root, run.record.path),
+            store=os.path.relpath(root, run.record.path),
         )
     )
+
+
+def _by_iteration(found: dict[Any, Any]) -> dict[int, Any]:
+    """JSON has the numbers of iterations as text."""
+    return {int(number): value for number, value in found.items()}

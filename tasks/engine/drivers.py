@@ -1,11 +1,10 @@
-"""How a run obtains the results of its stages: through Prefect, in this process, or from the store alone."""
+"""How a run obtains the results of its stages: through Prefect, or in this process."""
 
 from __future__ import annotations
 
 import functools
 import os
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
@@ -24,22 +23,8 @@ if TYPE_CHECKING:
 PROBE_SECONDS = 5.0
 
 
-class NotStored(Exception):
-    """A stage's result is needed and not stored, or damaged: then `flaw` says how."""
-
-    def __init__(self, label: str, flaw: str = "") -> None:
-        super().__init__(label)
-        self.flaw = flaw
-
-
 class Driver(Protocol):
-    """Obtains the results of stages for a run.
-
-    Attributes:
-        planning: Nothing is made and nothing is written.
-    """
-
-    planning: bool
+    """Obtains the results of stages for a run."""
 
     def get(self, stage: StageTask[Any], call: Call) -> Entry:
         """The entry of a call: reused, or made now."""
@@ -47,14 +32,6 @@ class Driver(Protocol):
 
     def begin(self, stage: StageTask[Any], call: Call) -> Callable[[], Entry]:
         """Begin a call, where the driver can do so, and return at once. The result waits for the entry."""
-        ...
-
-    def missing(self, label: str) -> None:
-        """Note that something other than a stage's result is needed and not there yet.
-
-        Raises:
-            NotStored: the driver reads the store alone.
-        """
         ...
 
     def progress(self, iterations: int) -> Callable[[int], None]:
@@ -86,8 +63,6 @@ def is_prefect_away(error: BaseException) -> bool:
 
 class PrefectDriver:
     """Runs each stage as a Prefect task, inside a flow; once Prefect's server is gone, in this process."""
-
-    planning = False
 
     def __init__(self) -> None:
         self._alone: DirectDriver | None = None
@@ -142,8 +117,6 @@ class PrefectDriver:
 
         return entry
 
-    def missing(self, label: str) -> None: ...
-
     def progress(self, iterations: int) -> Callable[[int], None]:
         from tasks.engine.artifacts import LoopProgress
 
@@ -158,26 +131,8 @@ class PrefectDriver:
         return Entry(**{**record, "path": call.run.store.root / record["path"], "reused": stored is not None})
 
 
-class OneByOne(ABC):
-    """A driver whose calls begin when their result is needed."""
-
-    @abstractmethod
-    def get(self, stage: StageTask[Any], call: Call) -> Entry: ...
-
-    def begin(self, stage: StageTask[Any], call: Call) -> Callable[[], Entry]:
-        return functools.partial(self.get, stage, call)
-
-    def progress(self, iterations: int) -> Callable[[int], None]:
-        return lambda iteration: None
-
-    def call(self, task: Any, run: Run, *args: Any) -> Any:
-        return task.fn(run, *args)
-
-
-class DirectDriver(OneByOne):
-    """Runs each stage in this process, without Prefect."""
-
-    planning = False
+class DirectDriver:
+    """Runs each stage in this process, without Prefect, when its result is needed."""
 
     def get(self, stage: StageTask[Any], call: Call) -> Entry:
         stopping.check()
@@ -194,17 +149,11 @@ class DirectDriver(OneByOne):
 
     def missing(self, label: str) -> None: ...
 
+    def begin(self, stage: StageTask[Any], call: Call) -> Callable[[], Entry]:
+        return functools.partial(self.get, stage, call)
 
-class StoredDriver(OneByOne):
-    """Reads the store; a stage that is not stored raises `NotStored`."""
+    def progress(self, iterations: int) -> Callable[[int], None]:
+        return lambda iteration: None
 
-    planning = True
-
-    def get(self, stage: StageTask[Any], call: Call) -> Entry:
-        stored = call.stored(stage.stage)
-        if stored is None:
-            raise NotStored(call.label, call.run.store.flaws.get(f"{stage.stage}-{call.key}", ""))
-        return stored
-
-    def missing(self, label: str) -> None:
-        raise NotStored(label)
+    def call(self, task: Any, run: Run, *args: Any) -> Any:
+        return task.fn(run, *args)

@@ -1,63 +1,356 @@
-"""A run that computes nothing: it reads stored results, and placeholders count the work of the others."""
+"""What a run of a profile makes, from the profile alone, and which of it the store has. Nothing is made and nothing written."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-from tasks.engine.drivers import OneByOne
-from tasks.engine.stage import Call, Expected, StageTask
+from tasks.engine.run import Run
+from tasks.engine.stage import StageTask, differences
+from tasks.engine.stage_code import STAGES
+from tasks.stages.warm_start import WARM_STARTS
+from tracewheel.config import RetrainConfig, load_stored_config
+from tracewheel.core.errors import ConfigError, DataError
+from tracewheel.core.files import read_json, read_table
+from tracewheel.core.run_record import LOOP_FILE, RunRecord
 from tracewheel.core.store import Entry
+from tracewheel.core.types import content_hash
+from tracewheel.curation.curated_folder import HARDER, HELD_OUT, TASKS_FILE, TRAIN, VALIDATION, load_tasks
+from tracewheel.evaluation.ranking import Evaluation, comparable_rates
+from tracewheel.report.doctor import read_guard
+from tracewheel.sampling.budget import has_room
+from tracewheel.sampling.validation import VALIDATION_SAMPLES, best_of, validates
+
+TASKS = {task.stage: task for task in STAGES}
+# Sections that decide what a loop plays, beside those that the key of a rollout holds.
+STEERING = ("training", "sampler", "learner", "guard", "rubric", "evaluation")
 
 
 @dataclass(frozen=True)
-class PlannedCall:
-    """A call of a stage: its entry or placeholder, and its units of work."""
+class Planned:
+    """A call of a stage.
 
-    entry: Entry
-    units: int
-    stored: bool
-
-
-class PlanDriver(OneByOne):
-    """Answers calls whose results are not stored with placeholders.
-
-    Calls with equal inputs share a result and count once.
-
-    Args:
-        folder: An empty folder, for the few files of placeholders that a flow reads.
+    Attributes:
+        stage: Its name in the store.
+        label: The name of the call (`StageTask.label`).
+        units: Its amount of work.
+        after: Labels of the calls that it depends on.
+        arguments: Plain arguments that tell it from others with its label.
+        best_of: Labels of evaluations on the validation split, the best of which it goes on with.
     """
 
-    planning = True
+    stage: str
+    label: str
+    units: int = 1
+    after: tuple[str, ...] = ()
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    best_of: tuple[str, ...] = ()
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._calls: dict[tuple[str, str], PlannedCall] = {}
-        self.next: str | None = None  # the first result that is not stored
 
-    def get(self, stage: StageTask[Any], call: Call) -> Entry:
-        name = (stage.stage, call.key)
-        if name not in self._calls:
-            expected = stage.expects(call, len(self._calls))
-            stored = call.stored(stage.stage)
-            if stored is None:
-                self.missing(call.label)
-            entry = stored or self._placeholder(stage.stage, call.key, expected)
-            self._calls[name] = PlannedCall(entry, expected.units, stored is not None)
-        return self._calls[name].entry
+@dataclass(frozen=True)
+class Known:
+    """What a work folder says of a run beside its profile.
 
-    def missing(self, label: str) -> None:
-        self.next = self.next or label
+    Attributes:
+        champion: Whether it starts from a champion.
+        tasks: Number of tasks by split, once they are curated.
+        iterations: Those of a loop that is complete.
+        went_back: Iterations after which the guard took that loop back.
+    """
 
-    def calls(self, stage: str) -> Iterator[PlannedCall]:
-        """The calls of a stage."""
-        return (planned for (name, _), planned in self._calls.items() if name == stage)
+    champion: bool = False
+    tasks: Mapping[str, int] | None = None
+    iterations: int | None = None
+    went_back: frozenset[int] = frozenset()
 
-    def _placeholder(self, stage: str, key: str, expected: Expected) -> Entry:
-        path = self._folder / f"{stage}-{key}"
-        path.mkdir()
-        if expected.write:
-            expected.write(path)
-        return Entry(stage, key, path, f"planned {stage} {key}", 0.0, expected.result)
+
+@dataclass(frozen=True)
+class Found:
+    """A planned call and its stored result; without one, why it would be made."""
+
+    planned: Planned
+    entry: Entry | None
+    why: str = ""
+
+
+def stages_of(config: RetrainConfig, known: Known = Known()) -> list[Planned]:
+    """What a run of a profile makes, in order; dynamic sampling is counted with one round for each iteration."""
+    plan = _Listing(config, known)
+    plan.tasks()
+    plan.policies()
+    plan.loop()
+    plan.comparison()
+    return plan.calls
+
+
+class _Listing:
+    """Lists the calls of `flows.retrain.whole`."""
+
+    def __init__(self, config: RetrainConfig, known: Known) -> None:
+        self.config, self.known = config, known
+        self.calls: list[Planned] = []
+        curation = config.curation
+        self._size: Mapping[str, int] = known.tasks or {
+            TRAIN: curation.train_tasks,
+            VALIDATION: curation.validation_tasks,
+            HELD_OUT: curation.held_out_tasks,
+            HARDER: curation.harder_tasks,
+        }
+        self._made_by: dict[str, str | None] = {"base": None}  # name of a policy to the label of the call that made it
+        self._start = "champion" if known.champion else WARM_STARTS[config.warm_start.demonstrations]
+        self._candidates: list[str] = []  # labels of validations
+
+    def _add(self, stage: str, label: str, units: int = 1, **more: Any) -> str:
+        if all(label != call.label or more.get("arguments") != call.arguments for call in self.calls):
+            self.calls.append(Planned(stage, label, units, **more))
+        return label
+
+    def tasks(self) -> None:
+        self._add("ingest", "ingest")
+        self._add("curate", "curate", after=("ingest",))
+
+    def policies(self) -> None:
+        both = self.config.comparison.warm_starts == "both"
+        for demonstrations, name in WARM_STARTS.items():
+            if name == self._start or (both and demonstrations != "none"):
+                self._made_by[name] = self._add("warm_start", f"warm_start {demonstrations}", after=("curate",))
+        if self.known.champion:
+            self._made_by["champion"] = self._add("champion", "champion", after=("curate",))
+        else:
+            for name in self._made_by:
+                self._evaluate(name, VALIDATION)
+
+    def _evaluate(self, name: str, split: str, *, repeat: int = 0, samples: int = 0, **more: Any) -> str:
+        samples = samples or (VALIDATION_SAMPLES if split == VALIDATION else self.config.evaluation.samples)
+        made_by = self._made_by.get(name)
+        after = ("curate", *([made_by] if made_by else []))
+        wanted = {"split": split, "samples": samples, **({"repeat": repeat} if repeat else {})}
+        units = self._size.get(split, 0) * (1 + samples)
+        return self._add("evaluate", f"evaluate {name} {split}", units, after=after, arguments=wanted, **more)
+
+    def loop(self) -> None:
+        config, training = self.config, self.config.training
+        episodes = min(training.tasks_per_iteration, self._size.get(TRAIN, 0)) * config.episodes_per_task
+        rollout = "collect" if config.rollout.mode == "async" else "rollout"
+        self._candidates = [self._evaluate(self._start, VALIDATION)]
+        state = self._made_by[self._start] or "curate"
+        for iteration in range(1, training.iterations + 1):
+            of = f"{iteration} of {training.iterations}"
+            trajectories = self._add(rollout, f"{rollout} {of}", episodes, after=("curate", state))
+            scores = self._add("score", f"score {of}", episodes, after=(trajectories,))
+            if iteration == 1 and config.learner.learning_rate == "auto":
+                state = self._add("rate_trials", "rate_trials", len(config.rate_trials.rates), after=(scores,))
+            state = self._add("update", f"update {of}", after=(scores, state))
+            if iteration in self.known.went_back:
+                state = self._add("go_back", f"go_back {of}", after=(state,))
+            self._made_by[f"rl-{iteration}"] = state
+            last = iteration == self.known.iterations or not has_room(
+                training.episodes, iteration * config.episodes_per_iteration, config.episodes_per_iteration
+            )
+            if iteration not in self.known.went_back and (last or validates(training, iteration)):
+                self._candidates.append(self._evaluate(f"rl-{iteration}", VALIDATION))
+            if last:
+                break
+
+    def comparison(self) -> None:
+        config, every = self.config, self.config.comparison.policies == "all"
+        chosen = {"rl": tuple(self._candidates)}
+        without = tuple(f"evaluate {name} {VALIDATION}" for name in self._made_by if not name.startswith("rl-"))
+        baseline = self._start
+        if not self.known.champion:
+            chosen["baseline"] = without
+        names = [name for name in self._made_by if not name.startswith("rl-") and (every or name == baseline)]
+        for split in (HELD_OUT, HARDER):
+            for name in [*names, "rl"]:
+                # Of the policies without reinforcement learning the best is compared; which one validation says.
+                alone = name == baseline and not every
+                self._evaluate(name, split, best_of=chosen.get("rl" if name == "rl" else "baseline" if alone else "", ()))
+        if config.gate.false_accepts == "audit":
+            self._add("audit", "audit", after=("curate",))
+        judged = (f"evaluate rl {HELD_OUT}", f"evaluate {baseline} {HELD_OUT}")
+        self._add("gate", "gate", after=judged)
+        if config.comparison.aa:
+            self._evaluate(baseline, HELD_OUT, repeat=1, best_of=chosen.get("baseline", ()))
+
+
+class Lookup:
+    """Finds planned calls among the stored results of a work folder.
+
+    Args:
+        run: The run.
+        start: What it starts from (`start.json`).
+    """
+
+    def __init__(self, run: Run, start: Mapping[str, Any]) -> None:
+        self._run, self._start = run, start
+        self._made = run.store.made()
+        self._why: dict[str, str] = {}
+        self._curated: Entry | None = None
+        self._found: dict[str, Entry] = {}
+        self._updates_with: list[tuple[int, float]] = []  # (iterations after this one, learning rate)
+        for event in read_guard(run.record.path) or []:
+            if event["action"] == "go_back":
+                self._updates_with.append((event["iteration"], event["learning_rate"]))
+
+    def find(self, planned: Planned) -> Found:
+        """The result of a call. Calls are asked for in their order."""
+        if missing := next((label for label in (*planned.after, *planned.best_of) if label not in self._found), None):
+            return Found(planned, None, f"'{missing}' is made first")
+        names = list(self._named(planned))
+        name = next((name for name in names if not self._why_not(name)), None)
+        if name is None:
+            return Found(planned, None, self._why_not(names[0]) if names else "nothing is stored")
+        entry = self._entry(name)
+        if entry is None:
+            return Found(planned, None, f"what is stored is damaged: {self._run.store.flaws[name]}")
+        self._found[planned.label] = entry
+        if planned.stage == "curate":
+            self._curated = entry
+        if planned.stage == "rate_trials":
+            self._updates_with.insert(0, (0, entry.result["learning_rate"]))
+        return Found(planned, entry)
+
+    def _named(self, planned: Planned) -> Iterator[str]:
+        """Names of the stored results that may be this call's, the newest first."""
+        chosen = self._best(planned.best_of) if planned.best_of else None
+        for name, made in self._made.items():
+            arguments = made["arguments"]
+            if not name.startswith(f"{planned.stage}-") or arguments.get("repeat") != planned.arguments.get("repeat"):
+                continue
+            if any(arguments.get(key) != value for key, value in planned.arguments.items()):
+                continue
+            if made["label"] == planned.label if chosen is None else _same_policy(arguments["policy"], chosen):
+                yield name
+
+    def _best(self, labels: Iterable[str]) -> Mapping[str, Any]:
+        """The policy of the best of these evaluations, as an argument."""
+        entries = {label: self._found[label] for label in labels}
+        rates = comparable_rates({label: Evaluation(entry.result, entry.path) for label, entry in entries.items()})
+        best = best_of(rates) or next(iter(entries))
+        policy: Mapping[str, Any] = self._made[entries[best].path.name]["arguments"]["policy"]
+        return policy
+
+    def _entry(self, name: str) -> Entry | None:
+        stage, _, key = name.rpartition("-")
+        return self._run.store.find(stage, key)
+
+    def _why_not(self, name: str) -> str:
+        """Why a stored result is not what the run would make; empty where it is."""
+        if name not in self._why:
+            self._why[name] = "" if name in self._made else f"{name} is no longer stored"
+            if name in self._made:
+                self._why[name] = self._differs(name, self._made[name])
+        return self._why[name]
+
+    def _differs(self, name: str, made: Mapping[str, Any]) -> str:
+        stage, arguments = name.rpartition("-")[0], made["arguments"]
+        if found := differences(made, TASKS[stage], self._config_of(stage, arguments)):
+            return "; ".join(found)
+        if own := self._differs_in_start(stage, made):
+            return own
+        skipped = {"earlier", "splits"} | ({"curated"} if stage == "evaluate" else set())
+        for argument, value in arguments.items():
+            for upstream in _entries_in(value) if argument not in skipped else ():
+                same = [other for other, facts in self._made.items() if facts["digest"] == upstream["digest"]]
+                if all(map(self._why_not, [*same, upstream["entry"]])):
+                    label = self._made.get(upstream["entry"], {"label": upstream["entry"]})["label"]
+                    return f"'{label}' is another"
+        return ""
+
+    def _config_of(self, stage: str, arguments: Mapping[str, Any]) -> RetrainConfig:
+        """The profile as a call sees it: the trials of learning rates and the guard change that of updates."""
+        config, rate = self._run.config, None
+        if stage == "update":
+            rate = next((rate for after, rate in reversed(self._updates_with) if arguments["iteration"] > after), None)
+        if rate is None:
+            return config
+        return config.model_copy(update={"learner": config.learner.model_copy(update={"learning_rate": rate})})
+
+    def _differs_in_start(self, stage: str, made: Mapping[str, Any]) -> str:
+        """What a call does not read of its upstream: the logs, and what the run starts from."""
+        arguments, start = made["arguments"], self._start
+        if stage == "ingest" and arguments["snapshot"]["snapshot"] != self._run.snapshot.digest:
+            return "the logs are others"
+        if stage == "curate":
+            earlier, splits = arguments.get("earlier") or {}, arguments.get("splits") or {}
+            if earlier.get("entry") != start.get("evidence"):
+                return "pass rates resume from another curation"
+            if bool(splits) != bool(start.get("splits")) or (
+                splits and splits["digest"] != start["splits"].get("digest", splits["digest"])
+            ):
+                return "splits resume from another record"
+        if stage == "champion" and arguments["version"] != (start.get("champion") or {}).get("version"):
+            return "the champion is another"
+        if stage == "evaluate" and not self._same_tasks(arguments["curated"]["entry"], arguments["split"]):
+            return f"the {arguments['split']} tasks are others"
+        if stage in ("rollout", "collect"):
+            return self._differs_in_choice(stage, made["run"])
+        return ""
+
+    def _same_tasks(self, curated: str, split: str) -> bool:
+        """Whether an earlier curation has the same tasks in a split."""
+        ours = self._curated
+        if ours is None or ours.path.name == curated:
+            return ours is not None
+        theirs = self._run.store.root / curated
+        tasks = [[task.to_record() for task in load_tasks(path, split)] for path in (ours.path, theirs) if path.is_dir()]
+        return len(tasks) == 2 and content_hash(tasks[0]) == content_hash(tasks[1])
+
+    def _differs_in_choice(self, stage: str, run_id: str) -> str:
+        """Whether the run that made a rollout chose its tasks as this one would."""
+        run = self._run
+        if run_id == run.record.run_id:
+            return ""
+        if stage == "collect":
+            return "its workers' queue is of another run"
+        record = RunRecord(run.record.path.parent, run_id)
+        try:
+            began, theirs = record.started(), load_stored_config(record.path)
+        except (ConfigError, DataError):
+            began, theirs = None, run.config
+        if began is None:
+            return f"run {run_id}, which chose its tasks, is gone"
+        if began.get("sampler") != self._start.get("sampler"):
+            return "the tasks' posterior chooses other tasks"
+        changed = [name for name in STEERING if getattr(theirs, name) != getattr(run.config, name)]
+        return f"other tasks are chosen: {', '.join(changed)}" if changed else ""
+
+
+def known_of(run: Run, start: Mapping[str, Any], curated: Entry | None) -> Known:
+    """What the work folder says of a run beside its profile."""
+    tasks = None
+    if curated is not None:
+        counts = read_table(curated.path / TASKS_FILE)["split"].value_counts()
+        tasks = {str(split): int(count) for split, count in counts.items()}
+    loop = run.record.path / LOOP_FILE
+    complete = run.record.summary is not None and loop.is_file()
+    events = read_guard(run.record.path) or []
+    return Known(
+        champion=bool(start.get("champion")),
+        tasks=tasks,
+        iterations=len(read_json(loop)["iterations"]) if complete else None,
+        went_back=frozenset(event["iteration"] for event in events if event["action"] in ("go_back", "stop")),
+    )
+
+
+def _entries_in(value: Any) -> Iterator[Mapping[str, Any]]:
+    """The entries that an argument names."""
+    if isinstance(value, Mapping):
+        if {"entry", "digest"} <= value.keys():
+            yield value
+        else:
+            for inner in value.values():
+                yield from _entries_in(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _entries_in(inner)
+
+
+def _same_policy(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    return one.get("digest") == other.get("digest") and one["version"] == other["version"]
+
+
+def task_of(stage: str) -> StageTask[Any]:
+    """The stage of that name."""
+    return TASKS[stage]

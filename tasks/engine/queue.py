@@ -21,8 +21,6 @@ SECTIONS = ("seed", "threads", "policy", "environment", "rollout", "rubric", "sa
 class RunQueue:
     """The queue of one training loop. Its workers start when an iteration has to wait for them.
 
-    A plan orders, publishes and claims nothing; a claim that is not stored gets a placeholder.
-
     Args:
         run: The run.
         curated: The curation, whose training tasks are rolled out.
@@ -42,26 +40,20 @@ class RunQueue:
             "start": [start.entry and start.entry.digest, sampler.to_state()],
         }
         path = queue_path(Path(run.config.work_dir) / "queue", f"{run.record.run_id}-{name}", made_from)
-        self.queue: TrajectoryQueue | None = None
-        if not run.planning:
-            self.queue = TrajectoryQueue.open(path, path.stem, staleness)
-        elif path.is_file():
-            self.queue = TrajectoryQueue(path)
-        self._book = OrderBook(self.queue, run.config, curated.path, sampler) if self.queue else None
+        self.queue = TrajectoryQueue.open(path, path.stem, staleness)
+        self._book = OrderBook(self.queue, run.config, curated.path, sampler)
 
     def order(self, iteration: int) -> None:
         """Order an iteration's groups, once; none when the training ends before that iteration."""
-        if self._book and not self._run.planning:
-            self._book.order(iteration)
+        self._book.order(iteration)
 
     def episodes(self, iteration: int) -> int:
         """The number of episodes ordered for an iteration."""
-        return self._book.episodes(iteration) if self._book else 0
+        return self._book.episodes(iteration)
 
     def publish(self, policy: Policy) -> None:
         """Let workers continue with this policy."""
-        if self.queue and not self._run.planning:
-            self.queue.publish(policy.ref())
+        self.queue.publish(policy.ref())
 
     def start_over(self, policy: Policy) -> None:
         """Let workers continue with this policy; groups in which an older one sampled are dropped and ordered again."""
@@ -71,12 +63,8 @@ class RunQueue:
     def claim(self, iteration: int) -> ClaimedGroups:
         """The groups that an iteration trains on, claimed once enough are complete."""
         run, label = self._run, f"claim {iteration} of {self._run.config.training.iterations}"
-        if self.queue and (claimed := self.queue.claimed(iteration)):
+        if claimed := self.queue.claimed(iteration):
             return claimed
-        if run.planning or self._book is None or self.queue is None:
-            run.driver.missing(label)
-            digest = f"planned {self._name} {label}"
-            return ClaimedGroups(iteration, iteration - 1, digest, 0, queue=None)  # type: ignore[arg-type]
         if self._fleet is None:
             self._fleet = WatchedFleet(make_fleet(run.config, self.queue, run.record.path / "workers" / self._name))
 
@@ -91,8 +79,6 @@ class RunQueue:
 
     def summary(self) -> dict[str, Any]:
         """How many orders and trajectories are in which state, and for how long there were workers."""
-        if self.queue is None:
-            return {}
         seconds = round(self.queue.worker_seconds(), 1)
         return {**self.queue.counts(), "worker_seconds": seconds, "queue": str(self.queue.path)}
 
@@ -104,5 +90,4 @@ class RunQueue:
     def close(self) -> None:
         """Stop the workers and close the queue's file."""
         self.stop_workers()
-        if self.queue:
-            self.queue.close()
+        self.queue.close()

@@ -81,7 +81,7 @@ def waits_for_logs(config: RetrainConfig) -> bool:
     return are_empty(config.ingest.paths) and not find_runs(Path(config.work_dir))
 
 
-def last_run(config: RetrainConfig, driver: Driver) -> Run:
+def last_run(config: RetrainConfig) -> Run:
     """The last run of a profile that has begun, complete or not, whatever the logs are now; else `begin_run`.
 
     Raises:
@@ -91,8 +91,8 @@ def last_run(config: RetrainConfig, driver: Driver) -> Run:
     config.require(*WITHOUT_DEFAULT)
     reading = last_reading(config)
     if reading is None:
-        return begin_run(config, driver=driver)
-    run = Run.on(config, reading.run_id, driver=driver)
+        return begin_run(config)
+    run = Run.on(config, reading.run_id)
     return replace(run, snapshot=reading.snapshot, inputs=reading.inputs, settings=reading.settings)
 
 
@@ -235,7 +235,7 @@ def _with_links(config: RetrainConfig, snapshot: Snapshot, link: dict[str, str] 
 
 def accept(run: Run, traces: Entry) -> None:
     """Note an ingest, for the next one to continue it; not one whose state is lost, as in a store that was copied alone."""
-    if run.planning or run.snapshot.links is None or not run.snapshot.links.state.is_dir():
+    if run.snapshot.links is None or not run.snapshot.links.state.is_dir():
         return
     links = _chain(run.config)
     link = {"entry": traces.path.name, "digest": traces.digest, "state": run.snapshot.links.state.name}

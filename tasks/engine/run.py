@@ -147,11 +147,6 @@ class Run:
         store, record = Store(work_dir / "store"), RunRecord(work_dir, run_id)
         return cls(config, store, record, reporter or Silent(), driver=driver or PrefectDriver())
 
-    @property
-    def planning(self) -> bool:
-        """Whether nothing is made and nothing is written."""
-        return self.driver.planning
-
     @contextlib.contextmanager
     def hold(self, flow_run: str | None = None) -> Iterator[None]:
         """Hold the store, and open the record; runs whose process is gone are crashed from now on.
@@ -176,8 +171,6 @@ class Run:
 
     def is_damaged(self, name: str, flaw: str) -> None:
         """Say that a stored result is damaged, and note it in the record; it is made again."""
-        if self.planning:
-            return
         known = self.record.damaged
         if {"entry": name, "flaw": flaw} not in known:
             self.record.write(DAMAGED_FILE, [*known, {"entry": name, "flaw": flaw}])

@@ -8,7 +8,7 @@ key, but only while the store holds the entry, so a deleted or damaged one is ma
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
@@ -74,26 +74,6 @@ class Call:
         return found
 
 
-@dataclass(frozen=True)
-class Expected:
-    """A plan's expectation of a call before it is made.
-
-    Attributes:
-        units: Amount of work, in the stage's own unit.
-        result: The part of its result that the flow reads.
-        write: Writes the files that the flow reads of its output.
-    """
-
-    units: int = 1
-    result: Any = None
-    write: Callable[[Path], None] | None = None
-
-
-def one_unit(call: Call, place: int) -> Expected:
-    """A call whose result the flow does not read."""
-    return Expected()
-
-
 class StageTask(Generic[P]):
     """One stage of the domain, as flows call it.
 
@@ -103,7 +83,6 @@ class StageTask(Generic[P]):
         code: The domain module that does the work.
         sections: The sections of the profile that the stage reads.
         packages: Packages that its result depends on, in addition to those that all stages use.
-        expects: The result that a plan expects, given the call and the number of earlier calls in the plan.
         reads: The arguments for the key, of a stage that reads a part of one only; by default all of them.
     """
 
@@ -115,14 +94,12 @@ class StageTask(Generic[P]):
         code: str,
         sections: type[S],
         packages: tuple[str, ...] = (),
-        expects: Callable[[Call, int], Expected] = one_unit,
         reads: Callable[[dict[str, Any]], dict[str, Any]] = dict,
     ) -> None:
         self.stage = stage
         self.code = code
         self.sections: type[Sections] = sections
         self.packages = packages
-        self.expects = expects
         self.reads = reads
         self._function: Callable[..., Any] = function
 
@@ -163,8 +140,7 @@ class StageTask(Generic[P]):
     def _call(self, run: Run, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
         assert not args, "stages take their arguments by name"
         call = Call(run, self.key(run, kwargs), self.label(run, kwargs), kwargs)
-        if not run.planning:
-            run.record.need(f"{self.stage}-{call.key}")
+        run.record.need(f"{self.stage}-{call.key}")
         return call
 
     def make_entry(self, call: Call, listener: Listener | None = None) -> Entry:
@@ -206,7 +182,7 @@ class StageTask(Generic[P]):
     def key(self, run: Run, arguments: dict[str, Any]) -> str:
         """Hash of everything the result depends on."""
         read = {name: describe(value) for name, value in sorted(self.reads(arguments).items())}
-        return content_hash({**self._depends_on(run), "arguments": read})
+        return content_hash({**self.depends_on(run.config), "arguments": read})
 
     def facts(self, call: Call, out: Path) -> dict[str, Any]:
         """What an entry was made from and with, for its metadata.
@@ -215,7 +191,7 @@ class StageTask(Generic[P]):
         `settings` (as a hash), `code` and `packages` are the rest of its key. `adapter` has the digest of the folder of an
         adapter and of its weights' file.
         """
-        made_with = self._depends_on(call.run)
+        made_with = self.depends_on(call.run.config)
         return {
             "label": call.label,
             "run": call.run.record.run_id,
@@ -225,9 +201,9 @@ class StageTask(Generic[P]):
             **adapter_digests(out),
         }
 
-    def _depends_on(self, run: Run) -> dict[str, Any]:
+    def depends_on(self, config: RetrainConfig) -> dict[str, Any]:
         """What a result depends on besides its arguments."""
-        return {"settings": settings_for(run.config, self.sections.keyed()), **self.made_by(run.config)}
+        return {"settings": settings_for(config, self.sections.keyed()), **self.made_by(config)}
 
     def made_by(self, config: RetrainConfig) -> dict[str, Any]:
         """Versions of the code and of the packages that compute it."""
@@ -251,15 +227,33 @@ def stage_task(
     code: str,
     sections: type[S],
     packages: tuple[str, ...] = (),
-    expects: Callable[[Call, int], Expected] = one_unit,
     reads: Callable[[dict[str, Any]], dict[str, Any]] = dict,
 ) -> Callable[[Callable[Concatenate[Context[S], P], Any]], StageTask[P]]:
     """Decorator: make a function that calls one stage of the domain a `StageTask`."""
 
     def decorate(function: Callable[Concatenate[Context[S], P], Any]) -> StageTask[P]:
-        return StageTask(function, stage=stage, code=code, sections=sections, packages=packages, expects=expects, reads=reads)
+        return StageTask(function, stage=stage, code=code, sections=sections, packages=packages, reads=reads)
 
     return decorate
+
+
+def differences(made: Mapping[str, Any], task: StageTask[Any], config: RetrainConfig) -> list[str]:
+    """In what settings, code and packages a stored result differs from one that the profile would make now.
+
+    Args:
+        made: What it was made from and with (`StageTask.facts`).
+        task: Its stage.
+        config: The profile.
+    """
+    now = task.depends_on(config)
+    found = []
+    if made["settings"] != content_hash(now["settings"]):
+        found.append(f"a setting of {', '.join(task.sections.keyed())} is another")
+    if made["code"] != now["code"]:
+        found.append(f"the code of {task.code} is another")
+    packages = sorted({*made["packages"].items(), *now["packages"].items()})
+    changed = {name for name, version in packages if made["packages"].get(name) != now["packages"].get(name)}
+    return found + [f"{name} is another version" for name in sorted(changed)]
 
 
 def _cache_key(context: Any, parameters: dict[str, Any]) -> str:

@@ -39,11 +39,10 @@ def audited(run: Run, curated: Entry) -> float | None:
     if asked != "audit":
         return asked
     entry = audit_graders(run, curated=curated)
-    if not run.planning and (entry.path / AUDIT_FILE).is_file():
-        place_copy(entry.path / AUDIT_FILE, run.record.path / AUDIT_FILE)
-        _note_lineage(run, named(entry))
-        if run.tracking is not None:
-            log_audit(run.tracking, run.record.path / AUDIT_FILE)
+    place_copy(entry.path / AUDIT_FILE, run.record.path / AUDIT_FILE)
+    _note_lineage(run, named(entry))
+    if run.tracking is not None:
+        log_audit(run.tracking, run.record.path / AUDIT_FILE)
     return float(entry.result["exploitable"])
 
 

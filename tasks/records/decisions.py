@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tasks.engine.run import Run
-from tasks.records.drift_looks import look_for_drift
+from tasks.records.drift_looks import look_for_drift, remember_look
 from tasks.records.gate_ledger import read_ledger
 from tasks.records.split_chain import latest_curation
 from tasks.records.worth import DECISION_FILE, describe, weigh_worth
@@ -45,6 +45,9 @@ class Decision:
         return {"starts": self.starts, "why": self.why, **figures}
 
 
+RESUMED = Decision(True, "it has begun, and is resumed")
+
+
 def nothing_new(run: Run, now: datetime | None = None) -> str | None:
     """Why a scheduled run need not even read its logs: they are those of a complete run, or of the last decision.
 
@@ -61,9 +64,13 @@ def nothing_new(run: Run, now: datetime | None = None) -> str | None:
     now = now or clock.now()
     if _too_old(run, _days_since(last.get("champion_since"), now)):
         return None
-    if not run.planning:
-        note(run.config.work_dir, last | {"ticks": last["ticks"] + 1, "last": _written(now)}, replaces=last)
     return f"nothing new since the decision of {last['at']}: {last['why']}{waiting}"
+
+
+def note_tick(work_dir: str) -> None:
+    """Note that the last decision was given once more, because nothing was new."""
+    if (last := last_decision(work_dir)) is not None:
+        note(work_dir, last | {"ticks": last["ticks"] + 1, "last": _written(clock.now())}, replaces=last)
 
 
 def held_words(work_dir: str) -> list[str]:
@@ -86,12 +93,12 @@ def decide(run: Run, curated: Entry, start: dict[str, Any], *, asked: bool) -> D
         asked: Nobody waits for the run; one that was started by hand starts.
     """
     if _begun(run):
-        return Decision(True, "it has begun, and is resumed")
-    decision = weigh(run, curated, start, clock.now()) if asked else Decision(True, BY_HAND, figures_of(run, curated, start))
-    if run.planning:
-        return decision
+        return RESUMED
+    present = clock.now()
+    decision = weigh(run, curated, start, present) if asked else Decision(True, BY_HAND, figures_of(run, curated, start))
     if asked:
-        now = _written(clock.now())
+        remember_look(run.config.work_dir, decision.figures.get("drift", {}), present)
+        now = _written(present)
         line = {"at": now, "run": run.record.run_id, "ticks": 1, "last": now, "schedule": _schedule(run)}
         note(run.config.work_dir, line | decision.to_record())
     if decision.starts:
@@ -101,7 +108,7 @@ def decide(run: Run, curated: Entry, start: dict[str, Any], *, asked: bool) -> D
     return decision
 
 
-def foresee(run: Run, curated: Entry, start: dict[str, Any]) -> dict[str, Any] | None:
+def foresee(run: Run, curated: Entry | None, start: dict[str, Any]) -> dict[str, Any] | None:
     """What a scheduled run would decide now, for the plan of a profile with `schedule`; None for another.
 
     Returns:
@@ -111,9 +118,11 @@ def foresee(run: Run, curated: Entry, start: dict[str, Any]) -> dict[str, Any] |
         return None
     if reason := nothing_new(run):
         return {"starts": False, "why": reason}
-    if not curated.reused:
+    if curated is None:
         return {"starts": None, "why": "not known before the new traces are taken in and curated, which a scheduled run does"}
-    return decide(run, curated, start, asked=True).to_record()
+    if _begun(run):
+        return RESUMED.to_record()
+    return weigh(run, curated, start, clock.now()).to_record()
 
 
 def weigh(run: Run, curated: Entry, start: dict[str, Any], now: datetime) -> Decision:

@@ -76,13 +76,11 @@ class Watch:
             rollouts, scores, update: The iteration's entries; none for iteration 0.
 
         Returns:
-            The findings; empty when they are known already, or in a plan.
+            The findings; empty when they are known already.
 
         Raises:
             UnhealthyRun: a check of `doctor.stop_on` has a severe finding. All of the iteration is stored.
         """
-        if self._run.planning:
-            return []
         fresh = self._write_down(iteration, validations, rollouts, scores, update)
         if not fresh and self._known.get("settings") == self._settings and self._known["iteration"] >= iteration:
             if self._known["iteration"] == iteration:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -59,7 +60,7 @@ def look_for_drift(run: Run, curated: Path, since: str, earlier: Path, now: date
     config = GateConfig(confidence=1.0 - 2.0 * run.config.schedule.drift_level, gates_per_year=LOOKS_A_YEAR)
     level = level_of(config, place_in(looks, evidence, now))
     drift = find_drift(before, after, level)
-    look = {
+    return {
         "evidence": evidence,
         "since": since,
         "attempts": len(after),
@@ -68,10 +69,15 @@ def look_for_drift(run: Run, curated: Path, since: str, earlier: Path, now: date
         "says": drift.says(),
         "found": drift.found,
     }
-    if not run.planning:
-        kept = [one for one in looks if one is not known and datetime.fromisoformat(one["began"]) > now - YEAR]
-        write_whole(Path(run.config.work_dir) / LOOKS_FILE, json.dumps([*kept, look], indent=2) + "\n")
-    return look
+
+
+def remember_look(work_dir: str, look: Mapping[str, Any], now: datetime) -> None:
+    """Note a look of `look_for_drift`, unless it is an earlier one again, or none."""
+    looks = read_looks(work_dir)
+    if not look.keys() >= FIELDS or any(one["evidence"] == look["evidence"] for one in looks):
+        return
+    kept = [one for one in looks if datetime.fromisoformat(one["began"]) > now - YEAR]
+    write_whole(Path(work_dir) / LOOKS_FILE, json.dumps([*kept, look], indent=2) + "\n")
 
 
 def read_looks(work_dir: str) -> list[dict[str, Any]]:

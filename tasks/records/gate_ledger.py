@@ -33,13 +33,11 @@ def evidence_of(challenger: Entry, baseline: Entry) -> str:
 
 
 def look_at(run: Run, evidence: str, baseline: str) -> Look:
-    """The place of a gate in its work folder's sequence, noted unless the run only plans.
+    """The place of a gate in its work folder's sequence, noted.
 
     Raises:
         DataError: the ledger is not what a run wrote.
     """
-    if run.planning:
-        return place_in(read_ledger(run.config.work_dir), evidence, clock.now())
     return note(run.config.work_dir, run.config.gate, {"evidence": evidence, "run": run.record.run_id, "baseline": baseline})
 
 

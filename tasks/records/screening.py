@@ -61,7 +61,7 @@ def screened(run: Run, *, fresh: bool = False) -> Run:
     batches = Batches(run.config.work_dir)
     known = batches.known()
     new = [part for part in parts_of(run.snapshot) if part.sha256 not in known]
-    if not run.planning and new:
+    if new:
         # Before the batch: after a kill between the two, its slices are still slices, and new.
         batches.see(run.snapshot)
         with run.store.exclusive():
@@ -145,8 +145,6 @@ def profile_of(
 
 def note_intake(run: Run, traces: Entry) -> list[str]:
     """Write down what the run takes in and leaves out; returns it in sentences, none where all is well."""
-    if run.planning:
-        return []
     reasons = frequent_reasons(traces.result, traces.path / QUARANTINE_FILE)
     examples = {why.reason: f"{why.file}:{why.line}" for why in reasons}
     intake = intake_of(traces.result, examples, Batches(run.config.work_dir))

@@ -5,28 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from tasks.engine.run import Policy, Run
-from tasks.engine.stage import Call, Context, Expected, stage_task
+from tasks.engine.stage import Context, stage_task
 from tasks.tracking.traces import EvaluationTags
 from tracewheel.config import EvaluateSections
-from tracewheel.core.files import read_table
 from tracewheel.core.store import Entry
 from tracewheel.core.types import content_hash
-from tracewheel.curation.curated_folder import HELD_OUT, TASKS_FILE, VALIDATION, load_tasks
+from tracewheel.curation.curated_folder import HELD_OUT, VALIDATION, load_tasks
 from tracewheel.evaluation.evaluate import evaluate_split, join
-from tracewheel.evaluation.sequential import in_parts
 
 FEWER_TRACES = 4
-
-
-def expected(call: Call, place: int) -> Expected:
-    """Every task is played; on the validation split each policy is better than those before it, so the last is chosen."""
-    split = call.arguments["split"]
-    tasks = int((read_table(call.arguments["curated"].path / TASKS_FILE)["split"] == split).sum())
-    if part := call.arguments.get("part"):
-        tasks = len(in_parts(map(str, range(tasks)), part[1])[part[0]])
-    rates = {"rate": 1.0 + place if split == VALIDATION else None, "n": tasks}
-    result = {"tasks": tasks, "greedy": rates, "sampled": rates, "by_family": {}}
-    return Expected(tasks * (1 + call.arguments["samples"]), result)
 
 
 def the_tasks(arguments: dict[str, Any]) -> dict[str, Any]:
@@ -36,7 +23,7 @@ def the_tasks(arguments: dict[str, Any]) -> dict[str, Any]:
     return {**arguments, "curated": content_hash(tasks, length=64)}
 
 
-@stage_task("evaluate", code="tracewheel.evaluation.evaluate", sections=EvaluateSections, expects=expected, reads=the_tasks)
+@stage_task("evaluate", code="tracewheel.evaluation.evaluate", sections=EvaluateSections, reads=the_tasks)
 def evaluate_policy(
     context: Context[EvaluateSections],
     *,
@@ -56,14 +43,7 @@ def evaluate_policy(
     )
 
 
-def expected_join(call: Call, place: int) -> Expected:
-    """The tasks of the parts together."""
-    tasks = sum(part.result["tasks"] for part in call.arguments["parts"])
-    rates = {"rate": None, "n": tasks}
-    return Expected(0, {"tasks": tasks, "greedy": rates, "sampled": rates, "by_family": {}})
-
-
-@stage_task("join", code="tracewheel.evaluation.evaluate", sections=EvaluateSections, expects=expected_join, reads=the_tasks)
+@stage_task("join", code="tracewheel.evaluation.evaluate", sections=EvaluateSections, reads=the_tasks)
 def join_evaluations(context: Context[EvaluateSections], *, parts: list[Entry], curated: Entry, split: str) -> dict[str, Any]:
     """One evaluation of the parts of a split that were played."""
     return join(

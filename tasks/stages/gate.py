@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from tasks.engine.run import Run
@@ -52,11 +53,15 @@ def decide_gate(
     return verdict.to_record()
 
 
-def power_before(run: Run, curated: Entry) -> dict[str, Any]:
-    """What the gate of this run will be able to see, known before anything is trained; see `power.describe_power`."""
-    tasks = int((read_table(curated.path / TASKS_FILE)["split"] == HELD_OUT).sum())
+def held_out_in(curated: Path) -> int:
+    """The number of held-out tasks of a curation."""
+    return int((read_table(curated / TASKS_FILE)["split"] == HELD_OUT).sum())
+
+
+def power_before(run: Run, held_out: int) -> dict[str, Any]:
+    """What the gate of this run will be able to see on so many tasks, known before anything is trained."""
     look, spread = look_of_run(run)
-    return describe_power(tasks, level_of(run.config.gate, look), spread)
+    return describe_power(held_out, level_of(run.config.gate, look), spread)
 
 
 def is_clear(run: Run, challenger: Entry, baseline: Entry, look: int) -> bool:

@@ -49,7 +49,7 @@ class Guard:
         self._posteriors: dict[int, dict[str, Any]] = {0: sampler.to_state()}
         self._families: dict[str, str] = {}
         self.figures: dict[str, float] = {}  # the iteration's, as metrics
-        if run.config.guard.enabled and not run.planning:
+        if run.config.guard.enabled:
             run.record.write(GUARD_FILE, [])
 
     def see(
@@ -71,12 +71,12 @@ class Guard:
             last: Whether no iteration follows.
 
         Returns:
-            What is to be done; None while all is well, where no iteration follows, or where a plan knows no figures.
+            What is to be done; None while all is well, or where no iteration follows.
         """
         config = self.run.config.guard
         self.figures = {"learning_rate": learning_rate(UpdateSections.of(self.run.config), iteration)}
         files = [entry.path / TRAJECTORIES_FILE for entry in rollouts]
-        if not config.enabled or (self.run.planning and not all(path.is_file() for path in files)):
+        if not config.enabled:
             return None
         tools = offered_tools(self.run.config.environment.spec)
         tasks = count_episodes(files, [entry.path / SCORES_FILE for entry in scores], tools)
@@ -112,8 +112,6 @@ class Guard:
         return event
 
     def _tell(self, event: GuardEvent) -> None:
-        if self.run.planning:
-            return
         self.run.record.write(GUARD_FILE, [item.to_record() for item in self.events])
         self.run.reporter.say(f"guard, {event.sentence}")
         if self.run.tracking:

@@ -4,20 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from tasks.engine.stage import Call, Context, Expected, stage_task
+from tasks.engine.stage import Context, stage_task
 from tracewheel.config import RateTrialSections
 from tracewheel.core.store import Entry
 from tracewheel.learner.rate_trials import try_rates
 from tracewheel.learner.update_files import UpdateFiles
 
 
-def expected(call: Call, place: int) -> Expected:
-    """One update a rate; the plan goes on with the lowest."""
-    rates = call.run.config.rate_trials.rates
-    return Expected(len(rates), {"learning_rate": rates[0], "trials": []})
-
-
-@stage_task("rate_trials", code="tracewheel.learner.rate_trials", sections=RateTrialSections, expects=expected)
+@stage_task("rate_trials", code="tracewheel.learner.rate_trials", sections=RateTrialSections)
 def try_learning_rates(
     context: Context[RateTrialSections], *, trajectories: Entry, scores: Entry, state: Entry
 ) -> dict[str, Any]:

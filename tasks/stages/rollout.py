@@ -6,20 +6,14 @@ import functools
 from typing import Any
 
 from tasks.engine.run import Policy
-from tasks.engine.stage import Call, Context, Expected, stage_task
+from tasks.engine.stage import Context, stage_task
 from tracewheel.config import RolloutSections
 from tracewheel.core.store import Entry
 from tracewheel.core.types import Task
 from tracewheel.rollout import rollout
 
 
-def expected(call: Call, place: int) -> Expected:
-    """A group of episodes for each task."""
-    episodes = len(call.arguments["task_ids"]) * call.run.config.episodes_per_task
-    return Expected(episodes, {"episodes": episodes})
-
-
-@stage_task("rollout", code="tracewheel.rollout.rollout", sections=RolloutSections, expects=expected)
+@stage_task("rollout", code="tracewheel.rollout.rollout", sections=RolloutSections)
 def roll_out(
     context: Context[RolloutSections],
     *,

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-from tasks.engine.stage import Call, Context, Expected, stage_task
+from tasks.engine.stage import Context, stage_task
 from tracewheel.config import UpdateSections
 from tracewheel.core.store import Entry
 from tracewheel.learner.backends.launch import release_processes
@@ -26,11 +26,7 @@ def kept_between_updates() -> Iterator[None]:
         release_processes()
 
 
-def expected(call: Call, place: int) -> Expected:
-    return Expected(result={})
-
-
-@stage_task("update", code="tracewheel.learner.update", sections=UpdateSections, expects=expected)
+@stage_task("update", code="tracewheel.learner.update", sections=UpdateSections)
 def update_policy(
     context: Context[UpdateSections],
     *,

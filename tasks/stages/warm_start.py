@@ -9,6 +9,9 @@ from tracewheel.config import WarmStartSections
 from tracewheel.core.store import Entry
 from tracewheel.learner.warm_start.stage import warm_start
 
+# Demonstrations to the name of the warm start on them.
+WARM_STARTS = {"all": "warm_start", "verified": "warm_start_verified", "none": "untrained"}
+
 
 @stage_task(
     "warm_start",

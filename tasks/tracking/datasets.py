@@ -1,4 +1,4 @@
-"""A run's data in MLflow: dataset inputs, and the page about their quality."""
+"""A run's data in MLflow: dataset inputs, and the report on their quality."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tasks.tracking.tracking import DataInput
 from tracewheel.core.files import read_table
 from tracewheel.core.store import Entry
 from tracewheel.core.types import content_hash
-from tracewheel.curation.curated_folder import QUALITY_FILE, QUALITY_PAGE, SPLITS_FILE, TASKS_FILE
+from tracewheel.curation.curated_folder import QUALITY_FILE, SPLITS_FILE, TASKS_FILE
 from tracewheel.traces.ingested_folder import TRACES_FOLDER
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def log_datasets(run: Run, traces: Entry, curated: Entry) -> None:
     ]
     tracking.log_inputs([*inputs, *_splits(curated, inputs[1].schema)])
     once = {"data": curated.digest}
-    tracking.log_files([curated.path / name for name in (QUALITY_PAGE, QUALITY_FILE, SPLITS_FILE)], QUALITY_FOLDER, once)
+    tracking.log_files([curated.path / name for name in (QUALITY_FILE, SPLITS_FILE)], QUALITY_FOLDER, once)
     tracking.log_results(ledger_metrics(ledger), once)
     if leaks := leaks_of(curated):
         tracking.tag(leaks=leaks)

@@ -15,7 +15,7 @@ import prefect
 from prefect.cache_policies import NO_CACHE
 
 from tasks.engine.run import Policy, Run
-from tasks.engine.stage import Call, Context, Expected, stage_task
+from tasks.engine.stage import Context, stage_task
 from tasks.tracking.awaited import approval_values
 from tasks.tracking.champion import (
     Champion,
@@ -125,11 +125,7 @@ def _from_work_folder(config: RetrainConfig, local: dict[str, str] | None, why: 
     return champion, f"{why}: the champion is {named}of run {champion.run_id}, as {config.work_dir} knows it"
 
 
-def expected(call: Call, place: int) -> Expected:
-    return Expected(result={"policy_version": 0})
-
-
-@stage_task("champion", code="tracewheel.policy.adapters", sections=ChampionSections, expects=expected)
+@stage_task("champion", code="tracewheel.policy.adapters", sections=ChampionSections)
 def load_champion(context: Context[ChampionSections], *, version: str, digest: str) -> dict[str, Any]:
     """Fetch the champion's adapter, or whole model: from the registry, or else the work folder's copy."""
     weights = _fetch(context, version, digest)

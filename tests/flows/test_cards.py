@@ -88,13 +88,6 @@ RESULTS = {
         "by_tier": {"5": {"greedy": MODE, "sampled": NO_RATE}}, "by_family": {},
         "missing": {"greedy": {"unscored": 1, "infrastructure_failed": 0}}, "generated_tokens": 1182.0,
     },
-    "flows.commands.preview:preview": {
-        "state": "u", "logged": 0.5, "episodes": 24, "tasks": 6, "left_out": {"unscored": 2}, "effective": 3.2,
-        "effective_tasks": 2.0, "largest_share": 0.6, "mean_weight": 0.9, "clipped": 0.1, "refusal": "too few count",
-        "estimates": {
-            "doubly_robust": {"value": 0.6, "interval": [0.2, 1.1], "gain": 0.1, "gain_interval": [None, None]},
-        },
-    },
     "flows.commands.merge:merge": {
         "out": "m", "settings": {"method": "ties", "weight": None}, "parts": {"a": {}, "b": {}}, "evaluated": True,
         "accepted": False, "rate": 0.3, "best_part": "a", "best_part_rate": 0.4, "rates": {"a": 0.4, "b": None, "merged": 0.3},
@@ -104,7 +97,6 @@ RESULTS = {
         "run_id": "abc", "verdict": "refused", "policy_version": 2, "policy_digest": "0" * 64, "base_hash": "1" * 16,
         "files": {"base-abc.gguf": "2" * 64},
     },
-    "flows.commands.export_traces:export_traces": {"out": "e", "format": "atif", "episodes": 96, "files": 97, "left_out": {}},
     "flows.commands.make_tasks:make_tasks": {
         "out": "t.jsonl", "environment": "order_desk", "tasks": 3, "families": {"item": 2, "open": 1}, "tiers": {"2": 3},
     },
@@ -129,10 +121,6 @@ RESULTS = {
         "labelled": 20, "without_verdict": 1, "flagged": 0, "agreement": {"rate": 0.9, "interval": [0.7, 0.97], "n": 19},
         "kappa": {"value": None, "interval": None}, "false_accept": {"rate": None, "interval": [0.0, 1.0], "n": 0},
         "false_reject": {"rate": 0.1, "interval": [0.0, 0.3], "n": 19}, "length_bias": None, "self_consistency": 1.0,
-    },
-    "flows.commands.judges:train_reward_model": {
-        "out": "m", "run_id": "abc", "examples": 300, "pairs": 40,
-        "test": {"auc": 0.8, "auc_interval": [0.7, 0.9], "ece": 0.05, "episodes": 90, "tasks": 20},
     },
     "flows.commands.labels:labels": {"run_id": "abc", "labels": {"right": 1}, "agreement": [], "mlflow": {"without_trace": 1}},
     "flows.commands.dashboard:dashboard": {"out": "run.html", "pages": ["Overview"], "bytes": 12},

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from flows.commands.dry_run import make_plan
-from tasks.records.decisions import DECISION_FILE, nothing_new, weigh
+from tasks.records.decisions import DECISION_FILE, note_tick, nothing_new, weigh
 
 pytestmark = pytest.mark.usefixtures("prefect_harness")
 
@@ -42,6 +42,7 @@ def test_nothing_new_is_skipped_before_the_logs_are_read_and_fills_no_folder(wor
     run = work.run("schedule.min_new_tasks=1000")
     for _ in range(3):
         assert "nothing new since the decision of" in nothing_new(run)
+        note_tick(run.config.work_dir)
     (line,) = work.journal()
     assert line["ticks"] == 4
     assert nothing_new(work.run("schedule.min_new_tasks=2")) is None, "another schedule is another question"

@@ -13,7 +13,7 @@ import yaml
 from flows.commands.outputs import DVC_STAGES
 from flows.retrain import learn
 from flows.setup import resolve_config
-from tasks.engine.drivers import StoredDriver
+from tasks.engine.drivers import DirectDriver
 from tasks.engine.keys import NEEDS, sections_of, stage_keys
 from tasks.engine.reading import begin_run
 from tracewheel.config import load_config
@@ -158,7 +158,7 @@ class TestOnceReproduced:
         done = command("retrain", "params.yaml", "--run-dir", "runs/flow", cwd=folder)
         assert done.returncode in (0, 3), done.stderr
         monkeypatch.chdir(folder)
-        run = begin_run(resolve_config("params.yaml", [], "runs/flow"), driver=StoredDriver())
+        run = begin_run(resolve_config("params.yaml", [], "runs/flow"), driver=DirectDriver())
         outcome = learn(run)
         expected = {"ingested": outcome.traces, "curated": outcome.curated}
         expected |= {

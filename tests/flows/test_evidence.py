@@ -1,7 +1,6 @@
 """Pass rates carry over from run to run: which curation a run resumes from, and how each trace counts."""
 
 import json
-from dataclasses import replace
 
 import pandas as pd
 import pytest
@@ -9,9 +8,7 @@ import yaml
 
 from flows.commands.dry_run import make_plan
 from flows.opening import earlier_curation, starting_facts
-from flows.retrain import learn
 from flows.setup import resolve_config
-from tasks.engine.drivers import NotStored, StoredDriver
 from tasks.engine.reading import begin_run
 from tasks.records.evidence import EVIDENCE_FILE, remember
 from tasks.records.split_chain import CHAIN_FILE, earlier_splits, remember_splits
@@ -169,8 +166,6 @@ def test_a_plan_predicts_the_curation_of_the_run(work):
     plan = {stage["stage"]: stage["stored"] for stage in make_plan(other)["stages"]}
     assert (plan["ingest"], plan["curate"], plan["warm_start"]) == (1, 1, 0)
     assert other.record.started() is None, "a plan begins nothing"
-    with pytest.raises(NotStored, match="warm_start"):
-        learn(replace(other, driver=StoredDriver()))
 
 
 def test_a_lost_curation_is_reported_and_pass_rates_start_over(work):

@@ -4,7 +4,6 @@ import pandas as pd
 import pytest
 
 from flows.setup import resolve_config
-from tasks.engine.drivers import NotStored, StoredDriver
 from tasks.engine.queue import RunQueue
 from tasks.engine.reading import begin_run
 from tracewheel.core.store import Entry
@@ -26,10 +25,10 @@ def curated(tmp_path):
 
 @pytest.fixture
 def make_queue(profile, curated, tmp_path):
-    def make(*overrides, planning=False):
+    def make(*overrides):
         chosen = ("rollout.mode=async", "rollout.max_staleness=2", f"training.tasks_per_iteration={GROUPS}", *overrides)
         config = resolve_config(str(profile), list(chosen), str(tmp_path / "runs"))
-        run = begin_run(config, driver=StoredDriver() if planning else None)
+        run = begin_run(config)
         ids = pd.read_parquet(curated.path / "tasks.parquet")["id"].tolist()
         sampler = TaskSampler(run.config.sampler, ids, run.config.seed)
         start = run.adapted("start", Entry("warm_start", "key", curated.path, "start", 0.0, {}))
@@ -83,10 +82,3 @@ def test_a_resumed_run_keeps_its_orders(make_queue):
 def test_other_settings_have_another_queue(make_queue):
     paths = {make_queue(*overrides)[0].queue.path for overrides in ([], ["learner.kl=0.5"], ["rollout.max_staleness=1"])}
     assert len(paths) == 3
-
-
-def test_a_plan_makes_no_queue(make_queue, tmp_path):
-    queue, _, _ = make_queue(planning=True)
-    with pytest.raises(NotStored, match="claim 1"):
-        queue.claim(1)
-    assert not list(tmp_path.rglob("queue"))

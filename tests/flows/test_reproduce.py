@@ -10,7 +10,6 @@ import yaml
 
 from flows.cli import BAD_INPUT, DONE, PARTED, REFUSED
 from flows.setup import resolve_config
-from tasks.engine.drivers import StoredDriver
 from tasks.engine.reading import last_run
 from tasks.engine.run import Run
 from tasks.tracking.registry import register
@@ -61,7 +60,7 @@ def first(checkout, profile, tmp_path_factory):
 def crown(profile, folder):
     """Make the last update the champion, whatever the gate decided."""
     config = resolve_config(str(profile), SHORT[1::2], str(folder))
-    run = last_run(config, StoredDriver())
+    run = last_run(config)
     updates = [path for path in run.store.root.iterdir() if path.name.startswith("update-")]
     adapter = next(path / "adapter" for path in updates if read_json(path / "adapter" / "adapter.json")["version"] == 2)
     tracking = Tracking.open(config, run.record)

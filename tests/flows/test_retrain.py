@@ -16,7 +16,7 @@ from flows.opening import tracked
 from flows.retrain import learn
 from flows.setup import resolve_config
 from tasks.closing.report import write_report
-from tasks.engine.drivers import StoredDriver
+from tasks.engine.drivers import DirectDriver
 from tasks.engine.reading import begin_run
 from tasks.tracking.datasets import log_datasets
 from tracewheel.config import load_config
@@ -192,7 +192,9 @@ class TestOnAFinishedRun:
         folder, _, _ = finished
         plan = json.loads(run("retrain", profile, "--run-dir", folder, "--set", "learner.kl=0.5", "--dry-run", "--json")[1])
         stored = {stage["stage"]: (stage["stored"], stage["results"]) for stage in plan["stages"]}
-        assert plan["next"] == "rollout 1 of 2"  # the task posterior of the finished run chooses other tasks
+        assert plan["next"] == "rollout 1 of 2"
+        first, *_ = plan["made"]
+        assert first == {"label": "rollout 1 of 2", "why": "the tasks' posterior chooses other tasks"}
         assert stored["curate"] == (1, 1)
         assert stored["warm_start"] == (2, 2)
         assert stored["rollout"] == (0, 2)
@@ -216,7 +218,7 @@ class TestOnAFinishedRun:
     @pytest.mark.slow
     def test_the_loop_by_itself_makes_the_same_bytes_and_reuses_what_is_stored(self, finished, profile, command, tmp_path):
         folder, _, summary = finished
-        run = begin_run(resolve_config(str(profile), [], str(folder)), driver=StoredDriver())
+        run = begin_run(resolve_config(str(profile), [], str(folder)), driver=DirectDriver())
         outcome = learn(run)
         start = outcome.policies["warm_start_verified"].entry
         out, work = tmp_path / "rl", tmp_path / "work"
@@ -260,7 +262,7 @@ class TestOnAFinishedRun:
         """The same stages with a curation that reports a leak, as only broken code of ours would."""
         folder, _, _ = finished
         shutil.copytree(folder, tmp_path / "run")
-        run = begin_run(resolve_config(str(profile), [], str(tmp_path / "run")), driver=StoredDriver())
+        run = begin_run(resolve_config(str(profile), [], str(tmp_path / "run")), driver=DirectDriver())
         outcome = learn(run)
         said = "nothing may be on two sides: user u1 is in held_out and train"
         result = outcome.curated.result | {"leaks": {"found": True, "says": said}}
@@ -279,7 +281,7 @@ class TestOnAFinishedRun:
         """The same run with the defaults of `comparison`, from the same stored results: the same verdict from fewer of them."""
         folder, _, summary = finished
         shutil.copytree(folder, tmp_path / "run")
-        run = begin_run(resolve_config(str(profile), ["comparison={}"], str(tmp_path / "run")), driver=StoredDriver())
+        run = begin_run(resolve_config(str(profile), ["comparison={}"], str(tmp_path / "run")), driver=DirectDriver())
         outcome = learn(run)
         baseline = summary["gate"]["baseline"]
         assert list(outcome.evaluations) == [baseline, "rl"] and outcome.repeated is None

@@ -22,12 +22,11 @@ from tracewheel.core.files import read_json
 from tracewheel.environments import make_environment
 from tracewheel.environments.base import opening_messages
 from tracewheel.environments.workspace.tasks import FAMILIES, make_task
-from tracewheel.evaluation.preview import episodes_of_traces
-from tracewheel.evaluation.rescoring import rescored
 from tracewheel.gateway.conversation_log import ConversationLog
 from tracewheel.gateway.server import GatewayServer
 from tracewheel.gateway.serving import ServingDoor
 from tracewheel.gateway.serving_routes import serving_routes
+from tracewheel.learner.rescoring import rescored
 from tracewheel.policy.adapters import PolicyRef
 from tracewheel.scoring.verifiers import make_verifier
 
@@ -131,10 +130,8 @@ def proves_live(config, logs, policy, name):
     for prefix, model, other in (("first", BASE, policy), ("second", name, PolicyRef(config.policy.base))):
         own = [record for record in records if record["session"].startswith(prefix)]
         assert len(own) == EPISODES and {record["model"] for record in own} == {model}
-        table = pd.DataFrame([{**each, "tokens": json.dumps(each["tokens"]), "info": json.dumps(each["info"])} for each in own])
-        path = logs / f"{prefix}.parquet"
-        table[["id", "task", "outcome", "tokens", "info"]].to_parquet(path)
-        episodes = episodes_of_traces([path])
+        rows = [{"id": each["id"], **each["tokens"], "forks": json.dumps(each["info"].get("forks") or [])} for each in own]
+        episodes = pd.DataFrame(rows).assign(temperature=[each["info"].get("temperature", 1.0) for each in own])
         right = policy if prefix == "second" else PolicyRef(config.policy.base)
         assert gap(config, right, episodes) < 1e-4 < 1e-3 < gap(config, other, episodes)
     versions = {

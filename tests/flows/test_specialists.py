@@ -9,7 +9,6 @@ import yaml
 
 from flows.setup import resolve_config
 from flows.specialists import improve_specialists
-from tasks.engine.drivers import StoredDriver
 from tasks.engine.reading import begin_run
 from tasks.stages.curate import curate_tasks
 from tasks.stages.ingest import ingest_traces
@@ -37,8 +36,8 @@ def specialists(profile, prefect_harness, tmp_path_factory):
     path = folder / "profile.yaml"
     path.write_text(yaml.safe_dump(values, sort_keys=False))
 
-    def learn(planning=False):
-        run = begin_run(resolve_config(str(path), [], str(folder / "run")), driver=StoredDriver() if planning else None)
+    def learn():
+        run = begin_run(resolve_config(str(path), [], str(folder / "run")))
         with run.hold():
             traces = ingest_traces(run, snapshot=run.snapshot)
             curated = curate_tasks(run, traces=traces)
@@ -111,6 +110,6 @@ def test_specialists_share_one_posterior(learned):
 
 def test_a_second_run_finds_everything_stored(learned, specialists):
     run, _, found, _ = learned
-    again, _, planned, _ = specialists(planning=True)
+    again, _, planned, _ = specialists()
     assert [candidate.rates for candidate in planned.candidates] == [candidate.rates for candidate in found.candidates]
     assert {(entry.stage, entry.key) for entry in again.used} == {(entry.stage, entry.key) for entry in run.used}

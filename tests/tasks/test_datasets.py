@@ -1,4 +1,4 @@
-"""Data in a real MLflow store: inputs with digest, figures and schema, the quality page once, and a tag for a leak."""
+"""Data in a real MLflow store: inputs with digest, figures and schema, the quality report once, and a tag for a leak."""
 
 import json
 from dataclasses import replace
@@ -69,7 +69,7 @@ def test_a_split_has_the_digest_of_its_own_tasks(make_run, made, tmp_path):
     tasks = pandas.read_parquet(curated.path / "tasks.parquet")
     tasks.loc[tasks["split"] == "held_out", "id"] += "x"
     tasks.to_parquet(tmp_path / "tasks.parquet")
-    for name in ("quality.html", "quality.json", "splits.parquet"):
+    for name in ("quality.json", "splits.parquet"):
         (tmp_path / name).write_bytes((curated.path / name).read_bytes())
     digests = []
     for entry in (curated, Entry("curate", "l", tmp_path, "f" * 64, 0.0, curated.result)):
@@ -85,7 +85,7 @@ def test_the_quality_report_is_an_artifact_and_a_resumed_run_adds_nothing(make_r
     log_datasets(run, traces, curated)
     client, run_id = run.tracking.client, run.tracking.mlflow_run_id
     logged_files = {item.path for item in client.list_artifacts(run_id, "data")}
-    assert logged_files == {"data/quality.html", "data/quality.json", "data/splits.parquet"}
+    assert logged_files == {"data/quality.json", "data/splits.parquet"}
     stored = Path(urlparse(client.get_run(run_id).info.artifact_uri).path) / "data/quality.json"
     assert stored.read_bytes() == (curated.path / "quality.json").read_bytes()
     assert "tracewheel.leaks" not in logged(run)[1]

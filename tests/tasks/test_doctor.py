@@ -6,7 +6,7 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from tasks.engine.drivers import DirectDriver, StoredDriver
+from tasks.engine.drivers import DirectDriver
 from tasks.engine.run import Policy, Run, Silent
 from tasks.records.doctor import FINDINGS_FILE, Watch, findings_file, stored_findings
 from tracewheel.config import RetrainConfig
@@ -60,7 +60,7 @@ def trajectories(number, *, cut):
 class Loop:
     """A loop without stages, with the entries that they would have made."""
 
-    def __init__(self, root, config=None, *, planning=False):
+    def __init__(self, root, config=None):
         self.listener, self.tags = Listener(), Tags()
         config = config or PROFILE
         self.run = Run(
@@ -69,7 +69,7 @@ class Loop:
             RunRecord(root, "run"),
             self.listener,
             tracking=self.tags,
-            driver=StoredDriver() if planning else DirectDriver(),
+            driver=DirectDriver(),
         )
         curated = self.entry("curate", 0)
         pd.DataFrame({"id": [f"k{n}" for n in range(TASKS)], "family": ["list"] * TASKS}).to_parquet(
@@ -197,12 +197,6 @@ def test_a_past_finding_does_not_stop_a_run(tmp_path, config):
     warned.go(2)
     loop = Loop(tmp_path, config)
     assert alarms(loop.go(2)) == {"truncation": "severe"}
-
-
-def test_a_plan_writes_nothing(tmp_path):
-    loop = Loop(tmp_path, planning=True)
-    assert loop.go(1, cut=True) == []
-    assert not loop.run.record.path.exists()
 
 
 def test_the_report_gets_the_findings_of_every_loop(tmp_path):

@@ -6,7 +6,7 @@ import shutil
 import pandas as pd
 import pytest
 
-from tasks.engine.drivers import DirectDriver, StoredDriver
+from tasks.engine.drivers import DirectDriver
 from tasks.engine.run import Run, Silent
 from tasks.stages.guard import Guard, go_back_to
 from tracewheel.config import RetrainConfig, UpdateSections
@@ -15,7 +15,7 @@ from tracewheel.core.store import Entry, Store
 from tracewheel.core.types import Score
 from tracewheel.learner.learning_rate import learning_rate
 from tracewheel.policy.adapters import base_hash, policy_of
-from tracewheel.report.doctor import GUARD_FILE, read_guard
+from tracewheel.report.doctor import read_guard
 from tracewheel.sampling.sampler import TaskSampler, observe_scores
 from tracewheel.scoring.score import write_scores
 
@@ -34,12 +34,11 @@ class Listener(Silent):
 class Loop:
     """A loop whose stages have run: entries with trajectories, scores and metrics."""
 
-    def __init__(self, root, *, planning=False, **changes):
+    def __init__(self, root, **changes):
         values = {"name": "t", "environment": {"kind": "workspace"}, "learner": {"learning_rate": 1e-3}, **changes}
-        driver = StoredDriver() if planning else DirectDriver()
         self.listener = Listener()
         config = RetrainConfig.model_validate(values)
-        self.run = Run(config, Store(root / "store"), RunRecord(root, "run"), self.listener, driver=driver)
+        self.run = Run(config, Store(root / "store"), RunRecord(root, "run"), self.listener, driver=DirectDriver())
         self.sampler = TaskSampler(config.sampler, IDS, seed=1)
         self.guard = Guard(self.run, self.curated(), self.sampler, "rl")
         self.rates = {0: 0.3}
@@ -126,20 +125,13 @@ def test_a_guard_that_may_not_go_back(tmp_path, changes):
         assert read_guard(loop.run.record.path) is None
 
 
-def test_a_resumed_loop_and_a_plan_of_it_decide_the_same_and_a_plan_writes_nothing(tmp_path):
+def test_a_resumed_loop_decides_the_same(tmp_path):
     course = (5, 5, 0, 5, 5)
     first = Loop(tmp_path)
     events = [first.go(number, wins) for number, wins in enumerate(course, 1)]
     again = Loop(tmp_path)
     assert [again.go(number, wins) for number, wins in enumerate(course, 1)] == events
     assert again.sampler.to_state() == first.sampler.to_state()
-    (tmp_path / "run" / GUARD_FILE).unlink()
-    plan = Loop(tmp_path, planning=True)
-    assert [plan.go(number, wins) for number, wins in enumerate(course, 1)] == events
-    assert not (tmp_path / "run" / GUARD_FILE).exists()
-    assert plan.listener.said == []
-    placeholder = Entry("rollout", "k", tmp_path / "nothing", "planned", 0.0, {})
-    assert plan.guard.see(6, {0: 0.1}, rollouts=[placeholder], scores=[placeholder], update=placeholder, last=False) is None
 
 
 def test_going_back_keeps_the_bytes_and_gives_them_a_version(base, adapter, tmp_path):

@@ -69,7 +69,7 @@ def _of(model: type[BaseModel], prefix: str, kinds: tuple[str, ...]) -> Iterator
             for section in arms:
                 yield from _of(section, f"{path}.", _kinds(section) if len(arms) > 1 else ())
             continue
-        owner = next(base for base in model.__mro__ if name in base.__dict__.get("__annotations__", {}))
+        owner = next(base for base in model.__mro__ if name in inspect.get_annotations(base))
         since = FIRST_VERSION if path in OF_THE_FIRST_VERSION else THIS_VERSION
         yield Setting(path, _type(field), _default(field), says.get(name, ""), since, (owner.__name__, name), kinds)
 

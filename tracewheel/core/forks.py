@@ -14,9 +14,12 @@ import json
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tracewheel.core.errors import DataError
+
+if TYPE_CHECKING:
+    from tracewheel.core.types import Trajectory
 
 Forks = Sequence[Sequence[int]]
 
@@ -148,6 +151,18 @@ def ancestry(forks: Forks, length: int, last: int) -> list[tuple[int, int]]:
         ranges.append((start, last + 1))
         last = after
     return ranges[::-1]
+
+
+def read_before(trajectory: Trajectory, place: int) -> list[int]:
+    """The ids that the policy had read before the token at a flat index of a trajectory, along its own history.
+
+    Raises:
+        DataError: the forks are no tree of the trajectory's tokens.
+    """
+    ids, forks = trajectory.token_ids, trajectory.forks
+    check_forks(forks, len(ids))
+    read = ancestry(forks, len(ids), preceding(forks, len(ids))[place])
+    return [token for piece in read for token in ids[slice(*piece)]]
 
 
 def rows(forks: Forks, length: int) -> list[list[int]]:

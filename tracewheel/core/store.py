@@ -123,6 +123,20 @@ class Store:
             return Entry(stage, key, path, metadata["digest"], metadata["seconds"], metadata["result"], reused=True)
         return None
 
+    def made(self) -> dict[str, dict[str, Any]]:
+        """What each entry was made from and with (`made` in its metadata) and its digest, by name, the newest first.
+
+        Entries whose folder or metadata is missing or damaged are left out, and those of versions that noted nothing.
+        """
+        found: list[tuple[float, str, dict[str, Any]]] = []
+        for path in sorted(self._metadata.glob("*.json")):
+            with contextlib.suppress(DataError, OSError):
+                metadata = read_metadata(path)
+                if "made" in metadata and (self.root / path.stem).is_dir():
+                    facts = metadata["made"] | {"digest": metadata["digest"]}
+                    found.append((metadata.get("finished", 0.0), path.stem, facts))
+        return {name: facts for _, name, facts in sorted(found, key=lambda item: item[0], reverse=True)}
+
     def history(self, stage: str) -> list[float]:
         """The duration in seconds of each of the stage's entries whose metadata can be read."""
         found = []

@@ -102,7 +102,7 @@ def curate(
     - splits.parquet: the record of splits, for the next curation.
     - outcomes.parquet: the outcome of each trace of a usable task, in a set or not, for the test of drift.
     - report.json: the returned report.
-    - quality.html, quality.json: the quality report.
+    - quality.json: the quality report.
 
     Args:
         config: `curation` and `environment` are used.

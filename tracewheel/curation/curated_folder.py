@@ -9,7 +9,7 @@ from tracewheel.core.types import Task
 TASKS_FILE, EPISODES_FILE, SETS_FOLDER = "tasks.parquet", "episodes.parquet", "sets"
 DUPLICATES_FILE, CONTAMINATION_FILE = "duplicates.parquet", "contamination.parquet"
 SPLITS_FILE, OUTCOMES_FILE = "splits.parquet", "outcomes.parquet"
-REPORT_FILE, QUALITY_FILE, QUALITY_PAGE = "report.json", "quality.json", "quality.html"
+REPORT_FILE, QUALITY_FILE = "report.json", "quality.json"
 OUTCOME_COLUMNS = ("trace_id", "task_id", "family", "success", "created")
 TRAIN, VALIDATION, HELD_OUT, HARDER = "train", "validation", "held_out", "harder"
 SPLITS = (TRAIN, VALIDATION, HELD_OUT, HARDER)

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from tracewheel.core.errors import InfrastructureError
 from tracewheel.sandbox.base import BoxFile, BoxRun, Finding, Limits
-from tracewheel.sandbox.keeper import Box, fill
 from tracewheel.sandbox.leftovers import Unreadable, files_left
+from tracewheel.sandbox.starting import Box, fill
 from tracewheel.sandbox.watch import Watch
 
 SETUP_SECONDS = 30.0
@@ -31,10 +31,6 @@ SIGNALS = 64
 KILLED = 128 + signal.SIGKILL
 
 
-class NotSetUp(InfrastructureError):
-    """A box that ended before its command began."""
-
-
 @dataclass(frozen=True)
 class Given:
     """What a box is told: words for its shell, its standard input, and an archive of files."""
@@ -48,16 +44,15 @@ def attend(box: Box, given: Given, limits: Limits, keep: bool, counted: str = ""
     """Let a box run and say what came of it; its descriptors are closed.
 
     Args:
-        box: A box that waits, or soon will.
+        box: A box that was started.
         given: What it runs.
         limits: What it may use.
         keep: Whether to read the files it leaves.
         counted: The folder whose files' writes are counted.
 
     Raises:
-        NotSetUp: the command did not begin.
         Blind: the box cannot be watched.
-        InfrastructureError: somebody else ended the box.
+        InfrastructureError: the command did not begin, or somebody else ended the box.
     """
     with contextlib.ExitStack() as opened:
         opened.callback(box.close)
@@ -80,7 +75,9 @@ def attend(box: Box, given: Given, limits: Limits, keep: bool, counted: str = ""
                 watch = opened.enter_context(contextlib.closing(Watch(first, limits, counted)))
         if watch is None or _has_ended(boxed) or _has_ended(box.process):
             _kill(box, boxed)
-            raise NotSetUp(f"the box was not set up: {_complaint(box) or 'it ended, or may not be watched by this user'}")
+            raise InfrastructureError(
+                f"the box was not set up: {_complaint(box) or 'it ended, or may not be watched by this user'}"
+            )
         return _Attendance(box, boxed, status, watch, limits).result(talk, keep)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 import shutil
@@ -14,13 +13,12 @@ from functools import cache
 from tracewheel.core.errors import InfrastructureError
 from tracewheel.core.machine import said_version
 from tracewheel.sandbox.archives import packed_files
-from tracewheel.sandbox.attendance import END_SECONDS, Given, NotSetUp, attend
+from tracewheel.sandbox.attendance import END_SECONDS, Given, attend
 from tracewheel.sandbox.base import WORKING_FOLDER, BoxFile, BoxRun, Limits
-from tracewheel.sandbox.keeper import start_box
 from tracewheel.sandbox.places import places
+from tracewheel.sandbox.starting import Box, start_box
 from tracewheel.sandbox.system_calls import seccomp_program
 from tracewheel.sandbox.system_folders import bound_folders, hidden_folders, masked_files
-from tracewheel.sandbox.waiting import waiting
 
 PATH = "/usr/local/bin:/usr/bin:/bin"
 NOBODY = 65534
@@ -55,12 +53,10 @@ class Bubblewrap:
 
     kind = "bubblewrap"
 
-    def __init__(self, program: str, limits: Limits | None = None, folders: Sequence[str] = (), waiting: bool = False) -> None:
+    def __init__(self, program: str, limits: Limits | None = None, folders: Sequence[str] = ()) -> None:
         self.program = program
         self._folders = tuple(folders)
         self._limits = limits or Limits()
-        self._waiting = waiting
-        self._recipes: dict[int, bytes] = {}
 
     @property
     def made_of(self) -> tuple[str, ...]:
@@ -78,43 +74,31 @@ class Bubblewrap:
         counted: str = "",
     ) -> BoxRun:
         limits = limits or self._limits
-        recipe = self._recipe(limits)
         given = Given(_order(command, bool(files), limits, env or {}), stdin, packed_files(files, limits) if files else b"")
         with places().one():
-            box = waiting().take(recipe) if self._waiting else None
-            if box is not None:
-                with contextlib.suppress(NotSetUp):  # it died while it waited
-                    return attend(box, given, limits, keep, counted)
             try:
-                process, box = start_box(recipe)
+                process, box = self._start(limits)
             except OSError as error:
                 raise InfrastructureError(f"bubblewrap did not start: {error}") from error
             try:
-                run = attend(box, given, limits, keep, counted)
+                return attend(box, given, limits, keep, counted)
             finally:
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     process.wait(END_SECONDS)
-        if self._waiting:
-            waiting().prepare(recipe)
-        return run
 
-    def _recipe(self, limits: Limits) -> bytes:
-        """All that a box is made from; the same for runs that may share a box that waits."""
-        if limits.disk_mb not in self._recipes:
-            line: list[str | int] = [*self._box(limits)]
-            texts: list[bytes] = []
-            for path, text in FILES.items():
-                line += ["--perms", "0444", "--file", len(texts), path]
-                texts.append(text)
-            program = seccomp_program()
-            if program:
-                line += ["--seccomp", len(texts)]
-                texts.append(program)
-            # What a box writes to /proc is its rank for the out-of-memory killer, or another process's memory.
-            line += ["--remount-ro", "/proc", "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", WORKING_FOLDER]
-            recipe = {"line": line, "texts": [text.decode("latin-1") for text in texts], "variables": VARIABLES}
-            self._recipes[limits.disk_mb] = json.dumps(recipe).encode()
-        return self._recipes[limits.disk_mb]
+    def _start(self, limits: Limits) -> tuple[subprocess.Popen[bytes], Box]:
+        line: list[str | int] = [*self._box(limits)]
+        texts: list[bytes] = []
+        for path, text in FILES.items():
+            line += ["--perms", "0444", "--file", len(texts), path]
+            texts.append(text)
+        program = seccomp_program()
+        if program:
+            line += ["--seccomp", len(texts)]
+            texts.append(program)
+        # What a box writes to /proc is its rank for the out-of-memory killer, or another process's memory.
+        line += ["--remount-ro", "/proc", "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", WORKING_FOLDER]
+        return start_box(line, texts, VARIABLES)
 
     def _box(self, limits: Limits) -> list[str]:
         line = [

@@ -41,16 +41,12 @@ def make_sandbox(config: SandboxConfig | None = None) -> Sandbox:
             )
         logger.warning("sandbox: unsafe_local runs code of agents as this user, without isolation")
         return UnsafeLocal(config.limits)
-    sandbox = untested_sandbox(config, waiting=True)
-    return Checked(sandbox, untested_sandbox(config), sandbox.made_of)
+    sandbox = untested_sandbox(config)
+    return Checked(sandbox, sandbox.made_of)
 
 
-def untested_sandbox(config: SandboxConfig, waiting: bool = False) -> Bubblewrap | Docker:
+def untested_sandbox(config: SandboxConfig) -> Bubblewrap | Docker:
     """A sandbox with isolation, as it is.
-
-    Args:
-        config: Which one.
-        waiting: Whether boxes of bubblewrap are set up ahead of their runs, from the second run of this process on.
 
     Raises:
         ConfigError: there is none on this machine.
@@ -63,7 +59,7 @@ def untested_sandbox(config: SandboxConfig, waiting: bool = False) -> Bubblewrap
     program = shutil.which("bwrap")
     if program is None:
         raise ConfigError(f"code of an agent runs only in a sandbox, and bwrap is not on the PATH: {HOW}")
-    return Bubblewrap(program, config.limits, config.folders, waiting)
+    return Bubblewrap(program, config.limits, config.folders)
 
 
 class Checked:
@@ -71,16 +67,15 @@ class Checked:
 
     Args:
         sandbox: What runs.
-        tested: A sandbox alike for the self-test; None for the same.
         made_of: What boxes are made of: program, image, folders. Limits are no part of it: each run has its own.
     """
 
     _passed: ClassVar[set[tuple[str, ...]]] = set()
     _lock = threading.Lock()
 
-    def __init__(self, sandbox: Sandbox, tested: Sandbox | None = None, made_of: tuple[str, ...] = ()) -> None:
+    def __init__(self, sandbox: Sandbox, made_of: tuple[str, ...] = ()) -> None:
         self.kind = sandbox.kind
-        self._sandbox, self._tested = sandbox, tested or sandbox
+        self._sandbox = sandbox
         self._alike = (self.kind, *made_of)
 
     def run(
@@ -101,10 +96,10 @@ class Checked:
         with self._lock:
             if self._alike in self._passed:
                 return
-            if isinstance(self._tested, Bubblewrap):
-                _warn_of_old_release(self._tested.program)
+            if isinstance(self._sandbox, Bubblewrap):
+                _warn_of_old_release(self._sandbox.program)
             # A second time, since a machine that is busy enough may miss what it should see.
-            broken = _broken(self._tested) and _broken(self._tested)
+            broken = _broken(self._sandbox) and _broken(self._sandbox)
             if broken:
                 raise ConfigError(
                     f"the sandbox {self.kind} does not keep its promises on this machine, so nothing is run in it "

@@ -15,7 +15,7 @@ from flows.console.arguments import (
     profile_of,
     profile_options,
     profile_words,
-    stored_outcome,
+    finished_run,
 )
 from flows.console.look import Card, number
 from tracewheel.core.errors import ConfigError, DataError, GateRefused, InfrastructureError
@@ -45,13 +45,13 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     config = profile_of(options, prefect=True)
     if options.challenger:
         return _promote_evaluation(options, config)
-    outcome_run, outcome = stored_outcome(config, complete=not options.verdict_only)
-    verdict = dict(outcome.gate)
+    finished, summary = finished_run(config)
     if options.verdict_only:
-        return verdict
-    weights = outcome.policies["rl"].weights
-    assert weights is not None
-    return _registered(config, outcome_run, weights, verdict)
+        return dict(summary["gate"])
+    from tracewheel.policy.adapters import ADAPTER, MODEL
+
+    weights = next(folder for name in (ADAPTER, MODEL) if (folder := finished.record.path / name).is_dir())
+    return _registered(config, finished, weights, summary["gate"])
 
 
 def _promote_evaluation(options: argparse.Namespace, config: RetrainConfig) -> dict[str, Any]:

@@ -21,9 +21,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> dict[str, Any]:
     from tracewheel.core.store import produce_whole
     from tracewheel.curation.quality.report import quality_report, write_quality
+    from tracewheel.report.quality_page import write_quality_page
+
+    def produce(out: Path) -> None:
+        write_quality(data, out)
+        write_quality_page(data, out)
 
     data = quality_report(folder_of(options.curated, "CURATED"), folder_of(options.traces, "--traces") if options.traces else None)
-    produce_whole(Path(options.out), lambda out: write_quality(data, out))
+    produce_whole(Path(options.out), produce)
     return {"out": options.out, "funnel": data["funnel"]}
 
 

@@ -32,13 +32,14 @@ from tracewheel.core.types import Task
 from tracewheel.engines.base import Sampling
 from tracewheel.engines.transformers import TransformersEngine
 from tracewheel.environments.workspace.tasks import FAMILIES, make_task
-from tracewheel.evaluation.off_policy import Limits, LoggedEpisodes, preview
-from tracewheel.evaluation.rescoring import logged_episodes, score_tokens
+from tracewheel.learner.rescoring import score_tokens
 from tracewheel.policy.adapter_check import WEIGHTS
 from tracewheel.policy.adapters import ADAPTER, PolicyRef, policy_of
 from tracewheel.policy.loading import PolicyWeights, policy_renderer
 from tracewheel.rollout.rollout import RolloutPlan, run_episodes
 from tracewheel.scoring.rubric import Rubric
+from tracewheel_lab.logged_episodes import logged_episodes
+from tracewheel_lab.off_policy import Limits, LoggedEpisodes, preview
 
 SEED, POLICIES, TASKS, SAMPLES, EACH, TRUTH, LOGS = 19, 200, 64, 16, 8, 5, 10
 SIZES = (32, 128)  # tasks in a log

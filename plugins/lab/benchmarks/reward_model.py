@@ -15,11 +15,11 @@ from pathlib import Path
 
 from tracewheel.config import RetrainConfig, RolloutSections, ScoreSections
 from tracewheel.environments.workspace.environment import WorkspaceEnvironment
-from tracewheel.learner.reward_model.examples import read_examples
-from tracewheel.learner.reward_model.training import RewardModelSettings, train_reward_model
 from tracewheel.policy.adapters import PolicyRef
 from tracewheel.rollout.rollout import RolloutPlan, rollout
 from tracewheel.scoring.score import score
+from tracewheel_lab.reward_model.examples import read_examples
+from tracewheel_lab.reward_model.training import RewardModelSettings, train_reward_model
 
 
 def main() -> None:

@@ -4,9 +4,8 @@
     python sandbox.py --rounds 20 --pause 0.1
 
 `start` is from the call to the interpreter's first statement, `whole` to the result. Bare is the same interpreter, started by
-`subprocess.run` with an empty environment and its output read. `boxed` finds a box that was set up before. A pause before each
-timed run of any side lets that end, so the set-up is in none of these times. It is in those of `boxed, no box waiting`, and in
-the second table, one run after another and sixteen at once, where no side pauses. Prints JSON and tables.
+`subprocess.run` with an empty environment and its output read. The second table is of one run after another and of sixteen at
+once, where no side pauses. Prints JSON and tables.
 """
 
 from __future__ import annotations
@@ -22,8 +21,7 @@ from pathlib import Path
 
 from measuring import emit, machine, table
 
-from tracewheel.sandbox import SandboxConfig, make_sandbox
-from tracewheel.sandbox.making import untested_sandbox
+from tracewheel.sandbox import make_sandbox
 
 # The clock that counts from the machine's start is the same in a box.
 PROGRAM = ["python3", "-c", "import time; print(time.clock_gettime(time.CLOCK_MONOTONIC))"]
@@ -37,13 +35,11 @@ def main() -> None:
     parser.add_argument("--pause", type=float, default=0.2, help="seconds before each timed run")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
-    sandbox, cold = make_sandbox(), untested_sandbox(SandboxConfig())
+    sandbox = make_sandbox()
     sides: dict[str, Callable[[], bytes]] = {
         "bare": bare,
         "boxed": lambda: sandbox.run(PROGRAM).stdout,
         "boxed, files in and out": lambda: sandbox.run(PROGRAM, FILES, keep=True).stdout,
-        "boxed, no box waiting": lambda: cold.run(PROGRAM).stdout,
-        "boxed, no box waiting, files in and out": lambda: cold.run(PROGRAM, FILES, keep=True).stdout,
     }
     starts: dict[str, list[float]] = {name: [] for name in sides}
     wholes: dict[str, list[float]] = {name: [] for name in sides}
@@ -64,9 +60,7 @@ def main() -> None:
     }
     load.append(os.getloadavg()[0])
     together = {
-        (number, name): at_once(sides[name], number, arguments.rounds)
-        for number in (1, AT_ONCE)
-        for name in ("bare", "boxed", "boxed, no box waiting")
+        (number, name): at_once(sides[name], number, arguments.rounds) for number in (1, AT_ONCE) for name in ("bare", "boxed")
     }
     rows = [
         [

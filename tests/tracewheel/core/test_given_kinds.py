@@ -38,9 +38,8 @@ def nothing_given(monkeypatch, tmp_path):
         "subprocess:Popen",
         kind_text("subprocess:Popen", RUNS),
         kind_text("judge", ENDPOINT),
-        kind_text("reward_model", {"folder": "/etc"}),
         kind_text("unit_tests", {"sandbox": {"kind": "unsafe_local"}}),
-        kind_text("reward_model", {"folder": "\ud83d"}),
+        kind_text("judge", ENDPOINT | {"model": "\ud83d"}),
     ],
 )
 def test_no_verifier_that_only_data_names(verifier):

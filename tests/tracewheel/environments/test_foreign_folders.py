@@ -25,14 +25,13 @@ DONE = "[ -f /app/done ]"
 HARBOR = {
     "task.toml": '[metadata]\ndifficulty = "easy"\ncategory = "c"\n[verifier]\ntimeout_sec = 30.0\n',
     "instruction.md": "Make /app/done.\n",
-    "environment/Dockerfile": "FROM ubuntu:24.04\nWORKDIR /app\nENV A=1 B=two\nCOPY data/ /app/data/\n",
-    "environment/data/a.txt": "a\n",
+    "environment/Dockerfile": "FROM ubuntu:24.04\nWORKDIR /app\n",
     "tests/test.sh": f"mkdir -p /logs/verifier\nif {DONE}; then echo 1; else echo 0; fi > /logs/verifier/reward.txt\n",
     "solution/solve.sh": "touch /app/done\n",
 }
 OLD = {
     "task.yaml": "instruction: |-\n  Make /app/done.\ndifficulty: easy\ncategory: c\nmax_test_timeout_sec: 30.0\n",
-    "Dockerfile": "FROM ubuntu:24.04\nWORKDIR /app\nCOPY tests/a.txt /app/\n",
+    "Dockerfile": "FROM ubuntu:24.04\nWORKDIR /app\n",
     "solution.sh": "touch /app/done\n",
     "run-tests.sh": f"{DONE}\n",
     "tests/a.txt": "a\n",
@@ -90,6 +89,15 @@ def all_folders(tmp_path):
     write(tmp_path / "home" / "t", {"test.sh": HARBOR["tests/test.sh"], "k": KEY})
     write(tmp_path / "all" / "ok", HARBOR)
     return tmp_path / "all"
+
+
+@pytest.fixture
+def failing_docker(tmp_path_factory, monkeypatch):
+    """A Docker that is there and builds nothing."""
+    folder = write(tmp_path_factory.mktemp("programs"), {"docker": "#!/bin/sh\nexit 1\n"})
+    (folder / "docker").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    return str(folder / "docker")
 
 
 def snapshot(*folders):
@@ -155,7 +163,7 @@ HOSTILE = {
     "pipe among the tests": (lambda folder, home: piped(folder / "tests/p"), "p is no regular file"),
     "giant": (
         lambda folder, home: (giant(folder / "environment/blob"), docker("COPY blob /app/")(folder, home)),
-        "blob has 8589934592 bytes",
+        "files take more than 16 MB",
     ),
     "giant instruction": (lambda folder, home: giant(folder / "instruction.md"), "instruction.md has 8589934592 bytes"),
     **{
@@ -167,29 +175,15 @@ HOSTILE = {
     "nested": (settings("30.0", "[" * 5000), "task.toml cannot be read"),
     "no UTF-8": (lambda folder, home: (folder / "task.toml").write_bytes(b"\xff"), "task.toml is no UTF-8"),
     "category": (settings('"c"', '"a\\u0000\\nb"'), "metadata.category"),
-    "half a COPY": (docker('COPY ["a'), "copies nothing"),
-    "COPY of numbers": (docker("COPY [1, 2]"), r"copies \[1,, which is not there"),
-    "COPY nested": (docker("COPY " + "[" * 3000), "copies nothing"),
-    "COPY of nothing": (docker("COPY"), "copies nothing"),
-    "COPY from above": (docker("COPY ../../ok/instruction.md /app/"), "from outside"),
-    "COPY to above": (docker("COPY data/a.txt ../../etc/x"), "names ../../etc/x"),
-    "COPY into a file": (docker("COPY data/a.txt /app/x\nCOPY data/a.txt /app/x/y"), "lies in"),
-    "a long name": (docker("COPY data/a.txt /app/" + "x" * 300), "1 to 200"),
-    "FROM nothing": (docker("FROM"), "several stages"),
-    "only FROM": (lambda folder, home: write(folder, {"environment/Dockerfile": "FROM"}), "FROM without a name"),
-    "RUN broken": (docker('RUN ["a'), "RUN"),
-    "a zero byte": (docker("RUN echo \0"), "zero byte"),
-    "growing variables": (
-        docker("\n".join(["ENV V=xxxxxxxxxxxxxxxx", *["ENV V=$V$V$V$V$V$V$V$V"] * 40])),
-        "take more than 64 KB",
+    "only FROM": (lambda folder, home: write(folder, {"environment/Dockerfile": "FROM"}), "docker build failed"),
+    "a folder of the system": (
+        lambda folder, home: write(folder, {"environment/Dockerfile": "FROM debian\nWORKDIR /etc\n"}),
+        "docker build failed",
     ),
-    "a variable that is an option": (docker('ENV "-S=touch /x"'), "names no variable"),
-    "a folder of the system": (docker("WORKDIR /etc"), "puts files at /etc"),
-    "WORKDIR above": (docker("WORKDIR ../x"), "names ../x"),
 }
 
 
-def test_each_hostile_directory_is_refused_by_name_and_the_good_one_loads(all_folders):
+def test_each_hostile_directory_is_refused_by_name_and_the_good_one_loads(all_folders, failing_docker):
     home = all_folders.parent / "home"
     for name, (change, _) in HOSTILE.items():
         change(write(all_folders / name, HARBOR), home)
@@ -445,7 +439,7 @@ def note_starts(seen):
     sys.addaudithook(hook)
 
 
-def test_a_hundred_mutated_folders_are_data_and_nothing_else(patch_folder, tmp_path):
+def test_a_hundred_mutated_folders_are_data_and_nothing_else(patch_folder, tmp_path, failing_docker):
     rng = random.Random(20261128)
     home = write(tmp_path / "home", {".ssh/id_rsa": KEY})
     bases = {
@@ -473,5 +467,6 @@ def test_a_hundred_mutated_folders_are_data_and_nothing_else(patch_folder, tmp_p
         assert task in tasks and KEY not in "".join(stored_json(task.to_record()) for task in tasks)
     seen.clear()
     assert time.monotonic() - began < 300, "a machine under load; what waits for a pipe never ends"
+    noted = [start for start in noted if failing_docker not in start[1]]
     assert noted == [] and not (tmp_path / "pwned").exists() and snapshot(tmp_path) == before
     assert [name for name in set(sys.modules) - modules if not name.startswith(("tracewheel", "yaml", "encodings"))] == []

@@ -160,7 +160,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tracewheel.sandbox.bubblewrap import Bubblewrap
 
-sandbox = Bubblewrap(shutil.which("bwrap"), waiting=True)
+sandbox = Bubblewrap(shutil.which("bwrap"))
 sandbox.run(["true"])
 before, threads_before = sorted(os.listdir("/proc/self/fd")), threading.active_count()
 with ThreadPoolExecutor(16) as threads:

@@ -29,7 +29,7 @@ def tested(monkeypatch, tmp_path):
 def prepared(**config):
     """A sandbox of a config, as it is when it would run."""
     sandbox = make_sandbox(SandboxConfig(**config))
-    sandbox._sandbox = SimpleNamespace(run=lambda *given: given[0])
+    sandbox._sandbox.run = lambda *given: given[0]
     assert sandbox.run(["true"]) == ["true"]
 
 

@@ -43,7 +43,7 @@ def most_at_once(stretches):
     "sandbox",
     [
         pytest.param(lambda: Bubblewrap(shutil.which("bwrap")), marks=boxed),
-        pytest.param(lambda: Bubblewrap(shutil.which("bwrap"), waiting=True), marks=boxed),
+        pytest.param(lambda: Bubblewrap(shutil.which("bwrap")), marks=boxed),
         UnsafeLocal,
     ],
     ids=["bubblewrap", "boxes that wait", "unsafe_local"],

@@ -1,4 +1,4 @@
-"""The quality report of a curated data set, as JSON and as a page: what to check before training on it."""
+"""The quality report of a curated data set: what to check before training on it."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from tracewheel.core.errors import DataError
 from tracewheel.core.files import read_batches, read_columns, read_json, read_table
-from tracewheel.curation.curated_folder import EPISODES_FILE, QUALITY_FILE, QUALITY_PAGE, REPORT_FILE, TASKS_FILE
+from tracewheel.curation.curated_folder import EPISODES_FILE, QUALITY_FILE, REPORT_FILE, TASKS_FILE
 from tracewheel.curation.labels import label_episodes, label_report
 from tracewheel.curation.leaks import describe_leaks, leak_report
 from tracewheel.curation.quality.conversations import TEXT_COLUMNS, ConversationCounts
 from tracewheel.curation.quality.counts import divergence_steps, families, rates
 from tracewheel.curation.quality.examples import choose_examples
-from tracewheel.curation.quality.page import quality_page
 
 if TYPE_CHECKING:
     import pandas
@@ -78,11 +77,10 @@ def quality_report(curated: Path, ingested: Path | None = None, *, examples: int
 
 
 def write_quality(data: Mapping[str, Any], out: Path) -> None:
-    """Write `quality.json` and `quality.html` into the folder `out`."""
+    """Write `quality.json` into the folder `out`. Its page is made from it on demand: a page is no output of a stage."""
     out.mkdir(parents=True, exist_ok=True)
     text = json.dumps(data, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False)
     (out / QUALITY_FILE).write_bytes(text.encode("utf-8", errors="replace") + b"\n")
-    (out / QUALITY_PAGE).write_bytes(quality_page(data).encode("utf-8", errors="replace"))
 
 
 def funnel(report: Mapping[str, Any], read: Mapping[str, Any]) -> list[dict[str, Any]]:

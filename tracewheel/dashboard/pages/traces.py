@@ -6,11 +6,11 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tracewheel.curation.quality.page import histogram_chart
 from tracewheel.dashboard.column_chart import column_chart
 from tracewheel.dashboard.intake import intake_of
 from tracewheel.dashboard.pages.common import crumbs_of, run_of
 from tracewheel.dashboard.view import Crumb, View
+from tracewheel.report.quality_page import histogram_chart
 
 router = APIRouter()
 

@@ -13,7 +13,7 @@ from tracewheel.core.types import Task, content_hash
 from tracewheel.environments.box_state import box_files, stored_file
 from tracewheel.environments.harbor.directory import MARKS, TaskDirectory, read_directory
 from tracewheel.environments.harbor.grading import graded
-from tracewheel.environments.harbor.image import build_image, with_folders
+from tracewheel.environments.harbor.image import image_of, with_folders
 from tracewheel.environments.task_folders import Loaded, load_each
 from tracewheel.sandbox import Limits, SandboxConfig, make_sandbox
 
@@ -28,20 +28,20 @@ def load_tasks(path: Path, sandbox: SandboxConfig) -> Loaded:
     """
 
     def make(folder: ForeignFolder) -> Task:
-        task = make_task(read_directory(folder), sandbox)
+        task = make_task(read_directory(folder))
         validate(task, sandbox)
         return task
 
     return load_each(path, MARKS, make)
 
 
-def make_task(directory: TaskDirectory, sandbox: SandboxConfig) -> Task:
+def make_task(directory: TaskDirectory) -> Task:
     """A task from its directory.
 
     Raises:
-        DataError: it needs an image of its own.
+        DataError: it needs an image, and Docker cannot build it.
     """
-    image = build_image(directory.dockerfile, directory.context, sandbox)
+    image = image_of(directory.dockerfile, directory.context)
     state: dict[str, object] = {
         "files": image.stored,
         "folders": sorted(image.folders),

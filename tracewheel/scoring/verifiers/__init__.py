@@ -38,7 +38,6 @@ VERIFIERS = KindTable(
         "refund_desk": "tracewheel.scoring.verifiers.refund_desk:RefundDeskVerifier",
         "regex": "tracewheel.scoring.verifiers.regex:RegexVerifier",
         "relative_judge": "tracewheel.scoring.verifiers.judges.relative:RelativeJudgeVerifier",
-        "reward_model": "tracewheel.scoring.verifiers.reward_model:RewardModelVerifier",
         "sql_result": "tracewheel.scoring.verifiers.sql_result:SqlResultVerifier",
         "state_diff": "tracewheel.scoring.verifiers.state_diff:StateDiffVerifier",
         "tool_use": "tracewheel.scoring.verifiers.tool_use:ToolUseVerifier",

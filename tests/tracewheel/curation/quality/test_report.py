@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from tracewheel.core.errors import DataError
 from tracewheel.curation.quality.counts import BINS, histogram
-from tracewheel.curation.quality.page import quality_page
 from tracewheel.curation.quality.report import quality_report, write_quality
+from tracewheel.report.quality_page import quality_page, write_quality_page
 
 HOSTILE = "</style><script>document.title='owned'</script><img src=x onerror=\"alert(1)\"><!--&amp;"
 TOOLS = json.dumps([{"type": "function", "function": {"name": name}} for name in ("look", "take")])
@@ -162,8 +162,7 @@ class Page(HTMLParser):
 
 
 def test_the_page_is_self_contained_and_escapes_logs(folders, tmp_path):
-    write_quality(quality_report(*folders), tmp_path / "out")
-    text = (tmp_path / "out/quality.html").read_text()
+    text = write_quality_page(quality_report(*folders), tmp_path).read_text()
     page = Page(text)
     assert not page.open and not {"script", "img", "link", "iframe", "form"} & set(page.tags)
     assert all(link.startswith("#") and link[1:] in page.ids for link in page.links)
@@ -177,8 +176,9 @@ def test_the_json_is_that_of_the_report_and_equal_for_equal_data(folders, tmp_pa
     for name in ("one", "other"):
         write_quality(quality_report(*folders), tmp_path / name)
     assert json.loads((tmp_path / "one/quality.json").read_text()) == json.loads(json.dumps(data))
-    for name in ("quality.json", "quality.html"):
-        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "other" / name).read_bytes()
+    assert (tmp_path / "one/quality.json").read_bytes() == (tmp_path / "other/quality.json").read_bytes()
+    assert [path.name for path in (tmp_path / "one").iterdir()] == ["quality.json"], "a stage writes data, and no page"
+    assert quality_page(data) == quality_page(quality_report(*folders))
 
 
 def test_parts_of_curations_report_are_repeated(folders):

@@ -1,5 +1,6 @@
 """Task directories of both layouts, in real boxes."""
 
+import os
 import shutil
 
 import pytest
@@ -15,12 +16,18 @@ from tracewheel.scoring.verifiers import episode_from, make_verifier
 
 needs_box = pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap: apt-get install bubblewrap")
 
-DOCKERFILE = """FROM ubuntu:24.04
-WORKDIR /app
-ENV NAME="two"
-COPY data/ /app/data/
-RUN printf "1\\n2\\n" > /app/numbers.txt && \\
-    mkdir -p /srv/x
+DOCKERFILE = "# what a box is\nFROM ubuntu:24.04\nWORKDIR /app\n"
+NEEDS_DOCKER = DOCKERFILE + "COPY data/ /app/data/\nRUN apt-get install -y gawk\n"
+# Stands for Docker: it keeps the Dockerfile that it was given, and its image has files at both sides of the line.
+DOCKER = """#!/bin/bash
+cd "$(dirname "$0")"
+case $1 in
+    build) tar -xO Dockerfile > built && echo sha256:abc ;;
+    image) echo '{"Env": ["PATH=/opt/bin", "NAME=two"], "WorkingDir": "/app"}' ;;
+    create) echo container ;;
+    export) tar -c -C image . ;;
+    rm) echo "$2" > removed ;;
+esac
 """
 TEST_SH = """#!/bin/bash
 apt-get update && apt-get install -y curl
@@ -33,10 +40,10 @@ TEST = """from pathlib import Path
 
 def test_sum():
     assert Path("/app/sum.txt").read_text().strip() == "3"
-    assert Path("/app/data/a.txt").read_text() == "kept"
+    assert not Path("/app/cheat").exists()
 """
 SITE = "site=/root/.local/lib/python$(python3 -c 'import sys; print(sys.version[:4])')/site-packages; mkdir -p $site"
-SOLVE = "#!/bin/bash\nset -e\n[ $NAME = two ]\nawk '{s += $1} END {print s}' numbers.txt > /app/sum.txt\n"
+SOLVE = "#!/bin/bash\nset -e\nprintf '1\\n2\\n' | awk '{s += $1} END {print s}' > /app/sum.txt\n"
 
 
 def write(folder, files):
@@ -48,9 +55,8 @@ def write(folder, files):
 def harbor_files(**other):
     files = {
         "task.toml": 'version = "1.0"\n[metadata]\ndifficulty = "hard"\ncategory = "sums"\n[verifier]\ntimeout_sec = 60.0\n',
-        "instruction.md": "Write the sum of the numbers in /app/numbers.txt to /app/sum.txt.\n",
+        "instruction.md": "Write the sum of 1 and 2 to /app/sum.txt.\n",
         "environment/Dockerfile": DOCKERFILE,
-        "environment/data/a.txt": "kept",
         "solution/solve.sh": SOLVE,
         "tests/test.sh": TEST_SH,
         "tests/test_state.py": TEST,
@@ -78,7 +84,7 @@ def test_a_directory_is_a_task_whose_tests_decide(task):
     assert (task.family, task.tier) == ("sums", 3)
     assert verdict(task, "echo 3 > sum.txt").total == 1.0
     assert verdict(task, "echo 4 > sum.txt").total == 0.0
-    assert verdict(task, "echo 3 > sum.txt; rm -r data").total == 0.0
+    assert verdict(task, "echo 3 > sum.txt; touch cheat").total == 0.0
     environment = make_environment("harbor")
     environment.reset(task)
     assert "solve" not in environment.step("shell", {"command": "ls -R /tests /solution /app; cat /app/*"}).text
@@ -250,7 +256,25 @@ def test_a_box_that_does_not_come_as_far_as_the_tests_leaves_the_episode_unscore
 
 
 @needs_box
-def test_the_older_layout_and_refusals_with_their_reasons(tmp_path):
+def test_docker_builds_an_image_whose_files_a_box_begins_with(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    write(tmp_path, {"docker": DOCKER, "image/app/data/a.txt": "kept", "image/etc/passwd": "x", "image/srv/b": "1"})
+    (tmp_path / "docker").chmod(0o755)
+    solve = "[ $NAME = two ] && [ $(cat data/a.txt) = kept ] && [ $(cat /srv/b) = 1 ] && echo 3 > sum.txt"
+    write(tmp_path / "t", harbor_files(**{"environment/Dockerfile": NEEDS_DOCKER, "solution/solve.sh": solve}))
+    (task,) = make_environment("harbor").tasks_from(tmp_path / "t")
+    assert task.initial_state["files"] == {"app/data/a.txt": "kept", "srv/b": "1"}
+    assert (task.initial_state["env"], task.initial_state["workdir"]) == ({"NAME": "two"}, "/app")
+    assert (tmp_path / "built").read_text() == NEEDS_DOCKER and (tmp_path / "removed").read_text() == "container\n"
+    (tmp_path / "docker").write_text("#!/bin/sh\necho no daemon >&2; exit 1\n")
+    with pytest.raises(DataError, match=r"t/environment/Dockerfile: docker build failed: no daemon"):
+        make_environment("harbor").tasks_from(tmp_path / "t")
+
+
+@needs_box
+def test_the_older_layout_and_refusals_with_their_reasons(tmp_path, monkeypatch):
+    which = shutil.which
+    monkeypatch.setattr(shutil, "which", lambda name: None if name == "docker" else which(name))
     old = {
         "task.yaml": "instruction: |-\n  Say hello in /app/hello.txt.\ndifficulty: easy\n",
         "Dockerfile": "FROM ghcr.io/laude-institute/t-bench/python-3-13:20250620\nWORKDIR /app\n",
@@ -263,8 +287,11 @@ def test_the_older_layout_and_refusals_with_their_reasons(tmp_path):
         "unsolved": ({"solution/solve.sh": "true\n"}, "its own solution is worth 0"),
         "trivial": ({"tests/test.sh": "echo 1 > /logs/verifier/reward.txt\n"}, "doing nothing is worth 1"),
         "silent": ({"tests/test.sh": "true\n"}, "neither /logs/verifier/reward.txt nor reward.json"),
-        "image": ({"environment/Dockerfile": "FROM postgres:17\n"}, "it needs the image postgres:17"),
-        "network": ({"environment/Dockerfile": "FROM ubuntu:24.04\nRUN pip install torch\n"}, "torch is not in this sandbox"),
+        "base": (
+            {"environment/Dockerfile": "FROM postgres:17\n"},
+            "base/environment/Dockerfile needs an image (FROM postgres:17",
+        ),
+        "steps": ({"environment/Dockerfile": NEEDS_DOCKER}, "install Docker, or write a Dockerfile of FROM"),
         "none": ({"solution/solve.sh": None}, "no solution/solve.sh"),
     }
     for name, (change, _) in refused.items():

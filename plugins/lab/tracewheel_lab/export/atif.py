@@ -9,13 +9,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tracewheel import __version__
-from tracewheel.core.strict_json import parse_json
-from tracewheel.core.types import Trace
-from tracewheel.traces.readers.atif import ARGUMENTS_TEXT, OPENAI_MESSAGE
-from tracewheel.traces.writers.episode import Conversation, Episode, Message, SampledTurn, conversations
+from tracewheel import Trace, __version__, parse_json
+from tracewheel_lab.export.episode import Conversation, Episode, Message, SampledTurn, conversations
 
 VERSION = "ATIF-v1.8"
+# Keys of `extra` objects that Tracewheel's reader of ATIF knows.
+OPENAI_MESSAGE, ARGUMENTS_TEXT = "openai_message", "arguments_text"
 # Keys of messages that have a field in ATIF, or that the format implies.
 PLACED = {"role", "content", "tool_calls", "tool_call_id", "reasoning", "reasoning_content"}
 

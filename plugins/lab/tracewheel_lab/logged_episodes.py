@@ -11,16 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tracewheel.config import EngineSections
-from tracewheel.core.errors import DataError, InputError
-from tracewheel.core.files import read_table
-from tracewheel.evaluation.off_policy import Estimate, Limits, preview
-from tracewheel.evaluation.rescoring import logged_episodes, rescored, usable_episodes
-from tracewheel.policy.adapters import PolicyRef
+from tracewheel import DataError, InputError, PolicyRef, RetrainConfig, read_table, rescored
+from tracewheel_lab.off_policy import Estimate, Limits, LoggedEpisodes, preview
 
 if TYPE_CHECKING:
     import pandas as pd
 
+TRACES_FOLDER = "traces.parquet"  # in the output of ingest
 NEEDED = ("id", "token_ids", "logprobs", "action_mask", "turns", "stop_reason", "temperature", "task_id")
 
 
@@ -39,7 +36,7 @@ class PreviewPlan:
     limits: Limits
 
 
-def preview_policy(config: EngineSections, episodes: pd.DataFrame, plan: PreviewPlan) -> dict[str, Any]:
+def preview_policy(config: RetrainConfig, episodes: pd.DataFrame, plan: PreviewPlan) -> dict[str, Any]:
     """Estimate a challenger's mean reward on traffic like the episodes'.
 
     Args:
@@ -83,6 +80,62 @@ def preview_policy(config: EngineSections, episodes: pd.DataFrame, plan: Preview
     }
 
 
+@dataclass(frozen=True)
+class Usable:
+    """The episodes that an estimate can use, and how many of the others there are, by reason."""
+
+    frame: pd.DataFrame
+    left_out: dict[str, int]
+
+
+def usable_episodes(trajectories: pd.DataFrame) -> Usable:
+    """Leave out what no importance weight fits.
+
+    Args:
+        trajectories: Rows of `Trajectory.to_record`, with `total`.
+    """
+    turns = trajectories["turns"].map(_turns)
+    reasons = {
+        "the infrastructure failed": trajectories["stop_reason"].eq("infrastructure_failed").to_numpy(),
+        "unscored": np.isnan(_rewards(trajectories)),
+        "no sampled token": ~trajectories["action_mask"].map(any).to_numpy(bool),
+        "tokens chosen by exploration": turns.map(lambda own: any(turn.get("forced") for turn in own)).to_numpy(bool),
+        "log-probabilities are not finite": ~_acted_finitely(trajectories),
+    }
+    left = np.ones(len(trajectories), dtype=bool)
+    counts = {}
+    for reason, found in reasons.items():
+        counts[reason] = int((found & left).sum())
+        left &= ~found
+    return Usable(trajectories[left].reset_index(drop=True), {reason: count for reason, count in counts.items() if count})
+
+
+def logged_episodes(
+    trajectories: pd.DataFrame, logprobs: Sequence[np.ndarray], *, with_turn_rewards: bool = True
+) -> LoggedEpisodes:
+    """The input of `off_policy.preview`.
+
+    Args:
+        trajectories: Of `usable_episodes`.
+        logprobs: The challenger's log-probabilities [T_i] of each row's tokens, of `rescored`.
+        with_turn_rewards: Whether rewards of turns are used, where every row has them.
+    """
+    turns = [_turns(row) for row in trajectories["turns"]]
+    ratios = []
+    for own, fresh, stored, mask in zip(turns, logprobs, trajectories["logprobs"], trajectories["action_mask"], strict=True):
+        acted = np.asarray(mask, dtype=bool)
+        difference = np.where(acted, fresh - np.asarray(stored, dtype=np.float64), 0.0)
+        ratios.append(np.array([difference[turn["start"] : turn["end"]].sum() for turn in own]))
+    rewards = _rewards(trajectories)
+    return LoggedEpisodes(
+        ratios,
+        rewards,
+        trajectories["task_id"].to_numpy(str),
+        trajectories["family"].fillna("").to_numpy(str) if "family" in trajectories else np.full(len(rewards), ""),
+        _turn_rewards(trajectories, turns, rewards) if with_turn_rewards else None,
+    )
+
+
 def episodes_of_traces(paths: Sequence[Path]) -> pd.DataFrame:
     """Ingested traces with tokens, as rows of trajectories with the logged outcome as `total`.
 
@@ -101,6 +154,26 @@ def episodes_of_traces(paths: Sequence[Path]) -> pd.DataFrame:
             "`tracewheel ingest` keeps them where redaction changes nothing"
         )
     return pd.DataFrame(rows)
+
+
+def _turn_rewards(
+    trajectories: pd.DataFrame, turns: list[list[dict[str, Any]]], rewards: np.ndarray
+) -> list[np.ndarray] | None:
+    """The rewards of each episode's turns; what they lack of its reward (penalties) falls to the last. None unless all have."""
+    if "turn_rewards" not in trajectories:
+        return None
+    given = []
+    for own, found, reward in zip(turns, trajectories["turn_rewards"], rewards, strict=True):
+        if found is None or not hasattr(found, "__len__") or len(found) != len(own):
+            return None
+        values = np.asarray(found, dtype=np.float64).copy()
+        values[-1] += reward - values.sum()
+        given.append(values)
+    return given
+
+
+def _turns(stored: Any) -> list[dict[str, Any]]:
+    return list(json.loads(stored)) if isinstance(stored, str) else list(stored)
 
 
 def _row(path: Path, record: Mapping[Any, Any]) -> dict[str, Any] | None:
@@ -143,3 +216,15 @@ def _as_json(estimate: Estimate) -> dict[str, Any]:
 
 def _finite(interval: tuple[float, float]) -> list[float | None]:
     return [end if math.isfinite(end) else None for end in interval]
+
+
+def _rewards(trajectories: pd.DataFrame) -> np.ndarray:
+    """[N]; NaN where the trajectory is unscored or its total is infinite."""
+    totals = trajectories["total"].to_numpy(dtype="float64", na_value=np.nan)
+    return np.where(np.isfinite(totals), totals, np.nan)
+
+
+def _acted_finitely(trajectories: pd.DataFrame) -> np.ndarray:
+    """[N] bool: whether each token that was sampled has a finite log-probability."""
+    columns = zip(trajectories["logprobs"], trajectories["action_mask"], strict=True)
+    return np.array([all(math.isfinite(lp) for lp, own in zip(*row, strict=True) if own) for row in columns], dtype=bool)

@@ -89,7 +89,7 @@ def test_what_cannot_be_exported_is_refused(tmp_path, few, capsys):
     assert "holds no scores.parquet" in refused(few, "--scores", tmp_path, "--format", "atif")
     (tmp_path / "damaged").mkdir()
     (tmp_path / "damaged/trajectories.parquet").write_bytes(b"PAR1 and no more")
-    assert "not a Parquet file" in refused(tmp_path / "damaged", "--format", "atif")
+    assert "its rows are not Trajectory records" in refused(tmp_path / "damaged", "--format", "atif")
     (tmp_path / "empty").mkdir()
     write_records(tmp_path / "empty/trajectories.parquet", [], Trajectory)
     assert refused(tmp_path / "empty", "--format", "atif")

@@ -11,6 +11,7 @@ from markupsafe import Markup
 from tracewheel.core.pages import render, thousands
 
 HERE = Path(__file__).parent
+QUALITY_PAGE = "quality.html"
 WIDTH, HEIGHT = 360, 150
 LEFT, RIGHT, TOP, BOTTOM = 36, 8, 10, 32
 MOST_LABELS = 6
@@ -22,6 +23,13 @@ def quality_page(data: Mapping[str, Any]) -> str:
     Text from logs is escaped by the template, and a content security policy forbids all scripts.
     """
     return render(HERE, "quality.html", ("quality.css",), {"words": words, "histogram": histogram_chart}, data=data)
+
+
+def write_quality_page(data: Mapping[str, Any], out: Path) -> Path:
+    """Write the page for the contents of a `quality.json` into the folder `out`."""
+    page = out / QUALITY_PAGE
+    page.write_bytes(quality_page(data).encode("utf-8", errors="replace"))
+    return page
 
 
 def words(name: str) -> str:

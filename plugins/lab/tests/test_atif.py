@@ -5,8 +5,8 @@ import pytest
 from tracewheel.core.types import Score
 from tracewheel.traces.readers.atif import read, split
 from tracewheel.traces.readers.building import Place
-from tracewheel.traces.writers.atif import write_episode, write_trace
-from tracewheel.traces.writers.episode import Episode
+from tracewheel_lab.export.atif import write_episode, write_trace
+from tracewheel_lab.export.episode import Episode
 
 PLACE = Place("x.json", 1)
 

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
+from argparse import ArgumentParser, Namespace
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from flows.commands.command import Command, Writes
-from flows.console.arguments import ids_option, out_option
-from flows.console.look import Card, number, rows_of
-from tracewheel.core.errors import DataError
+from tracewheel import Command, DataError, Writes
 
 if TYPE_CHECKING:
-    from tracewheel.core.types import Score, Trace, Trajectory
+    from tracewheel import Card, Score, Trace, Trajectory
 
 FORMATS = ("atif", "openenv")
 KINDS = {"rollouts": "rollout", "evaluations": "evaluation"}
 RECORD, EPISODES = "export.json", "episodes"
+TRACES_FOLDER = "traces.parquet"  # in the output of ingest
 TRAJECTORIES, SCORES = "trajectories.parquet", "scores.parquet"
 FILE_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,119}")
 NO_TURN = "no turn was sampled"
@@ -42,7 +40,7 @@ class _Written:
     left_out: Counter[str] = field(default_factory=Counter)
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
+def options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "source",
         metavar="RUN|DIR",
@@ -52,24 +50,35 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--only", choices=tuple(KINDS), help="of a run, only these episodes (default: both)")
     parser.add_argument("--scores", metavar="DIR", help="output of score for a folder with trajectories (default: beside them)")
     parser.add_argument("--curated", metavar="DIR", help="output of curate, for the tools of a folder with trajectories")
-    ids_option(parser)
-    out_option(parser, "folder to write; replaced if it is an earlier export")
+    parser.add_argument(
+        "--run-dir", default="runs", metavar="DIR", help="work folder in which ids are looked up (default: runs)"
+    )
+    parser.add_argument("--out", required=True, metavar="DIR", help="folder to write; replaced if it is an earlier export")
 
 
-def run(options: argparse.Namespace) -> dict[str, Any]:
+def run(options: Namespace) -> dict[str, Any]:
     """Write `episodes/`, a file for each conversation (ATIF) or episode (OpenEnv), and `export.json`; complete or nothing.
 
     Raises:
         DataError: there is nothing to export there, it is damaged, or the format has no place for it.
     """
-    from tracewheel.core.store import produce_whole
+    from tracewheel import produce_whole
 
     record = produce_whole(Path(options.out), lambda out: _write(options, out))
     return {"out": options.out, **record}
 
 
-def _write(options: argparse.Namespace, out: Path) -> dict[str, Any]:
-    from tracewheel.core.files import write_json
+def card(options: Namespace, result: Mapping[str, Any]) -> Card:
+    from tracewheel import Card
+
+    left = [f"{count:,} left out: {reason}" for reason, count in result["left_out"].items()]
+    again = [f"tracewheel ingest {result['out']}/episodes --out DIR"] if result["format"] == "atif" else []
+    title = f"{result['episodes']:,} episodes written to {result['out']} as {result['format']}"
+    return Card(title, [("files", f"{result['files']:,}")], look_at="; ".join(left), next=again)
+
+
+def _write(options: Namespace, out: Path) -> dict[str, Any]:
+    from tracewheel import write_json
 
     written, files = _Written(), 0
     for document in _documents(options, written):
@@ -85,9 +94,7 @@ def _write(options: argparse.Namespace, out: Path) -> dict[str, Any]:
     return record
 
 
-def _documents(options: argparse.Namespace, written: _Written) -> Iterator[Document]:
-    from tracewheel.traces.ingested_folder import TRACES_FOLDER
-
+def _documents(options: Namespace, written: _Written) -> Iterator[Document]:
     source = Path(options.source)
     if (source / TRACES_FOLDER).exists():
         if options.format != "atif":
@@ -106,10 +113,8 @@ def _documents(options: argparse.Namespace, written: _Written) -> Iterator[Docum
         yield from _of_run(options, written)
 
 
-def _of_run(options: argparse.Namespace, written: _Written) -> Iterator[Document]:
-    from tracewheel.comparison.finished_run import FinishedRun
-    from tracewheel.core.named_run import run_named
-    from tracewheel.dashboard.sources import sources_of
+def _of_run(options: Namespace, written: _Written) -> Iterator[Document]:
+    from tracewheel import FinishedRun, run_named, sources_of
 
     run = FinishedRun(run_named(options.source, options.run_dir))
     found = [source for source in sources_of(run) if options.only in (None, f"{source.kind}s")]
@@ -139,13 +144,12 @@ class _Tools:
     """The tools of the tasks that a curation made. Unknown where there is no curation, or the environment cannot say them."""
 
     def __init__(self, curated: Path | None) -> None:
-        from tracewheel.core.files import read_table
-        from tracewheel.curation.curated_folder import TASKS_FILE
+        from tracewheel import read_table
 
         self._kinds: dict[str, str] = {}
         self._tools: dict[str, list[dict[str, Any]] | None] = {}
         if curated is not None:
-            table = read_table(curated / TASKS_FILE, ["id", "environment"])
+            table = read_table(curated / "tasks.parquet", ["id", "environment"])
             self._kinds = dict(zip(table["id"], table["environment"], strict=True))
 
     def of(self, task: str) -> list[dict[str, Any]] | None:
@@ -157,7 +161,7 @@ class _Tools:
         return self._tools[kind]
 
     def _ask(self, kind: str) -> list[dict[str, Any]] | None:
-        from tracewheel.environments import make_environment
+        from tracewheel import make_environment
 
         try:
             return make_environment(kind).tools()
@@ -166,8 +170,8 @@ class _Tools:
 
 
 def _of_file(format: str, path: Path, around: _Around, written: _Written) -> Iterator[Document]:
-    from tracewheel.traces.writers import atif, openenv
-    from tracewheel.traces.writers.episode import Episode
+    from tracewheel_lab.export import atif, openenv
+    from tracewheel_lab.export.episode import Episode
 
     scores = _scores(around.scores)
     for trajectory in _trajectories(path):
@@ -186,7 +190,7 @@ def _of_file(format: str, path: Path, around: _Around, written: _Written) -> Ite
 
 
 def _of_traces(path: Path, written: _Written) -> Iterator[Document]:
-    from tracewheel.traces.writers import atif
+    from tracewheel_lab.export import atif
 
     for trace in _traces(path):
         written.episodes += 1
@@ -195,14 +199,13 @@ def _of_traces(path: Path, written: _Written) -> Iterator[Document]:
 
 def file_name(identity: str) -> str:
     """The name of a document's file; that of an id that cannot be a file's name is made of its hash."""
-    from tracewheel.core.types import content_hash
+    from tracewheel import content_hash
 
     return f"{identity if FILE_NAME.fullmatch(identity) else content_hash(identity)}.json"
 
 
 def _scores(path: Path | None) -> dict[str, Score]:
-    from tracewheel.core.files import read_records
-    from tracewheel.core.types import Score
+    from tracewheel import Score, read_records
 
     if path is None or not path.is_file():
         return {}
@@ -210,13 +213,13 @@ def _scores(path: Path | None) -> dict[str, Score]:
 
 
 def _trajectories(path: Path) -> Iterator[Trajectory]:
-    from tracewheel.core.types import Trajectory
+    from tracewheel import Trajectory
 
     yield from _records(path, Trajectory)
 
 
 def _traces(folder: Path) -> Iterator[Trace]:
-    from tracewheel.core.types import Trace
+    from tracewheel import Trace
 
     for part in sorted(folder.glob("*.parquet")) if folder.is_dir() else [folder]:
         yield from _records(part, Trace)
@@ -228,32 +231,20 @@ def _records(path: Path, kind: Any) -> Iterator[Any]:
     Raises:
         DataError: the file is no Parquet file, or its rows are of another kind.
     """
-    from tracewheel.core.files import read_batches, read_columns
+    from tracewheel import read_batches
 
-    read_columns(path)
     try:
         for batch in read_batches(path, rows=200):
             for row in batch.to_pylist():
                 yield kind.from_record(row)
-    except (TypeError, ValueError) as error:
+    except (OSError, TypeError, ValueError) as error:
         raise DataError(f"{path}: its rows are not {kind.__name__} records: {error}") from error
-
-
-def card(options: argparse.Namespace, result: Mapping[str, Any]) -> Card:
-    left = [f"{number(count)} left out: {reason}" for reason, count in result["left_out"].items()]
-    again = [f"tracewheel ingest {result['out']}/episodes --out DIR"] if result["format"] == "atif" else []
-    return Card(
-        f"{number(result['episodes'])} episodes written to {result['out']} as {result['format']}",
-        rows_of({"files": result["files"]}),
-        look_at="; ".join(left),
-        next=again,
-    )
 
 
 COMMAND = Command(
     "export-traces",
     "write episodes or ingested traces as ATIF 1.8 or as OpenEnv training traces",
-    add_options,
+    options,
     run,
     card,
     Writes(("export.json", "episodes"), ("episodes/*.json",)),

@@ -7,11 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tracewheel.config import EngineSections, PolicyConfig
-from tracewheel.core.errors import DataError, InputError
-from tracewheel.evaluation.off_policy import Limits, LoggedEpisodes, preview, relative_weights, task_values
-from tracewheel.evaluation.preview import PreviewPlan, episodes_of_traces, preview_policy
-from tracewheel.evaluation.rescoring import rescored, usable_episodes
+from tracewheel import DataError, InputError, rescored
+from tracewheel.config import PolicyConfig
+from tracewheel_lab.logged_episodes import PreviewPlan, episodes_of_traces, preview_policy, usable_episodes
+from tracewheel_lab.off_policy import Limits, LoggedEpisodes, preview, relative_weights, task_values
 
 ANY = Limits(effective=0.0, effective_tasks=0.0)
 
@@ -150,7 +149,7 @@ def test_traces_with_tokens_are_episodes(versions, episodes, config, tmp_path):
     pd.DataFrame(rows).to_parquet(tmp_path / "traces.parquet")
     read = episodes_of_traces([tmp_path / "traces.parquet"])
     assert len(read) == 3 and read["turns"][0] == [{"start": 2, "end": 4}, {"start": 5, "end": 8}]
-    found = preview_policy(EngineSections.of(config), read, PreviewPlan(versions.policy(1), None, Limits()))
+    found = preview_policy(config, read, PreviewPlan(versions.policy(1), None, Limits()))
     assert found["episodes"] == 2 and found["left_out"] == {"unscored": 1}
     assert found["effective"] == pytest.approx(2.0, abs=1e-3) and "about 2.0 count" in found["refusal"]
     assert found["estimates"]["self_normalised"]["value"] == pytest.approx(0.5, abs=1e-3)
@@ -160,7 +159,7 @@ def test_traces_with_tokens_are_episodes(versions, episodes, config, tmp_path):
 
 
 def test_top_p_is_refused(versions, episodes, config):
-    sections = EngineSections.of(config)
+    sections = config
     cut = sections.model_copy(update={"rollout": sections.rollout.model_copy(update={"top_p": 0.9})})
     with pytest.raises(InputError, match="before top-p"):
         preview_policy(cut, episodes, PreviewPlan(versions.policy(1), None, Limits()))

@@ -10,9 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from tracewheel.core.errors import DataError
-from tracewheel.core.forks import ancestry, check_forks, preceding
-from tracewheel.core.types import Score, Trajectory
+from tracewheel import DataError, Score, Trajectory, read_before
 
 Message = dict[str, Any]
 
@@ -110,8 +108,6 @@ def conversations(trajectory: Trajectory) -> list[Conversation]:
     length = len(trajectory.token_ids)
     if {len(trajectory.action_mask), len(trajectory.logprobs)} != {length}:
         raise DataError(f"{where}: token_ids, action_mask and logprobs differ in length; it is damaged")
-    check_forks(trajectory.forks, length)
-    before = preceding(trajectory.forks, length)
     branches = trajectory.branches or [
         {"messages": trajectory.messages, "turns": list(range(len(trajectory.turns))), "reason": "", "agent": ""}
     ]
@@ -121,12 +117,12 @@ def conversations(trajectory: Trajectory) -> list[Conversation]:
         said = [position for position, message in enumerate(messages) if message["role"] == "assistant"]
         if len(said) < len(own):
             raise DataError(f"{where}: branch {number} has {len(own)} turns and {len(said)} assistant messages; it is damaged")
-        turns = list(_turns(trajectory, zip(own, said[len(said) - len(own) :], strict=True), before))
+        turns = list(_turns(trajectory, zip(own, said[len(said) - len(own) :], strict=True)))
         found.append(Conversation(number, messages, turns, branch.get("reason") or "", branch.get("agent") or ""))
     return found
 
 
-def _turns(trajectory: Trajectory, places: Iterator[tuple[int, int]], before: list[int]) -> Iterator[SampledTurn]:
+def _turns(trajectory: Trajectory, places: Iterator[tuple[int, int]]) -> Iterator[SampledTurn]:
     length = len(trajectory.token_ids)
     for number, message in places:
         if not 0 <= number < len(trajectory.turns):
@@ -137,11 +133,10 @@ def _turns(trajectory: Trajectory, places: Iterator[tuple[int, int]], before: li
         start, end = turn["start"], turn["end"]
         if not 0 <= start < end <= length:
             raise DataError(f"trajectory {trajectory.id}: turn {number} is [{start}, {end}) of {length} tokens; it is damaged")
-        read = ancestry(trajectory.forks, length, before[start])
         yield SampledTurn(
             number=number,
             message=message,
-            prompt_ids=[token for piece in read for token in trajectory.token_ids[slice(*piece)]],
+            prompt_ids=read_before(trajectory, start),
             sampled_ids=trajectory.token_ids[start:end],
             logprobs=trajectory.logprobs[start:end],
             mask=trajectory.action_mask[start:end],

@@ -20,15 +20,21 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from tracewheel.core.statistics import Interval
-
 Vector = npt.NDArray[np.float64]
 SHRINKAGE = 2.0  # episodes of its family that a task's value is mixed with
 LARGEST_LOG_WEIGHT = 700.0  # exp of more is infinite
+
+
+class Interval(NamedTuple):
+    """The ends of an interval."""
+
+    low: float
+    high: float
 
 
 @dataclass(frozen=True)

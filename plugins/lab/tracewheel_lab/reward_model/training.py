@@ -5,33 +5,33 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field
 
-from tracewheel.config.base import Count, NotNegative, Positive, Strict
-from tracewheel.core.errors import DataError
-from tracewheel.core.files import write_json
-from tracewheel.learner.reward_model.calibration import figures_of, fit_platt
-from tracewheel.learner.reward_model.examples import Example, Pair, pairs_of, split_by_task
-from tracewheel.learner.reward_model.scorer import ABOUT_FILE, MEMBER, RewardModel
+from tracewheel import DataError, base_folder, load_tokenizer, write_json
+from tracewheel_lab.reward_model.calibration import figures_of, fit_platt
+from tracewheel_lab.reward_model.examples import Example, Pair, pairs_of, split_by_task
+from tracewheel_lab.reward_model.scorer import ABOUT_FILE, MEMBER, RewardModel
 
 FEWEST_PAIRS = 8
 
 
-class RewardModelSettings(Strict):
+class RewardModelSettings(BaseModel):
     """How a reward model is trained: `members` of an ensemble, each with its own seed and order of the pairs.
 
     `deviations` is k in the score, the members' mean minus k times their standard deviation (Coste et al. 2023,
     arXiv:2310.02743).
     """
 
-    members: Count = 3
-    epochs: Count = 2
-    learning_rate: Positive = 1e-4
-    batch_size: Count = 16
-    pairs_per_task: Count = 64
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    members: int = Field(default=3, ge=1)
+    epochs: int = Field(default=2, ge=1)
+    learning_rate: float = Field(default=1e-4, gt=0.0)
+    batch_size: int = Field(default=16, ge=1)
+    pairs_per_task: int = Field(default=64, ge=1)
     weights: Literal["full", "lora"] = "full"
-    rank: Count = 16
-    deviations: NotNegative = 1.0
+    rank: int = Field(default=16, ge=1)
+    deviations: float = Field(default=1.0, ge=0.0)
     seed: int = Field(default=0, ge=0)
 
 
@@ -78,9 +78,6 @@ def _train_member(base: str, pairs: list[Pair], settings: RewardModelSettings, s
     from peft import LoraConfig
     from transformers import AutoModelForSequenceClassification, set_seed
     from trl import RewardConfig, RewardTrainer
-
-    from tracewheel.chat.tokenizer import load_tokenizer
-    from tracewheel.policy.adapters import base_folder
 
     set_seed(seed)
     tokenizer = load_tokenizer(base_folder(base))

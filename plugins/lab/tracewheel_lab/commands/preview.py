@@ -1,16 +1,18 @@
-"""`tracewheel preview`: what a challenger would score on logged traffic, before it serves any."""
+"""`tracewheel preview`: estimate what a challenger would score on logged traffic, before it serves any."""
 
 from __future__ import annotations
 
-import argparse
+import shlex
+from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from flows.commands.command import Command
-from flows.console.arguments import folder_of, profile_of, profile_options, profile_words
-from flows.console.look import Card, Grid
-from tracewheel.core.errors import DataError, DoubtfulData
+from tracewheel import Command, DataError, DoubtfulData
+from tracewheel_lab.commands.options import add_profile, profile_of
+
+if TYPE_CHECKING:
+    from tracewheel import Card
 
 NAMES = {
     "doubly_robust": "doubly robust",
@@ -19,8 +21,8 @@ NAMES = {
 }
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    profile_options(parser)
+def options(parser: ArgumentParser) -> None:
+    add_profile(parser)
     parser.add_argument("--state", required=True, metavar="DIR", help="the challenger: output of warm-start or an update")
     parser.add_argument("--trajectories", nargs="+", metavar="FILE", help="trajectories.parquet of rollouts that were sampled")
     parser.add_argument("--scores", nargs="+", metavar="FILE", help="their scores.parquet")
@@ -30,34 +32,30 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--clip", type=float, metavar="W", help="cut weights at W times their mean (default: do not)")
 
 
-def run(options: argparse.Namespace) -> dict[str, Any]:
-    """`tracewheel preview`.
+def run(options: Namespace) -> dict[str, Any]:
+    """Estimate the challenger's mean reward.
 
     Raises:
         DoubtfulData: too few episodes count.
         DataError: the files are not what the options ask for, or no episode can be used.
     """
-    config = profile_of(options, "policy.base")
-    state = folder_of(options.state, "--state")
-    from flows.console.progress import stage_shown
-    from tracewheel.config import EngineSections
-    from tracewheel.evaluation.off_policy import Limits
-    from tracewheel.evaluation.preview import PreviewPlan, preview_policy
-    from tracewheel.policy.adapters import policy_of
+    config = profile_of(options)
+    from tracewheel import folder_of, policy_of, stage_shown
+    from tracewheel_lab.logged_episodes import PreviewPlan, preview_policy
+    from tracewheel_lab.off_policy import Limits
 
     limits = Limits(effective=options.min_effective, clip=options.clip)
-    plan = PreviewPlan(policy_of(state, config.policy.base), options.temperature, limits)
+    plan = PreviewPlan(policy_of(folder_of(options.state, "--state"), config.policy.base), options.temperature, limits)
     with stage_shown("preview", None):
-        result = {"state": options.state, **preview_policy(EngineSections.of(config), _episodes(options), plan)}
+        result = {"state": options.state, **preview_policy(config, _episodes(options), plan)}
     if result["refusal"]:
         raise DoubtfulData(f"no estimate: {result['refusal']}", result)
     return result
 
 
-def _episodes(options: argparse.Namespace) -> Any:
-    from tracewheel.evaluation.preview import episodes_of_traces
-    from tracewheel.learner.scored_trajectories import read_scored_trajectories
-    from tracewheel.traces.ingested_folder import TRACES_FOLDER
+def _episodes(options: Namespace) -> Any:
+    from tracewheel import folder_of, read_scored_trajectories
+    from tracewheel_lab.logged_episodes import TRACES_FOLDER, episodes_of_traces
 
     if bool(options.traces) == bool(options.trajectories) or bool(options.trajectories) != bool(options.scores):
         raise DataError("give --traces, or --trajectories with their --scores")
@@ -70,8 +68,9 @@ def _episodes(options: argparse.Namespace) -> Any:
     return read_scored_trajectories(files[:count], files[count:])
 
 
-def card(options: argparse.Namespace, result: Mapping[str, Any]) -> Card:
-    """What the command says on a terminal."""
+def card(options: Namespace, result: Mapping[str, Any]) -> Card:
+    from tracewheel import Card, Grid
+
     rows = [
         (NAMES[name], f"{each['value']:.3f}", _ends(each["interval"]), f"{each['gain']:+.3f}", _ends(each["gain_interval"]))
         for name, each in result["estimates"].items()
@@ -80,6 +79,7 @@ def card(options: argparse.Namespace, result: Mapping[str, Any]) -> Card:
     look_at, tone = f"its mean reward changes by {best['gain']:+.3f}, 95% interval {_ends(best['gain_interval'])}", "good"
     if result["refusal"]:
         look_at, tone = "these estimates are not to be relied on", "bad"
+    again = f"tracewheel evaluate {shlex.quote(options.config)}"
     left_out = ", ".join(f"{count}: {reason}" for reason, count in result["left_out"].items())
     return Card(
         f"{result['state']} on {result['episodes']} logged episodes of {result['tasks']} tasks",
@@ -92,7 +92,7 @@ def card(options: argparse.Namespace, result: Mapping[str, Any]) -> Card:
         [Grid(("estimate", "mean reward", "95% interval", "gain", "95% interval"), rows)],
         look_at,
         tone,
-        [f"tracewheel evaluate {profile_words(options)} --curated DIR --split validation --state {result['state']} --out DIR"],
+        [f"{again} --curated DIR --split validation --state {result['state']} --out DIR"],
     )
 
 
@@ -100,4 +100,4 @@ def _ends(interval: list[float | None]) -> str:
     return " to ".join("–" if end is None else f"{end:+.3f}" for end in interval)
 
 
-COMMAND = Command("preview", "estimate a policy's score from logs", add_options, run, card)
+COMMAND = Command("preview", "estimate what a policy would score on logged episodes before it serves any", options, run, card)

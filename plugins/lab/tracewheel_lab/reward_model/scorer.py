@@ -8,9 +8,8 @@ from typing import Any
 
 import torch
 
-from tracewheel.core.errors import DataError
-from tracewheel.core.files import read_json
-from tracewheel.learner.reward_model.calibration import Platt
+from tracewheel import DataError, read_json
+from tracewheel_lab.reward_model.calibration import Platt
 
 ABOUT_FILE, MEMBER = "reward_model.json", "member-"
 TOKENS = 16_384  # in a pass

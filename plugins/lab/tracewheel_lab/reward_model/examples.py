@@ -8,11 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from tracewheel.core.errors import DataError
-from tracewheel.core.files import read_records
-from tracewheel.core.types import Trajectory, content_hash
-from tracewheel.scoring.rubric import success_of
-from tracewheel.scoring.score import read_scores
+from tracewheel import DataError, Trajectory, content_hash, read_records, read_scores, success_of
 
 SHARES = (("train", 0.6), ("calibrate", 0.8), ("test", 1.0))
 

@@ -4,35 +4,34 @@ from __future__ import annotations
 
 import functools
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field
 
-from tracewheel.config.base import NotNegative, Strict
-from tracewheel.core.plugins import import_class
-from tracewheel.core.types import Task
-from tracewheel.scoring.verifiers.episode import Episode, Verdict
+from tracewheel import Episode, Task, Verdict
 
-# Of a floor above: found by name.
-MODEL_CLASS = "tracewheel.learner.reward_model.scorer:RewardModel"
+if TYPE_CHECKING:
+    from tracewheel_lab.reward_model.scorer import RewardModel
 
 
-class RewardModelArgs(Strict):
+class RewardModelArgs(BaseModel):
     """The `folder` of `tracewheel train-reward-model`; `deviations`, k in mean minus k standard deviations, by default
     as trained.
 
     With a `threshold` the total is 1 at this probability and above, and 0 below; without, it is the probability.
     """
 
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
     folder: Annotated[str, Field(min_length=1)]
-    deviations: NotNegative | None = None
+    deviations: Annotated[float, Field(ge=0.0)] | None = None
     threshold: Annotated[float, Field(gt=0.0, lt=1.0)] | None = None
 
 
 class RewardModelVerifier:
     """The calibrated probability of success, from an ensemble's mean minus k standard deviations of its members.
 
-    >>> from tracewheel.scoring.verifiers.reward_model import RewardModelArgs, RewardModelVerifier
+    >>> from tracewheel_lab.reward_model.verifier import RewardModelArgs, RewardModelVerifier
     >>> RewardModelVerifier(RewardModelArgs(folder="rewards")).kind
     'reward_model'
 
@@ -59,5 +58,7 @@ class RewardModelVerifier:
 
 
 @functools.lru_cache(maxsize=2)
-def _model(folder: str, deviations: float | None) -> Any:
-    return import_class(MODEL_CLASS, "reward model")(Path(folder), deviations)
+def _model(folder: str, deviations: float | None) -> RewardModel:
+    from tracewheel_lab.reward_model.scorer import RewardModel
+
+    return RewardModel(Path(folder), deviations)

@@ -1,43 +1,41 @@
-"""`tracewheel train-reward-model`: a grader that is a model, measured before it is used."""
+"""`tracewheel train-reward-model`: a reward model from a run's verified trajectories."""
 
 from __future__ import annotations
 
-import argparse
+from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from flows.commands.command import Command, Writes
-from flows.console.arguments import out_option, run_options
-from flows.console.look import Card, number
+from tracewheel import Command, Writes
+
+if TYPE_CHECKING:
+    from tracewheel import Card
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    run_options(parser)
-    out_option(parser, "folder to write")
+def options(parser: ArgumentParser) -> None:
+    parser.add_argument("run", metavar="RUN", help="a run's folder, a work folder (its latest complete run), or an id")
+    parser.add_argument("--run-dir", default="runs", metavar="DIR", help="work folder in which ids are looked up")
+    parser.add_argument("--out", required=True, metavar="DIR", help="folder to write")
     parser.add_argument("--members", type=int, default=3, help="models of the ensemble (default: 3)")
     parser.add_argument("--epochs", type=int, default=2, help="passes over the pairs (default: 2)")
     parser.add_argument("--learning-rate", type=float, default=1e-4, help="default: 1e-4")
     parser.add_argument("--weights", choices=("full", "lora"), default="full", help="what is trained (default: full)")
 
 
-def run(options: argparse.Namespace) -> dict[str, Any]:
-    """`tracewheel train-reward-model`.
+def run(options: Namespace) -> dict[str, Any]:
+    """Train, calibrate and test the ensemble.
 
     Raises:
         DataError: there is no such run, or it has too few successes and failures at the same tasks.
     """
-    from flows.setup import prepare_environment
-    from tracewheel.comparison.finished_run import FinishedRun
-    from tracewheel.config import load_stored_config
-    from tracewheel.core.named_run import run_named
-    from tracewheel.core.store import produce_whole
-    from tracewheel.learner.reward_model.examples import read_examples
-    from tracewheel.learner.reward_model.training import RewardModelSettings, train_reward_model
+    from tracewheel import FinishedRun, prepare_environment, produce_whole, run_named
+    from tracewheel_lab.reward_model.examples import read_examples
+    from tracewheel_lab.reward_model.training import RewardModelSettings, train_reward_model
 
     prepare_environment(None, debug=options.debug)
-    record = run_named(options.run, options.run_dir)
-    folders = [entry.path for entry in FinishedRun(record).entries]
+    finished = FinishedRun(run_named(options.run, options.run_dir))
+    folders = [entry.path for entry in finished.entries]
     examples = read_examples(
         sorted({path for folder in folders for path in folder.rglob("trajectories.parquet")}),
         sorted({path for folder in folders for path in folder.rglob("scores.parquet")}),
@@ -45,25 +43,27 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     settings = RewardModelSettings(
         members=options.members, epochs=options.epochs, learning_rate=options.learning_rate, weights=options.weights
     )
-    base = load_stored_config(record.path).policy.base
+    base = finished.settings["policy"]["base"]
     result = produce_whole(Path(options.out), lambda out: train_reward_model(base, examples, settings, out))
     return {
         "out": options.out,
-        "run_id": record.run_id,
+        "run_id": finished.record.run_id,
         "examples": len(examples),
         "pairs": result["pairs"],
         "test": result["test"],
     }
 
 
-def card(options: argparse.Namespace, result: Mapping[str, Any]) -> Card:
-    """How well a reward model tells success from failure on tasks that it never saw."""
+def card(options: Namespace, result: Mapping[str, Any]) -> Card:
+    """How well the model tells success from failure on tasks that it never saw."""
+    from tracewheel import Card
+
     test = result["test"]
     auc = "-" if test["auc"] is None else f"{test['auc']:.2f}"
     between = "" if test["auc_interval"] is None else f" ({test['auc_interval'][0]:.2f} to {test['auc_interval'][1]:.2f})"
     rows = [
-        ("verified episodes", number(result["examples"])),
-        ("pairs", number(result["pairs"])),
+        ("verified episodes", f"{result['examples']:,}"),
+        ("pairs", f"{result['pairs']:,}"),
         ("AUC on other tasks", auc + between),
         ("calibration error", f"{test['ece']:.3f}"),
         ("tested on", f"{test['episodes']} episodes of {test['tasks']} tasks"),
@@ -73,8 +73,8 @@ def card(options: argparse.Namespace, result: Mapping[str, Any]) -> Card:
 
 COMMAND = Command(
     "train-reward-model",
-    "train a reward model on a run's verified trajectories, and show how far it can be believed on other tasks",
-    add_options,
+    "train a reward model on a run's verified trajectories, and test it on other tasks",
+    options,
     run,
     card,
     Writes(("reward_model.json",), ("member-*/*",)),

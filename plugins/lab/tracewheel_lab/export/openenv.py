@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from tracewheel.core.types import INFRASTRUCTURE_FAILED
-from tracewheel.traces.writers.episode import Conversation, Episode, SampledTurn, conversations
+from tracewheel_lab.export.episode import Conversation, Episode, SampledTurn, conversations
 
 SCHEMA = 1
+INFRASTRUCTURE_FAILED = "infrastructure_failed"
 
 
 def write_episode(episode: Episode) -> dict[str, Any]:

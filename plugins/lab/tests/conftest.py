@@ -1,11 +1,29 @@
 """An episode of a program that rewrote its history, with every kind of field, written down by hand."""
 
+import importlib.util
 import json
+from pathlib import Path
 
 import pytest
 
 from tracewheel.core.types import Score, Trajectory
-from tracewheel.traces.writers.episode import Episode
+from tracewheel_lab.export.episode import Episode
+
+TESTS = Path(__file__).parents[3] / "tests"
+
+
+def _fixtures_of(*conftests):
+    """The fixtures of the core's tests, which this folder does not lie below."""
+    for path in conftests:
+        spec = importlib.util.spec_from_file_location(f"lab_{path.replace('/', '_')}", TESTS / path / "conftest.py")
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        yield from (
+            (name, value) for name, value in vars(module).items() if type(value).__name__ == "FixtureFunctionDefinition"
+        )
+
+
+globals().update(_fixtures_of(".", "flows", "tracewheel"))
 
 SYSTEM = {"role": "system", "content": "You file."}
 ASK = {"role": "user", "content": "Tidy up."}

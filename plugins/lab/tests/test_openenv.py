@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from tracewheel.core.errors import DataError
-from tracewheel.traces.writers.episode import Episode
-from tracewheel.traces.writers.openenv import write_episode
+from tracewheel_lab.export.episode import Episode
+from tracewheel_lab.export.openenv import write_episode
 
 
 def test_each_turn_once_in_order(scored):

@@ -7,15 +7,16 @@ import random
 import pytest
 import torch
 
+from tracewheel import ConfigError, kind_text
 from tracewheel.core.errors import DataError
 from tracewheel.core.given_kinds import give
 from tracewheel.core.types import Task
-from tracewheel.learner.reward_model.calibration import area, fit_platt, pairs_in_order, reliability
-from tracewheel.learner.reward_model.examples import Example, pairs_of, split_by_task
-from tracewheel.learner.reward_model.scorer import RewardModel, cautious
-from tracewheel.learner.reward_model.training import RewardModelSettings, train_reward_model
 from tracewheel.scoring.verifiers import make_verifier
 from tracewheel.scoring.verifiers.episode import episode_from
+from tracewheel_lab.reward_model.calibration import area, fit_platt, pairs_in_order, reliability
+from tracewheel_lab.reward_model.examples import Example, pairs_of, split_by_task
+from tracewheel_lab.reward_model.scorer import RewardModel, cautious
+from tracewheel_lab.reward_model.training import RewardModelSettings, train_reward_model
 
 TASK = Task("t", "e", "f", 1, "p", {}, {}, "reward_model", "t")
 
@@ -95,3 +96,9 @@ def test_what_cannot_be_trained_or_read_is_said(tmp_path, base):
         train_reward_model(base, examples(2), RewardModelSettings(), tmp_path)
     with pytest.raises(DataError, match="train-reward-model"):
         RewardModel(tmp_path)
+
+
+@pytest.mark.parametrize("folder", ["/etc", "\ud83d"])
+def test_data_alone_names_no_folder(folder):
+    with pytest.raises(ConfigError, match="name it"):
+        make_verifier(kind_text("reward_model", {"folder": folder}))

@@ -1,0 +1,1 @@
+"""The commands of this wheel, one a file."""
