@@ -154,7 +154,7 @@ demo-refund-desk: setup $(REFUND_DESK)/base/base.json $(REFUND_DESK)/refund_desk
 	$(BIN)/tracewheel retrain configs/refund_desk.yaml || [ $$? -eq 3 ]
 
 $(REFUND_DESK)/base/base.json: configs/refund_desk_base.yaml | setup
-	$(BIN)/tracewheel base-policy configs/refund_desk_base.yaml --out $(@D)
+	$(BIN)/tracewheel stage base-policy configs/refund_desk_base.yaml --out $(@D)
 
 $(REFUND_DESK)/refund_desk.jsonl: data/make_traces.py tracewheel/demo/refund_desk_logs.py $(wildcard tracewheel/environments/refund_desk/*.py) | setup
 	$(BIN)/python data/make_traces.py refund_desk
@@ -163,7 +163,7 @@ demo-assistant: setup $(ASSISTANT)/base/base.json $(ASSISTANT)/assistant.jsonl
 	$(BIN)/tracewheel retrain configs/assistant.yaml || [ $$? -eq 3 ]
 
 $(ASSISTANT)/base/base.json: configs/assistant_base.yaml | setup
-	$(BIN)/tracewheel base-policy configs/assistant_base.yaml --out $(@D)
+	$(BIN)/tracewheel stage base-policy configs/assistant_base.yaml --out $(@D)
 
 $(ASSISTANT)/assistant.jsonl: data/make_traces.py tracewheel/demo/assistant_logs.py $(wildcard tracewheel/environments/assistant/*.py) | setup
 	$(BIN)/python data/make_traces.py assistant
@@ -172,7 +172,7 @@ demo-retrieval: setup $(RETRIEVAL)/base/base.json $(RETRIEVAL)/retrieval.jsonl
 	$(BIN)/tracewheel retrain configs/retrieval.yaml || [ $$? -eq 3 ]
 
 $(RETRIEVAL)/base/base.json: configs/retrieval_base.yaml | setup
-	$(BIN)/tracewheel base-policy configs/retrieval_base.yaml --out $(@D)
+	$(BIN)/tracewheel stage base-policy configs/retrieval_base.yaml --out $(@D)
 
 $(RETRIEVAL)/retrieval.jsonl: data/make_traces.py tracewheel/demo/retrieval_logs.py $(wildcard tracewheel/environments/retrieval/*.py) | setup
 	$(BIN)/python data/make_traces.py retrieval

@@ -1,4 +1,4 @@
-"""`tracewheel baseline` from the command line: its result, kills, a budget, and the gate against it."""
+"""`tracewheel evaluate --endpoint` from the command line: its result, kills, a budget, and the gate against it."""
 
 import json
 import random
@@ -49,7 +49,7 @@ def command(base, held_out, tmp_path):
 
     def make(url, *more):
         where = ["--curated", str(curated), "--out", str(tmp_path / "out"), "--endpoint", url, "--model", "gpt-like"]
-        return ["baseline", str(profile), *where, *more]
+        return ["evaluate", str(profile), *where, *more]
 
     return make
 
@@ -143,6 +143,7 @@ def test_the_gate_compares_a_policy_with_a_baseline(chat_server, knowing, comman
         pair = ["--challenger", str(challenger), "--baseline", f"gpt={tmp_path / 'out'}", "--verdict-only", "--json"]
         main(
             [
+                "champion",
                 "promote",
                 line[1],
                 *pair,

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 from flows.commands.command import Command, Writes
 from flows.console.arguments import (
     best_evaluation,
+    finished_run,
     named_folder,
     note,
     profile_of,
     profile_options,
     profile_words,
-    finished_run,
 )
 from flows.console.look import Card, number
 from tracewheel.core.errors import ConfigError, DataError, GateRefused, InfrastructureError

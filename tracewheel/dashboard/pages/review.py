@@ -119,7 +119,7 @@ async def decision(request: Request, place: str, run_id: str) -> Response:
     run = view.library.run(place, run_id)
     decide: Decide | None = request.app.state.decide
     if decide is None:
-        raise InputError("this dashboard cannot move the champion: use `tracewheel approve`")
+        raise InputError("this dashboard cannot move the champion: use `tracewheel champion approve`")
     said, who = fields.get("decision", ""), fields.get("who", "")
     if said not in DECISIONS:
         raise InputError(f"decision {said!r}: give {' or '.join(DECISIONS)}")
