@@ -102,7 +102,8 @@ def test_the_terminal_shows_rates_cost_and_time(chat_server, knowing, command, c
     shown = capsys.readouterr().out
     replies = len(server.requests)
     assert "gpt-like on 4 tasks of held_out" in shown and "100.0%" in shown and "51.0% to 100.0%" in shown
-    assert f"{replies} replies: {100 * replies} prompt tokens (0 cached), {10 * replies} completion tokens" in shown
+    shown = " ".join(shown.split())
+    assert f"{replies} replies {100 * replies} prompt tokens (0 cached), {10 * replies} completion tokens" in shown
     assert f"cost {0.11 * replies:.4f}" in shown and f"{replies} requests, 0 of them repeated" in shown
 
 
