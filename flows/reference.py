@@ -20,7 +20,7 @@ Made from the code by `python -m flows.reference > docs/reference.md`; a test co
 
 ## Commands
 
-Every command has `--json` (one JSON object on standard output) and `--debug` (stack traces and the libraries' logs). Commands of
+Every command has `--json` (one JSON object on standard output) and `--debug` (stack traces, the libraries' logs). Commands of
 a profile take `CONFIG`, a YAML file; `--set a.b=c` overrides one setting, `--run-dir DIR` puts everything there instead of the
 profile's `work_dir`, and `--unsafe-local` allows agents' code as this user. `--out` replaces only what the command wrote.
 """
