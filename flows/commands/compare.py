@@ -60,7 +60,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
 
 def in_format(options: argparse.Namespace, found: dict[str, Any], title: str, sections: Sequence[Section]) -> dict[str, Any]:
     """A result in the format that was asked for, on standard output or in a file."""
-    from tracewheel.comparison.document import Table, to_html, to_markdown
+    from tracewheel.comparison.document import Table, to_markdown
     from tracewheel.core.store import write_whole
 
     if options.json or (options.format == "text" and not options.out):
@@ -78,7 +78,9 @@ def in_format(options: argparse.Namespace, found: dict[str, Any], title: str, se
         case "json":
             text = json.dumps(found, indent=2, default=str) + "\n"
         case "html":
-            text = to_html(title, sections)
+            from tracewheel.dashboard.files import document_file
+
+            text = document_file(title, sections)
         case _:  # a file of text is Markdown
             text = to_markdown(title, sections)
     if not options.out:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tracewheel.comparison.stages import StageResult
 
 STAGES = (
-    "ingest", "curate", "champion", "warm_start", "rollout", "collect", "score", "rate_trials", "update", "go_back", "merge",
+    "ingest", "curate", "champion", "warm_start", "rollout", "collect", "score", "rate_trials", "update", "go_back",
     "evaluate", "join", "audit", "gate",
 )  # fmt: skip
 
@@ -177,9 +177,9 @@ def _why(run: FinishedRun, code: Code, python: str, results: Sequence[StageResul
     before: Mapping[str, Any] = run.lineage
     git = before.get("git") or {}
     if stage is not None and code.kind == "here" and git.get("commit"):
-        from tasks.engine.stage_code import module_of
+        from tasks.engine.stage_code import TASKS
 
-        found = changed_code(git["commit"], module_of(stage.stage))
+        found = changed_code(git["commit"], *TASKS[stage.stage].code_of(run.config).modules)
         why += [f"code of {stage.label} since {git['commit'][:12]}: {line}" for line in found]
         if git.get("changed"):
             why.append("code: the run had changes beyond its commit, so some of these may have been in it")

@@ -34,8 +34,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     config = resolve_config(options.config, options.overrides)
     from tracewheel.core.files import read_json
     from tracewheel.core.store import produce_whole
-    from tracewheel.report.figures import read_gate, write_figures
-    from tracewheel.report.load import RunResults
+    from tracewheel.report.figures import RunFolders, read_gate, write_figures
 
     curated, rl = folder_of(options.curated, "--curated"), folder_of(options.rl, "--rl")
     loop = read_json(rl / REPORT_FILE)
@@ -43,9 +42,9 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         raise DataError(
             f"{rl / REPORT_FILE}: no 'updates', which an earlier version did not write; run `tracewheel stage improve` again"
         )
-    results = RunResults(
-        summary={"gate": read_gate(folder_of(options.gate, "--gate"))},
-        config=config,
+    results = RunFolders(
+        gate=read_gate(folder_of(options.gate, "--gate")),
+        seed=config.seed,
         curated=curated,
         evaluations=_evaluations(folder_of(options.evaluations, "--evaluations")),
         updates={int(number): metrics for number, metrics in loop["updates"].items()},
@@ -57,7 +56,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
 
 def _evaluations(folder: Path) -> dict[str, list[Path]]:
     """Policy to the folders of its evaluations, in the order of the report's table."""
-    from tracewheel.report.load import LABELS
+    from tracewheel.report.results import LABELS
 
     names = [path.name for path in folder.iterdir() if path.is_dir()]
     ordered = sorted(names, key=lambda name: (list(LABELS).index(name) if name in LABELS else -1, name))

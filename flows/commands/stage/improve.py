@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
 
     - best/: the policy that is best on the validation split.
     - N/rollout, N/score, N/update, N/validation: what iteration N made; 0 is the start. Refills of dynamic sampling are
-      rollout-1, score-1 and so on. The iterations of a specialist lie in a folder of its name.
+      rollout-1, score-1 and so on.
     - improvement.json: the candidates with their success on the validation split, which of them is the best, and the metrics
       of each iteration's update.
 
@@ -58,7 +58,6 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     from flows.console.progress import TerminalReporter
     from flows.improve import improve
     from flows.setup import use_threads
-    from flows.specialists import improve_specialists
     from tasks.engine.drivers import DirectDriver
     from tasks.engine.inputs import identify
     from tasks.engine.run import Run
@@ -80,9 +79,8 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     loop_run = Run(config, Store(work_dir / "store"), record, reporter, driver=DirectDriver())
     first = loop_run.adapted("start", _entry(start, inputs["start"]), version=policy_of(start, config.policy.base).version)
     sampler = make_sampler(SamplerSections.of(config), curated)
-    loop = improve_specialists if config.training.specialists else improve
     with loop_run.store.exclusive(), reporter.shown():
-        learned = loop(loop_run, _entry(curated, inputs["curated"]), first, sampler)
+        learned = improve(loop_run, _entry(curated, inputs["curated"]), first, sampler)
     best = learned.best
     candidates = [{"policy": item.policy.name, "iteration": item.iteration, **item.rates} for item in learned.candidates]
     report: dict[str, Any] = {"best": best.policy.name, "best_iteration": best.iteration, "candidates": candidates}
