@@ -167,7 +167,7 @@ demo-refund-desk: setup $(REFUND_DESK)/base/base.json $(REFUND_DESK)/refund_desk
 	$(BIN)/tracewheel retrain configs/refund_desk.yaml || [ $$? -eq 3 ]
 
 $(REFUND_DESK)/base/base.json: configs/refund_desk_base.yaml | setup
-	$(BIN)/tracewheel base-policy configs/refund_desk_base.yaml --out $(@D)
+	$(BIN)/tracewheel stage base-policy configs/refund_desk_base.yaml --out $(@D)
 
 $(REFUND_DESK)/refund_desk.jsonl: data/make_traces.py tracewheel/demo/refund_desk_logs.py $(wildcard tracewheel/environments/refund_desk/*.py) | setup
 	$(BIN)/python data/make_traces.py refund_desk
@@ -176,7 +176,7 @@ demo-assistant: setup-plugins $(ASSISTANT)/base/base.json $(ASSISTANT)/assistant
 	$(BIN)/tracewheel retrain plugins/worlds/configs/assistant.yaml || [ $$? -eq 3 ]
 
 $(ASSISTANT)/base/base.json: plugins/worlds/configs/assistant_base.yaml | setup-plugins
-	$(BIN)/tracewheel base-policy plugins/worlds/configs/assistant_base.yaml --out $(@D)
+	$(BIN)/tracewheel stage base-policy plugins/worlds/configs/assistant_base.yaml --out $(@D)
 
 $(ASSISTANT)/assistant.jsonl: $(wildcard plugins/worlds/tracewheel_worlds/assistant/*.py) | setup-plugins
 	$(BIN)/python -m tracewheel_worlds.make_traces assistant
@@ -185,7 +185,7 @@ demo-retrieval: setup-plugins $(RETRIEVAL)/base/base.json $(RETRIEVAL)/retrieval
 	$(BIN)/tracewheel retrain plugins/worlds/configs/retrieval.yaml || [ $$? -eq 3 ]
 
 $(RETRIEVAL)/base/base.json: plugins/worlds/configs/retrieval_base.yaml | setup-plugins
-	$(BIN)/tracewheel base-policy plugins/worlds/configs/retrieval_base.yaml --out $(@D)
+	$(BIN)/tracewheel stage base-policy plugins/worlds/configs/retrieval_base.yaml --out $(@D)
 
 $(RETRIEVAL)/retrieval.jsonl: $(wildcard plugins/worlds/tracewheel_worlds/retrieval/*.py) | setup-plugins
 	$(BIN)/python -m tracewheel_worlds.make_traces retrieval

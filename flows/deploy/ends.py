@@ -145,7 +145,7 @@ def _undecided(run: Run, summary: Summary, approval: Approval) -> State[Any]:
     name, state = ("Refused", run_state.REFUSED) if approval.outcome else ("AwaitingApproval", run_state.AWAITING)
     message = f"the gate would promote run {run.record.run_id}: {'; '.join(summary['gate']['reasons'])}. It {approval.says}"
     if approval.waits:
-        message += f" (`tracewheel approve {run.record.path} --by NAME`)"
+        message += f" (`tracewheel champion approve {run.record.path} --by NAME`)"
     run.record.state.end(state, message)
     return Completed(name=name, message=f"{message} (report: {summary['report']})", data=summary)
 

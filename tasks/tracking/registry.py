@@ -152,7 +152,7 @@ def _fetch(context: Context[ChampionSections], version: str, digest: str) -> Pat
             way_out = (
                 "start MLflow"
                 if away
-                else "`tracewheel rollback CONFIG` restores the champion before it, `--to VERSION` an earlier one"
+                else "`tracewheel champion rollback CONFIG` restores the champion before it, `--to VERSION` an earlier one"
             )
             raise InfrastructureError(
                 f"{problem}; {config.work_dir} has no copy of {name} with digest {digest[:16]}: {way_out}"

@@ -52,4 +52,4 @@ def require_mlflow(config: RetrainConfig, purpose: str, say: Say) -> None:
     make_client(uri).search_experiments(max_results=1)
     done = deliver_waiting(config.work_dir, say)
     if done.busy or uri in done.away:
-        raise MlflowAway(f"{waits(done.waiting)} ({done.reason}), and {purpose} comes after them: `tracewheel sync` first")
+        raise MlflowAway(f"{waits(done.waiting)} ({done.reason}), and {purpose} comes after them: `tracewheel runs sync` first")

@@ -2,7 +2,7 @@
 
 Whatever is logged goes to a queue on disk first (`core.spool`), and from there to MLflow (`delivery.py`), beside the run's
 work. While MLflow is away the queue grows and the run goes on; it is emptied when MLflow answers again, at the end of the run,
-at the start of the next one, or by `tracewheel sync`.
+at the start of the next one, or by `tracewheel runs sync`.
 """
 
 from __future__ import annotations
@@ -235,7 +235,7 @@ class Tracking:
         self.stop()
         self.settle()
         if waiting := self.waiting:
-            self._say(f"{waits(waiting)} in {self._delivery.spool.root}: the next run delivers them, or `tracewheel sync`")
+            self._say(f"{waits(waiting)} in {self._delivery.spool.root}: the next run delivers them, or `tracewheel runs sync`")
 
     def _put(self, kind: str, values: Mapping[str, Any], files: Mapping[str, Path] | None = None) -> Path:
         folder = self._delivery.spool.put(self._record(kind, values), files)

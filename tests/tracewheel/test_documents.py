@@ -1,12 +1,13 @@
 """README, AGENTS.md and the pages of docs/ name what exists: paths, commands, exit codes."""
 
 import re
-from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
 
-from flows import cli
+from flows.commands.command import own_commands
+from flows.commands.moved import WHEELS
+from flows.reference import reference
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "AGENTS.md", ROOT / "mlflow/README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -51,19 +52,17 @@ def test_links_lead_to_files(page):
     assert missing == []
 
 
-def test_the_readme_lists_every_command():
-    wheels = {point.name for point in entry_points(group="tracewheel.commands")}
-    found = re.findall(r"^    (\w[\w-]*)", cli.build_parser().format_help(), re.MULTILINE)
-    commands = [name for name in found if name not in wheels]
-    section = (ROOT / "README.md").read_text().split("## Commands")[1].split("\n## ")[0]
-    assert re.findall(r"^\| `([\w-]+)` \|", section, re.MULTILINE) == commands
+def test_the_reference_page_is_made_from_the_code():
+    assert (ROOT / "docs/reference.md").read_text() == reference(), "mend: python -m flows.reference > docs/reference.md"
 
 
-def test_the_readme_lists_every_exit_code():
-    section = (ROOT / "README.md").read_text().split("## Commands")[1].split("\n## ")[0]
-    codes = [int(code) for code in re.findall(r"^\| (\d+) \|", section, re.MULTILINE)]
-    ends = (cli.DONE, cli.FAILED, cli.BAD_INPUT, cli.REFUSED, cli.UNHEALTHY, cli.WITHIN, cli.PARTED)
-    assert codes == [*ends, cli.INTERRUPTED, cli.TERMINATED]
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_named_commands_exist(page):
+    """In code blocks and code, `tracewheel WORD` begins a command; those of wheels may not be installed."""
+    names = {command.name for command in own_commands()} | WHEELS.keys()
+    groups = {name.split()[0] for name in names if " " in name}
+    for first, second in re.findall(r"(?:^|`|/)tracewheel ([a-z][\w-]+)(?: ([a-z][\w-]*))?", page.read_text(), re.MULTILINE):
+        assert (f"{first} {second}" if first in groups and second else first) in names | groups
 
 
 def test_the_readmes_python_runs():

@@ -39,7 +39,7 @@ class GateConfig(Strict):
     trained on less faithfully than `min_fidelity` is refused (docs/gateway.md).
     `false_accepts` is the share of failures that the graders might accept: a number, or `audit` for what an audit of the run's
     graders finds. A gain that false accepts alone could explain is then refused (docs/audit.md).
-    With `approval: required` a run that the gate would promote is registered and waits for a person (`tracewheel approve`).
+    With `approval: required` a run that the gate would promote is registered and waits (`tracewheel champion approve`).
     """
 
     confidence: Annotated[float, Field(gt=0.5, lt=1.0)] = 0.95

@@ -196,7 +196,7 @@ class UpdateConfig(PassesConfig):
         """
         if self.learning_rate == "auto":
             raise ConfigError(
-                "learner.learning_rate: auto is found by the trials of `tracewheel retrain` and `tracewheel improve`; "
+                "learner.learning_rate: auto is found by the trials of `tracewheel retrain` and `tracewheel stage improve`; "
                 "a single update needs a number"
             )
         return self.learning_rate

@@ -39,7 +39,7 @@ def explain(options: argparse.Namespace) -> dict[str, Any]:
     if options.record is not None and options.record < 1:
         raise InputError(f"--record {options.record}: records count from 1")
     found = explain_record(_config(options), path, record=options.record, line=line)
-    return found.to_record() if options.json else {"show": lambda: show_explained(found, options)}
+    return {**found.to_record(), "show": lambda: show_explained(found, options)}
 
 
 def _config(options: argparse.Namespace) -> IngestConfig:

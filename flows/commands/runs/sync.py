@@ -1,26 +1,28 @@
-"""`tracewheel sync`: deliver to MLflow what runs could not log while it was away."""
+"""`tracewheel runs sync`: deliver to MLflow what runs could not log while it was away."""
 
 from __future__ import annotations
 
 import argparse
-import sys
 from typing import Any
 
-from flows.setup import prepare_environment, resolve_config
+from flows.commands.command import Command
+from flows.console.arguments import note, profile_of, profile_options
 from tracewheel.core.errors import InfrastructureError
 
 
-def sync(options: argparse.Namespace) -> dict[str, Any]:
+def run(options: argparse.Namespace) -> dict[str, Any]:
     """Deliver what waits in the work folder, in order.
 
     Raises:
         InfrastructureError: something still waits.
     """
-    config = resolve_config(options.config, options.overrides, options.run_dir)
-    prepare_environment(None, debug=options.debug)
+    config = profile_of(options)
     from tasks.tracking.sync import deliver_waiting
 
-    done = deliver_waiting(config.work_dir, lambda text: print(text, file=sys.stderr), quick=False)
+    done = deliver_waiting(config.work_dir, note, quick=False)
     if done.waiting:
         raise InfrastructureError(f"{done.count} records delivered, {done.waiting} still wait for MLflow: {done.reason}")
     return {"delivered": done.count, "waiting": 0}
+
+
+COMMAND = Command("runs sync", "deliver to MLflow what waits since it was away", profile_options, run)

@@ -1,22 +1,18 @@
-"""`tracewheel make-tasks`: tasks that nobody has tried, from an environment's generator or a file of a benchmark."""
+"""`tracewheel data make-tasks`: tasks that nobody has tried, from an environment's generator or a file of a benchmark."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from flows.commands.command import Command, FileOut
+from flows.console.arguments import unsafe_option
+from flows.console.look import Card, number, rows_of
 
-def allow_unsafe_local(parser: argparse.ArgumentParser) -> None:
-    """The option of commands that may run code of agents; `flows.cli` sets the variable that it stands for."""
-    parser.add_argument("--unsafe-local", action="store_true", help="allow the sandbox unsafe_local: agents' code as this user")
 
-
-def add_make_tasks_command(commands: Any, exit_codes: str) -> None:
-    """Add the command to the command line."""
-    summary = "write tasks without logs, generated or read from a file, as a log that `ingest` takes"
-    parser = commands.add_parser("make-tasks", help=summary, description=f"{summary}.", epilog=exit_codes)
-    parser.set_defaults(command="flows.commands.make_tasks:make_tasks")
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("kind", metavar="KIND", help="an environment: a built-in name, or module:Class")
     parser.add_argument("--args", default="", metavar="JSON", help="the environment's arguments, as a JSON object")
     parser.add_argument(
@@ -25,12 +21,10 @@ def add_make_tasks_command(commands: Any, exit_codes: str) -> None:
     parser.add_argument("--n", type=int, default=200, help="how many tasks to generate (default: 200)")
     parser.add_argument("--seed", type=int, default=0, help="the generator's seed (default: 0)")
     parser.add_argument("--out", required=True, metavar="FILE", help="the log to write, one JSON object a line")
-    parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
-    allow_unsafe_local(parser)
-    parser.add_argument("--debug", action="store_true", help="show stack traces and the libraries' logs")
+    unsafe_option(parser)
 
 
-def make_tasks(options: argparse.Namespace) -> dict[str, Any]:
+def run(options: argparse.Namespace) -> dict[str, Any]:
     """Write the tasks; the whole file or nothing.
 
     Raises:
@@ -49,3 +43,22 @@ def make_tasks(options: argparse.Namespace) -> dict[str, Any]:
     out.parent.mkdir(parents=True, exist_ok=True)
     write_whole(out, "".join(f"{line}\n" for line in lines))
     return {"out": options.out, "environment": options.kind, **counts}
+
+
+def card(options: argparse.Namespace, result: Mapping[str, Any]) -> Card:
+    return Card(
+        f"{number(result['tasks'])} tasks of {result['environment']} written to {result['out']}",
+        rows_of({name: ", ".join(f"{part} {count}" for part, count in result[name].items()) for name in ("families", "tiers")}),
+        look_at="nobody has tried them: set curation.min_attempts to 0",
+        next=[f"tracewheel ingest {result['out']} --out DIR"],
+    )
+
+
+COMMAND = Command(
+    "data make-tasks",
+    "write tasks without logs, generated or read from a file, as a log that `ingest` takes",
+    add_options,
+    run,
+    card,
+    FileOut("log", (".jsonl",)),
+)

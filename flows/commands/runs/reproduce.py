@@ -1,17 +1,18 @@
-"""`tracewheel reproduce`: a finished run made again in a clean clone, and compared with the first stage by stage."""
+"""`tracewheel runs reproduce`: a finished run made again in a clean clone, and compared with the first stage by stage."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
 import shutil
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flows.commands.compare import add_format, shown
+from flows.commands.command import Command
+from flows.commands.compare import PAGE, format_options, in_format
+from flows.console.arguments import note, run_options
 from tracewheel.core.errors import ConfigError, DataError, NotReproduced
 
 if TYPE_CHECKING:
@@ -20,32 +21,13 @@ if TYPE_CHECKING:
     from tracewheel.comparison.stages import StageResult
 
 STAGES = (
-    "ingest",
-    "curate",
-    "champion",
-    "warm_start",
-    "rollout",
-    "collect",
-    "score",
-    "rate_trials",
-    "update",
-    "go_back",
-    "evaluate",
-    "join",
-    "audit",
-    "gate",
-)
+    "ingest", "curate", "champion", "warm_start", "rollout", "collect", "score", "rate_trials", "update", "go_back",
+    "evaluate", "join", "audit", "gate",
+)  # fmt: skip
 
 
-def add_reproduce_command(commands: Any, exit_codes: str) -> None:
-    """Add the command to the command line."""
-    summary = "make a finished run again in a clean clone, and say whether every stage is the same, or where they part and why"
-    parser = commands.add_parser("reproduce", help=summary, description=f"{summary}.", epilog=exit_codes)
-    parser.set_defaults(command="flows.commands.reproduce:reproduce")
-    parser.add_argument("run", metavar="RUN", help="a run's folder, a work folder (its latest complete run), or an id")
-    parser.add_argument(
-        "--run-dir", default="runs", metavar="DIR", help="work folder in which ids are looked up (default: runs)"
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
+    run_options(parser)
     parser.add_argument(
         "--code", choices=("recorded", "here"), default="recorded", help="default: the run's commit and changes"
     )
@@ -64,11 +46,11 @@ def add_reproduce_command(commands: Any, exit_codes: str) -> None:
     )
     parser.add_argument("--folder", metavar="DIR", help="where to make it, an empty or new folder, which stays")
     parser.add_argument("--keep", action="store_true", help="keep the temporary folder also where all is equal")
-    add_format(parser)
+    format_options(parser)
 
 
-def reproduce(options: argparse.Namespace) -> dict[str, Any]:
-    """`tracewheel reproduce`.
+def run(options: argparse.Namespace) -> dict[str, Any]:
+    """Make the run again, and compare.
 
     Raises:
         DataError: the run's code, data or parents are not to be had.
@@ -79,15 +61,15 @@ def reproduce(options: argparse.Namespace) -> dict[str, Any]:
     from tracewheel.comparison.reproduce_page import sections_of, title_of
     from tracewheel.core.named_run import run_named
 
-    run = FinishedRun(run_named(options.run, options.run_dir))
+    first = FinishedRun(run_named(options.run, options.run_dir))
     with _folder(options) as out:
-        found = _made_again(run, options, out)
-        result = shown(options, found, title_of(found), sections_of(found))
+        found = _made_again(first, options, out)
+        result = in_format(options, found, title_of(found), sections_of(found))
         if found["verdict"] == "equal":
             if not options.folder and not options.keep:
                 shutil.rmtree(out)
             return result
-        raise NotReproduced(f"run {run.run_id}: {found['says']}", result, within=found["verdict"] == "within tolerance")
+        raise NotReproduced(f"run {first.run_id}: {found['says']}", result, within=found["verdict"] == "within tolerance")
 
 
 @contextlib.contextmanager
@@ -120,10 +102,7 @@ def _made_again(run: FinishedRun, options: argparse.Namespace, out: Path) -> dic
     from tracewheel.comparison.stages import compare_stages
 
     if run.settings["rollout"].get("mode") == "async":
-        print(
-            "look at: the run was asynchronous, and what its workers sampled depends on time: it parts at a rollout",
-            file=sys.stderr,
-        )
+        note("look at: the run was asynchronous, and what its workers sampled depends on time: it parts at a rollout")
     stages = _stages_up_to(run, options.stages)
     code = code_here(run) if options.code == "here" else check_out(run, out, _repository(options))
     says = [*code.says, *bring_files(run.settings, code.folder), *bring_base(run, code.folder)]
@@ -131,8 +110,8 @@ def _made_again(run: FinishedRun, options: argparse.Namespace, out: Path) -> dic
     says += [*about_logs, *prepare(run, out, logs)]
     python = str(build_environment(run, out / "environment")) if options.environment == "new" else interpreter()
     for sentence in says:
-        print(sentence, file=sys.stderr)
-    again = make_again(run, code, out, python=python, stages=stages, say=lambda line: print(f"  {line}", file=sys.stderr))
+        note(sentence)
+    again = make_again(run, code, out, python=python, stages=stages, say=lambda line: note(f"  {line}"))
     results = compare_stages(run, again.run, stages if stages < len(run.entries) else None)
     verdict = _verdict(results)
     first = next((item for item in results if item.state not in ("equal", "same values", "not compared")), None)
@@ -214,3 +193,12 @@ def _why(run: FinishedRun, code: Code, python: str, results: Sequence[StageResul
     if not why and first is not None:
         why.append("nothing that is recorded differs: the stage computes otherwise each time, or something unrecorded differs")
     return why
+
+
+COMMAND = Command(
+    "runs reproduce",
+    "make a finished run again in a clean clone, and say whether every stage is the same, or where they part and why",
+    add_options,
+    run,
+    writes=PAGE,
+)
