@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from flows.commands.command import Command, FileOut
-from flows.console.arguments import profile_of, profile_options, finished_run
+from flows.console.arguments import finished_run, profile_of, profile_options
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
