@@ -28,10 +28,9 @@ from flows.commands.ingest import add_ingest_command
 from flows.commands.judges import add_judge_commands
 from flows.commands.labels import add_labels_command
 from flows.commands.lineage import add_lineage_command
-from flows.commands.make_tasks import add_make_tasks_command
+from flows.commands.make_tasks import add_make_tasks_command, allow_unsafe_local
 from flows.commands.outputs import check_out
 from flows.commands.reproduce import add_reproduce_command
-from flows.commands.sandbox import add_sandbox_command, allow_unsafe_local
 from flows.console.encoding import clean, print_in_any_encoding
 from flows.console.printing import print_error, print_result
 from flows.deploy.options import add_deploy_options
@@ -309,7 +308,6 @@ def build_parser() -> argparse.ArgumentParser:
     add_forget_command(commands, _command)
     add_backtest_command(commands, _command)
     add_check_template_command(commands, EXIT_CODES)
-    add_sandbox_command(commands, EXIT_CODES)
     add_export_command(commands, EXIT_CODES)
     add_make_tasks_command(commands, EXIT_CODES)
     add_data_commands(commands, EXIT_CODES)

@@ -12,6 +12,7 @@ from dataclasses import asdict
 from typing import Any
 
 from tracewheel.core.errors import ConfigError
+from tracewheel.core.wheels import WHEELS, how_to_get
 
 METHODS = {
     "environment": ("step", "tools"),
@@ -54,9 +55,20 @@ def describe(options: argparse.Namespace) -> dict[str, Any]:
             for sort, named in kinds.items()
             for name, found in named.items()
         ]
+        listed += missing(kinds)
         return {"kinds": listed} if options.json else {"show": lambda: _show_list(listed)}
     described = [_described(sort, options.kind, found) for sort, found in _found(options.kind, kinds)]
     return {"described": described} if options.json else {"show": lambda: _show(described)}
+
+
+def missing(kinds: Mapping[str, Mapping[str, Any]]) -> list[dict[str, str]]:
+    """The kinds whose wheel is not installed, and how to get it."""
+    return [
+        {"sort": sort, "kind": kind, "summary": str(how_to_get(sort, kind))}
+        for sort, named in WHEELS.items()
+        for kind in sorted(named)
+        if sort in kinds and kind not in kinds[sort]
+    ]
 
 
 def built_in() -> dict[str, dict[str, Any]]:
@@ -87,6 +99,9 @@ def _found(kind: str, kinds: Mapping[str, Mapping[str, Any]]) -> list[tuple[str,
     name = kind.split(":")[0] if kind.startswith(PREFIX) else kind
     if found := [(sort, named[name]) for sort, named in kinds.items() if name in named]:
         return found
+    for sort in kinds:
+        if how := how_to_get(sort, name):
+            raise ConfigError(f"{sort} '{name}' is {how}")
     give(kind)
     own = load_class(kind, {name: found for named in kinds.values() for name, found in named.items()}, "kind")
     if not isinstance(own, type):

@@ -6,7 +6,10 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from flows.commands.sandbox import allow_unsafe_local
+
+def allow_unsafe_local(parser: argparse.ArgumentParser) -> None:
+    """The option of commands that may run code of agents; `flows.cli` sets the variable that it stands for."""
+    parser.add_argument("--unsafe-local", action="store_true", help="allow the sandbox unsafe_local: agents' code as this user")
 
 
 def add_make_tasks_command(commands: Any, exit_codes: str) -> None:

@@ -42,7 +42,6 @@ from tracewheel.report.run_note import run_note
 from tracewheel.sampling.guard import GuardEvent
 
 PAGE_FILE = "report.html"
-UPDATES_FILE = "updates.json"
 
 
 @dataclass(frozen=True)
@@ -126,7 +125,6 @@ def write_report(run: Run, outcome: Outcome, model_version: str) -> dict[str, An
     summary["constant_policy"] = best_constant_policy(run.config.evaluation.rubric or run.config.rubric, outcome.curated.path)
     changes = run.record.write(CHANGES_FILE, changes_of(outcome))
     gate = run.record.write(GATE_FILE, outcome.gate)
-    run.record.write(UPDATES_FILE, outcome.updates)
     write_results(run, outcome, summary)
     data = results_of(
         outcome.curated.path,

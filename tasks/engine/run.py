@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from pydantic import BaseModel
+
 from tasks.engine.drivers import Driver, PrefectDriver
 from tasks.engine.inputs import named_inputs, other_inputs
 from tasks.engine.made_with import made_with
@@ -34,7 +36,7 @@ SMALL_FILE_BYTES = 64 << 20
 MOST_NAMED = 16
 # Settings that do not change a stage's result: when and where rollouts are made, what a run goes on with, and where logs lie.
 UNKEYED = {
-    "rollout": {"mode", "max_staleness", "workers"},
+    "rollout": {"mode", "max_staleness", "workers", "lag"},
     "ingest": {"allow_quarantine", "paths"},
     "curation": {"allow_drift"},
     "gate": {"approval"},
@@ -251,9 +253,25 @@ def values_for(config: RetrainConfig, sections: tuple[str, ...]) -> dict[str, An
     values = config.model_dump(mode="json")
     # `own_sampler` is worked out from others, and no field that is dumped.
     settings = {section: values[section] if section in values else getattr(config, section) for section in sections}
-    for section in UNKEYED.keys() & set(sections):
-        settings[section] = {name: value for name, value in settings[section].items() if name not in UNKEYED[section]}
+    for section in sections:
+        unkeyed = UNKEYED.get(section, ())
+        worked_out = {name: value for name, value in _worked_out(getattr(config, section)) if name not in unkeyed}
+        if unkeyed or worked_out:
+            kept = {name: value for name, value in settings[section].items() if name not in unkeyed}
+            settings[section] = kept | ({"worked out": worked_out} if worked_out else {})
     return settings
+
+
+def _worked_out(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """What a section works out of its settings, as `tier_limit`: no key holds the code of the config."""
+    if not isinstance(value, BaseModel):
+        return
+    for owner in type(value).__mro__:
+        if owner.__module__.startswith("tracewheel.config"):
+            found = ((name, getattr(value, name)) for name, held in vars(owner).items() if isinstance(held, property))
+            yield from ((f"{path}{name}", item) for name, item in found if not isinstance(item, BaseModel))
+    for name in type(value).model_fields:
+        yield from _worked_out(getattr(value, name), f"{path}{name}.")
 
 
 @functools.cache

@@ -49,7 +49,6 @@ OWN_TABLES = {
     "flows.commands.lineage:lineage",
     "flows.commands.reproduce:reproduce",
 
-    "flows.commands.sandbox:sandbox",
 
 }  # fmt: skip
 # Whose card names a file to read and no command, or goes on in another folder.

@@ -1,6 +1,7 @@
 """README, AGENTS.md and the pages of docs/ name what exists: paths, commands, exit codes."""
 
 import re
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from flows import cli
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "AGENTS.md", ROOT / "mlflow/README.md", *sorted((ROOT / "docs").glob("*.md"))]
-PATH = re.compile(r"(?<![\w./-])(?:tracewheel|tasks|flows|tests|benchmarks|configs|docs)/[\w./-]*[\w/]")
+PATH = re.compile(r"(?<![\w./-])(?:tracewheel|tasks|flows|plugins|tests|benchmarks|configs|docs)/[\w./-]*[\w/]")
 FILE = re.compile(r"`(\w+\.py)`")
 MODULE = re.compile(r"(?<![\w/.])tracewheel(?:\.\w+){2,}")
 
@@ -22,7 +23,7 @@ def test_named_paths_exist(page):
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_named_files_exist(page):
-    folders = ("tracewheel", "tasks", "flows", "benchmarks", "tests", "data")
+    folders = ("tracewheel", "tasks", "flows", "plugins", "benchmarks", "tests", "data")
     names = {path.name for folder in folders for path in (ROOT / folder).rglob("*.py")}
     assert set(FILE.findall(page.read_text())) <= names
 
@@ -51,7 +52,9 @@ def test_links_lead_to_files(page):
 
 
 def test_the_readme_lists_every_command():
-    commands = re.findall(r"^    (\w[\w-]*)", cli.build_parser().format_help(), re.MULTILINE)
+    wheels = {point.name for point in entry_points(group="tracewheel.commands")}
+    found = re.findall(r"^    (\w[\w-]*)", cli.build_parser().format_help(), re.MULTILINE)
+    commands = [name for name in found if name not in wheels]
     section = (ROOT / "README.md").read_text().split("## Commands")[1].split("\n## ")[0]
     assert re.findall(r"^\| `([\w-]+)` \|", section, re.MULTILINE) == commands
 

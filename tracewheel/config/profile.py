@@ -196,7 +196,6 @@ StageName = Literal[
     "rate_trials",
     "update",
     "go_back",
-    "merge",
     "evaluate",
     "audit",
     "gate",

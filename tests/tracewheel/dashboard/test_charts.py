@@ -5,8 +5,19 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tracewheel.report.charts import describe, integer_ticks, line_chart, nice_ticks, number, padded_range
-from tracewheel.report.report_data import Curve
+from tracewheel.dashboard.charts import (
+    axis_of,
+    describe,
+    difference_bar,
+    integer_ticks,
+    line_chart,
+    nice_ticks,
+    number,
+    padded_range,
+    rate_bar,
+)
+from tracewheel.dashboard.curves import Curve, training_curves
+from tracewheel.report.results import Estimate
 
 
 def test_a_chart_is_well_formed_and_inside_its_box():
@@ -74,3 +85,38 @@ def test_intervals_are_drawn_and_said_and_points_lead_somewhere():
     assert "a, run 1: 0.5 (0.4 to 0.6)" in svg
     assert '<a href="/runs/x"><circle' in svg
     assert "iteration" not in svg
+
+
+def test_a_rate_is_drawn_from_zero_with_its_interval():
+    svg = ElementTree.fromstring(rate_bar(Estimate(0.5, 0.4, 0.65, 10), "rl"))
+    bar = svg.findall("rect")[1]
+    assert (bar.attrib["width"], bar.attrib["class"]) == ("50.00", "f-rl")
+    assert svg.find("path").attrib["d"].startswith("M40.00 2V10")
+    assert "M65.00 2V10" in svg.find("path").attrib["d"]
+
+
+def test_an_unknown_policy_cannot_name_a_class():
+    assert '"f-other"' in rate_bar(Estimate(0.5, 0.4, 0.6, 10), '"><script>')
+
+
+def test_a_loss_is_drawn_left_of_zero_in_another_colour():
+    svg = ElementTree.fromstring(difference_bar(-0.5, (-0.75, 0.25), (-1.0, 1.0)))
+    bar = svg.findall("rect")[1]
+    assert (bar.attrib["x"], bar.attrib["width"], bar.attrib["class"]) == ("25.00", "25.00", "f-fall")
+
+
+def test_an_axis_holds_zero_and_every_end():
+    low, high = axis_of([0.2, None, 0.5])
+    assert low < 0.0
+    assert high > 0.5
+    assert axis_of([]) == (-0.1, 0.1)
+
+
+def test_only_measured_curves_are_drawn():
+    updates = {1: {"kl": 0.1, "reward": 0.3}, 2: {"reward": 0.4}, 3: {"kl": 0.2}}
+    validation = {0: {"greedy": 0.5, "sampled": None, "harder_greedy": 0.2}, 2: {"greedy": 0.6, "sampled": None}}
+    curves = {curve.title: curve for curve in training_curves(updates, validation, 2)}
+    assert list(curves["Validation success"].series) == ["greedy"] and curves["Validation success"].marked == 2
+    assert set(curves["Harder tier over iterations"].series) == {"harder greedy"}
+    assert dict(curves["KL"].series["KL"])[2] is None, "a gap, not a zero"
+    assert "Turns" not in curves and "Clipped share" not in curves

@@ -1,14 +1,10 @@
 """Both rubrics side by side: from stored scores to the page, for policies and for validations."""
 
-from dataclasses import replace
-
-import pandas as pd
 import pytest
 
 from tracewheel.core.types import Score
-from tracewheel.report import load_report_data, write_report
-from tracewheel.report.both_rubrics import rubric_curves, rubrics_of
-from tracewheel.scoring.score import read_scores, write_scores
+from tracewheel.dashboard.curves import rubric_curves, rubrics_of
+from tracewheel.scoring.score import write_scores
 
 
 def score(folder, rewards):
@@ -42,25 +38,3 @@ def test_on_validation_the_training_rubric_decides(tmp_path):
     assert curve.series == {"training": [(0, 0.25), (2, 0.75)], "held back": [(0, 0.5), (2, 0.25)]}
     assert curve.bands["held back"] == [(0, 0.5, 0.5), (2, 0.25, 0.25)]
     assert rubric_curves({4: tmp_path / "gone"}) == []
-
-
-def test_the_page_shows_both_and_nothing_without_one_that_is_held_back(run, tmp_path):
-    finished = run()
-    plain = write_report(load_report_data(finished.results), tmp_path / "plain.html").read_text()
-    assert "Both rubrics" not in plain
-    for folders in finished.evaluations.values():
-        for folder in folders:  # held out and harder; only the former counts
-            rows = [replace(row, total=0.125) for row in read_scores(folder / "greedy" / "scores.parquet")]
-            (folder / "greedy" / "training").mkdir()
-            write_scores(folder / "greedy" / "training" / "scores.parquet", rows)
-    score(tmp_path / "v0" / "greedy", {"a": 0.5})
-    score(tmp_path / "v0" / "greedy" / "held_back", {"a": 0.25})
-    data = load_report_data(replace(finished.results, validations={0: tmp_path / "v0"}))
-    assert [both.key for both in data.rubrics] == list(finished.evaluations)
-    rl = next(both for both in data.rubrics if both.key == "rl")
-    means = pd.read_parquet(finished.evaluations["rl"][0] / "results.parquet")["greedy"].mean()
-    assert (rl.reward["training"].value, rl.reward["training"].n) == (0.125, 24)
-    assert rl.success["held_back"].value == pytest.approx(means)
-    page = write_report(data, tmp_path / "both.html").read_text()
-    assert page.count("<b>12.5%</b>") == len(finished.evaluations)
-    assert ">Both rubrics</h3>" in page and "<b>Both rubrics</b>" in page
