@@ -67,8 +67,12 @@ def audit(options: argparse.Namespace) -> dict[str, Any]:
     result = {**produce_whole(Path(options.out), produce), "out": options.out}
     if options.run:
         from tasks.records.audit import note_audit
+        from tasks.tracking.log_run import log_run
 
         note_audit(config, options.run, Path(options.out))
+        logged = log_run(Path(config.work_dir) / options.run, config.tracking)
+        if logged.waits:
+            print(f"MLflow: {logged.reason}; `tracewheel sync` delivers it", file=sys.stderr)
     graders = [*result["verifiers"].values(), *result["judges"].values()]
     failed = [f"{grader['kind']} {reason}" for grader in graders for reason in grader["reasons"]]
     shown = result if options.json else {"show": lambda: show_audit(result)}

@@ -61,7 +61,7 @@ def forget(options: argparse.Namespace) -> dict[str, Any]:
     prepare_environment(config.work_dir, debug=options.debug)
     from tasks.afterwards.forgetting import forget as forget_all
     from tasks.afterwards.forgetting import look_for
-    from tasks.tracking.sync import require_mlflow
+    from tasks.tracking.tracking import require_mlflow
     from tracewheel.operations.forgetting import Wanted
 
     wanted = Wanted.of(options.users, options.sessions, options.traces, config.ingest.redaction)

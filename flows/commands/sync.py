@@ -11,16 +11,16 @@ from tracewheel.core.errors import InfrastructureError
 
 
 def sync(options: argparse.Namespace) -> dict[str, Any]:
-    """Deliver what waits in the work folder, in order.
+    """Bring MLflow to what the folders of the work folder's runs say.
 
     Raises:
-        InfrastructureError: something still waits.
+        InfrastructureError: a run still waits.
     """
     config = resolve_config(options.config, options.overrides, options.run_dir)
     prepare_environment(None, debug=options.debug)
-    from tasks.tracking.sync import deliver_waiting
+    from tasks.tracking.tracking import deliver_waiting
 
-    done = deliver_waiting(config.work_dir, lambda text: print(text, file=sys.stderr), quick=False)
+    done = deliver_waiting(config.work_dir, lambda text: print(text, file=sys.stderr), every=True)
     if done.waiting:
-        raise InfrastructureError(f"{done.count} records delivered, {done.waiting} still wait for MLflow: {done.reason}")
-    return {"delivered": done.count, "waiting": 0}
+        raise InfrastructureError(f"{len(done.waiting)} runs still wait for MLflow: {done.reason}")
+    return {"delivered": list(done.runs), "waiting": 0}

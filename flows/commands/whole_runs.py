@@ -11,7 +11,6 @@ from flows.console.arguments import best_evaluation, named_folder
 from flows.setup import prepare_environment, resolve_config
 from tracewheel.config import RetrainConfig
 from tracewheel.core.errors import ConfigError, DataError, GateRefused, InfrastructureError
-from tracewheel.core.spool import Spool
 from tracewheel.core.stopping import Stopped, requested, stoppable
 
 
@@ -120,12 +119,13 @@ def status(options: argparse.Namespace) -> dict[str, Any]:
         )
     champion, note = find_champion_of(config)
     from tasks.records.decisions import last_decision
+    from tasks.tracking.tracking import waiting_runs
     from tracewheel.operations.batches import HELD, Batches
 
     held_batches = [batch.to_record() for batch in Batches(config.work_dir).all() if batch.state == HELD]
     told = {
         "decision": last_decision(config.work_dir),
-        "waiting": len(Spool.of(config.work_dir).waiting()),
+        "waiting": len(waiting_runs(config.work_dir)),
         "held_batches": held_batches,
     }
     return {"runs": runs, "champion": champion.to_record() if champion else None, "note": note, **told}
@@ -205,7 +205,7 @@ def _promote_evaluation(options: argparse.Namespace, config: RetrainConfig) -> d
 
 
 def _require_mlflow(config: RetrainConfig, purpose: str) -> None:
-    from tasks.tracking.sync import require_mlflow
+    from tasks.tracking.tracking import require_mlflow
 
     require_mlflow(config, purpose, lambda text: print(text, file=sys.stderr))
 

@@ -57,11 +57,12 @@ def status_card(options: Options, result: Result) -> Card:
 def _waiting(options: Options, result: Result) -> list[tuple[str, str]]:
     if not result.get("waiting"):
         return []
-    return [("for MLflow", f"{number(result['waiting'])} records wait; tracewheel sync {profile_words(options)} delivers them")]
+    return [("for MLflow", f"{number(result['waiting'])} runs wait; tracewheel sync {profile_words(options)} delivers them")]
 
 
 def sync_card(options: Options, result: Result) -> Card:
-    title = f"{number(result['delivered'])} records delivered to MLflow" if result["delivered"] else "Nothing waits for MLflow"
+    runs = len(result["delivered"])
+    title = f"{number(runs)} runs delivered to MLflow" if runs else "Nothing waits for MLflow"
     return Card(title, next=[f"tracewheel status {profile_words(options)}"])
 
 

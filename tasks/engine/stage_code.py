@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tasks.records.audit import audit_graders
+from tasks.stages.champion import load_champion
 from tasks.stages.collect import collect_groups
 from tasks.stages.curate import curate_tasks
 from tasks.stages.evaluate import evaluate_policy, join_evaluations
@@ -15,7 +16,6 @@ from tasks.stages.rollout import roll_out
 from tasks.stages.score import score_trajectories
 from tasks.stages.update import update_policy
 from tasks.stages.warm_start import warm_start_policy
-from tasks.tracking.registry import load_champion
 
 STAGES = (
     ingest_traces,

@@ -6,14 +6,11 @@ from typing import Any
 
 from tasks.engine.run import Policy, Run
 from tasks.engine.stage import Context, stage_task
-from tasks.tracking.traces import EvaluationTags
 from tracewheel.config import EvaluateSections
 from tracewheel.core.store import Entry
 from tracewheel.core.types import content_hash
 from tracewheel.curation.curated_folder import HELD_OUT, VALIDATION, load_tasks
 from tracewheel.evaluation.evaluate import evaluate_split, join
-
-FEWER_TRACES = 4
 
 
 def the_tasks(arguments: dict[str, Any]) -> dict[str, Any]:
@@ -62,18 +59,3 @@ def evaluate_up_to(run: Run, policy: Policy, curated: Entry, parts: int, repeat:
     shared |= {"repeat": repeat} if repeat else {}
     played = [evaluate_policy(run, **shared, part=[number, looks]) for number in range(parts)]
     return join_evaluations(run, parts=played, curated=curated, split=HELD_OUT)
-
-
-def evaluate_and_log(run: Run, *, policy: Policy, curated: Entry, split: str, samples: int) -> Entry:
-    """Evaluate, and log some of the trajectories with their scores as MLflow traces."""
-    entry = evaluate_policy(run, policy=policy, curated=curated, split=split, samples=samples)
-    return logged(run, entry, policy, curated, split)
-
-
-def logged(run: Run, entry: Entry, policy: Policy, curated: Entry, split: str) -> Entry:
-    """The evaluation, after some of its trajectories and their scores were logged as MLflow traces."""
-    if run.tracking:
-        wanted = run.config.tracking.traces_per_evaluation // (FEWER_TRACES if split == VALIDATION else 1)
-        evaluated = EvaluationTags(policy.name, split, run.record.run_id)
-        run.tracking.log_evaluation(entry.path, curated.path, wanted, evaluated)
-    return entry
