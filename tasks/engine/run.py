@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
+
+from pydantic import BaseModel
 
 from tasks.engine.drivers import Driver, PrefectDriver
 from tasks.engine.inputs import named_inputs, other_inputs
@@ -15,7 +17,7 @@ from tasks.engine.made_with import made_with
 from tracewheel.config import RetrainConfig, TeacherAdvantageConfig
 from tracewheel.config.placement import check_cards, placed
 from tracewheel.config.profile import WITHOUT_DEFAULT
-from tracewheel.core.fingerprint import digest_file, plugin_modules
+from tracewheel.core.fingerprint import digest_file
 from tracewheel.core.progress import Progress
 from tracewheel.core.run_record import DAMAGED_FILE, RunRecord, find_runs
 from tracewheel.core.store import Entry, Store
@@ -33,7 +35,7 @@ SMALL_FILE_BYTES = 64 << 20
 MOST_NAMED = 16
 # Settings that do not change a stage's result: when and where rollouts are made, what a run goes on with, and where logs lie.
 UNKEYED = {
-    "rollout": {"mode", "max_staleness", "workers"},
+    "rollout": {"mode", "max_staleness", "workers", "lag"},
     "ingest": {"allow_quarantine", "paths"},
     "curation": {"allow_drift"},
     "gate": {"approval"},
@@ -261,17 +263,25 @@ def values_for(config: RetrainConfig, sections: tuple[str, ...]) -> dict[str, An
     values = config.model_dump(mode="json")
     # `own_sampler` is worked out from others, and no field that is dumped.
     settings = {section: values[section] if section in values else getattr(config, section) for section in sections}
-    for section in UNKEYED.keys() & set(sections):
-        settings[section] = {name: value for name, value in settings[section].items() if name not in UNKEYED[section]}
+    for section in sections:
+        unkeyed = UNKEYED.get(section, ())
+        worked_out = {name: value for name, value in _worked_out(getattr(config, section)) if name not in unkeyed}
+        if unkeyed or worked_out:
+            kept = {name: value for name, value in settings[section].items() if name not in unkeyed}
+            settings[section] = kept | ({"worked out": worked_out} if worked_out else {})
     return settings
 
 
-def plugins_of(config: RetrainConfig, sections: Collection[str] = ()) -> tuple[str, ...]:
-    """Modules of the user's own classes that the profile names; of its readers, for stages that read the section `ingest`."""
-    readers = [reader.kind for reader in config.ingest.readers] if "ingest" in sections else []
-    held_back = config.evaluation.rubric
-    terms = [*config.rubric.verifiers, *(held_back.verifiers if held_back else ())]
-    return plugin_modules([config.environment.spec, *(term.spec for term in terms), *readers])
+def _worked_out(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """What a section works out of its settings, as `tier_limit`: no key holds the code of the config."""
+    if not isinstance(value, BaseModel):
+        return
+    for owner in type(value).__mro__:
+        if owner.__module__.startswith("tracewheel.config"):
+            found = ((name, getattr(value, name)) for name, held in vars(owner).items() if isinstance(held, property))
+            yield from ((f"{path}{name}", item) for name, item in found if not isinstance(item, BaseModel))
+    for name in type(value).model_fields:
+        yield from _worked_out(getattr(value, name), f"{path}{name}.")
 
 
 @functools.cache

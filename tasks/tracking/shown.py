@@ -13,6 +13,7 @@ from tracewheel.core import run_state
 from tracewheel.core.files import read_json
 from tracewheel.core.run_record import CONFIG_FILE, ENTRIES_FILE, LINEAGE_FILE
 from tracewheel.curation.curated_folder import HELD_OUT, QUALITY_FILE, SPLITS_FILE, VALIDATION
+from tracewheel.dashboard.files import QUALITY_PAGE
 from tracewheel.evaluation.audit.audit import AUDIT_FILE
 from tracewheel.evaluation.changes import CHANGES_FILE
 from tracewheel.evaluation.gate import GATE_FILE
@@ -20,7 +21,6 @@ from tracewheel.operations.approval import approval_of
 from tracewheel.operations.intake_record import read_intake
 from tracewheel.policy.adapters import ADAPTER
 from tracewheel.report.doctor.run_records import GUARD_FILE
-from tracewheel.report.quality_page import QUALITY_PAGE
 from tracewheel.report.run_note import run_note
 
 LONGEST_TAG = 5000

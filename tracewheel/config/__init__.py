@@ -4,7 +4,6 @@ A profile is parsed once at the start of a command. Every unknown key, wrong typ
 with its path before anything runs. `--set a.b=c` overrides one value. Each run stores the resolved profile.
 """
 
-from tracewheel.config.adaptation import LoraConfig, LoraShape, MergeConfig, SpecialistsConfig
 from tracewheel.config.advantages import (
     AdvantageConfig,
     BatchAdvantageConfig,
@@ -16,7 +15,7 @@ from tracewheel.config.advantages import (
     SuccessAdvantageConfig,
     TeacherAdvantageConfig,
 )
-from tracewheel.config.audit import AuditConfig
+from tracewheel.config.checks import AuditConfig, CheckName, DoctorConfig, GuardConfig, Limits
 from tracewheel.config.curation import (
     CurationConfig,
     DecontaminationConfig,
@@ -24,11 +23,9 @@ from tracewheel.config.curation import (
     DuplicatesConfig,
     RedactionConfig,
 )
-from tracewheel.config.doctor import Ceiling, CheckName, DoctorConfig, Floor
 from tracewheel.config.endpoint import EndpointConfig, PricesConfig
 from tracewheel.config.engines import EngineConfig, TransformersEngineConfig, VllmConfig, VllmEngineConfig, VllmServerConfig
 from tracewheel.config.evaluation import AimsConfig, ComparisonConfig, EvaluationConfig, GateConfig
-from tracewheel.config.guard import GuardConfig
 from tracewheel.config.harness import HarnessConfig
 from tracewheel.config.ingest import IngestConfig, ReaderConfig
 from tracewheel.config.learner import (
@@ -60,6 +57,7 @@ from tracewheel.config.passes import (
 from tracewheel.config.placement import PlacementConfig
 from tracewheel.config.profile import (
     EnvironmentConfig,
+    LoraConfig,
     PolicyConfig,
     ReplayConfig,
     RetrainConfig,
@@ -84,8 +82,6 @@ from tracewheel.config.sections import (
     GateSections,
     GoBackSections,
     IngestSections,
-    MergeCheckSections,
-    MergeSections,
     PlaySections,
     RateTrialSections,
     RolloutSections,
@@ -109,7 +105,6 @@ __all__ = [
     "BaselineSections",
     "BatchAdvantageConfig",
     "BufferConfig",
-    "Ceiling",
     "ChampionSections",
     "CheckName",
     "CispoConfig",
@@ -137,7 +132,6 @@ __all__ = [
     "EvaluateSections",
     "EvaluationConfig",
     "ExplorationConfig",
-    "Floor",
     "GaeAdvantageConfig",
     "GateConfig",
     "GateSections",
@@ -152,12 +146,9 @@ __all__ = [
     "LearnerConfig",
     "LeaveOneOutAdvantageConfig",
     "LikelihoodConfig",
+    "Limits",
     "LocalWorkersConfig",
     "LoraConfig",
-    "LoraShape",
-    "MergeCheckSections",
-    "MergeConfig",
-    "MergeSections",
     "MismatchConfig",
     "ObjectiveConfig",
     "OffPolicyConfig",
@@ -187,7 +178,6 @@ __all__ = [
     "SapoConfig",
     "ScoreSections",
     "Sections",
-    "SpecialistsConfig",
     "SuccessAdvantageConfig",
     "SurrogateConfig",
     "TeachSections",

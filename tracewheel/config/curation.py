@@ -152,6 +152,7 @@ class SharesConfig(Strict):
     validation: Share = 0.15
     test: Share = 0.25
 
+    @property
     def by_side(self) -> dict[str, float]:
         """The share of each side."""
         return {"train": 1 - self.validation - self.test, "test": self.test, "validation": self.validation}

@@ -5,18 +5,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from tracewheel.config.checks import LIMITS
+
 FIRST_VERSION, THIS_VERSION = "0.1", "0.2"
 
 _OF_THE_FIRST: dict[str, str] = {
     "": "name seed threads work_dir",
     "curation": "harder_tasks harder_tier held_out_tasks min_attempts train_tasks validation_tasks",
-    "doctor": (
-        "entropy.severe entropy.warn fall.severe fall.warn flawed_success.severe flawed_success.warn "
-        "invented_tools.severe invented_tools.warn kl.severe kl.warn length.severe length.warn mastery "
-        "pass_at_k.severe pass_at_k.warn repeated_phrases repetition.severe repetition.warn sampler_mismatch.severe "
-        "sampler_mismatch.warn solved stop_on truncation.severe truncation.warn window zero_variance.severe "
-        "zero_variance.warn"
-    ),
+    "doctor": "stop_on window",
     "environment": "kind",
     "evaluation": "bootstrap pass_at samples temperature top_p",
     "gate": "confidence family_margin min_pairs",
@@ -49,15 +45,10 @@ _OF_THE_FIRST: dict[str, str] = {
     "sampler": "decay floor kind retain target variants.after variants.at_most variants.limit variants.per_task",
     "teacher": "api_key_variable concurrency endpoint extra max_turn_tokens model retries samples temperature timeout",
     "tracking": "experiment model_name traces_per_evaluation uri",
-    "training": (
-        "episodes iterations specialists.groups specialists.iterations specialists.merges.density "
-        "specialists.merges.method specialists.merges.rank specialists.merges.space specialists.merges.weight "
-        "tasks_per_iteration validate_every"
-    ),
+    "training": "episodes iterations tasks_per_iteration validate_every",
     "warm_start": (
-        "batch_size classes demonstrations epochs extra_demonstrations hindsight learning_rate lora.alpha "
-        "lora.families.alpha lora.families.rank lora.families.targets lora.rank lora.targets replay.path replay.share "
-        "warmup_steps weights"
+        "batch_size classes demonstrations epochs extra_demonstrations hindsight learning_rate lora.alpha lora.rank "
+        "lora.targets replay.path replay.share warmup_steps weights"
     ),
 }
 OF_THE_FIRST_VERSION = frozenset(
@@ -76,6 +67,16 @@ def _constants(section: str, **values: Any) -> dict[str, str]:
 # Names of settings and sections, and what to do about them in a profile of an earlier version.
 REMOVED: dict[str, str] = {
     **_constants("guard", window=4, doubtful=2.6, certain=4.8, persistent=3.5, success_fall=0.25, malformed_rise=0.05),
+    **_constants("audit", changes=4, seed=0, max_false_accept=0.01, max_false_reject=0.01, max_flips=0.1, confidence=0.95),
+    **_constants("audit", examples=3),
+    **_constants("doctor", repeated_phrases=0.5, solved=0.9, mastery=0.85),
+    **{f"doctor.{name}": f"write doctor.limits: {{{name}: [warning, severe]}}" for name in LIMITS},
+    "gate.looks": "all held-out tasks are played before the gate decides; delete the line",
+    "training.specialists": (
+        "train each adapter in a run of its own, on logs of its families, and merge them: `tracewheel merge` of the wheel "
+        "tracewheel-lab (plugins/lab)"
+    ),
+    "warm_start.lora.families": "train each adapter in a run of its own, with its own warm_start.lora",
     **_constants("guard", entropy=3.0, kl=10.0, grad_norm=10.0, kl_least=0.1, kl_most=5.0),
 }
 

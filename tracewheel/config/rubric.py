@@ -32,10 +32,6 @@ class RubricTerm(GivenKind):
             raise ValueError(f"verifier '{self.kind}' takes no args: each task names its verifier, with the arguments")
         return self
 
-    def applies_to(self, environment: str, family: str) -> bool:
-        """Whether the term is for tasks of this kind of environment and family. `recorded` is any `recorded:PATH`."""
-        return not self.only or bool({environment, environment.partition(":")[0], family} & set(self.only))
-
 
 class PartObjective(Strict):
     """An objective read from the breakdown: `success`, a verifier's kind, or `kind.part`, as in `workspace.untouched`.

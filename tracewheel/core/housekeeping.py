@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tracewheel.core.store import BESIDE, FACTS, LOCK, PARTIAL, beside, disk_errors, remove
+from tracewheel.core.errors import DataError
+from tracewheel.core.store import BESIDE, FACTS, LOCK, MADE_FROM, PARTIAL, beside, disk_errors, read_metadata, remove
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,8 @@ def freeable(root: Path, keep: Collection[str], others: Iterable[tuple[Path, str
     facts += [(beside(root, name), name.rpartition("-")[0]) for name in entries]
     orphans = [(path, "facts") for path in sorted((root / FACTS).glob("*.json")) if not (root / path.stem).is_dir()]
     orphans += [(path, "facts") for path in sorted((root / BESIDE).glob("*-*")) if not (root / path.name).is_dir()]
+    used = {key for name in entries_of(root) if name in keep for key in _made_from(root / FACTS / f"{name}.json")}
+    orphans += [(path, "facts") for path in sorted((root / MADE_FROM).glob("*.json")) if path.stem not in used]
     folders = [*paths, *others]
     chosen = (*folders, *((path, kind) for path, kind in facts if path.exists()), *orphans)
     counts = Counter(kind for _, kind in folders)
@@ -104,6 +107,15 @@ def _files(path: Path) -> Iterator[os.stat_result]:
     for file in [path, *path.rglob("*")] if path.is_dir() else [path]:
         if (file.is_symlink() or file.is_file()) and file.name != LOCK:
             yield file.lstat()
+
+
+def _made_from(facts: Path) -> tuple[str, ...]:
+    """The names of the settings and the code that an entry was made from."""
+    try:
+        made = read_metadata(facts).get("made", {})
+    except (DataError, OSError):
+        return ()
+    return str(made.get("settings")), str(made.get("code"))
 
 
 def _finished(facts: Path) -> float | None:

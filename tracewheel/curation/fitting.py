@@ -91,7 +91,7 @@ def _sides(sizes: Mapping[str, int], config: CurationConfig) -> dict[str, str]:
             f"train, validation and test need a component each, and the {sum(sizes.values())} usable tasks hang together in"
             f" {len(sizes)}"
         )
-    below = {side: share * sum(sizes.values()) for side, share in config.shares.by_side().items()}
+    below = {side: share * sum(sizes.values()) for side, share in config.shares.by_side.items()}
     side_of: dict[str, str] = {}
     ordered = sorted(sizes, key=lambda component: (-sizes[component], content_hash(component)))
     for place, component in enumerate(ordered):
@@ -111,7 +111,7 @@ def fit_by_time(tasks: pandas.DataFrame, config: CurationConfig) -> tuple[pandas
     changes: dict[str, int] = {}
     if config.harder_tasks and not _has_harder(tasks, config):
         changes["harder_tasks"] = 0
-    total, shares = len(tasks), config.shares.by_side()
+    total, shares = len(tasks), config.shares.by_side
     most = {"train_tasks": shares[TRAIN], "validation_tasks": shares[VALIDATION], "held_out_tasks": shares[TEST]}
     failed = DataError("no tasks")
     for step in range(STEPS, 0, -1):

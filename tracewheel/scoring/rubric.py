@@ -242,7 +242,8 @@ class Rubric:
         known: dict[str, list[str]] = {}
         terms = []
         for term in self._config.verifiers:
-            if not term.applies_to(environment, task.family):
+            # `recorded` is any `recorded:PATH`
+            if term.only and not {environment, environment.partition(":")[0], task.family} & set(term.only):
                 continue
             spec = task.verifier if term.kind == TASK_VERIFIER else term.spec
             kind = parse_kind(spec).kind

@@ -28,14 +28,13 @@ def flawed_success(records: RunRecords) -> Finding:
     flawed = pd.DataFrame(found).any(axis=1)
     counts: dict[str, Any] = {name: int(flag.sum()) for name, flag in found.items() if flag.any()}
     counts["for example"] = records.episodes.loc[flawed, "id"].head(3).tolist()
-    return share_finding(NAME, records, Share(flawed, success, counts), records.config.doctor.flawed_success, ADVICE)
+    return share_finding(NAME, records, Share(flawed, success, counts), records.config.doctor.limit("flawed_success"), ADVICE)
 
 
 def flaws(records: RunRecords) -> dict[str, pd.Series]:
     """For each kind of flaw, whether each episode has it. A single error that the episode recovered from is not a flaw."""
     episodes = records.episodes
-    rows: list[Any] = episodes.to_dict("records")
-    found = {name: pd.Series([has(row) for row in rows], index=episodes.index) for name, has in FLAWS.items()}
+    found = {name: records.flaws[name] for name in FLAWS}
     found["a step back"] = episodes["negative_rewards"] > 0
     if records.tools:
         found[NO_CALL] = episodes["calls"] == 0
