@@ -61,20 +61,18 @@ def describe(options: argparse.Namespace) -> dict[str, Any]:
 
 def built_in() -> dict[str, dict[str, Any]]:
     """The built-in classes by sort and name; a log format is the module that reads it."""
-    from tracewheel.core.log_formats import LOG_FORMATS
-    from tracewheel.core.plugins import import_class
+    from tracewheel.core.log_formats import LOG_FORMATS, READERS
     from tracewheel.environments import ENVIRONMENTS
-    from tracewheel.environments.users import ENDPOINT, ENDPOINT_CLASS, USERS
+    from tracewheel.environments.users import USERS
     from tracewheel.scoring.verifiers import VERIFIERS
-    from tracewheel.traces.readers.plugins import BUILT_IN
-    from tracewheel.traces.readers.registry import MODULES
+    from tracewheel.traces.readers.registry import module_of
 
-    formats = {name: importlib.import_module(MODULES.replace("*", module)) for name, module in LOG_FORMATS.items()}
+    formats = {name: importlib.import_module(module_of(name)) for name in LOG_FORMATS}
     kinds: dict[str, dict[str, Any]] = {
         "environment": dict(ENVIRONMENTS),
         "verifier": dict(VERIFIERS),
-        "simulated user": {**USERS, ENDPOINT: import_class(ENDPOINT_CLASS, "user")},
-        "log reader": dict(BUILT_IN),
+        "simulated user": dict(USERS),
+        "log reader": dict(READERS),
         "log format": formats,
     }
     return {sort: dict(sorted(named.items())) for sort, named in kinds.items()}

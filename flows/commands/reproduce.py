@@ -30,7 +30,6 @@ STAGES = (
     "rate_trials",
     "update",
     "go_back",
-    "merge",
     "evaluate",
     "join",
     "audit",
@@ -199,9 +198,9 @@ def _why(run: FinishedRun, code: Code, python: str, results: Sequence[StageResul
     before: Mapping[str, Any] = run.lineage
     git = before.get("git") or {}
     if stage is not None and code.kind == "here" and git.get("commit"):
-        from tasks.engine.stage_code import module_of
+        from tasks.engine.stage_code import TASKS
 
-        found = changed_code(git["commit"], module_of(stage.stage))
+        found = changed_code(git["commit"], *TASKS[stage.stage].code_of(run.config).modules)
         why += [f"code of {stage.label} since {git['commit'][:12]}: {line}" for line in found]
         if git.get("changed"):
             why.append("code: the run had changes beyond its commit, so some of these may have been in it")

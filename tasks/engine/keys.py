@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from tasks.engine.run import plugins_of, values_for
+from tasks.engine.kinds import code_of
+from tasks.engine.run import values_for
 from tasks.engine.stage import StageTask
 from tasks.stages.collect import collect_groups
 from tasks.stages.curate import curate_tasks
@@ -17,7 +18,6 @@ from tasks.stages.evaluate import evaluate_policy
 from tasks.stages.gate import decide_gate
 from tasks.stages.guard import go_back_to
 from tasks.stages.ingest import ingest_traces
-from tasks.stages.merge import merge_policies
 from tasks.stages.rate_trials import try_learning_rates
 from tasks.stages.rollout import roll_out
 from tasks.stages.score import score_trajectories
@@ -50,13 +50,12 @@ NEEDS: dict[str, Needs] = {
     "warm_start": Needs((warm_start_policy,)),
     "improve": Needs(
         (
-            roll_out, collect_groups, score_trajectories, update_policy, try_learning_rates, go_back_to, merge_policies,
-            evaluate_policy,
+            roll_out, collect_groups, score_trajectories, update_policy, try_learning_rates, go_back_to, evaluate_policy,
         ),
         ("training", "sampler", "learner", "guard", "rate_trials"),
         (
             "tracewheel.sampling.curriculum", "tracewheel.sampling.dynamic_sampling", "tracewheel.sampling.guard",
-            "tracewheel.sampling.specialists", "tracewheel.sampling.validation", "tracewheel.evaluation.ranking",
+            "tracewheel.sampling.validation", "tracewheel.evaluation.ranking",
         ),
     ),
     "evaluate": Needs((evaluate_policy,)),
@@ -82,10 +81,14 @@ def stage_keys(config: RetrainConfig) -> dict[str, Mapping[str, Any]]:
     keys: dict[str, Mapping[str, Any]] = {}
     for stage, needs in NEEDS.items():
         sections = sections_of(stage)
-        plugins = plugins_of(config, sections) if "environment" in sections or "ingest" in sections else ()
         keys[stage] = {
             "settings": values_for(config, sections),
             "tasks": {task.stage: task.made_by(config) for task in needs.tasks},
-            "code": {module: code_version(module, plugins) for module in needs.code},
+            "code": {module: _version(module, config, sections) for module in needs.code},
         }
     return keys
+
+
+def _version(module: str, config: RetrainConfig, sections: tuple[str, ...]) -> str:
+    modules, plugins = code_of([module], config, sections)
+    return code_version(*modules, plugins=plugins)

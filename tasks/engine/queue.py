@@ -7,15 +7,19 @@ from pathlib import Path
 from typing import Any
 
 from tasks.engine.fleet import make_fleet
+from tasks.engine.kinds import code_of
 from tasks.engine.run import Policy, Run, settings_for
+from tracewheel.core.fingerprint import code_parts, package_versions
 from tracewheel.core.progress import Progress
 from tracewheel.core.store import Entry
+from tracewheel.core.types import content_hash
 from tracewheel.rollout.fleet import WatchedFleet
-from tracewheel.rollout.order_book import OrderBook, queue_path
+from tracewheel.rollout.order_book import OrderBook
 from tracewheel.rollout.trajectory_queue import ClaimedGroups, TrajectoryQueue
 from tracewheel.sampling.sampler import TaskSampler
 
 SECTIONS = ("seed", "threads", "policy", "environment", "rollout", "rubric", "sampler", "learner", "training")
+CODE = ("tracewheel.rollout.worker", "tracewheel.scoring.score", "tracewheel.learner.update", "tracewheel.sampling.curriculum")
 
 
 class RunQueue:
@@ -34,12 +38,16 @@ class RunQueue:
         self._fleet: WatchedFleet | None = None
         self._oldest = 0  # version of the oldest policy whose groups are trained on
         staleness = run.config.rollout.max_staleness
+        code = code_of(CODE, run.config, SECTIONS)
         made_from = {
             "settings": [settings_for(run.config, SECTIONS), staleness],
             "curated": curated.digest,
             "start": [start.entry and start.entry.digest, sampler.to_state()],
+            "code": code_parts(*code.modules, plugins=code.plugins),
+            "packages": package_versions(),
         }
-        path = queue_path(Path(run.config.work_dir) / "queue", f"{run.record.run_id}-{name}", made_from)
+        queue = f"{run.record.run_id}-{name}-{content_hash(made_from, 8)}.sqlite"
+        path = Path(run.config.work_dir) / "queue" / queue
         self.queue = TrajectoryQueue.open(path, path.stem, staleness)
         self._book = OrderBook(self.queue, run.config, curated.path, sampler)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -15,7 +15,7 @@ from tasks.engine.made_with import made_with
 from tracewheel.config import RetrainConfig, TeacherAdvantageConfig
 from tracewheel.config.placement import check_cards, placed
 from tracewheel.config.profile import WITHOUT_DEFAULT
-from tracewheel.core.fingerprint import digest_file, plugin_modules
+from tracewheel.core.fingerprint import digest_file
 from tracewheel.core.progress import Progress
 from tracewheel.core.run_record import DAMAGED_FILE, RunRecord, find_runs
 from tracewheel.core.store import Entry, Store
@@ -254,14 +254,6 @@ def values_for(config: RetrainConfig, sections: tuple[str, ...]) -> dict[str, An
     for section in UNKEYED.keys() & set(sections):
         settings[section] = {name: value for name, value in settings[section].items() if name not in UNKEYED[section]}
     return settings
-
-
-def plugins_of(config: RetrainConfig, sections: Collection[str] = ()) -> tuple[str, ...]:
-    """Modules of the user's own classes that the profile names; of its readers, for stages that read the section `ingest`."""
-    readers = [reader.kind for reader in config.ingest.readers] if "ingest" in sections else []
-    held_back = config.evaluation.rubric
-    terms = [*config.rubric.verifiers, *(held_back.verifiers if held_back else ())]
-    return plugin_modules([config.environment.spec, *(term.spec for term in terms), *readers])
 
 
 @functools.cache

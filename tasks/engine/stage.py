@@ -8,22 +8,24 @@ key, but only while the store holds the entry, so a deleted or damaged one is ma
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
-from tasks.engine.run import Reporter, Run, describe, named, plugins_of, settings_for
+from tasks.engine.kinds import code_of
+from tasks.engine.run import Reporter, Run, describe, named, settings_for
 from tracewheel.config import RetrainConfig, Sections
 from tracewheel.core import stopping
 from tracewheel.core.errors import InputError, TimeLimitError
-from tracewheel.core.fingerprint import NUMERIC_PACKAGES, code_version, package_versions
+from tracewheel.core.fingerprint import NUMERIC_PACKAGES, code_parts, package_versions
 from tracewheel.core.memory import give_back
 from tracewheel.core.progress import Listener, listening
 from tracewheel.core.store import BESIDE, Entry
 from tracewheel.core.time_limits import stage_limit
 from tracewheel.core.types import content_hash
 from tracewheel.policy.adapters import adapter_digests
+from tracewheel.scoring.world_code import Code
 
 if TYPE_CHECKING:
     from prefect.client.schemas.objects import State, TaskRun
@@ -182,35 +184,46 @@ class StageTask(Generic[P]):
     def key(self, run: Run, arguments: dict[str, Any]) -> str:
         """Hash of everything the result depends on."""
         read = {name: describe(value) for name, value in sorted(self.reads(arguments).items())}
-        return content_hash({**self.depends_on(run.config), "arguments": read})
+        return content_hash({"settings": self.settings(run.config), **self.made_by(run.config), "arguments": read})
 
     def facts(self, call: Call, out: Path) -> dict[str, Any]:
         """What an entry was made from and with, for its metadata.
 
         `label` and `run` are those of the first run that made it; `arguments` names entries of the store, policies and digests;
-        `settings` (as a hash), `code` and `packages` are the rest of its key. `adapter` has the digest of the folder of an
-        adapter and of its weights' file.
+        `settings`, `code` (both as hashes, of what the store keeps of them) and `packages` are the rest of its key. `adapter`
+        has the digest of the folder of an adapter and of its weights' file.
         """
-        made_with = self.depends_on(call.run.config)
+        config, store = call.run.config, call.run.store
         return {
             "label": call.label,
             "run": call.run.record.run_id,
             "arguments": {name: named(value) for name, value in call.arguments.items()},
-            **made_with,
-            "settings": content_hash(made_with["settings"]),
+            "settings": store.keep(self.settings(config)),
+            "code": store.keep(self.code_parts(config)),
+            "packages": self.package_versions(),
             **adapter_digests(out),
         }
 
-    def depends_on(self, config: RetrainConfig) -> dict[str, Any]:
-        """What a result depends on besides its arguments."""
-        return {"settings": settings_for(config, self.sections.keyed()), **self.made_by(config)}
+    def settings(self, config: RetrainConfig) -> dict[str, Any]:
+        """The settings that its results depend on."""
+        return settings_for(config, self.sections.keyed())
+
+    def code_of(self, config: RetrainConfig) -> Code:
+        """The modules whose closures its results depend on."""
+        return code_of([self.code], config, self.sections.keyed())
+
+    def code_parts(self, config: RetrainConfig) -> dict[str, str]:
+        """The code that its results depend on: the hash of each file, by module."""
+        modules, plugins = self.code_of(config)
+        return code_parts(*modules, plugins=plugins)
+
+    def package_versions(self) -> dict[str, str]:
+        """The versions of the packages that its results depend on."""
+        return package_versions(NUMERIC_PACKAGES + self.packages)
 
     def made_by(self, config: RetrainConfig) -> dict[str, Any]:
         """Versions of the code and of the packages that compute it."""
-        return {
-            "code": code_version(self.code, plugins_of(config, self.sections.keyed())),
-            "packages": package_versions(NUMERIC_PACKAGES + self.packages),
-        }
+        return {"code": content_hash(self.code_parts(config)), "packages": self.package_versions()}
 
     def label(self, run: Run, arguments: dict[str, Any]) -> str:
         """The name of a call: the stage, and what distinguishes it from its siblings."""
@@ -235,25 +248,6 @@ def stage_task(
         return StageTask(function, stage=stage, code=code, sections=sections, packages=packages, reads=reads)
 
     return decorate
-
-
-def differences(made: Mapping[str, Any], task: StageTask[Any], config: RetrainConfig) -> list[str]:
-    """In what settings, code and packages a stored result differs from one that the profile would make now.
-
-    Args:
-        made: What it was made from and with (`StageTask.facts`).
-        task: Its stage.
-        config: The profile.
-    """
-    now = task.depends_on(config)
-    found = []
-    if made["settings"] != content_hash(now["settings"]):
-        found.append(f"a setting of {', '.join(task.sections.keyed())} is another")
-    if made["code"] != now["code"]:
-        found.append(f"the code of {task.code} is another")
-    packages = sorted({*made["packages"].items(), *now["packages"].items()})
-    changed = {name for name, version in packages if made["packages"].get(name) != now["packages"].get(name)}
-    return found + [f"{name} is another version" for name in sorted(changed)]
 
 
 def _cache_key(context: Any, parameters: dict[str, Any]) -> str:

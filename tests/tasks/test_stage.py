@@ -33,10 +33,11 @@ from tasks.stages.score import score_trajectories
 from tasks.stages.update import update_policy
 from tasks.stages.warm_start import warm_start_policy
 from tasks.tracking.registry import load_champion
-from tracewheel.config import GateConfig, Sections
+from tracewheel.config import GateConfig, RetrainConfig, Sections
 from tracewheel.config.profile import StageName
+from tracewheel.core import fingerprint
 from tracewheel.core.errors import DataError, InfrastructureError, TimeLimitError
-from tracewheel.core.fingerprint import NUMERIC_PACKAGES, code_version, package_versions
+from tracewheel.core.fingerprint import NUMERIC_PACKAGES, package_versions
 from tracewheel.core.progress import Progress
 from tracewheel.core.store import Entry
 from tracewheel.curation.curated_folder import TASKS_FILE
@@ -176,7 +177,8 @@ def imports():
 @pytest.mark.parametrize("stage", [ingest_traces, curate_tasks], ids=["ingest", "curate"])
 def test_a_stage_names_the_packages_that_its_code_imports(imports, stage):
     providers = importlib.metadata.packages_distributions()
-    imported = imports.find_upstream_modules(stage.code) - sys.stdlib_module_names
+    modules = stage.code_of(RetrainConfig(name="any", environment={"kind": "workspace"})).modules
+    imported = set().union(*map(imports.find_upstream_modules, modules)) - sys.stdlib_module_names
     imported = {name for name in imported if not name.startswith("tracewheel")}
     named = {name.lower() for name in (*NUMERIC_PACKAGES, *stage.packages, *WITHOUT_INFLUENCE)}
     missing = {name: providers[name] for name in imported if not named & {provider.lower() for provider in providers[name]}}
@@ -369,7 +371,7 @@ def test_an_evaluation_is_keyed_by_the_environment_s_code_and_what_that_imports(
     keys = {evaluation_key(run, tmp_path / "a", held)}
     for file, text in ((words, "ANSWER = 2\n"), (world, "from keyed_words import ANSWER\nclass World: a = 1\n")):
         file.write_text(text)
-        code_version.cache_clear()  # it is read once in a process
+        fingerprint._parts_of.cache_clear()  # it is read once in a process
         keys.add(evaluation_key(run, tmp_path / "a", held))
     assert len(keys) == 3
 

@@ -15,12 +15,12 @@ from tracewheel.core.fingerprint import PACKAGE, code_files
 SHOWN = 12
 
 
-def changed_code(commit: str, module: str) -> list[str]:
+def changed_code(commit: str, *modules: str) -> list[str]:
     """The functions of a stage's code that are not those of a commit, as `file: names`; comments and docstrings do not count.
 
     Args:
         commit: The commit of the first run.
-        module: The module of the stage; what it imports counts too.
+        modules: Those that the stage's key is made of; what they import counts too.
     """
     root = PACKAGE.parent
     changed = _git(root, "diff", "--name-only", commit, "--", "*.py") if is_commit(commit) else None
@@ -29,7 +29,8 @@ def changed_code(commit: str, module: str) -> list[str]:
         return []
     names = {*changed.splitlines(), *(added or "").splitlines()}
     said = []
-    for path in sorted({path.relative_to(root).as_posix() for path in code_files(module).values()} & names):
+    files = [path for path in code_files(*modules).values() if path.is_relative_to(root)]
+    for path in sorted({path.relative_to(root).as_posix() for path in files} & names):
         before = _git(root, "show", f"{commit}:{path}")
         functions = changed_definitions(before or "", (root / path).read_text(encoding="utf-8"))
         if functions:

@@ -10,9 +10,7 @@ from tracewheel.config.base import GivenKind, Strict
 from tracewheel.config.curation import RedactionConfig
 from tracewheel.config.mapping import MappingConfig, path_or_constant
 from tracewheel.core.files import LARGEST_EXPANSION, LARGEST_SETTING
-from tracewheel.core.log_formats import AUTO, FORMAT_NAMES
-
-OWN_READERS = ("mapping",)
+from tracewheel.core.log_formats import AUTO, FORMAT_NAMES, READERS
 
 
 def _format(name: str) -> str:
@@ -22,8 +20,8 @@ def _format(name: str) -> str:
 
 
 def _reader_kind(name: str) -> str:
-    if name not in OWN_READERS and ":" not in name:
-        raise ValueError(f"a reader of your own is 'module:Class' or one of {', '.join(OWN_READERS)}, not '{name}'")
+    if name not in READERS and ":" not in name:
+        raise ValueError(f"a reader of your own is 'module:Class' or one of {', '.join(READERS)}, not '{name}'")
     return name
 
 

@@ -7,9 +7,9 @@ import functools
 import hashlib
 import importlib.metadata
 import importlib.util
-import re
+import sys
 import sysconfig
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,9 +25,10 @@ NUMERIC_PACKAGES = (
 # Packages that only ingest or only curation depends on: a new version leaves the results of other stages valid.
 READING_PACKAGES = ("detect-secrets", "google-re2", "orjson", "phonenumbers", "python-stdnum")
 CURATION_PACKAGES = ("jinja2", "markupsafe", "orjson", "rapidfuzz", "rensa", "scipy")
-ALL_OF = re.compile(rf"{PACKAGE.name}(\.\w+)+\.\*")  # a text in code: it imports all modules of this package by name
 UNKNOWN = "?"  # the hash of code whose source is not found
-ASSETS = (".css", ".html", ".jinja", ".js", ".json", ".svg")
+# Settings count by value, and a table of names by what is taken from it.
+NOT_KEYED = (f"{PACKAGE.name}.config", f"{PACKAGE.name}.report", f"{PACKAGE.name}.dashboard")
+PAGES = (".css", ".html", ".js", ".svg")
 
 
 def digest_file(path: Path) -> str:
@@ -65,40 +66,51 @@ def digest_of(path: Path) -> str:
     return content_hash([[name, digest_file(path / name)] for name in names], length=64)
 
 
-@functools.cache
-def code_version(module: str, plugins: tuple[str, ...] = ()) -> str:
-    """Hash of a `tracewheel` module and its imports from `tracewheel`, without comments and docstrings.
+def code_version(*modules: str, plugins: tuple[str, ...] = ()) -> str:
+    """Hash of what `code_parts` returns."""
+    return content_hash(code_parts(*modules, plugins=plugins))
 
-    It includes all modules of a package that a module names as in "tracewheel.room.*", and the templates and style sheets
-    that it names and that lie in its folder.
+
+def code_parts(*modules: str, plugins: tuple[str, ...] = ()) -> dict[str, str]:
+    """What a result depends on as code: the hash of each module, without comments and docstrings, and of files beside it.
 
     Args:
-        module: The stage's module, as in "tracewheel.curation.curate".
+        modules: Modules of `tracewheel` or of a wheel: the stage's own, and those of the kinds that the profile names.
         plugins: Modules of the user's own classes, whose source is included.
     """
-    hashes: dict[str, str] = {}
-    for name, path in code_files(module).items():
-        source = _source_module(path, path.stat().st_mtime_ns)
-        hashes[name] = source.hash
-        hashes |= {f"{name} {asset.name}": digest_file(asset) for asset in _assets(source.assets, path.parent)}
-    hashes |= plugin_digests(plugins)
-    return content_hash([SCHEMA_VERSION, sorted(hashes.items())])
+    return {**_parts_of(modules, plugins), "records": str(SCHEMA_VERSION)}
 
 
-def code_files(module: str) -> dict[str, Path]:
-    """The files of a `tracewheel` module and of what it imports from `tracewheel`, by module; without assets and plugins."""
+@functools.cache
+def _parts_of(modules: tuple[str, ...], plugins: tuple[str, ...]) -> dict[str, str]:
+    """Computed once in a process, which has imported its code: what is edited meanwhile is not what it runs."""
+    parts = plugin_digests(plugins)
+    files = code_files(*modules)
+    for name, path in files.items():
+        parts[name] = _source_module(path, path.stat().st_mtime_ns, name).hash
+    for folder in {path.parent for path in files.values()}:
+        parts |= {f"{folder.name}/{file.relative_to(folder).as_posix()}": digest_file(file) for file in _beside(folder)}
+    return dict(sorted(parts.items()))
+
+
+def code_files(*modules: str) -> dict[str, Path]:
+    """The files of modules and of what they import of Tracewheel and its wheels, by module.
+
+    Left out are `NOT_KEYED`, imports for types alone, and of `from tracewheel import NAME` all but the module of that name.
+    """
     found: dict[str, Path] = {}
-    waiting, seen = [module], set[str]()
+    waiting, seen = list(modules), set[str]()
+    wheels = {module.partition(".")[0] for module in modules}
     while waiting:
         name = waiting.pop()
-        if name in seen:
+        if name in seen or name.startswith(NOT_KEYED):
             continue
         seen.add(name)
-        path = _source(name)
+        path = _source(name, wheels)
         if path is not None:
             found[name] = path
-            waiting += _source_module(path, path.stat().st_mtime_ns).imported
-    return found
+            waiting += _source_module(path, path.stat().st_mtime_ns, name).imported
+    return dict(sorted(found.items()))
 
 
 def plugin_digests(plugins: Iterable[str]) -> dict[str, str]:
@@ -112,7 +124,7 @@ def own_code(kind: str) -> str:
     Of those, installed packages count only if the module is one of theirs. Returns "" for built-in names, and `UNKNOWN` where
     a module has no source.
     """
-    modules = plugin_modules([kind])
+    modules = own_modules([kind])
     if not modules:
         return ""
     search_working_folder()
@@ -174,18 +186,17 @@ def package_versions(names: tuple[str, ...] = NUMERIC_PACKAGES) -> dict[str, str
     return versions
 
 
-def plugin_modules(names: Iterable[str]) -> tuple[str, ...]:
+def own_modules(names: Iterable[str]) -> tuple[str, ...]:
     """The modules in names of the form `module:Class`, also within the arguments of a kind; built-in names have none."""
     own = (each for name in names for each in (own_classes(name) if name.startswith("{") else [name]))
     return tuple(sorted({name.partition(":")[0] for name in own if ":" in name}))
 
 
 class _SourceModule(NamedTuple):
-    """What a stage's code version takes from one module: its code's hash, what it imports, and the assets that it names."""
+    """What a stage's code version takes from one module: its code's hash, and what it imports."""
 
     hash: str
     imported: tuple[str, ...]
-    assets: tuple[str, ...]
 
 
 PARSE_TRIES = 20
@@ -207,24 +218,23 @@ def _parsed(path: Path) -> ast.Module:
 
 
 @functools.cache
-def _source_module(path: Path, changed: int) -> _SourceModule:
-    """A module of `tracewheel` whose file `changed` then; read once however many stages reach it."""
+def _source_module(path: Path, changed: int, name: str) -> _SourceModule:
+    """A module whose file `changed` then; read once however many stages reach it."""
     tree = _parsed(path)
-    imported: list[str] = []
-    texts: list[str] = []
     for node in ast.walk(tree):
-        match node:
-            case ast.Module() | ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef():
-                _drop_docstring(node)
-            case ast.Import():
-                imported += [alias.name for alias in node.names]
-            case ast.ImportFrom(module=str(origin), level=0):
-                imported += [origin, *(f"{origin}.{alias.name}" for alias in node.names)]
-            case ast.Constant(value=str(text)):
-                texts.append(text)
-    imported += [module for text in texts if ALL_OF.fullmatch(text) for module in _modules_of(text)]
-    code = hashlib.sha256(ast.dump(tree).encode()).hexdigest()
-    return _SourceModule(code, tuple(dict.fromkeys(imported)), tuple(text for text in texts if text.endswith(ASSETS)))
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            _drop_docstring(node)
+        elif isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            node.body = [ast.Pass()]
+    imported = [_home(module) for module in _imported(tree, name, path.name == "__init__.py")]
+    return _SourceModule(hashlib.sha256(ast.dump(tree).encode()).hexdigest(), tuple(dict.fromkeys(imported)))
+
+
+def _home(module: str) -> str:
+    """The module that holds a public name, as `tracewheel.NAME`; any other module as it is."""
+    public = sys.modules[__name__.partition(".")[0]].PUBLIC
+    package, _, name = module.partition(".")
+    return next((home for home, names in public.items() if name in names), module) if package == PACKAGE.name else module
 
 
 def _drop_docstring(node: ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> None:
@@ -234,29 +244,23 @@ def _drop_docstring(node: ast.Module | ast.ClassDef | ast.FunctionDef | ast.Asyn
         del node.body[0]
 
 
-def _source(module: str) -> Path | None:
+def _source(module: str, wheels: Set[str]) -> Path | None:
+    """The source of a module of Tracewheel or of one of these wheels; None for other modules, and for Tracewheel's door."""
     parts = module.split(".")
-    if parts[0] != PACKAGE.name:
+    if parts[0] in wheels - {PACKAGE.name}:
+        return _own_source(module)
+    if parts[0] != PACKAGE.name or len(parts) == 1:
         return None
     path = PACKAGE.joinpath(*parts[1:])
-    candidates = (path.with_suffix(".py"), path / "__init__.py") if len(parts) > 1 else (path / "__init__.py",)
-    return next((file for file in candidates if file.is_file()), None)
+    return next((file for file in (path.with_suffix(".py"), path / "__init__.py") if file.is_file()), None)
 
 
-def _modules_of(text: str) -> Iterator[str]:
-    """The modules that a text of the form "tracewheel.room.*" names."""
-    folder = PACKAGE.joinpath(*text.split(".")[1:-1])
-    yield from (text.replace("*", file.stem) for file in sorted(folder.glob("*.py")))
-
-
-def _assets(texts: Iterable[str], folder: Path) -> Iterator[Path]:
-    """The files in `folder` named by string literals of a module, and the files that those name in turn."""
-    waiting = list(texts)
-    seen: set[str] = set()
-    while waiting:
-        name = waiting.pop()
-        if name in seen or not name.endswith(ASSETS) or Path(name).name != name or not (folder / name).is_file():
-            continue
-        seen.add(name)
-        yield folder / name
-        waiting += re.findall(r"[\w.-]+", (folder / name).read_text(encoding="utf-8"))
+def _beside(folder: Path) -> tuple[Path, ...]:
+    """Files of a package that are no modules but belong to its code: data, and folders of programs for a sandbox."""
+    found: list[Path] = []
+    for path in sorted(folder.iterdir()):
+        if path.is_dir() and path.name != "__pycache__" and not (path / "__init__.py").exists():
+            found += [file for file in sorted(path.rglob("*")) if file.is_file() and "__pycache__" not in file.parts]
+        elif path.is_file() and path.suffix not in (".py", *PAGES):
+            found.append(path)
+    return tuple(file for file in found if file.suffix not in PAGES)

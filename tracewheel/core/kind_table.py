@@ -5,12 +5,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Mapping, MutableMapping
 from importlib.metadata import EntryPoint, entry_points
+from typing import Any
 
 from tracewheel.core.errors import ConfigError
 from tracewheel.core.plugins import import_class
 
 
-class KindTable(MutableMapping[str, type]):
+class KindTable(MutableMapping[str, Any]):
     """The kinds of one sort by name: those of the core, and those of installed wheels.
 
     Example:
@@ -55,7 +56,7 @@ class KindTable(MutableMapping[str, type]):
             return f"{self._set[name].__module__}:{self._set[name].__qualname__}"
         return self._core[name] if name in self._core else self.wheels[name].value
 
-    def __getitem__(self, name: str) -> type:
+    def __getitem__(self, name: str) -> Any:
         if name in self._set:
             return self._set[name]
         return import_class(self.place(name), self.group.rpartition(".")[2].removesuffix("s"))

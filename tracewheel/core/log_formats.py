@@ -5,6 +5,8 @@ To add a format: write `tracewheel/traces/readers/NAME.py` with its `READER` (or
 
 from __future__ import annotations
 
+from tracewheel.core.kind_table import KindTable
+
 AUTO = "auto"
 # Format: its module in `tracewheel.traces.readers`.
 LOG_FORMATS = {
@@ -45,3 +47,5 @@ LOG_FORMATS = {
     "xlam": "xlam",
 }
 FORMAT_NAMES = (AUTO, *LOG_FORMATS)
+# Readers that `ingest.readers` names beside `module:Class`.
+READERS = KindTable("tracewheel.readers", {"mapping": "tracewheel.traces.readers.mapping:MappingReader"})

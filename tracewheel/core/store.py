@@ -3,7 +3,8 @@
 `root/<stage>-<key>/` is the output of one stage. It is written under a temporary name and renamed once it is on disk, so
 an entry is either complete or absent. That gives caching and resuming in one. `root/.facts/` holds the metadata of each
 entry, which is not part of the output: digest, duration, the stage's return value, and `made`: what it was made from and with
-(`StageTask.facts`; entries of earlier versions have none). An entry whose bytes do not match its digest, or whose metadata
+(`StageTask.facts`; entries of earlier versions have none). Of settings and code it has the hash, by which
+`root/.made_from/` holds them, each content once. An entry whose bytes do not match its digest, or whose metadata
 cannot be read, is made again, and `flaws` says so. What a stage writes to `.beside/` in its output goes to
 `root/.beside/<stage>-<key>/`: notes about the output that are no part of its digest.
 """
@@ -27,9 +28,10 @@ from tracewheel.core.errors import DataError, InfrastructureError, TracewheelErr
 from tracewheel.core.fingerprint import digest_of
 from tracewheel.core.locks import hold
 from tracewheel.core.out_folder import carry_hidden
+from tracewheel.core.types import content_hash
 
 PARTIAL, PREVIOUS = ".partial-", ".previous-"
-FACTS, BESIDE, LOCK = ".facts", ".beside", ".lock"
+FACTS, BESIDE, LOCK, MADE_FROM = ".facts", ".beside", ".lock", ".made_from"
 DISK_ERRORS = {
     errno.ENOSPC,
     errno.EDQUOT,
@@ -122,6 +124,23 @@ class Store:
             self.flaws.pop(name, None)
             return Entry(stage, key, path, metadata["digest"], metadata["seconds"], metadata["result"], reused=True)
         return None
+
+    def keep(self, content: dict[str, Any]) -> str:
+        """Store JSON types that entries were made from, once; returns their hash."""
+        key = content_hash(content)
+        path = self.root / MADE_FROM / f"{key}.json"
+        with self._placing:  # stages that run at once are made of much the same
+            if not path.is_file():
+                write_whole(path, json.dumps(content))
+        return key
+
+    def kept(self, key: str) -> dict[str, Any] | None:
+        """What `keep` has stored; None where it is lost, or was never kept."""
+        try:
+            found: dict[str, Any] = json.loads((self.root / MADE_FROM / f"{key}.json").read_bytes())
+        except (OSError, ValueError):
+            return None
+        return found
 
     def made(self) -> dict[str, dict[str, Any]]:
         """What each entry was made from and with (`made` in its metadata) and its digest, by name, the newest first.

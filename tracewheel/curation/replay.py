@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tracewheel.core.errors import ConfigError, DataError
+from tracewheel.core.given_kinds import OWN_CLASS
 from tracewheel.core.kinds import parse_kind
 from tracewheel.core.types import Task, Trace, canonical_json
 from tracewheel.curation.agreement import OTHER_REPLIES, Difference, OtherReply
@@ -78,7 +79,7 @@ def replay_trace(trace: Trace, environment: Environment) -> Replay:
     if not isinstance(prompt, str) or not prompt:
         raise DataError("no prompt")
     task = environment.task_from_log(prompt, trace.environment)
-    _check_verifier(task, trace.environment)
+    _check_verifier(task, trace.environment, getattr(environment, "verifiers", None))
     environment.reset(task)
     if not is_tried(trace.messages):
         return Replay(task, None, {}, ended=False, unscored=NOT_TRIED)
@@ -98,17 +99,28 @@ def replay_trace(trace: Trace, environment: Environment) -> Replay:
     return Replay(task, success, breakdown, ended, unscored=unscored, opening=opening, solution=solution)
 
 
-def _check_verifier(task: Task, logged: Mapping[str, Any]) -> None:
+def _check_verifier(task: Task, logged: Mapping[str, Any], declared: tuple[str, ...] | None) -> None:
     """Check that a task's verifier may be made; a record that names another is one record's fault.
+
+    Args:
+        task: The task.
+        logged: What the log says of its environment.
+        declared: The verifiers that the environment declares, whose code the keys of stages hold; None: it declares none.
 
     Raises:
         DataError: it may not, and the log names it.
         ConfigError: it may not, and the environment's code names it.
     """
+    kind = parse_kind(task.verifier).kind
     try:
         make_verifier(task.verifier)
+        if declared is not None and kind not in declared and not OWN_CLASS.fullmatch(kind):
+            raise ConfigError(
+                f"environment '{task.environment}' makes a task with the verifier '{kind}', and its class declares "
+                f"{', '.join(declared) or 'none'}: name all in its `verifiers`, or leave that out"
+            )
     except ConfigError as error:
-        if logged.get("verifier") in (None, "") and parse_kind(task.verifier).kind not in canonical_json(logged):
+        if logged.get("verifier") in (None, "") and kind not in canonical_json(logged):
             raise
         raise DataError(f"the verifier that the log names: {error}") from error
 

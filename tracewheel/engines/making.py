@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tracewheel.config import EngineSections, TransformersEngineConfig, VllmEngineConfig
+from tracewheel.config import EngineSections
+from tracewheel.core.plugins import import_class
 from tracewheel.policy.adapters import PolicyRef
 
 if TYPE_CHECKING:
     from tracewheel.chat.renderer import ChatRenderer
-    from tracewheel.engines.base import Engine, Sampling
+    from tracewheel.engines.base import Engine
+
+
+# Each makes its engine from the sections, the policy, the ids that end a turn, the sampling, and the most sessions at once.
+ENGINES = {
+    "transformers": "tracewheel.engines.transformers:make",
+    "vllm": "tracewheel.engines.vllm_local:make",
+    "vllm_server": "tracewheel.engines.vllm_remote:make",
+}
 
 
 def make_engine(config: EngineSections, policy: PolicyRef, *, greedy: bool, slots: int) -> tuple[Engine, ChatRenderer]:
@@ -36,30 +45,6 @@ def make_engine(config: EngineSections, policy: PolicyRef, *, greedy: bool, slot
     torch.set_num_threads(config.threads)
     renderer = policy_renderer(config.policy, policy.base)
     sampling = Sampling(config.rollout.temperature, config.rollout.top_p, greedy)
-    kind, stop_ids = config.rollout.engine, renderer.end_of_turn_ids
-    if isinstance(kind, TransformersEngineConfig):
-        return _transformers(config, policy, stop_ids, sampling, min(slots, kind.slots)), renderer
-    from tracewheel.engines.vllm_settings import VllmSettings
-
-    settings = VllmSettings.of(config)
-    if isinstance(kind, VllmEngineConfig):
-        from tracewheel.engines.vllm_core import shared_core
-        from tracewheel.engines.vllm_local import VllmEngine
-
-        return VllmEngine(lambda base: shared_core(base, settings), policy, stop_ids, sampling), renderer
-    from tracewheel.engines.vllm_remote import VllmServerEngine, shared_servers
-
-    cards = config.placement.vllm
-
-    return VllmServerEngine(lambda base: shared_servers(base, settings, kind, cards), policy, stop_ids, sampling), renderer
-
-
-def _transformers(
-    config: EngineSections, policy: PolicyRef, stop_ids: frozenset[int], sampling: Sampling, slots: int
-) -> Engine:
-    from tracewheel.engines.transformers import TransformersEngine
-    from tracewheel.policy.loading import PolicyWeights
-
-    return TransformersEngine(
-        PolicyWeights(config.policy).load, policy, stop_ids, sampling, slots, longest=config.rollout.max_tokens
-    )
+    engine = import_class(ENGINES[config.rollout.engine.kind], "engine")
+    made: Engine = engine(config, policy, renderer.end_of_turn_ids, sampling, slots)
+    return made, renderer

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from tracewheel.config import EngineSections, TransformersEngineConfig
 from tracewheel.core.errors import ConfigError
 from tracewheel.engines.base import Generation, Request, Sampling, as_stop_ids
 from tracewheel.engines.lean_decoder import LeanDecoder
@@ -340,3 +341,15 @@ def _twins(sessions: list[RaggedSession]) -> list[list[RaggedSession]]:
             group = groups[(-session.number, -1)] = []
         group.append(session)
     return list(groups.values())
+
+
+def make(
+    config: EngineSections, policy: PolicyRef, stop_ids: frozenset[int], sampling: Sampling, slots: int
+) -> TransformersEngine:
+    """The engine that a profile configures; see `engines.making`."""
+    from tracewheel.policy.loading import PolicyWeights
+
+    engine = config.rollout.engine
+    assert isinstance(engine, TransformersEngineConfig)
+    weights, longest = PolicyWeights(config.policy).load, config.rollout.max_tokens
+    return TransformersEngine(weights, policy, stop_ids, sampling, min(slots, engine.slots), longest=longest)

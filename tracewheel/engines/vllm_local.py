@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import weakref
 
-from tracewheel.engines.base import Generation
+from tracewheel.config import EngineSections
+from tracewheel.engines.base import Generation, Sampling
 from tracewheel.engines.vllm_base import VllmEngineBase
-from tracewheel.engines.vllm_core import VllmCore
+from tracewheel.engines.vllm_core import VllmCore, shared_core
 from tracewheel.engines.vllm_session import Session
+from tracewheel.engines.vllm_settings import VllmSettings
+from tracewheel.policy.adapters import PolicyRef
 
 
 class VllmEngine(VllmEngineBase[VllmCore]):
@@ -59,3 +62,9 @@ class VllmEngine(VllmEngineBase[VllmCore]):
                     session.extend(*self._backend.abort(name), self._policy.version)
                     interrupted.append(session)
         return interrupted
+
+
+def make(config: EngineSections, policy: PolicyRef, stop_ids: frozenset[int], sampling: Sampling, slots: int) -> VllmEngine:
+    """The engine that a profile configures; see `engines.making`."""
+    settings = VllmSettings.of(config)
+    return VllmEngine(lambda base: shared_core(base, settings), policy, stop_ids, sampling)

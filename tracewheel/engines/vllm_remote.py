@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from tracewheel.config import VllmServerConfig
+from tracewheel.config import EngineSections, VllmServerConfig
 from tracewheel.core.errors import ConfigError
 from tracewheel.engines.adapter_files import AdapterFiles
 from tracewheel.engines.base import Generation, Sampling
@@ -250,3 +250,12 @@ async def _answer(name: str, version: int, work: Coroutine[Any, Any, Output], an
     except Exception as error:  # raised again where the engine is stepped
         output = error
     answers.put(_Answer(name, version, output))
+
+
+def make(
+    config: EngineSections, policy: PolicyRef, stop_ids: frozenset[int], sampling: Sampling, slots: int
+) -> VllmServerEngine:
+    """The engine that a profile configures; see `engines.making`."""
+    engine, settings, cards = config.rollout.engine, VllmSettings.of(config), config.placement.vllm
+    assert isinstance(engine, VllmServerConfig)
+    return VllmServerEngine(lambda base: shared_servers(base, settings, engine, cards), policy, stop_ids, sampling)

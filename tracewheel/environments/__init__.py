@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+from tracewheel.core.errors import ConfigError
+from tracewheel.core.given_kinds import inner_kinds
 from tracewheel.core.kind_table import KindTable
 from tracewheel.core.kinds import Kind, args_model, build, check_reach, keywords_of, parse_kind
 from tracewheel.core.plugins import load_class
@@ -30,7 +32,6 @@ from tracewheel.environments.base import (
     repeat,
     repeats_replies,
 )
-from tracewheel.environments.recorded.environment import PREFIX, RecordedEnvironment
 from tracewheel.environments.running import (
     SharesResources,
     awaited,
@@ -38,8 +39,8 @@ from tracewheel.environments.running import (
     most_open,
     share_resources,
 )
-from tracewheel.environments.several.environment import SeveralEnvironments, member_for
 
+PREFIX = "recorded:"
 ENVIRONMENTS = KindTable(
     "tracewheel.environments",
     {
@@ -80,6 +81,7 @@ __all__ = [
     "TaskMaker",
     "VariantMaker",
     "close_environment",
+    "declared_verifiers",
     "make_environment",
     "member_for",
     "most_episodes",
@@ -107,12 +109,41 @@ def make_environment(kind: str) -> Environment:
     check_reach(kind, ENVIRONMENTS, "environment")
     wanted = parse_kind(kind)
     if wanted.kind.startswith(PREFIX) and not wanted.args:
-        return RecordedEnvironment(wanted.kind.removeprefix(PREFIX))
+        recorded: Environment = ENVIRONMENTS["recorded"](wanted.kind.removeprefix(PREFIX))
+        return recorded
     made: Environment = build(wanted, ENVIRONMENTS, "environment")
     awaited(made)
-    if wanted.args and not isinstance(made, (RecordedEnvironment, SeveralEnvironments)):
+    if wanted.args and wanted.kind not in ("recorded", "several"):
         _name_in_tasks(made, wanted)
     return made
+
+
+def member_for(environment: Environment, kind: str) -> Environment | None:
+    """The environment for logged episodes that name this kind: it, one of its members, or None."""
+    if environment.kind == "several":
+        member: Environment | None = environment.member(kind)  # type: ignore[attr-defined]
+        return member
+    return environment if environment.kind == kind else None
+
+
+def declared_verifiers(kind: str) -> tuple[str, ...] | None:
+    """The verifiers that an environment's tasks may name, by its class's `verifiers`; of `several`, those of all members.
+
+    None where it declares none, or where the class cannot be had: its tasks may name any.
+    """
+    found: list[str] = []
+    for text in (kind, *inner_kinds(kind)):
+        name = parse_kind(text).kind
+        if text != kind and name not in ENVIRONMENTS and ":" not in name:
+            continue  # a simulated user or a sandbox in its arguments
+        try:
+            declared = getattr(_class_of(text), "verifiers", None)
+        except ConfigError:
+            return None
+        if not isinstance(declared, tuple):
+            return None
+        found += declared
+    return tuple(dict.fromkeys(found))
 
 
 @contextmanager
@@ -146,7 +177,7 @@ def most_episodes(kind: str) -> int | None:
         ConfigError: there is no such environment, or its limit is no count.
     """
     found = _class_of(kind)
-    return None if found is RecordedEnvironment else most_open(found, kind)
+    return None if found is ENVIRONMENTS["recorded"] else most_open(found, kind)
 
 
 def takes_argument(kind: str, name: str) -> bool:
@@ -162,10 +193,7 @@ def takes_argument(kind: str, name: str) -> bool:
 
 def _class_of(kind: str) -> type:
     name = parse_kind(kind).kind
-    found: type = RecordedEnvironment
-    if not name.startswith(PREFIX):
-        found = load_class(name, ENVIRONMENTS, "environment")
-    return found
+    return load_class("recorded" if name.startswith(PREFIX) else name, ENVIRONMENTS, "environment")
 
 
 def _name_in_tasks(environment: Environment, kind: Kind) -> None:

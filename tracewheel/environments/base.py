@@ -35,7 +35,10 @@ class Observation:
 
 
 class Environment(Protocol):
-    """The world of an episode. Implementations never raise for mistakes of a policy."""
+    """The world of an episode. Implementations never raise for mistakes of a policy.
+
+    A class may name the verifiers of its tasks, as `verifiers = ("exact_match",)`: a change of another then voids no result.
+    """
 
     kind: str
     system_prompt: str

@@ -21,6 +21,7 @@ Vector = npt.NDArray[np.float64]
 NEEDED = ("task_id", "family", "greedy")
 SUCCESSES, ATTEMPTS = "sampled_successes", "sampled_attempts"
 MISSING = ("unscored", "failed")
+RESULTS_FILE = "results.parquet"  # of an evaluation: a row a task
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from tracewheel.config import GaeAdvantageConfig, PolicyGradientConfig, TeacherAdvantageConfig, UpdateSections
 from tracewheel.core.errors import DataError
-from tracewheel.learner.advantages import whiten, zero_variance, zero_variance_share
+from tracewheel.learner.advantages import advantage_function, whiten, zero_variance, zero_variance_share
 from tracewheel.learner.backends.backend import Backend
 from tracewheel.learner.forward_passes import ForwardPasses
 from tracewheel.learner.learner_state import LearnerState
@@ -182,9 +182,7 @@ class AdvantageEstimator:
         return TrajectoryTable(_with_column(table, advantages).take(kept).frame)
 
     def _by_teacher(self, advantage: TeacherAdvantageConfig, table: TrajectoryTable) -> TrajectoryTable:
-        from tracewheel.learner.distillation import teacher_logprobs
-
-        teacher = teacher_logprobs(self._config, advantage)
+        teacher = advantage_function("teacher")(self._config, advantage)
         table = table.with_pass("teacher", self._backend, self._passes.batches(table), teacher)
         return TrajectoryTable(_with_column(table, advantages_by_teacher(table)).frame)
 

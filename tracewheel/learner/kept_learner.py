@@ -20,7 +20,10 @@ from tracewheel.policy.adapter_form import CONFIG
 from tracewheel.policy.adapters import base_hash, weights_folder
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from tracewheel.learner.learner import Learner
+    from tracewheel.learner.update_files import UpdateFiles
 
 _kept: tuple[str, Learner] | None = None
 _in_use = threading.Lock()
@@ -99,3 +102,14 @@ def free_memory(device: str) -> None:
 def is_kept() -> bool:
     """Whether a learner is loaded between updates."""
     return _kept is not None
+
+
+def learn(config: UpdateSections, trajectories: pd.DataFrame, files: UpdateFiles, iteration: int) -> dict[str, float]:
+    """An iteration's policy-gradient steps, from the state of the files to their output folder; returns the figures."""
+    with kept_learner(config, files.state, files.reference) as learner:
+        metrics = learner.learn(trajectories, iteration)
+        learner.save(files.out, version=iteration)
+    if not config.keeps_learner:
+        del learner
+        free_memory(config.policy.device)
+    return metrics

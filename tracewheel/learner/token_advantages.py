@@ -17,17 +17,13 @@ from torch import Tensor
 from tracewheel.config import BatchAdvantageConfig, DomainAdvantageConfig, GaeAdvantageConfig, PolicyGradientConfig
 from tracewheel.core.errors import DataError
 from tracewheel.learner.advantages import (
-    at_the_baseline,
+    advantage_function,
     clamped,
-    domain_advantages,
-    gae,
-    greedy_baseline_advantages,
-    kl_to_go_advantages,
     trajectory_advantages,
     turn_advantages,
-    vtrace,
     zero_variance,
 )
+from tracewheel.learner.advantages.group_statistics import at_the_baseline
 from tracewheel.learner.batch import Batch, forks_of, turn_numbers
 from tracewheel.learner.losses import kl_term
 from tracewheel.learner.losses.bounds import LOG_RATIO_BOUND
@@ -75,19 +71,20 @@ def advantages_by_group(
     if config.kl.credit == "to_go" and isinstance(config.advantage, BatchAdvantageConfig):
         masks = [torch.tensor(list(mask)) for mask in table.frame["action_mask"]]
         penalties = [kl.weight * each for each in divergences]
-        center = config.advantage.center
-        advantages = [row.tolist() for row in kl_to_go_advantages(plain, penalties, masks, groups, center=center)]
+        center, to_go = config.advantage.center, advantage_function("kl_to_go")
+        advantages = [row.tolist() for row in to_go(plain, penalties, masks, groups, center=center)]
     elif config.credit.kind == "turn":
         per_turn = turn_advantages(config.advantage, _turn_rewards(table, shaped.tolist()), groups, config.credit.discount)
         columns = zip(table.frame["action_mask"], forks_of(table.frame), per_turn, strict=True)
         advantages = [_by_turn(turn_numbers(list(mask), forks), values) for mask, forks, values in columns]
     else:
         if isinstance(config.advantage, DomainAdvantageConfig):
-            values = domain_advantages(shaped, groups, domains_of(config.advantage, table), _sizes(config, table))
+            by_domain = advantage_function("domain")
+            values = by_domain(shaped, groups, domains_of(config.advantage, table), _sizes(config, table))
         elif baselines is None:
             values = trajectory_advantages(config.advantage, shaped, groups)
         else:
-            values = greedy_baseline_advantages(shaped, baselines)
+            values = advantage_function("greedy_baseline")(shaped, baselines)
         advantages = [[value] * len(mask) for mask, value in zip(table.frame["action_mask"], values.tolist(), strict=True)]
     kept = np.ones(len(table), dtype=bool)
     match config.zero_variance.kind:
@@ -171,9 +168,9 @@ def advantages_by_critic(
         values = pad_per_token(table.per_token["values"], batch).cpu()
         if advantage.vtrace:
             log_ratio = (pad_per_token(table.per_token["proximal"], batch).cpu() - behaviour).masked_fill(mask == 0, 0.0)
-            found = vtrace(rewards, values, turns, log_ratio, advantage)
+            found = advantage_function("vtrace")(rewards, values, turns, log_ratio, advantage)
         else:
-            found = gae(rewards, values, turns, advantage)
+            found = advantage_function("gae")(rewards, values, turns, advantage)
         for number, position in enumerate(batch.rows.tolist()):
             advantages[position], returns[position] = found[0][number], found[1][number]
     return advantages, returns

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from tracewheel.config import DpoConfig, UpdateSections
 from tracewheel.core.files import write_json
+from tracewheel.core.plugins import import_class
 from tracewheel.learner.backends import processes
 from tracewheel.learner.update_files import UpdateFiles
+
+# What learns, by the learner's family.
+PREFERENCES = "tracewheel.learner.dpo.learner:learn_dpo"
+POLICY_GRADIENT = "tracewheel.learner.kept_learner:learn"
 
 
 def update(config: UpdateSections, files: UpdateFiles, *, iteration: int) -> dict[str, float]:
@@ -40,19 +45,8 @@ def update(config: UpdateSections, files: UpdateFiles, *, iteration: int) -> dic
         metrics |= token_figures(trajectories)
     trajectories = without_failed(trajectories)
     metrics |= staleness_figures(trajectories, version, iteration)
-    if isinstance(config.learner, DpoConfig):
-        from tracewheel.learner.dpo.learner import learn_dpo
-
-        metrics |= learn_dpo(config, trajectories, files, iteration)
-    else:
-        from tracewheel.learner.kept_learner import free_memory, kept_learner
-
-        with kept_learner(config, files.state, files.reference) as learner:
-            metrics |= learner.learn(trajectories, iteration)
-            learner.save(files.out, version=iteration)
-        if not config.keeps_learner:
-            del learner
-            free_memory(config.policy.device)
+    learn = import_class(PREFERENCES if isinstance(config.learner, DpoConfig) else POLICY_GRADIENT, "learner")
+    metrics |= learn(config, trajectories, files, iteration)
     if config.certifies:
         metrics = with_fidelity(metrics)
     if processes.is_first():

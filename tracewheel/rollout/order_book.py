@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from tracewheel.config import RetrainConfig
-from tracewheel.core.fingerprint import code_version, package_versions
-from tracewheel.core.types import content_hash
 from tracewheel.rollout.exploration import rollout_temperature
 from tracewheel.rollout.fleet import WatchedFleet
 from tracewheel.rollout.orders import Order
@@ -22,19 +18,6 @@ from tracewheel.sampling.sampler import TaskSampler
 from tracewheel.sampling.seeds import rollout_seed
 
 POLL_SECONDS = 0.05
-CODE = ("tracewheel.rollout.worker", "tracewheel.scoring.score", "tracewheel.learner.update", "tracewheel.sampling.curriculum")
-
-
-def queue_path(folder: Path, loop: str, made_from: Mapping[str, Any]) -> Path:
-    """The file of a training loop's queue. Its name holds a hash of everything that the loop's result depends on.
-
-    Args:
-        folder: Where queues lie.
-        loop: Identifies the run and the loop in it.
-        made_from: Settings and inputs as JSON types; the code and the packages are added.
-    """
-    everything = {**made_from, "code": [code_version(module) for module in CODE], "packages": package_versions()}
-    return folder / f"{loop}-{content_hash(everything, 8)}.sqlite"
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracewheel.config import ExplorationConfig, RolloutConfig, RolloutSections
 from tracewheel.core.files import write_json, write_records
+from tracewheel.core.plugins import import_class
 from tracewheel.core.progress import report
 from tracewheel.core.time_limits import WatchedThreads
 from tracewheel.core.types import GREEDY_FILE, Task, Trajectory, content_hash, first_turn, not_failed
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from tracewheel.chat.renderer import ChatRenderer
     from tracewheel.engines.base import Engine
 
+PROGRAMS = "tracewheel.rollout.harness.pool:HarnessPool"  # of a profile with `rollout.harness`
 Progress = Callable[[int, int], None]
 
 
@@ -205,9 +207,7 @@ def episode_pool(engine: Engine, renderer: ChatRenderer, config: RolloutConfig) 
         InfrastructureError: the gateway does not start.
     """
     if config.harness is not None:
-        from tracewheel.rollout.harness.pool import HarnessPool
-
-        with HarnessPool(engine, renderer, config) as programs:
+        with import_class(PROGRAMS, "pool")(engine, renderer, config) as programs:
             yield programs
         return
     with tool_threads(config) as tools:

@@ -3,7 +3,7 @@
 import pytest
 
 from tracewheel.core import fingerprint
-from tracewheel.core.fingerprint import code_version, package_versions, plugin_modules
+from tracewheel.core.fingerprint import code_parts, code_version, own_modules, package_versions
 
 
 @pytest.fixture
@@ -18,22 +18,15 @@ def package(tmp_path, monkeypatch):
     (root / "other.py").write_text("VALUE = 1\n")
     monkeypatch.setattr(fingerprint, "PACKAGE", root)
     yield root
-    code_version.cache_clear()
+    fingerprint._parts_of.cache_clear()
 
 
 def version(module):
-    code_version.cache_clear()
+    fingerprint._parts_of.cache_clear()
     return code_version(module)
 
 
 def test_lazy_imports_change_the_code_version(package):
-    before = version("tracewheel.stage")
-    (package / "deep" / "helper.py").write_text("VALUE = 2\n")
-    assert version("tracewheel.stage") != before
-
-
-def test_modules_that_a_text_names_as_a_whole_package_change_the_code_version(package):
-    (package / "stage.py").write_text('MODULES = "tracewheel.deep.*"\n')
     before = version("tracewheel.stage")
     (package / "deep" / "helper.py").write_text("VALUE = 2\n")
     assert version("tracewheel.stage") != before
@@ -72,33 +65,77 @@ def test_other_strings_change_the_code_version(package):
     assert version("tracewheel.stage") != before
 
 
-def test_a_named_template_changes_the_code_version(package):
-    (package / "stage.py").write_text('PAGE = "page.html"\n')
-    for name in ("page.html", "other.html"):
-        (package / name).write_text("<p>")
+def test_files_beside_a_module_change_the_code_version_and_pages_do_not(package):
+    (package / "stage.py").write_text("from tracewheel.deep import helper\n")
+    box = package / "deep" / "box"
+    box.mkdir()
+    seen = [version("tracewheel.stage")]
+    for path, text in (
+        (package / "deep" / "words.txt", "one\n"),
+        (box / "run.py", "print(1)\n"),
+        (box / "run.py", "print(2)\n"),
+    ):
+        path.write_text(text)
+        seen.append(version("tracewheel.stage"))
+    assert len(set(seen)) == len(seen)
+    (package / "deep" / "page.html").write_text("<p>")
+    assert version("tracewheel.stage") == seen[-1]
+
+
+def test_imports_for_types_and_the_config_leave_the_code_version(package):
+    (package / "config.py").write_text("DEFAULT = 1\n")
+    (package / "stage.py").write_text(
+        "from typing import TYPE_CHECKING\nfrom tracewheel.config import DEFAULT\n"
+        "if TYPE_CHECKING:\n    from tracewheel.other import VALUE\n"
+    )
     before = version("tracewheel.stage")
-    (package / "other.html").write_text("<div>")
+    (package / "config.py").write_text("DEFAULT = 2\n")
+    (package / "other.py").write_text("VALUE = 2\n")
     assert version("tracewheel.stage") == before
-    (package / "page.html").write_text('{% extends "frame.html" %}')
-    (package / "frame.html").write_text("<p>")
-    after = version("tracewheel.stage")
-    assert after != before
-    (package / "frame.html").write_text("<div>")
-    assert version("tracewheel.stage") != after
+
+
+def test_of_the_public_door_the_module_of_the_name_counts(package):
+    (package / "core").mkdir()
+    for name in ("__init__", "errors", "types"):
+        (package / "core" / f"{name}.py").write_text("VALUE = 1\n")
+    (package / "stage.py").write_text("from tracewheel import DataError\n")
+    before = version("tracewheel.stage")
+    for name, same in (("types", True), ("errors", False)):
+        (package / "core" / f"{name}.py").write_text("VALUE = 2\n")
+        assert (version("tracewheel.stage") == before) == same
+
+
+def test_a_kind_of_a_wheel_counts_with_its_own_package(package, tmp_path, monkeypatch):
+    wheel = tmp_path / "tracewheel_shops"
+    wheel.mkdir()
+    (wheel / "__init__.py").write_text("")
+    (wheel / "shop.py").write_text("from tracewheel.deep.helper import VALUE\nfrom .goods import GOODS\n")
+    (wheel / "goods.py").write_text("GOODS = 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def parts():
+        fingerprint._parts_of.cache_clear()
+        return code_parts("tracewheel.stage", "tracewheel_shops.shop")
+
+    before = parts()
+    assert before.keys() >= {"tracewheel_shops.shop", "tracewheel_shops.goods", "tracewheel.deep.helper"}
+    (wheel / "goods.py").write_text("GOODS = 2\n")
+    after = parts()
+    assert {name for name in before if before[name] != after[name]} == {"tracewheel_shops.goods"}
 
 
 def test_a_plugin_changes_the_code_version(package, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "mine.py").write_text("class Verifier: ...\n")
     plain = version("tracewheel.stage")
-    with_plugin = code_version("tracewheel.stage", ("mine",))
+    with_plugin = code_version("tracewheel.stage", plugins=("mine",))
     (tmp_path / "mine.py").write_text("class Verifier: x = 1\n")
-    code_version.cache_clear()
-    assert len({plain, with_plugin, code_version("tracewheel.stage", ("mine",))}) == 3
+    fingerprint._parts_of.cache_clear()
+    assert len({plain, with_plugin, code_version("tracewheel.stage", plugins=("mine",))}) == 3
 
 
 def test_only_plugins_have_modules():
-    assert plugin_modules(["workspace", "mine.verifiers:Exact", "mine.verifiers:Other", "task"]) == ("mine.verifiers",)
+    assert own_modules(["workspace", "mine.verifiers:Exact", "mine.verifiers:Other", "task"]) == ("mine.verifiers",)
 
 
 def test_versions_of_installed_packages():

@@ -5,7 +5,7 @@ from pydantic import BaseModel, Field
 
 from tracewheel.config import EnvironmentConfig, RetrainConfig, RubricConfig
 from tracewheel.core.errors import ConfigError
-from tracewheel.core.fingerprint import plugin_modules
+from tracewheel.core.fingerprint import own_modules
 from tracewheel.core.kinds import Kind, build, kind_text, parse_kind
 
 
@@ -94,4 +94,4 @@ def test_the_modules_of_a_kind_are_those_within_its_arguments_too():
     text = kind_text(
         "my.world:World", {"user": {"kind": "my.users:Rude", "args": {"url": "http://x:1"}}, "tools": [{"kind": "plain"}]}
     )
-    assert plugin_modules([text, "workspace", "other:Check"]) == ("my.users", "my.world", "other")
+    assert own_modules([text, "workspace", "other:Check"]) == ("my.users", "my.world", "other")

@@ -14,7 +14,7 @@ CODE = """
 from tracewheel.core.fingerprint import code_version
 from tracewheel.core.given_kinds import give
 from tracewheel.core.plugins import load_class
-keys = {code_version("tracewheel.core.plugins", (module,)) for module in ("own_desk", "no_such_module")}
+keys = {code_version("tracewheel.core.plugins", plugins=(module,)) for module in ("own_desk", "no_such_module")}
 print(load_class(give("own_desk:Desk"), {}, "environment").kind, len(keys) == 2)
 """
 

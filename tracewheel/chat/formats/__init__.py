@@ -5,26 +5,9 @@ from __future__ import annotations
 from typing import cast
 
 from tracewheel.chat.formats.base import ParsedCall, ParsedTurn, ToolFormat, UnwritableCallError
-from tracewheel.chat.formats.deepseek import DeepseekFormat
-from tracewheel.chat.formats.gpt_oss import GptOssFormat
-from tracewheel.chat.formats.hermes import HermesFormat
-from tracewheel.chat.formats.llama3_json import Llama3JsonFormat
-from tracewheel.chat.formats.mistral import MistralFormat
-from tracewheel.chat.formats.pythonic import PythonicFormat
-from tracewheel.chat.formats.qwen3_coder import Qwen3CoderFormat
 from tracewheel.core.plugins import load_class
+from tracewheel.core.tool_formats import AUTO, FORMATS
 
-FORMATS: dict[str, type[ToolFormat]] = {
-    "deepseek": DeepseekFormat,
-    "gpt_oss": GptOssFormat,
-    "hermes": HermesFormat,
-    "llama3_json": Llama3JsonFormat,
-    "mistral": MistralFormat,
-    "pythonic": PythonicFormat,
-    "qwen3_coder": Qwen3CoderFormat,
-}
-
-AUTO = "auto"  # the format that the chat template writes
 # The key under which a stored message with a malformed call, which keeps its raw text, has its well-formed calls: pairs of
 # name and arguments.
 WELL_FORMED = "well_formed_calls"

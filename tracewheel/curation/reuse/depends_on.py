@@ -10,10 +10,10 @@ from tracewheel.core.fingerprint import (
     NUMERIC_PACKAGES,
     code_version,
     digest_file,
-    own_code,
     package_versions,
 )
 from tracewheel.core.types import content_hash
+from tracewheel.scoring.world_code import world_code
 
 CODE = "tracewheel.curation.replayed_traces"
 
@@ -24,6 +24,7 @@ def depends_on(config: CurateSections) -> str:
     Of the user's own environment it covers the module and what that imports, except installed packages. It does not cover
     files that an environment reads.
     """
+    world = world_code(config.environment.spec, config.environment.verifiers)
     duplicates, benchmarks = config.curation.duplicates, config.curation.decontamination
     return content_hash(
         {
@@ -33,8 +34,7 @@ def depends_on(config: CurateSections) -> str:
                 benchmarks.model_dump(mode="json", exclude={"benchmarks"}),
                 *([Path(path).name, digest_file(Path(path))] for path in benchmarks.benchmarks if Path(path).is_file()),
             ],
-            "code": code_version(CODE),
-            "own_code": own_code(config.environment.spec),
+            "code": code_version(CODE, *world.modules, plugins=world.plugins),
             "packages": package_versions(NUMERIC_PACKAGES + CURATION_PACKAGES),
         }
     )

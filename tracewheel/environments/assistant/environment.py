@@ -62,6 +62,7 @@ class AssistantEnvironment:
     """
 
     kind = "assistant"
+    verifiers = ("assistant",)
     system_prompt = SYSTEM_PROMPT
     families, tiers = FAMILIES, TIERS
 

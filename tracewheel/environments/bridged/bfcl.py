@@ -31,6 +31,7 @@ class BfclEnvironment(BridgedEnvironment):
         """Where `bfcl-eval` is installed."""
 
     kind = "bfcl"
+    verifiers = ("verdict",)
     BRIDGE = "bfcl"
 
     def tasks_from(self, path: Path) -> list[Task]:

@@ -158,6 +158,7 @@ class OpenEnvEnvironment(BridgedEnvironment):
             return self
 
     kind = "openenv"
+    verifiers = ("verdict",)
     BRIDGE = "openenv"
 
 
@@ -181,6 +182,7 @@ class VerifiersEnvironment(BridgedEnvironment):
         config: dict[str, Any] = {}
 
     kind = "verifiers"
+    verifiers = ("verdict",)
     BRIDGE = "verifiers"
 
     def reply(self, text: str) -> Observation:

@@ -36,6 +36,7 @@ class NemoGymEnvironment:
         system_prompt: str = ""
 
     kind = "nemo_gym"
+    verifiers = ("verdict",)
     reaches = True
     tool_threads = 8  # servers answer when they answer
 

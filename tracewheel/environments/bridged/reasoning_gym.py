@@ -94,6 +94,7 @@ class ReasoningGymEnvironment:
         lenient: bool = False
 
     kind = "reasoning_gym"
+    verifiers = ("verdict",)
     reaches = True
 
     def __init__(self, args: Args) -> None:

@@ -57,6 +57,7 @@ class CodeEnvironment:
     """
 
     kind = "code"
+    verifiers = ("unit_tests",)
     tool_threads = BOXED_THREADS
     system_prompt = SYSTEM_PROMPT
     Args = BoxedArgs

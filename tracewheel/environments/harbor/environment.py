@@ -54,6 +54,7 @@ class HarborEnvironment:
         state_files: Count = 2048
 
     kind = "harbor"
+    verifiers = ("harbor",)
     tool_threads = BOXED_THREADS
     system_prompt = SYSTEM_PROMPT
 

@@ -39,6 +39,7 @@ class MathEnvironment:
     """
 
     kind = "math"
+    verifiers = ("math",)
     system_prompt = SYSTEM_PROMPT
     families = FAMILIES
     tiers = TIERS

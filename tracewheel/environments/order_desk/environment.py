@@ -69,6 +69,7 @@ class OrderDeskEnvironment:
     """
 
     kind = "order_desk"
+    verifiers = ("order_desk",)
     system_prompt = SYSTEM_PROMPT
     Args = OrderDeskArgs
     families = FAMILIES

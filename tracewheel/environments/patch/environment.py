@@ -84,6 +84,7 @@ class PatchEnvironment:
         sandbox: SandboxConfig = SandboxConfig()
 
     kind = "patch"
+    verifiers = ("patch_tests",)
     tool_threads = BOXED_THREADS
     system_prompt = SYSTEM_PROMPT
     families = FAMILIES

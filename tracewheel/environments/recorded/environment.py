@@ -44,6 +44,7 @@ class RecordedEnvironment:
     """
 
     reaches = True
+    verifiers = ("recorded",)
 
     def __init__(self, path: str) -> None:
         self.kind = f"{PREFIX}{path}"

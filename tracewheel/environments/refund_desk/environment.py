@@ -72,6 +72,7 @@ class RefundDeskEnvironment:
     """
 
     kind = "refund_desk"
+    verifiers = ("refund_desk",)
     system_prompt = POLICY
     Args = RefundDeskArgs
     families = FAMILIES

@@ -70,6 +70,7 @@ class RetrievalEnvironment:
     """
 
     kind = "retrieval"
+    verifiers = ("answer_match",)
     reaches = True
     system_prompt = SYSTEM_PROMPT
     families = FAMILIES

@@ -1,5 +1,5 @@
 """Several environments in one profile."""
 
-from tracewheel.environments.several.environment import SeveralEnvironments, member_for
+from tracewheel.environments.several.environment import SeveralEnvironments
 
-__all__ = ["SeveralEnvironments", "member_for"]
+__all__ = ["SeveralEnvironments"]

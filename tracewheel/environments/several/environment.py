@@ -45,6 +45,7 @@ class SeveralEnvironments:
     """
 
     kind = "several"
+    verifiers = ()  # its members' count
     system_prompt = ""
     Args = SeveralArgs
 
@@ -106,10 +107,3 @@ class SeveralEnvironments:
                 f"task {task.id} is of environment {task.environment}, which is none of {', '.join(self._members)}"
             )
         return found
-
-
-def member_for(environment: Environment, kind: str) -> Environment | None:
-    """The environment for logged episodes that name this kind: it, one of its members, or None."""
-    if isinstance(environment, SeveralEnvironments):
-        return environment.member(kind)
-    return environment if environment.kind == kind else None

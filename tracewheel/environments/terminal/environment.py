@@ -48,6 +48,7 @@ class TerminalEnvironment:
     """
 
     kind = "terminal"
+    verifiers = ("check_script", "final_files")
     tool_threads = BOXED_THREADS
     system_prompt = SYSTEM_PROMPT
     Args = BoxedArgs

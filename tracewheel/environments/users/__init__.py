@@ -7,16 +7,20 @@ from typing import Any
 from pydantic import Field
 
 from tracewheel.config.base import Strict
+from tracewheel.core.kind_table import KindTable
 from tracewheel.core.kinds import Kind, build
-from tracewheel.core.plugins import import_class
 from tracewheel.environments.users.base import Fact, UserBrief, UserSimulator, UserTurn
 from tracewheel.environments.users.checked import CheckedUser
 from tracewheel.environments.users.scripted import ScriptedUser
 
-USERS: dict[str, type] = {ScriptedUser.kind: ScriptedUser}
-# Built in, but of a floor above: found by name.
-ENDPOINT = "endpoint"
-ENDPOINT_CLASS = "tracewheel.engines.endpoint_user:EndpointUser"
+# The one behind an endpoint is of a floor above.
+USERS = KindTable(
+    "tracewheel.users",
+    {
+        "endpoint": "tracewheel.engines.endpoint_user:EndpointUser",
+        "scripted": "tracewheel.environments.users.scripted:ScriptedUser",
+    },
+)
 
 __all__ = ["USERS", "CheckedUser", "Fact", "ScriptedUser", "UserBrief", "UserConfig", "UserSimulator", "UserTurn", "make_user"]
 
@@ -34,6 +38,5 @@ def make_user(config: UserConfig) -> UserSimulator:
     Raises:
         ConfigError: there is no such user, or its arguments are wrong.
     """
-    known = USERS | ({ENDPOINT: import_class(ENDPOINT_CLASS, "user")} if config.kind == ENDPOINT else {})
-    user: UserSimulator = build(Kind(config.kind, config.args), known, "user")
+    user: UserSimulator = build(Kind(config.kind, config.args), USERS, "user")
     return user

@@ -70,6 +70,7 @@ class WorkspaceEnvironment:
     """
 
     kind = "workspace"
+    verifiers = ("workspace",)
     system_prompt = SYSTEM_PROMPT
     families = FAMILIES
     tiers = (1, 2, 3, 4, 5)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from tracewheel.learner.advantages.group_statistics import SAME, Groups, group_statistics
-
 
 def greedy_baseline_advantages(rewards: Tensor, baselines: Tensor) -> Tensor:
     """Each trajectory's reward less that of the greedy episode of its task; not scaled.
@@ -21,10 +19,3 @@ def greedy_baseline_advantages(rewards: Tensor, baselines: Tensor) -> Tensor:
     """
     known = rewards.isfinite() & baselines.isfinite()
     return (rewards.double() - baselines.double()).masked_fill(~known, 0.0).to(rewards.dtype)
-
-
-def at_the_baseline(rewards: Tensor, baselines: Tensor, groups: Groups) -> Tensor:
-    """[N] bool: True for trajectories of a group that is all at its baseline, or has none: it carries no signal."""
-    far = (greedy_baseline_advantages(rewards, baselines).abs() > SAME).double()
-    statistics = group_statistics(far, groups)
-    return (statistics.mean == 0)[statistics.index]

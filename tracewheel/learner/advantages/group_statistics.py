@@ -82,3 +82,11 @@ def clamped(rewards: Tensor, groups: Groups, limit: float) -> Tensor:
     mean = statistics.rewards.sum() / statistics.scored.sum().clamp(min=1)
     no_signal = statistics.zero_variance[statistics.index] & statistics.scored
     return (statistics.rewards - mean).clamp(-limit, limit).masked_fill(~no_signal, 0.0).to(rewards.dtype)
+
+
+def at_the_baseline(rewards: Tensor, baselines: Tensor, groups: Groups) -> Tensor:
+    """[N] bool: True for trajectories of a group that is all at its baseline, or has none: it carries no signal."""
+    gaps = (rewards.double() - baselines.double()).abs()
+    far = (gaps.isfinite() & (gaps > SAME)).double()
+    statistics = group_statistics(far, groups)
+    return (statistics.mean == 0)[statistics.index]

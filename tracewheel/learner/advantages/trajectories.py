@@ -2,13 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from torch import Tensor
 
-from tracewheel.config import AdvantageConfig, BatchAdvantageConfig, GroupAdvantageConfig, LeaveOneOutAdvantageConfig
-from tracewheel.learner.advantages.batch import batch_advantages
-from tracewheel.learner.advantages.group import group_advantages
+from tracewheel.config import AdvantageConfig
+from tracewheel.core.plugins import import_class
 from tracewheel.learner.advantages.group_statistics import Groups
-from tracewheel.learner.advantages.leave_one_out import leave_one_out_advantages
+
+# The function of each kind of advantage. Those in `COMPARING` take rewards, groups and the settings of their kind.
+ADVANTAGES = {
+    "batch": "tracewheel.learner.advantages.batch:batch_advantages",
+    "domain": "tracewheel.learner.advantages.domain:domain_advantages",
+    "gae": "tracewheel.learner.advantages.gae:gae",
+    "greedy_baseline": "tracewheel.learner.advantages.greedy_baseline:greedy_baseline_advantages",
+    "group": "tracewheel.learner.advantages.group:group_advantages",
+    "kl_to_go": "tracewheel.learner.advantages.kl_to_go:kl_to_go_advantages",  # with `kl.credit: to_go`
+    "leave_one_out": "tracewheel.learner.advantages.leave_one_out:leave_one_out_advantages",
+    "teacher": "tracewheel.learner.distillation:teacher_logprobs",
+    "vtrace": "tracewheel.learner.advantages.vtrace:vtrace",  # `gae` with `vtrace`
+}
+COMPARING = ("batch", "group", "leave_one_out")
+
+
+def advantage_function(kind: str) -> Callable[..., Any]:
+    """The function of a kind of advantage."""
+    found: Callable[..., Any] = import_class(ADVANTAGES[kind], "advantage")
+    return found
 
 
 def trajectory_advantages(config: AdvantageConfig, rewards: Tensor, groups: Groups) -> Tensor:
@@ -20,11 +41,7 @@ def trajectory_advantages(config: AdvantageConfig, rewards: Tensor, groups: Grou
         TypeError: the kind of advantage compares no rewards (`success`) or is one of tokens (`gae`, `teacher`).
         ValueError: the lengths differ.
     """
-    match config:
-        case GroupAdvantageConfig():
-            return group_advantages(rewards, groups, scale=config.scale)
-        case LeaveOneOutAdvantageConfig():
-            return leave_one_out_advantages(rewards, groups)
-        case BatchAdvantageConfig():
-            return batch_advantages(rewards, groups, center=config.center)
-    raise TypeError(f"advantage '{config.kind}' does not compare the rewards of trajectories")
+    if config.kind not in COMPARING:
+        raise TypeError(f"advantage '{config.kind}' does not compare the rewards of trajectories")
+    found: Tensor = advantage_function(config.kind)(rewards, groups, **config.model_dump(exclude={"kind"}))
+    return found

@@ -14,15 +14,20 @@ from torch import Tensor, nn
 
 from tracewheel.config import DeepSpeedConfig
 from tracewheel.core.errors import InfrastructureError
+from tracewheel.learner.backends.data_parallel import DataParallelBackend
 from tracewheel.learner.backends.deepspeed_setup import (
     Scaled,
     join_processes,
     partition,
+    partition_frozen,
+    partition_while_loading,
     start_passes_at_the_decoder,
     zero_settings,
 )
 from tracewheel.learner.backends.process_group import ProcessGroup
 from tracewheel.learner.backends.processes import world_size
+
+__all__ = ["DataParallelBackend", "DeepSpeedBackend", "partition_frozen", "partition_while_loading"]
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
 

@@ -10,9 +10,12 @@ import torch
 
 from tracewheel.config import DeepSpeedConfig, PassesConfig, PolicyConfig, UpdateSections, WarmStartConfig
 from tracewheel.core.errors import ConfigError
+from tracewheel.core.plugins import import_class
 from tracewheel.learner.backends.backend import Backend, LocalBackend
 from tracewheel.learner.backends.processes import world_size
 from tracewheel.learner.models import FullModels, Models
+
+DEEPSPEED = "tracewheel.learner.backends.deepspeed_backend"  # of a section whose `backend.kind` is 'deepspeed'
 
 
 @contextlib.contextmanager
@@ -28,9 +31,7 @@ def models_loading(settings: PassesConfig, policy: PolicyConfig) -> Iterator[Pol
     elif settings.weights == "full":
         yield policy.model_copy(update={"device": "cpu"})
     else:
-        from tracewheel.learner.backends.deepspeed_setup import partition_while_loading
-
-        with partition_while_loading(backend, policy):
+        with import_class(f"{DEEPSPEED}:partition_while_loading", "backend")(backend, policy):
             yield policy
 
 
@@ -47,9 +48,10 @@ def make_backend(settings: PassesConfig, device: str, model: Any, parameters: li
                 f"torchrun has started {world_size()} processes, but {section}.backend.kind is 'local': set it to 'deepspeed'"
             )
         return LocalBackend(model, parameters, settings.max_grad_norm)
-    from tracewheel.learner.backends.deepspeed_backend import DeepSpeedBackend
-
-    return DeepSpeedBackend(settings.backend, device, model, parameters, settings.max_grad_norm)
+    made: Backend = import_class(f"{DEEPSPEED}:DeepSpeedBackend", "backend")(
+        settings.backend, device, model, parameters, settings.max_grad_norm
+    )
+    return made
 
 
 def make_policy_backend(config: UpdateSections, models: Models) -> Backend:
@@ -60,9 +62,7 @@ def make_policy_backend(config: UpdateSections, models: Models) -> Backend:
     """
     settings, device = config.learner, config.policy.device
     if isinstance(models, FullModels) and isinstance(settings.backend, DeepSpeedConfig) and settings.backend.stage == 3:
-        from tracewheel.learner.backends.deepspeed_setup import partition_frozen
-
-        partition_frozen(settings.backend, device, models.reference_model)
+        import_class(f"{DEEPSPEED}:partition_frozen", "backend")(settings.backend, device, models.reference_model)
     return make_backend(settings, device, models.model, models.parameters)
 
 
@@ -71,6 +71,5 @@ def make_critic_backend(config: UpdateSections, parameters: list[torch.nn.Parame
     settings = config.learner
     if not isinstance(settings.backend, DeepSpeedConfig):
         return LocalBackend(None, parameters, settings.max_grad_norm)
-    from tracewheel.learner.backends.data_parallel import DataParallelBackend
-
-    return DataParallelBackend(parameters, settings.max_grad_norm)
+    made: Backend = import_class(f"{DEEPSPEED}:DataParallelBackend", "backend")(parameters, settings.max_grad_norm)
+    return made

@@ -6,11 +6,22 @@ verl's) is far outside every clip range, so it changes no token that has anythin
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from torch import Tensor
 
 LOG_RATIO_BOUND = 20.0
 # A token counts the reference's probability at most e^5 = 148 times the policy's: K3 is 142 there, and its slope 147.
 KL_RATIO_BOUND = 5.0
+
+
+class SurrogateTokens(NamedTuple):
+    """What a surrogate is computed from, each [B, T]: log-probabilities, bounded log-ratios, advantages, and where to look."""
+
+    logprobs: Tensor
+    log_ratio: Tensor
+    advantages: Tensor
+    kept: Tensor
 
 
 def bounded(log_ratio: Tensor, high: float = LOG_RATIO_BOUND) -> Tensor:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from torch import Tensor
 
 from tracewheel.config import CispoConfig
+from tracewheel.learner.losses.bounds import SurrogateTokens
 
 
-def cispo(config: CispoConfig, logprobs: Tensor, log_ratio: Tensor, advantages: Tensor) -> tuple[Tensor, Tensor]:
+def cispo(config: CispoConfig, tokens: SurrogateTokens) -> tuple[Tensor, Tensor]:
     """-min(ratio, high) x A x log p per token [B, T], with the ratio held constant, and which ratios were capped.
 
     `high` bounds the ratio itself, like TRL's `epsilon_high` for this loss; it is the paper's 1 + epsilon_high.
     As in the paper there is no lower bound.
     """
-    ratio = log_ratio.detach().exp()
-    return -ratio.clamp(max=config.high) * advantages * logprobs, ratio > config.high
+    ratio = tokens.log_ratio.detach().exp()
+    return -ratio.clamp(max=config.high) * tokens.advantages * tokens.logprobs, ratio > config.high

@@ -5,7 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from tracewheel.config import LikelihoodConfig
+from tracewheel.learner.losses.bounds import SurrogateTokens
 
-def likelihood(logprobs: Tensor, advantages: Tensor) -> tuple[Tensor, Tensor]:
+
+def likelihood(_: LikelihoodConfig, tokens: SurrogateTokens) -> tuple[Tensor, Tensor]:
     """-A x log p per token [B, T]; nothing is clipped."""
-    return -advantages * logprobs, torch.zeros_like(advantages, dtype=torch.bool)
+    return -tokens.advantages * tokens.logprobs, torch.zeros_like(tokens.advantages, dtype=torch.bool)

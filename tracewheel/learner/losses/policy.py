@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import assert_never
 
 from torch import Tensor
 
-from tracewheel.config import CispoConfig, ClipConfig, GspoConfig, LikelihoodConfig, SapoConfig, SurrogateConfig
+from tracewheel.config import SurrogateConfig
+from tracewheel.core.plugins import import_class
 from tracewheel.learner.losses.aggregation import Aggregation, StepTotals, aggregate
-from tracewheel.learner.losses.bounds import bounded
-from tracewheel.learner.losses.cispo import cispo
-from tracewheel.learner.losses.clip import clip
+from tracewheel.learner.losses.bounds import SurrogateTokens, bounded
 from tracewheel.learner.losses.diagnostics import Diagnostics, diagnose
-from tracewheel.learner.losses.gspo import gspo
-from tracewheel.learner.losses.likelihood import likelihood
-from tracewheel.learner.losses.sapo import sapo
+
+# The function of each kind of surrogate, of which each takes what it needs of `SurrogateTokens`.
+SURROGATES = {
+    "cispo": "tracewheel.learner.losses.cispo:cispo",
+    "clip": "tracewheel.learner.losses.clip:clip",
+    "gspo": "tracewheel.learner.losses.gspo:gspo",
+    "likelihood": "tracewheel.learner.losses.likelihood:likelihood",
+    "sapo": "tracewheel.learner.losses.sapo:sapo",
+}
 
 
 @dataclass(frozen=True)
@@ -86,17 +90,6 @@ def policy_loss(config: SurrogateConfig, tokens: PolicyTokens, totals: StepTotal
 
 def _terms(config: SurrogateConfig, logprobs: Tensor, old: Tensor, advantages: Tensor, kept: Tensor) -> tuple[Tensor, Tensor]:
     """The per-token loss [B, T] and which tokens it clipped [B, T]."""
-    log_ratio = bounded(logprobs - old)
-    match config:
-        case ClipConfig():
-            return clip(config, log_ratio, advantages)
-        case CispoConfig():
-            return cispo(config, logprobs, log_ratio, advantages)
-        case GspoConfig():
-            return gspo(config, log_ratio, advantages, kept)
-        case SapoConfig():
-            return sapo(config, log_ratio, advantages)
-        case LikelihoodConfig():
-            return likelihood(logprobs, advantages)
-        case _:
-            assert_never(config)
+    surrogate = import_class(SURROGATES[config.kind], "surrogate")
+    found: tuple[Tensor, Tensor] = surrogate(config, SurrogateTokens(logprobs, bounded(logprobs - old), advantages, kept))
+    return found

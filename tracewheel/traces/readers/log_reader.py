@@ -42,10 +42,7 @@ class LogReader:
 
     def __init__(self, format: str, spool: Spool, own: Iterable[Reader] = (), fields: Mapping[str, str] | None = None) -> None:
         own = tuple(own)
-        # A provider's bodies are read in logs of requests, too.
-        names = (format, requests.FORMAT) if format in requests.PROVIDERS else (format,)
-        readers = [*own, *(reader for reader in built_in_readers() if AUTO in names or reader.name in names)]
-        readers = [with_fields(reader, fields) for reader in readers]
+        readers = [with_fields(reader, fields) for reader in (*own, *built_in_readers(format))]
         self._any_span = with_fields(span_traces.ANY_READER, fields)
         self._requests = next((reader for reader in readers if reader.name == requests.FORMAT), requests.READER)
         self._openai = next((reader for reader in readers if reader.name == openai.FORMAT), openai.READER)

@@ -9,17 +9,16 @@ from typing import Any, Protocol, cast
 
 from tracewheel.config import IngestConfig, ReaderConfig
 from tracewheel.core.errors import ConfigError
-from tracewheel.core.fingerprint import plugin_digests, plugin_modules
+from tracewheel.core.fingerprint import own_modules, plugin_digests
 from tracewheel.core.kinds import Kind, build
+from tracewheel.core.log_formats import READERS
 from tracewheel.core.strict_json import check_json
 from tracewheel.core.types import Trace
 from tracewheel.traces.quarantine import REASONS, InvalidRecord
 from tracewheel.traces.readers.building import Place, RawTrace, build_trace
 from tracewheel.traces.readers.dialects import tie_calls
-from tracewheel.traces.readers.mapping import MappingReader
 from tracewheel.traces.readers.reader import Reader, Signs
 
-BUILT_IN: dict[str, type] = {"mapping": MappingReader}
 GATHERS = ("record", "list", "group")
 TEXTS = ("id", "session", "user", "created", "model", "task")
 
@@ -77,13 +76,13 @@ def readers_digest(config: IngestConfig) -> dict[str, Any]:
     digest: dict[str, Any] = {"fields": dict(config.fields)} if config.fields else {}
     if config.readers:
         digest["readers"] = [reader.model_dump(mode="json") for reader in config.readers]
-        digest["readers' code"] = plugin_digests(plugin_modules(reader.kind for reader in config.readers))
+        digest["readers' code"] = plugin_digests(own_modules(reader.kind for reader in config.readers))
     return digest
 
 
 def _own(config: ReaderConfig) -> Reader:
     try:
-        own = cast(TraceReader, build(Kind(config.kind, config.args), BUILT_IN, "reader"))
+        own = cast(TraceReader, build(Kind(config.kind, config.args), READERS, "reader"))
     except ConfigError:
         raise
     except Exception as error:

@@ -7,7 +7,6 @@ from transformers import PreTrainedTokenizerFast
 from tracewheel.chat.formats import FORMATS, ParsedCall
 from tracewheel.chat.formats.detection import Dialect, resolve_format, short_id
 from tracewheel.chat.renderer import ChatRenderer
-from tracewheel.config.profile import TOOL_FORMATS
 from tracewheel.core.errors import ConfigError
 
 TOOLS = "{% for t in tools or [] %}{{ t | tojson }}{% endfor %}"
@@ -116,7 +115,3 @@ def test_qwen3_writes_hermes(real_tokenizer):
 def test_a_real_template_without_tools_is_refused(real_tokenizer, name):
     with pytest.raises(ConfigError, match=r"give a chat template with tools: policy\.chat_template"):
         resolve_format(real_tokenizer(name), "auto")
-
-
-def test_the_profile_knows_every_format():
-    assert set(TOOL_FORMATS) == {"auto", *FORMATS}

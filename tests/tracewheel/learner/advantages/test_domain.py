@@ -8,7 +8,8 @@ import torch
 
 from tracewheel.config import PolicyGradientConfig
 from tracewheel.core.errors import DataError
-from tracewheel.learner.advantages import domain_advantages, trajectory_advantages
+from tracewheel.learner.advantages import trajectory_advantages
+from tracewheel.learner.advantages.domain import domain_advantages
 from tracewheel.learner.token_advantages import RewardKl, advantages_by_group
 from tracewheel.learner.trajectory_table import TrajectoryTable
 

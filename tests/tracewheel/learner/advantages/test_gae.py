@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tracewheel.config import GaeAdvantageConfig
-from tracewheel.learner.advantages import gae, vtrace
+from tracewheel.learner.advantages.gae import gae
+from tracewheel.learner.advantages.vtrace import vtrace
 
 NAN = math.nan
 

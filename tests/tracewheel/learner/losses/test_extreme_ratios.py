@@ -18,7 +18,7 @@ from tracewheel.config import (
     OffPolicyConfig,
     SapoConfig,
 )
-from tracewheel.learner.advantages import vtrace
+from tracewheel.learner.advantages.vtrace import vtrace
 from tracewheel.learner.losses import PolicyTokens, StepTotals, aggregate, correction_weights, kl_term, policy_loss
 from tracewheel.learner.losses.kl_estimators import forward_kl, k1, k2, k3
 

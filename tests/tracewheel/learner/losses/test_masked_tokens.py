@@ -17,7 +17,9 @@ from tracewheel.config import (
     OffPolicyConfig,
     SapoConfig,
 )
-from tracewheel.learner.advantages import gae, vtrace, whiten
+from tracewheel.learner.advantages import whiten
+from tracewheel.learner.advantages.gae import gae
+from tracewheel.learner.advantages.vtrace import vtrace
 from tracewheel.learner.losses import (
     PolicyTokens,
     StepTotals,

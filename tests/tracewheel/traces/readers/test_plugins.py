@@ -8,7 +8,8 @@ import pandas
 import pytest
 
 from flows.cli import main
-from tasks.engine.run import plugins_of
+from tasks.stages.curate import curate_tasks
+from tasks.stages.ingest import ingest_traces
 from tracewheel.config import IngestConfig, ReaderConfig, RetrainConfig
 from tracewheel.core.errors import ConfigError, DataError
 from tracewheel.core.types import Trace
@@ -145,8 +146,8 @@ def test_a_name_that_is_no_class_is_refused_with_the_key(log, tmp_path, capsys):
 
 def test_the_code_of_a_reader_belongs_to_the_keys_of_stages_that_ingest_only():
     config = RetrainConfig(name="x", ingest={"readers": [{"kind": EXAMPLE}]})
-    assert "examples.help_desk_reader" in plugins_of(config, ["ingest"])
-    assert "examples.help_desk_reader" not in plugins_of(config, ["curation"])
+    assert "examples.help_desk_reader" in ingest_traces.code_parts(config)
+    assert "examples.help_desk_reader" not in curate_tasks.code_parts(config)
 
 
 def test_other_code_of_a_reader_needs_a_full_ingest(log, desk, tmp_path):

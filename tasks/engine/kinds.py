@@ -1,0 +1,98 @@
+"""Which code the results of a stage depend on: its own road, and the kinds that the profile names on it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from tracewheel.config import DpoConfig, PassesConfig, RetrainConfig, RubricConfig
+from tracewheel.core.fingerprint import code_files, own_modules
+from tracewheel.core.log_formats import READERS
+from tracewheel.core.tool_formats import AUTO, FORMATS
+from tracewheel.engines.making import ENGINES
+from tracewheel.learner.advantages.trajectories import ADVANTAGES
+from tracewheel.learner.backends.select import DEEPSPEED
+from tracewheel.learner.losses.policy import SURROGATES
+from tracewheel.learner.update import POLICY_GRADIENT, PREFERENCES
+from tracewheel.rollout.rollout import PROGRAMS
+from tracewheel.scoring.world_code import Code, kinds_code, world_code
+from tracewheel.traces.readers.registry import formats_read, module_of
+
+
+class Named(NamedTuple):
+    """Kinds that a section of a profile names: the module whose table finds them, and their code."""
+
+    section: str
+    table: str
+    code: Code
+
+
+def code_of(roads: Iterable[str], config: RetrainConfig, sections: tuple[str, ...]) -> Code:
+    """The modules whose closures a stage's results depend on.
+
+    Of the kinds that its sections name, those count whose table the stage reaches: an update makes no environment.
+
+    Args:
+        roads: The domain modules that do its work.
+        config: The profile.
+        sections: The sections that the stage reads.
+    """
+    named = [each for each in _named(config) if each.section in sections]
+    counted, code = -1, Code(tuple(roads))
+    while counted < len(code.modules):
+        counted, reached = len(code.modules), _reached(code.modules)
+        codes = [each.code for each in named if each.table in reached]
+        modules = {*roads, *(module for each in codes for module in each.modules)}
+        code = Code(tuple(sorted(modules)), tuple(sorted({module for each in codes for module in each.plugins})))
+    return code
+
+
+@functools.lru_cache(maxsize=256)
+def _reached(modules: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(code_files(*modules))
+
+
+def _named(config: RetrainConfig) -> Iterator[Named]:
+    """The kinds that a profile names, by section."""
+    environment = config.environment
+    yield Named("environment", "tracewheel.environments", world_code(environment.spec, environment.verifiers))
+    for section, rubric in (("rubric", config.rubric), ("evaluation", config.evaluation.rubric)):
+        if rubric is not None:
+            yield Named(section, "tracewheel.scoring.verifiers", _verifiers(rubric))
+    yield Named("ingest", "tracewheel.traces.readers.registry", _readers(config))
+    formats = FORMATS if config.policy.tool_format == AUTO else [config.policy.tool_format]
+    places = [FORMATS.place(name) for name in formats if name in FORMATS]
+    yield Named("policy", "tracewheel.core.tool_formats", Code(_modules(*places), own_modules(formats)))
+    yield Named("rollout", "tracewheel.engines.making", Code(_modules(ENGINES[config.rollout.engine.kind])))
+    if config.rollout.harness is not None:
+        yield Named("rollout", "tracewheel.rollout.rollout", Code(_modules(PROGRAMS)))
+    for section, passes in (("learner", config.learner), ("warm_start", config.warm_start)):
+        assert isinstance(passes, PassesConfig)
+        if passes.backend.kind == "deepspeed":
+            yield Named(section, "tracewheel.learner.backends.select", Code((DEEPSPEED,)))
+    if isinstance(config.learner, DpoConfig):
+        yield Named("learner", "tracewheel.learner.update", Code(_modules(PREFERENCES)))
+        return
+    learner, advantage = config.learner, config.learner.advantage
+    yield Named("learner", "tracewheel.learner.update", Code(_modules(POLICY_GRADIENT)))
+    kinds = [advantage.kind, *(["vtrace"] if advantage.kind == "gae" and advantage.vtrace else [])]
+    kinds += ["kl_to_go"] if learner.kl.credit == "to_go" else []
+    places = [ADVANTAGES[kind] for kind in kinds if kind in ADVANTAGES]
+    yield Named("learner", "tracewheel.learner.advantages.trajectories", Code(_modules(*places)))
+    yield Named("learner", "tracewheel.learner.losses.policy", Code(_modules(SURROGATES[learner.surrogate.kind])))
+
+
+def _verifiers(rubric: RubricConfig) -> Code:
+    return kinds_code(*(term.spec for term in rubric.verifiers))
+
+
+def _readers(config: RetrainConfig) -> Code:
+    own = [reader.kind for reader in config.ingest.readers]
+    places = [READERS.place(name) for name in own if name in READERS]
+    modules = (*map(module_of, formats_read(config.ingest.format)), *_modules(*places))
+    return Code(tuple(sorted(set(modules))), own_modules(own))
+
+
+def _modules(*places: str) -> tuple[str, ...]:
+    return tuple(place.partition(":")[0] for place in places)
